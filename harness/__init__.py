@@ -1,0 +1,1 @@
+"""What is true: tasks, toolchain, devices, verification, timing, profiles."""

@@ -1,0 +1,362 @@
+"""The words everyone uses: frozen records of tasks, candidates, builds, profiles and evaluations.
+
+A record cannot be changed after it is made, refuses fields it does not know, and a validator ties
+its fields together, so that a wrong result cannot carry a time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from enum import StrEnum
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+HARNESS_VERSION = "1"
+"""Raised whenever a change of the harness could change an evaluation: part of every cache key."""
+
+
+class Record(BaseModel):
+    """Base of every record: frozen, strict about unknown fields, field docstrings as descriptions."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+def sha256_of(*parts: str | bytes) -> str:
+    """Return the hexadecimal sha256 of the parts, each preceded by its length."""
+    digest = hashlib.sha256()
+    for part in parts:
+        data = part.encode() if isinstance(part, str) else part
+        digest.update(len(data).to_bytes(8, "little"))
+        digest.update(data)
+    return digest.hexdigest()
+
+
+def sha256_of_json(value: Any) -> str:
+    """Return the sha256 of a JSON value in canonical form (sorted keys, no spaces)."""
+    return sha256_of(json.dumps(value, sort_keys=True, separators=(",", ":")))
+
+
+class Outcome(StrEnum):
+    """What came of a candidate. Only `passed` is a success; each other names the first reason."""
+
+    PASSED = "passed"
+    COMPILE_ERROR = "compile_error"
+    FORBIDDEN = "forbidden"
+    CRASHED = "crashed"
+    TIMED_OUT = "timed_out"
+    OUT_OF_BOUNDS = "out_of_bounds"
+    MISALIGNED = "misaligned"
+    RACE = "race"
+    UNINITIALIZED_READ = "uninitialized_read"
+    WRONG_ANSWER = "wrong_answer"
+    NONDETERMINISTIC = "nondeterministic"
+    UNSUPPORTED = "unsupported"
+    """The simulated device does not know an instruction: this candidate needs a real GPU."""
+    DEGENERATE_TASK = "degenerate_task"
+    PROFILER_UNAVAILABLE = "profiler_unavailable"
+
+
+class Provenance(StrEnum):
+    """Where a number comes from. Numbers of different provenance are never compared or averaged."""
+
+    NCU = "ncu"
+    SIMULATED = "simulated"
+    EVENTS = "events"
+
+
+DType = Literal["float64", "float32", "float16", "bfloat16", "int64", "int32", "int8", "uint8", "bool"]
+DTYPE_BYTES: dict[str, int] = {
+    "float64": 8, "float32": 4, "float16": 2, "bfloat16": 2,
+    "int64": 8, "int32": 4, "int8": 1, "uint8": 1, "bool": 1,
+}  # fmt: skip
+
+
+class TensorSpec(Record):
+    """One tensor that crosses the boundary of `launch`, contiguous and row-major."""
+
+    name: str
+    """Identifier in the launch signature and, upper-cased, in task.cuh."""
+    shape: tuple[int, ...]
+    dtype: DType
+    role: Literal["input", "parameter", "buffer", "output"]
+
+    @property
+    def numel(self) -> int:
+        """Number of elements (1 for a scalar tensor)."""
+        count = 1
+        for size in self.shape:
+            count *= size
+        return count
+
+    @property
+    def nbytes(self) -> int:
+        """Size in bytes."""
+        return self.numel * DTYPE_BYTES[self.dtype]
+
+
+class Tolerance(Record):
+    """Largest accepted difference: |got - expected| <= absolute + relative * |expected|."""
+
+    absolute: float
+    relative: float
+
+
+TOLERANCES: dict[str, Tolerance] = {
+    "float64": Tolerance(absolute=1e-6, relative=1e-6),
+    "float32": Tolerance(absolute=1e-4, relative=1e-4),
+    "float16": Tolerance(absolute=1e-2, relative=1e-2),
+    "bfloat16": Tolerance(absolute=1e-2, relative=1e-2),
+}
+"""KernelBench's tolerance for each dtype (fp32 1e-4, half types 1e-2); integers must be equal."""
+
+
+class ProgramNode(Record):
+    """One ATen operation of the exported reference."""
+
+    name: str
+    op: str
+    """ATen overload as printed by torch.export, for example `aten.softmax.int`."""
+    args: tuple[Any, ...] = ()
+    """JSON values; a reference to another value is {"ref": NAME}."""
+    kwargs: dict[str, Any] = Field(default_factory=dict)
+    shape: tuple[int, ...] | None = None
+    """Shape of the (first) result; None where the result is no tensor."""
+    dtype: str | None = None
+
+
+class Program(Record):
+    """The reference as a straight list of ATen operations; tensor names are those of TensorSpec."""
+
+    nodes: tuple[ProgramNode, ...]
+    outputs: tuple[str, ...]
+    """Names of the values returned, in order; output tensor i is `out<i>`."""
+
+
+class TaskVariant(Record):
+    """The task at one set of dimensions: `full` as written, `verify` shrunk to be checked quickly."""
+
+    name: Literal["full", "verify"]
+    dimensions: dict[str, int]
+    """Module-level integers of the reference, with the values of this variant."""
+    tensors: tuple[TensorSpec, ...]
+    """Outputs, inputs, parameters, buffers: the order of the launch signature."""
+    scalars: dict[str, float | int | bool] = Field(default_factory=dict)
+    """Inputs of the reference that are plain numbers: constexpr in task.cuh."""
+
+    def of_role(self, *roles: str) -> tuple[TensorSpec, ...]:
+        """Return the tensors of the given roles, in signature order."""
+        return tuple(tensor for tensor in self.tensors if tensor.role in roles)
+
+
+class Task(Record):
+    """A PyTorch reference in KernelBench form (`Model`, `get_inputs`, `get_init_inputs`)."""
+
+    name: str
+    """File stem of the reference."""
+    path: str
+    """Where the reference was read; not part of the identity."""
+    reference_sha256: str
+    source: str
+    """Text of the reference."""
+    op_class: str
+    """elementwise, reduction, softmax, normalization, matmul, transpose, or mixed."""
+    dtype: DType
+    """Type of the first output."""
+    tolerance: Tolerance
+    full: TaskVariant
+    verify: TaskVariant
+    program: Program | None = None
+    """None where torch.export cannot trace the reference: then a model or --start must write it."""
+    program_failure: str = ""
+    """Why there is no program; empty where there is one."""
+
+    @property
+    def id(self) -> str:
+        """Identity of the task: reference text and the dimensions of both variants."""
+        return sha256_of_json(
+            [self.reference_sha256, self.full.dimensions, self.verify.dimensions,
+             self.tolerance.model_dump()]
+        )  # fmt: skip
+
+
+class Candidate(Record):
+    """One CUDA source, by the sha256 of its text."""
+
+    sha256: str
+    parent: str | None = None
+    technique: str | None = None
+    """Name of the technique that made it from its parent; None for an initial kernel."""
+    author: str
+    """`builtin`, `person`, or the model's name."""
+
+
+class Diagnostic(Record):
+    """One fact about a candidate's failure, as a person or a model can act on it."""
+
+    kind: str
+    """Machine-readable kind: compile_error, out_of_bounds, race, mismatch, forbidden_symbol, ..."""
+    message: str
+    kernel: str | None = None
+    line: int | None = None
+    """1-based line of the candidate's source."""
+    count: int = 1
+
+
+class KernelResources(Record):
+    """What ptxas says of one kernel (`-Xptxas -v`)."""
+
+    kernel: str
+    registers: int
+    """Registers per thread."""
+    static_shared_bytes: int = 0
+    stack_bytes: int = 0
+    spill_store_bytes: int = 0
+    spill_load_bytes: int = 0
+    barriers: int = 0
+
+
+class Build(Record):
+    """The result of compiling one source for one variant and architecture."""
+
+    key: str
+    """sha256 of source, task.cuh, flags, architecture and compiler version."""
+    succeeded: bool
+    arch: str
+    """For example sm_90."""
+    compiler: str
+    """Version line of nvcc."""
+    kernels: tuple[KernelResources, ...] = ()
+    undefined_symbols: tuple[str, ...] = ()
+    directory: str = ""
+    """Folder of the build cache: candidate.cu, candidate.so, candidate.ptx, candidate.cubin."""
+    diagnostics: tuple[Diagnostic, ...] = ()
+
+
+class StageResult(Record):
+    """What one stage (compile, verify) says: a pass, or the outcome and why."""
+
+    outcome: Outcome
+    reason: str = ""
+    """One line; empty for a pass."""
+    diagnostics: tuple[Diagnostic, ...] = ()
+    build: Build | None = None
+    facts: dict[str, float | int | str] = Field(default_factory=dict)
+    """Numbers of a pass worth keeping: cases run, largest error, tolerance used."""
+
+
+class Timing(Record):
+    """How long one call of `launch` takes, and how that is known."""
+
+    microseconds: float
+    """Best single estimate (median of the samples)."""
+    samples: tuple[float, ...]
+    """Microseconds each; for the simulated device one estimate per disjoint sample of blocks."""
+    interval: tuple[float, float]
+    """95 % interval in microseconds (range over the samples for the simulated device)."""
+    method: str
+    """For example `time model`, `cuda events`."""
+    provenance: Provenance
+
+    @model_validator(mode="after")
+    def _is_a_measurement(self) -> Timing:
+        if not (self.samples and self.microseconds > 0 and min(self.samples) > 0):
+            raise ValueError("a timing needs positive samples: a failed measurement is no number")
+        if not self.interval[0] <= self.microseconds <= self.interval[1]:
+            raise ValueError("the estimate lies outside its own interval")
+        return self
+
+
+class LineProfile(Record):
+    """Counters of one source line of one kernel."""
+
+    line: int
+    instructions: float
+    """Warp instructions executed, whole grid."""
+    sectors: float = 0.0
+    """Global 32-byte sectors requested, whole grid."""
+    shared_wavefronts: float = 0.0
+
+
+Bottleneck = Literal[
+    "dram", "l2", "lsu", "shared_memory", "compute", "tensor", "latency", "launch", "atomic"
+]
+
+
+class LaunchProfile(Record):
+    """One kernel launch: Nsight Compute's metric names and the time model's terms."""
+
+    kernel: str
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    dynamic_shared_bytes: int = 0
+    microseconds: float
+    metrics: dict[str, float]
+    """By Nsight Compute's own names, in its base units (ns, bytes, %, counts)."""
+    terms: dict[str, float] = Field(default_factory=dict)
+    """Time model only: microseconds that each resource alone would need."""
+    bottleneck: Bottleneck
+    bottleneck_ties: tuple[Bottleneck, ...] = ()
+    """Other resources within 15 % of the first."""
+    lines: tuple[LineProfile, ...] = ()
+    """Hottest source lines first."""
+    advice: tuple[str, ...] = ()
+    """Rules that fired, in words."""
+
+
+class Profile(Record):
+    """All launches of one call of `launch`, in order."""
+
+    launches: tuple[LaunchProfile, ...]
+    gpu: str
+    provenance: Provenance
+
+    @property
+    def dominant(self) -> LaunchProfile:
+        """The launch that takes most of the time."""
+        return max(self.launches, key=lambda launch: launch.microseconds)
+
+
+class DeviceIdentity(Record):
+    """What evaluated: two evaluations compare only when this is equal."""
+
+    kind: Literal["simulated", "cuda", "deferred"]
+    gpu: str
+    arch: str
+    toolchain: str
+    harness: str = HARNESS_VERSION
+
+
+class Evaluation(Record):
+    """The verdict on one source for one task on one device."""
+
+    key: str
+    """Identity of what was evaluated: source, task, device."""
+    source_sha256: str
+    task_id: str
+    device: DeviceIdentity
+    outcome: Outcome
+    reason: str = ""
+    """One line; empty for a pass."""
+    diagnostics: tuple[Diagnostic, ...] = ()
+    build: Build | None = None
+    facts: dict[str, float | int | str] = Field(default_factory=dict)
+    timing: Timing | None = None
+    profile: Profile | None = None
+
+    @model_validator(mode="after")
+    def _only_a_pass_carries_a_time(self) -> Evaluation:
+        if self.outcome is Outcome.PASSED:
+            if self.timing is None:
+                raise ValueError("a passed evaluation carries a timing")
+        elif self.timing is not None or self.profile is not None:
+            raise ValueError(f"an evaluation that is {self.outcome} carries no time and no profile")
+        elif not self.reason:
+            raise ValueError("a failed evaluation says why")
+        return self
+
+
+def evaluation_key(source_sha256: str, task_id: str, device: DeviceIdentity) -> str:
+    """Return the key under which an evaluation is stored: nothing is evaluated twice."""
+    return sha256_of_json([source_sha256, task_id, device.model_dump()])
