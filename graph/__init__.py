@@ -1,0 +1,1 @@
+"""How the agents are wired: one module a graph."""

@@ -1,0 +1,69 @@
+"""The lowering graph: write → compile → verify → profile → conclude; a failure goes back to write."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from langgraph.graph import END, START, StateGraph
+
+from ..harness.records import Outcome
+from ..nodes.lowering_stages import (
+    compile_candidate,
+    conclude_lowering,
+    profile_candidate,
+    verify_candidate,
+)
+from ..nodes.write_kernel import write_kernel
+from .state import LoweringOutput, LoweringState
+
+
+def after_write(state: LoweringState) -> Literal["compile", "conclude"]:
+    """Compile what was written; conclude when there was nothing to write."""
+    return "compile" if _newest_has_source(state) else "conclude"
+
+
+def after_compile(state: LoweringState) -> Literal["verify", "write", "conclude"]:
+    """Verify what compiled; otherwise repair while repairs are left."""
+    return "verify" if _passed(state) else _repair(state)
+
+
+def after_verify(state: LoweringState) -> Literal["profile", "write", "conclude"]:
+    """Profile what is correct; otherwise repair while repairs are left."""
+    return "profile" if _passed(state) else _repair(state)
+
+
+def after_profile(state: LoweringState) -> Literal["write", "conclude"]:
+    """Conclude a measured candidate; otherwise repair while repairs are left."""
+    return "conclude" if _passed(state) else _repair(state)
+
+
+def _newest_has_source(state: LoweringState) -> bool:
+    return state["attempts"][len(state["attempts"]) - 1].source_sha256 is not None
+
+
+def _passed(state: LoweringState) -> bool:
+    return state["attempts"][len(state["attempts"]) - 1].outcome is Outcome.PASSED
+
+
+def _repair(state: LoweringState) -> Literal["write", "conclude"]:
+    return "write" if len(state["attempts"]) <= state["plan"].repairs else "conclude"
+
+
+def build_graph() -> StateGraph[LoweringState, None, LoweringState, LoweringOutput]:
+    """Return the lowering graph, not compiled."""
+    graph = StateGraph(LoweringState, output_schema=LoweringOutput)
+    graph.add_node("write", write_kernel)
+    graph.add_node("compile", compile_candidate)
+    graph.add_node("verify", verify_candidate)
+    graph.add_node("profile", profile_candidate)
+    graph.add_node("conclude", conclude_lowering)
+    graph.add_edge(START, "write")
+    graph.add_conditional_edges("write", after_write)
+    graph.add_conditional_edges("compile", after_compile)
+    graph.add_conditional_edges("verify", after_verify)
+    graph.add_conditional_edges("profile", after_profile)
+    graph.add_edge("conclude", END)
+    return graph
+
+
+graph = build_graph().compile(name="lowering")

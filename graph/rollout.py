@@ -1,0 +1,90 @@
+"""The rollout graph: one trajectory of states and techniques, each step on the NEW profile."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.graph import END, START, StateGraph
+
+from ..nodes.extract_state import extract_state
+from ..nodes.propose_optimizations import propose_optimizations
+from ..nodes.record_step import record_step
+from ..nodes.records import Trajectory
+from ..nodes.select_optimizations import select_optimizations
+from ..nodes.select_state import select_state
+from .lowering import graph as lowering
+from .state import LoweringState, RolloutInput, RolloutOutput, RolloutState
+
+
+async def begin(state: RolloutInput) -> dict[str, Any]:
+    """Stand at the start: counters set here, because a reused thread keeps its old state."""
+    start = state["start_point"]
+    return {"current": start, "best": start, "step": 0, "steps": (), "ended": "", "choice": None}
+
+
+async def lower(state: RolloutState, config: RunnableConfig) -> dict[str, Any]:
+    """Hand the chosen technique to the lowering graph."""
+    choice = state["choice"]
+    assert choice is not None
+    request: LoweringState = {
+        "plan": state["plan"],
+        "summary": state["summary"],
+        "parent": state["current"],
+        "choice": choice,
+        "place": (state["iteration"], state["rollout"], state["step"]),
+        "attempts": {},
+    }
+    answer = await lowering.ainvoke(request, config)
+    return {"result": answer["result"]}
+
+
+async def finish(state: RolloutState) -> dict[str, Any]:
+    """Report the trajectory."""
+    iteration, rollout = state["iteration"], state["rollout"]
+    return {
+        "trajectory": Trajectory(
+            id=f"{iteration}.{rollout}",
+            iteration=iteration,
+            rollout=rollout,
+            steps=state["steps"],
+            best=state["best"],
+            ended=state["ended"],
+        )
+    }
+
+
+def after_selection(state: RolloutState) -> Literal["lower", "finish"]:
+    """Lower the choice; finish when nothing was left to choose."""
+    return "lower" if state.get("choice") is not None else "finish"
+
+
+def after_step(state: RolloutState) -> Literal["extract_state", "finish"]:
+    """Take the next state from the new profile until the trajectory is over."""
+    return "finish" if state["ended"] else "extract_state"
+
+
+def build_graph() -> StateGraph[RolloutState, None, RolloutInput, RolloutOutput]:
+    """Return the rollout graph, not compiled."""
+    graph = StateGraph(RolloutState, input_schema=RolloutInput, output_schema=RolloutOutput)
+    graph.add_node("begin", begin)
+    graph.add_node("extract_state", extract_state)
+    graph.add_node("select_state", select_state)
+    graph.add_node("propose_optimizations", propose_optimizations)
+    graph.add_node("select_optimizations", select_optimizations)
+    graph.add_node("lower", lower)
+    graph.add_node("record_step", record_step)
+    graph.add_node("finish", finish)
+    graph.add_edge(START, "begin")
+    graph.add_edge("begin", "extract_state")
+    graph.add_edge("extract_state", "select_state")
+    graph.add_edge("select_state", "propose_optimizations")
+    graph.add_edge("propose_optimizations", "select_optimizations")
+    graph.add_conditional_edges("select_optimizations", after_selection)
+    graph.add_edge("lower", "record_step")
+    graph.add_conditional_edges("record_step", after_step)
+    graph.add_edge("finish", END)
+    return graph
+
+
+graph = build_graph().compile(name="rollout")

@@ -1,0 +1,255 @@
+"""One run in one directory: lock it, checkpoint it, stream its progress, drain it, resume it."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiosqlite
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
+from langgraph.errors import GraphDrained
+from langgraph.runtime import RunControl
+
+from ..harness.errors import UserError
+from ..nodes import records as node_records
+from ..nodes.records import OptimizeRequest, RunResult
+from ..nodes.report import write_file
+from .optimize import build_graph
+
+RUN_FORMAT = "kernelblaster-run/1"
+THREAD = "run"
+RECURSION_LIMIT = 10_000
+
+
+class Interrupted(Exception):
+    """The run was asked to stop and has saved its place; `directory` resumes it."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(f"stopped; resume with: kernelblaster resume {directory}")
+        self.directory = directory
+
+
+class Session:
+    """A run directory held by this process.
+
+    Use `Session.create` for a new run and `Session.open` for one to resume; both take the
+    directory's lock, which the kernel drops when the process dies, however it dies.
+    """
+
+    def __init__(self, directory: Path, request: OptimizeRequest, lock: int) -> None:
+        self.directory = directory
+        self.request = request
+        self.control = RunControl()
+        self._lock = lock
+
+    @classmethod
+    def create(cls, directory: Path, request: OptimizeRequest) -> Session:
+        """Lay out a new run directory.
+
+        Raises:
+            UserError: it holds something already, is in use, or cannot be written.
+        """
+        if directory.exists() and any(directory.iterdir()):
+            hint = (
+                f"continue it with: kernelblaster resume {directory}"
+                if (directory / "run.json").is_file()
+                else "choose an empty or new directory with --run"
+            )
+            raise UserError(f"{directory} is not empty; {hint}")
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UserError(
+                f"cannot create the run directory {directory}: {error.strerror}; "
+                "choose another with --run"
+            ) from error
+        lock = _take_lock(directory)
+        pinned = request.model_copy(update={"run": str(directory)})
+        document = {"format": RUN_FORMAT, "request": pinned.model_dump(mode="json")}
+        write_file(directory / "run.json", json.dumps(document, indent=2) + "\n")
+        return cls(directory, pinned, lock)
+
+    @classmethod
+    def open(cls, directory: Path) -> Session:
+        """Open a run directory to resume it.
+
+        Raises:
+            UserError: it is no run directory, of another version, or in use.
+        """
+        request = read_request(directory)
+        return cls(directory, request, _take_lock(directory))
+
+    def close(self) -> None:
+        """Let the directory go."""
+        os.close(self._lock)
+
+    def drain(self) -> None:
+        """Ask the run to stop at the next step with a saved checkpoint. Safe in a signal handler."""
+        self.control.request_drain("interrupted")
+
+    async def run(self, watch: Callable[[dict[str, Any]], None] = lambda event: None) -> RunResult:
+        """Start the run, or go on where its last checkpoint stands; return its result.
+
+        `watch` receives every progress event.
+
+        Raises:
+            UserError: the request cannot be served.
+            Interrupted: `drain` was called and the place is saved.
+        """
+        began = time.monotonic()
+        config: RunnableConfig = {
+            "configurable": {"thread_id": THREAD},
+            "recursion_limit": RECURSION_LIMIT,
+        }
+        async with open_checkpointer(self.directory) as checkpointer:
+            graph = build_graph().compile(checkpointer=checkpointer, name="optimize")
+            started = (await graph.aget_state(config)).values
+            if "result" not in started:
+                try:
+                    async for _, event in graph.astream(
+                        None if started.get("plan") else self.request.model_dump(),
+                        config,
+                        stream_mode="custom",
+                        subgraphs=True,
+                        durability="sync",
+                        control=self.control,
+                    ):
+                        watch(event)
+                except GraphDrained as drained:
+                    raise Interrupted(self.directory) from drained
+                finally:
+                    add_seconds(self.directory, time.monotonic() - began)
+            result = (await graph.aget_state(config)).values["result"]
+        if not isinstance(result, RunResult):
+            raise UserError(f"{self.directory} was written by another version; start a new run")
+        return result
+
+
+def read_request(directory: Path) -> OptimizeRequest:
+    """Return the request of a run directory.
+
+    Raises:
+        UserError: there is no run, or its run.json is not this program's.
+    """
+    path = directory / "run.json"
+    try:
+        document = json.loads(path.read_text())
+        if document["format"] != RUN_FORMAT:
+            raise UserError(
+                f"{path} has format {document['format']!r}, this program writes {RUN_FORMAT!r}; "
+                "resume it with the version that started it"
+            )
+        return OptimizeRequest.model_validate(document["request"])
+    except FileNotFoundError as error:
+        raise UserError(
+            f"{directory} is no run directory (no run.json); "
+            "list runs with: kernelblaster runs"
+        ) from error
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{path} is damaged: {error}; start a new run") from error
+
+
+def add_seconds(directory: Path, seconds: float) -> None:
+    """Add working time to the run's total, kept beside the results (it never repeats exactly)."""
+    total = read_seconds(directory) + seconds
+    write_file(directory / "seconds.json", json.dumps({"seconds": round(total, 3)}) + "\n")
+
+
+def read_seconds(directory: Path) -> float:
+    """Return the run's working time so far, all sessions together."""
+    try:
+        return float(json.loads((directory / "seconds.json").read_text())["seconds"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return 0.0
+
+
+@asynccontextmanager
+async def open_checkpointer(directory: Path) -> AsyncIterator[AsyncSqliteSaver]:
+    """Open the run's checkpoints; only this project's records come back from them."""
+    path = directory / "checkpoints.sqlite"
+    try:
+        async with aiosqlite.connect(path) as connection:
+            yield AsyncSqliteSaver(connection, serde=checkpoint_serializer())
+    except aiosqlite.OperationalError as error:
+        raise UserError(
+            f"cannot write {path}: {error}; free some space, then: "
+            f"kernelblaster resume {directory}"
+        ) from error
+
+
+def checkpoint_serializer() -> JsonPlusSerializer:
+    """Return a serializer that refuses every type but the records this project checkpoints."""
+    from ..harness import records as harness_records
+    from ..memory import records as memory_records
+
+    modules = (harness_records, memory_records, node_records)
+    allowed = [
+        (kind.__module__, kind.__name__)
+        for module in modules
+        for kind in vars(module).values()
+        if isinstance(kind, type) and kind.__module__ == module.__name__
+    ]
+    return JsonPlusSerializer(allowed_msgpack_modules=allowed)
+
+
+def _take_lock(directory: Path) -> int:
+    try:
+        descriptor = os.open(directory / "lock", os.O_CREAT | os.O_RDWR, 0o644)
+    except OSError as error:
+        raise UserError(
+            f"cannot write to the run directory {directory}: {error.strerror}"
+        ) from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        os.close(descriptor)
+        raise UserError(
+            f"the run directory {directory} is in use by another process; "
+            "wait for it to end, or choose another with --run"
+        ) from error
+    return descriptor
+
+
+def list_runs(root: Path) -> list[dict[str, Any]]:
+    """Return the runs under a directory, by name: task, status, and the result when finished."""
+    found = []
+    for path in sorted(root.glob("*/run.json")):
+        directory = path.parent
+        try:
+            request = read_request(directory)
+        except UserError as error:
+            found.append({"run": str(directory), "status": "damaged", "reason": str(error)})
+            continue
+        entry: dict[str, Any] = {
+            "run": str(directory),
+            "task": request.task,
+            "gpu": request.gpu,
+            "status": "in use" if _is_locked(directory) else "unfinished",
+            "seconds": read_seconds(directory),
+        }
+        try:
+            result = RunResult.model_validate_json((directory / "result.json").read_text())
+        except (OSError, ValueError):
+            pass
+        else:
+            entry |= {"status": result.outcome} | result.model_dump(
+                mode="json", include={"gain", "best_us", "evaluations", "provenance"}
+            )
+        found.append(entry)
+    return found
+
+
+def _is_locked(directory: Path) -> bool:
+    try:
+        os.close(_take_lock(directory))
+    except UserError:
+        return True
+    return False

@@ -1,0 +1,1 @@
+"""What the agents do without a language model."""

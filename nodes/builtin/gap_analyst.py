@@ -1,0 +1,81 @@
+"""Built-in gap analysis: sort disagreements by kind and say what the measurements show."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from ..records import Gap, GapAnalysis, PolicyEvaluation, TechniqueReview, Trajectory
+
+AGREEMENT = 0.10
+"""Expected and measured log gain this close are called confirmed (about 10 %)."""
+
+
+def analyze(evaluation: PolicyEvaluation, trajectories: Sequence[Trajectory]) -> GapAnalysis:
+    """Return the gaps: one for each reviewed technique, and one for each sequence that paid."""
+    gaps = [_gap(review) for review in evaluation.reviews]
+    names = {review.state_id: review.state_name for review in evaluation.reviews}
+    gaps += [gap for t in trajectories if (gap := _sequence(t, names)) is not None]
+    return GapAnalysis(
+        iteration=evaluation.iteration,
+        gaps=tuple(sorted(gaps, key=lambda g: (g.kind, g.state_id, g.technique, g.techniques))),
+        author="builtin",
+    )
+
+
+def _gap(review: TechniqueReview) -> Gap:
+    measured = review.measured_log_gain
+    if measured is None:
+        failures = ", ".join(f"{name} {count}x" for name, count in review.outcomes.items())
+        kind, why = "fails", f"{failures}: {'; '.join(review.reasons) or 'no reason given'}"
+    else:
+        moved = ", ".join(dict.fromkeys(review.bottlenecks)) or "unknown"
+        difference = measured - review.expected_log_gain
+        kind = (
+            "confirmed"
+            if abs(difference) <= AGREEMENT
+            else "underestimated"
+            if difference > 0
+            else "overestimated"
+        )
+        why = (
+            f"expected {math.exp(review.expected_log_gain):.2f}x, measured "
+            f"{math.exp(measured):.2f}x over {review.successes} of {review.trials} tries; "
+            f"bottleneck {moved}"
+        )
+    return Gap(
+        kind=kind,
+        state_id=review.state_id,
+        state_name=review.state_name,
+        technique=review.technique,
+        explanation=why,
+        evidence=review.evidence,
+        log_gain=measured,
+    )
+
+
+def _sequence(trajectory: Trajectory, state_names: Mapping[str, str]) -> Gap | None:
+    """Return the techniques that led to the trajectory's best, when there are two or more."""
+    leading = []
+    for step in trajectory.steps:
+        if step.log_gain is not None and step.log_gain > 0:
+            leading.append(step)
+        if step.child_sha256 == trajectory.best.source_sha256:
+            break
+    if len(leading) < 2 or leading[-1].child_sha256 != trajectory.best.source_sha256:
+        return None
+    gain = math.fsum(step.log_gain or 0.0 for step in leading)
+    names = tuple(step.technique for step in leading)
+    return Gap(
+        kind="sequence",
+        state_id=leading[0].state_id,
+        state_name=state_names.get(leading[0].state_id, leading[0].state_id),
+        technique=names[0],
+        explanation=(
+            f"{' then '.join(names)} gained {math.exp(gain):.2f}x together "
+            f"({', '.join(f'{math.exp(step.log_gain or 0.0):.2f}x' for step in leading)})"
+        ),
+        evidence=tuple(step.evidence_id for step in leading if step.evidence_id),
+        techniques=names,
+        log_gain=gain,
+    )

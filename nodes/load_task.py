@@ -1,0 +1,110 @@
+"""Load the task: read the reference, resolve the plan, lay out the run directory.
+
+Reads the request; writes plan, task and the counters (reset, since a thread may be reused).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from langgraph.types import Overwrite
+
+from ..harness.devices import open_device
+from ..harness.errors import UserError
+from ..harness.records import Task
+from ..harness.tasks import load_task as read_task
+from ..memory.artifacts import ArtifactStore
+from ..memory.locations import default_knowledge_directory, new_run_directory
+from ..tools.workspace import open_knowledge
+from .progress import report_progress
+from .records import OptimizeRequest, RunPlan, TaskSummary
+
+
+async def load_task(state: OptimizeRequest) -> dict[str, Any]:
+    """Resolve the request and load the reference.
+
+    Raises:
+        UserError: the task, device, GPU, model or knowledge base cannot be used.
+    """
+    plan = await asyncio.to_thread(resolve_plan, state)
+    task = await read_task(Path(plan.task_path), plan.dimensions)
+    summary = await asyncio.to_thread(store_task, plan, task)
+    report_progress(
+        "task",
+        task=task.name,
+        op_class=task.op_class,
+        gpu=plan.gpu,
+        device=plan.device,
+        run=plan.run_directory,
+        shapes={t.name: list(t.shape) for t in task.full.tensors},
+        plan=plan.model_dump(include={"iterations", "rollouts", "steps", "seed"}),
+    )
+    return {
+        "plan": plan,
+        "summary": summary,
+        "iteration": 0,
+        # A reused thread still holds the last run's trajectories: replace, do not merge.
+        "trajectories": Overwrite({}),
+    }
+
+
+def resolve_plan(request: OptimizeRequest) -> RunPlan:
+    """Fill in defaults and check device, GPU, model and knowledge base before any work.
+
+    Raises:
+        UserError: one of them is unknown or unusable.
+    """
+    model = request.model
+    if model != "builtin":
+        raise UserError(
+            f"unknown model {model!r}: this version has the built-in reasoners only; "
+            "leave --model out or say --model builtin"
+        )
+    start = request.start
+    if start and not Path(start).is_file():
+        raise UserError(f"no such file: --start {start}; give the path of a CUDA source")
+    device = open_device(request.device, request.gpu)
+    task_path = Path(request.task)
+    run = request.run
+    directory = Path(run) if run else new_run_directory(task_path.stem)
+    knowledge = request.knowledge
+    knowledge_directory = Path(knowledge) if knowledge else default_knowledge_directory()
+    with open_knowledge(str(knowledge_directory)):
+        pass  # A foreign or newer directory is refused before an evaluation is paid for.
+    return RunPlan(
+        run_id=directory.resolve().name,
+        task_path=str(task_path),
+        start_path=start,
+        dimensions=request.dimensions,
+        run_directory=str(directory),
+        knowledge_directory=str(knowledge_directory),
+        device=device.identity.kind,
+        gpu=device.identity.gpu,
+        model=model,
+        iterations=request.iterations,
+        rollouts=request.rollouts,
+        steps=request.steps,
+        seed=request.seed,
+    )
+
+
+def store_task(plan: RunPlan, task: Task) -> TaskSummary:
+    """Create the run directory and store the task in it.
+
+    Raises:
+        UserError: the directory cannot be created or written.
+    """
+    directory = Path(plan.run_directory)
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(
+            f"cannot create the run directory {directory}: {error.strerror}; "
+            "choose another with --run"
+        ) from error
+    artifact = ArtifactStore(directory / "artifacts").put_text(task.model_dump_json())
+    return TaskSummary(
+        name=task.name, id=task.id, artifact=artifact, op_class=task.op_class, dtype=task.dtype
+    )

@@ -1,0 +1,335 @@
+"""The agents' words: frozen records that travel in graph state, small and free of source text.
+
+Sources, profiles and tasks live in the artifact store of the run; state holds their sha256.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import Field
+
+from ..harness.records import Bottleneck, Outcome, Provenance, Record, Timing
+from ..memory.records import ExpectedGain, PerformanceState, Step
+
+
+class OptimizeRequest(Record):
+    """Input of `optimize`: what a person, Studio or a parent graph asks for."""
+
+    task: str
+    """Path of a PyTorch reference in KernelBench form."""
+    start: str | None = None
+    """Path of a first CUDA kernel; without it one is written."""
+    gpu: str = "H100"
+    """GPU to optimise for."""
+    device: str = "auto"
+    """auto or simulated."""
+    model: str = "builtin"
+    """Who reasons; `builtin` needs no key."""
+    iterations: int = Field(default=2, ge=1)
+    """Policy updates."""
+    rollouts: int = Field(default=2, ge=1)
+    """Trajectories of an iteration."""
+    steps: int = Field(default=4, ge=1)
+    """Techniques tried in a trajectory."""
+    seed: int = 0
+    """Same seed, same knowledge base: same run."""
+    run: str | None = None
+    """Run directory; by default runs/TASK-N."""
+    knowledge: str | None = None
+    """Knowledge base directory; by default the user's."""
+    dimensions: dict[str, int] = Field(default_factory=dict)
+    """Dimensions at which candidates are verified, by name in the reference."""
+
+
+class RunPlan(Record):
+    """Everything a run was asked to do, resolved: written once to run.json, never changed."""
+
+    run_id: str
+    """Name of the run directory: part of the evidence's identity."""
+    task_path: str
+    start_path: str | None = None
+    """A person's first kernel (`--start`); None lets the built-in writer make it."""
+    dimensions: dict[str, int] = Field(default_factory=dict)
+    """`--set NAME=VALUE`: dimensions of the verify variant."""
+    run_directory: str
+    knowledge_directory: str
+    device: str
+    gpu: str
+    model: str = "builtin"
+    iterations: int = Field(ge=1)
+    """Outer loop: policy updates."""
+    rollouts: int = Field(ge=1)
+    """Trajectories of one iteration (breadth)."""
+    steps: int = Field(ge=1)
+    """Techniques tried in one trajectory (depth)."""
+    repairs: int = Field(default=1, ge=0)
+    """How often lowering may try again after a failure."""
+    seed: int = 0
+
+
+class TaskSummary(Record):
+    """What routers and selectors need to know of the task; the record itself is an artifact."""
+
+    name: str
+    id: str
+    artifact: str
+    """sha256 of the Task's JSON."""
+    op_class: str
+    dtype: str
+
+
+class TechniqueStep(Record):
+    """One link of the path from the initial kernel to a candidate."""
+
+    technique: str
+    parameters: dict[str, Any] = Field(default_factory=dict)
+    gain: float
+    """Microseconds of the parent over microseconds of the child: above 1 is faster."""
+
+
+class KernelPoint(Record):
+    """A kernel that passed: where it is stored, how long it takes, how it was reached."""
+
+    source_sha256: str
+    evaluation_key: str
+    timing: Timing
+    bottleneck: Bottleneck
+    bottleneck_ties: tuple[Bottleneck, ...] = ()
+    path: tuple[TechniqueStep, ...] = ()
+
+    @property
+    def microseconds(self) -> float:
+        """Time of one call of `launch`."""
+        return self.timing.microseconds
+
+
+def faster(left: KernelPoint, right: KernelPoint | None) -> KernelPoint:
+    """Return the faster kernel; ties go to the shorter path, then to the smaller hash.
+
+    Commutative, associative and idempotent: the order in which rollouts report does not matter.
+    """
+    if right is None:
+        return left
+    return min(left, right, key=lambda p: (p.microseconds, len(p.path), p.source_sha256))
+
+
+class Observation(Record):
+    """Reply of the state extractor: the kernel's performance signature in words and numbers."""
+
+    signature: tuple[float, ...]
+    signature_name: str
+    primary: Bottleneck
+    secondary: Bottleneck | None = None
+    description: str
+    features: tuple[str, ...] = ()
+    """The signature's most telling dimensions, in words."""
+    author: str
+
+
+class StateChoice(Record):
+    """Reply of the state selector: the known state that fits, or the one just discovered."""
+
+    state: PerformanceState
+    distance: float
+    discovered: bool
+    reason: str
+    author: str
+
+
+class Proposal(Record):
+    """One technique on the table for the code at hand."""
+
+    technique: str
+    source: str
+    """Who put it there: the state, a neighbour, the seed, or the proposer."""
+    parameters: dict[str, tuple[Any, ...]] = Field(default_factory=dict)
+    """Values worth trying, best first."""
+    expected: ExpectedGain
+    """The policy's belief, as of the iteration's snapshot."""
+    reason: str = ""
+
+
+class TechniqueChoice(Record):
+    """Reply of the optimization selector."""
+
+    technique: str
+    parameters: dict[str, tuple[Any, ...]] = Field(default_factory=dict)
+    expected_log_gain: float
+    success_probability: float
+    sampled_score: float
+    """What Thompson sampling drew for it: why it won this time."""
+    reason: str
+    author: str
+
+
+class Attempt(Record):
+    """One try at writing the chosen technique, and what came of it."""
+
+    number: int
+    """0 for the first try, 1.. for repairs."""
+    source_sha256: str | None
+    parameters: dict[str, Any] = Field(default_factory=dict)
+    author: str
+    outcome: Outcome | None = None
+    """None while it is under way; stays None when nothing could be written."""
+    reason: str = ""
+
+
+class LoweringResult(Record):
+    """What lowering made of the chosen technique."""
+
+    applied: bool
+    """False when no source could be written: no evaluation was spent."""
+    outcome: str
+    """An Outcome value, or `not_applicable`."""
+    reason: str = ""
+    point: KernelPoint | None = None
+    """The child, when it passed."""
+    source_sha256: str | None = None
+    evaluation_key: str | None = None
+    parameters: dict[str, Any] = Field(default_factory=dict)
+    repairs: int = 0
+    author: str = "builtin"
+
+
+class Trajectory(Record):
+    """What one rollout reports to its parent."""
+
+    id: str
+    iteration: int
+    rollout: int
+    steps: tuple[Step, ...]
+    best: KernelPoint
+    ended: str
+    """Why it stopped."""
+
+
+def merge_by_id(
+    left: dict[str, Trajectory] | None, right: dict[str, Trajectory] | None
+) -> dict[str, Trajectory]:
+    """Reducer: union by id; a trajectory reported twice counts once."""
+    return {**(left or {}), **(right or {})}
+
+
+def best_so_far(initial: KernelPoint, trajectories: dict[str, Trajectory]) -> KernelPoint:
+    """Return the fastest kernel that any trajectory reported, or the initial one."""
+    best = initial
+    for trajectory in trajectories.values():
+        best = faster(best, trajectory.best)
+    return best
+
+
+class TechniqueReview(Record):
+    """Measured against expected gain of one technique in one state."""
+
+    state_id: str
+    state_name: str
+    technique: str
+    trials: int
+    successes: int
+    expected_log_gain: float
+    measured_log_gain: float | None
+    """Mean over the successes; None when none passed."""
+    evidence: tuple[str, ...]
+    outcomes: dict[str, int]
+    reasons: tuple[str, ...] = ()
+    bottlenecks: tuple[str, ...] = ()
+    """`before -> after`, one per success."""
+
+
+class PolicyEvaluation(Record):
+    """Reply of policy evaluation: how well the expected gains predicted this iteration."""
+
+    iteration: int
+    reviews: tuple[TechniqueReview, ...]
+    mean_absolute_error: float | None
+    """Mean of |measured - expected| log gain over the successes."""
+    success_rate: float
+    author: str
+
+
+class Gap(Record):
+    """One disagreement between policy and measurement, with its explanation."""
+
+    kind: str
+    """overestimated, underestimated, fails, confirmed, sequence, or new_state."""
+    state_id: str
+    state_name: str
+    technique: str
+    explanation: str
+    evidence: tuple[str, ...]
+    techniques: tuple[str, ...] = ()
+    """For a sequence: the techniques in order."""
+    log_gain: float | None = None
+
+
+class GapAnalysis(Record):
+    """Reply of performance-gap analysis."""
+
+    iteration: int
+    gaps: tuple[Gap, ...]
+    author: str
+
+
+class WrittenLesson(Record):
+    """One lesson as it was written to the knowledge base."""
+
+    id: str
+    kind: str
+    state_name: str
+    technique: str
+    text: str
+
+
+class ParameterUpdate(Record):
+    """Reply of parameter update: what changed in the knowledge base."""
+
+    iteration: int
+    lessons: tuple[WrittenLesson, ...]
+    moved: dict[str, tuple[float, float]] = Field(default_factory=dict)
+    """`state / technique` -> expected log gain before and after."""
+    author: str
+
+
+class Confirmation(Record):
+    """The winner measured once more in a fresh process."""
+
+    confirmed: bool
+    microseconds: float
+    gain: float
+    gain_interval: tuple[float, float]
+    reason: str = ""
+
+
+class RunResult(Record):
+    """What a finished run announces; the command line prints it as JSON."""
+
+    outcome: str
+    """improved, not_improved, or unconfirmed (the winner did not hold when measured again)."""
+    task: str
+    device: str
+    gpu: str
+    provenance: Provenance
+    initial_us: float
+    best_us: float
+    gain: float
+    gain_ci: tuple[float, float]
+    """Interval of the gain from the timings' own intervals; a time model's error is not in it."""
+    evaluations: int
+    """Distinct sources evaluated, the initial kernel included."""
+    outcomes: dict[str, int]
+    """Evaluations by outcome: failures are counted, not hidden."""
+    model_calls: int
+    tokens: int
+    techniques: tuple[str, ...]
+    """From the initial kernel to the best, in order."""
+    path: tuple[TechniqueStep, ...]
+    bottleneck_before: Bottleneck
+    bottleneck_after: Bottleneck
+    lessons: tuple[str, ...]
+    """Ids of the lessons written to the knowledge base, all iterations."""
+    best_source: str
+    """Path of best.cu."""
+    run: str
+    """Path of the run directory."""

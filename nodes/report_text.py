@@ -1,0 +1,70 @@
+"""The run's report as plain text: the path, the refusals, the lessons, each with its numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from ..memory.records import Lesson, Step
+from .records import RunResult
+
+
+def report_text(result: RunResult, steps: Sequence[Step], lessons: Sequence[Lesson]) -> str:
+    """Return the whole report, newline-terminated."""
+    parts = [
+        _headline(result),
+        _path(result),
+        _refused(steps),
+        _lessons(lessons),
+        f"Best kernel: {result.best_source}",
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _headline(result: RunResult) -> str:
+    low, high = result.gain_ci
+    outcomes = ", ".join(f"{name} {count}" for name, count in sorted(result.outcomes.items()))
+    return "\n".join(
+        (
+            f"{result.task} on {result.gpu}: every time below is {result.provenance}",
+            f"  initial {result.initial_us:.2f} us ({result.bottleneck_before})",
+            f"  best    {result.best_us:.2f} us ({result.bottleneck_after})",
+            f"  gain    {result.gain:.2f}x, interval {low:.2f} to {high:.2f} ({result.outcome})",
+            f"  {result.evaluations} evaluations ({outcomes}), "
+            f"{result.model_calls} model calls, {result.tokens} tokens",
+        )
+    )
+
+
+def _path(result: RunResult) -> str:
+    if not result.path:
+        return "No technique made the initial kernel faster."
+    rows = ["Path of the winner:"]
+    reached = 1.0
+    for number, step in enumerate(result.path, start=1):
+        reached *= step.gain
+        settings = ", ".join(f"{name}={value}" for name, value in sorted(step.parameters.items()))
+        rows.append(
+            f"  {number}. {step.technique}{f' ({settings})' if settings else ''}: "
+            f"{step.gain:.2f}x, {reached:.2f}x so far"
+        )
+    return "\n".join(rows)
+
+
+def _refused(steps: Sequence[Step]) -> str:
+    refused = [step for step in steps if step.log_gain is None and step.reason]
+    unique = dict.fromkeys((step.technique, step.outcome, step.reason) for step in refused)
+    if not unique:
+        return ""
+    rows = [f"  {technique}: {outcome}: {reason}" for technique, outcome, reason in unique]
+    return "\n".join(["Refused:", *rows])
+
+
+def _lessons(lessons: Sequence[Lesson]) -> str:
+    if not lessons:
+        return ""
+    rows = []
+    for lesson in lessons:
+        gain = "" if lesson.claimed_log_gain is None else f" [{math.exp(lesson.claimed_log_gain):.2f}x]"
+        rows.append(f"  {lesson.kind}{gain}: {lesson.text}")
+    return "\n".join([f"Lessons written ({len(lessons)}):", *rows])

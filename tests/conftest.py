@@ -1,0 +1,18 @@
+"""What every test shares: strict checkpoints, a knowledge base and runs of its own."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+os.environ["LANGGRAPH_STRICT_MSGPACK"] = "true"
+os.environ["LANGSMITH_TRACING"] = "false"
+
+
+@pytest.fixture(autouse=True)
+def own_directories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep the user's knowledge base and runs out of the tests."""
+    monkeypatch.setenv("KERNELBLASTER_KB", str(tmp_path / "knowledge"))
+    monkeypatch.setenv("KERNELBLASTER_RUNS", str(tmp_path / "runs"))

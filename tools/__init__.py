@@ -1,0 +1,1 @@
+"""Compile, verify, profile and knowledge search as functions and LangChain tools."""

@@ -1,0 +1,131 @@
+"""Compile, verify and profile a source once: every finished stage is kept and never repeated."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from ..harness.devices.protocol import Device, Measurement
+from ..harness.records import (
+    Evaluation,
+    Outcome,
+    Record,
+    StageResult,
+    Task,
+    evaluation_key,
+)
+from ..memory.run_store import RunStore
+
+Result = TypeVar("Result", bound=Record)
+
+
+class Evaluator:
+    """A device with a memory: stage results are stored under the evaluation's key.
+
+    The order of effects is: run the stage, store its result, return. A process killed before the
+    second repeats the stage; killed after it, the stored result is read. So no finished stage
+    runs twice.
+    """
+
+    def __init__(self, device: Device, store: RunStore) -> None:
+        self._device = device
+        self._store = store
+
+    def key(self, task: Task, source: str) -> str:
+        """Return the key of this source's evaluation."""
+        return evaluation_key(source_sha256(source), task.id, self._device.identity)
+
+    async def compile(self, task: Task, source: str) -> StageResult:
+        """Compile the source, or return what compiling it said before."""
+        return await self._once(
+            task, source, "compile", StageResult, lambda: self._device.compile(task, source)
+        )
+
+    async def verify(self, task: Task, source: str) -> StageResult:
+        """Verify the source against PyTorch, or return the earlier verdict."""
+        return await self._once(
+            task, source, "verify", StageResult, lambda: self._device.verify(task, source)
+        )
+
+    async def profile(self, task: Task, source: str) -> Measurement:
+        """Profile and time the source, or return the earlier measurement."""
+        return await self._once(
+            task, source, "profile", Measurement, lambda: self._device.profile(task, source)
+        )
+
+    async def confirm(self, task: Task, source: str) -> tuple[StageResult, Measurement]:
+        """Verify and measure once more in fresh processes, whatever was stored before."""
+        verdict = await self._once(
+            task, source, "confirm_verify", StageResult, lambda: self._device.verify(task, source)
+        )
+        measured = await self._once(
+            task,
+            source,
+            "confirm_profile",
+            Measurement,
+            lambda: self._device.profile(task, source),
+        )
+        return verdict, measured
+
+    async def evaluate(self, task: Task, source: str) -> Evaluation:
+        """Run the stages in order, stopping at the first that fails, and store the verdict."""
+        stored = await asyncio.to_thread(self._store.get, self.key(task, source))
+        if stored is not None:
+            return stored
+        compiled = await self.compile(task, source)
+        if compiled.outcome is not Outcome.PASSED:
+            return await self.conclude(task, source, compiled)
+        verified = await self.verify(task, source)
+        if verified.outcome is not Outcome.PASSED:
+            return await self.conclude(task, source, verified)
+        measured = await self.profile(task, source)
+        return await self.conclude(task, source, measured.stage, verified, measured)
+
+    async def conclude(
+        self,
+        task: Task,
+        source: str,
+        last: StageResult,
+        verified: StageResult | None = None,
+        measured: Measurement | None = None,
+    ) -> Evaluation:
+        """Join the stages into one Evaluation and store it; the first verdict of a key stays."""
+        passed = last.outcome is Outcome.PASSED
+        evaluation = Evaluation(
+            key=self.key(task, source),
+            source_sha256=source_sha256(source),
+            task_id=task.id,
+            device=self._device.identity,
+            outcome=last.outcome,
+            reason=last.reason,
+            diagnostics=last.diagnostics,
+            build=last.build,
+            facts={**(verified.facts if verified else {}), **last.facts},
+            timing=measured.timing if measured and passed else None,
+            profile=measured.profile if measured and passed else None,
+        )
+        await asyncio.to_thread(self._store.put, evaluation)
+        return evaluation
+
+    async def _once(
+        self,
+        task: Task,
+        source: str,
+        stage: str,
+        kind: type[Result],
+        run: Callable[[], Awaitable[Result]],
+    ) -> Result:
+        key = self.key(task, source)
+        stored = await asyncio.to_thread(self._store.get_stage, key, stage)
+        if stored is not None:
+            return kind.model_validate_json(stored)
+        result = await run()
+        await asyncio.to_thread(self._store.put_stage, key, stage, result.model_dump_json())
+        return result
+
+
+def source_sha256(source: str) -> str:
+    """Return the sha256 by which a source is known: that of its artifact."""
+    return hashlib.sha256(source.encode()).hexdigest()

@@ -1,0 +1,60 @@
+"""Open what a node works with: the run's stores, its device and the knowledge base."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from ..harness.devices import open_device
+from ..harness.devices.protocol import Device
+from ..harness.records import Task
+from ..memory.artifacts import ArtifactStore
+from ..memory.knowledge_base import KnowledgeBase
+from ..memory.run_store import RunStore
+
+
+class Workspace:
+    """The open run directory: artifacts, run.sqlite and the device. Cheap to open; close it."""
+
+    def __init__(self, run_directory: Path, device: str, gpu: str) -> None:
+        self.directory = run_directory
+        self.artifacts = ArtifactStore(run_directory / "artifacts")
+        self.store = RunStore(run_directory / "run.sqlite")
+        self.device: Device = open_device(device, gpu)
+
+    def task(self, artifact: str) -> Task:
+        """Return the task stored under an artifact's sha256."""
+        return Task.model_validate_json(self.artifacts.get_text(artifact))
+
+    def close(self) -> None:
+        """Close the database."""
+        self.store.close()
+
+
+@contextmanager
+def open_workspace(run_directory: str, device: str, gpu: str) -> Iterator[Workspace]:
+    """Open the workspace of a run and close it afterwards.
+
+    Raises:
+        UserError: unknown device or GPU, or the directory cannot be written.
+    """
+    workspace = Workspace(Path(run_directory), device, gpu)
+    try:
+        yield workspace
+    finally:
+        workspace.close()
+
+
+@contextmanager
+def open_knowledge(directory: str) -> Iterator[KnowledgeBase]:
+    """Open the knowledge base (created on first use) and close it afterwards.
+
+    Raises:
+        UserError: the directory belongs to another program or version.
+    """
+    knowledge = KnowledgeBase.open(Path(directory))
+    try:
+        yield knowledge
+    finally:
+        knowledge.close()
