@@ -1,0 +1,338 @@
+"""The command line: optimize, resume, evaluate, runs, report, kb, task and doctor."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sqlite3
+import sys
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+# Before langgraph is imported: only this project's records may come back from a checkpoint.
+os.environ.setdefault("LANGGRAPH_STRICT_MSGPACK", "true")
+os.environ.setdefault("LANGSMITH_TRACING", "false")
+
+import typer
+from pydantic import ValidationError
+from rich.console import Console
+
+from .harness.errors import UserError
+from .settings import Settings
+
+app = typer.Typer(
+    help="Agents that rewrite a CUDA kernel, measure every rewrite, and remember what they learned.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+knowledge_app = typer.Typer(help="The knowledge base.", no_args_is_help=True)
+app.add_typer(knowledge_app, name="kb")
+task_app = typer.Typer(help="Tasks.", no_args_is_help=True)
+app.add_typer(task_app, name="task")
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
+TaskPath = Annotated[Path, typer.Argument(help="PyTorch reference in KernelBench form.")]
+Gpu = Annotated[str | None, typer.Option(help="GPU to optimise for.")]
+DeviceName = Annotated[str | None, typer.Option("--device", help="auto or simulated.")]
+Dimensions = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="NAME=VALUE: a dimension at which candidates are verified."),
+]
+KnowledgeDirectory = Annotated[Path | None, typer.Option("--kb", help="Knowledge base directory.")]
+
+
+@app.command()
+def optimize(
+    task: TaskPath,
+    start: Annotated[Path | None, typer.Option(help="First kernel; else one is written.")] = None,
+    gpu: Gpu = None,
+    device: DeviceName = None,
+    model: Annotated[str | None, typer.Option(help="Who reasons; builtin needs no key.")] = None,
+    iterations: Annotated[int | None, typer.Option(help="Policy updates.")] = None,
+    rollouts: Annotated[int | None, typer.Option(help="Trajectories an iteration.")] = None,
+    steps: Annotated[int | None, typer.Option(help="Techniques a trajectory.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Same seed, same run.")] = None,
+    run: Annotated[Path | None, typer.Option("--run", help="Run directory.")] = None,
+    kb: KnowledgeDirectory = None,
+    dimensions: Dimensions = None,
+    as_json: Json = False,
+) -> None:
+    """Make the first CUDA kernel for a PyTorch reference, then make it faster."""
+    from .graph.session import Session
+    from .memory.locations import new_run_directory
+    from .nodes.records import OptimizeRequest
+
+    settings = read_settings()
+    try:
+        request = OptimizeRequest(
+            task=str(task),
+            start=str(start) if start else None,
+            gpu=gpu or settings.gpu,
+            device=device or settings.device,
+            model=model or settings.model,
+            iterations=settings.iterations if iterations is None else iterations,
+            rollouts=settings.rollouts if rollouts is None else rollouts,
+            steps=settings.steps if steps is None else steps,
+            seed=settings.seed if seed is None else seed,
+            knowledge=str(kb) if kb else None,
+            dimensions=parse_dimensions(dimensions or []),
+        )
+    except ValidationError as error:
+        raise UserError(describe(error)) from error
+    check_request(request)
+    directory = run or new_run_directory(task.stem, settings.runs_directory)
+    follow(Session.create(directory, request), as_json)
+
+
+@app.command()
+def resume(
+    run: Annotated[Path, typer.Argument(help="Run directory.")], as_json: Json = False
+) -> None:
+    """Go on with a run that was stopped or killed, from its last checkpoint."""
+    from .graph.session import Session
+
+    follow(Session.open(run), as_json)
+
+
+@app.command()
+def evaluate(
+    kernel: Annotated[Path, typer.Argument(help="CUDA source that defines `launch`.")],
+    task: Annotated[Path, typer.Option("--task", help="PyTorch reference it must compute.")],
+    gpu: Gpu = None,
+    device: DeviceName = None,
+    dimensions: Dimensions = None,
+    as_json: Json = False,
+) -> None:
+    """Compile, verify, profile and time one kernel."""
+    from .console import show_evaluation
+    from .graph.evaluate import evaluate_file
+
+    settings = read_settings()
+    evaluation = asyncio.run(
+        evaluate_file(
+            kernel,
+            task,
+            device or settings.device,
+            gpu or settings.gpu,
+            parse_dimensions(dimensions or []),
+        )
+    )
+    if as_json:
+        print_json(evaluation.model_dump(mode="json"))
+    else:
+        show_evaluation(Console(), evaluation)
+    if evaluation.outcome != "passed":
+        raise typer.Exit(1)
+
+
+@app.command()
+def runs(as_json: Json = False) -> None:
+    """List the runs in the runs directory."""
+    from .console import show_runs
+    from .graph.session import list_runs
+
+    found = list_runs(read_settings().runs_directory)
+    if as_json:
+        print_json({"runs": found})
+    else:
+        show_runs(Console(), found)
+
+
+@app.command()
+def report(run: Annotated[Path, typer.Argument(help="Run directory.")]) -> None:
+    """Print the report of a finished run."""
+    from .graph.session import read_request
+
+    read_request(run)
+    path = run / "report.txt"
+    if not path.is_file():
+        raise UserError(f"{run} is not finished; go on with: kernelblaster resume {run}")
+    sys.stdout.write(path.read_text())
+
+
+@knowledge_app.command("show")
+def kb_show(
+    state: Annotated[str | None, typer.Argument(help="Only this state.")] = None,
+    kb: KnowledgeDirectory = None,
+    as_json: Json = False,
+) -> None:
+    """Show states, techniques, expected gains and lessons."""
+    from .console import show_knowledge
+    from .tools.workspace import open_knowledge
+
+    with open_knowledge(str(knowledge_directory(kb))) as knowledge:
+        states = knowledge.show()
+    if state is not None:
+        states = [entry for entry in states if state in (entry["id"], entry["name"])]
+        if not states:
+            raise UserError(f"the knowledge base has no state {state!r}; list them: kb show")
+    if as_json:
+        print_json({"states": states})
+    else:
+        show_knowledge(Console(), states)
+
+
+@knowledge_app.command("stats")
+def kb_stats(kb: KnowledgeDirectory = None, as_json: Json = False) -> None:
+    """Count what the knowledge base holds."""
+    from .console import show_counts
+    from .tools.workspace import open_knowledge
+
+    directory = knowledge_directory(kb)
+    with open_knowledge(str(directory)) as knowledge:
+        counts = knowledge.stats()
+    if as_json:
+        print_json({"directory": str(directory), **counts})
+    else:
+        show_counts(Console(), str(directory), counts)
+
+
+@knowledge_app.command("reindex")
+def kb_reindex(kb: KnowledgeDirectory = None) -> None:
+    """Rebuild the vector index from the evidence."""
+    from .tools.workspace import open_knowledge
+
+    with open_knowledge(str(knowledge_directory(kb))) as knowledge:
+        typer.echo(f"{knowledge.reindex()} states indexed")
+
+
+@task_app.command("show")
+def task_show(task: TaskPath, dimensions: Dimensions = None) -> None:
+    """Print a task's tensors, the exact `launch` signature and task.cuh."""
+    from .harness.contract import header, signature
+    from .harness.tasks import load_task
+
+    loaded = asyncio.run(load_task(task, parse_dimensions(dimensions or [])))
+    typer.echo(f"{loaded.name}: {loaded.op_class}, {loaded.dtype}\n")
+    typer.echo(signature(loaded) + "\n")
+    for variant in (loaded.full, loaded.verify):
+        typer.echo(f"// {variant.name}\n{header(variant)}")
+
+
+@app.command()
+def doctor(as_json: Json = False) -> None:
+    """Say what this machine can do, and how to mend what it cannot."""
+    from .console import show_checks
+    from .harness.doctor import examine
+
+    checks = asyncio.run(examine(read_settings().gpu))
+    if as_json:
+        print_json({"checks": [check.model_dump() for check in checks]})
+    else:
+        show_checks(Console(), checks)
+    if any(check.required and not check.passed for check in checks):
+        raise typer.Exit(2)
+
+
+def follow(session: Any, as_json: bool) -> None:
+    """Run a session under a live view (or silently, for JSON), and print what it came to."""
+    from .console import ProgressView, show_result
+    from .graph.session import Interrupted, read_seconds
+
+    console = Console(stderr=as_json)
+    view = ProgressView(console)
+
+    async def work() -> Any:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, stop)
+        return await session.run(view.event)
+
+    def stop() -> None:
+        view.note("stopping after the current step; the place is saved …")
+        session.drain()
+
+    try:
+        with view:
+            result = asyncio.run(work())
+    except Interrupted as interrupted:
+        Console(stderr=True).print(str(interrupted), highlight=False, soft_wrap=True)
+        raise typer.Exit(130) from None
+    finally:
+        session.close()
+    if as_json:
+        seconds = read_seconds(session.directory)
+        print_json({**result.model_dump(mode="json"), "seconds": seconds})
+    else:
+        show_result(console, result, session.directory)
+
+
+def read_settings() -> Settings:
+    """Return the settings.
+
+    Raises:
+        UserError: a variable in the environment has a bad value.
+    """
+    try:
+        return Settings()
+    except ValidationError as error:
+        raise UserError(f"settings: {describe(error)}") from error
+
+
+def check_request(request: Any) -> None:
+    """Refuse what can be refused before a run directory is made.
+
+    Raises:
+        UserError: unknown GPU, device, model, file, or a foreign knowledge base.
+    """
+    from .nodes.load_task import resolve_plan
+
+    if not Path(request.task).is_file():
+        raise UserError(f"no such file: {request.task}; give a PyTorch reference (examples/)")
+    resolve_plan(request)
+
+
+def knowledge_directory(chosen: Path | None) -> Path:
+    """Return the knowledge base a command works on."""
+    return chosen or read_settings().knowledge_directory
+
+
+def parse_dimensions(pairs: list[str]) -> dict[str, int]:
+    """Return {NAME: VALUE} of `--set NAME=VALUE` flags.
+
+    Raises:
+        UserError: a flag is not of that form, or its value is no positive integer.
+    """
+    parsed: dict[str, int] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not (equals and name.isidentifier() and value.isdigit() and int(value) > 0):
+            raise UserError(f"--set {pair}: write NAME=VALUE with a positive integer")
+        parsed[name] = int(value)
+    return parsed
+
+
+def describe(error: ValidationError) -> str:
+    """Return the first complaint of a validation error as one line with the flag's name."""
+    first = error.errors()[0]
+    flag = ".".join(str(part) for part in first["loc"])
+    return f"--{flag} {first.get('input')!r}: {first['msg'].lower()}"
+
+
+def print_json(value: Any) -> None:
+    """Print one JSON object, the last thing on standard output."""
+    sys.stdout.write(json.dumps(value) + "\n")
+    sys.stdout.flush()
+
+
+def fail(message: str) -> NoReturn:
+    """Print one line on standard error and leave with exit code 2."""
+    sys.stderr.write(f"kernelblaster: {message}\n")
+    raise SystemExit(2)
+
+
+def main() -> None:
+    """Entry point: a UserError is one line and exit code 2, never a traceback."""
+    try:
+        app()
+    except UserError as error:
+        fail(str(error))
+    except sqlite3.OperationalError as error:
+        fail(f"a database cannot be used: {error}; free some space or check the directory's rights")
+    except OSError as error:
+        if error.errno in (28, 30, 122):  # no space, read-only, quota
+            fail(f"cannot write: {error.strerror}: {error.filename}; free some space, then resume")
+        raise

@@ -1,0 +1,247 @@
+"""What a person sees: the live view of a run, its result, and the tables of the other commands."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from rich.console import Console
+from rich.live import Live
+from rich.markup import escape
+from rich.table import Table
+
+from .harness.doctor import Check
+from .harness.records import Evaluation
+from .nodes.records import RunResult
+
+LESSONS_SHOWN = 8
+
+
+class ProgressView:
+    """A line for each thing that happened, and under them what each rollout is doing now."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._live = Live(console=console, transient=True, refresh_per_second=4)
+        self._doing: dict[tuple[int, int], str] = {}
+        self._provenance = ""
+        self._steps = 0
+
+    def __enter__(self) -> Self:
+        if self._console.is_terminal:
+            self._live.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._live.stop()
+
+    def note(self, text: str) -> None:
+        """Print one line above the live part."""
+        self._console.print(text, soft_wrap=True, highlight=False)
+
+    def event(self, event: Mapping[str, Any]) -> None:
+        """Show one progress event; unknown kinds are left out."""
+        handler = getattr(self, f"_on_{event['event']}", None)
+        if handler is not None:
+            handler(event)
+
+    def _on_task(self, event: Mapping[str, Any]) -> None:
+        shapes = ", ".join(f"{name}{list(shape)}" for name, shape in event["shapes"].items())
+        plan = event["plan"]
+        self._steps = plan["steps"]
+        self.note(f"[bold]{escape(event['task'])}[/] ({event['op_class']}): {escape(shapes)}")
+        self.note(
+            f"{event['gpu']}, [bold]{event['device']}[/]: {plan['iterations']} iterations of "
+            f"{plan['rollouts']} rollouts of up to {plan['steps']} steps, seed {plan['seed']}"
+        )
+        self.note(f"run directory {escape(event['run'])}")
+        self._live.update("[dim]writing and verifying the first kernel …[/]")
+
+    def _on_baseline(self, event: Mapping[str, Any]) -> None:
+        self._provenance = str(event["provenance"])
+        cases = event["facts"].get("cases")
+        checked = f"; verified on {cases} cases" if cases else ""
+        self.note(
+            f"initial kernel: {event['microseconds']:.2f} us ({self._provenance}), "
+            f"bottleneck [yellow]{event['bottleneck']}[/]{checked}"
+        )
+
+    def _on_state(self, event: Mapping[str, Any]) -> None:
+        self._now(event, f"state {event['bottleneck']}")
+        if event["step"] == 0:
+            self.note(f"{self._place(event)}[dim]{escape(event['description'])}[/]")
+
+    def _on_choice(self, event: Mapping[str, Any]) -> None:
+        self._now(event, f"writing {event['technique']}")
+
+    def _on_attempt(self, event: Mapping[str, Any]) -> None:
+        if event["written"]:
+            self._now(event, f"compiling and verifying {event['technique']}")
+
+    def _on_rejected(self, event: Mapping[str, Any]) -> None:
+        self.note(
+            f"{self._place(event)}{event['technique']}: [red]refused, {event['outcome']}[/]: "
+            f"{escape(event['reason'])}"
+        )
+
+    def _on_step(self, event: Mapping[str, Any]) -> None:
+        place = self._place(event)
+        if event["log_gain"] is not None:
+            gain = math.exp(event["log_gain"])
+            color = "green" if gain > 1.01 else "yellow" if event["accepted"] else "red"
+            verdict = f"[{color}]{gain:.2f}x[/]" + ("" if event["accepted"] else ", not kept")
+        elif event["outcome"] == "not_applicable":
+            verdict = f"[dim]does not apply: {escape(event['reason'])}[/]"
+        else:
+            verdict = f"[red]{event['outcome']}[/]"
+        expected = math.exp(event["expected_log_gain"])
+        self.note(
+            f"{place}{event['technique']}: {verdict} (expected {expected:.2f}x); "
+            f"best {event['best_microseconds']:.2f} us"
+        )
+        self._now(event, "")
+
+    def _on_policy_evaluation(self, event: Mapping[str, Any]) -> None:
+        error = event["mean_absolute_error"]
+        off = "" if error is None else f", expected gains off by {math.exp(error):.2f}x on average"
+        self.note(
+            f"[cyan]policy evaluation[/] of iteration {event['iteration'] + 1}: "
+            f"{event['techniques']} techniques, {event['success_rate']:.0%} passed{off}"
+        )
+
+    def _on_parameter_update(self, event: Mapping[str, Any]) -> None:
+        self._doing.clear()
+        self.note(f"[cyan]parameter update[/]: {len(event['lessons'])} lessons written")
+
+    def _on_confirmation(self, event: Mapping[str, Any]) -> None:
+        if event["confirmed"]:
+            self.note(f"winner measured again: {event['microseconds']:.2f} us, confirmed")
+        else:
+            self.note(f"[red]winner not confirmed[/]: {escape(event['reason'])}")
+
+    def _place(self, event: Mapping[str, Any]) -> str:
+        return (
+            f"  [dim]{event['iteration'] + 1}.{event['rollout'] + 1} "
+            f"step {event['step'] + 1}[/]  "
+        )
+
+    def _now(self, event: Mapping[str, Any], text: str) -> None:
+        place = (event["iteration"], event["rollout"])
+        self._doing[place] = f"step {event['step'] + 1} of {self._steps}: {text}"
+        lines = [
+            f"[dim]rollout {iteration + 1}.{rollout + 1}  {doing}[/]"
+            for (iteration, rollout), doing in sorted(self._doing.items())
+        ]
+        self._live.update("\n".join(lines))
+
+
+def show_result(console: Console, result: RunResult, directory: Path) -> None:
+    """Print the report, which ends with where the best kernel is."""
+    console.print()
+    report = (directory / "report.txt").read_text()
+    console.print(report, markup=False, highlight=False, soft_wrap=True, end="")
+    console.print(f"Whole report: {directory / 'report.txt'}", highlight=False, soft_wrap=True)
+
+
+def show_evaluation(console: Console, evaluation: Evaluation) -> None:
+    """Print the verdict on one kernel, and its profile when it passed."""
+    if evaluation.timing is None or evaluation.profile is None:
+        console.print(f"[red]{evaluation.outcome}[/]: {escape(evaluation.reason)}", soft_wrap=True)
+        for item in evaluation.diagnostics:
+            where = f"line {item.line}: " if item.line else ""
+            console.print(f"  {item.kind}: {where}{item.message}", markup=False, soft_wrap=True)
+        return
+    timing = evaluation.timing
+    console.print(
+        f"[green]passed[/]: {timing.microseconds:.2f} us ({timing.provenance}, {timing.method}) "
+        f"on {evaluation.device.gpu}"
+    )
+    facts = ", ".join(f"{name} {value}" for name, value in sorted(evaluation.facts.items()))
+    console.print(facts, markup=False, soft_wrap=True)
+    for launch in evaluation.profile.launches:
+        ties = f" (tied: {', '.join(launch.bottleneck_ties)})" if launch.bottleneck_ties else ""
+        console.print(
+            f"{launch.kernel} <<<{launch.grid}, {launch.block}>>> {launch.microseconds:.2f} us, "
+            f"bottleneck {launch.bottleneck}{ties}",
+            markup=False,
+            soft_wrap=True,
+        )
+        table = Table("metric", "value", box=None, padding=(0, 2))
+        for name, value in sorted(launch.metrics.items()):
+            table.add_row(name, f"{value:,.4g}")
+        console.print(table)
+        for advice in launch.advice:
+            console.print(f"  {advice}", markup=False, soft_wrap=True)
+
+
+def show_runs(console: Console, found: Sequence[Mapping[str, Any]]) -> None:
+    """Print one row a run."""
+    if not found:
+        console.print("no runs here; start one with: kernelblaster optimize TASK")
+        return
+    table = Table("run", "task", "gpu", "status", "gain", "best us", "evaluations", "seconds")
+    for entry in found:
+        gain = f"{entry['gain']:.2f}x" if "gain" in entry else ""
+        best = f"{entry['best_us']:.2f} {entry['provenance']}" if "best_us" in entry else ""
+        table.add_row(
+            escape(entry["run"]),
+            escape(str(entry.get("task", ""))),
+            str(entry.get("gpu", "")),
+            entry["status"],
+            gain,
+            best,
+            str(entry.get("evaluations", "")),
+            f"{entry.get('seconds', 0.0):.0f}",
+        )
+    console.print(table)
+
+
+def show_knowledge(console: Console, states: Sequence[Mapping[str, Any]]) -> None:
+    """Print each state with its techniques and lessons."""
+    for state in states:
+        console.print(
+            f"[bold]{escape(state['name'])}[/] ({state['origin']}; {state['primary']}; "
+            f"{state['evidence']} rows of evidence)"
+        )
+        console.print(f"  {state['description']}", markup=False, soft_wrap=True)
+        table = Table("technique", "prior", "measured", "passed / tried", box=None, padding=(0, 2))
+        for entry in state["optimizations"]:
+            mean = entry["mean_log_gain"]
+            table.add_row(
+                entry["technique"],
+                f"{math.exp(entry['prior_log_gain']):.2f}x",
+                "" if mean is None else f"{math.exp(mean):.2f}x",
+                f"{entry['passed']} / {entry['trials']}",
+            )
+        console.print(table)
+        lessons = state["lessons"]
+        for lesson in lessons[:LESSONS_SHOWN]:
+            mark = " (contested)" if lesson["contested"] else ""
+            console.print(f"  {lesson['kind']}{mark}: {lesson['text']}", markup=False, soft_wrap=True)
+        if len(lessons) > LESSONS_SHOWN:
+            console.print(f"  … and {len(lessons) - LESSONS_SHOWN} more lessons (--json has all)")
+        console.print()
+
+
+def show_counts(console: Console, title: str, counts: Mapping[str, int]) -> None:
+    """Print counts, one a line."""
+    console.print(title, markup=False, highlight=False, soft_wrap=True)
+    for name, value in counts.items():
+        console.print(f"  {name.replace('_', ' ')}: {value}", highlight=False)
+
+
+def show_checks(console: Console, checks: Sequence[Check]) -> None:
+    """Print one line a check, with its remedy where it failed."""
+    for check in checks:
+        mark = "[green]ok[/]  " if check.passed else "[red]no[/]  " if check.required else "[yellow]--[/]  "
+        console.print(f"{mark}{check.name}: {escape(check.finding)}", soft_wrap=True, highlight=False)
+        if not check.passed and check.remedy:
+            console.print(f"      {escape(check.remedy)}", soft_wrap=True, highlight=False)
