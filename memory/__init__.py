@@ -1,0 +1,1 @@
+"""What outlives a run: knowledge base, evidence, replay buffer, artifacts."""

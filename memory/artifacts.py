@@ -1,0 +1,96 @@
+"""Keep texts by the sha256 of their content, so that state and databases hold only references."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from ..harness.errors import UserError
+
+
+class ArtifactStore:
+    """Files `DIRECTORY/ab/cdef...`, named by the sha256 of their bytes, written once.
+
+    Safe under threads, processes and kill -9: a file appears whole, by rename, or not at all.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    def put_text(self, text: str) -> str:
+        """Store a text and return the hexadecimal sha256 of its UTF-8 bytes.
+
+        Raises:
+            UserError: the disk is full or the directory is not writable.
+        """
+        data = text.encode()
+        name = hashlib.sha256(data).hexdigest()
+        target = self._path(name)
+        if target.is_file():
+            return name
+        try:
+            _write_atomically(target, data)
+        except OSError as error:
+            raise UserError(
+                f"cannot write to the artifact directory {self.directory}: {error.strerror}; "
+                "free some space or choose another --run directory"
+            ) from error
+        return name
+
+    def put_json(self, value: Any) -> str:
+        """Store a JSON value in canonical form (sorted keys, no spaces); return its sha256."""
+        return self.put_text(json.dumps(value, sort_keys=True, separators=(",", ":")))
+
+    def get_text(self, name: str) -> str:
+        """Return the text stored under a sha256.
+
+        Raises:
+            UserError: there is no such artifact, or its bytes are no longer what was stored.
+        """
+        path = self._path(name)
+        try:
+            data = path.read_bytes()
+        except OSError as error:
+            raise UserError(
+                f"artifact {name[:12]} is missing from {self.directory}; "
+                "the run directory is incomplete: restore it, or start a new run"
+            ) from error
+        if hashlib.sha256(data).hexdigest() != name:
+            raise UserError(
+                f"artifact {path} is damaged (its content does not match its name); "
+                "delete it and start a new run"
+            )
+        return data.decode()
+
+    def get_json(self, name: str) -> Any:
+        """Return the JSON value stored under a sha256; raises like `get_text`."""
+        return json.loads(self.get_text(name))
+
+    def has(self, name: str) -> bool:
+        """Say whether an artifact of this sha256 is stored."""
+        return self._path(name).is_file()
+
+    def path(self, name: str) -> Path:
+        """Return where an artifact of this sha256 lies, stored or not."""
+        return self._path(name)
+
+    def _path(self, name: str) -> Path:
+        return self.directory / name[:2] / name[2:]
+
+
+def _write_atomically(target: Path, data: bytes) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=".writing-")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, target)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise

@@ -1,0 +1,138 @@
+"""Open sqlite files the same way everywhere: write-ahead log, a lock, faults as one clear line."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from sqlite_utils import Database as SqliteUtils
+
+from ..harness.errors import UserError
+
+BUSY_TIMEOUT_SECONDS = 30.0
+"""How long a writer waits for another process's transaction: each takes milliseconds."""
+
+
+class Database:
+    """One connection to one sqlite file, shared by threads under a lock.
+
+    Other processes may read and write the same file. Context manager; closing twice is harmless.
+    """
+
+    def __init__(self, path: Path, schema: str) -> None:
+        """Open (and create, with its parent folders) the file and run the idempotent schema.
+
+        Raises:
+            UserError: not a database, read-only, disk full.
+        """
+        self.path = path
+        self._lock = threading.RLock()
+        with self._faults_in_words():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            connection = sqlite3.connect(
+                path, timeout=BUSY_TIMEOUT_SECONDS, check_same_thread=False
+            )
+            self._sqlite = SqliteUtils(connection)
+            try:
+                self._enable_write_ahead_log()
+                # A kill -9 loses nothing in this mode; only a power cut may lose the last commit.
+                self._sqlite.execute("PRAGMA synchronous=NORMAL")
+                with self.transaction():
+                    for statement in schema.split(";"):
+                        if statement.strip():
+                            self._sqlite.execute(statement)
+            except BaseException:
+                connection.close()
+                raise
+
+    def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[dict[str, Any]]:
+        """Run a query and return all its rows."""
+        with self._lock, self._faults_in_words():
+            return list(self._sqlite.query(sql, parameters))
+
+    def value(self, sql: str, parameters: Sequence[Any] = ()) -> Any:
+        """Run a query and return the first column of its first row, or None when it has no row."""
+        with self._lock, self._faults_in_words():
+            row = self._sqlite.execute(sql, parameters).fetchone()
+            return None if row is None else row[0]
+
+    def execute(self, sql: str, parameters: Sequence[Any] = ()) -> int:
+        """Run one writing statement and return how many rows it changed."""
+        with self._lock, self._faults_in_words():
+            return int(self._sqlite.execute(sql, parameters).rowcount)
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Everything inside happens whole or not at all; taken as writer from the start."""
+        with self._lock, self._faults_in_words():
+            # Not sqlite-utils' atomic(): its deferred BEGIN can fail with a busy snapshot midway.
+            self._sqlite.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                self._sqlite.commit()
+            except BaseException:
+                self._sqlite.rollback()
+                raise
+
+    def close(self) -> None:
+        """Close the connection."""
+        with self._lock:
+            self._sqlite.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _enable_write_ahead_log(self) -> None:
+        # Sqlite does not wait for other processes here, whatever the connection's timeout.
+        deadline = time.monotonic() + BUSY_TIMEOUT_SECONDS
+        while True:
+            try:
+                self._sqlite.enable_wal()
+                return
+            except sqlite3.OperationalError as error:
+                if "locked" not in str(error) or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.01)
+
+    @contextmanager
+    def _faults_in_words(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.OperationalError as error:
+            raise UserError(_mend(self.path, str(error))) from error
+        except sqlite3.IntegrityError:
+            raise
+        except sqlite3.DatabaseError as error:
+            raise UserError(
+                f"{self.path} is not a sqlite database or is damaged ({error}); "
+                "move it away, or name another directory"
+            ) from error
+        except OSError as error:
+            raise UserError(
+                f"cannot open {self.path}: {error.strerror}; name another directory"
+            ) from error
+
+
+def _mend(path: Path, message: str) -> str:
+    """Return one line that says what sqlite complains of and how to mend it."""
+    if "full" in message:
+        return f"the disk is full while writing {path}; free some space, then resume"
+    if "readonly" in message or "read-only" in message or "unable to open" in message:
+        return f"cannot write {path} ({message}); make the directory writable or name another"
+    if "locked" in message or "busy" in message:
+        return f"{path} is locked by another process ({message}); wait for it to end, then resume"
+    return f"sqlite failed on {path}: {message}; check the file and the disk, then resume"

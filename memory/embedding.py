@@ -1,0 +1,50 @@
+"""The signature embedding as Chroma knows it: registered by name, nothing to download.
+
+Importing this module imports chromadb (a second or two): only `state_index` does, when used.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from chromadb.api.types import Documents, EmbeddingFunction, Embeddings, Space
+from chromadb.utils.embedding_functions import register_embedding_function
+
+from .signature import embed, from_text
+
+EMBEDDING_NAME = "kernelblaster-signature-v1"
+
+
+@register_embedding_function
+class SignatureEmbedding(EmbeddingFunction[Documents]):  # type: ignore[misc]  # untyped base
+    """Embeds signature documents (`signature.to_text`); distances are signature distances."""
+
+    def __init__(self) -> None:
+        """Takes nothing: the layout of the vector is its name."""
+
+    def __call__(self, input: Documents) -> Embeddings:
+        """Return one float32 vector a document."""
+        return [np.asarray(embed(from_text(text)), dtype=np.float32) for text in input]
+
+    @staticmethod
+    def name() -> str:
+        """Return the name under which stored collections find this class again."""
+        return EMBEDDING_NAME
+
+    def default_space(self) -> Space:
+        """Return the metric of the vectors."""
+        return "l2"
+
+    def supported_spaces(self) -> list[Space]:
+        """Return the metrics that make sense."""
+        return ["l2"]
+
+    @staticmethod
+    def build_from_config(config: dict[str, Any]) -> SignatureEmbedding:
+        """Return the function of a stored configuration."""
+        return SignatureEmbedding()
+
+    def get_config(self) -> dict[str, Any]:
+        """Return the configuration to store: there is nothing to configure."""
+        return {}

@@ -1,0 +1,361 @@
+"""What to expect of each technique in each state: derived from evidence and the seed, never edited.
+
+The log speedup of a technique in a state has a normal-inverse-gamma posterior. It is shrunk in
+levels: the seed's prior is updated by evidence from other GPUs, the result (with its strength
+capped) by evidence from the same family, and that by evidence from the same architecture, so that
+near evidence outweighs any amount of far evidence. Whether a try compiles and verifies at all has
+a Beta posterior. Simulated and measured evidence never meet.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..harness.records import Outcome
+from .records import (
+    NOT_APPLICABLE,
+    Evidence,
+    ExpectedGain,
+    Optimization,
+    PerformanceState,
+    PolicyContext,
+    Posterior,
+    Transition,
+)
+from .signature import distance
+
+FAILURE_COST = 0.05
+"""What a try that fails costs, in log speedup: about what a small step would have gained."""
+PRIOR_VARIANCE = 0.25**2
+"""Variance of log speedups of one technique over kernels, before any evidence."""
+PRIOR_PASSES, PRIOR_FAILURES = 2.4, 0.6
+"""Four tries in five compile and verify, worth three tries."""
+LEVEL_CAPS = {"others": math.inf, "family": 3.0, "architecture": 6.0}
+"""Strength that a belief may carry into each level from the level before."""
+LEVEL_TRUST = {"others": 0.6, "family": 0.8, "architecture": 1.0}
+"""How far a failure there speaks for one here: most failures are the code's, not the GPU's."""
+NEIGHBOUR_WEIGHT, NEIGHBOUR_REACH = 0.3, 0.1
+"""Weight of evidence from another state at distance 0, and the distance that divides it by e."""
+OTHER_OP_CLASS, OTHER_DTYPE = 0.4, 0.7
+"""Weight of evidence from another class of operation, and from another dtype."""
+NOT_APPLICABLE_WEIGHT = 0.5
+"""A rewrite that found nothing to rewrite says little, and only about this class of operation."""
+NOISE_SCALE = 0.1
+"""Standard error of a log speedup at which its weight is halved."""
+NEIGHBOURS = 3
+"""States whose optimizations are offered besides the state's own."""
+NEIGHBOUR_DISCOUNT = 0.5
+"""Factor on a neighbour's prior gain and strength."""
+TRANSITION_SHRINKAGE = 3.0
+"""Observations at which half of a transition's apparent advantage is believed."""
+BLAMELESS = frozenset({Outcome.DEGENERATE_TASK.value, Outcome.PROFILER_UNAVAILABLE.value})
+"""Outcomes that say nothing about the technique."""
+
+Rows = Sequence[tuple[str, Evidence]]
+
+
+def comparable(first_kind: str, second_kind: str) -> bool:
+    """Say whether evidence of two device kinds may be pooled: both simulated, or both measured."""
+    return (first_kind == "simulated") == (second_kind == "simulated")
+
+
+def distinct(rows: Rows) -> list[tuple[str, Evidence]]:
+    """Drop repeats: the same rewrite of the same source with the same result is no new fact."""
+    seen: set[tuple[object, ...]] = set()
+    kept: list[tuple[str, Evidence]] = []
+    for identity, row in rows:
+        gain = None if row.log_gain is None else round(row.log_gain, 6)
+        fact = (row.task_id, row.parent_sha256, row.child_sha256, row.technique,
+                row.state_before, row.previous_technique, str(sorted(row.parameters.items())),
+                row.outcome, gain, row.gpu, row.device_kind)  # fmt: skip
+        if row.parent_sha256 and fact in seen:
+            continue
+        seen.add(fact)
+        kept.append((identity, row))
+    return kept
+
+
+@dataclass(frozen=True)
+class _Observation:
+    weight: float
+    log_gain: float
+
+
+class Policy:
+    """Expected gains over one snapshot of evidence, for simulated or for measured devices."""
+
+    def __init__(
+        self,
+        rows: Rows,
+        states: Iterable[PerformanceState],
+        optimizations: Mapping[str, Mapping[str, Optimization]],
+    ) -> None:
+        """Take evidence in order of id, the states, and optimizations by state and technique."""
+        self._states = {state.id: state for state in states}
+        self._optimizations = optimizations
+        self._rows: dict[str, list[Evidence]] = {}
+        for _, row in distinct(rows):
+            self._rows.setdefault(row.technique, []).append(row)
+
+    def candidates(
+        self,
+        state: PerformanceState,
+        context: PolicyContext,
+        excluded: frozenset[str] = frozenset(),
+    ) -> list[tuple[Optimization, ExpectedGain]]:
+        """Return what could be tried in a state, highest score first, ties by technique name.
+
+        The state's own optimizations, those of its nearest neighbours at a discount, and
+        techniques that only evidence knows; less `context.tried` and `excluded`.
+        """
+        offered = self._offered(state, context)
+        left_out = excluded | set(context.tried)
+        scored = [
+            (optimization, self.expected_gain(state, optimization, context))
+            for technique, optimization in offered.items()
+            if technique not in left_out
+        ]
+        return sorted(scored, key=lambda pair: (-pair[1].score, pair[0].technique))
+
+    def beliefs(
+        self,
+        state: PerformanceState,
+        techniques: Iterable[Optimization],
+        context: PolicyContext,
+    ) -> list[tuple[Optimization, ExpectedGain]]:
+        """Return what to expect of named techniques, in the order given.
+
+        Each comes as `candidates` would offer it, and otherwise as given: with its own prior.
+        """
+        offered = self._offered(state, context)
+        chosen = [offered.get(item.technique, item) for item in techniques]
+        return [(item, self.expected_gain(state, item, context)) for item in chosen]
+
+    def expected_gain(
+        self, state: PerformanceState, optimization: Optimization, context: PolicyContext
+    ) -> ExpectedGain:
+        """Return the posterior of one technique in one state."""
+        belief = Posterior(
+            mean=optimization.prior_log_gain,
+            strength=optimization.prior_strength,
+            shape=2.0,
+            scale=PRIOR_VARIANCE,
+            passes=PRIOR_PASSES,
+            failures=PRIOR_FAILURES,
+        )
+        rows = [
+            row
+            for row in self._rows.get(optimization.technique, ())
+            if comparable(row.device_kind, context.device_kind) and row.outcome not in BLAMELESS
+        ]
+        passes = failures = slowdowns = not_applicable = 0.0
+        for level in LEVEL_CAPS:
+            observations: list[_Observation] = []
+            for row in (row for row in rows if _level(row, context) == level):
+                weight = self._weight(row, state, context)
+                if row.outcome == NOT_APPLICABLE:
+                    not_applicable += float(row.op_class == context.op_class)
+                elif row.log_gain is None:
+                    failures += weight * LEVEL_TRUST[level]
+                else:
+                    passes += weight * LEVEL_TRUST[level]
+                    slowdowns += weight * float(row.log_gain < 0.0)
+                    precision = 1.0 / (1.0 + (row.standard_error / NOISE_SCALE) ** 2)
+                    observations.append(_Observation(weight * precision, row.log_gain))
+            belief = _update(_weaken(belief, LEVEL_CAPS[level]), observations)
+        advantage = self._advantage(optimization.technique, context)
+        belief = belief.model_copy(
+            update={
+                "mean": belief.mean + advantage,
+                "passes": PRIOR_PASSES + passes,
+                "failures": PRIOR_FAILURES + failures + NOT_APPLICABLE_WEIGHT * not_applicable,
+            }
+        )
+        success = belief.passes / (belief.passes + belief.failures)
+        return ExpectedGain(
+            mean_log=belief.mean,
+            std_log=math.sqrt(belief.scale / ((belief.shape - 1.0) * belief.strength)),
+            success_probability=success,
+            trials=passes + failures,
+            failures=failures,
+            slowdowns=slowdowns,
+            not_applicable=not_applicable,
+            score=_value(success, belief.mean),
+            posterior=belief,
+        )
+
+    def transition(self, previous: str, technique: str, device_kind: str) -> Transition | None:
+        """Return what `technique` gains right after `previous`, None when it was never seen."""
+        passed = [
+            row
+            for row in self._rows.get(technique, ())
+            if row.log_gain is not None and comparable(row.device_kind, device_kind)
+        ]
+        after = [row for row in passed if row.previous_technique == previous]
+        if not after:
+            return None
+        otherwise = [row.log_gain or 0.0 for row in passed if row.previous_technique != previous]
+        reference = otherwise or [row.expected_log_gain for row in after]
+        trials = len(after)
+        difference = _mean([row.log_gain or 0.0 for row in after]) - _mean(reference)
+        return Transition(
+            previous=previous,
+            technique=technique,
+            advantage=difference * trials / (trials + TRANSITION_SHRINKAGE),
+            trials=trials,
+        )
+
+    def transitions(self, device_kind: str) -> list[Transition]:
+        """Return every transition seen, the most advantageous first."""
+        pairs = {
+            (row.previous_technique, technique)
+            for technique, rows in self._rows.items()
+            for row in rows
+            if row.previous_technique
+        }
+        found = (self.transition(before or "", after, device_kind) for before, after in pairs)
+        return sorted(
+            (transition for transition in found if transition),
+            key=lambda item: (-item.advantage, item.previous, item.technique),
+        )
+
+    def _advantage(self, technique: str, context: PolicyContext) -> float:
+        if context.previous_technique is None:
+            return 0.0
+        found = self.transition(context.previous_technique, technique, context.device_kind)
+        return found.advantage if found else 0.0
+
+    def _weight(self, row: Evidence, state: PerformanceState, context: PolicyContext) -> float:
+        weight = 1.0
+        if row.state_before != state.id:
+            origin = self._states.get(row.state_before)
+            where = origin.centroid if origin else row.signature_before
+            away = distance(where, state.centroid)
+            weight *= NEIGHBOUR_WEIGHT * math.exp(-away / NEIGHBOUR_REACH)
+        if row.op_class != context.op_class:
+            weight *= OTHER_OP_CLASS
+        if row.dtype != context.dtype:
+            weight *= OTHER_DTYPE
+        return weight
+
+    def _offered(self, state: PerformanceState, context: PolicyContext) -> dict[str, Optimization]:
+        """Return every technique that this state, its neighbours or its evidence knows."""
+        return {
+            **self._unlisted(state, context),
+            **self._borrowed(state),
+            **self._optimizations.get(state.id, {}),
+        }
+
+    def _borrowed(self, state: PerformanceState) -> dict[str, Optimization]:
+        """Return the nearest states' optimizations at a discount; the nearest state wins."""
+        nearest = sorted(
+            (other for other in self._states.values() if other.id != state.id),
+            key=lambda other: (distance(other.centroid, state.centroid), other.id),
+        )[:NEIGHBOURS]
+        borrowed: dict[str, Optimization] = {}
+        for other in reversed(nearest):
+            for technique, optimization in self._optimizations.get(other.id, {}).items():
+                borrowed[technique] = optimization.model_copy(
+                    update={
+                        "prior_log_gain": optimization.prior_log_gain * NEIGHBOUR_DISCOUNT,
+                        "prior_strength": optimization.prior_strength * NEIGHBOUR_DISCOUNT,
+                    }
+                )
+        return borrowed
+
+    def _unlisted(self, state: PerformanceState, context: PolicyContext) -> dict[str, Optimization]:
+        """Return techniques that were applied in this state but stand under no state nearby."""
+        known = {
+            technique: optimization
+            for optimizations in self._optimizations.values()
+            for technique, optimization in optimizations.items()
+        }
+        found: dict[str, Optimization] = {}
+        for technique, rows in self._rows.items():
+            if any(
+                row.state_before == state.id and comparable(row.device_kind, context.device_kind)
+                for row in rows
+            ):
+                base = known.get(technique) or unknown_technique(technique)
+                found[technique] = base.model_copy(
+                    update={"prior_log_gain": 0.0, "prior_strength": NEIGHBOUR_DISCOUNT}
+                )
+        return found
+
+
+def thompson_sample(expected: ExpectedGain, generator: np.random.Generator) -> float:
+    """Draw one plausible value of trying a technique: its log gain, failures taken in.
+
+    Two calls with generators in the same state return the same number.
+    """
+    belief = expected.posterior
+    success = float(generator.beta(belief.passes, belief.failures))
+    variance = belief.scale / float(generator.gamma(belief.shape))
+    mean = float(generator.normal(belief.mean, math.sqrt(variance / belief.strength)))
+    return _value(success, mean)
+
+
+def _value(success: float, mean: float) -> float:
+    return success * mean - (1.0 - success) * FAILURE_COST
+
+
+def _mean(values: Sequence[float]) -> float:
+    return math.fsum(values) / len(values)
+
+
+def _level(row: Evidence, context: PolicyContext) -> str:
+    if row.arch == context.arch:
+        return "architecture"
+    return "family" if row.family == context.family else "others"
+
+
+def _weaken(belief: Posterior, cap: float) -> Posterior:
+    """Cap a belief's strength, keeping its mean and its expected variance."""
+    if belief.strength <= cap:
+        return belief
+    shape = min(belief.shape, 2.0 + cap / 2.0)
+    variance = belief.scale / (belief.shape - 1.0)
+    return belief.model_copy(
+        update={"strength": cap, "shape": shape, "scale": variance * (shape - 1.0)}
+    )
+
+
+def _update(belief: Posterior, observations: Sequence[_Observation]) -> Posterior:
+    """Return the normal-inverse-gamma posterior after weighted observations.
+
+    Murphy, "Conjugate Bayesian analysis of the Gaussian distribution" (2007), section 3, with
+    weights as fractional counts.
+    """
+    count = math.fsum(item.weight for item in observations)
+    if count <= 0.0:
+        return belief
+    average = math.fsum(item.weight * item.log_gain for item in observations) / count
+    squares = math.fsum(item.weight * (item.log_gain - average) ** 2 for item in observations)
+    strength = belief.strength + count
+    surprise = belief.strength * count * (average - belief.mean) ** 2 / strength
+    return belief.model_copy(
+        update={
+            "mean": (belief.strength * belief.mean + count * average) / strength,
+            "strength": strength,
+            "shape": belief.shape + count / 2.0,
+            "scale": belief.scale + (squares + surprise) / 2.0,
+        }
+    )
+
+
+def unknown_technique(technique: str) -> Optimization:
+    """Return a description, and a neutral prior, of a technique that nothing describes."""
+    return Optimization(
+        technique=technique,
+        description=f"{technique.replace('_', ' ')}: known from evidence alone",
+        applies_when="see the evidence",
+        avoid_when="see the evidence",
+        side_effects="unknown",
+        notes="proposed during a run; the seed does not describe it",
+        prior_log_gain=0.0,
+        prior_strength=NEIGHBOUR_DISCOUNT,
+    )

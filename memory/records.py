@@ -1,0 +1,277 @@
+"""The words of memory: records of signatures, states, optimizations, evidence and lessons."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field, model_validator
+
+from ..harness.records import Bottleneck, Outcome, Record, sha256_of_json
+
+SIGNATURE_NAME: Literal["signature/v1"] = "signature/v1"
+"""Name of the current signature layout; a change of its dimensions is a new name."""
+
+NOT_APPLICABLE = "not_applicable"
+"""Outcome of a step whose technique found nothing to rewrite in the source."""
+
+OUTCOMES = frozenset({*(outcome.value for outcome in Outcome), NOT_APPLICABLE})
+
+Author = str
+"""`builtin`, `person`, or the model's name."""
+
+
+class Signature(Record):
+    """A profile as a fixed vector; `memory.signature` names its dimensions."""
+
+    name: Literal["signature/v1"] = SIGNATURE_NAME
+    values: tuple[float, ...]
+    """Each in [0, 1]."""
+
+
+class PerformanceState(Record):
+    """A situation that a kernel can be in, named for what holds it back."""
+
+    id: str
+    """Slug, unique in a knowledge base."""
+    name: str
+    primary: Bottleneck
+    secondary: Bottleneck | None = None
+    centroid: tuple[float, ...]
+    """Signature values in the middle of the state."""
+    spread: float
+    """Largest signature distance (root mean square, see `memory.signature`) of a member."""
+    description: str
+    origin: Literal["seed", "discovered"]
+    count: int = 0
+    """Rows of evidence that started in this state, as of the snapshot read."""
+
+
+class Optimization(Record):
+    """A technique under a state, with what an engineer should know before trying it."""
+
+    technique: str
+    description: str
+    applies_when: str
+    avoid_when: str
+    side_effects: str
+    notes: str
+    """How to implement it."""
+    parameters: dict[str, list[Any]] = Field(default_factory=dict)
+    """Values worth trying, by parameter name; the first is the default."""
+    prior_log_gain: float
+    """Expected natural logarithm of the speedup before any evidence."""
+    prior_strength: float = Field(gt=0)
+    """How many observations the prior is worth."""
+
+
+class StateOptimization(Record):
+    """An optimization put under a state by parameter update; replaces the seed's of that name."""
+
+    state_id: str
+    optimization: Optimization
+    device_kind: str
+    """Where it was learned: simulated experience never changes what measured devices expect."""
+    revision: int = Field(ge=1)
+    """The highest revision counts; equal ones are ordered by id, so that merging commutes."""
+    author: Author
+
+    @property
+    def id(self) -> str:
+        """Identity: its content."""
+        return sha256_of_json(["state_optimization", self.model_dump(mode="json")])
+
+
+class Evidence(Record):
+    """One applied technique and what came of it. Append-only: the knowledge base's truth."""
+
+    task_id: str
+    run: str
+    iteration: int
+    rollout: int
+    step: int
+    op_class: str
+    dtype: str
+    parent_sha256: str
+    child_sha256: str | None
+    """None when no child was written (not applicable)."""
+    state_before: str
+    """Id of the performance state."""
+    state_after: str | None = None
+    signature_before: tuple[float, ...]
+    technique: str
+    parameters: dict[str, Any] = Field(default_factory=dict)
+    previous_technique: str | None = None
+    """The technique applied just before in the trajectory."""
+    expected_log_gain: float
+    outcome: str
+    """A `harness.records.Outcome` value, or `not_applicable`."""
+    log_gain: float | None = None
+    """log(time of parent / time of child); only a passed outcome has one."""
+    standard_error: float = 0.0
+    """Of log_gain."""
+    device_kind: str
+    """simulated, cuda or deferred. Simulated evidence never moves measured estimates."""
+    gpu: str
+    arch: str
+    """For example sm_90."""
+    family: str
+    """For example hopper."""
+    toolchain: str
+    author: Author
+    prompt_sha256: str | None = None
+    created: str = ""
+    """Wall time, ISO 8601; not part of the identity."""
+
+    @model_validator(mode="after")
+    def _only_a_pass_has_a_gain(self) -> Evidence:
+        if self.outcome not in OUTCOMES:
+            raise ValueError(f"unknown outcome {self.outcome!r}")
+        if (self.outcome == Outcome.PASSED.value) != (self.log_gain is not None):
+            raise ValueError("a passed step, and no other, has a measured gain")
+        return self
+
+    @property
+    def id(self) -> str:
+        """Identity: everything but the wall time, so that a repeated step is stored once."""
+        return sha256_of_json(["evidence", self.model_dump(mode="json", exclude={"created"})])
+
+
+class Posterior(Record):
+    """Belief about one technique in one state.
+
+    The log speedup of a candidate that passes has unknown mean and variance with a
+    normal-inverse-gamma prior; passing at all is Bernoulli with a Beta prior.
+    """
+
+    mean: float
+    strength: float = Field(gt=0)
+    """Effective observations behind the mean."""
+    shape: float = Field(gt=0)
+    scale: float = Field(gt=0)
+    """Inverse-gamma parameters of the variance."""
+    passes: float = Field(gt=0)
+    failures: float = Field(gt=0)
+    """Beta parameters of the success probability."""
+
+
+class ExpectedGain(Record):
+    """What the policy expects of a technique, and how sure it is."""
+
+    mean_log: float
+    """Posterior mean of the log speedup given that the candidate passes."""
+    std_log: float
+    """Standard deviation of that mean."""
+    success_probability: float
+    trials: float
+    """Weighted number of tries behind it (not_applicable apart)."""
+    failures: float
+    """Weighted number of those that did not compile or verify."""
+    slowdowns: float = 0.0
+    """Weighted number of passes that were slower than their parent."""
+    not_applicable: float = 0.0
+    score: float
+    """Expected log gain of trying, failures included: what candidates are ordered by."""
+    posterior: Posterior
+
+
+class Transition(Record):
+    """Phase ordering: what `technique` gains right after `previous`, over `technique` otherwise."""
+
+    previous: str
+    technique: str
+    advantage: float
+    """Difference of mean log gains, shrunk towards 0 by the number of observations."""
+    trials: float
+
+
+LessonKind = Literal[
+    "correction", "condition", "new_state", "composite", "deprecation", "observation"
+]
+
+
+class Lesson(Record):
+    """What parameter update wrote in words after gap analysis, with what it rests on."""
+
+    text: str
+    kind: LessonKind
+    technique: str | None = None
+    """For a composite, the techniques in order joined by ` then `."""
+    state: str | None = None
+    claimed_log_gain: float | None = None
+    """What the lesson says to expect; later evidence of the other sign makes it contested."""
+    evidence: tuple[str, ...] = ()
+    """Ids of the evidence it rests on."""
+    device_kind: str
+    """Where it was learned: simulated, cuda or deferred."""
+    author: Author
+    run: str
+    iteration: int
+    created: int = 0
+    """Sequence number in this knowledge base; filled in when read, not part of the identity."""
+    contested: bool = False
+    """Later evidence disagrees; filled in when read, not part of the identity."""
+
+    @property
+    def id(self) -> str:
+        """Identity: its content."""
+        content = self.model_dump(mode="json", exclude={"created", "contested"})
+        return sha256_of_json(["lesson", content])
+
+
+class KnowledgeUpdate(Record):
+    """All that one parameter update changes: applied whole or not at all, and only once."""
+
+    run: str
+    iteration: int
+    states: tuple[PerformanceState, ...] = ()
+    optimizations: tuple[StateOptimization, ...] = ()
+    lessons: tuple[Lesson, ...] = ()
+
+    @property
+    def id(self) -> str:
+        """Identity: its content."""
+        return sha256_of_json(["update", self.model_dump(mode="json")])
+
+
+class PolicyContext(Record):
+    """Where a technique would be applied: which evidence counts, and how much."""
+
+    device_kind: str
+    gpu: str
+    arch: str
+    family: str
+    op_class: str
+    dtype: str
+    previous_technique: str | None = None
+    tried: tuple[str, ...] = ()
+    """Techniques already tried on this very source: left out."""
+
+
+class Step(Record):
+    """One row of the replay buffer: a step of a rollout as it happened."""
+
+    run: str
+    iteration: int
+    rollout: int
+    step: int
+    state_id: str
+    technique: str
+    parameters: dict[str, Any] = Field(default_factory=dict)
+    expected_log_gain: float
+    outcome: str
+    reason: str = ""
+    log_gain: float | None = None
+    parent_sha256: str
+    child_sha256: str | None = None
+    microseconds_before: float
+    microseconds_after: float | None = None
+    bottleneck_before: str
+    bottleneck_after: str | None = None
+    author: Author
+    evaluation_key: str | None = None
+    evidence_id: str | None = None
+
+    @property
+    def id(self) -> str:
+        """Identity: the place in the run, so that a replayed step replaces nothing."""
+        return sha256_of_json(["step", self.run, self.iteration, self.rollout, self.step])

@@ -1,0 +1,259 @@
+"""Expected gains move with evidence: its own state and GPU most, never across kinds of device."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from kernelblaster.memory.policy import Policy, thompson_sample
+from kernelblaster.memory.records import (
+    Evidence,
+    ExpectedGain,
+    PerformanceState,
+    PolicyContext,
+)
+from kernelblaster.memory.seed import load_seed
+
+SEED = load_seed()
+STATES = {state.id: state for state in SEED.states}
+DRAM = STATES["dram_bandwidth_bound"]
+HERE = PolicyContext(
+    device_kind="simulated",
+    gpu="H100",
+    arch="sm_90",
+    family="hopper",
+    op_class="elementwise",
+    dtype="float32",
+)
+MEASURED = HERE.model_copy(update={"device_kind": "cuda"})
+
+
+def evidence(number: int = 0, log_gain: float | None = 0.5, **changes: object) -> Evidence:
+    facts: dict[str, object] = {
+        "task_id": "t",
+        "run": "r",
+        "iteration": 0,
+        "rollout": 0,
+        "step": number,
+        "op_class": "elementwise",
+        "dtype": "float32",
+        "parent_sha256": f"parent {number}",
+        "child_sha256": f"child {number}",
+        "state_before": DRAM.id,
+        "signature_before": DRAM.centroid,
+        "technique": "vectorize_memory_access",
+        "expected_log_gain": 0.12,
+        "outcome": "wrong_answer" if log_gain is None else "passed",
+        "log_gain": log_gain,
+        "device_kind": "simulated",
+        "gpu": "H100",
+        "arch": "sm_90",
+        "family": "hopper",
+        "toolchain": "nvcc 13.0",
+        "author": "builtin",
+    }
+    return Evidence.model_validate({**facts, **changes})
+
+
+def expect(
+    *rows: Evidence,
+    context: PolicyContext = HERE,
+    technique: str = "vectorize_memory_access",
+    state: PerformanceState = DRAM,
+) -> ExpectedGain:
+    identified = sorted((row.id, row) for row in rows)
+    policy = Policy(identified, SEED.states, SEED.optimizations)
+    optimization = SEED.optimizations[state.id][technique]
+    return policy.expected_gain(state, optimization, context)
+
+
+def test_without_evidence_the_seed_speaks() -> None:
+    prior = SEED.optimizations[DRAM.id]["vectorize_memory_access"]
+    found = expect()
+    assert found.mean_log == prior.prior_log_gain
+    assert found.trials == found.failures == found.not_applicable == 0.0
+    assert found.success_probability == pytest.approx(0.8)
+
+
+def test_gains_raise_and_slowdowns_lower_the_score() -> None:
+    before = expect()
+    better = expect(*(evidence(i, 0.5) for i in range(3)))
+    worse = expect(*(evidence(i, -0.3) for i in range(3)))
+    assert better.score > before.score > worse.score
+    assert better.mean_log == pytest.approx((2 * 0.12 + 3 * 0.5) / 5)
+    assert better.success_probability > before.success_probability
+    assert worse.slowdowns == 3.0 and worse.failures == 0.0
+
+
+def test_the_belief_narrows_with_agreeing_evidence() -> None:
+    few = expect(*(evidence(i, 0.1) for i in range(2)))
+    many = expect(*(evidence(i, 0.1) for i in range(20)))
+    assert many.std_log < few.std_log < expect().std_log
+
+
+def test_failures_lower_the_score_and_not_the_gain() -> None:
+    found = expect(*(evidence(i, None) for i in range(4)))
+    assert found.score < expect().score
+    assert found.mean_log == expect().mean_log
+    assert found.failures == found.trials == 4.0
+    assert found.success_probability < 0.5
+
+
+def test_not_applicable_is_apart_weak_and_of_one_op_class() -> None:
+    none = {"log_gain": None, "outcome": "not_applicable", "child_sha256": None}
+    found = expect(*(evidence(i, **none) for i in range(2)))
+    failed = expect(*(evidence(i, None) for i in range(2)))
+    assert found.not_applicable == 2.0 and found.failures == found.trials == 0.0
+    assert expect().success_probability > found.success_probability > failed.success_probability
+    assert expect(evidence(0, op_class="matmul", **none)).score == expect().score
+
+
+def test_outcomes_that_are_not_the_techniques_fault_do_not_count() -> None:
+    blameless = evidence(0, None, outcome="profiler_unavailable")
+    assert expect(blameless) == expect()
+
+
+@given(st.lists(st.one_of(st.none(), st.floats(-3, 3)), max_size=8))
+@settings(max_examples=50, deadline=None)
+def test_simulated_evidence_never_moves_a_measured_estimate(gains: list[float | None]) -> None:
+    simulated = [evidence(i, gain) for i, gain in enumerate(gains)]
+    measured = [evidence(100 + i, 0.2, device_kind="cuda") for i in range(2)]
+    deferred = [evidence(200, 0.3, device_kind="deferred")]
+    assert expect(*simulated, *measured, *deferred, context=MEASURED) == expect(
+        *measured, *deferred, context=MEASURED
+    )
+    assert expect(*simulated, *measured, *deferred) == expect(*simulated)
+
+
+def test_deferred_measurements_are_measurements() -> None:
+    deferred = evidence(0, 0.8, device_kind="deferred")
+    assert expect(deferred, context=MEASURED).mean_log > expect(context=MEASURED).mean_log
+
+
+def test_near_evidence_outweighs_any_amount_of_far_evidence() -> None:
+    far = {"gpu": "A100", "arch": "sm_80", "family": "ampere"}
+    distant = [evidence(i, -0.4, **far) for i in range(200)]
+    near = [evidence(1000 + i, 0.6) for i in range(8)]
+    found = expect(*distant, *near)
+    assert found.mean_log > 0.3
+    assert expect(*distant).mean_log == pytest.approx(-0.4, abs=0.02)
+    assert expect(evidence(0, 0.9)).mean_log > expect(evidence(0, 0.9, **far)).mean_log - 1e-12
+
+
+def test_a_family_stands_between_an_architecture_and_the_rest() -> None:
+    def mean(arch: str, family: str) -> float:
+        rows = [evidence(i, -0.4, arch="sm_80", family="ampere") for i in range(50)]
+        rows += [evidence(100 + i, 0.6, arch=arch, family=family) for i in range(4)]
+        return expect(*rows).mean_log
+
+    assert mean("sm_90", "hopper") >= mean("sm_90a", "hopper") > mean("sm_75", "turing")
+
+
+@pytest.mark.parametrize(
+    "elsewhere",
+    [
+        {"state_before": "l2_bound"},
+        {"state_before": "found_later", "signature_before": STATES["l2_bound"].centroid},
+        {"op_class": "matmul"},
+        {"dtype": "float16"},
+        {"standard_error": 0.3},
+    ],
+)
+def test_evidence_from_elsewhere_counts_less(elsewhere: dict[str, object]) -> None:
+    here = expect(evidence(0, 1.0)).mean_log
+    there = expect(evidence(0, 1.0, **elsewhere)).mean_log
+    assert here > there > expect().mean_log
+
+
+def test_the_same_fact_told_twice_is_one_fact() -> None:
+    once = evidence(0, 0.5)
+    again = once.model_copy(update={"run": "second", "rollout": 3})
+    assert again.id != once.id
+    assert expect(once, again) == expect(once)
+    measured_anew = again.model_copy(update={"log_gain": 0.6})
+    assert expect(once, measured_anew).trials == 2.0
+
+
+def test_phase_ordering_shows_in_the_transition() -> None:
+    rows = [evidence(i, 0.1, previous_technique="unroll_loop") for i in range(4)]
+    rows += [evidence(10 + i, 0.7, previous_technique="read_only_cache") for i in range(4)]
+    policy = Policy(sorted((row.id, row) for row in rows), SEED.states, SEED.optimizations)
+    best = policy.transitions("simulated")[0]
+    assert (best.previous, best.technique) == ("read_only_cache", "vectorize_memory_access")
+    assert best.advantage == pytest.approx(0.6 * 4 / 7)
+    assert policy.transitions("cuda") == []
+    after = HERE.model_copy(update={"previous_technique": "read_only_cache"})
+    assert expect(*rows, context=after).mean_log > expect(*rows).mean_log
+
+
+def test_candidates_come_best_first_without_what_was_tried() -> None:
+    policy = Policy([], SEED.states, SEED.optimizations)
+    found = policy.candidates(DRAM, HERE)
+    scores = [gain.score for _, gain in found]
+    assert scores == sorted(scores, reverse=True)
+    names = [optimization.technique for optimization, _ in found]
+    assert len(set(names)) == len(names)
+    assert set(SEED.optimizations[DRAM.id]) < set(names), "neighbours offer theirs too"
+    tried = HERE.model_copy(update={"tried": (names[0],)})
+    assert names[0] not in [item.technique for item, _ in policy.candidates(DRAM, tried)]
+
+
+def test_a_technique_only_evidence_knows_is_offered() -> None:
+    rows = [evidence(i, 0.4, technique="tma_loads", author="model") for i in range(3)]
+    policy = Policy(sorted((row.id, row) for row in rows), SEED.states, SEED.optimizations)
+    found = {item.technique: gain for item, gain in policy.candidates(DRAM, HERE)}
+    assert found["tma_loads"].mean_log > 0.3
+    measured = {item.technique for item, _ in policy.candidates(DRAM, MEASURED)}
+    assert "tma_loads" not in measured
+
+
+def test_a_discovered_state_borrows_from_its_neighbours() -> None:
+    found = DRAM.model_copy(update={"id": "found_dram_x", "origin": "discovered"})
+    policy = Policy([], SEED.states, SEED.optimizations)
+    offered = {item.technique: item for item, _ in policy.candidates(found, HERE)}
+    own = SEED.optimizations[DRAM.id]["vectorize_memory_access"]
+    assert offered["vectorize_memory_access"].prior_log_gain == own.prior_log_gain / 2
+
+
+def test_thompson_sampling_is_reproducible_and_centred_on_the_belief() -> None:
+    belief = expect(*(evidence(i, 0.5) for i in range(20)))
+    draws = [thompson_sample(belief, np.random.default_rng(seed)) for seed in range(2000)]
+    again = [thompson_sample(belief, np.random.default_rng(seed)) for seed in range(2000)]
+    assert draws == again
+    assert np.mean(draws) == pytest.approx(belief.score, abs=0.02)
+    assert 0.0 < np.std(draws) < 0.3
+
+
+def test_an_unpromising_technique_is_still_chosen_sometimes() -> None:
+    good, poor = expect(evidence(0, 0.4)), expect(evidence(0, 0.05))
+    wins = sum(
+        thompson_sample(poor, np.random.default_rng([seed, 1]))
+        > thompson_sample(good, np.random.default_rng([seed, 2]))
+        for seed in range(500)
+    )
+    assert 0 < wins < 250
+
+
+def test_only_a_pass_has_a_gain() -> None:
+    for outcome, gain in (("passed", None), ("crashed", 0.1), ("odd", None)):
+        with pytest.raises(ValidationError):
+            evidence(0, gain, outcome=outcome)
+
+
+def test_the_time_is_not_part_of_evidences_identity() -> None:
+    assert evidence(created="2026-01-01").id == evidence(created="2027-01-01").id
+    assert evidence(0).id != evidence(1).id
+
+
+@given(st.lists(st.floats(-2, 2), min_size=1, max_size=12))
+@settings(max_examples=60, deadline=None)
+def test_the_mean_stays_between_prior_and_evidence(gains: list[float]) -> None:
+    found = expect(*(evidence(i, gain) for i, gain in enumerate(gains)))
+    low, high = min([0.12, *gains]), max([0.12, *gains])
+    assert low - 1e-9 <= found.mean_log <= high + 1e-9
+    assert math.isfinite(found.std_log) and found.std_log > 0
