@@ -1,0 +1,173 @@
+"""The child process that runs a person's reference with PyTorch, so that no other process needs it.
+
+    python -m kernelblaster.harness.reference REQUEST.json RESULT.json
+
+REQUEST: {"path", "source", "set": {NAME: value}, "verify": {NAME: value} | null, "cases": folder}.
+With "verify" null the task is described first and its verify dimensions are chosen; otherwise only
+the cases are made. RESULT: {"error": one line} or {"task": {...} | null}.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from .dimensions import module_integers, shrunk, shrunk_apart
+from .records import TOLERANCES
+from .reference_cases import write_cases
+from .reference_model import Instance, Reference, ReferenceFault, specs
+from .reference_program import NotExportable, export_program, op_class
+
+SHRUNK_ELEMENTS = 1 << 20
+"""Largest total of all tensors of a shrunken variant: a case is checked in well under a second."""
+
+FULL_ELEMENTS = 4 << 20
+"""A reference that cannot be shrunk is verified at full size up to this total."""
+
+BASES = (128, 64, 32, 16)
+"""Sizes to shrink to, the first that stays within SHRUNK_ELEMENTS."""
+
+
+def main(request_path: str, result_path: str) -> None:
+    """Answer one request; what is wrong with the reference goes into the result."""
+    request = json.loads(Path(request_path).read_text(encoding="utf-8"))
+    try:
+        result = _answer(request)
+    except ReferenceFault as fault:
+        result = {"error": str(fault)}
+    Path(result_path).write_text(json.dumps(result), encoding="utf-8")
+
+
+def _answer(request: Mapping[str, Any]) -> dict[str, Any]:
+    path, source = request["path"], request["source"]
+    cases = Path(request["cases"])
+    if request["verify"] is not None:
+        write_cases(Reference(source, path, request["verify"]), cases)
+        return {"task": None}
+    integers = module_integers(ast.parse(source, path))
+    full = _Variant(source, path, integers)
+    program, why_not = _program(full)
+    verify = _verify_variant(source, path, full, request["set"])
+    write_cases(verify.reference, cases)
+    dtype = full.tensors[0]["dtype"]
+    tolerance = TOLERANCES.get(dtype)
+    return {
+        "task": {
+            "op_class": op_class(program, full.tensors),
+            "dtype": dtype,
+            "tolerance": tolerance.model_dump() if tolerance else {"absolute": 0, "relative": 0},
+            "full": full.described("full"),
+            "verify": verify.described("verify"),
+            "program": program,
+            "program_failure": why_not,
+        }
+    }
+
+
+class _Variant:
+    """The reference at given dimensions, with the tensors that `launch` would get.
+
+    Shapes come from fake tensors, which cost neither memory nor time; a reference that looks at
+    values is really run. Raises ReferenceFault.
+    """
+
+    def __init__(self, source: str, path: str, dimensions: Mapping[str, int]) -> None:
+        self.dimensions = dict(dimensions)
+        self.reference = Reference(source, path, dimensions)
+        try:
+            with FakeTensorMode(allow_non_fake_inputs=True):
+                self._run()
+        except ReferenceFault:
+            self._run()
+
+    @property
+    def elements(self) -> int:
+        """Total number of elements of all tensors."""
+        total = 0
+        for tensor in self.tensors:
+            count = 1
+            for size in tensor["shape"]:
+                count *= size
+            total += count
+        return total
+
+    def described(self, name: str) -> dict[str, Any]:
+        return {
+            "name": name,
+            "dimensions": self.dimensions,
+            "tensors": self.tensors,
+            "scalars": self.instance.scalars,
+        }
+
+    def _run(self) -> None:
+        self.instance: Instance = self.reference.instance(seed=0)
+        outputs = self.reference.outputs(self.instance.model, self.instance.arguments)
+        self.tensors = specs(self.instance, outputs)
+
+
+def _program(full: _Variant) -> tuple[dict[str, Any] | None, str]:
+    """Return the exported program, or None and the reason."""
+    try:
+        # Outside the fake mode, which export takes from the inputs: constants made in forward()
+        # then keep their values.
+        return export_program(full.instance), ""
+    except NotExportable as error:
+        return None, f"the graph of torch.export holds {error}"
+    except Exception as error:  # torch.export raises many types, also of its own internals
+        return None, f"torch.export: {type(error).__name__}: {' '.join(str(error).split())[:200]}"
+
+
+def _verify_variant(source: str, path: str, full: _Variant, chosen: Mapping[str, int]) -> _Variant:
+    """Return the first shrunken variant that runs and is small enough. Raises ReferenceFault."""
+    failure: ReferenceFault | None = None
+    smallest = full.elements
+    for dimensions, limit in _choices(full, chosen):
+        try:
+            variant = full if dimensions == full.dimensions else _Variant(source, path, dimensions)
+        except ReferenceFault as fault:
+            failure = failure or fault
+            continue
+        if _ranks(variant) != _ranks(full):
+            failure = failure or ReferenceFault("other numbers of axes when shrunk")
+            continue
+        if variant.elements <= limit:
+            return variant
+        smallest = min(smallest, variant.elements)
+    names = ", ".join(full.dimensions) or "none: give its sizes names at the top of the file"
+    reason = f"; shrunk: {failure}" if failure else ""
+    raise ReferenceFault(
+        f"it is too large to verify ({smallest} elements) and could not be shrunk by itself"
+        f"{reason}; choose small sizes with --set NAME=VALUE (names: {names})"
+    )
+
+
+def _choices(full: _Variant, chosen: Mapping[str, int]) -> Iterator[tuple[dict[str, int], int]]:
+    """Yield (dimensions, most elements): all shrunk, all but one shrunk, as written."""
+    own, given = full.dimensions, dict(chosen)
+    for base in BASES:
+        yield shrunk_apart(own, base) | given, SHRUNK_ELEMENTS
+    # A relation between dimensions (one divides another) may hold only where they are equal.
+    for base in BASES:
+        yield {name: shrunk(value, base) for name, value in own.items()} | given, SHRUNK_ELEMENTS
+    for base in BASES:
+        for kept, value in own.items():
+            if shrunk(value, base) != value and kept not in chosen:
+                dimensions = {name: shrunk(other, base) for name, other in own.items()}
+                yield dimensions | {kept: value} | given, SHRUNK_ELEMENTS
+    # What a person chose is taken at its word, up to the limit of a full-size verification.
+    yield shrunk_apart(own) | given, FULL_ELEMENTS
+    yield own | given, FULL_ELEMENTS
+
+
+def _ranks(variant: _Variant) -> list[tuple[str, int, str]]:
+    return [(tensor["name"], len(tensor["shape"]), tensor["dtype"]) for tensor in variant.tensors]
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2])

@@ -1,0 +1,248 @@
+"""Runs inside the reference child: inputs over several distributions with PyTorch's answers.
+
+Written for each case: every tensor of the launch signature as NAME.bin (outputs hold PyTorch's
+answer on the CPU) and, for floating outputs, out<k>.f64.bin: the answer in double precision.
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from .records import TOLERANCES
+from .reference_model import Instance, Reference, ReferenceFault, clone_arguments
+
+CASES = (
+    (0, "normal", "as get_inputs() gives them"),
+    (1, "gaussian", "normal distribution"),
+    (2, "uniform", "uniform over [-1, 1)"),
+    (3, "large", "normal distribution times a large factor"),
+    (4, "constant", "each tensor holds one value"),
+    (5, "zeros", "normal distribution, half of it exact zeros"),
+)
+"""(seed, name, what floating-point inputs hold). Integer inputs are always get_inputs()'s own."""
+
+LARGE_FACTORS = (128.0, 32.0, 8.0, 2.0)
+"""The first that PyTorch itself survives is used. exp() overflows in float32 above 88."""
+
+OWN_ERROR_FACTOR = 8.0
+"""A candidate may be this many times as far from the double-precision answer as PyTorch is, where
+that is more than the tolerance: it sums in another order, which is not an error."""
+
+_CONSTANTS = (0.5, -1.25, 2.0, 0.75)  # Exact in every floating type: sums of them are exact too.
+
+Change = Callable[[torch.Tensor], torch.Tensor]
+
+
+def write_cases(reference: Reference, directory: Path) -> None:
+    """Write all cases and cases.json. Raises ReferenceFault (also where forward() is random)."""
+    insist = True
+    described: list[dict[str, Any]] = []
+    for index, (seed, name, meaning) in enumerate(CASES):
+        case, factor = _first_finite(reference, seed, name, insist)
+        if name == "normal":
+            _refuse_random(reference, case)
+            # Some references answer with infinities by design (masks): then so may all cases.
+            insist = case.finite
+        folder = directory / str(index)
+        folder.mkdir()
+        case.write(folder)
+        described.append(
+            {
+                "name": f"seed{seed}-{name}",
+                "directory": str(index),
+                "inputs": meaning,
+                "factor": factor,
+                "tolerances": case.tolerances(scaled=name == "large"),
+                "own_errors": case.own_errors(),
+            }
+        )
+    text = json.dumps({"cases": described, "torch": torch.__version__}, indent=1)
+    (directory / "cases.json").write_text(text, encoding="utf-8")
+
+
+class _Case:
+    """One instance with the tensors it started from and what PyTorch makes of it."""
+
+    def __init__(self, reference: Reference, instance: Instance) -> None:
+        self.instance = instance
+        named = instance.inputs | instance.parameters | instance.buffers
+        # forward() may change buffers and inputs: a candidate is given what it started from.
+        self.tensors = {name: tensor.detach().clone() for name, tensor in named.items()}
+        self.model = copy.deepcopy(instance.model)
+        arguments = clone_arguments(instance.arguments, _fresh)
+        self.outputs = reference.outputs(copy.deepcopy(self.model), arguments)
+        self.exact = self._double(reference)
+
+    @property
+    def finite(self) -> bool:
+        """Whether the answers are finite, in single and in double precision."""
+        answers = [*self.outputs, *(tensor for tensor in self.exact if tensor is not None)]
+        return all(bool(torch.isfinite(answer).all()) for answer in answers)
+
+    def own_errors(self) -> list[float | None]:
+        """Return PyTorch's largest error of each output against double precision."""
+        return [
+            None if exact is None else _largest_error(answer, exact)
+            for answer, exact in zip(self.outputs, self.exact, strict=True)
+        ]
+
+    def tolerances(self, scaled: bool) -> list[dict[str, float]]:
+        """Return the tolerance of each output: KernelBench's, wider where PyTorch itself needs it.
+
+        With `scaled` the absolute part is relative to the root mean square of the output, as sums
+        of large terms that cancel are precise relative to the terms only; what PyTorch computes
+        without any error (moving data, a maximum) needs no such room.
+        """
+        found = []
+        for answer, error in zip(self.outputs, self.own_errors(), strict=True):
+            base = TOLERANCES.get(str(answer.dtype).removeprefix("torch."))
+            if base is None:
+                found.append({"absolute": 0.0, "relative": 0.0})
+                continue
+            absolute = base.absolute
+            if scaled and error != 0.0:
+                square = float(answer.double().square().mean().sqrt())
+                absolute *= max(1.0, square) if math.isfinite(square) else 1.0
+            absolute = max(absolute, OWN_ERROR_FACTOR * (error or 0.0))
+            found.append({"absolute": absolute, "relative": base.relative})
+        return found
+
+    def write(self, folder: Path) -> None:
+        for name, tensor in self.tensors.items():
+            _write(folder / f"{name}.bin", tensor)
+        for index, (answer, exact) in enumerate(zip(self.outputs, self.exact, strict=True)):
+            _write(folder / f"out{index}.bin", answer)
+            if exact is not None:
+                _write(folder / f"out{index}.f64.bin", exact)
+
+    def _double(self, reference: Reference) -> list[torch.Tensor | None]:
+        """Return the answers in double precision; None where a model insists on its own type."""
+        nothing: list[torch.Tensor | None] = [None] * len(self.outputs)
+        try:
+            model = copy.deepcopy(self.model).double()
+            answers = reference.outputs(
+                model, clone_arguments(self.instance.arguments, lambda t: _to_double(_fresh(t)))
+            )
+        except (ReferenceFault, RuntimeError):
+            return nothing
+        if [answer.shape for answer in answers] != [answer.shape for answer in self.outputs]:
+            return nothing
+        return [
+            exact if exact.dtype is torch.float64 and answer.is_floating_point() else None
+            for answer, exact in zip(self.outputs, answers, strict=True)
+        ]
+
+
+def _first_finite(
+    reference: Reference, seed: int, distribution: str, insist: bool
+) -> tuple[_Case, float]:
+    """Return a case and the factor of its inputs, from the most demanding that PyTorch survives.
+
+    A logarithm wants positive inputs, an exponential small ones, and a parameter may not stand
+    being disturbed; get_inputs()'s own values are the last resort.
+    """
+    signs = (False,) if distribution == "normal" else (False, True)
+    factors = LARGE_FACTORS if distribution == "large" else (1.0,)
+    for disturbed, factor, positive in itertools.product((True, False), factors, signs):
+        instance = reference.instance(seed)
+        generator = torch.Generator().manual_seed(seed + 1000)
+        if disturbed:
+            _disturb_constants(instance, generator)
+        if distribution != "normal":
+            change = _Inputs(distribution, factor, positive, generator)
+            for tensor in instance.inputs.values():
+                tensor.copy_(change(tensor))
+        case = _Case(reference, instance)
+        if case.finite or not insist:
+            return case, factor
+    return _Case(reference, reference.instance(seed)), 1.0
+
+
+class _Inputs:
+    """Draws new values for one floating tensor after another; keeps the structure of the old."""
+
+    def __init__(
+        self, distribution: str, factor: float, positive: bool, generator: torch.Generator
+    ) -> None:
+        self.distribution = distribution
+        self.factor = factor
+        self.positive = positive
+        self.generator = generator
+        self.drawn = 0
+
+    def __call__(self, own: torch.Tensor) -> torch.Tensor:
+        if not own.is_floating_point():
+            return own
+        shape, generator = tuple(own.shape), self.generator
+        if self.distribution == "uniform":
+            value = torch.rand(shape, generator=generator) * 2 - 1
+        elif self.distribution == "constant":
+            value = torch.full(shape, _CONSTANTS[self.drawn % len(_CONSTANTS)])
+        else:
+            value = torch.randn(shape, generator=generator) * self.factor
+        if self.distribution == "zeros":
+            value *= torch.rand(shape, generator=generator) < 0.5
+        self.drawn += 1
+        if self.positive:
+            value = value.abs()
+        # A triangular or symmetric matrix is what the task is about: it stays one.
+        if float((own == 0).float().mean()) > 0.1:
+            value *= own != 0
+        if own.dim() == 2 and own.shape[0] == own.shape[1] and torch.equal(own, own.T):
+            value = value.triu() + value.triu(1).T
+        return value.to(own.dtype)
+
+
+def _disturb_constants(instance: Instance, generator: torch.Generator) -> None:
+    """Change parameters and buffers that hold one value (weights of ones, biases of zeros).
+
+    Otherwise a candidate that ignores them would pass. Buffers only grow: they hold variances.
+    """
+    with torch.no_grad():
+        for tensors, draw in ((instance.parameters, torch.randn), (instance.buffers, torch.rand)):
+            for tensor in tensors.values():
+                if tensor.is_floating_point() and bool((tensor == tensor.flatten()[0]).all()):
+                    noise = draw(tuple(tensor.shape), generator=generator) * 0.25
+                    tensor.add_(noise.to(tensor.dtype))
+
+
+def _refuse_random(reference: Reference, case: _Case) -> None:
+    arguments = clone_arguments(case.instance.arguments, _fresh)
+    again = reference.outputs(copy.deepcopy(case.model), arguments)
+    for first, second in zip(case.outputs, again, strict=True):
+        if not torch.equal(first.nan_to_num(nan=0.5), second.nan_to_num(nan=0.5)):
+            raise ReferenceFault(
+                "forward() gives another answer when called again on the same input (dropout or "
+                "random numbers): there is nothing to verify a kernel against"
+            )
+
+
+def _fresh(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.detach().clone()
+
+
+def _to_double(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.double() if tensor.is_floating_point() else tensor
+
+
+def _largest_error(answer: torch.Tensor, exact: torch.Tensor) -> float:
+    both = torch.isfinite(answer) & torch.isfinite(exact)
+    if not bool(both.any()):
+        return 0.0
+    return float((answer.double() - exact)[both].abs().max())
+
+
+def _write(path: Path, tensor: torch.Tensor) -> None:
+    """Write raw little-endian row-major elements; bfloat16, which numpy lacks, as its bits."""
+    tensor = tensor.detach().contiguous()
+    if tensor.dtype is torch.bfloat16:
+        tensor = tensor.view(torch.int16)
+    tensor.numpy().tofile(path)

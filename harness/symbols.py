@@ -1,0 +1,248 @@
+"""What a built candidate asks of its host process, read from the object, not from its text.
+
+The CUDA runtime is linked shared (`--cudart none`), so each runtime call is an undefined symbol.
+What is not on the allow-list is refused by name. Machine code that needs no symbol (an inline
+system call) is the sandbox's business, not this module's.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+import struct
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from .records import Diagnostic
+
+_RUNTIME = """
+__cudaRegisterFatBinary __cudaRegisterFatBinaryEnd __cudaUnregisterFatBinary __cudaRegisterFunction
+__cudaRegisterVar __cudaInitModule __cudaGetKernel __cudaLaunchKernel __cudaLaunchKernel_ptsz
+__cudaPushCallConfiguration __cudaPopCallConfiguration
+cudaLaunchKernel cudaLaunchKernelExC cudaLaunchKernel_ptsz cudaLaunchKernelExC_ptsz
+cudaFuncSetAttribute cudaFuncGetAttributes cudaFuncSetCacheConfig
+cudaMemsetAsync cudaMemcpyAsync cudaMemset2DAsync cudaMemcpy2DAsync
+cudaMemcpyToSymbolAsync cudaGetSymbolAddress cudaGetSymbolSize
+cudaGetLastError cudaPeekAtLastError cudaGetErrorString cudaGetErrorName
+cudaGetDevice cudaDeviceGetAttribute cudaGetDeviceProperties cudaGetDeviceProperties_v2
+cudaOccupancyMaxActiveBlocksPerMultiprocessor
+cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags
+""".split()
+
+# `exit`: nvcc's host stub of every __device__ function calls it. A candidate that does so itself
+# leaves no report and counts as crashed.
+_LANGUAGE = """
+__cxa_atexit __cxa_finalize __cxa_guard_acquire __cxa_guard_release __cxa_guard_abort
+__cxa_pure_virtual __gxx_personality_v0 _Unwind_Resume __stack_chk_fail __assert_fail abort
+__gmon_start__ _ITM_registerTMCloneTable _ITM_deregisterTMCloneTable _ZSt9terminatev
+exit
+memcpy memset memmove memcmp __memcpy_chk __memset_chk __memmove_chk strlen strcmp
+abs labs llabs div ldiv lldiv
+""".split()
+
+_MATH = """
+acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh erf erfc exp exp10 exp2 expm1
+fabs fdim floor fma fmax fmin fmod frexp hypot ilogb j0 j1 jn ldexp lgamma llrint llround log log10
+log1p log2 logb lrint lround modf nan nearbyint nextafter pow remainder remquo rint round scalbln
+scalbn sin sincos sinh sqrt tan tanh tgamma trunc y0 y1 yn
+""".split()
+
+_ALLOWED = frozenset([*_RUNTIME, *_LANGUAGE, *_MATH, *(name + "f" for name in _MATH)])
+
+_LIBRARIES = {
+    "cublas": ("cublas*",),
+    "cudnn": ("cudnn*",),
+    "cufft": ("cufft*",),
+    "curand": ("curand*",),
+    "cusparse": ("cusparse*",),
+    "cusolver": ("cusolver*",),
+}
+
+# Reason categories, first match wins; a name without one is still refused.
+_CATEGORIES: tuple[tuple[str, str], ...] = (
+    ("device memory is not for a candidate to manage: use the workspace",
+     "cudaMalloc* cudaFree* cudaMemPool* cudaDeviceGetDefaultMemPool cudaHostAlloc "
+     "cudaHostRegister cudaMemAdvise cudaMemPrefetch*"),
+    ("it waits for the device: only enqueue work on the given stream",
+     "cudaDeviceSynchronize cudaStreamSynchronize cudaEventSynchronize cudaThreadSynchronize "
+     "cudaMemcpy cudaMemset cudaMemcpy2D cudaMemset2D cudaMemcpyToSymbol cudaMemcpyFromSymbol"),
+    ("streams, events and graphs: all work goes on the given stream",
+     "cudaStream* cudaEvent* cudaGraph* cudaLaunchHostFunc cudaLaunchCooperativeKernel*"),
+    ("it changes the device for everyone",
+     "cudaDeviceReset cudaDeviceSetLimit cudaDeviceSetCacheConfig cudaSetDevice* cudaCtx* "
+     "cudaProfiler* cudaDevice*"),
+    ("driver call, past the runtime", "cu[A-Z]* nvml* nvrtc*"),
+    ("library call: allowed only with --libraries",
+     "cublas* cudnn* cufft* curand* cusparse* cusolver* nccl*"),
+    ("file access",
+     "open open64 openat* fopen* freopen* fdopen creat read write pread* pwrite* fread "
+     "fwrite close fclose fseek* fgets fgetc fscanf __isoc*scanf stat* fstat* lstat* "
+     "__xstat* access unlink* remove rename* mkdir* rmdir opendir readdir* tmpfile* "
+     "mkstemp* getcwd chdir ioctl fcntl* *basic_?stream* *basic_?fstream* *basic_filebuf* "
+     "*filesystem* lseek* truncate ftruncate"),
+    ("printing",
+     "printf fprintf sprintf snprintf vprintf vfprintf __printf_chk __fprintf_chk __*printf_chk "
+     "puts fputs putchar fputc putc perror fflush stdout stderr stdin _ZSt4cout _ZSt4cerr "
+     "_ZSt4clog _ZSt3cin *ostream* *ios_base*"),
+    ("host memory allocation",
+     "malloc calloc realloc free aligned_alloc posix_memalign memalign _Znw* _Zna* _Zdl* _Zda* "
+     "strdup"),
+    ("mapping or protecting memory", "mmap* munmap mprotect mremap shm_* memfd_create brk sbrk"),
+    ("threads", "pthread_* thrd_* sem_* *_ZNSt6thread* clone clone3 _ZSt*async* _ZNSt*future*"),
+    ("processes",
+     "fork vfork exec* posix_spawn* system popen pclose wait wait4 waitpid kill killpg raise "
+     "ptrace prctl setsid _exit _Exit quick_exit atexit on_exit"),
+    ("signals and non-local jumps",
+     "signal sigaction sig* *setjmp longjmp alarm setitimer timer_*"),
+    ("environment", "getenv secure_getenv setenv putenv unsetenv clearenv environ __environ "
+     "__libc_start_main getauxval sysconf uname gethostname getpid getppid"),
+    ("timers",
+     "clock clock_* gettimeofday time times nanosleep usleep sleep getrusage _ZNSt6chrono*"),
+    ("network", "socket connect bind listen accept* send* recv* gethostby* getaddrinfo inet_*"),
+    ("dynamic loading", "dlopen dlsym dlvsym dladdr* dlclose dl_iterate_phdr dlmopen dlinfo"),
+    ("system calls", "syscall __syscall*"),
+    ("randomness", "rand random srand* *rand48 getrandom getentropy *random_device*"),
+    ("exceptions: report an error through the output, not by throwing",
+     "__cxa_throw __cxa_rethrow __cxa_begin_catch __cxa_end_catch __cxa_allocate_exception "
+     "__cxa_free_exception _ZSt*throw* _ZTI* _ZTV*"),
+)  # fmt: skip
+
+_SHT_DYNSYM = 11
+_DT_INIT_ARRAYSZ, _DT_FINI_ARRAYSZ, _SHT_DYNAMIC = 27, 28, 6
+
+
+class _Object(NamedTuple):
+    undefined: tuple[str, ...]
+    defined: tuple[str, ...]
+    initialisers: int
+    """Functions run when the object is loaded."""
+    finalisers: int
+
+
+def undefined_symbols(library: Path) -> tuple[str, ...]:
+    """Return the names a shared object leaves to be found elsewhere, sorted, without versions.
+
+    Raises ValueError when the file is no 64-bit little-endian ELF shared object.
+    """
+    return _read(library).undefined
+
+
+def defined_symbols(library: Path) -> tuple[str, ...]:
+    """Return the names a shared object offers to others, sorted. Raises ValueError as above."""
+    return _read(library).defined
+
+
+def check_symbols(symbols: Iterable[str], libraries: Sequence[str] = ()) -> tuple[Diagnostic, ...]:
+    """Return one `forbidden_symbol` for each undefined symbol that no candidate may use.
+
+    `libraries` widens the list, for example to ("cublas",).
+    """
+    widened = [pattern for library in libraries for pattern in _LIBRARIES.get(library, ())]
+    return tuple(
+        Diagnostic(kind="forbidden_symbol", message=_refusal(symbol))
+        for symbol in sorted(set(symbols))
+        if symbol not in _ALLOWED
+        and not any(fnmatch.fnmatchcase(symbol, pattern) for pattern in widened)
+    )
+
+
+def check_library(library: Path, libraries: Sequence[str] = ()) -> tuple[Diagnostic, ...]:
+    """Return everything about a candidate's shared object that the contract refuses.
+
+    Forbidden undefined symbols, no definition of `launch`, definitions that would stand in for the
+    runtime's, and code of its own that would run when the object is loaded or unloaded.
+    """
+    content = _read(library)
+    found = list(check_symbols(content.undefined, libraries))
+    if "launch" not in content.defined:
+        found.append(
+            Diagnostic(
+                kind="missing_launch",
+                message='the source does not define `extern "C" void launch(...)` of task.cuh',
+            )
+        )
+    found += [
+        Diagnostic(
+            kind="forbidden_symbol",
+            message=f"{readable(name)}: defined by the candidate, but it belongs to the runtime",
+        )
+        for name in content.defined
+        if name in _ALLOWED or re.match(r"_*cuda|cu[A-Z]", name)
+    ]
+    # crtbegin's frame_dummy and nvcc's registration; crtbegin's __do_global_dtors_aux.
+    if content.initialisers > 2 or content.finalisers > 1:
+        found.append(
+            Diagnostic(
+                kind="forbidden_symbol",
+                message="code that runs at load or unload (a static object with a constructor, or "
+                "a constructor/destructor function): host work belongs in launch",
+            )
+        )
+    return tuple(found)
+
+
+def readable(symbol: str) -> str:
+    """Return a C++ symbol as a person writes it, without argument types; others unchanged."""
+    operators = {"_Znw": "operator new", "_Zna": "operator new[]",
+                 "_Zdl": "operator delete", "_Zda": "operator delete[]"}  # fmt: skip
+    if symbol[:4] in operators:
+        return operators[symbol[:4]]
+    match = re.match(r"_Z(?:T[IVS])?(N?)[rVK]*(St)?", symbol)
+    if match is None:
+        return symbol
+    parts = ["std"] if match.group(2) else []
+    position = match.end()
+    while length := re.match(r"L?(\d+)", symbol[position:]):
+        start = position + length.end()
+        position = start + int(length.group(1))
+        parts.append(symbol[start:position])
+        if not match.group(1):
+            break
+    return "::".join(parts) if len(parts) > (1 if match.group(2) else 0) else symbol
+
+
+def _refusal(symbol: str) -> str:
+    for reason, patterns in _CATEGORIES:
+        if any(fnmatch.fnmatchcase(symbol, pattern) for pattern in patterns.split()):
+            return f"{readable(symbol)}: {reason}"
+    return f"{readable(symbol)}: not on the allow-list of host calls"
+
+
+def _read(library: Path) -> _Object:
+    data = library.read_bytes()
+    try:
+        return _parse(data)
+    except (struct.error, IndexError, UnicodeDecodeError) as error:
+        raise ValueError(f"{library.name} is a damaged ELF file") from error
+
+
+def _parse(data: bytes) -> _Object:
+    """Read the dynamic symbols and the dynamic section (System V ABI, chapters 4 and 5)."""
+    if data[:6] != b"\x7fELF\x02\x01":
+        raise ValueError("not a 64-bit little-endian ELF file")
+    (section_offset,) = struct.unpack_from("<Q", data, 40)
+    entry_size, count = struct.unpack_from("<HH", data, 58)
+    sections = [
+        # type, file offset, size, linked section
+        struct.unpack_from("<4xI16xQQI", data, section_offset + index * entry_size)
+        for index in range(count)
+    ]
+    undefined: set[str] = set()
+    defined: set[str] = set()
+    initialisers = finalisers = 0
+    for kind, offset, size, link in sections:
+        if kind == _SHT_DYNSYM:
+            strings = sections[link][1]
+            for position in range(offset + 24, offset + size, 24):
+                name_at, info, visibility, section = struct.unpack_from("<IBBH", data, position)
+                start = strings + name_at
+                name = data[start : data.index(b"\0", start)].decode()
+                if name and info & 15 not in (3, 4):  # neither a section nor a file
+                    (defined if section else undefined).add(name)
+        elif kind == _SHT_DYNAMIC:
+            for position in range(offset, offset + size, 16):
+                tag, value = struct.unpack_from("<QQ", data, position)
+                initialisers = value // 8 if tag == _DT_INIT_ARRAYSZ else initialisers
+                finalisers = value // 8 if tag == _DT_FINI_ARRAYSZ else finalisers
+    return _Object(tuple(sorted(undefined)), tuple(sorted(defined)), initialisers, finalisers)

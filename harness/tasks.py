@@ -1,0 +1,163 @@
+"""A PyTorch reference file in, a Task out; PyTorch itself runs in a child process only."""
+
+from __future__ import annotations
+
+import ast
+import importlib.metadata
+import json
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from .cache import cache_root, new_entry
+from .dimensions import module_integers
+from .errors import UserError
+from .processes import TimedOut, python_environment, read_log, run_process
+from .records import HARNESS_VERSION, Task, sha256_of, sha256_of_json
+
+REFERENCE_SECONDS = 600.0
+"""Time limit of the child: importing PyTorch, describing the task, answering six cases."""
+
+LARGEST_REFERENCE_BYTES = 1 << 20
+
+
+async def load_task(path: Path, overrides: Mapping[str, int] | None = None) -> Task:
+    """Describe the reference in a file and prepare its cases; nothing is run twice.
+
+    `overrides` sets module-level integers of the variant used for verification. Raises UserError
+    for whatever is wrong with the file, in one line.
+    """
+    source = _read(path)
+    integers = _integers(path, source)
+    chosen = dict(overrides or {})
+    for name, value in chosen.items():
+        if name not in integers:
+            known = ", ".join(integers) or "none"
+            raise UserError(f"{path}: no module-level integer {name} to set (it has: {known})")
+        if value < 1:
+            raise UserError(f"{path}: {name}={value}: a dimension is at least 1")
+    torch_version = _torch_version()
+    key = sha256_of_json([sha256_of(source), chosen, torch_version, HARNESS_VERSION])
+    final = cache_root() / "tasks" / key[:2] / key
+    described = _cached(final / "task.json")
+    if described is None:
+        with tempfile.TemporaryDirectory(prefix=".cases-", dir=cache_root()) as scratch:
+            cases = Path(scratch, "cases")
+            cases.mkdir()
+            result = await run_reference(path, source, chosen, None, cases)
+            described = {
+                **result["task"],
+                "name": path.stem,
+                "path": str(path),
+                "reference_sha256": sha256_of(source),
+                "source": source,
+            }
+            task = Task.model_validate(described)
+            with new_entry(cases_directory(task, torch_version)) as directory:
+                for item in cases.iterdir():
+                    item.rename(directory / item.name)
+        with new_entry(final) as directory:
+            (directory / "task.json").write_text(json.dumps(described), encoding="utf-8")
+    described |= {"name": path.stem, "path": str(path)}
+    return Task.model_validate(described)
+
+
+def cases_directory(task: Task, torch_version: str | None = None) -> Path:
+    """Return where the cases of a task are kept, whether or not they are there."""
+    version = torch_version or _torch_version()
+    key = sha256_of(task.id, version, HARNESS_VERSION)
+    return cache_root() / "cases" / key[:2] / key
+
+
+async def run_reference(
+    path: Path,
+    source: str,
+    chosen: Mapping[str, int],
+    verify: Mapping[str, int] | None,
+    cases: Path,
+) -> dict[str, Any]:
+    """Run the child once (see reference.py) and return its result. Raises UserError."""
+    with tempfile.TemporaryDirectory(prefix=".reference-", dir=cache_root()) as scratch:
+        folder = Path(scratch)
+        request = {
+            "path": str(path), "source": source, "set": dict(chosen),
+            "verify": None if verify is None else dict(verify), "cases": str(cases),
+        }  # fmt: skip
+        (folder / "request.json").write_text(json.dumps(request), encoding="utf-8")
+        command = [
+            sys.executable, "-m", f"{__package__}.reference",
+            str(folder / "request.json"), str(folder / "result.json"),
+        ]  # fmt: skip
+        environment = python_environment(folder) | {"CUDA_VISIBLE_DEVICES": ""}
+        log = folder / "log"
+        try:
+            status = await run_process(
+                command, directory=folder, environment=environment, log=log,
+                seconds=REFERENCE_SECONDS,
+            )  # fmt: skip
+        except TimedOut:
+            raise UserError(
+                f"{path}: the reference ran past {REFERENCE_SECONDS:.0f} s: choose smaller sizes "
+                "for verification with --set NAME=VALUE"
+            ) from None
+        try:
+            result: dict[str, Any] = json.loads((folder / "result.json").read_text("utf-8"))
+        except (FileNotFoundError, ValueError):
+            raise UserError(f"{path}: {_death(status, read_log(log))}") from None
+    if "error" in result:
+        raise UserError(f"{path}: {result['error']}")
+    return result
+
+
+def _death(status: int, log: str) -> str:
+    lines = [line.strip() for line in log.splitlines() if line.strip()]
+    last = lines[-1][:300] if lines else "no message"
+    if status == -9:
+        return "the reference was killed, most likely for memory; try --set NAME=VALUE"
+    if status < 0:
+        return f"the reference crashed with signal {-status}: {last}"
+    return f"the reference ended its process (exit status {status}): {last}"
+
+
+def _read(path: Path) -> str:
+    if not path.exists():
+        raise UserError(f"{path}: no such file")
+    if path.is_dir():
+        raise UserError(f"{path}: a folder; name a Python file in KernelBench form")
+    try:
+        if path.stat().st_size > LARGEST_REFERENCE_BYTES:
+            raise UserError(f"{path}: larger than {LARGEST_REFERENCE_BYTES} bytes: no reference")
+        return path.read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise UserError(f"{path}: not Python source (no UTF-8 text)") from None
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror}") from None
+
+
+def _integers(path: Path, source: str) -> dict[str, int]:
+    try:
+        return module_integers(ast.parse(source))
+    except SyntaxError as error:
+        raise UserError(f"{path}:{error.lineno}: not Python: {error.msg}") from None
+    except (ValueError, RecursionError, MemoryError) as error:
+        raise UserError(f"{path}: not Python: {error}") from None
+
+
+def _torch_version() -> str:
+    try:
+        return importlib.metadata.version("torch")
+    except importlib.metadata.PackageNotFoundError:
+        raise UserError(
+            "PyTorch, which answers for every task, is missing: pip install torch"
+        ) from None
+
+
+def _cached(path: Path) -> dict[str, Any] | None:
+    try:
+        described = json.loads(path.read_text(encoding="utf-8"))
+        Task.model_validate(described)
+    except (OSError, ValueError):
+        return None
+    return dict(described)

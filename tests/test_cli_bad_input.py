@@ -1,0 +1,134 @@
+"""Bad input gets one clear line and exit code 2, never a traceback; nothing is lost."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
+MODEL = (
+    "import torch\nN = 8\nclass Model(torch.nn.Module):\n    def forward(self, x):\n        {}\n"
+)
+INPUTS = "def get_inputs():\n    return [torch.rand(N)]\ndef get_init_inputs():\n    return []\n"
+
+
+def kernelblaster(*arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run the command line as a user does."""
+    import os
+
+    return subprocess.run(
+        [sys.executable, "-m", "kernelblaster", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **environment},
+    )
+
+
+def assert_one_clear_line(done: subprocess.CompletedProcess[str], *words: str) -> None:
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr + done.stdout
+    complaint = [line for line in done.stderr.splitlines() if line.startswith("kernelblaster: ")]
+    assert len(complaint) == 1, done.stderr
+    for word in words:
+        assert word in complaint[0], complaint[0]
+
+
+TASKS = {
+    "no model": ("import torch\nx = 1\n", "Model"),
+    "not python": ("def forward(:\n", "task.py:1"),
+    "raises": (MODEL.format("raise RuntimeError('broken inside')") + INPUTS, "broken inside"),
+    "no tensor": (MODEL.format("return 3.0") + INPUTS, "tensor"),
+}
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_a_reference_that_cannot_be_used(tmp_path: Path, name: str) -> None:
+    text, word = TASKS[name]
+    (tmp_path / "task.py").write_text(text)
+    done = kernelblaster("optimize", tmp_path / "task.py", "--run", tmp_path / "run")
+    assert_one_clear_line(done, word)
+
+
+FLAGS = {
+    "no such file": (["nowhere.py"], "nowhere.py"),
+    "unknown gpu": ([EXAMPLES / "softmax.py", "--gpu", "H9000"], "H9000"),
+    "unknown device": ([EXAMPLES / "softmax.py", "--device", "abacus"], "abacus"),
+    "unknown model": ([EXAMPLES / "softmax.py", "--model", "oracle"], "oracle"),
+    "no steps": ([EXAMPLES / "softmax.py", "--steps", "0"], "--steps"),
+    "no iterations": ([EXAMPLES / "softmax.py", "--iterations", "0"], "--iterations"),
+    "negative rollouts": ([EXAMPLES / "softmax.py", "--rollouts", "-1"], "--rollouts"),
+    "no start": ([EXAMPLES / "softmax.py", "--start", "nowhere.cu"], "nowhere.cu"),
+    "bad set": ([EXAMPLES / "softmax.py", "--set", "ROWS"], "NAME=VALUE"),
+}
+
+
+@pytest.mark.parametrize("name", FLAGS)
+def test_flags_are_refused_before_anything_is_made(tmp_path: Path, name: str) -> None:
+    arguments, word = FLAGS[name]
+    done = kernelblaster("optimize", *arguments, "--run", tmp_path / "run", "--json")
+    assert_one_clear_line(done, word)
+    assert done.stdout == ""
+    assert not (tmp_path / "run").exists()
+
+
+STARTS = {
+    "empty": (b"", "empty"),
+    "binary": (b"\x7fELF\0\xff\xfe", "not a text file"),
+    "does not compile": (b'#include "task.cuh"\nvoid launch( {\n', "compile_error"),
+    "no launch": (b'#include "task.cuh"\n__global__ void k() {}\n', "launch"),
+}
+
+
+@pytest.mark.parametrize("name", STARTS)
+def test_a_broken_start_kernel(tmp_path: Path, name: str) -> None:
+    data, word = STARTS[name]
+    (tmp_path / "start.cu").write_bytes(data)
+    done = kernelblaster(
+        "optimize", EXAMPLES / "row_sum.py", "--start", tmp_path / "start.cu",
+        "--run", tmp_path / "run",
+    )  # fmt: skip
+    assert_one_clear_line(done, word)
+
+
+def test_a_knowledge_base_of_another_program_is_refused_and_untouched(tmp_path: Path) -> None:
+    (tmp_path / "kb").mkdir()
+    (tmp_path / "kb" / "notes.txt").write_text("mine")
+    arguments = (EXAMPLES / "softmax.py", "--kb", tmp_path / "kb", "--run", tmp_path / "run")
+    assert_one_clear_line(kernelblaster("optimize", *arguments), "kb")
+    assert [path.name for path in (tmp_path / "kb").iterdir()] == ["notes.txt"]
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_knowledge_base_of_another_version_is_refused(tmp_path: Path) -> None:
+    assert kernelblaster("kb", "stats", "--kb", tmp_path / "kb").returncode == 0
+    path = tmp_path / "kb" / "kb.json"
+    document = json.loads(path.read_text())
+    path.write_text(json.dumps({**document, "version": 999}))
+    assert_one_clear_line(kernelblaster("kb", "stats", "--kb", tmp_path / "kb"), "999")
+
+
+def test_no_host_compiler(tmp_path: Path) -> None:
+    done = kernelblaster(
+        "optimize", EXAMPLES / "softmax.py", "--run", tmp_path / "run",
+        PATH=str(tmp_path), KERNELBLASTER_CACHE=str(tmp_path / "cache"),
+    )  # fmt: skip
+    assert_one_clear_line(done, "compiler", "g++")
+
+
+@pytest.mark.parametrize("command", ["resume", "report"])
+def test_a_directory_that_is_no_run(tmp_path: Path, command: str) -> None:
+    assert_one_clear_line(kernelblaster(command, tmp_path), "run.json")
+
+
+def test_a_bad_setting_in_the_environment(tmp_path: Path) -> None:
+    done = kernelblaster("optimize", EXAMPLES / "softmax.py", KERNELBLASTER_STEPS="many")
+    assert_one_clear_line(done, "steps", "many")
+
+
+def test_unknown_state(tmp_path: Path) -> None:
+    assert_one_clear_line(kernelblaster("kb", "show", "nirvana"), "nirvana")
