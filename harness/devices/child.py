@@ -1,0 +1,131 @@
+"""Starts the child process that runs a candidate, and believes only what it can check."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+from ..cache import cache_root
+from ..processes import TimedOut, python_environment, run_process
+from ..records import Diagnostic, Outcome, Record
+from ..simt.runtime import HOST_TOUCHED_DEVICE
+
+LARGEST_REPORT = 64 << 20
+
+
+class Limits(Record):
+    """Limits of one run of a candidate."""
+
+    seconds: float
+    """Wall clock, and processor time per core."""
+    output_bytes: int
+    """Largest file that the child may write."""
+    address_space: int
+    """Bytes that the child may map: the arena, and the maps the checks keep beside it."""
+    max_instructions: int
+    """Warp instructions that one call of `launch` may execute on the simulated GPU."""
+
+
+class Reply(Record):
+    """The child's report, or why there is none."""
+
+    report: dict[str, Any] | None = None
+    outcome: Outcome | None = None
+    """Set where there is no report."""
+    reason: str = ""
+
+    @property
+    def diagnostics(self) -> tuple[Diagnostic, ...]:
+        """The failure as a diagnostic."""
+        if self.outcome is None:
+            return ()
+        return (Diagnostic(kind=str(self.outcome), message=self.reason),)
+
+
+async def run_candidate(request: dict[str, Any], scratch: Path, limits: Limits) -> Reply:
+    """Run the worker on a request and return its report.
+
+    The request's file, the report and the log lie in `scratch`, which the caller removes.
+    """
+    token = secrets.token_hex(16)
+    report = scratch / "report.json"
+    request_file = scratch / "request.json"
+    request_file.write_text(
+        json.dumps(
+            {
+                **request,
+                "token": token,
+                "report": str(report),
+                "max_instructions": limits.max_instructions,
+                "limits": {
+                    "RLIMIT_CPU": int(limits.seconds) + 5,
+                    "RLIMIT_FSIZE": limits.output_bytes + (64 << 20),
+                    "RLIMIT_AS": limits.address_space,
+                    "RLIMIT_CORE": 0,
+                    "RLIMIT_NOFILE": 128,
+                },
+            }
+        )
+    )
+    environment = python_environment(scratch)
+    environment["KERNELBLASTER_CACHE"] = str(cache_root())
+    environment["OMP_NUM_THREADS"] = environment["OPENBLAS_NUM_THREADS"] = "1"
+    command = [sys.executable, "-P", "-m", f"{_package()}.harness.simt.worker", str(request_file)]
+    try:
+        status = await run_process(
+            command, directory=scratch, environment=environment, log=scratch / "log",
+            seconds=limits.seconds,
+        )  # fmt: skip
+    except TimedOut:
+        return Reply(
+            outcome=Outcome.TIMED_OUT,
+            reason=f"did not finish within {limits.seconds:g} s: a loop that does not end, "
+            "or far too much work",
+        )
+    found = _read(report, token)
+    if found is not None:
+        return Reply(report=found)
+    return Reply(outcome=Outcome.CRASHED, reason=_why(status, scratch / "log"))
+
+
+def _read(path: Path, token: str) -> dict[str, Any] | None:
+    """Return the report if it is one of ours: of bounded size, JSON, with the token."""
+    try:
+        if path.is_symlink() or path.stat().st_size > LARGEST_REPORT:
+            return None
+        value = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return None
+    if not isinstance(value, dict) or value.get("token") != token:
+        return None
+    return value
+
+
+def _why(status: int, log: Path) -> str:
+    if status == HOST_TOUCHED_DEVICE:
+        return "host code read or wrote device memory: only kernels may touch device pointers"
+    if status < 0:
+        try:
+            name = signal.Signals(-status).name
+        except ValueError:
+            name = f"signal {-status}"
+        return f"host code was killed by {name}"
+    if status == 0:
+        return "the process ended early with status 0: host code did not return from launch()"
+    last = _last_line(log)
+    return f"the process ended early with status {status}" + (f": {last}" if last else "")
+
+
+def _last_line(log: Path) -> str:
+    with log.open("rb") as file:
+        file.seek(max(0, log.stat().st_size - 4096))
+        lines = file.read().decode("utf-8", "replace").split("\n")
+    return next((line.strip()[:300] for line in reversed(lines) if line.strip()), "")
+
+
+def _package() -> str:
+    return __name__.split(".")[0]

@@ -1,0 +1,78 @@
+"""Turns what the child reports of a verification run into an outcome with its one-line reason."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from ..records import Diagnostic, Outcome, StageResult
+from ..symbols import readable
+
+_OUTCOMES: dict[str, Outcome] = {
+    "unsupported": Outcome.UNSUPPORTED,
+    "forbidden": Outcome.FORBIDDEN,
+    "invalid_launch": Outcome.CRASHED,
+    "out_of_bounds": Outcome.OUT_OF_BOUNDS,
+    "misaligned": Outcome.MISALIGNED,
+    "trap": Outcome.CRASHED,
+    "assert": Outcome.CRASHED,
+    "barrier_divergence": Outcome.CRASHED,
+    "race": Outcome.RACE,
+    "uninitialized_read": Outcome.UNINITIALIZED_READ,
+    "modified_input": Outcome.WRONG_ANSWER,
+    "timed_out": Outcome.TIMED_OUT,
+}
+"""By kind of finding, the gravest first: the first kind met names the outcome."""
+
+
+def judge(case: dict[str, Any]) -> StageResult | None:
+    """Return the failure that one case shows, or None where the child saw no fault."""
+    found = [
+        *(Diagnostic(kind=str(kind), message=str(message)) for kind, message in case["faults"]),
+        *(of_report(report) for report in case["reports"]),
+        *(
+            Diagnostic(kind="out_of_bounds", message=f"wrote {text} (guard band damaged)")
+            for text in case["guards"]
+        ),
+        *(
+            Diagnostic(kind="modified_input", message=f"modified its input {name}")
+            for name in case["modified"]
+        ),
+    ]
+    if not found:
+        return None
+    order = list(_OUTCOMES)
+    found.sort(key=lambda item: order.index(item.kind) if item.kind in order else len(order))
+    first = found[0]
+    return StageResult(
+        outcome=_OUTCOMES.get(first.kind, Outcome.CRASHED),
+        reason=sentence(first, str(case["name"])),
+        diagnostics=tuple(found),
+    )
+
+
+def sentence(diagnostic: Diagnostic, case: str = "") -> str:
+    """Return a diagnostic as one line: kind, place, what happened, how often."""
+    place = []
+    if diagnostic.kernel:
+        place.append(f"kernel {readable(diagnostic.kernel)}")
+    if diagnostic.line:
+        place.append(f"line {diagnostic.line}")
+    kind = diagnostic.kind.replace("_", " ")
+    message = diagnostic.message if diagnostic.message != kind else ""
+    text = ": ".join(part for part in (kind, " ".join(place), message) if part)
+    if diagnostic.count > 1:
+        text += f" ({diagnostic.count} times)"
+    text = re.sub(r"\b_Z\w+", lambda name: readable(name[0]), " ".join(text.split()))
+    return text + (f" [case {case}]" if case else "")
+
+
+def of_report(report: dict[str, Any]) -> Diagnostic:
+    """Return one of the child's reports as a diagnostic."""
+    return Diagnostic(
+        kind=str(report["kind"]),
+        message=str(report["message"]),
+        kernel=report.get("kernel"),
+        line=report.get("line"),
+        count=int(report.get("count", 1)),
+    )

@@ -1,0 +1,298 @@
+"""The simulated GPU as a device: real compiler, candidates run warp by warp on the CPU."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from .. import symbols
+from ..cases import prepare_cases, read_cases
+from ..contract import header
+from ..errors import UserError
+from ..processes import TimedOut, run_process, scrubbed_environment
+from ..records import (
+    Build,
+    DeviceIdentity,
+    Diagnostic,
+    Outcome,
+    Profile,
+    Provenance,
+    StageResult,
+    Task,
+    TaskVariant,
+    Timing,
+)
+from ..simt.counters import LaunchCounters
+from ..simt.gpus import Gpu, find_gpu
+from ..simt.library import core_library
+from ..simt.native import build_native
+from ..simt.profile import describe_launch
+from ..simt.shared_merging import vector_load_lines
+from ..toolchain import Toolchain, build, find_toolchain
+from ..verification import check_outputs, compare
+from .child import Limits, Reply, run_candidate
+from .findings import judge, of_report, sentence
+from .protocol import Measurement
+
+VERIFY_SECONDS = 60.0
+PROFILE_SECONDS = 60.0
+VERIFY_INSTRUCTIONS = 40_000_000
+PROFILE_INSTRUCTIONS = 150_000_000
+VERIFY_WORKSPACE = 1 << 30
+"""Bytes of workspace at the verify dimensions: they are poisoned, so they cost real memory."""
+LARGEST_OUTPUT = 1 << 30
+_SIMT = Path(__file__).resolve().parent.parent / "simt"
+
+
+class SimulatedDevice:
+    """Evaluates candidates for a named GPU without one. Every number is marked simulated.
+
+    Args:
+        gpu: a name of harness/simt/gpus.py.
+        toolchain: the CUDA compiler; found on this machine when not given.
+        verify_seconds: wall-clock limit of one verification run.
+        profile_seconds: wall-clock limit of one profile run.
+
+    Raises:
+        UserError: unknown GPU, or no compiler.
+    """
+
+    def __init__(
+        self,
+        gpu: str,
+        toolchain: Toolchain | None = None,
+        *,
+        verify_seconds: float = VERIFY_SECONDS,
+        profile_seconds: float = PROFILE_SECONDS,
+    ) -> None:
+        self.gpu: Gpu = find_gpu(gpu)
+        self._toolchain = toolchain or find_toolchain()
+        self._verify_seconds = verify_seconds
+        self._profile_seconds = profile_seconds
+        self._runtime: Path | None = None
+
+    @property
+    def identity(self) -> DeviceIdentity:
+        """What this device is: part of every evaluation's key."""
+        return DeviceIdentity(
+            kind="simulated", gpu=self.gpu.name, arch=self.gpu.arch,
+            toolchain=self._toolchain.identity,
+        )  # fmt: skip
+
+    async def compile(self, task: Task, source: str) -> StageResult:
+        """Compile the source for both variants and check what its host half asks for."""
+        full, verify = await asyncio.gather(
+            self._build(source, task.full), self._build(source, task.verify)
+        )
+        return _judge_build(full) or _judge_build(verify) or StageResult(
+            outcome=Outcome.PASSED, build=full
+        )  # fmt: skip
+
+    async def verify(self, task: Task, source: str) -> StageResult:
+        """Run every case on the simulated GPU with all checks, and compare with PyTorch."""
+        cases, built = await asyncio.gather(prepare_cases(task), self._build(source, task.verify))
+        refused = _judge_build(built)
+        if refused:
+            return refused
+        with tempfile.TemporaryDirectory(prefix="kernelblaster-verify-") as folder:
+            outputs = Path(folder, "outputs")
+            outputs.mkdir()
+            reply = await self._run("verify", built, task, cases, outputs, Path(folder))
+            if reply.report is None:
+                return _no_report(reply, built)
+            return _judge_run(task, cases, outputs, reply.report, built)
+
+    async def profile(self, task: Task, source: str) -> Measurement:
+        """Sample the candidate's blocks at full dimensions and estimate its time."""
+        cases, built = await asyncio.gather(prepare_cases(task), self._build(source, task.full))
+        refused = _judge_build(built)
+        if refused:
+            return Measurement(stage=refused)
+        with tempfile.TemporaryDirectory(prefix="kernelblaster-profile-") as folder:
+            reply = await self._run("profile", built, task, cases, Path(folder), Path(folder))
+            if reply.report is None:
+                return Measurement(stage=_no_report(reply, built))
+            failed = judge({"name": "", "guards": [], "modified": [], **_faults(reply.report)})
+            if failed:
+                return Measurement(stage=failed.model_copy(update={"build": built}))
+            return self._measure(reply.report, built)
+
+    def _measure(self, report: dict[str, Any], built: Build) -> Measurement:
+        resources = {kernel.kernel: kernel for kernel in built.kernels}
+        launches, times = [], []
+        for value in report["launches"]:
+            counters = LaunchCounters.from_json(value)
+            profile, samples = describe_launch(self.gpu, resources.get(counters.kernel), counters)
+            launches.append(profile)
+            times.append(samples)
+        if not launches:
+            reason = "launch() started no kernel: there is nothing to time"
+            return Measurement(
+                stage=StageResult(
+                    outcome=Outcome.PROFILER_UNAVAILABLE, reason=reason, build=built,
+                    diagnostics=(Diagnostic(kind="no_launch", message=reason),),
+                )
+            )  # fmt: skip
+        # Launches follow each other on one stream: the overhead of all but the first is hidden in
+        # part; the model adds it in full to each, which is what back-to-back small kernels show.
+        count = max(len(samples) for samples in times)
+        totals = tuple(
+            sum(samples[min(i, len(samples) - 1)] for samples in times) for i in range(count)
+        )
+        timing = Timing(
+            microseconds=float(median(totals)), samples=totals,
+            interval=(min(totals), max(totals)), method="time model",
+            provenance=Provenance.SIMULATED,
+        )  # fmt: skip
+        return Measurement(
+            stage=StageResult(outcome=Outcome.PASSED, build=built),
+            timing=timing,
+            profile=Profile(
+                launches=tuple(launches), gpu=self.gpu.name, provenance=Provenance.SIMULATED
+            ),
+        )
+
+    async def _build(self, source: str, variant: TaskVariant) -> Build:
+        return await build(self._toolchain, source, header(variant), self.gpu.arch)
+
+    async def _run(
+        self, mode: str, built: Build, task: Task, cases: Path, outputs: Path, scratch: Path
+    ) -> Reply:
+        verifying = mode == "verify"
+        variant = task.verify if verifying else task.full
+        folder = Path(built.directory)
+        request: dict[str, Any] = {
+            "mode": mode,
+            "gpu": self.gpu.name,
+            "runtime": str(await self._native()),
+            "library": str(folder / "candidate.so"),
+            "ptx": str(folder / "candidate.ptx"),
+            "kernels": [kernel.model_dump() for kernel in built.kernels],
+            "tensors": [
+                {"name": spec.name, "role": spec.role, "dtype": spec.dtype, "nbytes": spec.nbytes}
+                for spec in variant.tensors
+            ],
+            "cases_directory": str(cases),
+            "cases": [
+                {"name": case.name, "directory": case.directory} for case in read_cases(cases)
+            ],
+            "outputs_directory": str(outputs),
+            "workspace_limit": VERIFY_WORKSPACE if verifying else self.gpu.memory_bytes // 2,
+        }
+        if mode == "profile":
+            request["vector_loads"] = await self._vector_loads(folder)
+        limits = Limits(
+            seconds=self._verify_seconds if verifying else self._profile_seconds,
+            output_bytes=min(LARGEST_OUTPUT, max(spec.nbytes for spec in variant.tensors)),
+            address_space=2 * self.gpu.memory_bytes + (64 << 30),
+            max_instructions=VERIFY_INSTRUCTIONS if verifying else PROFILE_INSTRUCTIONS,
+        )
+        return await run_candidate(request, scratch, limits)
+
+    async def _native(self) -> Path:
+        """Build the interpreter and the stand-in runtime here: a child must not write the cache."""
+        if self._runtime is None:
+            include = Path(self._toolchain.nvcc).resolve().parent.parent / "include"
+            if not (include / "driver_types.h").is_file():
+                raise UserError(
+                    f"CUDA headers are missing: {include}/driver_types.h; "
+                    "pip install nvidia-cuda-runtime nvidia-cuda-crt"
+                )
+            runtime, _ = await asyncio.gather(
+                asyncio.to_thread(
+                    build_native, "cuda-runtime", [_SIMT / "runtime.c"], [f"-I{include}"]
+                ),
+                asyncio.to_thread(core_library),
+            )
+            self._runtime = runtime
+        return self._runtime
+
+    async def _vector_loads(self, folder: Path) -> dict[str, dict[int, int]]:
+        """Return the vector shared loads of the SASS by kernel and line; none without nvdisasm."""
+        nvdisasm = self._toolchain.tool("nvdisasm")
+        if nvdisasm is None:
+            return {}
+        with tempfile.TemporaryDirectory(prefix="kernelblaster-sass-") as scratch:
+            log = Path(scratch, "sass")
+            try:
+                status = await run_process(
+                    [str(nvdisasm), "-gi", str(folder / "candidate.cubin")],
+                    directory=Path(scratch), environment=scrubbed_environment(Path(scratch)),
+                    log=log, seconds=30.0,
+                )  # fmt: skip
+            except TimedOut:
+                return {}
+            return vector_load_lines(log.read_text(errors="replace")) if status == 0 else {}
+
+
+def _faults(report: dict[str, Any]) -> dict[str, Any]:
+    return {"faults": report.get("faults", []), "reports": report.get("reports", [])}
+
+
+def _judge_build(built: Build) -> StageResult | None:
+    """Return why a build may not run, or None."""
+    if not built.succeeded:
+        first = built.diagnostics[0]
+        forbidden = first.kind.startswith("forbidden")
+        return StageResult(
+            outcome=Outcome.FORBIDDEN if forbidden else Outcome.COMPILE_ERROR,
+            reason=sentence(first), diagnostics=built.diagnostics, build=built,
+        )  # fmt: skip
+    found = (*built.diagnostics, *symbols.check_library(Path(built.directory, "candidate.so")))
+    if not found:
+        return None
+    missing = found[0].kind == "missing_launch"
+    return StageResult(
+        outcome=Outcome.COMPILE_ERROR if missing else Outcome.FORBIDDEN,
+        reason=sentence(found[0]), diagnostics=tuple(found), build=built,
+    )  # fmt: skip
+
+
+def _no_report(reply: Reply, built: Build) -> StageResult:
+    return StageResult(
+        outcome=reply.outcome or Outcome.CRASHED, reason=reply.reason,
+        diagnostics=reply.diagnostics, build=built,
+    )  # fmt: skip
+
+
+def _judge_run(
+    task: Task, cases: Path, outputs: Path, report: dict[str, Any], built: Build
+) -> StageResult:
+    """Return the verdict on a run that left a report."""
+    for case in report["cases"]:
+        failed = judge(case)
+        if failed:
+            return failed.model_copy(update={"build": built})
+    result = check_outputs(task, cases, outputs, report)
+    if result.outcome is Outcome.WRONG_ANSWER:
+        notes = [note for case in report["cases"] for note in case.get("notes", [])]
+        known = tuple(dict.fromkeys(map(of_report, notes)))
+        result = result.model_copy(update={"diagnostics": (*result.diagnostics, *known)})
+    if result.outcome is Outcome.PASSED:
+        result = _judge_repeat(task, cases, outputs) or result
+    return result.model_copy(update={"build": built})
+
+
+def _judge_repeat(task: Task, cases: Path, outputs: Path) -> StageResult | None:
+    """Return the failure where the second run of a case, in another warp order, differs."""
+    for case in read_cases(cases):
+        for spec, tolerance in zip(task.verify.of_role("output"), case.tolerances, strict=True):
+            again = outputs / "again" / case.directory / f"{spec.name}.bin"
+            if not again.is_file():
+                continue
+            first = (outputs / case.directory / f"{spec.name}.bin").read_bytes()
+            second = again.read_bytes()
+            mismatch = None if first == second else compare(second, first, spec, tolerance)
+            if mismatch is not None:
+                reason = (
+                    "two runs on the same input, in different orders of warps, disagree: "
+                    f"{mismatch.message} (case {case.name})"
+                )
+                return StageResult(
+                    outcome=Outcome.NONDETERMINISTIC, reason=reason,
+                    diagnostics=(Diagnostic(kind="nondeterministic", message=reason),),
+                )  # fmt: skip
+    return None

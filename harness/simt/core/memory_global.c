@@ -1,0 +1,273 @@
+/* Global memory: bounds, alignment, sectors and lines per request, data races between blocks. */
+#include "simt.h"
+
+static __attribute__((noinline)) int search_allocation(Block *block, uint64_t address,
+                                                       uint64_t bytes) {
+    const Machine *machine = block->machine;
+    const uint64_t *starts = machine->allocation_starts, *ends = machine->allocation_ends;
+    int low = 0, high = machine->allocation_count;
+    while (low < high) {
+        int middle = (low + high) / 2;
+        if (starts[middle] <= address) low = middle + 1;
+        else high = middle;
+    }
+    if (low == 0 || address + bytes > ends[low - 1] || address + bytes < address) return -1;
+    return block->near_allocation = low - 1;
+}
+
+/* Finds the allocation that holds [address, address + bytes), or -1: mostly the one before. */
+static inline int find_allocation(Block *block, uint64_t address, uint64_t bytes) {
+    const Machine *machine = block->machine;
+    int near = block->near_allocation;
+    if (near < machine->allocation_count && address >= machine->allocation_starts[near] &&
+        address + bytes <= machine->allocation_ends[near] && address + bytes > address)
+        return near;
+    return search_allocation(block, address, bytes);
+}
+
+static void touch_sector(Block *block, uint32_t sector, int allocation, Access access) {
+    Machine *machine = block->machine;
+    SectorUse *use = &machine->sectors[sector];
+    AllocationUse *total = &machine->uses[allocation];
+    if (access != ACCESS_STORE && use->read_by != block->number) {
+        total->block_read_sectors++;
+        if (!use->read_by) {
+            total->read_sectors++;
+            if (sector < total->read_first) total->read_first = sector;
+            if (sector > total->read_last) total->read_last = sector;
+        }
+        use->read_by = block->number;
+    }
+    if (access != ACCESS_LOAD && use->written_by != block->number) {
+        total->block_written_sectors++;
+        if (!use->written_by) {
+            total->written_sectors++;
+            if (sector < total->written_first) total->written_first = sector;
+            if (sector > total->written_last) total->written_last = sector;
+        }
+        use->written_by = block->number;
+    }
+}
+
+/* Trace record: block number, warp, pc, sector count | store << 8 | atomic << 9, sectors. */
+static void append_trace(Block *block, const Warp *warp, int pc, Access access,
+                         const uint32_t *sectors, int count) {
+    Machine *machine = block->machine;
+    if (machine->trace_length + 4 + LANES > machine->trace_capacity) {
+        int64_t capacity = machine->trace_capacity ? 2 * machine->trace_capacity : 1 << 16;
+        uint32_t *grown = realloc(machine->trace, (size_t)capacity * sizeof *grown);
+        if (!grown) {
+            block->stop = true;
+            block->status = STATUS_OUT_OF_MEMORY;
+            return;
+        }
+        machine->trace = grown;
+        machine->trace_capacity = capacity;
+    }
+    uint32_t *record = machine->trace + machine->trace_length;
+    record[0] = block->number;
+    record[1] = warp->first_thread / LANES;
+    record[2] = (uint32_t)pc;
+    record[3] = (uint32_t)count | (uint32_t)(access == ACCESS_STORE) << 8 |
+                (uint32_t)(access == ACCESS_ATOMIC) << 9;
+    memcpy(record + 4, sectors, (size_t)count * sizeof *sectors);
+    machine->trace_length += 4 + count;
+}
+
+/* Adds a sector unless it is there; addresses mostly ascend, so look behind only when they do not. */
+static inline int add_sector(uint32_t *sectors, int count, uint32_t sector, uint32_t *largest) {
+    if (count && sector == sectors[count - 1]) return count;
+    if (!count || sector > *largest) {
+        *largest = sector;
+    } else {
+        for (int i = 0; i < count; i++)
+            if (sectors[i] == sector) return count;
+    }
+    sectors[count] = sector;
+    return count + 1;
+}
+
+static int count_lines(const uint32_t *sectors, int count, uint64_t arena_base) {
+    uint32_t lines[LANES], largest = 0, first_line = (uint32_t)(arena_base >> SECTOR_SHIFT) & 3;
+    int found = 0;
+    for (int i = 0; i < count; i++)
+        found = add_sector(lines, found, (sectors[i] + first_line) / LINE_SECTORS, &largest);
+    return found;
+}
+
+/* Counts one request and returns the lanes that may go on: the others are reported. */
+LaneMask global_access(Block *block, const Warp *warp, const Instruction *row, int pc,
+                       LaneMask lanes, const uint64_t *addresses, int bytes, Access access) {
+    Machine *machine = block->machine;
+    Counter *counter = &machine->counters[pc];
+    uint64_t base = machine->arena_base, first = addresses[__builtin_ctz(lanes)];
+    uint32_t sectors[LANES], largest = 0;
+    int allocations[LANES], sector_count = 0, lane_count = 0;
+    LaneMask allowed = lanes;
+    bool simple = false;
+    if (lanes == ALL_LANES) { /* neighbours or one address for all: no lane needs its own look */
+        uint64_t neighbours = 0, same = 0;
+        for (int lane = 0; lane < LANES; lane++) {
+            neighbours |= addresses[lane] ^ (first + (uint64_t)(bytes * lane));
+            same |= addresses[lane] ^ first;
+        }
+        uint64_t extent = same ? (uint64_t)(LANES * bytes) : (uint64_t)bytes;
+        int allocation = !neighbours || !same ? find_allocation(block, first, extent) : -1;
+        if (allocation >= 0 && !(first & (uint64_t)(bytes - 1))) {
+            uint32_t low = (uint32_t)((first - base) >> SECTOR_SHIFT);
+            uint32_t high = (uint32_t)((first + extent - 1 - base) >> SECTOR_SHIFT);
+            for (uint32_t sector = low; sector <= high; sector++) {
+                allocations[sector_count] = allocation;
+                sectors[sector_count++] = sector;
+            }
+            lane_count = LANES;
+            simple = true;
+        }
+    }
+    if (!simple) {
+        FOR_EACH_LANE(lane, lanes) {
+            uint64_t address = addresses[lane];
+            int allocation = find_allocation(block, address, (uint64_t)bytes);
+            int detail = access == ACCESS_LOAD ? DETAIL_READ : DETAIL_WRITE, kind = -1;
+            if (allocation < 0) kind = KIND_OUT_OF_BOUNDS;
+            else if (address & (uint64_t)(bytes - 1)) kind = KIND_MISALIGNED;
+            if (kind >= 0) {
+                allowed &= ~(UINT32_C(1) << lane);
+                report(block, kind, pc, warp, lane, address, SPACE_GLOBAL, detail, -1, -1);
+            } else {
+                uint32_t sector = (uint32_t)((address - base) >> SECTOR_SHIFT);
+                lane_count++;
+                if (sector_count && sector == sectors[sector_count - 1]) continue;
+                int before = sector_count;
+                sector_count = add_sector(sectors, sector_count, sector, &largest);
+                if (sector_count > before) allocations[before] = allocation;
+            }
+        }
+    }
+    /* Constants come by a cache of their own. */
+    if (row->flags & FLAG_UNCOUNTED) return allowed;
+    for (int i = 0; i < sector_count; i++) touch_sector(block, sectors[i], allocations[i], access);
+    counter->global_requests++;
+    counter->sectors += sector_count;
+    counter->lines += count_lines(sectors, sector_count, base);
+    counter->bytes += (int64_t)lane_count * bytes;
+    if (machine->tracing) append_trace(block, warp, pc, access, sectors, sector_count);
+    if (access == ACCESS_ATOMIC) {
+        counter->atomic_lanes += lane_count;
+        FOR_EACH_LANE(lane, allowed) {
+            SectorUse *use = &machine->sectors[(addresses[lane] - base) >> SECTOR_SHIFT];
+            if (++use->atomics > machine->hottest_sector) machine->hottest_sector = use->atomics;
+        }
+    }
+    return allowed;
+}
+
+/* Was what another warp did at `time` done before this access, whatever the schedule? */
+static bool ordered(const Block *block, uint32_t other_block, int other_warp, int warp,
+                    uint32_t time) {
+    if (other_block == block->number) return other_warp == warp || time < block->epoch_start;
+    if (other_block == MANY_BLOCKS) return block->acquired != 0;
+    /* Fence then atomic there, atomic here: the pattern of "the last block finishes". */
+    uint32_t released = block->machine->block_released[other_block];
+    return time < released && released <= block->acquired;
+}
+
+static void note_reader(Block *block, GlobalShadow *cell, int warp, uint8_t bytes) {
+    uint32_t now = block->machine->clock;
+    if (cell->reader_block == block->number && cell->reader_time >= block->epoch_start) {
+        if (cell->reader_warp != warp) cell->reader_warp = MANY_WARPS;
+        cell->read_bytes |= bytes;
+    } else if (cell->reader_block && cell->reader_block != block->number) {
+        cell->reader_block = MANY_BLOCKS;
+        cell->read_bytes |= bytes;
+    } else {
+        cell->reader_block = block->number;
+        cell->reader_warp = (int16_t)warp;
+        cell->read_bytes = bytes;
+    }
+    cell->reader_time = now;
+}
+
+static void note_writer(Block *block, GlobalShadow *cell, int warp, uint8_t bytes, bool atomic) {
+    uint32_t *who = atomic ? &cell->atomic_block : &cell->writer_block;
+    uint32_t *when = atomic ? &cell->atomic_time : &cell->writer_time;
+    int16_t *which = atomic ? &cell->atomic_warp : &cell->writer_warp;
+    uint8_t *where = atomic ? &cell->atomic_bytes : &cell->written_bytes;
+    bool same = *who == block->number && *which == warp && *when >= block->epoch_start;
+    *where = same ? *where | bytes : bytes;
+    *who = block->number;
+    *which = (int16_t)warp;
+    *when = block->machine->clock;
+}
+
+/* The checks that need memory of earlier accesses. `values` are the bytes about to be stored. */
+void global_shadow(Block *block, const Warp *warp, const Instruction *row, int pc, LaneMask lanes,
+                   const uint64_t *addresses, int bytes, Access access,
+                   const uint8_t (*values)[32]) {
+    Machine *machine = block->machine;
+    int warp_number = (int)(warp->first_thread / LANES);
+    bool strong = row->flags & FLAG_STRONG;
+    FOR_EACH_LANE(lane, lanes) {
+        uint64_t address = addresses[lane], offset = address - machine->arena_base;
+        for (int done = 0; done < bytes;) { /* one granule of four bytes at a time */
+            int start = (int)((offset + (uint64_t)done) & 3);
+            int count = 4 - start < bytes - done ? 4 - start : bytes - done;
+            uint8_t part = (uint8_t)(((1 << count) - 1) << start);
+            uint64_t granule = (offset + (uint64_t)done) >> 2, here = address + (uint64_t)done;
+            uint8_t *known = machine->initialised ? &machine->initialised[granule] : NULL;
+            GlobalShadow *cell = &machine->shadow[granule];
+            if (known && access != ACCESS_STORE && (*known & part) != part)
+                report(block, KIND_UNINITIALIZED_READ, pc, warp, lane, here, SPACE_GLOBAL,
+                       DETAIL_READ, -1, -1);
+            if (known && access != ACCESS_LOAD) *known |= part;
+            int detail = DETAIL_NONE;
+            uint32_t other = 0;
+            int other_warp = 0;
+            bool after_write =
+                cell->writer_block && cell->written_bytes & part &&
+                !ordered(block, cell->writer_block, cell->writer_warp, warp_number,
+                         cell->writer_time);
+            bool after_atomic =
+                access != ACCESS_ATOMIC && cell->atomic_block && cell->atomic_bytes & part &&
+                !ordered(block, cell->atomic_block, cell->atomic_warp, warp_number,
+                         cell->atomic_time);
+            if (strong) {
+                detail = DETAIL_NONE;
+            } else if (after_write || after_atomic) {
+                detail = access == ACCESS_LOAD ? DETAIL_READ_AFTER_WRITE : DETAIL_WRITE_AFTER_WRITE;
+                other = after_write ? cell->writer_block : cell->atomic_block;
+                other_warp = after_write ? cell->writer_warp : cell->atomic_warp;
+            } else if (access != ACCESS_LOAD && cell->reader_block && cell->read_bytes & part &&
+                       !ordered(block, cell->reader_block, cell->reader_warp, warp_number,
+                                cell->reader_time)) {
+                detail = DETAIL_WRITE_AFTER_READ;
+                other = cell->reader_block, other_warp = cell->reader_warp;
+            }
+            if (detail != DETAIL_NONE) {
+                bool same = access == ACCESS_STORE &&
+                            !memcmp((const void *)here, values[lane] + done, (size_t)count);
+                int64_t other_index = other == MANY_BLOCKS ? -1 : machine->blocks[other - 1];
+                report(block, same ? KIND_RACE_BENIGN : KIND_RACE, pc, warp, lane, here,
+                       SPACE_GLOBAL, detail, other_index, other_warp);
+            }
+            if (access == ACCESS_LOAD) {
+                if (!strong) note_reader(block, cell, warp_number, part);
+            } else {
+                note_writer(block, cell, warp_number, part, access == ACCESS_ATOMIC || strong);
+            }
+            done += count;
+        }
+    }
+}
+
+/* Atomics and volatile accesses publish what came before the last fence, and see what others
+   published: called after the access itself was checked. */
+void global_synchronise(Block *block, const Instruction *row, Access access) {
+    Machine *machine = block->machine;
+    if (access != ACCESS_ATOMIC && !(row->flags & FLAG_STRONG)) return;
+    uint32_t now = ++machine->clock;
+    if (row->flags & FLAG_RELEASE) block->fenced = now;
+    if (access != ACCESS_LOAD && block->fenced)
+        machine->block_released[block->number] = block->fenced;
+    if (access != ACCESS_STORE) block->acquired = now;
+}

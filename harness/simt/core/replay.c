@@ -1,0 +1,127 @@
+/* Replays sector traces through a sectored LRU cache with 128-byte lines. */
+#include "simt.h"
+
+typedef struct {
+    uint64_t *ways; /* most recent first: (line + 1) << 4 | valid sectors */
+    int64_t sets;
+    int associativity;
+} Cache;
+
+static bool open_cache(Cache *cache, int64_t bytes, int associativity) {
+    cache->associativity = associativity;
+    cache->sets = bytes / 128 / associativity;
+    if (cache->sets < 1) cache->sets = 1;
+    cache->ways = calloc((size_t)(cache->sets * associativity), sizeof *cache->ways);
+    return cache->ways != NULL;
+}
+
+/* True when the sector was there. Without `allocate` a missing sector stays missing. */
+static bool look_up(Cache *cache, uint64_t sector, bool allocate) {
+    uint64_t line = sector / LINE_SECTORS, bit = UINT64_C(1) << (sector % LINE_SECTORS);
+    uint64_t hash = line * UINT64_C(0x9E3779B97F4A7C15) >> 20;
+    uint64_t *set = cache->ways + cache->associativity * (int64_t)(hash % (uint64_t)cache->sets);
+    int way = 0;
+    while (way < cache->associativity && set[way] >> 4 != line + 1) way++;
+    bool known = way < cache->associativity;
+    if (!known && !allocate) return false;
+    uint64_t entry = known ? set[way] : (line + 1) << 4;
+    bool hit = known && entry & bit;
+    if (allocate) entry |= bit;
+    if (!known) way = cache->associativity - 1; /* the least recent goes */
+    for (; way > 0; way--) set[way] = set[way - 1];
+    set[0] = entry;
+    return hit;
+}
+
+/* One request of each warp in turn; `starts` and `ends` delimit the warps' records in `trace`.
+   Loads allocate; stores and atomics pass through to L2. Returns the number of misses, -1 when
+   memory is short. Misses: sector | 1 << 31 for a store or atomic, at most `capacity` kept. */
+int64_t simt_replay_l1(const uint32_t *trace, int64_t warp_count, const int64_t *starts,
+                       const int64_t *ends, int64_t bytes, int associativity, int64_t *sectors,
+                       int64_t *hits, uint32_t *misses, int64_t capacity) {
+    Cache cache;
+    int64_t *at = malloc((size_t)(warp_count + 1) * sizeof *at), missed = 0;
+    if (!at || !open_cache(&cache, bytes, associativity)) {
+        free(at);
+        return -1;
+    }
+    memcpy(at, starts, (size_t)warp_count * sizeof *at);
+    for (bool running = true; running;) {
+        running = false;
+        for (int64_t warp = 0; warp < warp_count; warp++) {
+            if (at[warp] >= ends[warp]) continue;
+            running = true;
+            const uint32_t *record = trace + at[warp];
+            int count = (int)(record[3] & 255);
+            bool writes = record[3] >> 8 & 3;
+            for (int i = 0; i < count; i++) {
+                uint32_t sector = record[4 + i];
+                sectors[record[2]]++;
+                bool hit = look_up(&cache, sector, !writes);
+                if (hit && !writes) hits[record[2]]++;
+                else if (missed++ < capacity)
+                    misses[missed - 1] = sector | (writes ? UINT32_C(1) << 31 : 0);
+            }
+            at[warp] += 4 + count;
+        }
+    }
+    free(cache.ways), free(at);
+    return missed < capacity ? missed : capacity;
+}
+
+/* L2: the streams of several SMs in turn, 32 sectors at a time. Writes allocate without a fetch.
+   results: read sectors, read hits, write sectors, write hits. Returns 0, or -1 without memory. */
+int64_t simt_replay_l2(const uint32_t *const *streams, const int64_t *lengths, int64_t count,
+                       int64_t bytes, int associativity, int64_t *results) {
+    Cache cache;
+    int64_t *at = calloc((size_t)count + 1, sizeof *at);
+    if (!at || !open_cache(&cache, bytes, associativity)) {
+        free(at);
+        return -1;
+    }
+    for (bool running = true; running;) {
+        running = false;
+        for (int64_t stream = 0; stream < count; stream++)
+            for (int taken = 0; taken < 32 && at[stream] < lengths[stream]; taken++) {
+                running = true;
+                uint32_t item = streams[stream][at[stream]++];
+                int write = item >> 31;
+                results[2 * write]++;
+                results[2 * write + 1] += look_up(&cache, item & 0x7fffffff, true);
+            }
+    }
+    free(cache.ways), free(at);
+    return 0;
+}
+
+/* Start of every warp's records in a copy of the trace sorted by (block, warp), order kept.
+   `keys` lists the (block, warp) pairs in the order wanted, as block << 32 | warp. */
+int64_t simt_index_trace(const uint32_t *trace, int64_t length, const uint64_t *keys,
+                         int64_t key_count, uint32_t *sorted, int64_t *starts, int64_t *ends) {
+    int64_t written = 0;
+    for (int pass = 0; pass < 2; pass++) {
+        for (int64_t at = 0; at < length;) {
+            int64_t size = 4 + (trace[at + 3] & 255), low = 0, high = key_count;
+            uint64_t key = (uint64_t)trace[at] << 32 | trace[at + 1];
+            while (low < high) { /* keys ascend */
+                int64_t middle = (low + high) / 2;
+                if (keys[middle] < key) low = middle + 1;
+                else high = middle;
+            }
+            if (low < key_count && keys[low] == key) {
+                if (pass) memcpy(sorted + ends[low], trace + at, (size_t)size * sizeof *trace);
+                ends[low] += size;
+                written += pass ? size : 0;
+            }
+            at += size;
+        }
+        if (pass) break;
+        int64_t position = 0; /* turn lengths into places */
+        for (int64_t i = 0; i < key_count; i++) {
+            int64_t size = ends[i];
+            starts[i] = ends[i] = position;
+            position += size;
+        }
+    }
+    return written;
+}

@@ -1,0 +1,217 @@
+"""What goes into a run of the simulated GPU and what comes out: launch, memory, result."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .decode_operands import parameter_layout
+from .decoder import Program, decode
+from .encoding import WINDOW_END
+from .ptx_records import Module
+
+
+class ReportKind(StrEnum):
+    """What a check found. All but `race_benign` are faults of the kernel."""
+
+    OUT_OF_BOUNDS = "out_of_bounds"
+    MISALIGNED = "misaligned"
+    RACE = "race"
+    RACE_BENIGN = "race_benign"
+    """A race in which the value stored was there already: it cannot change a result."""
+    UNINITIALIZED_READ = "uninitialized_read"
+    BARRIER_DIVERGENCE = "barrier_divergence"
+    TRAP = "trap"
+    ASSERT = "assert"
+    SHUFFLE_INACTIVE = "shuffle_inactive"
+    TIMED_OUT = "timed_out"
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One kernel launch: what to run, how wide, with which arguments."""
+
+    module: Module
+    kernel: str
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    dynamic_shared_bytes: int
+    parameters: Sequence[bytes]
+    """Argument bytes, in the order of the kernel's parameters."""
+    global_addresses: Mapping[str, int] = field(default_factory=dict)
+    """Where the module's .global and .const variables lie in the arena."""
+
+    @functools.cached_property
+    def program(self) -> Program:
+        """The decoded kernel. Raises UnsupportedInstruction."""
+        return decode(self.module, self.kernel, self.dynamic_shared_bytes, self.global_addresses)
+
+    @property
+    def shared_bytes(self) -> int:
+        """Static and dynamic shared memory of one block."""
+        return self.program.shared_bytes
+
+    @property
+    def local_bytes(self) -> int:
+        """Local memory of one thread, as PTX declares it (ptxas may spill more)."""
+        return self.program.local_bytes
+
+    @property
+    def block_count(self) -> int:
+        """Blocks in the grid."""
+        return self.grid[0] * self.grid[1] * self.grid[2]
+
+    def parameter_buffer(self) -> bytes:
+        """Return the arguments as the kernel's parameter space holds them."""
+        parameters = self.module.functions[self.kernel].parameters
+        if len(parameters) != len(self.parameters):
+            raise ValueError(f"{self.kernel} takes {len(parameters)} arguments")
+        offsets, size = parameter_layout(self.module.functions[self.kernel])
+        buffer = bytearray(size)
+        for parameter, value in zip(parameters, self.parameters, strict=True):
+            if len(value) != parameter.size:
+                raise ValueError(f"{parameter.name} has {parameter.size} bytes, not {len(value)}")
+            start = offsets[parameter.name]
+            buffer[start : start + parameter.size] = value
+        return bytes(buffer)
+
+
+@dataclass
+class Memory:
+    """The device's memory: one arena of this process, and what is allocated in it.
+
+    Device addresses are host addresses. `base` is a multiple of 128 and lies above the windows of
+    shared and local memory (2**33); `size` is the part in use.
+    """
+
+    base: int
+    size: int
+    starts: Sequence[int]
+    """First byte of every live allocation, absolute, ascending."""
+    ends: Sequence[int]
+    """First byte behind it. Guard bands lie between allocations."""
+    initialised: NDArray[np.uint8] | None = None
+    """Four bits for each four bytes of the arena (one element each): which bytes were written.
+    None: reads of unwritten global memory are not looked for."""
+
+    def __post_init__(self) -> None:
+        if self.base % 128 or self.base < WINDOW_END:
+            raise ValueError(f"an arena must lie above {WINDOW_END:#x}, aligned to 128 bytes")
+        if len(self.starts) != len(self.ends):
+            raise ValueError("as many starts as ends are needed")
+        if self.initialised is not None and len(self.initialised) * 4 < self.size:
+            raise ValueError("the initialised map is smaller than the arena")
+
+    def mark_initialised(self, address: int, count: int) -> None:
+        """Note that `count` bytes from an absolute address have been written."""
+        self._mark(address, count, written=True)
+
+    def mark_uninitialised(self, address: int, count: int) -> None:
+        """Note that `count` bytes from an absolute address hold nothing of meaning."""
+        self._mark(address, count, written=False)
+
+    def _mark(self, address: int, count: int, written: bool) -> None:
+        if self.initialised is None or count <= 0:
+            return
+        start, end = address - self.base, address - self.base + count
+        first, last = -(-start // 4), end // 4
+        if first <= last:
+            self.initialised[first:last] = 15 if written else 0
+        for byte in (*range(start, min(4 * first, end)), *range(max(4 * last, start), end)):
+            bit = np.uint8(1 << byte % 4)
+            if written:
+                self.initialised[byte // 4] |= bit
+            else:
+                self.initialised[byte // 4] &= ~bit
+
+
+@dataclass(frozen=True)
+class Report:
+    """The first case of one kind at one instruction, and how often it happened."""
+
+    kind: ReportKind
+    kernel: str
+    instruction: str
+    line: int | None
+    """1-based source line."""
+    block: int
+    """Linear index in the grid."""
+    thread: int
+    """Linear index in the block, -1 where no single thread is meant."""
+    address: int
+    """Absolute for global memory, an offset for the other spaces."""
+    space: str
+    count: int
+    detail: str
+    """One clause in words."""
+
+
+@dataclass(frozen=True)
+class AllocationUse:
+    """Sectors (32 bytes) of one allocation that a run touched."""
+
+    start: int
+    end: int
+    read_sectors: int
+    """Distinct sectors read in the whole run."""
+    written_sectors: int
+    block_read_sectors: int
+    """Sum over blocks of the distinct sectors that each read."""
+    block_written_sectors: int
+    read_range: tuple[int, int] | None
+    """First byte and end of the sectors read, absolute."""
+    written_range: tuple[int, int] | None
+
+
+@dataclass(frozen=True)
+class Trace:
+    """Global accesses in the order the warps made them.
+
+    `records` is a sequence of: place of the block in the run (from 1), warp, instruction index,
+    number of sectors | 256 for a store | 512 for an atomic, then the sectors (address - arena
+    base) / 32.
+    """
+
+    records: NDArray[np.uint32]
+    blocks: tuple[int, ...]
+    """Linear index of the block at each place."""
+    warps: int
+    """Warps in each block."""
+    selected: tuple[int, ...] | None = None
+    """Places of the blocks that a replay should take; None: all."""
+
+    def select(self, blocks: Sequence[int]) -> Trace:
+        """Return the part of the trace that these blocks made, for a replay of some blocks."""
+        places = {index: place + 1 for place, index in enumerate(self.blocks)}
+        wanted = tuple(sorted(places[block] for block in blocks))
+        return Trace(self.records, self.blocks, self.warps, wanted)
+
+    def keys(self) -> NDArray[np.uint64]:
+        """Return (place << 32 | warp) of every warp selected, ascending."""
+        places = range(1, len(self.blocks) + 1) if self.selected is None else self.selected
+        pairs = [place << 32 | warp for place in places for warp in range(self.warps)]
+        return np.array(pairs, dtype=np.uint64)
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a run counted and found."""
+
+    kernel: str
+    blocks: int
+    """How many blocks were asked to run."""
+    counters: NDArray[np.void]
+    """encoding.COUNTER, one row for each instruction of the module."""
+    reports: tuple[Report, ...]
+    timed_out: bool
+    uses: tuple[AllocationUse, ...]
+    hottest_atomic_sector: int
+    """Most atomic operations of single lanes on one 32-byte sector."""
+    first_warp_path: NDArray[np.int32]
+    """Instructions executed by warp 0 of the first block, in order."""
+    trace: Trace | None = None

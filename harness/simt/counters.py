@@ -1,0 +1,103 @@
+"""What the child that ran a candidate reports of each launch: plain counts, scaled to the grid."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass
+class Counts:
+    """Counters of one sample of blocks, scaled to the whole grid."""
+
+    pipes: dict[str, float] = field(default_factory=dict)
+    """Machine instructions (expected of ptxas) by pipe, per warp."""
+    warp_instructions: float = 0.0
+    """PTX instructions executed by a warp."""
+    thread_instructions: float = 0.0
+    """PTX instructions executed by a thread."""
+    ffma: float = 0.0
+    fadd: float = 0.0
+    fmul: float = 0.0
+    """fp32 operations by thread."""
+    branches: float = 0.0
+    tensor_operations: float = 0.0
+    load_requests: float = 0.0
+    load_sectors: float = 0.0
+    load_lines: float = 0.0
+    """128-byte lines, summed over the requests."""
+    load_bytes: float = 0.0
+    """Bytes that threads asked for."""
+    store_requests: float = 0.0
+    store_sectors: float = 0.0
+    store_lines: float = 0.0
+    store_bytes: float = 0.0
+    atomic_requests: float = 0.0
+    atomic_lanes: float = 0.0
+    atomic_lines: float = 0.0
+    hottest_atomic: float = 0.0
+    """Atomics on the most contended address."""
+    shared_requests: float = 0.0
+    shared_wavefronts: float = 0.0
+    shared_wavefronts_ideal: float = 0.0
+    local_sectors: float = 0.0
+    narrow_requests: float = 0.0
+    """Global requests of 4 bytes a thread or fewer, neighbouring threads on neighbouring words."""
+    lines: dict[int, list[float]] = field(default_factory=dict)
+    """By source line: machine instructions, global sectors, shared wavefronts."""
+
+
+@dataclass
+class LaunchCounters:
+    """One launch of a candidate at full dimensions."""
+
+    kernel: str
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    dynamic_shared_bytes: int
+    samples: list[Counts]
+    """One for each disjoint sample of blocks."""
+    sampled_blocks: int
+    resident_blocks: int
+    chain_clocks: float
+    l1_load_sectors: float
+    """Load sectors that the replayed L1 saw, whole grid."""
+    l1_hit_sectors: float
+    read_footprint: float
+    """Distinct bytes read by the whole grid."""
+    write_footprint: float
+    reread_bytes: float
+    """Bytes that the L2 must fetch again because it cannot hold them between uses."""
+
+    @property
+    def blocks(self) -> int:
+        """Blocks in the grid."""
+        return self.grid[0] * self.grid[1] * self.grid[2]
+
+    @property
+    def threads(self) -> int:
+        """Threads in a block."""
+        return self.block[0] * self.block[1] * self.block[2]
+
+    @property
+    def warps(self) -> int:
+        """Warps in a block."""
+        return -(-self.threads // 32)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return dataclasses.asdict(self)
+
+    @staticmethod
+    def from_json(value: dict[str, Any]) -> LaunchCounters:
+        """Build from `to_json`'s value; raises TypeError or ValueError where it is none."""
+        plain = dict(value)
+        samples = [
+            Counts(**{**sample, "lines": {int(k): v for k, v in sample["lines"].items()}})
+            for sample in plain.pop("samples")
+        ]
+        for name in ("grid", "block"):
+            x, y, z = plain[name]
+            plain[name] = (int(x), int(y), int(z))
+        return LaunchCounters(samples=samples, **plain)

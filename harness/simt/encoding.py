@@ -1,0 +1,338 @@
+"""The flat form of a kernel that the C core executes: enumerations and record layouts.
+
+`c_header()` writes the enumerations as C, so that Python and C cannot disagree.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+import numpy as np
+
+
+class Op(IntEnum):
+    """What the interpreter does; one PTX opcode may become any of several."""
+
+    NOP = 0
+    # control
+    BRANCH = 1
+    EXIT = 2
+    CALL = 3
+    RETURN = 4
+    BARRIER = 5
+    BARRIER_REDUCE = 6
+    TRAP = 7
+    ASSERT = 8
+    FENCE = 9
+    BRANCH_TABLE = 16
+    # moves
+    MOVE = 10
+    MOVE_PREDICATE = 11
+    PACK = 12
+    UNPACK = 13
+    SELECT = 14
+    CLOCK = 15
+    # arithmetic
+    ADD = 20
+    SUB = 21
+    MUL = 22
+    MUL_HIGH = 23
+    MUL_WIDE = 24
+    MAD = 25
+    MAD_HIGH = 26
+    MAD_WIDE = 27
+    FMA = 28
+    ROUNDED = 29
+    """f32 add, sub, mul or fma with directed rounding or saturation."""
+    DIV = 30
+    REM = 31
+    MIN = 32
+    MAX = 33
+    NEG = 34
+    ABS = 35
+    SATURATE = 36
+    COPYSIGN = 37
+    EX2 = 38
+    LG2 = 39
+    SIN = 40
+    COS = 41
+    TANH = 42
+    SQRT = 43
+    RSQRT = 44
+    RCP = 45
+    CONVERT = 46
+    CONVERT_PACK = 47
+    DP4A = 48
+    # bits and predicates
+    AND = 50
+    OR = 51
+    XOR = 52
+    NOT = 53
+    SHL = 54
+    SHR = 55
+    POPC = 56
+    CLZ = 57
+    BREV = 58
+    BFE = 59
+    BFI = 60
+    PRMT = 61
+    LOP3 = 62
+    FUNNEL = 63
+    COMPARE = 64
+    COMPARE_SET = 65
+    PREDICATE_AND = 66
+    PREDICATE_OR = 67
+    PREDICATE_XOR = 68
+    PREDICATE_NOT = 69
+    BFIND = 70
+    # memory
+    LOAD = 80
+    STORE = 81
+    ATOMIC = 82
+    ASYNC_COPY = 83
+    ASYNC_COMMIT = 84
+    ASYNC_WAIT = 85
+    # across the warp
+    VOTE = 90
+    ACTIVE_MASK = 91
+    SHUFFLE = 92
+    REDUX = 93
+    MATCH_ANY = 94
+    MATCH_ALL = 95
+    # matrices
+    LOAD_MATRIX = 100
+    MMA = 101
+    WMMA_LOAD = 102
+    WMMA_STORE = 103
+    WMMA_MMA = 104
+
+
+class Type(IntEnum):
+    """Value types; untyped bits (.b32) are unsigned."""
+
+    U8 = 0
+    S8 = 1
+    U16 = 2
+    S16 = 3
+    U32 = 4
+    S32 = 5
+    U64 = 6
+    S64 = 7
+    F16 = 8
+    BF16 = 9
+    F32 = 10
+    F64 = 11
+    F16X2 = 12
+    BF16X2 = 13
+    TF32 = 14
+    PREDICATE = 15
+
+
+class Space(IntEnum):
+    """State spaces. Parameters of device functions live in local memory, see decoder.py."""
+
+    GLOBAL = 0
+    SHARED = 1
+    LOCAL = 2
+    PARAMETER = 3
+    GENERIC = 4
+
+
+class Rounding(IntEnum):
+    """Rounding modes; `DEFAULT` is to nearest for results, towards zero for float to integer."""
+
+    DEFAULT = 0
+    NEAREST = 1
+    ZERO = 2
+    DOWN = 3
+    UP = 4
+
+
+class Flag(IntEnum):
+    """Bits of a row's `flags` that more than one operation shares."""
+
+    ROUNDING_MASK = 7
+    SATURATE = 8
+    INTEGER_ROUNDING = 16
+    """The result of a float conversion is rounded to an integer (cvt.rni.f32.f32)."""
+    RELU = 32
+    STRONG = 64
+    """Volatile, relaxed, acquire or release: ordered by the program, so never a data race."""
+    RELEASE = 128
+    PROPAGATE_NAN = 256
+    UNCOUNTED = 512
+    """Passing of function arguments: no memory request of the real machine."""
+
+
+class Rounded(IntEnum):
+    """What Op.ROUNDED computes, in bits 8 and 9 of its flags."""
+
+    ADD = 0
+    SUB = 1
+    MUL = 2
+    FMA = 3
+
+
+class Compare(IntEnum):
+    """Comparisons; the unordered ones are true when an operand is NaN."""
+
+    EQ = 0
+    NE = 1
+    LT = 2
+    LE = 3
+    GT = 4
+    GE = 5
+    NUM = 6
+    NAN = 7
+    UNORDERED = 16
+    """Bit set beside one of the above."""
+    COMBINE_AND = 256
+    COMBINE_OR = 512
+    COMBINE_XOR = 768
+    NEGATE_COMBINED = 4096
+
+
+class Atomic(IntEnum):
+    """Read-modify-write operations, also used by redux."""
+
+    ADD = 0
+    MIN = 1
+    MAX = 2
+    AND = 3
+    OR = 4
+    XOR = 5
+    EXCH = 6
+    CAS = 7
+    INC = 8
+    DEC = 9
+
+
+class Vote(IntEnum):
+    """Modes of vote.sync and of barrier.red."""
+
+    BALLOT = 0
+    ANY = 1
+    ALL = 2
+    UNI = 3
+    POPC = 4
+
+
+class Shuffle(IntEnum):
+    """Modes of shfl.sync."""
+
+    UP = 0
+    DOWN = 1
+    BFLY = 2
+    IDX = 3
+
+
+class Kind(IntEnum):
+    """Kinds of report, in the order of core.ReportKind."""
+
+    OUT_OF_BOUNDS = 0
+    MISALIGNED = 1
+    RACE = 2
+    RACE_BENIGN = 3
+    UNINITIALIZED_READ = 4
+    BARRIER_DIVERGENCE = 5
+    TRAP = 6
+    ASSERT = 7
+    SHUFFLE_INACTIVE = 8
+    TIMED_OUT = 9
+
+
+class Detail(IntEnum):
+    """What else a report knows; core.py puts it in words."""
+
+    NONE = 0
+    READ = 1
+    WRITE = 2
+    READ_AFTER_WRITE = 3
+    WRITE_AFTER_WRITE = 4
+    WRITE_AFTER_READ = 5
+    SAME_INSTRUCTION = 6
+    OTHER_BARRIER = 7
+    PARTIAL_WARP = 8
+
+
+class Status(IntEnum):
+    """What the core returns."""
+
+    FINISHED = 0
+    STOPPED = 1
+    """Trap or assertion: the rest of the launch did not run."""
+    TIMED_OUT = 2
+    UNKNOWN_INSTRUCTION = 3
+    OUT_OF_MEMORY = 4
+
+
+SHARED_WINDOW = 1 << 24
+"""Generic addresses from here to LOCAL_WINDOW are shared memory."""
+LOCAL_WINDOW = 1 << 32
+PARAMETER_WINDOW = LOCAL_WINDOW + (1 << 30)
+WINDOW_END = PARAMETER_WINDOW + (1 << 30)
+"""Device memory lies above."""
+
+SPECIAL_REGISTERS: tuple[str, ...] = (
+    "%tid.x", "%tid.y", "%tid.z", "%ntid.x", "%ntid.y", "%ntid.z",
+    "%ctaid.x", "%ctaid.y", "%ctaid.z", "%nctaid.x", "%nctaid.y", "%nctaid.z",
+    "%laneid", "%warpid", "%nwarpid", "%lanemask_eq", "%lanemask_lt", "%lanemask_le",
+    "%lanemask_gt", "%lanemask_ge", "%smid", "%nsmid",
+)  # fmt: skip
+"""Special registers set when a block starts, in the order of grid.c."""
+
+ROW_FIELDS: tuple[str, ...] = (
+    "opcode", "type", "source_type", "flags", "guard", "guard_negated", "destination",
+    "destination2", "source0", "source1", "source2", "source3", "destination_width",
+    "source_width", "count", "space", "operands", "target",
+)  # fmt: skip
+"""32-bit fields of a row. Registers are byte offsets into the warp's register file, -1 for none."""
+
+ROW = np.dtype([*((name, "<i4") for name in ROW_FIELDS), ("immediate", "<i8")])
+
+COUNTER_FIELDS: tuple[str, ...] = (
+    "warps", "active_threads", "threads", "divergent", "global_requests", "sectors", "lines",
+    "bytes", "local_requests", "local_sectors", "shared_requests", "shared_wavefronts",
+    "shared_wavefronts_ideal", "shared_wavefronts_64", "shared_wavefronts_128", "atomic_lanes",
+)  # fmt: skip
+COUNTER = np.dtype([(name, "<i8") for name in COUNTER_FIELDS])
+
+REPORT_FIELDS: tuple[str, ...] = (
+    "count", "address", "kind", "instruction", "block", "thread", "space", "detail",
+    "other_block", "other_warp",
+)  # fmt: skip
+REPORT = np.dtype([(name, "<i8") for name in REPORT_FIELDS])
+
+USE_FIELDS: tuple[str, ...] = (
+    "read_sectors", "written_sectors", "block_read_sectors", "block_written_sectors",
+    "read_first", "read_last", "written_first", "written_last",
+)  # fmt: skip
+USE = np.dtype([(name, "<i8") for name in USE_FIELDS])
+
+_ENUMERATIONS: tuple[type[IntEnum], ...] = (
+    Op, Type, Space, Rounding, Flag, Rounded, Compare, Atomic, Vote, Shuffle, Kind, Detail, Status,
+)  # fmt: skip
+
+
+def c_header() -> str:
+    """Return the enumerations and record layouts as a C header, `encoding.h`."""
+    lines = ["#ifndef SIMT_ENCODING_H", "#define SIMT_ENCODING_H", "#include <stdint.h>"]
+    for enumeration in _ENUMERATIONS:
+        prefix = enumeration.__name__.upper()
+        members = ", ".join(f"{prefix}_{item.name} = {item.value}" for item in enumeration)
+        lines.append(f"enum {{ {members} }};")
+    for name, value in (
+        ("SHARED_WINDOW", SHARED_WINDOW),
+        ("LOCAL_WINDOW", LOCAL_WINDOW),
+        ("PARAMETER_WINDOW", PARAMETER_WINDOW),
+        ("WINDOW_END", WINDOW_END),
+        ("SPECIAL_REGISTER_COUNT", len(SPECIAL_REGISTERS)),
+    ):
+        lines.append(f"#define {name} UINT64_C({value})")
+    rows = ", ".join(ROW_FIELDS)
+    lines.append(f"typedef struct {{ int32_t {rows}; int64_t immediate; }} Instruction;")
+    lines.append(f"typedef struct {{ int64_t {', '.join(COUNTER_FIELDS)}; }} Counter;")
+    lines.append(f"typedef struct {{ int64_t {', '.join(REPORT_FIELDS)}; }} Report;")
+    lines.append(f"typedef struct {{ int64_t {', '.join(USE_FIELDS)}; }} AllocationUse;")
+    lines.append("#endif")
+    return "\n".join(lines) + "\n"

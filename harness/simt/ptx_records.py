@@ -1,0 +1,152 @@
+"""The parsed form of PTX: modules, functions, variables, instructions and their operands."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+TYPE_BYTES: dict[str, int] = {
+    "pred": 1, "b8": 1, "u8": 1, "s8": 1, "b16": 2, "u16": 2, "s16": 2, "f16": 2, "bf16": 2,
+    "b32": 4, "u32": 4, "s32": 4, "f32": 4, "f16x2": 4, "bf16x2": 4, "tf32": 4,
+    "b64": 8, "u64": 8, "s64": 8, "f64": 8, "b128": 16,
+}  # fmt: skip
+"""Size of each PTX type in bytes; predicates count as one."""
+
+
+class PtxError(Exception):
+    """PTX text that does not follow the grammar this parser knows."""
+
+
+@dataclass(frozen=True)
+class Register:
+    """A virtual register; `key` is unique in the module, whatever scope it was declared in."""
+
+    key: str
+    type: str
+
+
+@dataclass(frozen=True)
+class Immediate:
+    """A constant: `kind` is `integer`, or `f32`/`f64`, whose `bits` are then the IEEE pattern."""
+
+    kind: str
+    bits: int
+
+
+@dataclass(frozen=True)
+class Special:
+    """A special register such as `%tid.x`."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Symbol:
+    """A variable, function or label by its unique name."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Address:
+    """`[base + offset]`, offset in bytes."""
+
+    base: Operand
+    offset: int
+
+
+@dataclass(frozen=True)
+class Vector:
+    """`{a, b, ...}`."""
+
+    items: tuple[Operand, ...]
+
+
+@dataclass(frozen=True)
+class Negated:
+    """`!predicate`."""
+
+    operand: Operand
+
+
+@dataclass(frozen=True)
+class Pair:
+    """`destination|predicate`: two results of one instruction."""
+
+    first: Operand
+    second: Operand
+
+
+@dataclass(frozen=True)
+class Sink:
+    """`_`: a result that is thrown away."""
+
+
+Operand = Register | Immediate | Special | Symbol | Address | Vector | Negated | Pair | Sink
+
+
+@dataclass(frozen=True)
+class Variable:
+    """A declared variable in any state space; sizes in bytes."""
+
+    name: str
+    space: str
+    size: int
+    align: int
+    element_bytes: int
+    initial: bytes | None = None
+    relocations: tuple[tuple[int, str], ...] = ()
+    """(byte offset, symbol) where `initial` holds the address of another variable."""
+    external: bool = False
+
+
+@dataclass(frozen=True)
+class Call:
+    """The callee of a `call` and the unique names of its result and argument variables."""
+
+    target: str
+    results: tuple[str, ...]
+    arguments: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """One PTX instruction; `index` is its place in the module and the row of its counters."""
+
+    index: int
+    function: str
+    opcode: str
+    modifiers: tuple[str, ...]
+    operands: tuple[Operand, ...]
+    guard: Register | None
+    guard_negated: bool
+    line: int | None
+    """1-based line of the source file, at the outermost call site of inlined code."""
+    text: str
+    call: Call | None = None
+
+
+@dataclass
+class Function:
+    """A kernel (`entry`) or device function: module.instructions[first:last]."""
+
+    name: str
+    entry: bool
+    results: tuple[Variable, ...] = ()
+    parameters: tuple[Variable, ...] = ()
+    first: int = 0
+    last: int = 0
+    variables: dict[str, Variable] = field(default_factory=dict)
+    """Variables declared in the body and parameters, by unique name."""
+    labels: dict[str, int] = field(default_factory=dict)
+    branch_tables: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Labels that brx.idx chooses from, by the name of the table."""
+
+
+@dataclass
+class Module:
+    """A parsed PTX file."""
+
+    target: str = ""
+    functions: dict[str, Function] = field(default_factory=dict)
+    variables: dict[str, Variable] = field(default_factory=dict)
+    instructions: list[Instruction] = field(default_factory=list)

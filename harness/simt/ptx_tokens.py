@@ -1,0 +1,59 @@
+"""Splits PTX text into tokens, and finds the source line that each .loc directive stands for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+_TOKEN = re.compile(
+    r'"[^"]*"'
+    r"|0[fF][0-9A-Fa-f]{8}|0[dD][0-9A-Fa-f]{16}|0[xX][0-9A-Fa-f]+U?"
+    r"|\d+\.\d+(?:[eE][-+]?\d+)?|\d+U?"
+    r"|[%$_A-Za-z.][\w$.%]*(?:::[\w.]+)*"
+    r"|[-+@!,;:<>{}()\[\]=|~]"
+)
+_LOCATION = re.compile(
+    r"^\s*\.loc\s+(\d+)\s+(\d+)\s+(\d+)"
+    r"(?:[^\n]*?inlined_at\s+(\d+)\s+(\d+)\s+(\d+))?[^\n]*$",
+    re.MULTILINE,
+)
+_FILE = re.compile(r'^\s*\.file\s+(\d+)\s+"([^"]*)"[^\n]*$', re.MULTILINE)
+
+
+def tokens_of(text: str) -> Iterator[str]:
+    """Strip comments and debug sections, and turn each `.loc` into `.loc <line or 0> ;`."""
+    text = re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
+    # A path in a string may hold `//`: strings are kept whole.
+    text = re.sub(r'("[^"\n]*")|//[^\n]*', lambda match: match[1] or "", text)
+    sections = re.search(r"^\s*\.section\b", text, re.MULTILINE)
+    if sections:
+        text = text[: sections.start()]
+    files = {int(number): name for number, name in _FILE.findall(text)}
+    sources = sorted(number for number, name in files.items() if name.endswith(".cu"))
+    source_file = sources[0] if sources else 1
+    call_sites: dict[tuple[str, str, str], tuple[str, str, str]] = {}
+
+    def outermost(match: re.Match[str]) -> str:
+        here = (match[1], match[2], match[3])
+        if match[4]:
+            call_sites[here] = (match[4], match[5], match[6])
+        else:
+            call_sites.pop(here, None)
+        # Inlining nests: the call site may itself have been inlined, as an earlier .loc says.
+        for _ in range(64):
+            if here not in call_sites:
+                break
+            here = call_sites[here]
+        return f" .loc {here[1] if int(here[0]) == source_file else 0} ;"
+
+    text = _LOCATION.sub(outermost, text)
+    text = _FILE.sub("", text)
+    for match in _TOKEN.finditer(text):
+        yield match[0]
+
+
+def joined(tokens: list[str]) -> str:
+    """Put tokens together again as one readable line."""
+    text = " ".join(tokens)
+    text = re.sub(r" ([,;\])}>])", r"\1", text)
+    return re.sub(r"([@!\[({<-]) ", r"\1", text)

@@ -1,0 +1,326 @@
+"""Profiles one launch from few of its blocks: which to run, and how to scale what they counted.
+
+Random blocks give the counts (two disjoint samples, so that their difference shows), the blocks
+that one SM would hold together give the L1, and the corners of the grid give the footprint.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from . import core
+from .candidate import HARMLESS, KernelLaunch
+from .counters import Counts, LaunchCounters
+from .gpus import Gpu
+from .instruction_mix import machine_instructions, tensor_operations
+from .occupancy import Occupancy, shared_carveout
+from .ptx_records import Instruction, Module
+from .replay import replay_l1
+from .shared_merging import merged_loads
+from .warp_chain import chain_clocks
+
+MOST_BLOCKS = 24
+"""Blocks in one random sample at most."""
+SAMPLE_INSTRUCTIONS = 1_500_000
+"""Warp instructions that one sample, or the group of an SM, should stay under."""
+MOST_GROUP = 32
+_SEED = 20240229
+
+
+class LaunchFailed(Exception):
+    """The launch cannot be profiled: what the runs reported, or nothing where it ran too long."""
+
+    def __init__(self, kernel: str, reports: list[core.Report]) -> None:
+        super().__init__(kernel)
+        self.kernel = kernel
+        self.reports = reports
+
+
+class _Runner:
+    """Runs blocks of one launch and collects the footprint over all runs."""
+
+    def __init__(self, asked: KernelLaunch, budget: int) -> None:
+        self.asked = asked
+        self.budget = budget
+        self.uses: list[tuple[int, core.Result]] = []
+        self.ran: set[int] = set()
+
+    def run(self, blocks: Sequence[int], *, trace: bool = False) -> core.Result:
+        result = core.run(
+            self.asked.launch, self.asked.memory, list(blocks), checks=False, seed=0, trace=trace,
+            max_instructions=self.budget,
+        )  # fmt: skip
+        reports = [report for report in result.reports if report.kind not in HARMLESS]
+        if reports or result.timed_out:
+            raise LaunchFailed(self.asked.launch.kernel, reports)
+        self.uses.append((len(blocks), result))
+        self.ran.update(blocks)
+        return result
+
+
+@dataclass(frozen=True)
+class _Footprint:
+    """Distinct bytes that the whole grid touches."""
+
+    read: float
+    written: float
+    between_waves: float
+    """Bytes read again by later waves of blocks."""
+    overflows: bool
+    """One wave of blocks touches more than the L2 holds."""
+
+
+def sample_launch(
+    gpu: Gpu,
+    asked: KernelLaunch,
+    held: Occupancy,
+    shared_bytes: int,
+    budget: int,
+    vector_lines: Mapping[int, int],
+) -> LaunchCounters:
+    """Return the scaled counters of a launch.
+
+    Args:
+        gpu: the GPU that is simulated.
+        asked: the launch.
+        held: its occupancy.
+        shared_bytes: static and dynamic shared memory of a block.
+        budget: warp instructions that one run may execute.
+        vector_lines: widest shared load in the SASS (bits) by source line.
+
+    Raises:
+        LaunchFailed: a block did something that ends a launch, or ran too long.
+        UnsupportedInstruction: the core does not know an instruction of the kernel.
+    """
+    launch = asked.launch
+    blocks = int(np.prod(launch.grid))
+    runner = _Runner(asked, budget)
+    group = _group(gpu, blocks, max(1, held.blocks))
+    probe = runner.run(group[:1], trace=True)
+    cost = max(1, int(probe.counters["warps"].sum()))
+    first_sample, second_sample = _samples(blocks, max(1, SAMPLE_INSTRUCTIONS // cost))
+    merged = merged_loads(launch.module, launch.module.functions[launch.kernel], vector_lines)
+    samples = []
+    for chosen in (first_sample, second_sample):
+        if chosen:
+            result = runner.run(chosen)
+            counts = _counts(launch.module, result, blocks / len(chosen), merged)
+            counts.hottest_atomic = _hottest(probe, result, len(chosen), blocks)
+            samples.append(counts)
+    group = group[: max(1, 2 * SAMPLE_INSTRUCTIONS // cost)]
+    resident = runner.run(group, trace=True) if len(group) > 1 else probe
+    corners = [block for block in _corners(launch.grid) if block not in runner.ran]
+    if corners and cost < SAMPLE_INSTRUCTIONS:
+        runner.run(corners)
+    carveout = shared_carveout(gpu.limits, shared_bytes, max(1, held.blocks))
+    assert resident.trace is not None
+    replay = replay_l1(
+        [resident.trace], gpu.limits.l1_bytes - carveout, len(launch.module.instructions)
+    )
+    hits, seen = replay.hits, replay.sectors
+    loads = _loads(launch.module)
+    group_scale = blocks / len(group)
+    load_sectors = float(seen[loads].sum())
+    load_hits = float(hits[loads].sum())
+    missed = load_sectors - load_hits
+    footprint = _footprint(gpu, runner, blocks, held)
+    reread = footprint.between_waves
+    if footprint.overflows:
+        # The resident blocks of all SMs together overflow the L2: what one SM loads again, its
+        # L1 having lost it, the L2 has lost as well.
+        distinct = float(sum(use.read_sectors for use in resident.uses))
+        reread += max(0.0, missed - distinct) * 32 * group_scale
+    misses = missed * group_scale * 32
+    dram_share = min(1.0, (footprint.read + reread) / misses) if misses else 1.0
+    constants = gpu.constants
+    beyond = dram_share * constants.dram_latency + (1 - dram_share) * constants.l2_latency
+    counters = resident.counters
+
+    def load_latency(index: int) -> float:
+        sectors = float(seen[index])
+        hit = float(hits[index]) / sectors if sectors else 0.0
+        requests = float(counters["global_requests"][index])
+        lines = float(counters["lines"][index]) / requests if requests else 1.0
+        return hit * constants.l1_latency + (1 - hit) * beyond + (lines - 1)
+
+    return LaunchCounters(
+        kernel=launch.kernel,
+        grid=launch.grid,
+        block=launch.block,
+        dynamic_shared_bytes=launch.dynamic_shared_bytes,
+        samples=samples or [Counts()],
+        sampled_blocks=len(runner.ran),
+        resident_blocks=max(1, held.blocks),
+        chain_clocks=chain_clocks(launch.module, resident.first_warp_path, load_latency),
+        l1_load_sectors=load_sectors * group_scale,
+        l1_hit_sectors=load_hits * group_scale,
+        read_footprint=footprint.read,
+        write_footprint=footprint.written,
+        reread_bytes=reread,
+    )
+
+
+def _samples(blocks: int, affordable: int) -> tuple[list[int], list[int]]:
+    """Return two disjoint random samples; one and none where the grid has a single block."""
+    count = min(MOST_BLOCKS, affordable, blocks // 2)
+    if count == 0:
+        return list(range(blocks)), []
+    chosen = random.Random(_SEED).sample(range(blocks), 2 * count)
+    return sorted(chosen[:count]), sorted(chosen[count:])
+
+
+def _group(gpu: Gpu, blocks: int, resident: int) -> list[int]:
+    """Return blocks that one SM would hold at the same time, in the middle of the grid."""
+    wave = gpu.sms * resident
+    start = blocks // 2 // wave * wave if blocks > 2 * wave else 0
+    sm = gpu.sms // 2 if blocks > gpu.sms else blocks // 2
+    group = [start + sm + gpu.sms * turn for turn in range(min(resident, MOST_GROUP))]
+    return [block for block in group if block < blocks] or [blocks - 1]
+
+
+def _corners(grid: tuple[int, int, int]) -> list[int]:
+    x, y, z = grid
+    last = x * y * z - 1
+    return list(dict.fromkeys([0, last, x - 1, last - (x - 1)]))
+
+
+def _loads(module: Module) -> list[int]:
+    """Return the indices of the instructions that load from global memory."""
+    return [
+        instruction.index
+        for instruction in module.instructions
+        if instruction.opcode in ("ld", "ldu", "wmma", "cp")
+        and "store" not in instruction.modifiers
+    ]
+
+
+def _counts(module: Module, result: core.Result, scale: float, merged: Mapping[int, int]) -> Counts:
+    """Sum the counters of a run by what each instruction is, scaled to the grid."""
+    counts = Counts()
+    rows = result.counters
+    for index in np.flatnonzero(rows["warps"]).tolist():
+        instruction = module.instructions[index]
+        row = rows[index]
+        warps, threads = float(row["warps"]) * scale, float(row["threads"]) * scale
+        width = merged.get(index, 1)
+        machine = 0.0
+        for pipe, number in machine_instructions(instruction).items():
+            counts.pipes[pipe] = counts.pipes.get(pipe, 0.0) + warps * number / width
+            machine += warps * number / width
+        counts.warp_instructions += warps
+        counts.thread_instructions += threads
+        counts.tensor_operations += warps * tensor_operations(instruction)
+        _count_operations(counts, instruction, threads, warps)
+        sectors = _count_memory(counts, instruction, row, scale)
+        wavefronts = _count_shared(counts, row, scale, width)
+        line = counts.lines.setdefault(instruction.line or 0, [0.0, 0.0, 0.0])
+        line[0] += machine
+        line[1] += sectors
+        line[2] += wavefronts
+    return counts
+
+
+def _count_operations(
+    counts: Counts, instruction: Instruction, threads: float, warps: float
+) -> None:
+    if instruction.opcode == "bra":
+        counts.branches += warps
+    if instruction.modifiers and instruction.modifiers[-1] == "f32":
+        if instruction.opcode in ("fma", "mad"):
+            counts.ffma += threads
+        elif instruction.opcode in ("add", "sub"):
+            counts.fadd += threads
+        elif instruction.opcode == "mul":
+            counts.fmul += threads
+
+
+def _count_memory(counts: Counts, instruction: Instruction, row: np.void, scale: float) -> float:
+    """Add the global and local traffic of one instruction; returns its global sectors."""
+    requests, sectors = float(row["global_requests"]) * scale, float(row["sectors"]) * scale
+    lines, moved = float(row["lines"]) * scale, float(row["bytes"]) * scale
+    counts.local_sectors += float(row["local_sectors"]) * scale
+    if not requests:
+        return 0.0
+    if instruction.opcode in ("atom", "red"):
+        counts.atomic_requests += requests
+        counts.atomic_lanes += float(row["atomic_lanes"]) * scale
+        counts.atomic_lines += lines
+        return sectors
+    if instruction.opcode == "st" or "store" in instruction.modifiers:
+        counts.store_requests += requests
+        counts.store_sectors += sectors
+        counts.store_lines += lines
+        counts.store_bytes += moved
+    else:
+        counts.load_requests += requests
+        counts.load_sectors += sectors
+        counts.load_lines += lines
+        counts.load_bytes += moved
+    threads = float(row["threads"]) * scale
+    if threads and moved / threads <= 4 and 2 <= sectors / requests <= 4.5:
+        counts.narrow_requests += requests
+    return sectors
+
+
+def _count_shared(counts: Counts, row: np.void, scale: float, width: int) -> float:
+    """Add the shared-memory traffic of one instruction; returns its wavefronts."""
+    column = {1: "shared_wavefronts", 2: "shared_wavefronts_64", 4: "shared_wavefronts_128"}
+    wavefronts = float(row[column[width]]) * scale / width
+    counts.shared_requests += float(row["shared_requests"]) * scale / width
+    counts.shared_wavefronts += wavefronts
+    # A conflict-free vector load still needs a wavefront for every 128 bytes.
+    counts.shared_wavefronts_ideal += min(wavefronts, float(row["shared_wavefronts_ideal"]) * scale)
+    return wavefronts
+
+
+def _hottest(probe: core.Result, result: core.Result, ran: int, blocks: int) -> float:
+    """Return the atomics on the most contended address of the whole grid.
+
+    One address may be shared by all blocks, or each block has its own: how the maximum grows from
+    one block to the sample says which.
+    """
+    one, many = float(probe.hottest_atomic_sector), float(result.hottest_atomic_sector)
+    if one <= 0 or many <= 0 or ran < 2:
+        return many * (blocks / ran if ran else 1.0)
+    growth = min(1.0, max(0.0, math.log(many / one) / math.log(ran)))
+    return float(many * (blocks / ran) ** growth)
+
+
+def _footprint(gpu: Gpu, runner: _Runner, blocks: int, held: Occupancy) -> _Footprint:
+    """Estimate the footprint of the grid from all runs.
+
+    Of each allocation: what a block touches times the blocks, but no more than the range that all
+    the runs together, corners included, have touched.
+    """
+    totals = {"read": 0.0, "written": 0.0}
+    in_wave = between_waves = 0.0
+    wave = min(blocks, gpu.sms * max(1, held.blocks))
+    for allocation in range(len(runner.asked.memory.starts)):
+        for name in totals:
+            touched, ran, first, end = 0.0, 0, 1 << 62, 0
+            for count, result in runner.uses:
+                use = result.uses[allocation]
+                ran += count
+                reading = name == "read"
+                touched += use.block_read_sectors if reading else use.block_written_sectors
+                limits = use.read_range if reading else use.written_range
+                if limits:
+                    first, end = min(first, limits[0]), max(end, limits[1])
+            if end <= first:
+                continue
+            span = float(end - first)
+            each = touched / ran * 32.0
+            whole, here = min(each * blocks, span), min(each * wave, span)
+            totals[name] += whole
+            in_wave += here
+            # What every wave reads afresh, unless the L2 keeps this allocation from wave to wave.
+            if name == "read" and span > gpu.l2_bytes / 2:
+                between_waves += max(0.0, blocks / wave * here - whole)
+    return _Footprint(
+        totals["read"], totals["written"], between_waves, overflows=in_wave > gpu.l2_bytes
+    )

@@ -1,0 +1,134 @@
+"""Estimates how long a launch takes from what it demands of each resource of a named GPU.
+
+The structure (which terms exist and how they combine) was found by comparing with 25 launches
+measured on one H200; benchmarks/simulated_vs_measured.py shows how well it holds.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from ..records import Bottleneck
+from .gpus import Gpu
+
+TIE = 0.85
+"""Another resource is named beside the first from this share of the first's time."""
+
+
+@dataclass(frozen=True)
+class Demand:
+    """What one launch asks of the GPU; every count is for the whole grid."""
+
+    blocks: int
+    resident_blocks: int
+    """Blocks that one SM holds at a time."""
+    pipes: dict[str, float]
+    """Warp instructions by pipe: fma, fma_heavy, alu, xu, fp64, fp16, lsu, tensor, control."""
+    tensor_operations: float
+    """Multiply-adds on the tensor cores."""
+    global_wavefronts: float
+    """LSU data wavefronts of global accesses: one for each 128-byte line of a request."""
+    shared_wavefronts: float
+    l2_sectors: float
+    """32-byte sectors that reach the L2."""
+    l2_requests: float
+    dram_read_bytes: float
+    dram_write_bytes: float
+    hottest_atomic: float
+    """Atomic operations on the most contended address."""
+    chain_clocks: float
+    """Clocks that one warp needs alone, from its dependences and latencies."""
+
+    @property
+    def instructions(self) -> float:
+        """Warp instructions issued."""
+        return sum(self.pipes.values())
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """The time of one launch and the time each resource alone would need, in microseconds."""
+
+    microseconds: float
+    terms: dict[str, float]
+    bottleneck: Bottleneck
+    ties: tuple[Bottleneck, ...]
+    pipe_clocks: dict[str, float] = field(default_factory=dict)
+    """Clocks that each pipe of one SM is busy."""
+
+
+def estimate(gpu: Gpu, demand: Demand) -> Estimate:
+    """Return the estimated time of a launch."""
+    constants, clocks_per_us = gpu.constants, gpu.clock_ghz * 1e3
+    busy_sms = min(gpu.sms, demand.blocks)
+    per_sm = _imbalance(gpu, demand) / busy_sms
+    pipe_clocks = {name: clocks * per_sm for name, clocks in _pipe_clocks(gpu, demand).items()}
+    tensor = pipe_clocks["tensor"] / clocks_per_us
+    compute = max(value for name, value in pipe_clocks.items() if name != "tensor") / clocks_per_us
+    wavefronts = demand.global_wavefronts + demand.shared_wavefronts
+    lsu = max(wavefronts, demand.pipes.get("lsu", 0.0)) * per_sm / clocks_per_us
+    l2 = max(
+        demand.l2_sectors * 32 / constants.l2_bytes_per_clock,
+        demand.l2_requests / constants.l2_requests_per_clock,
+    ) / clocks_per_us  # fmt: skip
+    dram_bytes = demand.dram_read_bytes + demand.dram_write_bytes
+    dram = dram_bytes / (gpu.dram_gigabytes_per_second * constants.dram_efficiency * 1e3)
+    launch = demand.blocks * constants.clocks_per_block / clocks_per_us
+    latency = _latency_clocks(gpu, demand) / clocks_per_us
+    atomic = demand.hottest_atomic * constants.atomic_nanoseconds * 1e-3
+    parts = [max(compute, tensor), lsu, l2, dram, max(launch, latency), atomic]
+    norm = sum(part**constants.overlap for part in parts) ** (1 / constants.overlap)
+    lsu_name: Bottleneck = (
+        "shared_memory" if demand.shared_wavefronts > demand.global_wavefronts else "lsu"
+    )
+    terms: dict[Bottleneck, float] = {
+        "dram": dram, "l2": l2, lsu_name: lsu, "compute": compute, "tensor": tensor,
+        "latency": latency, "launch": launch, "atomic": atomic,
+    }  # fmt: skip
+    ranked = sorted(terms, key=lambda name: -terms[name])
+    ties = tuple(name for name in ranked[1:] if terms[name] >= TIE * terms[ranked[0]])
+    return Estimate(
+        norm + constants.launch_microseconds,
+        {name: value for name, value in terms.items()},
+        ranked[0],
+        ties,
+        pipe_clocks,
+    )
+
+
+def _imbalance(gpu: Gpu, demand: Demand) -> float:
+    """Return the busiest SM's blocks over the average, for grids of few waves."""
+    per_sm = demand.blocks / gpu.sms
+    if per_sm <= 1 or per_sm > 4 * max(1, demand.resident_blocks):
+        return 1.0
+    return math.ceil(per_sm) / per_sm
+
+
+def _pipe_clocks(gpu: Gpu, demand: Demand) -> dict[str, float]:
+    """Return the clocks each pipe needs, were all work on one SM."""
+    rates, pipes = gpu.throughput, demand.pipes
+    heavy = pipes.get("fma_heavy", 0.0)
+    fma = pipes.get("fma", 0.0)
+    fp16 = pipes.get("fp16", 0.0)
+    return {
+        "issue": demand.instructions / 4,
+        # Integer multiply-adds go through the heavy half of the FMA pipe.
+        "fma": max((fma + heavy) * 32 / rates.fp32, heavy * 32 / rates.int32),
+        "alu": pipes.get("alu", 0.0) * 32 / rates.int32,
+        "xu": pipes.get("xu", 0.0) * 32 / rates.special,
+        "fp64": pipes.get("fp64", 0.0) * 32 / rates.fp64,
+        "fp16": fp16 * 64 / rates.fp16,
+        # mma.sync reaches about half of the data sheet's peak.
+        "tensor": demand.tensor_operations * 2 / rates.tensor_fp16,
+    }
+
+
+def _latency_clocks(gpu: Gpu, demand: Demand) -> float:
+    """Return the clocks that the rounds of resident blocks need one after another."""
+    rounds = demand.blocks / (gpu.sms * max(1, demand.resident_blocks))
+    if rounds <= 1:
+        return demand.chain_clocks
+    if rounds <= 4:  # the last wave is partly empty, but blocks do not end in step
+        rounds = (math.ceil(rounds) + rounds) / 2
+    return rounds * demand.chain_clocks + (rounds - 1) * gpu.constants.block_turnover

@@ -1,0 +1,60 @@
+"""What every device must do, whatever runs behind it: inherit and offer a `device` and a `task`.
+
+The task is `x * 2 + 1` on one float32 vector (simulated_kernels.SCALE_TASK).
+"""
+
+from __future__ import annotations
+
+import simulated_kernels as kernels
+
+from kernelblaster.harness.devices.protocol import Device
+from kernelblaster.harness.records import Outcome, Task
+
+WRONG_SOURCES = {
+    "compile_error": kernels.WRONG["does not compile"][0],
+    "forbidden": kernels.WRONG["getenv"][0],
+    "wrong_answer": kernels.WRONG["wrong answer"][0],
+}
+
+
+class DeviceConformance:
+    """The suite. Subclasses give the fixtures `device` and `task`."""
+
+    def test_its_identity_is_stable_and_complete(self, device: Device) -> None:
+        assert device.identity == device.identity
+        assert device.identity.gpu and device.identity.arch and device.identity.toolchain
+
+    async def test_a_right_kernel_passes_every_stage(self, device: Device, task: Task) -> None:
+        compiled = await device.compile(task, kernels.SCALE)
+        assert compiled.outcome is Outcome.PASSED, compiled.reason
+        assert compiled.build is not None and compiled.build.kernels[0].registers > 0
+        verified = await device.verify(task, kernels.SCALE)
+        assert verified.outcome is Outcome.PASSED, verified.reason
+        assert verified.facts["cases"] >= 5
+        measured = await device.profile(task, kernels.SCALE)
+        assert measured.stage.outcome is Outcome.PASSED, measured.stage.reason
+        assert measured.timing is not None and measured.profile is not None
+        assert measured.timing.microseconds > 0
+        assert measured.timing.provenance is measured.profile.provenance
+        launch = measured.profile.launches[0]
+        assert launch.block == (256, 1, 1)
+        assert launch.metrics["launch__block_size"] == 256
+        assert launch.metrics["gpu__time_duration.sum"] > 0
+
+    async def test_a_failure_is_data_with_a_reason_and_no_time(
+        self, device: Device, task: Task
+    ) -> None:
+        for outcome, source in WRONG_SOURCES.items():
+            stage = await device.compile(task, source)
+            if stage.outcome is Outcome.PASSED:
+                stage = await device.verify(task, source)
+            assert stage.outcome.value == outcome
+            assert stage.reason and "\n" not in stage.reason
+            assert stage.diagnostics
+
+    async def test_a_candidate_leaves_nothing_behind_for_the_next(
+        self, device: Device, task: Task
+    ) -> None:
+        await device.verify(task, kernels.WRONG["null dereference"][0])
+        after = await device.verify(task, kernels.SCALE)
+        assert after.outcome is Outcome.PASSED, after.reason
