@@ -129,8 +129,7 @@ class ProgressView:
 
     def _place(self, event: Mapping[str, Any]) -> str:
         return (
-            f"  [dim]{event['iteration'] + 1}.{event['rollout'] + 1} "
-            f"step {event['step'] + 1}[/]  "
+            f"  [dim]{event['iteration'] + 1}.{event['rollout'] + 1} step {event['step'] + 1}[/]  "
         )
 
     def _now(self, event: Mapping[str, Any], text: str) -> None:
@@ -225,7 +224,9 @@ def show_knowledge(console: Console, states: Sequence[Mapping[str, Any]]) -> Non
         lessons = state["lessons"]
         for lesson in lessons[:LESSONS_SHOWN]:
             mark = " (contested)" if lesson["contested"] else ""
-            console.print(f"  {lesson['kind']}{mark}: {lesson['text']}", markup=False, soft_wrap=True)
+            console.print(
+                f"  {lesson['kind']}{mark}: {lesson['text']}", markup=False, soft_wrap=True
+            )
         if len(lessons) > LESSONS_SHOWN:
             console.print(f"  … and {len(lessons) - LESSONS_SHOWN} more lessons (--json has all)")
         console.print()
@@ -241,7 +242,15 @@ def show_counts(console: Console, title: str, counts: Mapping[str, int]) -> None
 def show_checks(console: Console, checks: Sequence[Check]) -> None:
     """Print one line a check, with its remedy where it failed."""
     for check in checks:
-        mark = "[green]ok[/]  " if check.passed else "[red]no[/]  " if check.required else "[yellow]--[/]  "
-        console.print(f"{mark}{check.name}: {escape(check.finding)}", soft_wrap=True, highlight=False)
+        mark = (
+            "[green]ok[/]  "
+            if check.passed
+            else "[red]no[/]  "
+            if check.required
+            else "[yellow]--[/]  "
+        )
+        console.print(
+            f"{mark}{check.name}: {escape(check.finding)}", soft_wrap=True, highlight=False
+        )
         if not check.passed and check.remedy:
             console.print(f"      {escape(check.remedy)}", soft_wrap=True, highlight=False)

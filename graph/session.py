@@ -115,7 +115,7 @@ class Session:
             if "result" not in started:
                 try:
                     async for _, event in graph.astream(
-                        None if started.get("plan") else self.request.model_dump(),
+                        None if started.get("plan") else self.request,
                         config,
                         stream_mode="custom",
                         subgraphs=True,
@@ -150,8 +150,7 @@ def read_request(directory: Path) -> OptimizeRequest:
         return OptimizeRequest.model_validate(document["request"])
     except FileNotFoundError as error:
         raise UserError(
-            f"{directory} is no run directory (no run.json); "
-            "list runs with: kernelblaster runs"
+            f"{directory} is no run directory (no run.json); list runs with: kernelblaster runs"
         ) from error
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(f"{path} is damaged: {error}; start a new run") from error
@@ -180,8 +179,7 @@ async def open_checkpointer(directory: Path) -> AsyncIterator[AsyncSqliteSaver]:
             yield AsyncSqliteSaver(connection, serde=checkpoint_serializer())
     except aiosqlite.OperationalError as error:
         raise UserError(
-            f"cannot write {path}: {error}; free some space, then: "
-            f"kernelblaster resume {directory}"
+            f"cannot write {path}: {error}; free some space, then: kernelblaster resume {directory}"
         ) from error
 
 

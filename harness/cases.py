@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from .cache import new_entry
+from .processes import off_loop
 from .records import Record, Task, Tolerance
 from .tasks import cases_directory, run_reference
 
@@ -30,6 +31,11 @@ class Case(Record):
 
 
 async def prepare_cases(task: Task) -> Path:
+    """Return the folder with a task's cases without blocking; see `prepare_cases_now`."""
+    return await off_loop(prepare_cases_now, task)
+
+
+def prepare_cases_now(task: Task) -> Path:
     """Return the folder with the cases of a task; made now where load_task's are gone.
 
     cases.json lists the cases; <i>/<tensor>.bin holds raw little-endian row-major elements of each
@@ -41,7 +47,7 @@ async def prepare_cases(task: Task) -> Path:
         return final
     shutil.rmtree(final, ignore_errors=True)
     with new_entry(final) as directory:
-        await run_reference(Path(task.path), task.source, {}, task.verify.dimensions, directory)
+        run_reference(Path(task.path), task.source, {}, task.verify.dimensions, directory)
     return final
 
 

@@ -3,18 +3,77 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import os
 import signal
+import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
+from typing import ParamSpec, TypeVar
+
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
+
+POLL_SECONDS = 0.01
+"""How often a waiting thread looks whether its child ended or its caller was cancelled."""
+
+_cancelled: contextvars.ContextVar[threading.Event | None] = contextvars.ContextVar(
+    "cancelled", default=None
+)
 
 
 class TimedOut(Exception):
     """The child ran past its time limit and was killed with its whole process group."""
 
 
-async def run_process(
+class Cancelled(Exception):
+    """The caller of `off_loop` was cancelled; whatever child was running is dead."""
+
+
+async def off_loop(
+    function: Callable[Parameters, Result],
+    *arguments: Parameters.args,
+    **keywords: Parameters.kwargs,
+) -> Result:
+    """Run a blocking function in a thread; when the caller is cancelled, end its child processes.
+
+    The harness reads and writes files between waiting for compilers and candidates. On an event
+    loop those small blocking calls would stall every other run of a server.
+    """
+    event = threading.Event()
+    context = contextvars.copy_context()
+    context.run(_cancelled.set, event)
+    work = asyncio.get_running_loop().run_in_executor(
+        None, partial(context.run, function, *arguments, **keywords)
+    )
+    try:
+        return await asyncio.shield(work)
+    except asyncio.CancelledError:
+        event.set()
+        await asyncio.wait([work])
+        if not work.cancelled():
+            work.exception()  # Read, so that it is not reported as forgotten.
+        raise
+
+
+def together(*functions: Callable[[], Result]) -> list[Result]:
+    """Run blocking functions at the same time, each in a thread; return their results in order.
+
+    All have ended when this returns or raises the first exception; cancellation reaches all.
+    """
+    with ThreadPoolExecutor(len(functions)) as pool:
+        futures = [
+            pool.submit(contextvars.copy_context().run, function) for function in functions
+        ]
+        return [future.result() for future in futures]
+
+
+def run_process(
     command: Sequence[str],
     *,
     directory: Path,
@@ -25,30 +84,36 @@ async def run_process(
     """Run a command in its own process group and return its exit status (negative: the signal).
 
     Standard output and error go to the file `log`, together. On time-out (raises TimedOut) and on
-    cancellation the whole group is killed first. Raises OSError where it cannot be started.
+    cancellation of `off_loop` (raises Cancelled) the whole group is killed first. Raises OSError
+    where it cannot be started.
     """
+    event = _cancelled.get()
+    deadline = time.monotonic() + seconds
     with log.open("wb") as output:
-        process = await asyncio.create_subprocess_exec(
-            *command,
+        process = subprocess.Popen(
+            command,
             cwd=directory,
             env=dict(environment),
-            stdin=asyncio.subprocess.DEVNULL,
+            stdin=subprocess.DEVNULL,
             stdout=output,
-            stderr=asyncio.subprocess.STDOUT,
+            stderr=subprocess.STDOUT,
             start_new_session=True,
         )
     try:
-        return await asyncio.wait_for(process.wait(), seconds)
-    except TimeoutError:
-        raise TimedOut from None
+        while process.poll() is None:
+            if event is not None and event.is_set():
+                raise Cancelled
+            if time.monotonic() > deadline:
+                raise TimedOut
+            time.sleep(POLL_SECONDS)
+        return process.returncode
     finally:
         # Also after a normal end: a compiler or interpreter may have left children behind.
         try:
             os.killpg(process.pid, signal.SIGKILL)
         except ProcessLookupError:
             pass
-        if process.returncode is None:
-            await process.wait()
+        process.wait()
 
 
 def read_log(log: Path, limit: int = 1 << 20) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 from .cache import cache_root, new_entry
 from .dimensions import module_integers
 from .errors import UserError
-from .processes import TimedOut, python_environment, read_log, run_process
+from .processes import TimedOut, off_loop, python_environment, read_log, run_process
 from .records import HARNESS_VERSION, Task, sha256_of, sha256_of_json
 
 REFERENCE_SECONDS = 600.0
@@ -24,6 +24,11 @@ LARGEST_REFERENCE_BYTES = 1 << 20
 
 
 async def load_task(path: Path, overrides: Mapping[str, int] | None = None) -> Task:
+    """Load a task without blocking the event loop; see `load_task_now`."""
+    return await off_loop(load_task_now, path, overrides)
+
+
+def load_task_now(path: Path, overrides: Mapping[str, int] | None = None) -> Task:
     """Describe the reference in a file and prepare its cases; nothing is run twice.
 
     `overrides` sets module-level integers of the variant used for verification. Raises UserError
@@ -46,7 +51,7 @@ async def load_task(path: Path, overrides: Mapping[str, int] | None = None) -> T
         with tempfile.TemporaryDirectory(prefix=".cases-", dir=cache_root()) as scratch:
             cases = Path(scratch, "cases")
             cases.mkdir()
-            result = await run_reference(path, source, chosen, None, cases)
+            result = run_reference(path, source, chosen, None, cases)
             described = {
                 **result["task"],
                 "name": path.stem,
@@ -71,7 +76,7 @@ def cases_directory(task: Task, torch_version: str | None = None) -> Path:
     return cache_root() / "cases" / key[:2] / key
 
 
-async def run_reference(
+def run_reference(
     path: Path,
     source: str,
     chosen: Mapping[str, int],
@@ -93,7 +98,7 @@ async def run_reference(
         environment = python_environment(folder) | {"CUDA_VISIBLE_DEVICES": ""}
         log = folder / "log"
         try:
-            status = await run_process(
+            status = run_process(
                 command, directory=folder, environment=environment, log=log,
                 seconds=REFERENCE_SECONDS,
             )  # fmt: skip

@@ -12,7 +12,7 @@ from pathlib import Path
 from .cache import cache_root, new_entry
 from .compiler_output import compile_errors, kernel_resources, machine_fault
 from .errors import UserError
-from .processes import TimedOut, read_log, run_process, scrubbed_environment
+from .processes import TimedOut, off_loop, read_log, run_process, scrubbed_environment
 from .records import Build, Diagnostic, Record, sha256_of
 from .source_rules import check_source, host_assembly
 from .symbols import undefined_symbols
@@ -85,6 +85,11 @@ def find_toolchain() -> Toolchain:
 
 
 async def build(toolchain: Toolchain, source: str, header: str, arch: str) -> Build:
+    """Compile a candidate without blocking the event loop; see `build_now`."""
+    return await off_loop(build_now, toolchain, source, header, arch)
+
+
+def build_now(toolchain: Toolchain, source: str, header: str, arch: str) -> Build:
     """Compile a candidate against one task.cuh for one architecture, for example sm_90.
 
     One nvcc run leaves candidate.so (the host half, CUDA runtime undefined), candidate.ptx and
@@ -108,7 +113,7 @@ async def build(toolchain: Toolchain, source: str, header: str, arch: str) -> Bu
         with new_entry(final) as directory:
             (directory / "candidate.cu").write_text(source, encoding="utf-8", newline="")
             (directory / "task.cuh").write_text(header, encoding="utf-8")
-            status, log = await _run_nvcc(toolchain, arch, directory)
+            status, log = _run_nvcc(toolchain, arch, directory)
             if status == 0:
                 result = _collect(directory, key, arch, toolchain, log)
             else:
@@ -142,7 +147,7 @@ def _collect(directory: Path, key: str, arch: str, toolchain: Toolchain, log: st
     )
 
 
-async def _run_nvcc(toolchain: Toolchain, arch: str, directory: Path) -> tuple[int, str]:
+def _run_nvcc(toolchain: Toolchain, arch: str, directory: Path) -> tuple[int, str]:
     log = directory / "nvcc.log"
     limits = f'ulimit -v {COMPILE_MEMORY_KIB}; ulimit -f 2097152; ulimit -c 0; exec "$@"'
     command = [
@@ -151,7 +156,7 @@ async def _run_nvcc(toolchain: Toolchain, arch: str, directory: Path) -> tuple[i
     ]  # fmt: skip
     environment = scrubbed_environment(directory)
     try:
-        status = await run_process(
+        status = run_process(
             command, directory=directory, environment=environment, log=log, seconds=COMPILE_SECONDS
         )
     except TimedOut:

@@ -22,6 +22,7 @@ from .records import (
     Optimization,
     PerformanceState,
     PolicyContext,
+    SettingGain,
     Signature,
     StateOptimization,
     Transition,
@@ -158,6 +159,23 @@ class KnowledgeBase:
         named = [self._seed.techniques.get(name) or unknown_technique(name) for name in techniques]
         policy = snapshot.policy(context.device_kind)
         return policy.beliefs(self._known(state, snapshot), named, context)
+
+    def settings(
+        self,
+        state: PerformanceState | str,
+        techniques: Iterable[str],
+        context: PolicyContext,
+        at: int | None = None,
+    ) -> dict[str, list[SettingGain]]:
+        """Return, for each technique, what its parameter settings gained here, the best first.
+
+        Raises:
+            UserError: the id names no state.
+        """
+        snapshot = self.snapshot(at)
+        policy = snapshot.policy(context.device_kind)
+        where = self._known(state, snapshot)
+        return {name: policy.settings(where, name, context) for name in techniques}
 
     def transitions(self, device_kind: str, at: int | None = None) -> list[Transition]:
         """Return which technique after which gained more than alone, the best first."""

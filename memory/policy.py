@@ -24,6 +24,7 @@ from .records import (
     PerformanceState,
     PolicyContext,
     Posterior,
+    SettingGain,
     Transition,
 )
 from .signature import distance
@@ -134,6 +135,41 @@ class Policy:
         offered = self._offered(state, context)
         chosen = [offered.get(item.technique, item) for item in techniques]
         return [(item, self.expected_gain(state, item, context)) for item in chosen]
+
+    def settings(
+        self, state: PerformanceState, technique: str, context: PolicyContext
+    ) -> list[SettingGain]:
+        """Return what each parameter setting tried here gained, the best first.
+
+        Only evidence of the same class of operation counts: a tile size that suits a matrix
+        product says nothing about a row reduction. A failure counts as its cost.
+        """
+        found: dict[str, tuple[dict[str, object], list[tuple[float, float]], int]] = {}
+        for row in self._rows.get(technique, ()):
+            if row.outcome in BLAMELESS or row.outcome == NOT_APPLICABLE or not row.parameters:
+                continue
+            if row.op_class != context.op_class or not comparable(
+                row.device_kind, context.device_kind
+            ):
+                continue
+            gain = -FAILURE_COST if row.log_gain is None else row.log_gain
+            key = str(sorted(row.parameters.items()))
+            _, gains, failures = found.setdefault(key, (dict(row.parameters), [], 0))
+            gains.append((self._weight(row, state, context), gain))
+            found[key] = (dict(row.parameters), gains, failures + int(row.log_gain is None))
+        ranked = [
+            SettingGain(
+                parameters=parameters,
+                mean_log=math.fsum(weight * gain for weight, gain in gains)
+                / math.fsum(weight for weight, _ in gains),
+                tries=len(gains),
+                failures=failures,
+            )
+            for parameters, gains, failures in found.values()
+        ]
+        return sorted(
+            ranked, key=lambda item: (-item.mean_log, str(sorted(item.parameters.items())))
+        )
 
     def expected_gain(
         self, state: PerformanceState, optimization: Optimization, context: PolicyContext

@@ -174,6 +174,16 @@ class ExpectedGain(Record):
     posterior: Posterior
 
 
+class SettingGain(Record):
+    """What one parameter setting of a technique gained in a state."""
+
+    parameters: dict[str, Any]
+    mean_log: float
+    """Weighted mean log speedup; a try that failed counts as its cost."""
+    tries: int
+    failures: int
+
+
 class Transition(Record):
     """Phase ordering: what `technique` gains right after `previous`, over `technique` otherwise."""
 

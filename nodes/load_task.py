@@ -17,7 +17,6 @@ from ..harness.records import Task
 from ..harness.tasks import load_task as read_task
 from ..memory.artifacts import ArtifactStore
 from ..memory.locations import default_knowledge_directory, new_run_directory
-from ..tools.own_loop import in_own_loop
 from ..tools.workspace import open_knowledge
 from .progress import report_progress
 from .records import OptimizeRequest, RunPlan, TaskSummary
@@ -30,7 +29,7 @@ async def load_task(state: OptimizeRequest) -> dict[str, Any]:
         UserError: the task, device, GPU, model or knowledge base cannot be used.
     """
     plan = await asyncio.to_thread(resolve_plan, state)
-    task = await in_own_loop(lambda: read_task(Path(plan.task_path), plan.dimensions))
+    task = await read_task(Path(plan.task_path), plan.dimensions)
     summary = await asyncio.to_thread(store_task, plan, task)
     report_progress(
         "task",

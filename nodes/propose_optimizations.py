@@ -69,7 +69,8 @@ def _propose(state: Reads) -> tuple[tuple[Proposal, ...], int]:
         known = knowledge.candidates(where, context, at)
         listed = {optimization.technique for optimization, _ in known} | set(tried)
         unlisted = knowledge.beliefs(where, sorted(set(reasons) - listed), context, at)
-    return propose(known, unlisted, reasons)
+        measured = knowledge.settings(where, sorted(reasons), context, at)
+    return propose(known, unlisted, reasons, measured)
 
 
 def techniques_tried(workspace: Workspace, state: Reads) -> tuple[str, ...]:

@@ -143,8 +143,8 @@ class Proposal(Record):
     technique: str
     source: str
     """Who put it there: the state, a neighbour, the seed, or the proposer."""
-    parameters: dict[str, tuple[Any, ...]] = Field(default_factory=dict)
-    """Values worth trying, best first."""
+    settings: tuple[dict[str, Any], ...] = ({},)
+    """Parameter settings worth trying, in order: measured gains, untried, measured losses."""
     expected: ExpectedGain
     """The policy's belief, as of the iteration's snapshot."""
     reason: str = ""
@@ -154,7 +154,8 @@ class TechniqueChoice(Record):
     """Reply of the optimization selector."""
 
     technique: str
-    parameters: dict[str, tuple[Any, ...]] = Field(default_factory=dict)
+    settings: tuple[dict[str, Any], ...] = ({},)
+    """Parameter settings to try, in order."""
     expected_log_gain: float
     success_probability: float
     sampled_score: float

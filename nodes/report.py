@@ -108,5 +108,3 @@ def write_file(path: Path, text: str) -> None:
         raise UserError(
             f"cannot write {path}: {error.strerror}; free some space, then resume the run"
         ) from error
-
-

@@ -65,6 +65,10 @@ def _lessons(lessons: Sequence[Lesson]) -> str:
         return ""
     rows = []
     for lesson in lessons:
-        gain = "" if lesson.claimed_log_gain is None else f" [{math.exp(lesson.claimed_log_gain):.2f}x]"
+        gain = (
+            ""
+            if lesson.claimed_log_gain is None
+            else f" [{math.exp(lesson.claimed_log_gain):.2f}x]"
+        )
         rows.append(f"  {lesson.kind}{gain}: {lesson.text}")
     return "\n".join([f"Lessons written ({len(lessons)}):", *rows])

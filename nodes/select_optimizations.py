@@ -1,4 +1,4 @@
-"""Optimization selector: Thompson sampling over the proposals' posteriors.
+"""Optimization selector: the policy's best in the first rollout, Thompson sampling in the others.
 
 Reads plan, proposals and the place in the run; writes choice (None ends the trajectory). Never
 only the best past performer: weighted random among the best draws, seeded and reproducible.

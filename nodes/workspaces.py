@@ -14,9 +14,7 @@ from .records import RunPlan
 @asynccontextmanager
 async def opened(plan: RunPlan) -> AsyncIterator[Workspace]:
     """Open the plan's workspace in a thread, and close it there too."""
-    workspace = await asyncio.to_thread(
-        Workspace, Path(plan.run_directory), plan.device, plan.gpu
-    )
+    workspace = await asyncio.to_thread(Workspace, Path(plan.run_directory), plan.device, plan.gpu)
     try:
         yield workspace
     finally:

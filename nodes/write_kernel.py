@@ -11,6 +11,7 @@ import asyncio
 from typing import Any, TypedDict
 
 from ..tools.workspace import open_workspace
+from .builtin.selector import explores
 from .builtin.writer import rewrite
 from .progress import report_progress
 from .records import Attempt, KernelPoint, RunPlan, TaskSummary, TechniqueChoice
@@ -51,7 +52,15 @@ def _write(state: Reads) -> Attempt:
         task = workspace.task(state["summary"].artifact)
         parent = workspace.artifacts.get_text(state["parent"].source_sha256)
         tried = [attempt.parameters for attempt in attempts.values()]
-        written = rewrite(parent, task, choice, tried, seed=plan.seed, place=state["place"])
+        written = rewrite(
+            parent,
+            task,
+            choice,
+            tried,
+            seed=plan.seed,
+            place=state["place"],
+            explore=explores(state["place"][1]),
+        )
         return Attempt(
             number=len(attempts),
             source_sha256=workspace.artifacts.put_text(written.source) if written.source else None,

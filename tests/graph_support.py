@@ -145,9 +145,7 @@ def text_task(name: str = "text") -> Task:
     )
 
 
-def install(
-    patch: Callable[[str, Any], Any], rewrites: tuple[TextRewrite, ...] = REWRITES
-) -> None:
+def install(patch: Callable[[str, Any], Any], rewrites: tuple[TextRewrite, ...] = REWRITES) -> None:
     """Put device, task and rewrites in place; `patch(dotted name, value)` does the replacing."""
 
     async def read_task(path: Path, overrides: Any = None) -> Task:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 from ..harness.devices.protocol import Device, Measurement
 from ..harness.records import (
@@ -17,7 +17,6 @@ from ..harness.records import (
     evaluation_key,
 )
 from ..memory.run_store import RunStore
-from .own_loop import in_own_loop
 
 Result = TypeVar("Result", bound=Record)
 
@@ -116,13 +115,13 @@ class Evaluator:
         source: str,
         stage: str,
         kind: type[Result],
-        run: Callable[[], Coroutine[Any, Any, Result]],
+        run: Callable[[], Awaitable[Result]],
     ) -> Result:
         key = self.key(task, source)
         stored = await asyncio.to_thread(self._store.get_stage, key, stage)
         if stored is not None:
             return kind.model_validate_json(stored)
-        result = await in_own_loop(run)
+        result = await run()
         await asyncio.to_thread(self._store.put_stage, key, stage, result.model_dump_json())
         return result
 

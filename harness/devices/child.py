@@ -46,7 +46,7 @@ class Reply(Record):
         return (Diagnostic(kind=str(self.outcome), message=self.reason),)
 
 
-async def run_candidate(request: dict[str, Any], scratch: Path, limits: Limits) -> Reply:
+def run_candidate(request: dict[str, Any], scratch: Path, limits: Limits) -> Reply:
     """Run the worker on a request and return its report.
 
     The request's file, the report and the log lie in `scratch`, which the caller removes.
@@ -76,7 +76,7 @@ async def run_candidate(request: dict[str, Any], scratch: Path, limits: Limits) 
     environment["OMP_NUM_THREADS"] = environment["OPENBLAS_NUM_THREADS"] = "1"
     command = [sys.executable, "-P", "-m", f"{_package()}.harness.simt.worker", str(request_file)]
     try:
-        status = await run_process(
+        status = run_process(
             command, directory=scratch, environment=environment, log=scratch / "log",
             seconds=limits.seconds,
         )  # fmt: skip

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
 import tempfile
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from .. import symbols
-from ..cases import prepare_cases, read_cases
+from ..cases import prepare_cases_now, read_cases
 from ..contract import header
 from ..errors import UserError
-from ..processes import TimedOut, run_process, scrubbed_environment
+from ..processes import (
+    TimedOut,
+    off_loop,
+    run_process,
+    scrubbed_environment,
+    together,
+)
 from ..records import (
     Build,
     DeviceIdentity,
@@ -31,8 +37,8 @@ from ..simt.library import core_library
 from ..simt.native import build_native
 from ..simt.profile import describe_launch
 from ..simt.shared_merging import vector_load_lines
-from ..toolchain import Toolchain, build, find_toolchain
-from ..verification import check_outputs, compare
+from ..toolchain import Toolchain, build_now, find_toolchain
+from ..verification import check_outputs, compare, degenerate
 from .child import Limits, Reply, run_candidate
 from .findings import judge, of_report, sentence
 from .protocol import Measurement
@@ -84,35 +90,52 @@ class SimulatedDevice:
 
     async def compile(self, task: Task, source: str) -> StageResult:
         """Compile the source for both variants and check what its host half asks for."""
-        full, verify = await asyncio.gather(
-            self._build(source, task.full), self._build(source, task.verify)
+        return await off_loop(self._compile, task, source)
+
+    async def verify(self, task: Task, source: str) -> StageResult:
+        """Run every case on the simulated GPU with all checks, and compare with PyTorch."""
+        return await off_loop(self._verify, task, source)
+
+    async def profile(self, task: Task, source: str) -> Measurement:
+        """Sample the candidate's blocks at full dimensions and estimate its time."""
+        return await off_loop(self._profile, task, source)
+
+    def _compile(self, task: Task, source: str) -> StageResult:
+        full, verify = together(
+            partial(self._build, source, task.full), partial(self._build, source, task.verify)
         )
         return _judge_build(full) or _judge_build(verify) or StageResult(
             outcome=Outcome.PASSED, build=full
         )  # fmt: skip
 
-    async def verify(self, task: Task, source: str) -> StageResult:
-        """Run every case on the simulated GPU with all checks, and compare with PyTorch."""
-        cases, built = await asyncio.gather(prepare_cases(task), self._build(source, task.verify))
+    def _verify(self, task: Task, source: str) -> StageResult:
+        cases = prepare_cases_now(task)
+        solved_by = degenerate(task, cases)
+        if solved_by:
+            return StageResult(
+                outcome=Outcome.DEGENERATE_TASK,
+                reason=f"the task cannot tell right from wrong: {solved_by}",
+            )
+        built = self._build(source, task.verify)
         refused = _judge_build(built)
         if refused:
             return refused
         with tempfile.TemporaryDirectory(prefix="kernelblaster-verify-") as folder:
             outputs = Path(folder, "outputs")
             outputs.mkdir()
-            reply = await self._run("verify", built, task, cases, outputs, Path(folder))
+            reply = self._run("verify", built, task, cases, outputs, Path(folder))
             if reply.report is None:
                 return _no_report(reply, built)
             return _judge_run(task, cases, outputs, reply.report, built)
 
-    async def profile(self, task: Task, source: str) -> Measurement:
-        """Sample the candidate's blocks at full dimensions and estimate its time."""
-        cases, built = await asyncio.gather(prepare_cases(task), self._build(source, task.full))
+    def _profile(self, task: Task, source: str) -> Measurement:
+        cases = prepare_cases_now(task)
+        built = self._build(source, task.full)
         refused = _judge_build(built)
         if refused:
             return Measurement(stage=refused)
         with tempfile.TemporaryDirectory(prefix="kernelblaster-profile-") as folder:
-            reply = await self._run("profile", built, task, cases, Path(folder), Path(folder))
+            reply = self._run("profile", built, task, cases, Path(folder), Path(folder))
             if reply.report is None:
                 return Measurement(stage=_no_report(reply, built))
             failed = judge({"name": "", "guards": [], "modified": [], **_faults(reply.report)})
@@ -155,10 +178,10 @@ class SimulatedDevice:
             ),
         )
 
-    async def _build(self, source: str, variant: TaskVariant) -> Build:
-        return await build(self._toolchain, source, header(variant), self.gpu.arch)
+    def _build(self, source: str, variant: TaskVariant) -> Build:
+        return build_now(self._toolchain, source, header(variant), self.gpu.arch)
 
-    async def _run(
+    def _run(
         self, mode: str, built: Build, task: Task, cases: Path, outputs: Path, scratch: Path
     ) -> Reply:
         verifying = mode == "verify"
@@ -167,7 +190,7 @@ class SimulatedDevice:
         request: dict[str, Any] = {
             "mode": mode,
             "gpu": self.gpu.name,
-            "runtime": str(await self._native()),
+            "runtime": str(self._native()),
             "library": str(folder / "candidate.so"),
             "ptx": str(folder / "candidate.ptx"),
             "kernels": [kernel.model_dump() for kernel in built.kernels],
@@ -183,16 +206,16 @@ class SimulatedDevice:
             "workspace_limit": VERIFY_WORKSPACE if verifying else self.gpu.memory_bytes // 2,
         }
         if mode == "profile":
-            request["vector_loads"] = await self._vector_loads(folder)
+            request["vector_loads"] = self._vector_loads(folder)
         limits = Limits(
             seconds=self._verify_seconds if verifying else self._profile_seconds,
             output_bytes=min(LARGEST_OUTPUT, max(spec.nbytes for spec in variant.tensors)),
             address_space=2 * self.gpu.memory_bytes + (64 << 30),
             max_instructions=VERIFY_INSTRUCTIONS if verifying else PROFILE_INSTRUCTIONS,
         )
-        return await run_candidate(request, scratch, limits)
+        return run_candidate(request, scratch, limits)
 
-    async def _native(self) -> Path:
+    def _native(self) -> Path:
         """Build the interpreter and the stand-in runtime here: a child must not write the cache."""
         if self._runtime is None:
             include = Path(self._toolchain.nvcc).resolve().parent.parent / "include"
@@ -201,16 +224,13 @@ class SimulatedDevice:
                     f"CUDA headers are missing: {include}/driver_types.h; "
                     "pip install nvidia-cuda-runtime nvidia-cuda-crt"
                 )
-            runtime, _ = await asyncio.gather(
-                asyncio.to_thread(
-                    build_native, "cuda-runtime", [_SIMT / "runtime.c"], [f"-I{include}"]
-                ),
-                asyncio.to_thread(core_library),
+            self._runtime, _ = together(
+                partial(build_native, "cuda-runtime", [_SIMT / "runtime.c"], [f"-I{include}"]),
+                core_library,
             )
-            self._runtime = runtime
         return self._runtime
 
-    async def _vector_loads(self, folder: Path) -> dict[str, dict[int, int]]:
+    def _vector_loads(self, folder: Path) -> dict[str, dict[int, int]]:
         """Return the vector shared loads of the SASS by kernel and line; none without nvdisasm."""
         nvdisasm = self._toolchain.tool("nvdisasm")
         if nvdisasm is None:
@@ -218,7 +238,7 @@ class SimulatedDevice:
         with tempfile.TemporaryDirectory(prefix="kernelblaster-sass-") as scratch:
             log = Path(scratch, "sass")
             try:
-                status = await run_process(
+                status = run_process(
                     [str(nvdisasm), "-gi", str(folder / "candidate.cubin")],
                     directory=Path(scratch), environment=scrubbed_environment(Path(scratch)),
                     log=log, seconds=30.0,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
+from typing import Any
 
-from ...memory.records import ExpectedGain, Optimization
+from ...memory.records import ExpectedGain, Optimization, SettingGain
 from ..records import Proposal
 from .rewrites import rewrites
 
@@ -13,13 +15,15 @@ def propose(
     known: Sequence[tuple[Optimization, ExpectedGain]],
     unlisted: Sequence[tuple[Optimization, ExpectedGain]],
     reasons: Mapping[str, str | None],
+    measured: Mapping[str, Sequence[SettingGain]],
 ) -> tuple[tuple[Proposal, ...], int]:
     """Return the proposals, best expected score first, and how many techniques did not apply.
 
     `known` are the knowledge base's optimizations for the state and its neighbours, `unlisted`
     its beliefs about techniques it does not list there; `reasons` says for each technique with a
-    built-in rewrite why it does not apply to the code, None where it does. A technique for which
-    no rewrite exists needs a language model and counts as not applicable.
+    built-in rewrite why it does not apply to the code, None where it does;
+    `measured` is what parameter settings gained before. A technique for which no rewrite exists
+    needs a language model and counts as not applicable.
     """
     tunable = {rewrite.technique: rewrite.parameters for rewrite in rewrites()}
     proposals = []
@@ -34,9 +38,34 @@ def propose(
                 Proposal(
                     technique=technique,
                     source=origin,
-                    parameters=tunable.get(technique, {}),
+                    settings=ordered_settings(
+                        tunable.get(technique, {}), measured.get(technique, ())
+                    ),
                     expected=expected,
                     reason=optimization.applies_when,
                 )
             )
     return tuple(sorted(proposals, key=lambda p: (-p.expected.score, p.technique))), dropped
+
+
+def ordered_settings(
+    values: Mapping[str, Sequence[Any]], measured: Sequence[SettingGain]
+) -> tuple[dict[str, Any], ...]:
+    """Return every combination of parameter values in the order worth trying.
+
+    First what gained, best first; then what was not tried, the default first; last what lost.
+    """
+    names = sorted(values)
+    combinations = [
+        dict(zip(names, combination, strict=True))
+        for combination in itertools.product(*(values[name] for name in names))
+    ]
+    gains = {str(sorted(item.parameters.items())): item.mean_log for item in measured}
+
+    def rank(setting: dict[str, Any]) -> tuple[int, float]:
+        gain = gains.get(str(sorted(setting.items())))
+        if gain is None:
+            return 1, 0.0
+        return (0, -gain) if gain > 0 else (2, -gain)
+
+    return tuple(sorted(combinations, key=rank))

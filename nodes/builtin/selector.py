@@ -1,4 +1,4 @@
-"""Built-in selector: draw from each posterior, then choose among the best draws by weight."""
+"""Built-in selector: one rollout follows the policy, the others draw from its posteriors."""
 
 from __future__ import annotations
 
@@ -17,6 +17,15 @@ TEMPERATURE = 0.08
 """In log gain: a draw better by this much is e times as likely to be chosen."""
 
 
+def explores(rollout: int) -> bool:
+    """Say whether a rollout explores: all but the first of an iteration do.
+
+    The first follows what is believed best, so that a run never does worse than its knowledge;
+    the others draw, so that no belief goes untested.
+    """
+    return rollout > 0
+
+
 def select(
     proposals: Sequence[Proposal],
     *,
@@ -28,28 +37,40 @@ def select(
 ) -> TechniqueChoice | None:
     """Return the chosen technique, or None when nothing is proposed.
 
-    Rollouts that start an iteration from the same code share one stream and take the first,
-    second, ... name drawn from it without replacement, so that they do not all try the same.
+    Exploring rollouts that start an iteration from the same code share one stream and take the
+    first, second, ... name drawn from it without replacement, so that they do not all try the
+    same; nor do they begin with what the first rollout begins with, where there is a choice.
     """
     if not proposals:
         return None
+    best = min(proposals, key=lambda p: (-p.expected.score, p.technique))
+    if not explores(rollout):
+        return _choice(best, best.expected.score, "highest expected gain")
     first = step == 0
-    place = (iteration, "first", source_sha256) if first else (iteration, rollout, step)
-    stream = generator(seed, "select", *place)
-    draws = np.array([thompson_sample(p.expected, stream) for p in proposals])
+    stream = generator(
+        seed,
+        "select",
+        *((iteration, "first", source_sha256) if first else (iteration, rollout, step)),
+    )
+    others = [p for p in proposals if p is not best] if first else list(proposals)
+    others = others or [best]
+    draws = np.array([thompson_sample(p.expected, stream) for p in others])
     order = _lottery(draws, stream)
-    index = order[rollout % len(order)] if first else order[0]
-    chosen = proposals[index]
+    index = order[(rollout - 1) % len(order)] if first else order[0]
+    return _choice(others[index], float(draws[index]), "Thompson sampling")
+
+
+def _choice(chosen: Proposal, sampled: float, how: str) -> TechniqueChoice:
+    expected = chosen.expected
     return TechniqueChoice(
         technique=chosen.technique,
-        parameters=chosen.parameters,
-        expected_log_gain=chosen.expected.mean_log,
-        success_probability=chosen.expected.success_probability,
-        sampled_score=float(draws[index]),
+        settings=chosen.settings,
+        expected_log_gain=expected.mean_log,
+        success_probability=expected.success_probability,
+        sampled_score=sampled,
         reason=(
-            f"drew {draws[index]:+.2f} from its posterior "
-            f"({chosen.expected.mean_log:+.2f} ± {chosen.expected.std_log:.2f}, "
-            f"{chosen.expected.trials:.0f} tries)"
+            f"{how}: {sampled:+.2f} from {expected.mean_log:+.2f} ± {expected.std_log:.2f} "
+            f"after {expected.trials:.1f} tries"
         ),
         author="builtin",
     )

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...harness.records import Record, Task
@@ -28,17 +27,18 @@ def rewrite(
     *,
     seed: int,
     place: tuple[int, int, int],
+    explore: bool,
 ) -> Written:
     """Return the first rewrite of `parent` with parameters not in `tried`.
 
-    The first attempt takes the technique's own default or, by the seeded draw, another value:
-    otherwise its parameters would never be tuned.
+    The settings come in the order worth trying. A rollout that explores (`explore`) takes another
+    one first in half the draws: otherwise parameters would never be tuned.
     """
     found = [candidate for candidate in rewrites() if candidate.technique == choice.technique]
     if not found:
         return Written(source=None, parameters={}, note="no built-in rewrite: needs a model")
     note = "every parameter value was tried"
-    for parameters in _settings(choice.parameters, seed, place):
+    for parameters in _order(choice.settings, seed, place, explore):
         if any(dict(earlier) == parameters for earlier in tried):
             continue
         result = found[0].apply(parent, task, parameters)
@@ -48,18 +48,11 @@ def rewrite(
     return Written(source=None, parameters={}, note=note)
 
 
-def _settings(
-    values: Mapping[str, Sequence[Any]], seed: int, place: tuple[int, int, int]
-) -> Iterator[dict[str, Any]]:
-    """Yield every combination: the default first in half the draws, then a seeded shuffle."""
-    names = sorted(values)
-    combinations = [
-        dict(zip(names, combination, strict=True))
-        for combination in itertools.product(*(values[name] for name in names))
-    ]
+def _order(
+    settings: Sequence[dict[str, Any]], seed: int, place: tuple[int, int, int], explore: bool
+) -> list[dict[str, Any]]:
+    """Return the settings as given, or, in half the exploring draws, in a seeded shuffle."""
     stream = generator(seed, "parameters", *place)
-    if stream.random() < 0.5:
-        yield from combinations
-        return
-    for index in stream.permutation(len(combinations)):
-        yield combinations[int(index)]
+    if not explore or stream.random() < 0.5:
+        return list(settings)
+    return [settings[int(index)] for index in stream.permutation(len(settings))]
