@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from statistics import median
 
 from ..records import KernelResources, LaunchProfile, LineProfile
+from ..symbols import readable
 from .advice import advice
 from .counters import Counts, LaunchCounters
 from .demand import demand, l1_hit_rate
@@ -40,7 +41,7 @@ def describe_launch(
     metrics |= _instruction_metrics(launch, counts, needs, found)
     metrics |= _spill_metrics(resources, counts)
     profile = LaunchProfile(
-        kernel=launch.kernel,
+        kernel=readable(launch.kernel),
         grid=launch.grid,
         block=launch.block,
         dynamic_shared_bytes=launch.dynamic_shared_bytes,
@@ -88,12 +89,15 @@ def _memory_metrics(
 
     base = "l1tex__t_{}_pipe_lsu_mem_global_op_{}.sum"
     average = "l1tex__average_t_sectors_per_request_pipe_lsu_mem_global_op_{}.ratio"
+    used = "smsp__sass_average_data_bytes_per_sector_mem_global_op_{}.ratio"
     return {
         base.format("requests", "ld"): counts.load_requests,
         base.format("sectors", "ld"): counts.load_sectors,
         base.format("requests", "st"): counts.store_requests,
         base.format("sectors", "st"): counts.store_sectors,
         base.format("sectors", "red"): counts.atomic_lanes,
+        used.format("ld"): ratio(counts.load_bytes, counts.load_sectors),
+        used.format("st"): ratio(counts.store_bytes, counts.store_sectors),
         average.format("ld"): ratio(counts.load_sectors, counts.load_requests),
         average.format("st"): ratio(counts.store_sectors, counts.store_requests),
         "l1tex__t_sector_hit_rate.pct": 100 * l1_hit_rate(launch),

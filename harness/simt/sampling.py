@@ -115,7 +115,8 @@ def sample_launch(
     group = group[: max(1, 2 * SAMPLE_INSTRUCTIONS // cost)]
     resident = runner.run(group, trace=True) if len(group) > 1 else probe
     corners = [block for block in _corners(launch.grid) if block not in runner.ran]
-    if corners and cost < SAMPLE_INSTRUCTIONS:
+    affordable = cost < SAMPLE_INSTRUCTIONS
+    if corners and affordable:
         runner.run(corners)
     carveout = shared_carveout(gpu.limits, shared_bytes, max(1, held.blocks))
     assert resident.trace is not None
@@ -128,7 +129,7 @@ def sample_launch(
     load_sectors = float(seen[loads].sum())
     load_hits = float(hits[loads].sum())
     missed = load_sectors - load_hits
-    footprint = _footprint(gpu, runner, blocks, held)
+    footprint = _footprint(gpu, runner, blocks, held, whole_range=affordable or not corners)
     reread = footprint.between_waves
     if footprint.overflows:
         # The resident blocks of all SMs together overflow the L2: what one SM loads again, its
@@ -291,16 +292,20 @@ def _hottest(probe: core.Result, result: core.Result, ran: int, blocks: int) -> 
     return float(many * (blocks / ran) ** growth)
 
 
-def _footprint(gpu: Gpu, runner: _Runner, blocks: int, held: Occupancy) -> _Footprint:
+def _footprint(
+    gpu: Gpu, runner: _Runner, blocks: int, held: Occupancy, *, whole_range: bool
+) -> _Footprint:
     """Estimate the footprint of the grid from all runs.
 
     Of each allocation: what a block touches times the blocks, but no more than the range that all
-    the runs together, corners included, have touched.
+    the runs together, corners included, have touched; where the corners were too costly to run
+    (`whole_range` is False), no more than the allocation.
     """
+    memory = runner.asked.memory
     totals = {"read": 0.0, "written": 0.0}
     in_wave = between_waves = 0.0
     wave = min(blocks, gpu.sms * max(1, held.blocks))
-    for allocation in range(len(runner.asked.memory.starts)):
+    for allocation in range(len(memory.starts)):
         for name in totals:
             touched, ran, first, end = 0.0, 0, 1 << 62, 0
             for count, result in runner.uses:
@@ -313,7 +318,8 @@ def _footprint(gpu: Gpu, runner: _Runner, blocks: int, held: Occupancy) -> _Foot
                     first, end = min(first, limits[0]), max(end, limits[1])
             if end <= first:
                 continue
-            span = float(end - first)
+            size = float(memory.ends[allocation] - memory.starts[allocation])
+            span = float(end - first) if whole_range else size
             each = touched / ran * 32.0
             whole, here = min(each * blocks, span), min(each * wave, span)
             totals[name] += whole
