@@ -26,11 +26,15 @@ CASES = (
     (3, "large", "normal distribution times a large factor"),
     (4, "constant", "each tensor holds one value"),
     (5, "zeros", "normal distribution, half of it exact zeros"),
+    (6, "offset", "normal distribution around a value far from zero"),
 )
 """(seed, name, what floating-point inputs hold). Integer inputs are always get_inputs()'s own."""
 
 LARGE_FACTORS = (128.0, 32.0, 8.0, 2.0)
 """The first that PyTorch itself survives is used. exp() overflows in float32 above 88."""
+
+OFFSETS = (256.0, 32.0, 4.0)
+"""The same, for how far from zero. A variance taken as E[x^2] - E[x]^2 loses its digits there."""
 
 OWN_ERROR_FACTOR = 8.0
 """A candidate may be this many times as far from the double-precision answer as PyTorch is, where
@@ -60,7 +64,7 @@ def write_cases(reference: Reference, directory: Path) -> None:
                 "directory": str(index),
                 "inputs": meaning,
                 "factor": factor,
-                "tolerances": case.tolerances(scaled=name == "large"),
+                "tolerances": case.tolerances(scaled=name in ("large", "offset")),
                 "own_errors": case.own_errors(),
             }
         )
@@ -150,7 +154,7 @@ def _first_finite(
     being disturbed; get_inputs()'s own values are the last resort.
     """
     signs = (False,) if distribution == "normal" else (False, True)
-    factors = LARGE_FACTORS if distribution == "large" else (1.0,)
+    factors = {"large": LARGE_FACTORS, "offset": OFFSETS}.get(distribution, (1.0,))
     for disturbed, factor, positive in itertools.product((True, False), factors, signs):
         instance = reference.instance(seed)
         generator = torch.Generator().manual_seed(seed + 1000)
@@ -186,6 +190,8 @@ class _Inputs:
             value = torch.rand(shape, generator=generator) * 2 - 1
         elif self.distribution == "constant":
             value = torch.full(shape, _CONSTANTS[self.drawn % len(_CONSTANTS)])
+        elif self.distribution == "offset":
+            value = torch.randn(shape, generator=generator) + self.factor
         else:
             value = torch.randn(shape, generator=generator) * self.factor
         if self.distribution == "zeros":

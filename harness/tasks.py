@@ -18,7 +18,7 @@ from .processes import TimedOut, off_loop, python_environment, read_log, run_pro
 from .records import HARNESS_VERSION, Task, sha256_of, sha256_of_json
 
 REFERENCE_SECONDS = 600.0
-"""Time limit of the child: importing PyTorch, describing the task, answering six cases."""
+"""Time limit of the child: importing PyTorch, describing the task, answering the cases."""
 
 LARGEST_REFERENCE_BYTES = 1 << 20
 

@@ -53,6 +53,10 @@ NEIGHBOUR_DISCOUNT = 0.5
 """Factor on a neighbour's prior gain and strength."""
 TRANSITION_SHRINKAGE = 3.0
 """Observations at which half of a transition's apparent advantage is believed."""
+DISCOUNT = 0.9
+"""Of what later steps of a trajectory gained, when it is credited to the step that prepared them."""
+HORIZON = 4
+"""How many later steps are looked at."""
 BLAMELESS = frozenset({Outcome.DEGENERATE_TASK.value, Outcome.PROFILER_UNAVAILABLE.value})
 """Outcomes that say nothing about the technique."""
 
@@ -99,8 +103,10 @@ class Policy:
         self._states = {state.id: state for state in states}
         self._optimizations = optimizations
         self._rows: dict[str, list[Evidence]] = {}
+        self._by_parent: dict[tuple[str, str], list[Evidence]] = {}
         for _, row in distinct(rows):
             self._rows.setdefault(row.technique, []).append(row)
+            self._by_parent.setdefault((row.task_id, row.parent_sha256), []).append(row)
 
     def candidates(
         self,
@@ -189,6 +195,7 @@ class Policy:
             if comparable(row.device_kind, context.device_kind) and row.outcome not in BLAMELESS
         ]
         passes = failures = slowdowns = not_applicable = 0.0
+        prepared: list[_Observation] = []
         for level in LEVEL_CAPS:
             observations: list[_Observation] = []
             for row in (row for row in rows if _level(row, context) == level):
@@ -202,6 +209,9 @@ class Policy:
                     slowdowns += weight * float(row.log_gain < 0.0)
                     precision = 1.0 / (1.0 + (row.standard_error / NOISE_SCALE) ** 2)
                     observations.append(_Observation(weight * precision, row.log_gain))
+                    if row.op_class == context.op_class:
+                        later = self._continuation(row.task_id, row.child_sha256, HORIZON)
+                        prepared.append(_Observation(weight, DISCOUNT * later))
             belief = _update(_weaken(belief, LEVEL_CAPS[level]), observations)
         advantage = self._advantage(optimization.technique, context)
         belief = belief.model_copy(
@@ -212,15 +222,17 @@ class Policy:
             }
         )
         success = belief.passes / (belief.passes + belief.failures)
+        later_gain = _weighted_mean(prepared)
         return ExpectedGain(
             mean_log=belief.mean,
+            prepared_log=later_gain,
             std_log=math.sqrt(belief.scale / ((belief.shape - 1.0) * belief.strength)),
             success_probability=success,
             trials=passes + failures,
             failures=failures,
             slowdowns=slowdowns,
             not_applicable=not_applicable,
-            score=_value(success, belief.mean),
+            score=_value(success, belief.mean + later_gain),
             posterior=belief,
         )
 
@@ -257,6 +269,24 @@ class Policy:
         return sorted(
             (transition for transition in found if transition),
             key=lambda item: (-item.advantage, item.previous, item.technique),
+        )
+
+    def _continuation(self, task_id: str, source_sha256: str | None, steps: int) -> float:
+        """Return the best discounted log gain seen from a source on, 0 where none was.
+
+        This is how a step that only prepares (a tile in shared memory that still has bank
+        conflicts) earns what the step after it gained.
+        """
+        if steps == 0 or source_sha256 is None:
+            return 0.0
+        return max(
+            0.0,
+            *(
+                row.log_gain + DISCOUNT * self._continuation(task_id, row.child_sha256, steps - 1)
+                for row in self._by_parent.get((task_id, source_sha256), ())
+                if row.log_gain is not None and row.child_sha256 != source_sha256
+            ),
+            0.0,
         )
 
     def _advantage(self, technique: str, context: PolicyContext) -> float:
@@ -332,7 +362,7 @@ def thompson_sample(expected: ExpectedGain, generator: np.random.Generator) -> f
     success = float(generator.beta(belief.passes, belief.failures))
     variance = belief.scale / float(generator.gamma(belief.shape))
     mean = float(generator.normal(belief.mean, math.sqrt(variance / belief.strength)))
-    return _value(success, mean)
+    return _value(success, mean + expected.prepared_log)
 
 
 def _value(success: float, mean: float) -> float:
@@ -341,6 +371,13 @@ def _value(success: float, mean: float) -> float:
 
 def _mean(values: Sequence[float]) -> float:
     return math.fsum(values) / len(values)
+
+
+def _weighted_mean(observations: Sequence[_Observation]) -> float:
+    total = math.fsum(item.weight for item in observations)
+    if total <= 0.0:
+        return 0.0
+    return math.fsum(item.weight * item.log_gain for item in observations) / total
 
 
 def _level(row: Evidence, context: PolicyContext) -> str:

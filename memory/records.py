@@ -161,6 +161,9 @@ class ExpectedGain(Record):
     """Posterior mean of the log speedup given that the candidate passes."""
     std_log: float
     """Standard deviation of that mean."""
+    prepared_log: float = 0.0
+    """Discounted log gain of the best steps seen after it, where it was tried before: what a
+    technique is worth that only prepares the next."""
     success_probability: float
     trials: float
     """Weighted number of tries behind it (not_applicable apart)."""

@@ -18,6 +18,10 @@ from .progress import report_progress
 from .records import KernelPoint, Proposal, RunPlan, StateChoice, TaskSummary
 
 
+REAL_GAIN = 0.02
+"""Log gain above which a step changed the situation (about 2 %)."""
+
+
 class Reads(TypedDict):
     """What this agent reads."""
 
@@ -74,16 +78,21 @@ def _propose(state: Reads) -> tuple[tuple[Proposal, ...], int]:
 
 
 def techniques_tried(workspace: Workspace, state: Reads) -> tuple[str, ...]:
-    """Return the techniques already tried on this very source.
+    """Return the techniques not worth trying on this source again.
 
-    Earlier iterations are complete and this rollout's own steps are its state; what parallel
-    rollouts do meanwhile is left out, so that a run does not depend on their timing.
+    Those tried on this very source, and those that this rollout tried without gain since its last
+    real gain: neutral changes since then give them no new chance. Earlier iterations are complete
+    and this rollout's own steps are its state; what parallel rollouts do meanwhile is left out, so
+    that a run does not depend on their timing.
     """
     parent = state["current"].source_sha256
     earlier = [s for s in workspace.store.replay.steps() if s.iteration < state["iteration"]]
-    return tuple(
-        sorted({s.technique for s in (*earlier, *state["steps"]) if s.parent_sha256 == parent})
-    )
+    tried = {s.technique for s in (*earlier, *state["steps"]) if s.parent_sha256 == parent}
+    for step in reversed(state["steps"]):
+        if step.log_gain is not None and step.log_gain > REAL_GAIN:
+            break
+        tried.add(step.technique)
+    return tuple(sorted(tried))
 
 
 def architecture_family(arch: str) -> str:

@@ -15,6 +15,7 @@ from ..harness.records import DeviceIdentity, Outcome, Timing
 from ..memory.records import Evidence, Signature, Step
 from ..memory.signature import bottlenecks_of, signature_of
 from ..tools.workspace import Workspace, open_knowledge, open_workspace
+from .builtin.selector import explores
 from .progress import report_progress
 from .propose_optimizations import architecture_family
 from .records import (
@@ -28,8 +29,13 @@ from .records import (
     faster,
 )
 
-ACCEPTED_LOSS = 0.97
+NEUTRAL = 0.97
 """A child this fast or faster is where the trajectory goes on: neutral moves prepare others."""
+
+PREPARING = 0.75
+"""A slower child, down to this, is gone on from when it prepares something: when experience says
+that later steps gain more than it loses, or, in an exploring rollout, when the bottleneck moved. A
+tile in shared memory that still has bank conflicts is slower until it is padded."""
 
 
 class Reads(TypedDict):
@@ -55,7 +61,9 @@ async def record_step(state: Reads) -> dict[str, Any]:
     record = await asyncio.to_thread(_record, state)
     child = state["result"].point
     best = faster(state["best"], child)
-    accepted = child is not None and _gain(state["current"], child) >= ACCEPTED_LOSS
+    accepted = child is not None and accepts(
+        state["current"], child, state["rollout"], state["choice"].prepared_log
+    )
     step = state["step"] + 1
     report_progress(
         "step",
@@ -78,6 +86,14 @@ async def record_step(state: Reads) -> dict[str, Any]:
         "step": step,
         "ended": f"{step} steps taken" if step >= state["plan"].steps else "",
     }
+
+
+def accepts(parent: KernelPoint, child: KernelPoint, rollout: int, prepared_log: float) -> bool:
+    """Say whether the trajectory goes on from the child rather than from its parent."""
+    gain = _gain(parent, child)
+    moved = explores(rollout) and child.bottleneck != parent.bottleneck
+    prepares = moved or math.log(gain) + prepared_log > 0
+    return gain >= NEUTRAL or (prepares and gain >= PREPARING)
 
 
 def _record(state: Reads) -> Step:

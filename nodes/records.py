@@ -158,6 +158,8 @@ class TechniqueChoice(Record):
     """Parameter settings to try, in order."""
     expected_log_gain: float
     success_probability: float
+    prepared_log: float = 0.0
+    """What later steps gained where this technique was tried before (discounted log gain)."""
     sampled_score: float
     """What Thompson sampling drew for it: why it won this time."""
     reason: str

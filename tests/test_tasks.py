@@ -377,7 +377,7 @@ def test_a_reference_that_cannot_be_traced_still_has_cases(answers: dict[str, An
     task = answer.result["task"]
     assert task["program"] is None and task["program_failure"]
     assert "\n" not in task["program_failure"]
-    assert len(read_cases(answer.cases)) == 6
+    assert len(read_cases(answer.cases)) == 7
 
 
 def test_double_precision_and_numpy_inputs(answers: dict[str, Answer]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+from ...memory.records import Step
 from ..records import Gap, GapAnalysis, PolicyEvaluation, TechniqueReview, Trajectory
 
 AGREEMENT = 0.10
@@ -56,13 +57,13 @@ def _gap(review: TechniqueReview) -> Gap:
 
 def _sequence(trajectory: Trajectory, state_names: Mapping[str, str]) -> Gap | None:
     """Return the techniques that led to the trajectory's best, when there are two or more."""
-    leading = []
-    for step in trajectory.steps:
-        if step.log_gain is not None and step.log_gain > 0:
-            leading.append(step)
-        if step.child_sha256 == trajectory.best.source_sha256:
-            break
-    if len(leading) < 2 or leading[-1].child_sha256 != trajectory.best.source_sha256:
+    made_by = {step.child_sha256: step for step in reversed(trajectory.steps) if step.child_sha256}
+    leading: list[Step] = []
+    source: str | None = trajectory.best.source_sha256
+    while source in made_by and len(leading) < len(trajectory.steps):
+        leading.insert(0, made_by[source])
+        source = leading[0].parent_sha256
+    if len(leading) < 2:
         return None
     gain = math.fsum(step.log_gain or 0.0 for step in leading)
     names = tuple(step.technique for step in leading)

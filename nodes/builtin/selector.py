@@ -67,6 +67,7 @@ def _choice(chosen: Proposal, sampled: float, how: str) -> TechniqueChoice:
         settings=chosen.settings,
         expected_log_gain=expected.mean_log,
         success_probability=expected.success_probability,
+        prepared_log=expected.prepared_log,
         sampled_score=sampled,
         reason=(
             f"{how}: {sampled:+.2f} from {expected.mean_log:+.2f} ± {expected.std_log:.2f} "
