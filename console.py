@@ -27,7 +27,7 @@ class ProgressView:
         self._console = console
         self._live = Live(console=console, transient=True, refresh_per_second=4)
         self._doing: dict[tuple[int, int], str] = {}
-        self._provenance = ""
+        self._described: dict[tuple[int, int], str] = {}
         self._steps = 0
 
     def __enter__(self) -> Self:
@@ -66,18 +66,25 @@ class ProgressView:
         self._live.update("[dim]writing and verifying the first kernel …[/]")
 
     def _on_baseline(self, event: Mapping[str, Any]) -> None:
-        self._provenance = str(event["provenance"])
         cases = event["facts"].get("cases")
         checked = f"; verified on {cases} cases" if cases else ""
         self.note(
-            f"initial kernel: {event['microseconds']:.2f} us ({self._provenance}), "
+            f"initial kernel: {event['microseconds']:.2f} us ({event['provenance']}), "
             f"bottleneck [yellow]{event['bottleneck']}[/]{checked}"
         )
 
     def _on_state(self, event: Mapping[str, Any]) -> None:
         self._now(event, f"state {event['bottleneck']}")
+        self._described[event["iteration"], event["rollout"]] = event["description"]
+
+    def _on_state_choice(self, event: Mapping[str, Any]) -> None:
+        described = self._described.pop((event["iteration"], event["rollout"]), "")
+        new = ", new" if event["discovered"] else ""
         if event["step"] == 0:
-            self.note(f"{self._place(event)}[dim]{escape(event['description'])}[/]")
+            self.note(
+                f"{self._place(event)}state [yellow]{escape(event['state'])}[/]{new}: "
+                f"[dim]{escape(described)}[/]"
+            )
 
     def _on_choice(self, event: Mapping[str, Any]) -> None:
         self._now(event, f"writing {event['technique']}")
