@@ -1,0 +1,356 @@
+"""Writes the first CUDA kernel of a task: the direct translation, obviously correct, not yet fast.
+
+Reads the task's ATen program; writes one kernel for each stage of it. Elementwise programs get one
+thread per element, row programs one thread per row, matrix products one thread per element of the
+result. The paper speaks of this as the CUDA that optimisation starts from.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...harness.records import Record, Task
+from .aten import lower_program
+from .builder import Stage
+from .emission import Body, loaded
+from .values import (
+    Buffer,
+    CannotWrite,
+    Dim,
+    Dims,
+    Load,
+    Product,
+    Value,
+    offset,
+    product,
+    products,
+    reductions,
+    walk,
+)
+
+C_TYPES = {"float32": "float", "float16": "__half", "bfloat16": "__nv_bfloat16"}
+
+
+class InitialKernel(Record):
+    """A first CUDA source for a task."""
+
+    source: str
+    notes: tuple[str, ...] = ()
+    """What was decided, one line for each kernel."""
+
+
+class NotWritten(Record):
+    """The built-in writer cannot write this task; a model or a person can."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class _Kernel:
+    """Text of one kernel: constants before it, its definition, the statements that launch it."""
+
+    constants: list[str]
+    definition: list[str]
+    launch: list[str]
+    note: str
+
+
+def write_initial_cuda(task: Task) -> InitialKernel | NotWritten:
+    """Return a first CUDA source for the task, or the reason why there is none.
+
+    Raises nothing for a program outside the writer's reach: that is a `NotWritten`.
+    """
+    try:
+        return _write(task)
+    except CannotWrite as reason:
+        return NotWritten(reason=str(reason))
+
+
+def _write(task: Task) -> InitialKernel:
+    stages = lower_program(task)
+    name = "".join(char if char.isalnum() else "_" for char in task.name)
+    name = f"task_{name}" if not name or name[0].isdigit() else name
+    taken = {tensor.name for tensor in task.full.tensors} | {"workspace", "stream"}
+    reserved = {scalar.upper() for scalar in task.full.scalars} | taken
+    kernels = []
+    for number, stage in enumerate(stages):
+        suffix = f"_{number + 1}" if len(stages) > 1 else ""
+        writer = _StageWriter(stage, f"{name}{suffix}_kernel", suffix.upper(), taken, reserved)
+        kernels.append(writer.write())
+    scratch = [
+        buffer for stage in stages for _, buffer in stage.results
+        if buffer.name.startswith("scratch")
+    ]  # fmt: skip
+    lines = ['#include "task.cuh"', ""]
+    for kernel in kernels:
+        lines += [*kernel.constants, "", *kernel.definition, ""]
+    lines += _host_half(task, kernels, scratch)
+    return InitialKernel(
+        source="\n".join(lines) + "\n", notes=tuple(kernel.note for kernel in kernels)
+    )
+
+
+def _host_half(task: Task, kernels: list[_Kernel], scratch: list[Buffer]) -> list[str]:
+    """Return `launch`, and `workspace_bytes` where stages hand values on."""
+    parameters = []
+    for role in ("output", "input", "parameter", "buffer"):
+        for tensor in task.full.of_role(role):
+            const = "" if role == "output" else "const "
+            parameters.append(f"{const}{C_TYPES[tensor.dtype]}* {tensor.name}")
+    parameters += ["void* workspace", "cudaStream_t stream"]
+    lines = []
+    if scratch:
+        for buffer in scratch:
+            text = f"({product(buffer.dims).text} + 63) / 64 * 64"
+            lines.append(f"constexpr long long {_floats(buffer)} = {text};")
+        counts = " + ".join(_floats(buffer) for buffer in scratch)
+        lines += [
+            "",
+            'extern "C" size_t workspace_bytes() {',
+            f"    return ({counts}) * sizeof(float);",
+            "}",
+            "",
+        ]
+    text = f'extern "C" void launch({", ".join(parameters)}) {{'
+    if len(text) > 100:
+        joined = ",\n                       ".join(parameters)
+        text = f'extern "C" void launch({joined}) {{'
+    lines.append(text)
+    start = "static_cast<float*>(workspace)"
+    for buffer in scratch:
+        lines.append(f"    float* {buffer.name} = {start};")
+        start = f"{buffer.name} + {_floats(buffer)}"
+    for kernel in kernels:
+        lines += ["    " + line for line in kernel.launch]
+    return [*lines, "}"]
+
+
+def _floats(buffer: Buffer) -> str:
+    """Name of the constant for a scratch buffer's size, rounded up so that the next is aligned."""
+    return f"{buffer.name.upper()}_FLOATS"
+
+
+class _StageWriter:
+    """Writes the kernel of one stage."""
+
+    def __init__(
+        self, stage: Stage, name: str, suffix: str, taken: set[str], reserved: set[str]
+    ) -> None:
+        self._stage = stage
+        self._name = name
+        self._suffix = suffix
+        self._taken = set(taken)
+        self._reserved = reserved
+        self._constants: list[str] = []
+        self._row, self._column, self._c, self._i, self._k, self._acc = (
+            f"{name}_index" if name in taken else name
+            for name in ("row", "col", "c", "i", "k", "acc")
+        )
+        values = [value for value, _ in stage.results]
+        self._inputs = _read_buffers(values)
+        largest = max(product(dims).full for dims in _shapes(values))
+        self._index = "int" if largest < 2**31 else "long long"
+
+    def write(self) -> _Kernel:
+        value = self._stage.results[0][0]
+        matrices = products(value)
+        if matrices:
+            return self._matrix_product(value, matrices[0])
+        rows = [found for result, _ in self._stage.results for found in reductions(result)]
+        if rows:
+            return self._row_program(rows[0].rows, rows[0].columns)
+        if _is_transposition(value):
+            return self._transposition(value)
+        return self._elementwise()
+
+    # Families
+
+    def _elementwise(self) -> _Kernel:
+        value = self._stage.results[0][0]
+        count = self._constant("N", product(value.dims))
+        block = self._knob("BLOCK", 256)
+        body = self._body(value.dims, ((self._i, len(value.dims)),), [])
+        self._store_all(body)
+        definition = [
+            "// One thread computes one element.",
+            *self._signature(),
+            f"    const {self._index} {self._i} = {self._thread_index()};",
+            f"    if ({self._i} < {count.text}) {{",
+            *("        " + line for line in body.lines),
+            "    }",
+            "}",
+        ]
+        launch = [self._launch(f"({count.text} + {block} - 1) / {block}", block)]
+        return self._kernel(definition, launch, "one thread per element")
+
+    def _row_program(self, rows: Dims, columns: Dims) -> _Kernel:
+        row_count = self._constant("ROWS", product(rows))
+        column_count = self._constant("COLS", product(columns))
+        block = self._knob("BLOCK", 256)
+        body = Body(
+            (*rows, *columns), ((self._row, len(rows)),), [column_count, row_count],
+            self._taken | {self._row, self._c}, len(columns), column_count.text, self._c,
+        )  # fmt: skip
+        wide = [pair for pair in self._stage.results if not body.computes(pair[0])]
+        narrow = [pair for pair in self._stage.results if body.computes(pair[0])]
+        body.expect([value for value, _ in narrow])
+        inner = body.inside()
+        inner.expect([value for value, _ in wide])
+        for value, buffer in wide:
+            inner.store(value, buffer)
+        if wide:
+            body.loop(inner)
+        for value, buffer in narrow:
+            body.store(value, buffer)
+        definition = [
+            "// One thread computes one row.",
+            *self._signature(),
+            f"    const {self._index} {self._row} = {self._thread_index()};",
+            f"    if ({self._row} >= {row_count.text}) return;",
+            *("    " + line for line in body.lines),
+            "}",
+        ]
+        launch = [self._launch(f"({row_count.text} + {block} - 1) / {block}", block)]
+        return self._kernel(definition, launch, "one thread per row")
+
+    def _matrix_product(self, value: Value, matrix: Product) -> _Kernel:
+        leading, (depth, columns) = matrix.dims[:-1], matrix.right.dims
+        m = self._constant("M", product(leading))
+        n = self._constant("N", columns)
+        k = self._constant("K", depth)
+        x, y = self._knob("BLOCK_X", 16), self._knob("BLOCK_Y", 16)
+        names = [k, n, m]
+        left = offset(
+            matrix.left, (*leading, depth), ((self._row, len(leading)), (self._k, 1)), names
+        )
+        right = offset(matrix.right, (depth, columns), ((self._k, 1), (self._column, 1)), names)
+        body = self._body(value.dims, ((self._row, len(leading)), (self._column, 1)), [n, k, m])
+        body.texts[id(matrix)] = self._acc
+        self._store_all(body)
+        index = self._index
+        factors = " * ".join(
+            loaded(load.buffer, element)
+            for load, element in ((matrix.left, left), (matrix.right, right))
+        )
+        definition = [
+            "// One thread computes one element of the result.",
+            *self._signature(),
+            f"    const {index} {self._column} = {self._thread_index('x')};",
+            f"    const {index} {self._row} = {self._thread_index('y')};",
+            f"    if ({self._row} >= {m.text} || {self._column} >= {n.text}) return;",
+            f"    float {self._acc} = 0.0f;",
+            f"    for (int {self._k} = 0; {self._k} < {k.text}; ++{self._k}) {{",
+            f"        {self._acc} += {factors};",
+            "    }",
+            *("    " + line for line in body.lines),
+            "}",
+        ]
+        launch = self._launch_plane(n.text, m.text, x, y)
+        return self._kernel(definition, launch, "one thread per element of the product")
+
+    def _transposition(self, value: Value) -> _Kernel:
+        rows = self._constant("ROWS", value.dims[0])
+        columns = self._constant("COLS", value.dims[1])
+        x, y = self._knob("BLOCK_X", 16), self._knob("BLOCK_Y", 16)
+        body = self._body(value.dims, ((self._row, 1), (self._column, 1)), [columns, rows])
+        self._store_all(body)
+        definition = [
+            "// One thread moves one element.",
+            *self._signature(),
+            f"    const {self._index} {self._column} = {self._thread_index('x')};",
+            f"    const {self._index} {self._row} = {self._thread_index('y')};",
+            f"    if ({self._row} < {rows.text} && {self._column} < {columns.text}) {{",
+            *("        " + line for line in body.lines),
+            "    }",
+            "}",
+        ]
+        launch = self._launch_plane(columns.text, rows.text, x, y)
+        return self._kernel(definition, launch, "transposition, one thread per element")
+
+    # Parts
+
+    def _body(self, dims: Dims, axes: tuple[tuple[str, int], ...], names: list[Dim]) -> Body:
+        taken = self._taken | {self._i, self._row, self._column, self._k, self._acc}
+        body = Body(dims, axes, names, taken)
+        body.expect([value for value, _ in self._stage.results])
+        return body
+
+    def _store_all(self, body: Body) -> None:
+        for value, buffer in self._stage.results:
+            body.store(value, buffer)
+
+    def _constant(self, name: str, dim: Dim) -> Dim:
+        """Declare a named constant equal to the dimension, and return it under that name."""
+        chosen = self._free(name)
+        self._constants.append(f"constexpr {self._index} {chosen} = {dim.text};")
+        return Dim(chosen, dim.full, dim.verify)
+
+    def _knob(self, name: str, value: int) -> str:
+        """Declare a constant that is worth tuning, and return its name."""
+        chosen = self._free(name)
+        self._constants.append(f"constexpr int {chosen} = {value};")
+        return chosen
+
+    def _free(self, name: str) -> str:
+        suffix = self._suffix if name.isupper() else self._suffix.lower()
+        chosen = f"{name}{suffix}"
+        return f"{chosen}_" if chosen in self._reserved else chosen
+
+    def _thread_index(self, axis: str = "x") -> str:
+        first = f"static_cast<long long>(blockIdx.{axis})" if self._index != "int" else (
+            f"blockIdx.{axis}")  # fmt: skip
+        return f"{first} * blockDim.{axis} + threadIdx.{axis}"
+
+    def _signature(self) -> list[str]:
+        outputs = [f"{C_TYPES[buffer.dtype]}* {buffer.name}" for _, buffer in self._stage.results]
+        inputs = [f"const {C_TYPES[buffer.dtype]}* {buffer.name}" for buffer in self._inputs]
+        text = f"__global__ void {self._name}({', '.join(outputs + inputs)}) {{"
+        if len(text) <= 100:
+            return [text]
+        joined = ",\n    ".join(outputs + inputs)
+        return f"__global__ void {self._name}(\n    {joined}) {{".split("\n")
+
+    def _arguments(self) -> str:
+        names = [buffer.name for _, buffer in self._stage.results]
+        return ", ".join(names + [buffer.name for buffer in self._inputs])
+
+    def _launch(self, grid: str, block: str) -> str:
+        return f"{self._name}<<<{grid}, {block}, 0, stream>>>({self._arguments()});"
+
+    def _launch_plane(self, columns: str, rows: str, x: str, y: str) -> list[str]:
+        grid = self._free("grid")
+        block = self._free("block")
+        return [
+            f"const dim3 {block}({x}, {y});",
+            f"const dim3 {grid}(({columns} + {x} - 1) / {x}, ({rows} + {y} - 1) / {y});",
+            f"{self._name}<<<{grid}, {block}, 0, stream>>>({self._arguments()});",
+        ]
+
+    def _kernel(self, definition: list[str], launch: list[str], note: str) -> _Kernel:
+        return _Kernel(self._constants, definition, launch, f"{self._name}: {note}")
+
+
+def _read_buffers(values: list[Value]) -> list[Buffer]:
+    """Return the buffers that the values are loaded from, each once, in order of first use."""
+    found: dict[str, Buffer] = {}
+    for value in values:
+        for part in walk(value):
+            if isinstance(part, Load):
+                found.setdefault(part.buffer.name, part.buffer)
+    return list(found.values())
+
+
+def _shapes(values: list[Value]) -> list[Dims]:
+    return [part.dims for value in values for part in walk(value)]
+
+
+def _is_transposition(value: Value) -> bool:
+    """Whether a two-dimensional value reads something across its rows."""
+    return len(value.dims) == 2 and any(
+        isinstance(part, Load)
+        and len(part.dims) == 2
+        and not part.is_contiguous
+        and part.strides[1] is not None
+        and not part.strides[1].is_one
+        for part in walk(value)
+    )
