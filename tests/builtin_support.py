@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -33,9 +34,9 @@ def node(name: str, op: str, args: list[Any], shape: Shape, **kwargs: Any) -> Pr
 
 def task(
     name: str,
-    inputs: dict[str, tuple[Shape, Shape]],
+    inputs: Mapping[str, tuple[Shape, Shape]],
     nodes: list[ProgramNode],
-    outputs: dict[str, tuple[Shape, Shape]],
+    outputs: Mapping[str, tuple[Shape, Shape]],
     dtype: str = "float32",
 ) -> Task:
     """A task without a reference file: shapes are (full, verify); outputs by the value's name."""

@@ -529,6 +529,7 @@ CHAINS = [
     ("softmax", "", (V4, "unroll_loop", BLOCK_ROW, CACHE, "tune_block_size:size=64")),
     ("softmax", PERSON_SOFTMAX, (WARP, V4, FAST, "tune_block_size:size=64")),
     ("softmax", PERSON_SOFTMAX, (BLOCK_ROW, V2, "unroll_loop")),
+    ("softmax", PERSON_SOFTMAX, (BLOCK_ROW, CACHE)),
     ("softmax", WARP_SOFTMAX, (V4, CACHE, BLOCK_ROW)),
     ("odd_softmax", "", (WARP, CACHE, "tune_block_size", FAST)),
     ("layer_norm", "", (WARP, V4, CACHE, "single_pass_variance", FAST)),
@@ -586,7 +587,11 @@ async def test_a_chain_of_techniques_computes_the_same(
     ],
 )
 async def test_what_is_unsafe_is_caught(
-    device: SimulatedDevice, tmp_path: Path, name: str, chain: tuple[str, ...], outcomes: set[Outcome]
+    device: SimulatedDevice,
+    tmp_path: Path,
+    name: str,
+    chain: tuple[str, ...],
+    outcomes: set[Outcome],
 ) -> None:
     made = await made_of(name, tmp_path)
     source = initial(made)

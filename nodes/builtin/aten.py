@@ -353,6 +353,8 @@ _COMPOSITES = frozenset(
     ("softmax", "_softmax", "log_softmax", "_log_softmax", "layer_norm", "native_layer_norm",
      "rms_norm", "_fused_rms_norm")
 )  # fmt: skip
+
+
 def _tensor_first(base: str, arguments: Sequence[Any]) -> Sequence[Any]:
     """Return the arguments that are operands; the rest are options of the operation."""
     return arguments[: POINTWISE[base]]

@@ -61,5 +61,3 @@ def _declares(text: str, name: str) -> bool:
 def _still_shared(steps: list[Step]) -> bool:
     """Whether at least two loops are left, so that keeping the row still serves."""
     return sum(isinstance(step, Loop) for step in steps) > 1
-
-

@@ -13,7 +13,16 @@ from typing import Literal
 from ....harness.records import Task
 from .constants import Constants
 from .helpers import add_helpers
-from .launches import GRID, block_name, ceiling, components, host_text, host_values, set_components
+from .launches import (
+    GRID,
+    block_name,
+    block_size,
+    ceiling,
+    components,
+    host_text,
+    host_values,
+    set_components,
+)
 from .records import NotRecognised
 from .row_reader import RowBody, read_rows
 from .row_steps import Loop, Plain, Step
@@ -71,7 +80,8 @@ def row_kernels(text: str, task: Task) -> list[RowKernel]:
 def written(found: RowKernel, body: RowBody) -> str:
     """Return the source with the row kernel in another form, and its grid to match."""
     columns = known_columns(found)
-    shape = RowShape(found.kernel, found.constants, found.block, columns)
+    threads = block_size(found.constants, found.launch)[0]
+    shape = RowShape(found.kernel, found.constants, found.block, threads, columns)
     lines = write_rows(shape, body)
     source = found.source
     kinds = {kind for step in body.steps if isinstance(step, Loop) for _, kind in step.carried}
@@ -123,8 +133,7 @@ def with_mapping(found: RowKernel, mapping: Mapping) -> str:
     Raises:
         NotRecognised: a sum does not start at zero, so it cannot be shared out.
     """
-    size = found.constants.pair(found.block)
-    if mapping != "thread" and (size is None or size.full % 32):
+    if mapping != "thread" and block_size(found.constants, found.launch)[0] % 32:
         raise NotRecognised("a block is not made of whole warps")
     for position, step in enumerate(found.body.steps):
         if isinstance(step, Loop):

@@ -403,8 +403,9 @@ class _Reader:
             if ("max" in text) != (kind == "max") or ("min" in text) != (kind == "min"):
                 raise NotRecognised(f"{name} is summed and combined in different ways")
             if "__shfl_xor_sync" in text:
-                self._uncombined.pop(name)
+                del self._uncombined[name]
             elif "__shfl_down_sync" in text:
-                self._first_lane.add(self._uncombined.pop(name) and name)
+                del self._uncombined[name]
+                self._first_lane.add(name)
             return True
         raise NotRecognised("a shuffle works on something that no loop accumulates")

@@ -34,6 +34,8 @@ class RowShape:
     kernel: Kernel
     constants: Constants
     block: str
+    threads: int
+    """Threads of a block."""
     columns: str
     """Number of columns as a constant expression; empty where it is none."""
 
@@ -113,11 +115,10 @@ class _Writer:
             raise NotRecognised("the number of columns is not a constant")
         if self._body.mapping == "thread":
             raise NotRecognised("a thread cannot keep a whole row in registers")
-        workers = self._shape.constants.pair(self._workers)
-        assert workers is not None
-        if -(-pair.full // workers.full) > CACHE_LIMIT:
+        workers = 32 if self._body.mapping == "warp" else self._shape.threads
+        if -(-pair.full // workers) > CACHE_LIMIT:
             raise NotRecognised(
-                f"a thread would keep {-(-pair.full // workers.full)} values of a row, more than "
+                f"a thread would keep {-(-pair.full // workers)} values of a row, more than "
                 f"{CACHE_LIMIT}: share the row among more threads"
             )
         vec = " * VEC" if self._body.width > 1 else ""

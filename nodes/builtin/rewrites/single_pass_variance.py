@@ -77,9 +77,7 @@ def _squared_difference(loop: Loop) -> tuple[str, str, str] | None:
     )
     if named is not None:
         return total, named[2], named[3]
-    direct = re.fullmatch(
-        rf"{total} \+= \((.+?) - (\w+)\) \* \((.+?) - (\w+)\);", text, re.S
-    )
+    direct = re.fullmatch(rf"{total} \+= \((.+?) - (\w+)\) \* \((.+?) - (\w+)\);", text, re.S)
     if direct is not None and direct[1] == direct[3] and direct[2] == direct[4]:
         return total, direct[1], direct[2]
     return None
