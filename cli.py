@@ -23,7 +23,7 @@ from .harness.errors import UserError
 from .settings import Settings
 
 app = typer.Typer(
-    help="Agents that rewrite a CUDA kernel, measure every rewrite, and remember what they learned.",
+    help="Agents that rewrite a CUDA kernel, measure every rewrite, and remember.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     add_completion=False,

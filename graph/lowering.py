@@ -1,4 +1,4 @@
-"""The lowering graph: write → compile → verify → profile → conclude; a failure goes back to write."""
+"""The lowering graph: write → compile → verify → profile; a failure goes back to write."""
 
 from __future__ import annotations
 

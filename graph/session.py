@@ -9,7 +9,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import aiosqlite
 from langchain_core.runnables import RunnableConfig
@@ -92,7 +92,7 @@ class Session:
         os.close(self._lock)
 
     def drain(self) -> None:
-        """Ask the run to stop at the next step with a saved checkpoint. Safe in a signal handler."""
+        """Ask the run to stop at the next step, with its place saved. Safe in a signal handler."""
         self.control.request_drain("interrupted")
 
     async def run(self, watch: Callable[[dict[str, Any]], None] = lambda event: None) -> RunResult:
@@ -122,7 +122,7 @@ class Session:
                         durability="sync",
                         control=self.control,
                     ):
-                        watch(event)
+                        watch(cast(dict[str, Any], event))
                 except GraphDrained as drained:
                     raise Interrupted(self.directory) from drained
                 finally:

@@ -35,6 +35,12 @@ class Cancelled(Exception):
     """The caller of `off_loop` was cancelled; whatever child was running is dead."""
 
 
+def caller_cancelled() -> bool:
+    """Say whether the caller of `off_loop`, in whose thread this runs, was cancelled."""
+    event = _cancelled.get()
+    return event is not None and event.is_set()
+
+
 async def off_loop(
     function: Callable[Parameters, Result],
     *arguments: Parameters.args,

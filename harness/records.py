@@ -18,7 +18,7 @@ HARNESS_VERSION = "2"
 
 
 class Record(BaseModel):
-    """Base of every record: frozen, strict about unknown fields, field docstrings as descriptions."""
+    """Base of every record: frozen, no unknown fields, field docstrings as descriptions."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
@@ -66,7 +66,9 @@ class Provenance(StrEnum):
     EVENTS = "events"
 
 
-DType = Literal["float64", "float32", "float16", "bfloat16", "int64", "int32", "int8", "uint8", "bool"]
+DType = Literal[
+    "float64", "float32", "float16", "bfloat16", "int64", "int32", "int8", "uint8", "bool"
+]
 DTYPE_BYTES: dict[str, int] = {
     "float64": 8, "float32": 4, "float16": 2, "bfloat16": 2,
     "int64": 8, "int32": 4, "int8": 1, "uint8": 1, "bool": 1,
@@ -135,7 +137,7 @@ class Program(Record):
 
 
 class TaskVariant(Record):
-    """The task at one set of dimensions: `full` as written, `verify` shrunk to be checked quickly."""
+    """The task at one set of dimensions: `full` as written, `verify` shrunk to be quick."""
 
     name: Literal["full", "verify"]
     dimensions: dict[str, int]

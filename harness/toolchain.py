@@ -135,7 +135,10 @@ class _Killed(Exception):
 
 def _collect(directory: Path, key: str, arch: str, toolchain: Toolchain, log: str) -> Build:
     host = (directory / "candidate.cudafe1.cpp").read_text(errors="replace")
-    (directory / f"candidate.{arch}.cubin").rename(directory / "candidate.cubin")
+    # One target written with -gencode leaves the architecture out of the name.
+    named = directory / f"candidate.{arch}.cubin"
+    if named.exists():
+        named.rename(directory / "candidate.cubin")
     return Build(
         key=key,
         succeeded=True,
@@ -151,7 +154,7 @@ def _run_nvcc(toolchain: Toolchain, arch: str, directory: Path) -> tuple[int, st
     log = directory / "nvcc.log"
     limits = f'ulimit -v {COMPILE_MEMORY_KIB}; ulimit -f 2097152; ulimit -c 0; exec "$@"'
     command = [
-        "/bin/sh", "-c", limits, "sh", toolchain.nvcc, f"-arch={arch}",
+        "/bin/sh", "-c", limits, "sh", toolchain.nvcc, _target(arch),
         "-ccbin", toolchain.host_compiler, *FLAGS, "candidate.cu", "-o", "candidate.so",
     ]  # fmt: skip
     environment = scrubbed_environment(directory)
@@ -162,6 +165,16 @@ def _run_nvcc(toolchain: Toolchain, arch: str, directory: Path) -> tuple[int, st
     except TimedOut:
         raise TimedOut(f"compilation ran past its limit of {COMPILE_SECONDS:.0f} s") from None
     return status, read_log(log)
+
+
+def _target(arch: str) -> str:
+    """Return nvcc's option for an architecture.
+
+    `-arch=sm_90a` also makes a pass for plain sm_90, which refuses what only sm_90a has (wgmma).
+    """
+    if arch[-1].isdigit():
+        return f"-arch={arch}"
+    return f"-gencode=arch=compute_{arch.removeprefix('sm_')},code={arch}"
 
 
 def _raise_for_machine(toolchain: Toolchain, directory: Path, log: str) -> None:

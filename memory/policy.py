@@ -54,7 +54,7 @@ NEIGHBOUR_DISCOUNT = 0.5
 TRANSITION_SHRINKAGE = 3.0
 """Observations at which half of a transition's apparent advantage is believed."""
 DISCOUNT = 0.9
-"""Of what later steps of a trajectory gained, when it is credited to the step that prepared them."""
+"""Of what later steps of a trajectory gained, when credited to the step that prepared them."""
 HORIZON = 4
 """How many later steps are looked at."""
 BLAMELESS = frozenset({Outcome.DEGENERATE_TASK.value, Outcome.PROFILER_UNAVAILABLE.value})

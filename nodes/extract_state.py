@@ -1,4 +1,4 @@
-"""State extractor: the performance signature of the kernel at hand (KernelBlaster, section on states).
+"""State extractor: the performance signature of the kernel at hand (KernelBlaster: states).
 
 Reads plan and current; writes observation. The state is what the policy conditions on, so it is
 taken from the newest profile at every step.

@@ -17,7 +17,6 @@ from .builtin.rewrites import applicable
 from .progress import report_progress
 from .records import KernelPoint, Proposal, RunPlan, StateChoice, TaskSummary
 
-
 REAL_GAIN = 0.02
 """Log gain above which a step changed the situation (about 2 %)."""
 

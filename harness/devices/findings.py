@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
-from ..records import Diagnostic, Outcome, StageResult
-from ..symbols import readable
+from ..records import Build, Diagnostic, Outcome, StageResult
+from ..symbols import check_library, readable
 
 _OUTCOMES: dict[str, Outcome] = {
     "unsupported": Outcome.UNSUPPORTED,
@@ -76,3 +77,22 @@ def of_report(report: dict[str, Any]) -> Diagnostic:
         line=report.get("line"),
         count=int(report.get("count", 1)),
     )
+
+
+def judge_build(built: Build) -> StageResult | None:
+    """Return why a build may not run, or None."""
+    if not built.succeeded:
+        first = built.diagnostics[0]
+        forbidden = first.kind.startswith("forbidden")
+        return StageResult(
+            outcome=Outcome.FORBIDDEN if forbidden else Outcome.COMPILE_ERROR,
+            reason=sentence(first), diagnostics=built.diagnostics, build=built,
+        )  # fmt: skip
+    found = (*built.diagnostics, *check_library(Path(built.directory, "candidate.so")))
+    if not found:
+        return None
+    missing = found[0].kind == "missing_launch"
+    return StageResult(
+        outcome=Outcome.COMPILE_ERROR if missing else Outcome.FORBIDDEN,
+        reason=sentence(found[0]), diagnostics=tuple(found), build=built,
+    )  # fmt: skip

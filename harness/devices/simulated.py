@@ -8,7 +8,6 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from .. import symbols
 from ..cases import prepare_cases_now, read_cases
 from ..contract import header
 from ..errors import UserError
@@ -40,7 +39,7 @@ from ..simt.shared_merging import vector_load_lines
 from ..toolchain import Toolchain, build_now, find_toolchain
 from ..verification import check_outputs, compare, degenerate
 from .child import Limits, Reply, run_candidate
-from .findings import judge, of_report, sentence
+from .findings import judge, judge_build, of_report
 from .protocol import Measurement
 
 VERIFY_SECONDS = 60.0
@@ -104,7 +103,7 @@ class SimulatedDevice:
         full, verify = together(
             partial(self._build, source, task.full), partial(self._build, source, task.verify)
         )
-        return _judge_build(full) or _judge_build(verify) or StageResult(
+        return judge_build(full) or judge_build(verify) or StageResult(
             outcome=Outcome.PASSED, build=full
         )  # fmt: skip
 
@@ -117,7 +116,7 @@ class SimulatedDevice:
                 reason=f"the task cannot tell right from wrong: {solved_by}",
             )
         built = self._build(source, task.verify)
-        refused = _judge_build(built)
+        refused = judge_build(built)
         if refused:
             return refused
         with tempfile.TemporaryDirectory(prefix="kernelblaster-verify-") as folder:
@@ -131,7 +130,7 @@ class SimulatedDevice:
     def _profile(self, task: Task, source: str) -> Measurement:
         cases = prepare_cases_now(task)
         built = self._build(source, task.full)
-        refused = _judge_build(built)
+        refused = judge_build(built)
         if refused:
             return Measurement(stage=refused)
         with tempfile.TemporaryDirectory(prefix="kernelblaster-profile-") as folder:
@@ -224,10 +223,11 @@ class SimulatedDevice:
                     f"CUDA headers are missing: {include}/driver_types.h; "
                     "pip install nvidia-cuda-runtime nvidia-cuda-crt"
                 )
-            self._runtime, _ = together(
+            runtime, _ = together(
                 partial(build_native, "cuda-runtime", [_SIMT / "runtime.c"], [f"-I{include}"]),
                 core_library,
             )
+            self._runtime = Path(runtime)
         return self._runtime
 
     def _vector_loads(self, folder: Path) -> dict[str, dict[int, int]]:
@@ -250,25 +250,6 @@ class SimulatedDevice:
 
 def _faults(report: dict[str, Any]) -> dict[str, Any]:
     return {"faults": report.get("faults", []), "reports": report.get("reports", [])}
-
-
-def _judge_build(built: Build) -> StageResult | None:
-    """Return why a build may not run, or None."""
-    if not built.succeeded:
-        first = built.diagnostics[0]
-        forbidden = first.kind.startswith("forbidden")
-        return StageResult(
-            outcome=Outcome.FORBIDDEN if forbidden else Outcome.COMPILE_ERROR,
-            reason=sentence(first), diagnostics=built.diagnostics, build=built,
-        )  # fmt: skip
-    found = (*built.diagnostics, *symbols.check_library(Path(built.directory, "candidate.so")))
-    if not found:
-        return None
-    missing = found[0].kind == "missing_launch"
-    return StageResult(
-        outcome=Outcome.COMPILE_ERROR if missing else Outcome.FORBIDDEN,
-        reason=sentence(found[0]), diagnostics=tuple(found), build=built,
-    )  # fmt: skip
 
 
 def _no_report(reply: Reply, built: Build) -> StageResult:
