@@ -163,7 +163,7 @@ def kb_show(
     from .console import show_knowledge
     from .tools.workspace import open_knowledge
 
-    with open_knowledge(str(knowledge_directory(kb))) as knowledge:
+    with open_knowledge(str(knowledge_directory(kb)), create=False) as knowledge:
         states = knowledge.show()
     if state is not None:
         states = [entry for entry in states if state in (entry["id"], entry["name"])]
@@ -182,7 +182,7 @@ def kb_stats(kb: KnowledgeDirectory = None, as_json: Json = False) -> None:
     from .tools.workspace import open_knowledge
 
     directory = knowledge_directory(kb)
-    with open_knowledge(str(directory)) as knowledge:
+    with open_knowledge(str(directory), create=False) as knowledge:
         counts = knowledge.stats()
     if as_json:
         print_json({"directory": str(directory), **counts})
@@ -195,7 +195,7 @@ def kb_reindex(kb: KnowledgeDirectory = None) -> None:
     """Rebuild the vector index from the evidence."""
     from .tools.workspace import open_knowledge
 
-    with open_knowledge(str(knowledge_directory(kb))) as knowledge:
+    with open_knowledge(str(knowledge_directory(kb)), create=False) as knowledge:
         typer.echo(f"{knowledge.reindex()} states indexed")
 
 
@@ -299,7 +299,8 @@ def parse_dimensions(pairs: list[str]) -> dict[str, int]:
     parsed: dict[str, int] = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
-        if not (equals and name.isidentifier() and value.isdigit() and int(value) > 0):
+        number = value.isascii() and value.isdecimal()
+        if not (equals and name.isidentifier() and number and int(value) > 0):
             raise UserError(f"--set {pair}: write NAME=VALUE with a positive integer")
         parsed[name] = int(value)
     return parsed
@@ -330,7 +331,7 @@ def main() -> None:
         app()
     except UserError as error:
         fail(str(error))
-    except sqlite3.OperationalError as error:
+    except sqlite3.DatabaseError as error:
         fail(f"a database cannot be used: {error}; free some space or check the directory's rights")
     except OSError as error:
         if error.errno in (28, 30, 122):  # no space, read-only, quota

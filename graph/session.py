@@ -18,9 +18,11 @@ from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.errors import GraphDrained
 from langgraph.runtime import RunControl
 
+from ..harness.devices import open_device
 from ..harness.errors import UserError
 from ..nodes import records as node_records
-from ..nodes.records import OptimizeRequest, RunResult
+from ..nodes.load_task import with_absolute_paths
+from ..nodes.records import OptimizeRequest, RunPlan, RunResult
 from ..nodes.report import write_file
 from .optimize import build_graph
 
@@ -57,6 +59,9 @@ class Session:
         Raises:
             UserError: it holds something already, is in use, or cannot be written.
         """
+        directory = directory.resolve()
+        if directory.exists() and not directory.is_dir():
+            raise UserError(f"--run {directory} is a file; give a directory")
         if directory.exists() and any(directory.iterdir()):
             hint = (
                 f"continue it with: kernelblaster resume {directory}"
@@ -72,7 +77,7 @@ class Session:
                 "choose another with --run"
             ) from error
         lock = _take_lock(directory)
-        pinned = request.model_copy(update={"run": str(directory)})
+        pinned = with_absolute_paths(request.model_copy(update={"run": str(directory)}))
         document = {"format": RUN_FORMAT, "request": pinned.model_dump(mode="json")}
         write_file(directory / "run.json", json.dumps(document, indent=2) + "\n")
         return cls(directory, pinned, lock)
@@ -84,7 +89,12 @@ class Session:
         Raises:
             UserError: it is no run directory, of another version, or in use.
         """
+        directory = directory.resolve()
         request = read_request(directory)
+        if request.run != str(directory):
+            raise UserError(
+                f"the run in {directory} was started in {request.run}; move it back to resume it"
+            )
         return cls(directory, request, _take_lock(directory))
 
     def close(self) -> None:
@@ -113,6 +123,7 @@ class Session:
             graph = build_graph().compile(checkpointer=checkpointer, name="optimize")
             started = (await graph.aget_state(config)).values
             if "result" not in started:
+                check_identity(started.get("plan"))
                 try:
                     async for _, event in graph.astream(
                         None if started.get("plan") else self.request,
@@ -131,6 +142,25 @@ class Session:
         if not isinstance(result, RunResult):
             raise UserError(f"{self.directory} was written by another version; start a new run")
         return result
+
+
+def check_identity(plan: RunPlan | None) -> None:
+    """Refuse to go on with another device, compiler or harness than the run began with.
+
+    Raises:
+        UserError: they differ: evaluations of the two would be compared.
+    """
+    if plan is None or plan.identity is None:
+        return
+    now = open_device(plan.device, plan.gpu).identity
+    if now != plan.identity:
+        before = plan.identity.model_dump()
+        changed = ", ".join(
+            f"{name} was {before[name]!r} and is {value!r}"
+            for name, value in now.model_dump().items()
+            if value != before[name]
+        )
+        raise UserError(f"this run cannot go on here: {changed}; start a new run")
 
 
 def read_request(directory: Path) -> OptimizeRequest:
@@ -181,6 +211,8 @@ async def open_checkpointer(directory: Path) -> AsyncIterator[AsyncSqliteSaver]:
         raise UserError(
             f"cannot write {path}: {error}; free some space, then: kernelblaster resume {directory}"
         ) from error
+    except aiosqlite.DatabaseError as error:
+        raise UserError(f"{path} is damaged: {error}; start a new run") from error
 
 
 def checkpoint_serializer() -> JsonPlusSerializer:
@@ -246,8 +278,15 @@ def list_runs(root: Path) -> list[dict[str, Any]]:
 
 
 def _is_locked(directory: Path) -> bool:
+    """Say whether a process holds the run; a shared lock, so that looking disturbs nobody."""
     try:
-        os.close(_take_lock(directory))
-    except UserError:
+        descriptor = os.open(directory / "lock", os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
         return True
+    finally:
+        os.close(descriptor)
     return False

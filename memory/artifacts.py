@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import tempfile
 from pathlib import Path
-from typing import Any
 
 from ..harness.errors import UserError
 
@@ -41,10 +39,6 @@ class ArtifactStore:
             ) from error
         return name
 
-    def put_json(self, value: Any) -> str:
-        """Store a JSON value in canonical form (sorted keys, no spaces); return its sha256."""
-        return self.put_text(json.dumps(value, sort_keys=True, separators=(",", ":")))
-
     def get_text(self, name: str) -> str:
         """Return the text stored under a sha256.
 
@@ -65,18 +59,6 @@ class ArtifactStore:
                 "delete it and start a new run"
             )
         return data.decode()
-
-    def get_json(self, name: str) -> Any:
-        """Return the JSON value stored under a sha256; raises like `get_text`."""
-        return json.loads(self.get_text(name))
-
-    def has(self, name: str) -> bool:
-        """Say whether an artifact of this sha256 is stored."""
-        return self._path(name).is_file()
-
-    def path(self, name: str) -> Path:
-        """Return where an artifact of this sha256 lies, stored or not."""
-        return self._path(name)
 
     def _path(self, name: str) -> Path:
         return self.directory / name[:2] / name[2:]

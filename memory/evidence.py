@@ -35,10 +35,6 @@ class EvidenceStore:
         chosen = (row for row in found if device_kind in (None, row[1].device_kind))
         return sorted(chosen, key=lambda row: row[0])
 
-    def sequence(self) -> int:
-        """Return the highest sequence number among the evidence, 0 when there is none."""
-        return self._journal.sequence(KIND)
-
     def count(self) -> int:
         """Return how many rows are stored."""
         return int(

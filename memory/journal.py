@@ -50,15 +50,19 @@ class Journal:
                 for entry in entries
             )
 
-    def append_unless(self, marker: Entry, entries: Iterable[Entry]) -> bool:
-        """Insert marker and entries in one transaction; do nothing where the marker is known."""
+    def append_closed(self, entries: Iterable[Entry], marker: Entry) -> int:
+        """Insert entries and then their marker in one transaction; return the marker's sequence.
+
+        Where the marker is known nothing is inserted, and the number it got then is returned:
+        whoever repeats the call reads the same snapshot.
+        """
         insert = "INSERT OR IGNORE INTO entries (kind, id, body) VALUES (?, ?, ?)"
+        find = "SELECT sequence FROM entries WHERE kind = ? AND id = ?"
         with self.database.transaction():
-            if not self.database.execute(insert, (marker.kind, marker.id, marker.body)):
-                return False
-            for entry in entries:
-                self.database.execute(insert, (entry.kind, entry.id, entry.body))
-            return True
+            if self.database.value(find, (marker.kind, marker.id)) is None:
+                for entry in (*entries, marker):
+                    self.database.execute(insert, (entry.kind, entry.id, entry.body))
+            return int(self.database.value(find, (marker.kind, marker.id)))
 
     def entries(self, kind: str | None = None, upto: int | None = None) -> list[Entry]:
         """Return the entries of a kind (or all) with sequence <= upto, in order of sequence."""

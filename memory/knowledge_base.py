@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Iterable
 from pathlib import Path
@@ -12,8 +13,9 @@ from ..harness.errors import UserError
 from ..harness.records import Bottleneck
 from .directory import Lock, prepare
 from .evidence import EvidenceStore
+from .facts import comparable
 from .journal import Entry, Journal
-from .policy import comparable, unknown_technique
+from .policy import unknown_technique
 from .records import (
     Evidence,
     ExpectedGain,
@@ -137,8 +139,20 @@ class KnowledgeBase:
         """
         snapshot = self.snapshot(at)
         known = self._known(state, snapshot)
-        excluded = snapshot.deprecated(known.id, context.device_kind)
+        excluded = snapshot.deprecated(known.id, context.device_kind, context.op_class)
         return snapshot.policy(context.device_kind).candidates(known, context, excluded)
+
+    def deprecated(
+        self, state: PerformanceState | str, context: PolicyContext, at: int | None = None
+    ) -> frozenset[str]:
+        """Return the techniques that `candidates` leaves out because a lesson deprecates them.
+
+        Raises:
+            UserError: the id names no state.
+        """
+        snapshot = self.snapshot(at)
+        known = self._known(state, snapshot)
+        return snapshot.deprecated(known.id, context.device_kind, context.op_class)
 
     def beliefs(
         self,
@@ -149,8 +163,8 @@ class KnowledgeBase:
     ) -> list[tuple[Optimization, ExpectedGain]]:
         """Return what to expect of named techniques in a state, in the order given.
 
-        Nothing is left out: techniques already tried, deprecated, or unheard of (those with a
-        neutral prior) are answered too.
+        Nothing is left out: techniques already tried, deprecated (`deprecated` names them), or
+        unheard of (those with a neutral prior) are answered too.
 
         Raises:
             UserError: the id names no state.
@@ -205,23 +219,19 @@ class KnowledgeBase:
         """Add a discovered state; False where its id is known."""
         return bool(self._journal.append([_state_entry(state)]))
 
-    def add_lesson(self, lesson: Lesson) -> bool:
-        """Add a lesson; False where it is known."""
-        return bool(self._journal.append([_lesson_entry(lesson)]))
+    def apply_update(self, update: KnowledgeUpdate) -> int:
+        """Apply all changes of a parameter update in one transaction; return its number.
 
-    def add_optimization(self, change: StateOptimization) -> bool:
-        """Put an optimization under a state, over the seed's; False where it is known."""
-        return bool(self._journal.append([_optimization_entry(change)]))
-
-    def apply_update(self, update: KnowledgeUpdate) -> bool:
-        """Apply all changes of a parameter update in one transaction; False if already applied."""
+        The number names the snapshot that the update completes. An update that was applied
+        before changes nothing and returns the number it got then, whatever came since.
+        """
         entries = [
             *map(_state_entry, update.states),
             *map(_optimization_entry, update.optimizations),
             *map(_lesson_entry, update.lessons),
         ]
         marker = Entry(UPDATE, update.id, update.model_dump_json(include={"run", "iteration"}))
-        return self._journal.append_unless(marker, entries)
+        return self._journal.append_closed(entries, marker)
 
     def merge(self, other: KnowledgeBase) -> int:
         """Take over all that the other knows and this does not; return how many entries."""
@@ -333,5 +343,5 @@ def _summary(optimization: Optimization, rows: list[Evidence]) -> dict[str, Any]
         "prior_log_gain": optimization.prior_log_gain,
         "tries": len(tries),
         "passed": len(gains),
-        "mean_log_gain": sum(gains) / len(gains) if gains else None,
+        "mean_log_gain": math.fsum(gains) / len(gains) if gains else None,
     }

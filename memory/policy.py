@@ -11,11 +11,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from ..harness.records import Outcome
+from .facts import Fact, Rows, comparable, distinct
+from .posterior import (
+    PRIOR_FAILURES,
+    PRIOR_PASSES,
+    Observation,
+    prior,
+    shrunk_mean,
+    update,
+    weaken,
+)
+from .preparation import Preparation
 from .records import (
     NOT_APPLICABLE,
     Evidence,
@@ -23,7 +33,6 @@ from .records import (
     Optimization,
     PerformanceState,
     PolicyContext,
-    Posterior,
     SettingGain,
     Transition,
 )
@@ -31,10 +40,6 @@ from .signature import distance
 
 FAILURE_COST = 0.05
 """What a try that fails costs, in log speedup: about what a small step would have gained."""
-PRIOR_VARIANCE = 0.25**2
-"""Variance of log speedups of one technique over kernels, before any evidence."""
-PRIOR_PASSES, PRIOR_FAILURES = 2.4, 0.6
-"""Four tries in five compile and verify, worth three tries."""
 LEVEL_CAPS = {"others": math.inf, "family": 3.0, "architecture": 6.0}
 """Strength that a belief may carry into each level from the level before."""
 LEVEL_TRUST = {"others": 0.6, "family": 0.8, "architecture": 1.0}
@@ -43,6 +48,8 @@ NEIGHBOUR_WEIGHT, NEIGHBOUR_REACH = 0.3, 0.1
 """Weight of evidence from another state at distance 0, and the distance that divides it by e."""
 OTHER_OP_CLASS, OTHER_DTYPE = 0.4, 0.7
 """Weight of evidence from another class of operation, and from another dtype."""
+OTHER_HARNESS = 0.5
+"""Weight of evidence that another version of the harness measured."""
 NOT_APPLICABLE_WEIGHT = 0.5
 """A rewrite that found nothing to rewrite says little, and only about this class of operation."""
 NOISE_SCALE = 0.1
@@ -53,41 +60,8 @@ NEIGHBOUR_DISCOUNT = 0.5
 """Factor on a neighbour's prior gain and strength."""
 TRANSITION_SHRINKAGE = 3.0
 """Observations at which half of a transition's apparent advantage is believed."""
-DISCOUNT = 0.9
-"""Of what later steps of a trajectory gained, when credited to the step that prepared them."""
-HORIZON = 4
-"""How many later steps are looked at."""
 BLAMELESS = frozenset({Outcome.DEGENERATE_TASK.value, Outcome.PROFILER_UNAVAILABLE.value})
 """Outcomes that say nothing about the technique."""
-
-Rows = Sequence[tuple[str, Evidence]]
-
-
-def comparable(first_kind: str, second_kind: str) -> bool:
-    """Say whether evidence of two device kinds may be pooled: both simulated, or both measured."""
-    return (first_kind == "simulated") == (second_kind == "simulated")
-
-
-def distinct(rows: Rows) -> list[tuple[str, Evidence]]:
-    """Drop repeats: the same rewrite of the same source with the same result is no new fact."""
-    seen: set[tuple[object, ...]] = set()
-    kept: list[tuple[str, Evidence]] = []
-    for identity, row in rows:
-        gain = None if row.log_gain is None else round(row.log_gain, 6)
-        fact = (row.task_id, row.parent_sha256, row.child_sha256, row.technique,
-                row.state_before, row.previous_technique, str(sorted(row.parameters.items())),
-                row.outcome, gain, row.gpu, row.device_kind)  # fmt: skip
-        if row.parent_sha256 and fact in seen:
-            continue
-        seen.add(fact)
-        kept.append((identity, row))
-    return kept
-
-
-@dataclass(frozen=True)
-class _Observation:
-    weight: float
-    log_gain: float
 
 
 class Policy:
@@ -99,14 +73,14 @@ class Policy:
         states: Iterable[PerformanceState],
         optimizations: Mapping[str, Mapping[str, Optimization]],
     ) -> None:
-        """Take evidence in order of id, the states, and optimizations by state and technique."""
+        """Take evidence in any order, the states, and optimizations by state and technique."""
         self._states = {state.id: state for state in states}
         self._optimizations = optimizations
-        self._rows: dict[str, list[Evidence]] = {}
-        self._by_parent: dict[tuple[str, str], list[Evidence]] = {}
-        for _, row in distinct(rows):
-            self._rows.setdefault(row.technique, []).append(row)
-            self._by_parent.setdefault((row.task_id, row.parent_sha256), []).append(row)
+        facts = distinct(rows)
+        self._facts: dict[str, list[Fact]] = {}
+        for fact in facts:
+            self._facts.setdefault(fact.row.technique, []).append(fact)
+        self._preparation = Preparation(fact.row for fact in facts)
 
     def candidates(
         self,
@@ -151,7 +125,7 @@ class Policy:
         product says nothing about a row reduction. A failure counts as its cost.
         """
         found: dict[str, tuple[dict[str, object], list[tuple[float, float]], int]] = {}
-        for row in self._rows.get(technique, ()):
+        for row in self._rows(technique):
             if row.outcome in BLAMELESS or row.outcome == NOT_APPLICABLE or not row.parameters:
                 continue
             if row.op_class != context.op_class or not comparable(
@@ -181,24 +155,20 @@ class Policy:
         self, state: PerformanceState, optimization: Optimization, context: PolicyContext
     ) -> ExpectedGain:
         """Return the posterior of one technique in one state."""
-        belief = Posterior(
-            mean=optimization.prior_log_gain,
-            strength=optimization.prior_strength,
-            shape=2.0,
-            scale=PRIOR_VARIANCE,
-            passes=PRIOR_PASSES,
-            failures=PRIOR_FAILURES,
-        )
-        rows = [
-            row
-            for row in self._rows.get(optimization.technique, ())
-            if comparable(row.device_kind, context.device_kind) and row.outcome not in BLAMELESS
+        belief = prior(optimization)
+        facts = [
+            fact
+            for fact in self._facts.get(optimization.technique, ())
+            if comparable(fact.row.device_kind, context.device_kind)
+            and fact.row.outcome not in BLAMELESS
         ]
+        kept = self._kept(optimization, facts, state, context)
         passes = failures = slowdowns = not_applicable = 0.0
-        prepared: list[_Observation] = []
+        prepared: list[Observation] = []
         for level in LEVEL_CAPS:
-            observations: list[_Observation] = []
-            for row in (row for row in rows if _level(row, context) == level):
+            observations: list[Observation] = []
+            for fact in (fact for fact in facts if _level(fact.row, context) == level):
+                row = fact.row
                 weight = self._weight(row, state, context)
                 if row.outcome == NOT_APPLICABLE:
                     not_applicable += float(row.op_class == context.op_class)
@@ -208,23 +178,24 @@ class Policy:
                     passes += weight * LEVEL_TRUST[level]
                     slowdowns += weight * float(row.log_gain < 0.0)
                     precision = 1.0 / (1.0 + (row.standard_error / NOISE_SCALE) ** 2)
-                    observations.append(_Observation(weight * precision, row.log_gain))
+                    if not fact.ids.isdisjoint(optimization.prior_evidence):
+                        precision *= kept
+                    observations.append(Observation(weight * precision, row.log_gain))
                     if row.op_class == context.op_class:
-                        later = self._continuation(row.task_id, row.child_sha256, HORIZON)
-                        prepared.append(_Observation(weight, DISCOUNT * later))
-            belief = _update(_weaken(belief, LEVEL_CAPS[level]), observations)
-        advantage = self._advantage(optimization.technique, context)
+                        prepared.append(Observation(weight, self._preparation.credit(row)))
+            belief = update(weaken(belief, LEVEL_CAPS[level]), observations)
         belief = belief.model_copy(
             update={
-                "mean": belief.mean + advantage,
                 "passes": PRIOR_PASSES + passes,
                 "failures": PRIOR_FAILURES + failures + NOT_APPLICABLE_WEIGHT * not_applicable,
             }
         )
         success = belief.passes / (belief.passes + belief.failures)
-        later_gain = _weighted_mean(prepared)
+        later_gain = shrunk_mean(prepared)
+        advantage = self._advantage(optimization.technique, context)
         return ExpectedGain(
             mean_log=belief.mean,
+            transition_log=advantage,
             prepared_log=later_gain,
             std_log=math.sqrt(belief.scale / ((belief.shape - 1.0) * belief.strength)),
             success_probability=success,
@@ -232,24 +203,28 @@ class Policy:
             failures=failures,
             slowdowns=slowdowns,
             not_applicable=not_applicable,
-            score=_value(success, belief.mean + later_gain),
+            score=_value(success, belief.mean + advantage + later_gain),
             posterior=belief,
         )
 
     def transition(self, previous: str, technique: str, device_kind: str) -> Transition | None:
-        """Return what `technique` gains right after `previous`, None when it was never seen."""
+        """Return what `technique` gains right after `previous`, None when it was never seen.
+
+        Residuals are compared, not gains: what was expected holds the state, the class of
+        operation and the GPU, so that an easy kernel after `previous` is not taken for an
+        advantage of the order.
+        """
         passed = [
-            row
-            for row in self._rows.get(technique, ())
+            (row, row.log_gain - row.expected_log_gain)
+            for row in self._rows(technique)
             if row.log_gain is not None and comparable(row.device_kind, device_kind)
         ]
-        after = [row for row in passed if row.previous_technique == previous]
+        after = [residual for row, residual in passed if row.previous_technique == previous]
         if not after:
             return None
-        otherwise = [row.log_gain or 0.0 for row in passed if row.previous_technique != previous]
-        reference = otherwise or [row.expected_log_gain for row in after]
+        otherwise = [residual for row, residual in passed if row.previous_technique != previous]
         trials = len(after)
-        difference = _mean([row.log_gain or 0.0 for row in after]) - _mean(reference)
+        difference = _mean(after) - (_mean(otherwise) if otherwise else 0.0)
         return Transition(
             previous=previous,
             technique=technique,
@@ -261,8 +236,8 @@ class Policy:
         """Return every transition seen, the most advantageous first."""
         pairs = {
             (row.previous_technique, technique)
-            for technique, rows in self._rows.items()
-            for row in rows
+            for technique in self._facts
+            for row in self._rows(technique)
             if row.previous_technique
         }
         found = (self.transition(before or "", after, device_kind) for before, after in pairs)
@@ -271,23 +246,32 @@ class Policy:
             key=lambda item: (-item.advantage, item.previous, item.technique),
         )
 
-    def _continuation(self, task_id: str, source_sha256: str | None, steps: int) -> float:
-        """Return the best discounted log gain seen from a source on, 0 where none was.
+    def _rows(self, technique: str) -> list[Evidence]:
+        return [fact.row for fact in self._facts.get(technique, ())]
 
-        This is how a step that only prepares (a tile in shared memory that still has bank
-        conflicts) earns what the step after it gained.
+    def _kept(
+        self,
+        optimization: Optimization,
+        facts: Sequence[Fact],
+        state: PerformanceState,
+        context: PolicyContext,
+    ) -> float:
+        """Return the share of its evidence's weight that a learned prior does not hold already.
+
+        A prior of strength s at mean m, drawn from gains of mean g, holds s * m / g observations.
         """
-        if steps == 0 or source_sha256 is None:
-            return 0.0
-        return max(
-            0.0,
-            *(
-                row.log_gain + DISCOUNT * self._continuation(task_id, row.child_sha256, steps - 1)
-                for row in self._by_parent.get((task_id, source_sha256), ())
-                if row.log_gain is not None and row.child_sha256 != source_sha256
-            ),
-            0.0,
-        )
+        drawn = [
+            Observation(self._weight(fact.row, state, context), fact.row.log_gain)
+            for fact in facts
+            if fact.row.log_gain is not None
+            and not fact.ids.isdisjoint(optimization.prior_evidence)
+        ]
+        total = math.fsum(item.weight for item in drawn)
+        gained = math.fsum(item.weight * item.log_gain for item in drawn)
+        if gained <= 0.0:
+            return 1.0
+        held = optimization.prior_strength * optimization.prior_log_gain * total / gained
+        return min(1.0, max(0.0, 1.0 - held / total))
 
     def _advantage(self, technique: str, context: PolicyContext) -> float:
         if context.previous_technique is None:
@@ -306,6 +290,8 @@ class Policy:
             weight *= OTHER_OP_CLASS
         if row.dtype != context.dtype:
             weight *= OTHER_DTYPE
+        if context.harness and row.harness != context.harness:
+            weight *= OTHER_HARNESS
         return weight
 
     def _offered(self, state: PerformanceState, context: PolicyContext) -> dict[str, Optimization]:
@@ -341,14 +327,18 @@ class Policy:
             for technique, optimization in optimizations.items()
         }
         found: dict[str, Optimization] = {}
-        for technique, rows in self._rows.items():
+        for technique in self._facts:
             if any(
                 row.state_before == state.id and comparable(row.device_kind, context.device_kind)
-                for row in rows
+                for row in self._rows(technique)
             ):
                 base = known.get(technique) or unknown_technique(technique)
                 found[technique] = base.model_copy(
-                    update={"prior_log_gain": 0.0, "prior_strength": NEIGHBOUR_DISCOUNT}
+                    update={
+                        "prior_log_gain": 0.0,
+                        "prior_strength": NEIGHBOUR_DISCOUNT,
+                        "prior_evidence": (),
+                    }
                 )
         return found
 
@@ -362,7 +352,7 @@ def thompson_sample(expected: ExpectedGain, generator: np.random.Generator) -> f
     success = float(generator.beta(belief.passes, belief.failures))
     variance = belief.scale / float(generator.gamma(belief.shape))
     mean = float(generator.normal(belief.mean, math.sqrt(variance / belief.strength)))
-    return _value(success, mean + expected.prepared_log)
+    return _value(success, mean + expected.transition_log + expected.prepared_log)
 
 
 def _value(success: float, mean: float) -> float:
@@ -373,51 +363,10 @@ def _mean(values: Sequence[float]) -> float:
     return math.fsum(values) / len(values)
 
 
-def _weighted_mean(observations: Sequence[_Observation]) -> float:
-    total = math.fsum(item.weight for item in observations)
-    if total <= 0.0:
-        return 0.0
-    return math.fsum(item.weight * item.log_gain for item in observations) / total
-
-
 def _level(row: Evidence, context: PolicyContext) -> str:
     if row.arch == context.arch:
         return "architecture"
     return "family" if row.family == context.family else "others"
-
-
-def _weaken(belief: Posterior, cap: float) -> Posterior:
-    """Cap a belief's strength, keeping its mean and its expected variance."""
-    if belief.strength <= cap:
-        return belief
-    shape = min(belief.shape, 2.0 + cap / 2.0)
-    variance = belief.scale / (belief.shape - 1.0)
-    return belief.model_copy(
-        update={"strength": cap, "shape": shape, "scale": variance * (shape - 1.0)}
-    )
-
-
-def _update(belief: Posterior, observations: Sequence[_Observation]) -> Posterior:
-    """Return the normal-inverse-gamma posterior after weighted observations.
-
-    Murphy, "Conjugate Bayesian analysis of the Gaussian distribution" (2007), section 3, with
-    weights as fractional counts.
-    """
-    count = math.fsum(item.weight for item in observations)
-    if count <= 0.0:
-        return belief
-    average = math.fsum(item.weight * item.log_gain for item in observations) / count
-    squares = math.fsum(item.weight * (item.log_gain - average) ** 2 for item in observations)
-    strength = belief.strength + count
-    surprise = belief.strength * count * (average - belief.mean) ** 2 / strength
-    return belief.model_copy(
-        update={
-            "mean": (belief.strength * belief.mean + count * average) / strength,
-            "strength": strength,
-            "shape": belief.shape + count / 2.0,
-            "scale": belief.scale + (squares + surprise) / 2.0,
-        }
-    )
 
 
 def unknown_technique(technique: str) -> Optimization:

@@ -62,6 +62,8 @@ class Optimization(Record):
     """Expected natural logarithm of the speedup before any evidence."""
     prior_strength: float = Field(gt=0)
     """How many observations the prior is worth."""
+    prior_evidence: tuple[str, ...] = ()
+    """Ids of the evidence that the prior was drawn from, so that none of it counts twice."""
 
 
 class StateOptimization(Record):
@@ -72,13 +74,20 @@ class StateOptimization(Record):
     device_kind: str
     """Where it was learned: simulated experience never changes what measured devices expect."""
     revision: int = Field(ge=1)
-    """The highest revision counts; equal ones are ordered by id, so that merging commutes."""
+    """The highest revision counts; equal ones are ordered by content, so that merging commutes."""
     author: Author
 
     @property
     def id(self) -> str:
         """Identity: its content."""
         return sha256_of_json(["state_optimization", self.model_dump(mode="json")])
+
+    @property
+    def rank(self) -> tuple[int, str, str]:
+        """What counts over what, the higher over the lower; ids of evidence come last, for they
+        depend on the names of runs."""
+        content = self.model_dump(mode="json", exclude={"optimization": {"prior_evidence"}})
+        return self.revision, sha256_of_json(content), self.id
 
 
 class Evidence(Record):
@@ -117,6 +126,8 @@ class Evidence(Record):
     family: str
     """For example hopper."""
     toolchain: str
+    harness: str = ""
+    """Version of the harness that measured; empty in evidence from before it was noted."""
     author: Author
     prompt_sha256: str | None = None
     created: str = ""
@@ -133,7 +144,18 @@ class Evidence(Record):
     @property
     def id(self) -> str:
         """Identity: everything but the wall time, so that a repeated step is stored once."""
-        return sha256_of_json(["evidence", self.model_dump(mode="json", exclude={"created"})])
+        return sha256_of_json(["evidence", self._content("created")])
+
+    @property
+    def fact_id(self) -> str:
+        """Hash of the content without the run's name: what computed order may depend on."""
+        return sha256_of_json(["fact", self._content("created", "run")])
+
+    def _content(self, *left_out: str) -> dict[str, Any]:
+        content = self.model_dump(mode="json", exclude=set(left_out))
+        if not self.harness:
+            del content["harness"]  # Older rows keep their id.
+        return content
 
 
 class Posterior(Record):
@@ -161,8 +183,11 @@ class ExpectedGain(Record):
     """Posterior mean of the log speedup given that the candidate passes."""
     std_log: float
     """Standard deviation of that mean."""
+    transition_log: float = 0.0
+    """What coming right after the previous technique adds. Apart from `mean_log`: the residuals
+    that transitions are learned from are measured against that."""
     prepared_log: float = 0.0
-    """Discounted log gain of the best steps seen after it, where it was tried before: what a
+    """Discounted log gain of the best steps seen after it, over the best seen without it: what a
     technique is worth that only prepares the next."""
     success_probability: float
     trials: float
@@ -193,7 +218,8 @@ class Transition(Record):
     previous: str
     technique: str
     advantage: float
-    """Difference of mean log gains, shrunk towards 0 by the number of observations."""
+    """Difference of mean residuals (measured less expected log gain), so that kernels and states
+    are comparable; shrunk towards 0 by the number of observations."""
     trials: float
 
 
@@ -210,8 +236,11 @@ class Lesson(Record):
     technique: str | None = None
     """For a composite, the techniques in order joined by ` then `."""
     state: str | None = None
+    op_class: str | None = None
+    """Class of operation it was learned on; None speaks of all."""
     claimed_log_gain: float | None = None
-    """What the lesson says to expect; later evidence of the other sign makes it contested."""
+    """What the lesson says to expect; later evidence of the other sign makes it contested. A
+    deprecation without one says that the technique breaks kernels: a pass contests it."""
     evidence: tuple[str, ...] = ()
     """Ids of the evidence it rests on."""
     device_kind: str
@@ -228,6 +257,8 @@ class Lesson(Record):
     def id(self) -> str:
         """Identity: its content."""
         content = self.model_dump(mode="json", exclude={"created", "contested"})
+        if self.op_class is None:
+            del content["op_class"]  # Older lessons keep their id.
         return sha256_of_json(["lesson", content])
 
 
@@ -255,6 +286,8 @@ class PolicyContext(Record):
     family: str
     op_class: str
     dtype: str
+    harness: str = ""
+    """Version of the harness that will measure; empty: evidence of all versions counts alike."""
     previous_technique: str | None = None
     tried: tuple[str, ...] = ()
     """Techniques already tried on this very source: left out."""

@@ -7,8 +7,9 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from ..harness.records import Bottleneck, sha256_of_json
+from .facts import Rows, comparable
 from .journal import Entry
-from .policy import Policy, Rows, comparable
+from .policy import Policy
 from .records import (
     Evidence,
     Lesson,
@@ -89,7 +90,7 @@ class Snapshot:
         """
         table = {state: dict(known) for state, known in self._seed.optimizations.items()}
         changes = (item for item in self._changes if comparable(item.device_kind, device_kind))
-        for change in sorted(changes, key=lambda item: (item.revision, item.id)):
+        for change in sorted(changes, key=lambda item: item.rank):
             under = table.setdefault(change.state_id, {})
             under[change.optimization.technique] = change.optimization
         return table
@@ -142,13 +143,18 @@ class Snapshot:
             if technique in (None, lesson.technique) and state in (None, lesson.state)
         ]
 
-    def deprecated(self, state_id: str, device_kind: str) -> frozenset[str]:
-        """Return techniques that an uncontested lesson advises against in a state."""
+    def deprecated(self, state_id: str, device_kind: str, op_class: str) -> frozenset[str]:
+        """Return techniques that an uncontested lesson advises against in a state.
+
+        For one class of operation: a technique that is unsafe for a softmax may suit a matrix
+        product.
+        """
         return frozenset(
             lesson.technique
             for lesson in self.lessons(state=state_id)
             if lesson.kind == "deprecation"
             and lesson.technique
+            and lesson.op_class in (None, op_class)
             and comparable(lesson.device_kind, device_kind)
             and not lesson.contested
         )
@@ -157,19 +163,22 @@ class Snapshot:
         return state.model_copy(update={"count": self._counts[state.id]})
 
     def _is_contested(self, lesson: Lesson) -> bool:
-        claimed = lesson.claimed_log_gain
-        if claimed is None and lesson.kind == "deprecation":
-            claimed = -1.0
-        if not claimed:
+        rows = [pair for pair in self._rows if _speaks_of(pair[1], lesson)]
+        if lesson.kind == "deprecation" and lesson.claimed_log_gain is None:
+            # It says that no try passes, so one pass is enough, also one that another process
+            # wrote while the lesson was being drawn.
+            return any(row.log_gain is not None for _, row in rows)
+        if not lesson.claimed_log_gain:
             return False
         later = [
             row.log_gain or 0.0
-            for identity, row in self._rows
-            if self._evidence_sequences[identity] > lesson.created and _speaks_of(row, lesson)
+            for identity, row in rows
+            if self._evidence_sequences[identity] > lesson.created
         ]
         if len(later) < CONTESTED_AFTER:
             return False
-        return -math.copysign(1.0, claimed) * math.fsum(later) / len(later) > CONTESTED_GAIN
+        against = -math.copysign(1.0, lesson.claimed_log_gain)
+        return against * math.fsum(later) / len(later) > CONTESTED_GAIN
 
 
 def discover(
@@ -216,6 +225,7 @@ def _speaks_of(row: Evidence, lesson: Lesson) -> bool:
         row.technique == technique
         and (not before or row.previous_technique == before[-1])
         and lesson.state in (None, row.state_before)
+        and lesson.op_class in (None, row.op_class)
         and comparable(row.device_kind, lesson.device_kind)
         and row.outcome != "not_applicable"
     )

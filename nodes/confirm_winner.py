@@ -1,7 +1,7 @@
 """Confirm the winner: verify and measure it once more in fresh processes before it is announced.
 
-Reads plan, summary, initial, best; writes confirmation. A winner that does not hold is not
-announced: the initial kernel then stands as the best.
+Reads plan, summary, initial and trajectories; writes confirmation. A kernel that does not hold is
+not announced: the next fastest is tried, and the initial one stands at the end.
 """
 
 from __future__ import annotations
@@ -12,11 +12,14 @@ from typing import Any, TypedDict
 from ..harness.records import Outcome, Timing
 from ..tools.evaluation import Evaluator
 from .progress import report_progress
-from .records import Confirmation, KernelPoint, RunPlan, TaskSummary
+from .records import Confirmation, KernelPoint, RunPlan, TaskSummary, Trajectory
 from .workspaces import opened
 
 AGREEMENT = 1.05
 """Largest accepted factor between the first measurement and the confirming one."""
+
+TRIES = 3
+"""Kernels that may fail to hold before the initial one is announced."""
 
 
 class Reads(TypedDict):
@@ -25,27 +28,22 @@ class Reads(TypedDict):
     plan: RunPlan
     summary: TaskSummary
     initial: KernelPoint
-    best: KernelPoint
+    trajectories: dict[str, Trajectory]
 
 
 async def confirm_winner(state: Reads) -> dict[str, Any]:
-    """Measure the best kernel again and compute the announced gain from that measurement."""
-    best, initial = state["best"], state["initial"]
-    async with opened(state["plan"]) as workspace:
-        task, source = await asyncio.to_thread(
-            lambda: (
-                workspace.task(state["summary"].artifact),
-                workspace.artifacts.get_text(best.source_sha256),
-            )
-        )
-        verdict, measured = await Evaluator(workspace.device, workspace.store).confirm(task, source)
-    confirmation = judge(
-        initial.timing,
-        best,
-        verdict.outcome if verdict.outcome is not Outcome.PASSED else measured.stage.outcome,
-        verdict.reason or measured.stage.reason,
-        measured.timing,
-    )
+    """Measure the fastest kernels again, the best first, until one holds; announce that one."""
+    initial = state["initial"]
+    notes: list[str] = []
+    confirmation = unconfirmed(initial, notes)
+    for point in contenders(initial, state["trajectories"]):
+        again, reason = await _again(state, point)
+        reason = reason or disagreement(point.timing, again)
+        if again is not None and not reason:
+            confirmation = confirmed(initial.timing, point, again, notes)
+            break
+        notes.append(f"{point.microseconds:.2f} us did not hold: {reason}")
+        confirmation = unconfirmed(initial, notes)
     report_progress(
         "confirmation",
         confirmed=confirmation.confirmed,
@@ -56,34 +54,64 @@ async def confirm_winner(state: Reads) -> dict[str, Any]:
     return {"confirmation": confirmation}
 
 
-def judge(
-    initial: Timing, best: KernelPoint, outcome: Outcome, reason: str, again: Timing | None
-) -> Confirmation:
-    """Compare the confirming measurement with the first one."""
-    if outcome is not Outcome.PASSED or again is None:
-        return _rejected(initial, f"the winner did not pass again: {outcome}: {reason}")
-    factor = again.microseconds / best.microseconds
-    if not 1 / AGREEMENT <= factor <= AGREEMENT:
-        return _rejected(
-            initial,
-            f"measured {best.microseconds:.2f} us first and {again.microseconds:.2f} us again",
-        )
+def contenders(initial: KernelPoint, trajectories: dict[str, Trajectory]) -> list[KernelPoint]:
+    """Return the kernels to confirm, fastest first: at most TRIES, and the initial one last."""
+    points = {
+        point.source_sha256: point
+        for point in (trajectory.best for trajectory in trajectories.values())
+        if point.microseconds < initial.microseconds
+    }
+    ranked = sorted(points.values(), key=lambda p: (p.microseconds, len(p.path), p.source_sha256))
+    return [*ranked[:TRIES], initial]
+
+
+def disagreement(first: Timing, again: Timing | None) -> str:
+    """Return how two measurements of one kernel disagree, empty where they agree."""
+    if again is None:
+        return "there is no second measurement"
+    if 1 / AGREEMENT <= again.microseconds / first.microseconds <= AGREEMENT:
+        return ""
+    return f"measured {first.microseconds:.2f} us first and {again.microseconds:.2f} us again"
+
+
+def confirmed(initial: Timing, point: KernelPoint, again: Timing, notes: list[str]) -> Confirmation:
+    """Return the confirmation of a kernel that held; the gain is that of the second measurement."""
     return Confirmation(
         confirmed=True,
+        point=point,
         microseconds=again.microseconds,
         gain=initial.microseconds / again.microseconds,
         gain_interval=(
             initial.interval[0] / again.interval[1],
             initial.interval[1] / again.interval[0],
         ),
+        reason="; ".join(notes),
     )
 
 
-def _rejected(initial: Timing, reason: str) -> Confirmation:
+def unconfirmed(initial: KernelPoint, notes: list[str]) -> Confirmation:
+    """Return what is announced when no kernel held."""
     return Confirmation(
         confirmed=False,
+        point=initial,
         microseconds=initial.microseconds,
         gain=1.0,
         gain_interval=(1.0, 1.0),
-        reason=reason,
+        reason="; ".join(notes),
     )
+
+
+async def _again(state: Reads, point: KernelPoint) -> tuple[Timing | None, str]:
+    """Verify and measure a kernel once more; return its timing, or why there is none."""
+    async with opened(state["plan"]) as workspace:
+        task, source = await asyncio.to_thread(
+            lambda: (
+                workspace.task(state["summary"].artifact),
+                workspace.artifacts.get_text(point.source_sha256),
+            )
+        )
+        verdict, measured = await Evaluator(workspace.device, workspace.store).confirm(task, source)
+    for stage in (verdict, measured.stage):
+        if stage.outcome is not Outcome.PASSED:
+            return None, f"it did not pass again: {stage.outcome}: {stage.reason}"
+    return measured.timing, ""

@@ -6,6 +6,7 @@ Reads the request; writes plan, task and the counters (reset, since a thread may
 from __future__ import annotations
 
 import asyncio
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -62,31 +63,40 @@ def resolve_plan(request: OptimizeRequest) -> RunPlan:
             f"unknown model {model!r}: this version has the built-in reasoners only; "
             "leave --model out or say --model builtin"
         )
-    start = request.start
-    if start and not Path(start).is_file():
-        raise UserError(f"no such file: --start {start}; give the path of a CUDA source")
-    device = open_device(request.device, request.gpu)
+    request = with_absolute_paths(request)
+    if request.start and not Path(request.start).is_file():
+        raise UserError(f"no such file: --start {request.start}; give the path of a CUDA source")
+    identity = open_device(request.device, request.gpu).identity
     task_path = Path(request.task)
-    run = request.run
-    directory = Path(run) if run else new_run_directory(task_path.stem)
+    directory = Path(request.run) if request.run else new_run_directory(task_path.stem).resolve()
     knowledge = request.knowledge
-    knowledge_directory = Path(knowledge) if knowledge else default_knowledge_directory()
+    knowledge_directory = Path(knowledge or default_knowledge_directory()).resolve()
     with open_knowledge(str(knowledge_directory)):
         pass  # A foreign or newer directory is refused before an evaluation is paid for.
     return RunPlan(
-        run_id=directory.resolve().name,
+        # Directories of one name in two places are two runs to the knowledge base they share.
+        run_id=f"{directory.name}-{uuid.uuid4().hex[:8]}",
         task_path=str(task_path),
-        start_path=start,
+        start_path=request.start,
         dimensions=request.dimensions,
         run_directory=str(directory),
         knowledge_directory=str(knowledge_directory),
-        device=device.identity.kind,
-        gpu=device.identity.gpu,
+        device=identity.kind,
+        gpu=identity.gpu,
+        identity=identity,
         model=model,
         iterations=request.iterations,
         rollouts=request.rollouts,
         steps=request.steps,
         seed=request.seed,
+    )
+
+
+def with_absolute_paths(request: OptimizeRequest) -> OptimizeRequest:
+    """Return the request with every path absolute: a run may be resumed from anywhere."""
+    paths = {name: getattr(request, name) for name in ("task", "start", "run", "knowledge")}
+    return request.model_copy(
+        update={name: str(Path(path).resolve()) for name, path in paths.items() if path}
     )
 
 

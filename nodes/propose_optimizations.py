@@ -63,6 +63,7 @@ def _propose(state: Reads) -> tuple[tuple[Proposal, ...], int]:
         family=architecture_family(identity.arch),
         op_class=state["summary"].op_class,
         dtype=state["summary"].dtype,
+        harness=identity.harness,
         previous_technique=current.path[-1].technique if current.path else None,
         tried=tried,
     )
@@ -70,8 +71,9 @@ def _propose(state: Reads) -> tuple[tuple[Proposal, ...], int]:
     at, where = state["knowledge_at"], state["state_choice"].state
     with open_knowledge(plan.knowledge_directory) as knowledge:
         known = knowledge.candidates(where, context, at)
-        listed = {optimization.technique for optimization, _ in known} | set(tried)
-        unlisted = knowledge.beliefs(where, sorted(set(reasons) - listed), context, at)
+        settled = {optimization.technique for optimization, _ in known} | set(tried)
+        settled |= knowledge.deprecated(where, context, at)
+        unlisted = knowledge.beliefs(where, sorted(set(reasons) - settled), context, at)
         measured = knowledge.settings(where, sorted(reasons), context, at)
     return propose(known, unlisted, reasons, measured)
 

@@ -11,7 +11,7 @@ import datetime
 import math
 from typing import Any, TypedDict
 
-from ..harness.records import DeviceIdentity, Outcome, Timing
+from ..harness.records import DeviceIdentity, Outcome, Provenance, Timing
 from ..memory.records import Evidence, Signature, Step
 from ..memory.signature import bottlenecks_of, signature_of
 from ..tools.workspace import Workspace, open_knowledge, open_workspace
@@ -159,6 +159,7 @@ def _evidence(state: Reads, workspace: Workspace, log_gain: float | None) -> Evi
         arch=identity.arch,
         family=architecture_family(identity.arch),
         toolchain=identity.toolchain,
+        harness=identity.harness,
         author=result.author,
         created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     )
@@ -181,6 +182,13 @@ def _gain(parent: KernelPoint, child: KernelPoint) -> float:
 
 
 def _standard_error(parent: Timing, child: Timing) -> float:
-    """Return the standard error of the log gain, from two 95 % intervals."""
-    widths = [math.log(t.interval[1] / t.interval[0]) / (2 * 1.96) for t in (parent, child)]
+    """Return the standard error of the log gain.
+
+    A measured interval is one of 95 %; a simulated one is the range of two samples, whose half is
+    taken as one standard error.
+    """
+    widths = []
+    for timing in (parent, child):
+        errors = 2.0 if timing.provenance is Provenance.SIMULATED else 2 * 1.96
+        widths.append(math.log(timing.interval[1] / timing.interval[0]) / errors)
     return math.hypot(*widths)

@@ -9,7 +9,14 @@ from typing import Any
 
 from pydantic import Field
 
-from ..harness.records import Bottleneck, Outcome, Provenance, Record, Timing
+from ..harness.records import (
+    Bottleneck,
+    DeviceIdentity,
+    Outcome,
+    Provenance,
+    Record,
+    Timing,
+)
 from ..memory.records import ExpectedGain, PerformanceState, Step
 
 
@@ -46,7 +53,7 @@ class RunPlan(Record):
     """Everything a run was asked to do, resolved: written once to run.json, never changed."""
 
     run_id: str
-    """Name of the run directory: part of the evidence's identity."""
+    """Name of the run directory and a random part: whose evidence and lessons they are."""
     task_path: str
     start_path: str | None = None
     """A person's first kernel (`--start`); None lets the built-in writer make it."""
@@ -56,6 +63,8 @@ class RunPlan(Record):
     knowledge_directory: str
     device: str
     gpu: str
+    identity: DeviceIdentity | None = None
+    """Device, toolchain and harness the run began with: it is resumed with no other."""
     model: str = "builtin"
     iterations: int = Field(ge=1)
     """Outer loop: policy updates."""
@@ -299,6 +308,9 @@ class Confirmation(Record):
     """The winner measured once more in a fresh process."""
 
     confirmed: bool
+    """False when no kernel but the initial one held."""
+    point: KernelPoint
+    """The fastest kernel that held: what the run announces."""
     microseconds: float
     gain: float
     gain_interval: tuple[float, float]
@@ -332,6 +344,8 @@ class RunResult(Record):
     bottleneck_after: Bottleneck
     lessons: tuple[str, ...]
     """Ids of the lessons written to the knowledge base, all iterations."""
+    notes: tuple[str, ...] = ()
+    """What a reader should know besides: precision lost, kernels that did not hold."""
     best_source: str
     """Path of best.cu."""
     run: str

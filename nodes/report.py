@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from ..harness.errors import UserError
+from ..harness.records import Evaluation
 from ..tools.workspace import open_knowledge, open_workspace
 from .progress import report_progress
 from .records import (
@@ -24,6 +25,9 @@ from .records import (
 )
 from .report_text import report_text
 
+PRECISION_LOSS = 100.0
+"""Error against double precision, over PyTorch's own, from which on it is reported."""
+
 
 class Reads(TypedDict):
     """What this node reads."""
@@ -31,7 +35,6 @@ class Reads(TypedDict):
     plan: RunPlan
     summary: TaskSummary
     initial: KernelPoint
-    best: KernelPoint
     confirmation: Confirmation
     trajectories: dict[str, Trajectory]
 
@@ -45,7 +48,7 @@ async def report(state: Reads) -> dict[str, Any]:
 
 def _report(state: Reads) -> RunResult:
     plan, confirmation = state["plan"], state["confirmation"]
-    winner = state["best"] if confirmation.confirmed else state["initial"]
+    winner = confirmation.point
     directory = Path(plan.run_directory)
     with open_knowledge(plan.knowledge_directory) as knowledge:
         lessons = [item for item in knowledge.lessons() if item.run == plan.run_id]
@@ -70,6 +73,7 @@ def _report(state: Reads) -> RunResult:
             bottleneck_before=state["initial"].bottleneck,
             bottleneck_after=winner.bottleneck,
             lessons=tuple(item.id for item in lessons),
+            notes=_notes(confirmation, workspace.store.get(winner.evaluation_key)),
             best_source=str(directory / "best.cu"),
             run=str(directory),
         )
@@ -78,6 +82,17 @@ def _report(state: Reads) -> RunResult:
     write_file(directory / "report.txt", report_text(result, steps, lessons))
     write_file(directory / "result.json", result.model_dump_json(indent=2) + "\n")
     return result
+
+
+def _notes(confirmation: Confirmation, evaluation: Evaluation | None) -> tuple[str, ...]:
+    notes = [confirmation.reason] if confirmation.reason else []
+    ratio = evaluation.facts.get("precision_ratio") if evaluation else None
+    if isinstance(ratio, float | int) and ratio > PRECISION_LOSS:
+        notes.append(
+            f"precision: within tolerance, but its error against double precision is {ratio:.0f} "
+            "times PyTorch's own"
+        )
+    return tuple(notes)
 
 
 def _outcome(confirmation: Confirmation) -> str:

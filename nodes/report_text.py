@@ -15,6 +15,7 @@ def report_text(result: RunResult, steps: Sequence[Step], lessons: Sequence[Less
         _headline(result),
         _path(result),
         _refused(steps),
+        "\n".join(f"Note: {note}" for note in result.notes),
         _lessons(lessons),
         f"Best kernel: {result.best_source}",
     ]

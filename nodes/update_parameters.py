@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 from typing import Any, TypedDict
 
+from ..memory.knowledge_base import KnowledgeBase
 from ..memory.records import PolicyContext
 from ..tools.workspace import open_knowledge, open_workspace
-from .builtin.parameter_updater import knowledge_update, written_lessons
+from .builtin.parameter_updater import Known, knowledge_update, written_lessons
 from .progress import report_progress
 from .propose_optimizations import architecture_family
 from .records import (
@@ -60,9 +61,6 @@ def _update(state: Reads) -> tuple[ParameterUpdate, int]:
     plan, before = state["plan"], state["knowledge_at"]
     with open_workspace(plan.run_directory, plan.device, plan.gpu) as workspace:
         identity = workspace.device.identity
-    change = knowledge_update(
-        state["summary"].op_class, identity.kind, state["gap_analysis"], plan.run_id
-    )
     context = PolicyContext(
         device_kind=identity.kind,
         gpu=identity.gpu,
@@ -70,19 +68,30 @@ def _update(state: Reads) -> tuple[ParameterUpdate, int]:
         family=architecture_family(identity.arch),
         op_class=state["summary"].op_class,
         dtype=state["summary"].dtype,
+        harness=identity.harness,
     )
     with open_knowledge(plan.knowledge_directory) as knowledge:
-        knowledge.apply_update(change)
-        after = knowledge.sequence()
+        known = _known(knowledge, state, identity.kind)
+        change = knowledge_update(
+            state["gap_analysis"],
+            known,
+            op_class=context.op_class,
+            device_kind=identity.kind,
+            run=plan.run_id,
+        )
+        # Its own number, not the newest: after a kill the same update names the same snapshot.
+        after = knowledge.apply_update(change)
         moved = {}
         for review in state["policy_evaluation"].reviews:
-            where = knowledge.state(review.state_id)
+            where = knowledge.state(review.state_id, after)
             if where is None:
                 continue
             (_, old), *_ = knowledge.beliefs(where, [review.technique], context, before)
             (_, new), *_ = knowledge.beliefs(where, [review.technique], context, after)
             moved[f"{review.state_name} / {review.technique}"] = (old.score, new.score)
-    names = {gap.state_id: gap.state_name for gap in state["gap_analysis"].gaps}
+    names = {gap.state_id: gap.state_name for gap in state["gap_analysis"].gaps} | {
+        found.id: found.name for found in known.discovered
+    }
     return (
         ParameterUpdate(
             iteration=state["iteration"],
@@ -91,4 +100,27 @@ def _update(state: Reads) -> tuple[ParameterUpdate, int]:
             author="builtin",
         ),
         after,
+    )
+
+
+def _known(knowledge: KnowledgeBase, state: Reads, device_kind: str) -> Known:
+    """Return what the iteration's snapshot knew, and what the iteration itself added.
+
+    What other runs wrote meanwhile is left out: repeated after a kill, the update is the same.
+    """
+    before = knowledge.snapshot(state["knowledge_at"])
+    own = {identity for gap in state["gap_analysis"].gaps for identity in gap.evidence}
+    evidence = dict(knowledge.evidence.rows(upto=before.at))
+    evidence |= {name: row for name, row in knowledge.evidence.rows() if name in own}
+    reviewed = {review.state_id for review in state["policy_evaluation"].reviews}
+    seen = {found.id for found in before.states()}
+    return Known(
+        listed=before.optimizations(device_kind),
+        techniques=knowledge.seed().techniques,
+        evidence=list(evidence.values()),
+        discovered=[
+            found.model_copy(update={"count": 0})
+            for found in sorted(knowledge.states(), key=lambda found: found.id)
+            if found.id in reviewed - seen
+        ],
     )

@@ -82,7 +82,7 @@ class TextDevice:
     async def verify(self, task: Task, source: str) -> StageResult:
         return self._stage("verify", source, {"race", "wrong_answer", "crashed", "timed_out"})
 
-    async def profile(self, task: Task, source: str) -> Measurement:
+    async def profile(self, task: Task, source: str, sample: int = 0) -> Measurement:
         stage = self._stage("profile", source, {"profiler_unavailable"})
         if stage.outcome is not Outcome.PASSED:
             return Measurement(stage=stage)
@@ -163,6 +163,7 @@ def install(patch: Callable[[str, Any], Any], rewrites: tuple[TextRewrite, ...] 
 
     nodes = "kernelblaster.nodes"
     patch("kernelblaster.tools.workspace.open_device", open_device)
+    patch("kernelblaster.graph.session.open_device", open_device)
     patch(f"{nodes}.load_task.open_device", open_device)
     patch(f"{nodes}.load_task.read_task", read_task)
     patch(f"{nodes}.write_initial_cuda.write_builtin", lambda task: InitialKernel(source=INITIAL))

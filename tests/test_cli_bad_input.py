@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from kernelblaster.memory.knowledge_base import KnowledgeBase
+
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 MODEL = (
     "import torch\nN = 8\nclass Model(torch.nn.Module):\n    def forward(self, x):\n        {}\n"
@@ -64,6 +66,7 @@ FLAGS = {
     "negative rollouts": ([EXAMPLES / "softmax.py", "--rollouts", "-1"], "--rollouts"),
     "no start": ([EXAMPLES / "softmax.py", "--start", "nowhere.cu"], "nowhere.cu"),
     "bad set": ([EXAMPLES / "softmax.py", "--set", "ROWS"], "NAME=VALUE"),
+    "superscript": ([EXAMPLES / "softmax.py", "--set", "ROWS=\u00b2"], "NAME=VALUE"),
 }
 
 
@@ -105,6 +108,7 @@ def test_a_knowledge_base_of_another_program_is_refused_and_untouched(tmp_path: 
 
 
 def test_a_knowledge_base_of_another_version_is_refused(tmp_path: Path) -> None:
+    KnowledgeBase.open(tmp_path / "kb").close()
     assert kernelblaster("kb", "stats", "--kb", tmp_path / "kb").returncode == 0
     path = tmp_path / "kb" / "kb.json"
     document = json.loads(path.read_text())
@@ -131,4 +135,31 @@ def test_a_bad_setting_in_the_environment(tmp_path: Path) -> None:
 
 
 def test_unknown_state(tmp_path: Path) -> None:
+    KnowledgeBase.open(tmp_path / "knowledge").close()
     assert_one_clear_line(kernelblaster("kb", "show", "nirvana"), "nirvana")
+
+
+@pytest.mark.parametrize("command", ["show", "stats", "reindex"])
+def test_looking_at_a_knowledge_base_that_is_not_there_makes_none(
+    tmp_path: Path, command: str
+) -> None:
+    done = kernelblaster("kb", command, "--kb", tmp_path / "typo")
+    assert_one_clear_line(done, "typo")
+    assert not (tmp_path / "typo").exists()
+
+
+def test_a_run_directory_that_is_a_file(tmp_path: Path) -> None:
+    (tmp_path / "run").write_text("mine")
+    done = kernelblaster("optimize", EXAMPLES / "softmax.py", "--run", tmp_path / "run")
+    assert_one_clear_line(done, "is a file")
+    assert (tmp_path / "run").read_text() == "mine"
+
+
+def test_damaged_checkpoints(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    request = {"task": str(EXAMPLES / "softmax.py"), "run": str(run)}
+    document = {"format": "kernelblaster-run/1", "request": request}
+    (run / "run.json").write_text(json.dumps(document))
+    (run / "checkpoints.sqlite").write_text("this is no database, but long enough to look at" * 9)
+    assert_one_clear_line(kernelblaster("resume", run), "checkpoints.sqlite", "damaged")

@@ -106,7 +106,8 @@ def replayed(directory: Path) -> list[Any]:
     with sqlite3.connect(directory / "run.sqlite") as database:
         rows = database.execute("SELECT body FROM steps ORDER BY iteration, rollout, step")
         return [
-            {k: v for k, v in json.loads(body).items() if k != "evidence_id"} for (body,) in rows
+            {k: v for k, v in json.loads(body).items() if k not in ("evidence_id", "run")}
+            for (body,) in rows
         ]
 
 
@@ -330,3 +331,76 @@ def test_a_disk_that_fills_up_is_one_clear_line_and_resumable(
     session = Session.open(tmp_path / "run")
     assert asyncio.run(session.run()).outcome == "improved"
     session.close()
+
+
+class Shaky(graph_support.TextDevice):
+    """Measures one kernel faster the first time than ever again."""
+
+    async def profile(self, task: Any, source: str, sample: int = 0) -> Any:
+        measured = await super().profile(task, source, sample)
+        if "did: vectorize" not in source or measured.timing is None or sample:
+            return measured
+        us = measured.timing.microseconds / 10
+        flattered = measured.timing.model_copy(
+            update={"microseconds": us, "samples": (us,), "interval": (us, us)}
+        )
+        return measured.model_copy(update={"timing": flattered})
+
+
+def test_a_winner_that_does_not_hold_is_not_announced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph_support.install(monkeypatch.setattr)
+    for name in ("kernelblaster.tools.workspace", "kernelblaster.nodes.load_task"):
+        monkeypatch.setattr(f"{name}.open_device", lambda kind, gpu: Shaky(gpu))
+    result = run(tmp_path, rollouts=3)
+    announced = (tmp_path / "run" / "best.cu").read_text()
+    assert "did: vectorize" not in announced
+    assert any("did not hold" in note for note in result.notes)
+    assert "Note: " in (tmp_path / "run" / "report.txt").read_text()
+
+
+def test_a_run_is_resumed_with_no_other_device_or_harness(
+    tmp_path: Path, text_device: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = Session.create(tmp_path / "run", request(tmp_path))
+    with pytest.raises(Interrupted):
+        asyncio.run(session.run(lambda event: session.drain()))
+    session.close()
+
+    def newer(kind: str, gpu: str) -> Any:
+        device = graph_support.TextDevice(gpu)
+        other = device.identity.model_copy(update={"harness": "999"})
+        monkeypatch.setattr(graph_support.TextDevice, "identity", other)
+        return device
+
+    monkeypatch.setattr("kernelblaster.graph.session.open_device", newer)
+    session = Session.open(tmp_path / "run")
+    with pytest.raises(UserError, match="harness was .* and is '999'"):
+        asyncio.run(session.run())
+    session.close()
+
+
+def test_a_run_is_resumed_from_another_working_directory(
+    tmp_path: Path, text_device: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    session = Session.create(Path("run"), request(tmp_path, knowledge="kb"))
+    with pytest.raises(Interrupted):
+        asyncio.run(session.run(lambda event: session.drain()))
+    session.close()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    session = Session.open(Path("../run"))
+    assert asyncio.run(session.run()).outcome == "improved"
+    session.close()
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+def test_two_runs_of_one_name_keep_their_lessons_apart(tmp_path: Path, text_device: None) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+    first = run(tmp_path / "a", knowledge=str(tmp_path / "kb"))
+    second = run(tmp_path / "b", knowledge=str(tmp_path / "kb"), seed=9)
+    assert first.lessons and second.lessons
+    assert not set(first.lessons) & set(second.lessons)

@@ -97,6 +97,10 @@ def lesson(**changes: object) -> Lesson:
     return Lesson.model_validate({**facts, **changes})
 
 
+def learn(knowledge: KnowledgeBase, *lessons: Lesson) -> int:
+    return knowledge.apply_update(KnowledgeUpdate(run="r", iteration=0, lessons=lessons))
+
+
 def read_everything(knowledge: KnowledgeBase, at: int) -> object:
     """Return all that can be read at a sequence number, to be compared later."""
     signatures = [STRANGE, *(Signature(values=state.centroid) for state in knowledge.states(at))]
@@ -235,9 +239,9 @@ def test_merging_knowledge_bases_takes_everything_over(tmp_path: Path) -> None:
     ):
         a.add_evidence(evidence(i, 0.3) for i in range(3))
         b.add_evidence(evidence(i, None) for i in range(2, 5))
-        a.add_lesson(lesson())
+        learn(a, lesson())
         b.add_state(discover(STRANGE, "dram", None))
-        assert ab.merge(a) == 4 and ab.merge(b) == 4
+        assert ab.merge(a) == 5 and ab.merge(b) == 4
         ba.merge(b)
         ba.merge(a)
         assert ab.merge(a) == ab.merge(b) == ab.merge(ba) == 0
@@ -252,7 +256,7 @@ def test_merging_knowledge_bases_takes_everything_over(tmp_path: Path) -> None:
 
 def test_what_is_read_at_a_sequence_number_never_changes(knowledge: KnowledgeBase) -> None:
     knowledge.add_evidence(evidence(i, 0.2 * i) for i in range(4))
-    knowledge.add_lesson(lesson())
+    learn(knowledge, lesson())
     at = knowledge.sequence()
     before = read_everything(knowledge, at)
     knowledge.add_evidence(evidence(10 + i, None, previous_technique="fast_math") for i in range(5))
@@ -321,10 +325,9 @@ def test_an_update_is_applied_whole_and_once(knowledge: KnowledgeBase) -> None:
         author="builtin",
     )
     update = KnowledgeUpdate(run="r", iteration=0, optimizations=(change,), lessons=(lesson(),))
-    assert knowledge.apply_update(update)
-    at = knowledge.sequence()
-    assert not knowledge.apply_update(update)
-    assert knowledge.sequence() == at
+    at = knowledge.apply_update(update)
+    assert at == knowledge.sequence() == 3
+    assert knowledge.apply_update(update) == knowledge.sequence() == at
     best, gain = knowledge.candidates("dram_bandwidth_bound", HERE)[0]
     assert best.notes == "better notes" and gain.mean_log == 0.9
     measured = dict(
@@ -334,10 +337,20 @@ def test_an_update_is_applied_whole_and_once(knowledge: KnowledgeBase) -> None:
     assert measured[best.technique].mean_log == base.prior_log_gain
     older = change.model_copy(update={"optimization": base, "revision": 1})
     newer = change.model_copy(update={"optimization": base, "revision": 2})
-    knowledge.add_optimization(newer)
-    knowledge.add_optimization(older)
+    for each in (newer, older):
+        knowledge.apply_update(KnowledgeUpdate(run="s", iteration=0, optimizations=(each,)))
     found = knowledge.beliefs("dram_bandwidth_bound", [base.technique], HERE)
     assert found[0][0] == base
+
+
+def test_an_update_repeated_after_others_wrote_names_its_own_snapshot(
+    knowledge: KnowledgeBase,
+) -> None:
+    update = KnowledgeUpdate(run="r", iteration=0, lessons=(lesson(),))
+    first = knowledge.apply_update(update)
+    assert len(knowledge.lessons(first)) == 1, "the number's snapshot has the update in it"
+    knowledge.add_evidence(evidence(i) for i in range(3))
+    assert knowledge.apply_update(update) == first < knowledge.sequence()
 
 
 def test_an_update_that_fails_leaves_nothing(
@@ -368,7 +381,7 @@ def test_a_lesson_that_later_evidence_turns_against_is_contested(
     knowledge: KnowledgeBase,
 ) -> None:
     knowledge.add_evidence(evidence(i, -0.4) for i in range(3))
-    knowledge.add_lesson(lesson(claimed_log_gain=0.3))
+    learn(knowledge, lesson(claimed_log_gain=0.3))
     assert not knowledge.lessons()[0].contested, "evidence from before does not count"
     assert knowledge.lessons()[0].created == 4
     knowledge.add_evidence(evidence(10 + i, -0.4, device_kind="cuda") for i in range(3))
@@ -380,12 +393,13 @@ def test_a_lesson_that_later_evidence_turns_against_is_contested(
 
 
 def test_a_composite_lesson_is_judged_by_its_last_step(knowledge: KnowledgeBase) -> None:
-    knowledge.add_lesson(
+    learn(
+        knowledge,
         lesson(
             kind="composite",
             technique="fast_math then vectorize_memory_access",
             claimed_log_gain=0.4,
-        )
+        ),
     )
     knowledge.add_evidence(evidence(i, -0.3) for i in range(3))
     assert not knowledge.lessons()[0].contested
@@ -400,10 +414,26 @@ def test_a_deprecated_technique_is_left_out_until_evidence_contests_it(
         found = knowledge.candidates("dram_bandwidth_bound", context)
         return "vectorize_memory_access" in {item.technique for item, _ in found}
 
-    knowledge.add_lesson(lesson(kind="deprecation", claimed_log_gain=None))
+    learn(knowledge, lesson(kind="deprecation", claimed_log_gain=None))
     assert not offered(HERE) and offered(MEASURED)
     knowledge.add_evidence(evidence(i, 0.5) for i in range(2))
     assert offered(HERE)
+
+
+def test_a_deprecation_speaks_of_its_class_of_operation_alone(knowledge: KnowledgeBase) -> None:
+    learn(knowledge, lesson(kind="deprecation", claimed_log_gain=None, op_class="softmax"))
+    softmax, matmul = (HERE.model_copy(update={"op_class": n}) for n in ("softmax", "matmul"))
+    state, technique = "dram_bandwidth_bound", "vectorize_memory_access"
+    assert knowledge.deprecated(state, softmax) == {technique}
+    assert knowledge.deprecated("l2_bound", softmax) == frozenset()
+    assert knowledge.deprecated(state, matmul) == frozenset()
+    assert technique in {item.technique for item, _ in knowledge.candidates(state, matmul)}
+    assert technique not in {item.technique for item, _ in knowledge.candidates(state, softmax)}
+    knowledge.add_evidence([evidence(0, -0.2, op_class="matmul"), evidence(1, None)])
+    assert knowledge.deprecated(state, softmax), "another class of operation, and a failure"
+    knowledge.add_evidence([evidence(2, -0.2, op_class="softmax")])
+    assert not knowledge.deprecated(state, softmax), "slower, but it passed: it is safe"
+    assert knowledge.lessons()[0].contested
 
 
 # States and their index

@@ -10,7 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from kernelblaster.memory.policy import Policy, thompson_sample
+from kernelblaster.harness.records import sha256_of_json
+from kernelblaster.memory.policy import (
+    OTHER_HARNESS,
+    Policy,
+    thompson_sample,
+    unknown_technique,
+)
 from kernelblaster.memory.records import (
     Evidence,
     ExpectedGain,
@@ -18,6 +24,7 @@ from kernelblaster.memory.records import (
     PolicyContext,
 )
 from kernelblaster.memory.seed import load_seed
+from kernelblaster.memory.signature import distance
 
 SEED = load_seed()
 STATES = {state.id: state for state in SEED.states}
@@ -188,7 +195,151 @@ def test_phase_ordering_shows_in_the_transition() -> None:
     assert best.advantage == pytest.approx(0.6 * 4 / 7)
     assert policy.transitions("cuda") == []
     after = HERE.model_copy(update={"previous_technique": "read_only_cache"})
-    assert expect(*rows, context=after).mean_log > expect(*rows).mean_log
+    found, alone = expect(*rows, context=after), expect(*rows)
+    assert found.transition_log == best.advantage and alone.transition_log == 0.0
+    assert found.score > alone.score and found.mean_log == alone.mean_log
+    draws = [thompson_sample(gain, np.random.default_rng(1)) for gain in (found, alone)]
+    assert draws[0] > draws[1]
+
+
+def test_a_transition_is_not_credited_with_an_easy_kernel() -> None:
+    """The gains after `unroll_loop` are higher, but no higher than expected there."""
+    rows = [evidence(i, 0.1, expected_log_gain=0.1) for i in range(4)]
+    rows += [
+        evidence(
+            10 + i,
+            0.9,
+            expected_log_gain=0.9,
+            state_before="l2_bound",
+            previous_technique="unroll_loop",
+        )
+        for i in range(4)
+    ]
+    (found,) = policy_of(rows).transitions("simulated")
+    assert found.advantage == pytest.approx(0.0) and found.trials == 4
+
+
+def policy_of(rows: list[Evidence]) -> Policy:
+    return Policy([(row.id, row) for row in rows], SEED.states, SEED.optimizations)
+
+
+def chain(parent: str, child: str, technique: str, log_gain: float, **changes: object) -> Evidence:
+    return evidence(
+        0,
+        log_gain,
+        parent_sha256=parent,
+        child_sha256=child,
+        technique=technique,
+        **changes,
+    )
+
+
+TILE, PAD = "shared_memory_tiling", "pad_shared_memory"
+
+
+def prepared(rows: list[Evidence], technique: str) -> float:
+    context = HERE.model_copy(update={"op_class": "elementwise"})
+    optimization = SEED.techniques[technique]
+    return policy_of(rows).expected_gain(DRAM, optimization, context).prepared_log
+
+
+def test_a_technique_that_prepares_earns_what_follows_shrunk_by_its_tries() -> None:
+    once = [chain("start", "tiled", TILE, -0.1), chain("tiled", "padded", PAD, 0.4)]
+    assert prepared(once, TILE) == pytest.approx(0.9 * 0.4 / 2)
+    assert prepared(once, PAD) == 0.0
+    twice = [*once, chain("s2", "t2", TILE, -0.1), chain("t2", "p2", PAD, 0.4)]
+    assert prepared(twice, TILE) == pytest.approx(0.9 * 0.4 * 2 / 3)
+    other_gpu = [once[0], once[1].model_copy(update={"gpu": "A100"})]
+    assert prepared(other_gpu, TILE) == 0.0, "what follows on another GPU says nothing here"
+
+
+def test_what_can_be_had_without_a_step_is_not_its_credit() -> None:
+    rows = [chain("start", "tiled", TILE, -0.1), chain("tiled", "padded", PAD, 0.4)]
+    rows.append(chain("start", "fast", "fast_math", 0.3))
+    assert prepared(rows, TILE) == pytest.approx((0.9 * 0.4 - 0.3) / 2)
+
+
+def test_in_an_easy_world_no_first_step_prepares() -> None:
+    """Whatever comes first, the same gain follows."""
+    firsts = [TILE, "fast_math", "unroll_loop"]
+    rows = [chain("start", f"after {name}", name, 0.0) for name in firsts]
+    rows += [
+        chain(f"after {name}", f"done {name}", "vectorize_memory_access", 0.5) for name in firsts
+    ]
+    assert [prepared(rows, name) for name in firsts] == [0.0, 0.0, 0.0]
+
+
+def test_names_of_runs_and_order_of_rows_decide_nothing() -> None:
+    """Runs repeat each other's steps, expecting and timing them differently."""
+    rows = [
+        evidence(
+            number % 5,
+            round(0.1 * (number % 5) - 0.1, 6),
+            run=f"run {number}",
+            expected_log_gain=0.01 * number,
+            standard_error=0.02 * number,
+            previous_technique="unroll_loop" if number % 2 else None,
+        )
+        for number in range(20)
+    ]
+    after = HERE.model_copy(update={"previous_technique": "unroll_loop"})
+    optimization = SEED.optimizations[DRAM.id]["vectorize_memory_access"]
+    expected = policy_of(rows).expected_gain(DRAM, optimization, after)
+    assert expected.transition_log != 0.0
+    for shift in range(1, 8):
+        renamed = [
+            row.model_copy(update={"run": f"run {(number * 7 + shift) % 20}", "created": "later"})
+            for number, row in enumerate(rows)
+        ]
+        again = Policy(
+            sorted((row.id, row) for row in renamed), SEED.states, SEED.optimizations
+        ).expected_gain(DRAM, optimization, after)
+        assert again == expected
+    assert policy_of(rows[::-1]).expected_gain(DRAM, optimization, after) == expected
+
+
+def test_what_another_version_of_the_harness_measured_counts_half() -> None:
+    now = HERE.model_copy(update={"harness": "2"})
+    new = expect(evidence(0, 1.0, harness="2"), context=now)
+    old = expect(evidence(0, 1.0, harness="1"), context=now)
+    unnamed = expect(evidence(0, 1.0), context=now)
+    assert (new.trials, old.trials, unnamed.trials) == (1.0, OTHER_HARNESS, OTHER_HARNESS)
+    assert new.mean_log > old.mean_log == unnamed.mean_log > expect().mean_log
+    assert expect(evidence(0, 1.0, harness="1")).trials == 1.0, "a context that does not say"
+
+
+def test_evidence_without_a_harness_keeps_its_id() -> None:
+    row = evidence(0)
+    content = row.model_dump(mode="json", exclude={"created", "harness"})
+    assert row.id == sha256_of_json(["evidence", content])
+    assert evidence(0, harness="2").id != row.id
+
+
+def test_a_prior_drawn_from_evidence_counts_it_once() -> None:
+    """In its own state listing changes no belief; neighbours gain a technique to try."""
+    rows = [evidence(i, 0.4, technique="tma_loads") for i in range(2)]
+    listed = unknown_technique("tma_loads").model_copy(
+        update={
+            "prior_log_gain": 0.2,
+            "prior_strength": 1.0,
+            "prior_evidence": tuple(row.id for row in rows),
+        }
+    )
+    table = {**SEED.optimizations, DRAM.id: {**SEED.optimizations[DRAM.id], "tma_loads": listed}}
+    identified = [(row.id, row) for row in rows]
+    with_it = Policy(identified, SEED.states, table)
+    without = Policy(identified, SEED.states, SEED.optimizations)
+
+    def offered(policy: Policy, state: PerformanceState) -> dict[str, ExpectedGain]:
+        return {item.technique: gain for item, gain in policy.candidates(state, HERE)}
+
+    own = [offered(policy, DRAM)["tma_loads"].mean_log for policy in (with_it, without)]
+    assert own[0] == pytest.approx(own[1])
+    near = min(
+        (state for state in SEED.states if state.id != DRAM.id),
+        key=lambda state: distance(state.centroid, DRAM.centroid),
+    )
+    assert "tma_loads" in offered(with_it, near) and "tma_loads" not in offered(without, near)
 
 
 def test_candidates_come_best_first_without_what_was_tried() -> None:

@@ -75,12 +75,8 @@ def test_artifacts_come_back_by_the_hash_of_their_content(tmp_path: Path) -> Non
     name = store.put_text("__global__ void k() {} // \u00fc")
     assert store.get_text(name) == "__global__ void k() {} // \u00fc"
     assert store.put_text("__global__ void k() {} // \u00fc") == name
-    assert store.has(name) and not store.has("0" * 64)
-    first = store.put_json({"b": [1, 2.5], "a": None})
-    assert first == store.put_json({"a": None, "b": [1, 2.5]})
-    assert store.get_json(first) == {"a": None, "b": [1, 2.5]}
     files = [path for path in (tmp_path / "artifacts").rglob("*") if path.is_file()]
-    assert len(files) == 2
+    assert len(files) == 1
 
 
 def test_a_missing_or_damaged_artifact_is_one_clear_line(tmp_path: Path) -> None:
@@ -88,7 +84,7 @@ def test_a_missing_or_damaged_artifact_is_one_clear_line(tmp_path: Path) -> None
     with pytest.raises(UserError, match="missing"):
         store.get_text("0" * 64)
     name = store.put_text("source")
-    store.path(name).write_text("other")
+    (tmp_path / name[:2] / name[2:]).write_text("other")
     with pytest.raises(UserError, match="damaged"):
         store.get_text(name)
 

@@ -65,7 +65,7 @@ class Evaluator:
             source,
             "confirm_profile",
             Measurement,
-            lambda: self._device.profile(task, source),
+            lambda: self._device.profile(task, source, sample=1),
         )
         return verdict, measured
 

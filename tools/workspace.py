@@ -47,13 +47,13 @@ def open_workspace(run_directory: str, device: str, gpu: str) -> Iterator[Worksp
 
 
 @contextmanager
-def open_knowledge(directory: str) -> Iterator[KnowledgeBase]:
-    """Open the knowledge base (created on first use) and close it afterwards.
+def open_knowledge(directory: str, create: bool = True) -> Iterator[KnowledgeBase]:
+    """Open the knowledge base, made on first use unless `create` is False; close it afterwards.
 
     Raises:
-        UserError: the directory belongs to another program or version.
+        UserError: the directory belongs to another program or version, or there is none.
     """
-    knowledge = KnowledgeBase.open(Path(directory))
+    knowledge = KnowledgeBase.open(Path(directory), create)
     try:
         yield knowledge
     finally:
