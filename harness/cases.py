@@ -6,11 +6,26 @@ import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from .cache import new_entry
+from .errors import UserError
 from .processes import off_loop
 from .records import Record, Task, Tolerance
-from .tasks import cases_directory, run_reference
+from .tasks import cases_directory, full_case_directories, run_reference
+
+FULL_CASE_BYTES = 1 << 30
+"""Largest total of all tensors at full dimensions for which PyTorch's answer is kept."""
+
+
+class FullCase(Record):
+    """One case at full dimensions. A candidate's process is told of `inputs` only."""
+
+    inputs: str
+    """Folder with NAME.bin of each input, parameter and buffer of the full variant."""
+    answers: str
+    """Folder with out<k>.bin: PyTorch's answers."""
+    tolerances: tuple[Tolerance, ...]
 
 
 class Case(Record):
@@ -49,6 +64,50 @@ def prepare_cases_now(task: Task) -> Path:
     with new_entry(final) as directory:
         run_reference(Path(task.path), task.source, {}, task.verify.dimensions, directory)
     return final
+
+
+def prepare_full_case_now(task: Task) -> FullCase | None:
+    """Return the case at full dimensions; None where there is none.
+
+    None where the tensors are larger than FULL_CASE_BYTES together, or PyTorch fails at these
+    dimensions on this machine (memory, time): that is remembered.
+    """
+    if sum(tensor.nbytes for tensor in task.full.tensors) > FULL_CASE_BYTES:
+        return None
+    inputs, answers = full_case_directories(task)
+    described = _full_case(task, inputs, answers)
+    if described is None:
+        for folder in (inputs, answers):
+            shutil.rmtree(folder, ignore_errors=True)
+        with new_entry(answers) as new_answers, new_entry(inputs) as new_inputs:
+            try:
+                run_reference(
+                    Path(task.path), task.source, {}, task.full.dimensions, new_inputs, new_answers
+                )
+            except UserError as error:
+                failure = json.dumps({"failure": str(error)})
+                (new_answers / "case.json").write_text(failure, encoding="utf-8")
+        described = _full_case(task, inputs, answers) or {"failure": "incomplete files"}
+    if "failure" in described:
+        return None
+    return FullCase(
+        inputs=str(inputs), answers=str(answers), tolerances=tuple(described["tolerances"])
+    )
+
+
+def _full_case(task: Task, inputs: Path, answers: Path) -> dict[str, Any] | None:
+    """Return what case.json says; None where a file is missing or has another size."""
+    try:
+        described: dict[str, Any] = json.loads((answers / "case.json").read_text(encoding="utf-8"))
+        if "failure" in described:
+            return described
+        for tensor in task.full.tensors:
+            folder = answers if tensor.role == "output" else inputs
+            if (folder / f"{tensor.name}.bin").stat().st_size != tensor.nbytes:
+                return None
+    except (OSError, ValueError):
+        return None
+    return described
 
 
 def read_cases(directory: Path) -> tuple[Case, ...]:

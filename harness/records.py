@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-HARNESS_VERSION = "2"
+HARNESS_VERSION = "3"
 """Raised whenever a change of the harness could change an evaluation: part of every cache key."""
 
 
@@ -256,7 +256,8 @@ class Timing(Record):
     samples: tuple[float, ...]
     """Microseconds each; for the simulated device one estimate per disjoint sample of blocks."""
     interval: tuple[float, float]
-    """95 % interval in microseconds (range over the samples for the simulated device)."""
+    """Microseconds: a 95 % interval where it was measured; for the simulated device the range over
+    the samples, in which the time model's own error is not contained."""
     method: str
     """For example `time model`, `cuda events`."""
     provenance: Provenance

@@ -4,7 +4,8 @@
 
 REQUEST: {"path", "source", "set": {NAME: value}, "verify": {NAME: value} | null, "cases": folder}.
 With "verify" null the task is described first and its verify dimensions are chosen; otherwise only
-the cases are made. RESULT: {"error": one line} or {"task": {...} | null}.
+the cases are made; with "answers": folder too, one case at full dimensions ("verify") is, with its
+answers in that folder. RESULT: {"error": one line} or {"task": {...} | null}.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from .dimensions import module_integers, shrunk, shrunk_apart
 from .records import TOLERANCES
-from .reference_cases import write_cases
+from .reference_cases import write_cases, write_full_case
 from .reference_model import Instance, Reference, ReferenceFault, specs
 from .reference_program import NotExportable, export_program, op_class
 
@@ -48,7 +49,11 @@ def _answer(request: Mapping[str, Any]) -> dict[str, Any]:
     path, source = request["path"], request["source"]
     cases = Path(request["cases"])
     if request["verify"] is not None:
-        write_cases(Reference(source, path, request["verify"]), cases)
+        reference = Reference(source, path, request["verify"])
+        if request.get("answers"):
+            write_full_case(reference, cases, Path(request["answers"]))
+        else:
+            write_cases(reference, cases)
         return {"task": None}
     integers = module_integers(ast.parse(source, path))
     full = _Variant(source, path, integers)

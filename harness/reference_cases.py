@@ -11,8 +11,9 @@ import itertools
 import json
 import math
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -36,6 +37,12 @@ LARGE_FACTORS = (128.0, 32.0, 8.0, 2.0)
 OFFSETS = (256.0, 32.0, 4.0)
 """The same, for how far from zero. A variance taken as E[x^2] - E[x]^2 loses its digits there."""
 
+FULL_SEED = 11
+"""Of the case at full dimensions: none of the seeds above."""
+
+FULL_OWN_ERROR_FACTOR = 32.0
+"""As OWN_ERROR_FACTOR, at full dimensions, where sums are longer."""
+
 OWN_ERROR_FACTOR = 8.0
 """A candidate may be this many times as far from the double-precision answer as PyTorch is, where
 that is more than the tolerance: it sums in another order, which is not an error."""
@@ -50,7 +57,7 @@ def write_cases(reference: Reference, directory: Path) -> None:
     insist = True
     described: list[dict[str, Any]] = []
     for index, (seed, name, meaning) in enumerate(CASES):
-        case, factor = _first_finite(reference, seed, name, insist)
+        case, how = first_finite(reference, seed, name, insist)
         if name == "normal":
             _refuse_random(reference, case)
             # Some references answer with infinities by design (masks): then so may all cases.
@@ -63,7 +70,7 @@ def write_cases(reference: Reference, directory: Path) -> None:
                 "name": f"seed{seed}-{name}",
                 "directory": str(index),
                 "inputs": meaning,
-                "factor": factor,
+                "factor": how.factor,
                 "tolerances": case.tolerances(scaled=name in ("large", "offset")),
                 "own_errors": case.own_errors(),
             }
@@ -72,7 +79,36 @@ def write_cases(reference: Reference, directory: Path) -> None:
     (directory / "cases.json").write_text(text, encoding="utf-8")
 
 
-class _Case:
+def write_full_case(reference: Reference, inputs: Path, answers: Path) -> None:
+    """Write one case at full dimensions: what `launch` is given, and apart from it the answers.
+
+    answers/case.json holds {"tolerances": one of each output}. Raises ReferenceFault.
+    """
+    for disturbed in (True, False):
+        how = Draw(FULL_SEED, "normal", disturbed, factor=1.0, positive=False)
+        case = Case(reference, draw(reference, how))
+        if case.finite:
+            break
+    for name, tensor in case.tensors.items():
+        _write(inputs / f"{name}.bin", tensor)
+    for index, answer in enumerate(case.outputs):
+        _write(answers / f"out{index}.bin", answer)
+    text = json.dumps({"tolerances": case.full_tolerances()})
+    (answers / "case.json").write_text(text, encoding="utf-8")
+
+
+class Draw(NamedTuple):
+    """How the inputs and parameters of a case were chosen: enough to choose them again."""
+
+    seed: int
+    distribution: str
+    disturbed: bool
+    """Whether parameters and buffers that hold one value were changed."""
+    factor: float
+    positive: bool
+
+
+class Case:
     """One instance with the tensors it started from and what PyTorch makes of it."""
 
     def __init__(self, reference: Reference, instance: Instance) -> None:
@@ -119,6 +155,26 @@ class _Case:
             found.append({"absolute": absolute, "relative": base.relative})
         return found
 
+    def full_tolerances(self) -> list[dict[str, float]]:
+        """Return the tolerance of each output at full dimensions.
+
+        The absolute part is relative to the root mean square of the output: the elements of a
+        softmax over thousands are all smaller than KernelBench's tolerance, and zeros would pass.
+        """
+        found = []
+        for answer, error in zip(self.outputs, self.own_errors(), strict=True):
+            base = TOLERANCES.get(str(answer.dtype).removeprefix("torch."))
+            if base is None:
+                found.append({"absolute": 0.0, "relative": 0.0})
+                continue
+            square = float(answer.double().square().mean().sqrt())
+            scale = square if math.isfinite(square) else 1.0
+            if error is None:
+                scale, error = max(1.0, scale), 0.0
+            absolute = max(base.absolute * scale, FULL_OWN_ERROR_FACTOR * error)
+            found.append({"absolute": absolute, "relative": base.relative})
+        return found
+
     def write(self, folder: Path) -> None:
         for name, tensor in self.tensors.items():
             _write(folder / f"{name}.bin", tensor)
@@ -145,29 +201,36 @@ class _Case:
         ]
 
 
-def _first_finite(
+def first_finite(
     reference: Reference, seed: int, distribution: str, insist: bool
-) -> tuple[_Case, float]:
-    """Return a case and the factor of its inputs, from the most demanding that PyTorch survives.
+) -> tuple[Case, Draw]:
+    """Return a case and how it was drawn, from the most demanding that PyTorch survives.
 
     A logarithm wants positive inputs, an exponential small ones, and a parameter may not stand
-    being disturbed; get_inputs()'s own values are the last resort.
+    being disturbed; get_inputs()'s own values are the last resort. Raises ReferenceFault.
     """
     signs = (False,) if distribution == "normal" else (False, True)
     factors = {"large": LARGE_FACTORS, "offset": OFFSETS}.get(distribution, (1.0,))
     for disturbed, factor, positive in itertools.product((True, False), factors, signs):
-        instance = reference.instance(seed)
-        generator = torch.Generator().manual_seed(seed + 1000)
-        if disturbed:
-            _disturb_constants(instance, generator)
-        if distribution != "normal":
-            change = _Inputs(distribution, factor, positive, generator)
-            for tensor in instance.inputs.values():
-                tensor.copy_(change(tensor))
-        case = _Case(reference, instance)
+        how = Draw(seed, distribution, disturbed, factor, positive)
+        case = Case(reference, draw(reference, how))
         if case.finite or not insist:
-            return case, factor
-    return _Case(reference, reference.instance(seed)), 1.0
+            return case, how
+    how = Draw(seed, "normal", disturbed=False, factor=1.0, positive=False)
+    return Case(reference, draw(reference, how)), how
+
+
+def draw(reference: Reference, how: Draw) -> Instance:
+    """Return the model and the inputs of a case, the same each time. Raises ReferenceFault."""
+    instance = reference.instance(how.seed)
+    generator = torch.Generator(reference.device).manual_seed(how.seed + 1000)
+    if how.disturbed:
+        _disturb_constants(instance, generator)
+    if how.distribution != "normal":
+        change = _Inputs(how.distribution, how.factor, how.positive, generator)
+        for tensor in instance.inputs.values():
+            tensor.copy_(change(tensor))
+    return instance
 
 
 class _Inputs:
@@ -185,17 +248,19 @@ class _Inputs:
     def __call__(self, own: torch.Tensor) -> torch.Tensor:
         if not own.is_floating_point():
             return own
-        shape, generator = tuple(own.shape), self.generator
+        shape, device = tuple(own.shape), self.generator.device
+        noise = partial(torch.randn, shape, generator=self.generator, device=device)
+        even = partial(torch.rand, shape, generator=self.generator, device=device)
         if self.distribution == "uniform":
-            value = torch.rand(shape, generator=generator) * 2 - 1
+            value = even() * 2 - 1
         elif self.distribution == "constant":
-            value = torch.full(shape, _CONSTANTS[self.drawn % len(_CONSTANTS)])
+            value = torch.full(shape, _CONSTANTS[self.drawn % len(_CONSTANTS)], device=device)
         elif self.distribution == "offset":
-            value = torch.randn(shape, generator=generator) + self.factor
+            value = noise() + self.factor
         else:
-            value = torch.randn(shape, generator=generator) * self.factor
+            value = noise() * self.factor
         if self.distribution == "zeros":
-            value *= torch.rand(shape, generator=generator) < 0.5
+            value *= even() < 0.5
         self.drawn += 1
         if self.positive:
             value = value.abs()
@@ -213,14 +278,15 @@ def _disturb_constants(instance: Instance, generator: torch.Generator) -> None:
     Otherwise a candidate that ignores them would pass. Buffers only grow: they hold variances.
     """
     with torch.no_grad():
-        for tensors, draw in ((instance.parameters, torch.randn), (instance.buffers, torch.rand)):
+        for tensors, random in ((instance.parameters, torch.randn), (instance.buffers, torch.rand)):
             for tensor in tensors.values():
                 if tensor.is_floating_point() and bool((tensor == tensor.flatten()[0]).all()):
-                    noise = draw(tuple(tensor.shape), generator=generator) * 0.25
+                    shape, device = tuple(tensor.shape), generator.device
+                    noise = random(shape, generator=generator, device=device) * 0.25
                     tensor.add_(noise.to(tensor.dtype))
 
 
-def _refuse_random(reference: Reference, case: _Case) -> None:
+def _refuse_random(reference: Reference, case: Case) -> None:
     arguments = clone_arguments(case.instance.arguments, _fresh)
     again = reference.outputs(copy.deepcopy(case.model), arguments)
     for first, second in zip(case.outputs, again, strict=True):

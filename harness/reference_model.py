@@ -14,7 +14,7 @@ import sys
 import traceback
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,9 +62,16 @@ class Instance:
 class Reference:
     """A loaded reference file."""
 
-    def __init__(self, source: str, path: str, dimensions: Mapping[str, int]) -> None:
-        """Execute the file with its module-level integers replaced. Raises ReferenceFault."""
+    def __init__(
+        self, source: str, path: str, dimensions: Mapping[str, int], device: str = "cpu"
+    ) -> None:
+        """Execute the file with its module-level integers replaced. Raises ReferenceFault.
+
+        With another `device` models and inputs are made on it; what the file insists on making
+        elsewhere is moved there.
+        """
         self.path = path
+        self.device = torch.device(device)
         tree = with_dimensions(ast.parse(source, path), dimensions)
         module = types.ModuleType("kernelblaster_reference")
         module.__file__ = path
@@ -83,6 +90,23 @@ class Reference:
 
     def instance(self, seed: int) -> Instance:
         """Build the model and its inputs under a seed. Raises ReferenceFault."""
+        if self.device.type != "cpu":
+            return self._elsewhere(seed)
+        return _named(*self._made(seed))
+
+    def _elsewhere(self, seed: int) -> Instance:
+        try:
+            with torch.device(self.device):
+                model, arguments = self._made(seed)
+        except ReferenceFault as fault:
+            if isinstance(fault.__cause__, torch.OutOfMemoryError):
+                raise
+            # Some files insist on the CPU, for example by a random generator of their own.
+            model, arguments = self._made(seed)
+        moved = clone_arguments(arguments, lambda tensor: tensor.to(self.device))
+        return _named(model.to(self.device), moved)
+
+    def _made(self, seed: int) -> tuple[torch.nn.Module, tuple[Any, ...]]:
         torch.manual_seed(seed)
         random.seed(seed)
         numpy.random.seed(seed)
@@ -98,15 +122,17 @@ class Reference:
             arguments = self._names["get_inputs"]()
         if not isinstance(arguments, list | tuple):
             raise ReferenceFault(f"get_inputs() returns a {type(arguments).__name__}, not a list")
-        contiguous = clone_arguments(
+        contiguous: tuple[Any, ...] = clone_arguments(
             tuple(arguments),
             lambda tensor: tensor.detach().clone(memory_format=torch.contiguous_format),
         )
-        return _named(model, contiguous)
+        return model, contiguous
 
     def outputs(self, model: torch.nn.Module, arguments: Sequence[Any]) -> list[torch.Tensor]:
         """Call forward and return its tensors in order. Raises ReferenceFault."""
-        with self.running("forward()"), torch.no_grad():
+        # Tensors that forward() makes itself belong where its inputs are.
+        place = nullcontext() if self.device.type == "cpu" else torch.device(self.device)
+        with self.running("forward()"), torch.no_grad(), place:
             result = model(*arguments)
         tensors = list(_flatten(result))
         for value in tensors:

@@ -11,6 +11,10 @@ LARGEST_SOURCE_BYTES = 1 << 20
 
 _DIRECTIVE = re.compile(r"^[ \t]*(?:#|%:|\?\?=)[ \t]*(\w+)[ \t]*(.*)$")
 _HOST_ASSEMBLY = re.compile(r"\b(?:asm|__asm|__asm__)\b[\s\w]*\(")
+_SECTION = re.compile(
+    r"(?:__attribute(?:__)?\s*\(\s*\(|\[\s*\[)[^;{}]*?\b(?:section|__section__)\s*\("
+)
+_PROBE = re.compile(r"__has_(?:include|include_next|embed)\s*\(\s*(?:[\"<]([^\">]*)[\">])?")
 _LINE_MARKER = re.compile(r'^# (\d+)(?: "(.*)")?')
 
 
@@ -31,6 +35,14 @@ def check_source(source: str) -> tuple[Diagnostic, ...]:
 
 def _directives(source: str) -> Iterator[Diagnostic]:
     for number, line in _logical_lines(source):
+        for probe in _PROBE.finditer(line):
+            if probe.group(1) is None or _leads_out(probe.group(1)):
+                yield Diagnostic(
+                    kind="forbidden_include",
+                    message=f"{probe.group(0)[:80]}: only headers of the toolkit are asked for, by "
+                    "their plain names: no absolute path and no `..`",
+                    line=number,
+                )
         match = _DIRECTIVE.match(line)
         if match is None:
             continue
@@ -39,7 +51,7 @@ def _directives(source: str) -> Iterator[Diagnostic]:
             target = re.match(r"[\"<]([^\">]*)[\">]", rest)
             if target is None:
                 reason = "a header is included by its plain name, not through a macro"
-            elif target.group(1).startswith(("/", "\\", "~")) or ".." in target.group(1):
+            elif _leads_out(target.group(1)):
                 reason = "only headers of the toolkit and task.cuh: no absolute path and no `..`"
             else:
                 continue
@@ -54,6 +66,10 @@ def _directives(source: str) -> Iterator[Diagnostic]:
             )
     if re.search(r"\.incbin", source):
         yield Diagnostic(kind="forbidden_include", message=".incbin reads a file of the machine")
+
+
+def _leads_out(header: str) -> bool:
+    return header.startswith(("/", "\\", "~")) or ".." in header
 
 
 def _logical_lines(source: str) -> Iterator[tuple[int, str]]:
@@ -78,12 +94,30 @@ def _logical_lines(source: str) -> Iterator[tuple[int, str]]:
 
 
 def host_assembly(host_source: str) -> tuple[Diagnostic, ...]:
-    """Return one diagnostic for each line of the candidate's HOST code with inline assembly.
+    """Return one diagnostic for each line of the candidate's HOST code with machine code in it.
 
     `host_source` is what nvcc hands to the host compiler: device bodies stand in `#if 0` there.
-    Assembly could make system calls, which leave no symbol to be seen.
+    Assembly could make system calls, which leave no symbol to be seen; so could bytes that a
+    `section` attribute puts among the code.
     """
     found: dict[int, Diagnostic] = {}
+    lines = list(_host_lines(host_source))
+    for number, line in lines:
+        if _HOST_ASSEMBLY.search(line):
+            found[number] = Diagnostic(
+                kind="forbidden_symbol", message="inline assembly in host code", line=number
+            )
+    text = "\n".join(line for _, line in lines)
+    for match in _SECTION.finditer(text):
+        number = lines[text.count("\n", 0, match.end())][0]
+        found[number] = Diagnostic(
+            kind="forbidden_symbol", message="a section attribute in host code", line=number
+        )
+    return tuple(found[number] for number in sorted(found))
+
+
+def _host_lines(host_source: str) -> Iterator[tuple[int, str]]:
+    """Yield (line of the candidate, text) of the candidate's own host code."""
     of_candidate, skipping, number = False, False, 0
     for line in host_source.splitlines():
         if match := _LINE_MARKER.match(line):
@@ -95,9 +129,6 @@ def host_assembly(host_source: str) -> tuple[Diagnostic, ...]:
             skipping = True
         elif line.startswith("#endif"):
             skipping = False
-        elif of_candidate and not skipping and _HOST_ASSEMBLY.search(line):
-            found[number] = Diagnostic(
-                kind="forbidden_symbol", message="inline assembly in host code", line=number
-            )
+        elif of_candidate and not skipping:
+            yield number, line
         number += 1
-    return tuple(found.values())

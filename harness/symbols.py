@@ -108,7 +108,9 @@ _CATEGORIES: tuple[tuple[str, str], ...] = (
      "__cxa_free_exception _ZSt*throw* _ZTI* _ZTV*"),
 )  # fmt: skip
 
-_SHT_DYNSYM = 11
+_SHT_SYMTAB, _SHT_DYNSYM = 2, 11
+_SHF_EXECINSTR = 4
+_STT_OBJECT = 1
 _DT_INIT_ARRAYSZ, _DT_FINI_ARRAYSZ, _SHT_DYNAMIC = 27, 28, 6
 
 
@@ -118,6 +120,8 @@ class _Object(NamedTuple):
     initialisers: int
     """Functions run when the object is loaded."""
     finalisers: int
+    data_in_code: tuple[str, ...]
+    """Data that lies in an executable section."""
 
 
 def undefined_symbols(library: Path) -> tuple[str, ...]:
@@ -179,6 +183,12 @@ def check_library(library: Path, libraries: Sequence[str] = ()) -> tuple[Diagnos
                 "a constructor/destructor function): host work belongs in launch",
             )
         )
+    found += [
+        Diagnostic(
+            kind="forbidden_symbol", message=f"{readable(name)}: data among the machine code"
+        )
+        for name in content.data_in_code
+    ]
     return tuple(found)
 
 
@@ -224,20 +234,26 @@ def _parse(data: bytes) -> _Object:
     (section_offset,) = struct.unpack_from("<Q", data, 40)
     entry_size, count = struct.unpack_from("<HH", data, 58)
     sections = [
-        # type, file offset, size, linked section
-        struct.unpack_from("<4xI16xQQI", data, section_offset + index * entry_size)
+        # type, flags, file offset, size, linked section
+        struct.unpack_from("<4xIQ8xQQI", data, section_offset + index * entry_size)
         for index in range(count)
     ]
     undefined: set[str] = set()
     defined: set[str] = set()
     initialisers = finalisers = 0
-    for kind, offset, size, link in sections:
-        if kind == _SHT_DYNSYM:
-            strings = sections[link][1]
+    data_in_code: set[str] = set()
+    for kind, _, offset, size, link in sections:
+        if kind in (_SHT_DYNSYM, _SHT_SYMTAB):
+            strings = sections[link][2]
             for position in range(offset + 24, offset + size, 24):
                 name_at, info, visibility, section = struct.unpack_from("<IBBH", data, position)
                 start = strings + name_at
                 name = data[start : data.index(b"\0", start)].decode()
+                executable = section < count and sections[section][1] & _SHF_EXECINSTR
+                if info & 15 == _STT_OBJECT and executable:
+                    data_in_code.add(name)
+                if kind == _SHT_SYMTAB:
+                    continue
                 if name and info & 15 not in (3, 4):  # neither a section nor a file
                     (defined if section else undefined).add(name)
         elif kind == _SHT_DYNAMIC:
@@ -245,4 +261,5 @@ def _parse(data: bytes) -> _Object:
                 tag, value = struct.unpack_from("<QQ", data, position)
                 initialisers = value // 8 if tag == _DT_INIT_ARRAYSZ else initialisers
                 finalisers = value // 8 if tag == _DT_FINI_ARRAYSZ else finalisers
-    return _Object(tuple(sorted(undefined)), tuple(sorted(defined)), initialisers, finalisers)
+    return _Object(tuple(sorted(undefined)), tuple(sorted(defined)), initialisers, finalisers,
+                   tuple(sorted(data_in_code)))  # fmt: skip

@@ -76,12 +76,21 @@ def cases_directory(task: Task, torch_version: str | None = None) -> Path:
     return cache_root() / "cases" / key[:2] / key
 
 
+def full_case_directories(task: Task) -> tuple[Path, Path]:
+    """Return where the inputs at full dimensions are kept, and, apart from them, the answers."""
+    keys = [sha256_of(part, task.id, _torch_version(), HARNESS_VERSION)
+            for part in ("full-inputs", "full-answers")]  # fmt: skip
+    inputs, answers = (cache_root() / "full" / key[:2] / key for key in keys)
+    return inputs, answers
+
+
 def run_reference(
     path: Path,
     source: str,
     chosen: Mapping[str, int],
     verify: Mapping[str, int] | None,
     cases: Path,
+    answers: Path | None = None,
 ) -> dict[str, Any]:
     """Run the child once (see reference.py) and return its result. Raises UserError."""
     with tempfile.TemporaryDirectory(prefix=".reference-", dir=cache_root()) as scratch:
@@ -89,6 +98,7 @@ def run_reference(
         request = {
             "path": str(path), "source": source, "set": dict(chosen),
             "verify": None if verify is None else dict(verify), "cases": str(cases),
+            "answers": None if answers is None else str(answers),
         }  # fmt: skip
         (folder / "request.json").write_text(json.dumps(request), encoding="utf-8")
         command = [

@@ -116,6 +116,7 @@ def build_now(toolchain: Toolchain, source: str, header: str, arch: str) -> Buil
             status, log = _run_nvcc(toolchain, arch, directory)
             if status == 0:
                 result = _collect(directory, key, arch, toolchain, log)
+                _refuse_static_runtime(toolchain, result)
             else:
                 _raise_for_machine(toolchain, directory, log)
                 errors = compile_errors(log, directory / "candidate.ptx")
@@ -131,6 +132,19 @@ def build_now(toolchain: Toolchain, source: str, header: str, arch: str) -> Buil
 
 class _Killed(Exception):
     """The compiler was ended from outside. Not cached: it may have been the machine's load."""
+
+
+def _refuse_static_runtime(toolchain: Toolchain, result: Build) -> None:
+    """Raise where the host compiler put the C++ runtime into the object.
+
+    The object then asks for files, locks and memory on the runtime's behalf, and nothing can be
+    said of what the candidate itself asks for.
+    """
+    if "_Unwind_RaiseException" in result.undefined_symbols:
+        raise UserError(
+            f"{toolchain.host_compiler} links the C++ runtime statically, which hides what a "
+            "candidate calls: set CXX to a compiler that links it shared, for example /usr/bin/g++"
+        )
 
 
 def _collect(directory: Path, key: str, arch: str, toolchain: Toolchain, log: str) -> Build:

@@ -55,7 +55,7 @@ def compare(got: bytes, expected: bytes, spec: TensorSpec, tolerance: Tolerance)
     NaN, or both the same infinity; all others when equal. Raises ValueError for wrong lengths.
     """
     actual, wanted = decode(got, spec), decode(expected, spec)
-    wrong = ~_agree(actual, wanted, tolerance)
+    wrong = ~agree(actual, wanted, tolerance)
     if not wrong.any():
         return None
     places = numpy.argwhere(wrong)
@@ -144,7 +144,7 @@ def degenerate(task: Task, cases_dir: Path) -> str | None:
             for mutant, answer in _mutants(task, folder, wanted):
                 same_size = answer.size == wanted.size
                 mutants[mutant] &= same_size and bool(
-                    _agree(answer.reshape(wanted.shape), wanted, tolerance).all()
+                    agree(answer.reshape(wanted.shape), wanted, tolerance).all()
                 )
         if not any(mutants.values()):
             return None
@@ -161,16 +161,32 @@ def decode(data: bytes, spec: TensorSpec) -> Array:
     """
     if len(data) != spec.nbytes:
         raise ValueError(f"{spec.name}: {len(data)} bytes instead of {spec.nbytes}")
-    if spec.dtype == "bfloat16":
+    return decode_elements(data, spec.dtype).reshape(spec.shape)
+
+
+def decode_elements(data: bytes, dtype: str) -> Array:
+    """Return raw elements in a row; bfloat16 becomes float32."""
+    if dtype == "bfloat16":
         bits = numpy.frombuffer(data, "<u2").astype(numpy.uint32) << 16
         floats: Array = bits.view(numpy.float32)
-        return floats.reshape(spec.shape)
-    if spec.dtype == "bool":
+        return floats
+    if dtype == "bool":
         flags: Array = numpy.frombuffer(data, numpy.uint8) != 0
-        return flags.reshape(spec.shape)
-    dtype = numpy.dtype(spec.dtype).newbyteorder("<")
-    plain: Array = numpy.frombuffer(data, dtype)
-    return plain.reshape(spec.shape)
+        return flags
+    plain: Array = numpy.frombuffer(data, numpy.dtype(dtype).newbyteorder("<"))
+    return plain
+
+
+def agree(got: Array, wanted: Array, tolerance: Tolerance) -> NDArray[numpy.bool_]:
+    """Say of each element whether it agrees; see `compare`."""
+    if wanted.dtype.kind != "f":
+        return numpy.asarray(got == wanted)
+    a, b = got.astype(numpy.float64), wanted.astype(numpy.float64)
+    with numpy.errstate(invalid="ignore", over="ignore"):
+        near = numpy.abs(a - b) <= tolerance.absolute + tolerance.relative * numpy.abs(b)
+    # An infinite expectation makes the tolerance infinite: only the same infinity agrees with it.
+    both_finite = numpy.isfinite(a) & numpy.isfinite(b)
+    return numpy.asarray((near & both_finite) | (a == b) | (numpy.isnan(a) & numpy.isnan(b)))
 
 
 def _outputs(task: Task, case: Case) -> Iterator[tuple[TensorSpec, Tolerance]]:
@@ -187,17 +203,6 @@ def _mutants(task: Task, folder: Path, wanted: Array) -> Iterator[tuple[str, Arr
             f"input {spec.name} unchanged",
             decode((folder / f"{spec.name}.bin").read_bytes(), spec),
         )
-
-
-def _agree(got: Array, wanted: Array, tolerance: Tolerance) -> NDArray[numpy.bool_]:
-    if wanted.dtype.kind != "f":
-        return numpy.asarray(got == wanted)
-    a, b = got.astype(numpy.float64), wanted.astype(numpy.float64)
-    with numpy.errstate(invalid="ignore", over="ignore"):
-        near = numpy.abs(a - b) <= tolerance.absolute + tolerance.relative * numpy.abs(b)
-    # An infinite expectation makes the tolerance infinite: only the same infinity agrees with it.
-    both_finite = numpy.isfinite(a) & numpy.isfinite(b)
-    return numpy.asarray((near & both_finite) | (a == b) | (numpy.isnan(a) & numpy.isnan(b)))
 
 
 def _largest_difference(got: Array, wanted: Array) -> float:

@@ -156,7 +156,10 @@ async def test_a_profile_is_deterministic_and_marked(device: SimulatedDevice, ta
     second = await device.profile(task, kernels.WORKSPACE_AND_TWO_LAUNCHES)
     assert first == second
     assert first.profile is not None and first.timing is not None
-    assert [launch.dynamic_shared_bytes for launch in first.profile.launches] == [0, 65536]
+    made = [(launch.kernel, launch.dynamic_shared_bytes) for launch in first.profile.launches]
+    assert made == [
+        ("cudaMemcpyAsync", 0), ("cudaMemsetAsync", 0), ("first", 0), ("second", 65536)
+    ]  # fmt: skip
     assert first.timing.provenance is Provenance.SIMULATED
     assert len(first.timing.samples) == 2
 

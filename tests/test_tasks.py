@@ -83,7 +83,7 @@ def test_cases_cover_the_distributions_and_hold_pytorchs_answers() -> None:
     task = load(EXAMPLES / "softmax.py")
     directory = asyncio.run(prepare_cases(task))
     cases = {case.name.split("-")[1]: case for case in read_cases(directory)}
-    assert set(cases) == {"normal", "gaussian", "uniform", "large", "constant", "zeros"}
+    assert set(cases) == {"normal", "gaussian", "uniform", "large", "constant", "zeros", "offset"}
     for case in cases.values():
         folder = directory / case.directory
         x, out = tensor(task, folder, "x"), tensor(task, folder, "out0")

@@ -35,6 +35,9 @@ class Device(Protocol):
         """Run the candidate on every case and compare with PyTorch."""
         ...
 
-    async def profile(self, task: Task, source: str) -> Measurement:
-        """Profile and time the candidate at full dimensions."""
+    async def profile(self, task: Task, source: str, sample: int = 0) -> Measurement:
+        """Profile and time the candidate at full dimensions.
+
+        A device that measures a sample of the work draws another one for another `sample`.
+        """
         ...

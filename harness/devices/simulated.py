@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from ..cases import prepare_cases_now, read_cases
+from ..cases import FullCase, prepare_cases_now, prepare_full_case_now, read_cases
 from ..contract import header
 from ..errors import UserError
 from ..processes import (
@@ -22,6 +22,7 @@ from ..records import (
     Build,
     DeviceIdentity,
     Diagnostic,
+    LaunchProfile,
     Outcome,
     Profile,
     Provenance,
@@ -36,10 +37,12 @@ from ..simt.library import core_library
 from ..simt.native import build_native
 from ..simt.profile import describe_launch
 from ..simt.shared_merging import vector_load_lines
+from ..simt.transfers import describe_transfer
 from ..toolchain import Toolchain, build_now, find_toolchain
 from ..verification import check_outputs, compare, degenerate
 from .child import Limits, Reply, run_candidate
 from .findings import judge, judge_build, of_report
+from .full_size import judge_full_size
 from .protocol import Measurement
 
 VERIFY_SECONDS = 60.0
@@ -48,6 +51,7 @@ VERIFY_INSTRUCTIONS = 40_000_000
 PROFILE_INSTRUCTIONS = 150_000_000
 VERIFY_WORKSPACE = 1 << 30
 """Bytes of workspace at the verify dimensions: they are poisoned, so they cost real memory."""
+PROFILE_WORKSPACE = 8 << 30
 LARGEST_OUTPUT = 1 << 30
 _SIMT = Path(__file__).resolve().parent.parent / "simt"
 
@@ -95,9 +99,12 @@ class SimulatedDevice:
         """Run every case on the simulated GPU with all checks, and compare with PyTorch."""
         return await off_loop(self._verify, task, source)
 
-    async def profile(self, task: Task, source: str) -> Measurement:
-        """Sample the candidate's blocks at full dimensions and estimate its time."""
-        return await off_loop(self._profile, task, source)
+    async def profile(self, task: Task, source: str, sample: int = 0) -> Measurement:
+        """Sample the candidate's blocks at full dimensions and estimate its time.
+
+        Which blocks run depends on the source and on `sample`: another number is another draw.
+        """
+        return await off_loop(self._profile, task, source, sample)
 
     def _compile(self, task: Task, source: str) -> StageResult:
         full, verify = together(
@@ -127,25 +134,39 @@ class SimulatedDevice:
                 return _no_report(reply, built)
             return _judge_run(task, cases, outputs, reply.report, built)
 
-    def _profile(self, task: Task, source: str) -> Measurement:
+    def _profile(self, task: Task, source: str, sample: int) -> Measurement:
         cases = prepare_cases_now(task)
         built = self._build(source, task.full)
         refused = judge_build(built)
         if refused:
             return Measurement(stage=refused)
+        full_case = prepare_full_case_now(task)
         with tempfile.TemporaryDirectory(prefix="kernelblaster-profile-") as folder:
-            reply = self._run("profile", built, task, cases, Path(folder), Path(folder))
+            outputs = Path(folder, "outputs")
+            outputs.mkdir()
+            reply = self._run(
+                "profile", built, task, cases, outputs, Path(folder), sample, full_case
+            )
             if reply.report is None:
                 return Measurement(stage=_no_report(reply, built))
             failed = judge({"name": "", "guards": [], "modified": [], **_faults(reply.report)})
+            checked = 0
+            if not failed and reply.report["launches"]:
+                failed, checked = judge_full_size(task, full_case, reply.report, outputs)
             if failed:
                 return Measurement(stage=failed.model_copy(update={"build": built}))
-            return self._measure(reply.report, built)
+            return self._measure(reply.report, built, checked)
 
-    def _measure(self, report: dict[str, Any], built: Build) -> Measurement:
+    def _measure(self, report: dict[str, Any], built: Build, checked: int) -> Measurement:
         resources = {kernel.kernel: kernel for kernel in built.kernels}
-        launches, times = [], []
+        launches: list[LaunchProfile] = []
+        times: list[tuple[float, ...]] = []
         for value in report["launches"]:
+            if "copy" in value:
+                moved = describe_transfer(self.gpu, value)
+                launches.append(moved)
+                times.append((moved.microseconds,))
+                continue
             counters = LaunchCounters.from_json(value)
             profile, samples = describe_launch(self.gpu, resources.get(counters.kernel), counters)
             launches.append(profile)
@@ -170,7 +191,9 @@ class SimulatedDevice:
             provenance=Provenance.SIMULATED,
         )  # fmt: skip
         return Measurement(
-            stage=StageResult(outcome=Outcome.PASSED, build=built),
+            stage=StageResult(
+                outcome=Outcome.PASSED, build=built, facts={"full_size_checked": checked}
+            ),
             timing=timing,
             profile=Profile(
                 launches=tuple(launches), gpu=self.gpu.name, provenance=Provenance.SIMULATED
@@ -181,7 +204,15 @@ class SimulatedDevice:
         return build_now(self._toolchain, source, header(variant), self.gpu.arch)
 
     def _run(
-        self, mode: str, built: Build, task: Task, cases: Path, outputs: Path, scratch: Path
+        self,
+        mode: str,
+        built: Build,
+        task: Task,
+        cases: Path,
+        outputs: Path,
+        scratch: Path,
+        sample: int = 0,
+        full_case: FullCase | None = None,
     ) -> Reply:
         verifying = mode == "verify"
         variant = task.verify if verifying else task.full
@@ -202,7 +233,12 @@ class SimulatedDevice:
                 {"name": case.name, "directory": case.directory} for case in read_cases(cases)
             ],
             "outputs_directory": str(outputs),
-            "workspace_limit": VERIFY_WORKSPACE if verifying else self.gpu.memory_bytes // 2,
+            "workspace_limit": VERIFY_WORKSPACE
+            if verifying
+            else min(PROFILE_WORKSPACE, self.gpu.memory_bytes // 2),
+            "sample": sample,
+            # PyTorch's answers lie elsewhere: the candidate's process is not told where.
+            "inputs_directory": full_case.inputs if full_case else None,
         }
         if mode == "profile":
             request["vector_loads"] = self._vector_loads(folder)

@@ -49,6 +49,21 @@ class Counts:
 
 
 @dataclass
+class Written:
+    """What a launch writes of one allocation, in sectors of which each block counts its own."""
+
+    grid_bytes: float
+    """Of the whole grid, estimated from the random blocks alone."""
+    sampled_bytes: float
+    """Of all blocks that ran."""
+    first: int
+    end: int
+    """What any block wrote lies in [first, end), from the start of the allocation."""
+    span: float
+    """Estimated length of that range for the whole grid."""
+
+
+@dataclass
 class LaunchCounters:
     """One launch of a candidate at full dimensions."""
 
@@ -69,6 +84,10 @@ class LaunchCounters:
     write_footprint: float
     reread_bytes: float
     """Bytes that the L2 must fetch again because it cannot hold them between uses."""
+    written: dict[int, Written] = field(default_factory=dict)
+    """By place of the allocation."""
+    read: list[int] = field(default_factory=list)
+    """Places of the allocations that were read."""
 
     @property
     def blocks(self) -> int:
@@ -100,4 +119,5 @@ class LaunchCounters:
         for name in ("grid", "block"):
             x, y, z = plain[name]
             plain[name] = (int(x), int(y), int(z))
-        return LaunchCounters(samples=samples, **plain)
+        written = {int(k): Written(**each) for k, each in plain.pop("written").items()}
+        return LaunchCounters(samples=samples, written=written, **plain)

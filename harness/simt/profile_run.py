@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+import random
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +14,28 @@ from . import core
 from .candidate import Candidate, KernelLaunch, WorkspaceTooLarge, load_candidate
 from .occupancy import occupancy
 from .ptx import PtxError
+from .runtime import Allocation, Transfer
 from .sampling import LaunchFailed, sample_launch
-from .verify_run import describe_report, finding
+from .transfers import account
+from .verify_run import POISON, describe_report, finding
 
 TILE_BYTES = 4 << 20
 MOST_LAUNCHES = 64
 """Launches sampled in one call: more would take minutes, so such a candidate is refused."""
+MOST_TRANSFERS = 1024
+"""Copies and fills in one call."""
+PAGE = 4096
+LARGEST_DUMP = 1 << 30
+"""Outputs larger than this are not handed to the parent."""
 
 
 def profile(request: dict[str, Any]) -> dict[str, Any]:
-    """Call launch() once and return the counters of each launch. The report's body."""
+    """Call launch() once and return what each launch, copy and fill did. The report's body.
+
+    Outputs and workspace hold what they hold in a verification run, and the inputs do not repeat
+    where the request names a folder with full-size ones: a candidate cannot tell the runs apart.
+    What the sampled blocks wrote of each output is left in OUTPUTS/<name>.pages and <name>.data.
+    """
     launches: list[dict[str, Any]] = []
     reports: list[dict[str, Any]] = []
     resources = {kernel["kernel"]: kernel for kernel in request["kernels"]}
@@ -30,11 +44,26 @@ def profile(request: dict[str, Any]) -> dict[str, Any]:
         for kernel, lines in request.get("vector_loads", {}).items()
     }
     budget = int(request["max_instructions"])
+    seed = hashlib.sha256(Path(request["ptx"]).read_bytes()).hexdigest()
+    generator = random.Random(f"{seed} {request['sample']}")
+    outputs = {
+        place: spec["nbytes"]
+        for place, spec in enumerate(request["tensors"])
+        if spec["role"] == "output"
+    }
+    loaded: list[Candidate] = []
+
+    def on_transfer(transfer: Transfer) -> None:
+        if sum("copy" in launch for launch in launches) < MOST_TRANSFERS:
+            launches.append(account(transfer, loaded[0].runtime.allocations))
+        elif not reports:
+            message = f"more than {MOST_TRANSFERS} copies and fills in one call"
+            reports.append(finding("timed_out", message, None, None))
 
     def on_launch(candidate: Candidate, asked: KernelLaunch) -> bool:
         if reports:
             return False
-        if len(launches) >= MOST_LAUNCHES:
+        if sum("kernel" in launch for launch in launches) >= MOST_LAUNCHES:
             reports.append(finding("timed_out", f"more than {MOST_LAUNCHES} launches in one call",
                                     asked.launch.kernel, None))  # fmt: skip
             return False
@@ -45,7 +74,7 @@ def profile(request: dict[str, Any]) -> dict[str, Any]:
         try:
             counters = sample_launch(
                 candidate.gpu, asked, held, shared, budget,
-                vector_lines.get(asked.launch.kernel, {}),
+                vector_lines.get(asked.launch.kernel, {}), generator, outputs,
             )  # fmt: skip
         except core.UnsupportedInstruction as error:
             reports.append(finding("unsupported", str(error), asked.launch.kernel, error.line))
@@ -63,27 +92,72 @@ def profile(request: dict[str, Any]) -> dict[str, Any]:
         candidate = load_candidate(request, on_launch)
     except (PtxError, WorkspaceTooLarge) as error:
         kind = "unsupported" if isinstance(error, PtxError) else "invalid_launch"
-        return {"launches": [], "faults": [], "reports": [finding(kind, str(error), None, None)]}
+        line = error.line if isinstance(error, PtxError) else None
+        return {"launches": [], "faults": [], "reports": [finding(kind, str(error), None, line)]}
+    loaded.append(candidate)
     _back_tensors(request, candidate)
+    candidate.runtime.account_transfers(on_transfer)
     faults = candidate.call()
+    if not faults and not reports:
+        _dump_outputs(request, candidate)
     return {"launches": launches, "faults": faults, "reports": reports}
 
 
 def _back_tensors(request: dict[str, Any], candidate: Candidate) -> None:
-    """Let inputs repeat the values of the first case, copied on write: no memory is filled."""
+    """Back every tensor and the workspace, copied on write: no memory is filled."""
+    poison = np.full(TILE_BYTES, POISON, dtype=np.uint8)
     case = Path(request["cases_directory"], request["cases"][0]["directory"])
     for tensor, allocation in candidate.tensors.items():
-        if tensor.role == "output" or not tensor.nbytes:
+        if not tensor.nbytes:
             continue
-        values = np.fromfile(case / f"{tensor.name}.bin", dtype=np.uint8)
-        if values.size >= tensor.nbytes:
-            candidate.runtime.view(allocation)[:] = values[: tensor.nbytes]
+        if tensor.role == "output":
+            _repeat(candidate, allocation, poison)
+        elif request["inputs_directory"] is not None:
+            path = Path(request["inputs_directory"], f"{tensor.name}.bin")
+            if path.stat().st_size != tensor.nbytes:
+                raise ValueError(f"{path} has another size than {tensor.name}")
+            with path.open("rb") as file:
+                length = -(-tensor.nbytes // PAGE) * PAGE
+                candidate.runtime.back_with_tile(allocation, file.fileno(), length)
+        else:
+            values = np.fromfile(case / f"{tensor.name}.bin", dtype=np.uint8)
+            if values.size >= tensor.nbytes:
+                candidate.runtime.view(allocation)[:] = values[: tensor.nbytes]
+            else:
+                _repeat(candidate, allocation, values)
+    if candidate.workspace is not None:
+        _repeat(candidate, candidate.workspace, poison)
+
+
+def _repeat(candidate: Candidate, allocation: Allocation, values: np.ndarray[Any, Any]) -> None:
+    """Let a buffer repeat some bytes."""
+    pages = -(-allocation.size // PAGE) * PAGE
+    tile = np.resize(values, min(TILE_BYTES, pages))
+    descriptor = os.memfd_create(allocation.name)
+    try:
+        os.write(descriptor, tile.tobytes())
+        candidate.runtime.back_with_tile(allocation, descriptor, tile.size)
+    finally:
+        os.close(descriptor)
+
+
+def _dump_outputs(request: dict[str, Any], candidate: Candidate) -> None:
+    """Leave the pages of the outputs that hold anything but poison, and their numbers, in files."""
+    for tensor, allocation in candidate.tensors.items():
+        if tensor.role != "output" or not 0 < tensor.nbytes <= LARGEST_DUMP:
             continue
-        pages = -(-tensor.nbytes // 4096) * 4096
-        tile = np.resize(values, min(TILE_BYTES, pages))
-        descriptor = os.memfd_create(tensor.name)
-        try:
-            os.write(descriptor, tile.tobytes())
-            candidate.runtime.back_with_tile(allocation, descriptor, tile.size)
-        finally:
-            os.close(descriptor)
+        view = candidate.runtime.view(allocation)
+        target = Path(request["outputs_directory"], tensor.name)
+        found = []
+        with target.with_suffix(".data").open("wb") as file:
+            for start in range(0, tensor.nbytes, TILE_BYTES):
+                part = view[start : start + TILE_BYTES]
+                whole = part[: part.size // PAGE * PAGE].reshape(-1, PAGE)
+                written = np.flatnonzero((whole.view(np.uint64) != 2**64 - 1).any(axis=1))
+                whole[written].tofile(file)
+                found.append(written + start // PAGE)
+                rest = part[whole.size :]
+                if rest.size and (rest != POISON).any():
+                    rest.tofile(file)
+                    found.append(np.array([(start + whole.size) // PAGE]))
+        np.concatenate(found).astype(np.int64).tofile(target.with_suffix(".pages"))

@@ -42,10 +42,11 @@ def parse(text: str) -> Module:
         PtxError: the text is not PTX that this parser understands.
     """
     tokens = list(tokens_of(text))
+    parser = _Parser(tokens)
     try:
-        return _Parser(tokens).module()
+        return parser.module()
     except IndexError:
-        raise PtxError("the PTX text ends inside a statement") from None
+        raise PtxError("the PTX text ends inside a statement", parser.line) from None
 
 
 def _float_bits(value: float) -> int:
@@ -91,7 +92,7 @@ class _Parser:
 
     def error(self, problem: str) -> PtxError:
         near = " ".join(self.tokens[max(0, self.at - 4) : self.at + 8])
-        return PtxError(f"{problem} near: {near}")
+        return PtxError(f"{problem} near: {near}", self.line)
 
     # -- module level
 

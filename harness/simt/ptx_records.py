@@ -15,6 +15,11 @@ TYPE_BYTES: dict[str, int] = {
 class PtxError(Exception):
     """PTX text that does not follow the grammar this parser knows."""
 
+    def __init__(self, message: str, line: int | None = None) -> None:
+        super().__init__(message)
+        self.line = line
+        """1-based line of the candidate's source, where one is known."""
+
 
 @dataclass(frozen=True)
 class Register:

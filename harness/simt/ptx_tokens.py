@@ -19,6 +19,8 @@ _LOCATION = re.compile(
 )
 _FILE = re.compile(r'^\s*\.file\s+(\d+)\s+"([^"]*)"[^\n]*$', re.MULTILINE)
 
+_DECLARATIONS = (".reg.", ".param.", ".local.", ".shared.", ".const.", ".global.", ".align.")
+
 
 def tokens_of(text: str) -> Iterator[str]:
     """Strip comments and debug sections, and turn each `.loc` into `.loc <line or 0> ;`."""
@@ -49,7 +51,12 @@ def tokens_of(text: str) -> Iterator[str]:
     text = _LOCATION.sub(outermost, text)
     text = _FILE.sub("", text)
     for match in _TOKEN.finditer(text):
-        yield match[0]
+        token = match[0]
+        if token.startswith(_DECLARATIONS):
+            # Inline assembly writes `.reg.b32 f` without a space, nvcc `.reg .b32 f`.
+            yield from re.findall(r"\.\w+", token)
+        else:
+            yield token
 
 
 def joined(tokens: list[str]) -> str:

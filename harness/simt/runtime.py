@@ -6,6 +6,7 @@ import ctypes
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -43,6 +44,36 @@ class _Properties(ctypes.Structure):
         ("l2_bytes", ctypes.c_int64),
         ("memory_bytes", ctypes.c_int64),
     ]  # fmt: skip
+
+
+class _Transfer(ctypes.Structure):
+    """kb_transfer of runtime.c."""
+
+    _fields_ = [
+        ("is_copy", ctypes.c_int32),
+        ("value", ctypes.c_int32),
+        *[(name, ctypes.c_uint64) for name in (
+            "source", "source_pitch", "target", "target_pitch", "width", "height")],
+    ]  # fmt: skip
+
+
+_TRANSFER_CALLBACK = ctypes.CFUNCTYPE(None, ctypes.POINTER(_Transfer))
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """One asynchronous copy or fill: `height` rows of `width` bytes, a pitch apart."""
+
+    is_copy: bool
+    value: int
+    """Byte that a fill writes."""
+    source: int
+    """0 where it is no device memory."""
+    source_pitch: int
+    target: int
+    target_pitch: int
+    width: int
+    height: int
 
 
 @dataclass(frozen=True)
@@ -131,8 +162,29 @@ class Runtime:
                              f"{self.allocations[index - 1].name}")  # fmt: skip
         return found
 
+    def account_transfers(self, on_transfer: Callable[[Transfer], None]) -> None:
+        """Call `on_transfer` for each copy and fill; large ones then move as little as possible."""
+
+        def transferred(pointer: Any) -> None:
+            told = pointer.contents
+            try:
+                on_transfer(
+                    Transfer(
+                        bool(told.is_copy), told.value, told.source, told.source_pitch,
+                        told.target, told.target_pitch, told.width, told.height,
+                    )
+                )  # fmt: skip
+            except BaseException as error:  # as in _launched
+                self.error = error
+
+        self._transfer_callback = _TRANSFER_CALLBACK(transferred)
+        self.library.kb_account_transfers(self._transfer_callback)
+
     def back_with_tile(self, allocation: Allocation, descriptor: int, tile_bytes: int) -> None:
-        """Let a buffer repeat the first `tile_bytes` of a file, copied only where written."""
+        """Let a buffer repeat the first `tile_bytes` of a file, copied only where written.
+
+        A tile as long as the buffer, or longer, maps the file as it is.
+        """
         page_end = -(-allocation.size // GUARD_BYTES) * GUARD_BYTES
         if self.library.kb_map_tile(
             ctypes.c_uint64(allocation.address), ctypes.c_uint64(page_end), descriptor,

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from . import block_choice as choose
 from . import core
 from .candidate import HARMLESS, KernelLaunch
-from .counters import Counts, LaunchCounters
+from .counters import Counts, LaunchCounters, Written
 from .gpus import Gpu
 from .instruction_mix import machine_instructions, tensor_operations
 from .occupancy import Occupancy, shared_carveout
@@ -24,12 +25,10 @@ from .replay import replay_l1
 from .shared_merging import merged_loads
 from .warp_chain import chain_clocks
 
-MOST_BLOCKS = 24
-"""Blocks in one random sample at most."""
 SAMPLE_INSTRUCTIONS = 1_500_000
 """Warp instructions that one sample, or the group of an SM, should stay under."""
-MOST_GROUP = 32
-_SEED = 20240229
+MOST_EXTRA_BATCHES = 8
+"""Further random samples where the first seem to leave part of an output unwritten."""
 
 
 class LaunchFailed(Exception):
@@ -49,8 +48,16 @@ class _Runner:
         self.budget = budget
         self.uses: list[tuple[int, core.Result]] = []
         self.ran: set[int] = set()
+        self.fresh: list[tuple[int, core.Result]] = []
+        """The uses by blocks that had not run before."""
+        self.written_bytes = [0.0] * len(asked.memory.starts)
+        """Sectors written by the blocks that ran, each block counting its own."""
+        self.random: list[tuple[int, core.Result]] = []
+        """The uses of the random samples: only these are fair estimates."""
 
-    def run(self, blocks: Sequence[int], *, trace: bool = False) -> core.Result:
+    def run(
+        self, blocks: Sequence[int], *, trace: bool = False, random: bool = False
+    ) -> core.Result:
         result = core.run(
             self.asked.launch, self.asked.memory, list(blocks), checks=False, seed=0, trace=trace,
             max_instructions=self.budget,
@@ -59,8 +66,28 @@ class _Runner:
         if reports or result.timed_out:
             raise LaunchFailed(self.asked.launch.kernel, reports)
         self.uses.append((len(blocks), result))
+        if self.ran.isdisjoint(blocks) or not self.fresh:
+            self.fresh.append((len(blocks), result))
+        if random:
+            self.random.append((len(blocks), result))
+        new = len(set(blocks) - self.ran) / len(blocks)
+        for place, use in enumerate(result.uses):
+            self.written_bytes[place] += new * use.block_written_sectors * 32.0
         self.ran.update(blocks)
         return result
+
+
+    def reads(self, place: int) -> bool:
+        """Say whether any block read an allocation."""
+        return any(result.uses[place].read_range for _, result in self.uses)
+
+    def written_range(self, place: int) -> tuple[int, int] | None:
+        """Return the first byte and the end of what any block wrote of an allocation."""
+        found = [result.uses[place].written_range for _, result in self.uses]
+        ranges = [each for each in found if each]
+        if not ranges:
+            return None
+        return min(first for first, _ in ranges), max(end for _, end in ranges)
 
 
 @dataclass(frozen=True)
@@ -82,6 +109,8 @@ def sample_launch(
     shared_bytes: int,
     budget: int,
     vector_lines: Mapping[int, int],
+    generator: random.Random,
+    outputs: Mapping[int, int],
 ) -> LaunchCounters:
     """Return the scaled counters of a launch.
 
@@ -92,6 +121,8 @@ def sample_launch(
         shared_bytes: static and dynamic shared memory of a block.
         budget: warp instructions that one run may execute.
         vector_lines: widest shared load in the SASS (bits) by source line.
+        generator: chooses the blocks.
+        outputs: bytes of each output by its place among the allocations.
 
     Raises:
         LaunchFailed: a block did something that ends a launch, or ran too long.
@@ -100,24 +131,30 @@ def sample_launch(
     launch = asked.launch
     blocks = int(np.prod(launch.grid))
     runner = _Runner(asked, budget)
-    group = _group(gpu, blocks, max(1, held.blocks))
-    probe = runner.run(group[:1], trace=True)
+    group = choose.group(gpu, blocks, max(1, held.blocks), generator)
+    # A block may do less when it runs again on what it wrote: no block runs twice where the grid
+    # is large enough.
+    first = choose.fresh(blocks, 1, group, generator)
+    probe = runner.run(first, trace=True)
     cost = max(1, int(probe.counters["warps"].sum()))
-    first_sample, second_sample = _samples(blocks, max(1, SAMPLE_INSTRUCTIONS // cost))
+    first_sample, second_sample = choose.samples(
+        blocks, max(1, SAMPLE_INSTRUCTIONS // cost), {*group, *first}, generator
+    )
     merged = merged_loads(launch.module, launch.module.functions[launch.kernel], vector_lines)
     samples = []
     for chosen in (first_sample, second_sample):
         if chosen:
-            result = runner.run(chosen)
+            result = runner.run(chosen, random=True)
             counts = _counts(launch.module, result, blocks / len(chosen), merged)
             counts.hottest_atomic = _hottest(probe, result, len(chosen), blocks)
             samples.append(counts)
     group = group[: max(1, 2 * SAMPLE_INSTRUCTIONS // cost)]
     resident = runner.run(group, trace=True) if len(group) > 1 else probe
-    corners = [block for block in _corners(launch.grid) if block not in runner.ran]
+    corners = [block for block in choose.corners(launch.grid) if block not in runner.ran]
     affordable = cost < SAMPLE_INSTRUCTIONS
     if corners and affordable:
         runner.run(corners)
+    written = _written(runner, blocks, cost, generator, outputs)
     carveout = shared_carveout(gpu.limits, shared_bytes, max(1, held.blocks))
     assert resident.trace is not None
     replay = replay_l1(
@@ -157,37 +194,15 @@ def sample_launch(
         samples=samples or [Counts()],
         sampled_blocks=len(runner.ran),
         resident_blocks=max(1, held.blocks),
-        chain_clocks=chain_clocks(launch.module, resident.first_warp_path, load_latency),
+        chain_clocks=chain_clocks(launch.module, probe.first_warp_path, load_latency),
         l1_load_sectors=load_sectors * group_scale,
         l1_hit_sectors=load_hits * group_scale,
         read_footprint=footprint.read,
         write_footprint=footprint.written,
         reread_bytes=reread,
+        written=written,
+        read=[place for place in range(len(asked.memory.starts)) if runner.reads(place)],
     )
-
-
-def _samples(blocks: int, affordable: int) -> tuple[list[int], list[int]]:
-    """Return two disjoint random samples; one and none where the grid has a single block."""
-    count = min(MOST_BLOCKS, affordable, blocks // 2)
-    if count == 0:
-        return list(range(blocks)), []
-    chosen = random.Random(_SEED).sample(range(blocks), 2 * count)
-    return sorted(chosen[:count]), sorted(chosen[count:])
-
-
-def _group(gpu: Gpu, blocks: int, resident: int) -> list[int]:
-    """Return blocks that one SM would hold at the same time, in the middle of the grid."""
-    wave = gpu.sms * resident
-    start = blocks // 2 // wave * wave if blocks > 2 * wave else 0
-    sm = gpu.sms // 2 if blocks > gpu.sms else blocks // 2
-    group = [start + sm + gpu.sms * turn for turn in range(min(resident, MOST_GROUP))]
-    return [block for block in group if block < blocks] or [blocks - 1]
-
-
-def _corners(grid: tuple[int, int, int]) -> list[int]:
-    x, y, z = grid
-    last = x * y * z - 1
-    return list(dict.fromkeys([0, last, x - 1, last - (x - 1)]))
 
 
 def _loads(module: Module) -> list[int]:
@@ -292,6 +307,59 @@ def _hottest(probe: core.Result, result: core.Result, ran: int, blocks: int) -> 
     return float(many * (blocks / ran) ** growth)
 
 
+def _written(
+    runner: _Runner,
+    blocks: int,
+    cost: int,
+    generator: random.Random,
+    outputs: Mapping[int, int],
+) -> dict[int, Written]:
+    """Return `LaunchCounters.written`, running further blocks where an output seems incomplete."""
+    spent, everything = 0, blocks <= sum(count for count, _ in runner.random)
+    size = min(64, blocks)
+    for _ in range(MOST_EXTRA_BATCHES):
+        short = any(
+            0 < _random_bytes(runner, place, blocks) < 0.9 * nbytes
+            for place, nbytes in outputs.items()
+        )
+        if everything or not short or spent + size * cost > SAMPLE_INSTRUCTIONS:
+            break
+        runner.run(choose.fresh(blocks, size, runner.ran, generator), random=True)
+        spent += size * cost
+    found = {}
+    ran = len(runner.ran)
+    # The range of what n random blocks wrote falls short of the grid's by about this much.
+    widening = (ran + 1) / max(1, ran - 1) if ran < blocks else 1.0
+    for place, start in enumerate(runner.asked.memory.starts):
+        limits = runner.written_range(place)
+        if limits:
+            found[place] = Written(
+                grid_bytes=_random_bytes(runner, place, blocks),
+                sampled_bytes=runner.written_bytes[place],
+                first=limits[0] - start,
+                end=limits[1] - start,
+                span=widening * (limits[1] - limits[0]),
+            )
+    return found
+
+
+def _random_bytes(runner: _Runner, place: int, blocks: int) -> float:
+    """Return what the whole grid writes of an allocation by the random samples.
+
+    Two standard errors are added, so that an honest kernel whose blocks differ is not taken for
+    one that leaves work out, but no more than a fifth: beyond that nothing can be said.
+    """
+    counts = [count for count, _ in runner.random]
+    each = [result.uses[place].block_written_sectors * 32.0 for _, result in runner.random]
+    ran = sum(counts)
+    mean = sum(each) / ran
+    error = 0.0
+    if len(each) > 1:
+        spread = sum(n * (total / n - mean) ** 2 for n, total in zip(counts, each, strict=True))
+        error = math.sqrt(spread / (len(each) - 1) / ran)
+    return blocks * (mean + min(2 * error, 0.2 * mean))
+
+
 def _footprint(
     gpu: Gpu, runner: _Runner, blocks: int, held: Occupancy, *, whole_range: bool
 ) -> _Footprint:
@@ -308,11 +376,13 @@ def _footprint(
     for allocation in range(len(memory.starts)):
         for name in totals:
             touched, ran, first, end = 0.0, 0, 1 << 62, 0
-            for count, result in runner.uses:
+            reading = name == "read"
+            for count, result in runner.fresh:
                 use = result.uses[allocation]
                 ran += count
-                reading = name == "read"
                 touched += use.block_read_sectors if reading else use.block_written_sectors
+            for _, result in runner.uses:
+                use = result.uses[allocation]
                 limits = use.read_range if reading else use.written_range
                 if limits:
                     first, end = min(first, limits[0]), max(end, limits[1])

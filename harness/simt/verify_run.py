@@ -74,7 +74,7 @@ def verify(request: dict[str, Any]) -> dict[str, Any]:
     try:
         candidate = load_candidate(request, state.on_launch)
     except PtxError as error:
-        return _stopped(finding("unsupported", str(error), None, None))
+        return _stopped(finding("unsupported", str(error), None, error.line))
     except WorkspaceTooLarge as error:
         return _stopped(finding("invalid_launch", str(error), None, None))
     cases = []

@@ -1,0 +1,70 @@
+"""Compare simulated with measured times of the examples' built-in initial kernels.
+
+    python benchmarks/initial_kernels_vs_measured.py benchmarks/results/gpu_first_light_h200.jsonl
+
+The file is what `gpu_first_light.py` wrote on a machine with the GPU. None of these kernels had a
+part in choosing the time model's terms or constants.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import datetime
+import json
+import math
+import statistics
+from collections import defaultdict
+from pathlib import Path
+
+from kernelblaster.harness.devices import open_device
+from kernelblaster.harness.tasks import load_task
+from kernelblaster.nodes.builtin.initial_cuda import InitialKernel, write_initial_cuda
+
+EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
+
+
+def measured_times(path: Path) -> dict[str, float]:
+    """Return the median measured microseconds of each example, warm worker, passes only."""
+    times: dict[str, list[float]] = defaultdict(list)
+    for line in path.read_text().splitlines():
+        row = json.loads(line)
+        if row["kind"] == "example" and row["warm"] and row["outcome"] == "passed":
+            times[row["task"]].append(row["microseconds"])
+    return {task: statistics.median(values) for task, values in sorted(times.items())}
+
+
+async def compare(measured: dict[str, float], gpu: str) -> None:
+    """Profile each kernel on the simulated device and print the table."""
+    device = open_device("simulated", gpu)
+    factors = []
+    for name, truth in measured.items():
+        task = await load_task(EXAMPLES / f"{name}.py")
+        written = write_initial_cuda(task)
+        assert isinstance(written, InitialKernel), name
+        result = await device.profile(task, written.source)
+        if result.timing is None or result.profile is None:
+            print(f"{name:12s} measured {truth:8.1f} us  not simulated: {result.stage.reason}")
+            continue
+        estimate = result.timing.microseconds
+        factors.append(math.exp(abs(math.log(estimate / truth))))
+        print(
+            f"{name:12s} measured {truth:8.1f} us  simulated {estimate:8.1f} us  "
+            f"ratio {estimate / truth:.2f}  {result.profile.dominant.bottleneck}"
+        )
+    print(f"factor: median {statistics.median(factors):.3f}, worst {max(factors):.2f}")
+
+
+def main() -> None:
+    """Read the measured times and compare."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("measured", type=Path)
+    parser.add_argument("--gpu", default="H200")
+    arguments = parser.parse_args()
+    print(f"date: {datetime.date.today().isoformat()}")
+    print(f"python benchmarks/initial_kernels_vs_measured.py {arguments.measured.name}")
+    asyncio.run(compare(measured_times(arguments.measured), arguments.gpu))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,347 @@
+"""The parent's side of a GPU's worker: starts it, asks it, ends it, keeps others off the GPU."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import functools
+import json
+import os
+import secrets
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..cache import cache_root
+from ..errors import UserError
+from ..processes import Cancelled, caller_cancelled, python_environment
+from ..simt.native import build_native
+
+START_SECONDS = 300.0
+"""Importing PyTorch from a cold disk and opening the context."""
+REFERENCE_SECONDS = 600.0
+"""Of one stage of trusted work: answers, double precision, torch.compile."""
+CANDIDATE_SECONDS = 20.0
+"""Of one stage of a candidate: a case's two runs, or one timed round."""
+KILL_SECONDS = 60.0
+"""A killed process waits for its kernels to be taken off the GPU."""
+POLL_SECONDS = 0.05
+LARGEST_ANSWER = 64 << 20
+LEAK_BYTES = 1 << 30
+"""GPU memory that may be held beyond the start's before the worker is replaced."""
+
+_KEPT = ("CC", "CXX", "CUDA_HOME", "LIBRARY_PATH", "C_INCLUDE_PATH", "CPATH",
+         "NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES", "TRITON_PTXAS_PATH",
+         "NCCL_NVLS_ENABLE", "TORCH_SYMM_MEM_DISABLE_MULTICAST", "NVSHMEM_DISABLE_NVLS",
+         "PYTORCH_CUDA_ALLOC_CONF")  # fmt: skip
+
+
+class WorkerEnded(Exception):
+    """The worker is gone without an answer. `stage` tells whose work it was doing."""
+
+    def __init__(self, reason: str, stage: str, candidate_loaded: bool) -> None:
+        super().__init__(reason)
+        self.reason, self.stage, self.candidate_loaded = reason, stage, candidate_loaded
+
+
+class WorkerTimedOut(WorkerEnded):
+    """A stage ran past its limit, and the worker was killed."""
+
+
+class GpuWorker:
+    """The process beside one GPU; started when first asked, replaced when it is of no more use.
+
+    One request at a time, whatever the number of threads that ask; and one process at a time on
+    the GPU, by a lock file that all processes of this user share.
+
+    Args:
+        uuid: the GPU, as the driver names it.
+        command: the program to start; gets the greeting as its first line.
+    """
+
+    def __init__(self, uuid: str, command: Sequence[str] | None = None) -> None:
+        self.uuid = uuid
+        self.starts = 0
+        """How often a process was started."""
+        self._command = list(command or _worker_command())
+        self._mutex = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._scratch: Path | None = None
+        self._received = b""
+        self._hello: dict[str, Any] = {}
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a process is there to answer."""
+        return self._process is not None and self._process.poll() is None
+
+    def hello(self) -> dict[str, Any]:
+        """Return what the worker says of its GPU; starts it the first time. Raises UserError."""
+        if not self._hello:
+            with self._alone():
+                self._ensure()
+        return self._hello
+
+    def request(
+        self,
+        body: Mapping[str, Any],
+        *,
+        candidate_seconds: float = CANDIDATE_SECONDS,
+        reference_seconds: float = REFERENCE_SECONDS,
+        fresh: bool = False,
+    ) -> dict[str, Any]:
+        """Return the answer to a request.
+
+        Args:
+            candidate_seconds: wall-clock limit of each stage in which a candidate runs.
+            reference_seconds: of each other stage.
+            fresh: answer from a process that has run no candidate before.
+
+        Raises:
+            WorkerEnded, WorkerTimedOut: the process died or was killed.
+            UserError: no worker can be started.
+            Cancelled: the caller of `off_loop` was cancelled; the process was killed.
+        """
+        limits = {"candidate": candidate_seconds, "reference": reference_seconds}
+        with self._alone():
+            if fresh:
+                self._stop()
+            self._ensure()
+            answer = self._ask(body, limits)
+            if answer.get("broken") or int(answer.get("leaked_bytes", 0)) > LEAK_BYTES:
+                self._stop()
+            return answer
+
+    def close(self) -> None:
+        """End the process; the next request starts another."""
+        with self._mutex:
+            self._stop()
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        while not self._mutex.acquire(timeout=POLL_SECONDS):
+            if caller_cancelled():
+                raise Cancelled
+        try:
+            with gpu_lock(self.uuid):
+                yield
+        finally:
+            self._mutex.release()
+
+    def _ensure(self) -> None:
+        if not self.is_running:
+            self._stop()
+            self._start()
+
+    def _start(self) -> None:
+        scratch = self._scratch = Path(tempfile.mkdtemp(prefix="kernelblaster-gpu-"))
+        self._received = b""
+        with (scratch / "log").open("wb") as log:
+            self._process = subprocess.Popen(
+                self._command,
+                cwd=scratch,
+                env=_environment(self.uuid, scratch),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                start_new_session=True,
+            )
+        self.starts += 1
+        greeting = {"host_calls": str(host_calls_library()), "scratch": str(scratch)}
+        try:
+            said = self._ask(greeting, {"start": START_SECONDS}, stage="start")
+        except WorkerEnded as error:
+            raise UserError(f"the GPU worker does not start: {error.reason}") from error
+        if "machine_error" in said:
+            self._stop()
+            raise UserError(f"the GPU cannot be used from PyTorch: {said['machine_error']}")
+        self._hello = said
+
+    def _ask(
+        self, body: Mapping[str, Any], limits: Mapping[str, float], stage: str = "reference"
+    ) -> dict[str, Any]:
+        """Send one line and wait for its answer; any failure ends the process."""
+        process, token = self._process, secrets.token_hex(16)
+        assert process is not None and process.stdin is not None
+        loaded = False
+        try:
+            process.stdin.write(json.dumps({**body, "token": token}).encode() + b"\n")
+            process.stdin.flush()
+        except OSError:
+            raise self._ended(stage, loaded) from None
+        deadline = time.monotonic() + limits[stage]
+        while True:
+            try:
+                line = self._line(deadline)
+            except TimeoutError:
+                self._stop()
+                words = f"did not finish within {limits[stage]:g} s"
+                raise WorkerTimedOut(words, stage, loaded) from None
+            except BaseException:
+                self._stop()
+                raise
+            if line is None:
+                raise self._ended(stage, loaded)
+            message = _parse(line)
+            if message is None or message.pop("token", None) != token:
+                self._stop()
+                raise WorkerEnded("something else than the worker spoke", stage, loaded)
+            if "stage" not in message:
+                return message
+            stage = str(message["stage"])
+            loaded = loaded or stage == "candidate"
+            deadline = time.monotonic() + limits[stage]
+
+    def _line(self, deadline: float) -> bytes | None:
+        """Return the next line; None at the end. Raises TimeoutError, Cancelled."""
+        assert self._process is not None and self._process.stdout is not None
+        descriptor = self._process.stdout.fileno()
+        while b"\n" not in self._received:
+            if caller_cancelled():
+                raise Cancelled
+            if time.monotonic() > deadline:
+                raise TimeoutError
+            if len(self._received) > LARGEST_ANSWER:
+                return None
+            if select.select([descriptor], [], [], POLL_SECONDS)[0]:
+                data = os.read(descriptor, 1 << 20)
+                if not data:
+                    return None
+                self._received += data
+        line, _, self._received = self._received.partition(b"\n")
+        return line
+
+    def _ended(self, stage: str, loaded: bool) -> WorkerEnded:
+        """Reap the process and say how it ended."""
+        status = None
+        if self._process is not None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                status = self._process.wait(timeout=5)
+        log = self._scratch / "log" if self._scratch else None
+        reason = _why(status, _tail(log) if log else "")
+        self._stop()
+        return WorkerEnded(reason, stage, loaded)
+
+    def _stop(self) -> None:
+        """Kill the process and whatever it started, and remove its scratch folder.
+
+        Raises UserError where it cannot be killed: its kernel cannot be taken off the GPU.
+        """
+        process, self._process = self._process, None
+        if process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            for pipe in (process.stdin, process.stdout):
+                if pipe is not None:
+                    with contextlib.suppress(OSError):
+                        pipe.close()
+            try:
+                process.wait(timeout=KILL_SECONDS)
+            except subprocess.TimeoutExpired:
+                raise UserError(
+                    f"process {process.pid} cannot be ended: the GPU {self.uuid} hangs; it has to "
+                    "be reset by its administrator"
+                ) from None
+        scratch, self._scratch = self._scratch, None
+        if scratch is not None:
+            shutil.rmtree(scratch, ignore_errors=True)
+
+
+@functools.cache
+def shared_worker(uuid: str) -> GpuWorker:
+    """Return this process's one worker for a GPU: devices are opened often, PyTorch loads once."""
+    return GpuWorker(uuid)
+
+
+@contextlib.contextmanager
+def gpu_lock(uuid: str) -> Iterator[None]:
+    """Hold the lock file of a GPU; waits for whoever has it. Raises Cancelled, UserError."""
+    folder = cache_root() / "locks"
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / f"{uuid}.lock").open("ab") as file:
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if caller_cancelled():
+                    raise Cancelled from None
+                time.sleep(POLL_SECONDS)
+        yield
+
+
+def host_calls_library(build: Callable[..., Path] = build_native) -> Path:
+    """Return host_calls.c compiled against the toolkit's headers. Raises UserError."""
+    from ..toolchain import find_toolchain
+
+    root = Path(find_toolchain().nvcc).resolve().parent.parent
+    places = [root / "include", *root.glob("targets/*/include")]
+    include = next((place for place in places if (place / "cuda_runtime_api.h").is_file()), None)
+    if include is None:
+        raise UserError(f"CUDA headers are missing: no cuda_runtime_api.h below {root}")
+    source = Path(__file__).resolve().parent / "host_calls.c"
+    return build("host-calls", [source], ["-std=gnu11", f"-I{include}"], libraries=["dl"])
+
+
+def _worker_command() -> list[str]:
+    package = __name__.rpartition(".")[0]
+    return [sys.executable, "-P", "-m", f"{package}.worker"]
+
+
+def _environment(uuid: str, scratch: Path) -> dict[str, str]:
+    """Return an environment without secrets, with one GPU and compile caches that last."""
+    kept = cache_root() / "compiled-baselines"
+    kept.mkdir(parents=True, exist_ok=True)
+    environment = python_environment(scratch)
+    environment |= {name: os.environ[name] for name in _KEPT if name in os.environ}
+    return environment | {
+        "CUDA_VISIBLE_DEVICES": uuid,
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+        "TORCHINDUCTOR_CACHE_DIR": str(kept / "inductor"),
+        "TRITON_CACHE_DIR": str(kept / "triton"),
+        # Compiling in this process: a pool would be processes to look after.
+        "TORCHINDUCTOR_COMPILE_THREADS": "1",
+        "KERNELBLASTER_CACHE": str(cache_root()),
+        "USER": "kernelblaster",
+    }
+
+
+def _parse(line: bytes) -> dict[str, Any] | None:
+    try:
+        value = json.loads(line)
+    except ValueError:
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _why(status: int | None, last: str) -> str:
+    said = f": {last}" if last else ""
+    if status is None:
+        return f"the worker closed its output and stayed{said}"
+    if status < 0:
+        try:
+            name = signal.Signals(-status).name
+        except ValueError:
+            name = f"signal {-status}"
+        return f"host code was killed by {name}{said}"
+    if status == 0:
+        return "the process ended early with status 0: host code did not return from launch()"
+    return f"the process ended early with status {status}{said}"
+
+
+def _tail(log: Path) -> str:
+    try:
+        with log.open("rb") as file:
+            file.seek(max(0, log.stat().st_size - 4096))
+            lines = file.read().decode("utf-8", "replace").splitlines()
+    except OSError:
+        return ""
+    return next((line.strip()[:300] for line in reversed(lines) if line.strip()), "")

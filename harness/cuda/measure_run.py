@@ -1,0 +1,252 @@
+"""Times candidates beside PyTorch on the GPU: fresh inputs each time, every answer looked at."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ..reference_model import Instance
+from ..timing import Stopping, measure
+from .buffers import PAINTINGS, Buffers
+from .candidate import Candidate, PreparedCall
+from .checking import compare
+from .machine import Fault, Machine
+from .task_context import TaskContext, values_of
+from .verify_run import Stage, allocate, case_of
+
+SETS = 3
+"""Sets of inputs in memory of their own, used in turn."""
+TIMED_TOLERANCE = 2.0
+"""Timed answers may differ by this many times the tolerance: they are looked at for work left out,
+on inputs whose own rounding is not known."""
+EAGER, COMPILED = "eager", "compile"
+DESCRIBED = 5
+"""Calls with an event on either side of each launch, of which the shortest is told."""
+
+
+def measure_candidates(
+    machine: Machine,
+    context: TaskContext,
+    libraries: Mapping[str, Path],
+    scratch: Path,
+    stage: Stage,
+    *,
+    stopping: Stopping,
+    seed: int,
+    with_eager: bool,
+    with_compile: bool,
+) -> dict[str, Any]:
+    """Time named candidates and PyTorch in the same rounds.
+
+    The first name is the one that the others are compared with; without `with_eager` the given
+    candidates are alone. Returns {"samples": {name: [us]},
+    "launches": [...of the first], "checked": answers compared, "compile_failure": words} or, where
+    a candidate failed, {"failed": name, "case": as judge() takes it, "mismatch": words,
+    "broken": whether the context is lost}.
+    """
+    sets = _sets(machine, context, seed)
+    names, compile_failure = list(libraries), "not asked for"
+    if with_eager:
+        names.append(EAGER)
+        context.baseline()
+    if with_compile:
+        compile_failure = context.baseline().compile()
+        names += [] if compile_failure else [COMPILED]
+    stage("candidate")
+    bench = _Bench(machine, context, sets, stage, random.Random(seed))
+    try:
+        for name, library in libraries.items():
+            bench.load(name, library, scratch)
+        samples = measure(names, bench.run, stopping, observers=[bench], seed=seed)
+        for name in libraries:
+            bench.check_guards(name)
+        launches = bench.launches(next(iter(libraries)))
+    except _Failed as failed:
+        broken = bool(failed.case["faults"]) and machine.is_broken()
+        if not broken:
+            bench.close()
+        return {
+            "failed": failed.name, "case": failed.case, "mismatch": failed.mismatch,
+            "broken": broken,
+        }  # fmt: skip
+    bench.close()
+    return {
+        "samples": samples, "launches": launches, "checked": bench.checked, "sets": len(sets),
+        "compile_failure": compile_failure, "broken": False,
+    }  # fmt: skip
+
+
+class _Failed(Exception):
+    def __init__(self, name: str, case: dict[str, Any], mismatch: str = "") -> None:
+        super().__init__(name)
+        self.name, self.case, self.mismatch = name, case, mismatch
+
+
+class _Contestant:
+    """A loaded candidate with one set of buffers for each set of inputs."""
+
+    def __init__(self, candidate: Candidate, buffers: list[Buffers], stream: int) -> None:
+        self.candidate = candidate
+        self.buffers = buffers
+        self.calls: list[PreparedCall] = [candidate.prepare(each, stream) for each in buffers]
+
+
+class _Bench:
+    """Runs contestants one at a time; as an observer it gives inputs and looks at outputs."""
+
+    def __init__(
+        self,
+        machine: Machine,
+        context: TaskContext,
+        sets: list[Instance],
+        stage: Stage,
+        chance: random.Random,
+    ) -> None:
+        self.checked = 0
+        self._machine, self._context, self._stage = machine, context, stage
+        self._sets, self._chance = sets, chance
+        self._originals = [
+            {name: value.clone() for name, value in values_of(each).items()} for each in sets
+        ]
+        self._contestants: dict[str, _Contestant] = {}
+        self._tolerances = [
+            item.model_copy(
+                update={
+                    "absolute": TIMED_TOLERANCE * item.absolute,
+                    "relative": TIMED_TOLERANCE * item.relative,
+                }
+            )
+            for item in context.plans()[0].tolerances
+        ]
+        self._set = 0
+        self._round: int | None = None
+        self._expected: list[torch.Tensor] | None = None
+
+    def load(self, name: str, library: Path, scratch: Path) -> None:
+        """Load a candidate and allocate its buffers. Raises _Failed."""
+        candidate = Candidate(library, scratch, self._machine.calls)
+        buffers = allocate(self._machine, self._context, candidate, len(self._sets))
+        if isinstance(buffers, tuple):
+            raise _Failed(name, case_of("", [buffers]))
+        for place, (each, values) in enumerate(zip(buffers, self._originals, strict=True)):
+            each.fill(values, place=place + len(self._contestants), painting=PAINTINGS[0])
+        self._machine.finish_device()
+        self._contestants[name] = _Contestant(candidate, buffers, self._machine.stream)
+
+    def run(self, name: str) -> float:
+        """Run a contestant once and return its microseconds. Raises _Failed."""
+        if name in self._contestants:
+            return self._call(name, with_events=False)
+        baseline = self._context.baseline()
+        return self._clock(name, baseline.compiled if name == COMPILED else baseline.eager)[0]
+
+    def _call(self, name: str, *, with_events: bool) -> float:
+        contestant = self._contestants[name]
+        buffers = contestant.buffers[self._set]
+        self._machine.calls.begin(self._machine.stream, buffers.ranges(), timed=with_events)
+        microseconds, fault = self._clock(name, contestant.calls[self._set])
+        faults = self._machine.calls.end()
+        if fault is not None:
+            faults.append(fault)
+        if faults:
+            raise _Failed(name, case_of("timing", faults))
+        return microseconds
+
+    def before(self, name: str, round_number: int) -> None:
+        """Give the contestant this round's inputs: all have the same ones."""
+        if round_number != self._round:
+            self._stage("candidate")
+            self._round = round_number
+            self._set = round_number % len(self._sets)
+            self._scale()
+        values = values_of(self._sets[self._set])
+        contestant = self._contestants.get(name)
+        if contestant is None:
+            self._context.baseline().refresh(values)
+        else:
+            buffers = contestant.buffers[self._set]
+            for spec in buffers.tensors:
+                if spec.role != "output":
+                    buffers.view(spec).copy_(values[spec.name])
+            buffers.poison()
+        self._machine.finish_device()
+
+    def after(self, name: str, round_number: int) -> None:
+        """Compare a candidate's outputs with PyTorch's. Raises _Failed."""
+        contestant = self._contestants.get(name)
+        if contestant is None:
+            return
+        outputs = contestant.buffers[self._set].outputs()
+        if self._expected is None:
+            # Computed after the round's first candidate has run, so nowhere to be read before.
+            self._expected = self._context.answers(self._sets[self._set])
+        for got, wanted, tolerance, spec in zip(
+            outputs, self._expected, self._tolerances, self._context.outputs, strict=True
+        ):
+            mismatch = compare(got, wanted, tolerance, spec.name)
+            if mismatch:
+                words = f"{mismatch.message} (timed run {max(0, round_number) + 1})"
+                raise _Failed(name, case_of("timing", []), words)
+        self.checked += 1
+
+    def check_guards(self, name: str) -> None:
+        """Look at the guard bands after all timed runs. Raises _Failed."""
+        for buffers in self._contestants[name].buffers:
+            damage = buffers.damage()
+            if damage:
+                raise _Failed(name, case_of("timing", []) | {"guards": damage})
+
+    def launches(self, name: str) -> list[dict[str, Any]]:
+        """Return the kernel launches of one more call, each between events. Raises _Failed."""
+        best: list[dict[str, Any]] = []
+        for number in range(DESCRIBED):
+            self.before(name, number)
+            self._call(name, with_events=True)
+            found = [launch._asdict() for launch in self._contestants[name].candidate.launches()]
+            if not best or _total(found) < _total(best):
+                best = found
+        return best
+
+    def close(self) -> None:
+        """Unload the candidates; the GPU must be idle and its context whole."""
+        self._machine.finish_device()
+        for contestant in self._contestants.values():
+            contestant.candidate.close()
+
+    def _scale(self) -> None:
+        """Multiply the set's floating values by a new factor: nothing computed before is right.
+
+        The factor only shrinks what was drawn, so that probabilities, signs, zeros and symmetry
+        stay what they were.
+        """
+        factor = self._chance.uniform(0.9, 1.0)
+        self._expected = None
+        for name, value in values_of(self._sets[self._set]).items():
+            original = self._originals[self._set][name]
+            if value.is_floating_point():
+                torch.mul(original, factor, out=value)
+            else:
+                value.copy_(original)
+
+    def _clock(self, name: str, call: Callable[[], None]) -> tuple[float, Fault | None]:
+        microseconds, fault = self._machine.clock(call)
+        if fault is None and microseconds <= 0:
+            fault = ("cuda_error", f"the events around {name} show no time")
+        return microseconds, fault
+
+
+def _sets(machine: Machine, context: TaskContext, seed: int) -> list[Instance]:
+    """Return models with inputs of seeds of their own; fewer where memory is short."""
+    each = sum(spec.nbytes for spec in context.tensors)
+    # Of every set: the values, their originals, and buffers for two candidates.
+    count = max(1, min(SETS, machine.free_bytes() // (8 * max(each, 1))))
+    how = context.plans()[0].how
+    return [context.instance(how._replace(seed=seed + number)) for number in range(count)]
+
+
+def _total(launches: list[dict[str, Any]]) -> float:
+    return sum(launch["microseconds"] or 0.0 for launch in launches)

@@ -1,0 +1,182 @@
+"""Runs a candidate twice on every case on the GPU, and judges what it leaves behind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ..reference_model import Instance
+from .buffers import PAINTINGS, Buffers
+from .candidate import Candidate
+from .checking import compare, largest_error
+from .machine import Fault, Machine
+from .task_context import Plan, TaskContext, values_of
+
+Stage = Callable[[str], None]
+"""Tells the parent what begins: `reference` (trusted) or `candidate`; each has its time limit."""
+
+EPSILON = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
+
+
+def verify(
+    machine: Machine, context: TaskContext, library: Path, scratch: Path, stage: Stage
+) -> dict[str, Any]:
+    """Run every case; stop at the first fault. Returns the body of the report.
+
+    {"degenerate": words} or {"cases": [as devices/findings.py's judge() takes them],
+    "mismatches": [[case, message], ...], "repeat": [case, message] | null, "facts": {...}}.
+    """
+    plans = context.plans()
+    if context.degenerate:
+        return {"degenerate": context.degenerate}
+    stage("candidate")
+    candidate = Candidate(library, scratch, machine.calls)
+    made = allocate(machine, context, candidate, 1)
+    if isinstance(made, tuple):
+        return {"cases": [case_of("", [made])], "mismatches": [], "repeat": None, "facts": {}}
+    buffers = made[0]
+    run = _Verification(machine, context, candidate, buffers, stage)
+    for plan in plans:
+        if not run.case(plan):
+            break
+    broken = any(case["faults"] for case in run.cases) and machine.is_broken()
+    if not broken:
+        candidate.close()
+    return {
+        "cases": run.cases, "mismatches": run.mismatches, "repeat": run.repeat,
+        "facts": run.facts(), "broken": broken,
+    }  # fmt: skip
+
+
+def allocate(
+    machine: Machine, context: TaskContext, candidate: Candidate, count: int
+) -> list[Buffers] | Fault:
+    """Return buffers for a candidate, or the fault of a workspace that is too large.
+
+    Raises torch.OutOfMemoryError where the task's own tensors do not fit.
+    """
+    size, limit = candidate.workspace_bytes(), machine.free_bytes() // 2
+    words = f"workspace_bytes() asks for {size} bytes; {limit // count} are allowed here"
+    if size > limit // count:
+        return "invalid_launch", words
+    try:
+        return [Buffers(context.tensors, size, machine.device) for _ in range(count)]
+    except torch.OutOfMemoryError:
+        if size:
+            return "invalid_launch", words
+        raise
+
+
+def call_and_finish(machine: Machine, candidate: Candidate, buffers: Buffers) -> list[Fault]:
+    """Call launch(), wait, and return every fault: of host calls, of the GPU, of work left over."""
+    faults = candidate.call(buffers, machine.stream)
+    fault = machine.finish_stream()
+    if fault is None:
+        # Only the given stream has finished. What still changes an output now runs elsewhere.
+        early = [output.clone() for output in buffers.output_bytes()]
+        fault = machine.finish_device()
+        if fault is None and not all(map(torch.equal, early, buffers.output_bytes())):
+            fault = ("forbidden", "launch() left work running after its stream had finished")
+    return [*faults, fault] if fault else faults
+
+
+def case_of(name: str, faults: list[Fault]) -> dict[str, Any]:
+    """Return a case that shows these faults and nothing else yet."""
+    return {"name": name, "faults": faults, "reports": [], "guards": [], "modified": []}
+
+
+class _Verification:
+    def __init__(
+        self,
+        machine: Machine,
+        context: TaskContext,
+        candidate: Candidate,
+        buffers: Buffers,
+        stage: Stage,
+    ) -> None:
+        self.cases: list[dict[str, Any]] = []
+        self.mismatches: list[tuple[str, str]] = []
+        self.repeat: tuple[str, str] | None = None
+        self._machine, self._context, self._candidate = machine, context, candidate
+        self._buffers, self._stage = buffers, stage
+        self._launches, self._largest, self._ratio = 0, 0.0, 0.0
+        self._exact_cases = 0
+
+    def case(self, plan: Plan) -> bool:
+        """Run one case twice; say whether the next may follow."""
+        self._stage("reference")
+        instance = self._context.instance(plan.how)
+        values = values_of(instance)
+        found = case_of(plan.name, [])
+        self.cases.append(found)
+        results: list[list[torch.Tensor]] = []
+        self._stage("candidate")
+        for repeat, painting in enumerate(PAINTINGS):
+            # The second place of a case is the first of the next: an address that was seen
+            # before then holds other numbers, and the same numbers stand at another address.
+            self._buffers.fill(values, place=len(self.cases) + repeat, painting=painting)
+            self._machine.finish_device()
+            found["faults"] = call_and_finish(self._machine, self._candidate, self._buffers)
+            if found["faults"]:
+                return False
+            found["guards"] = self._buffers.damage()
+            found["modified"] = self._buffers.modified(values)
+            self._launches = max(self._launches, len(self._candidate.launches()))
+            if found["guards"] or found["modified"]:
+                return False
+            results.append(self._buffers.outputs())
+        self._stage("reference")
+        self._judge(plan, instance, results)
+        return self.repeat is None
+
+    def facts(self) -> dict[str, float | int | str]:
+        """Return the numbers of a pass."""
+        tolerance = self._context.task.tolerance
+        found: dict[str, float | int | str] = {
+            "cases": len(self.cases),
+            "launches": self._launches,
+            "max_abs_error": self._largest,
+            "tolerance_absolute": tolerance.absolute,
+            "tolerance_relative": tolerance.relative,
+            "precision_ratio": self._ratio,
+            "precision_cases": self._exact_cases,
+        }
+        if self._context.weak_to:
+            found["task_weak_to"] = self._context.weak_to
+        return found
+
+    def _judge(self, plan: Plan, instance: Instance, results: list[list[torch.Tensor]]) -> None:
+        # The answers are computed only now: while a candidate runs, they are nowhere to be read.
+        expected = self._context.answers(instance)
+        exact = self._context.exact_answers(instance) if plan.exact else []
+        self._exact_cases += bool(exact)
+        for index, spec in enumerate(self._context.outputs):
+            first, second = results[0][index], results[1][index]
+            wanted, tolerance = expected[index], plan.tolerances[index]
+            mismatch = compare(first, wanted, tolerance, spec.name)
+            if mismatch:
+                self.mismatches.append((plan.name, mismatch.message))
+                continue
+            self._largest = max(self._largest, largest_error(first, wanted))
+            if exact and plan.own_errors[index] is not None:
+                self._ratio = max(self._ratio, _precision(first, wanted, exact[index], spec.dtype))
+            again = compare(second, first, tolerance, spec.name)
+            if again and self.repeat is None:
+                self.repeat = (plan.name, again.message)
+
+
+def _precision(got: torch.Tensor, wanted: torch.Tensor, exact: torch.Tensor, dtype: str) -> float:
+    """Return the candidate's error over PyTorch's own, both against double precision.
+
+    PyTorch's error counts as at least half a unit in the last place of the largest element: it is
+    sometimes exactly right by luck.
+    """
+    if exact.dtype is not torch.float64 or exact.shape != got.shape:
+        return 0.0
+    finite = exact[torch.isfinite(exact)].abs()
+    floor = 0.5 * EPSILON.get(dtype, 2.0**-7) * float(finite.max()) if finite.numel() else 0.0
+    own = max(largest_error(wanted, exact), floor)
+    return largest_error(got, exact) / own if own > 0 else 0.0

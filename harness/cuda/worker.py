@@ -1,0 +1,189 @@
+"""The long-lived process beside one GPU: `python -m ...cuda.worker`, spoken to in lines of JSON.
+
+The first line on standard input is the greeting, each further one a request; both carry a token.
+Answers and {"stage": ...} notices go to a private descriptor with that token. Standard output and
+error lead elsewhere, so that nothing a candidate prints can be taken for an answer. The process
+ends when its input does: it cannot outlive its parent.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from .isolation import give_up
+
+if TYPE_CHECKING:
+    from .machine import CudaMachine
+    from .task_context import TaskContext
+
+TASKS_KEPT = 2
+
+
+def main() -> None:
+    """Answer requests until the input ends or the GPU's context is lost."""
+    protocol = _redirect()
+    lines: queue.SimpleQueue[str] = queue.SimpleQueue()
+    missing = give_up()
+    threading.Thread(target=_read, args=(lines,), daemon=True).start()
+    greeting = json.loads(lines.get())
+    try:
+        from .machine import CudaMachine
+
+        machine = CudaMachine(Path(greeting["host_calls"]))
+        worker = Worker(machine, Path(greeting["scratch"]))
+        hello = worker.hello() | {"isolation_missing": missing}
+    except Exception as error:  # PyTorch raises many types where CUDA does not work
+        _send(protocol, greeting["token"], {"machine_error": _one_line(error)})
+        _leave()
+    _send(protocol, greeting["token"], hello)
+    while True:
+        request = json.loads(lines.get())
+        token = request["token"]
+
+        def stage(name: str, token: str = token) -> None:
+            _send(protocol, token, {"stage": name})
+
+        answer = worker.serve(request, stage)
+        _send(protocol, token, answer)
+        if answer.get("broken"):
+            _leave()
+
+
+class Worker:
+    """The GPU and the tasks that were loaded for it."""
+
+    def __init__(self, machine: CudaMachine, scratch: Path) -> None:
+        self.machine = machine
+        self.scratch = scratch
+        self._tasks: dict[str, TaskContext] = {}
+
+    def hello(self) -> dict[str, Any]:
+        """Return what the parent must know of this GPU and this PyTorch."""
+        import torch
+
+        properties = self.machine.properties
+        return {
+            "gpu": properties.name,
+            "capability": [properties.major, properties.minor],
+            "torch": torch.__version__,
+            "cuda": torch.version.cuda,
+            "memory_bytes": properties.total_memory,
+            "l2_bytes": properties.L2_cache_size,
+            "sms": properties.multi_processor_count,
+            "copy_bytes_per_second": self.machine.copy_bandwidth(),
+        }
+
+    def serve(self, request: dict[str, Any], stage: Callable[[str], None]) -> dict[str, Any]:
+        """Return the answer to a request; whatever goes wrong is in it."""
+        import torch
+
+        from ..reference_model import ReferenceFault
+
+        reached: set[str] = set()
+
+        def reach(name: str) -> None:
+            reached.add(name)
+            stage(name)
+
+        try:
+            reach("reference")
+            answer = self._serve(request, reach)
+        except ReferenceFault as fault:
+            answer = self._too_large(fault.__cause__) or {"task_error": str(fault)}
+        except torch.OutOfMemoryError as error:
+            answer = self._too_large(error) or {}
+        except Exception as error:  # a fault of the harness itself: told, not hidden
+            traceback.print_exc()
+            answer = {"worker_error": _one_line(error)}
+        answer["candidate_loaded"] = "candidate" in reached
+        answer["broken"] = self.machine.is_broken()
+        if not answer["broken"]:
+            answer["leaked_bytes"] = self.machine.leaked_bytes()
+        return answer
+
+    def _serve(self, request: dict[str, Any], stage: Callable[[str], None]) -> dict[str, Any]:
+        from ..timing import Stopping
+        from .measure_run import measure_candidates
+        from .verify_run import verify
+
+        context = self._context(request["task"])
+        if request["op"] == "verify":
+            library = Path(request["library"])
+            return verify(self.machine, context, library, self.scratch, stage)
+        return measure_candidates(
+            self.machine,
+            context,
+            {name: Path(path) for name, path in request["libraries"].items()},
+            self.scratch,
+            stage,
+            stopping=Stopping.model_validate(request["stopping"]),
+            seed=request["seed"],
+            with_eager=request["with_eager"],
+            with_compile=request["with_compile"],
+        )
+
+    def _context(self, described: dict[str, Any]) -> TaskContext:
+        from ..records import Task
+        from .task_context import TaskContext
+
+        task = Task.model_validate(described)
+        context = self._tasks.pop(task.id, None) or TaskContext(task, str(self.machine.device))
+        self._tasks[task.id] = context
+        while len(self._tasks) > TASKS_KEPT:
+            del self._tasks[next(iter(self._tasks))]
+        return context
+
+    def _too_large(self, error: BaseException | None) -> dict[str, Any] | None:
+        """Return the answer for a task that the GPU's memory cannot hold, and let go of it."""
+        import torch
+
+        if not isinstance(error, torch.OutOfMemoryError):
+            return None
+        self._tasks.clear()
+        total = self.machine.properties.total_memory / 2**30
+        return {
+            "task_error": "the reference at its full dimensions, with what verifying it takes, "
+            f"needs more memory than this GPU has ({total:.0f} GiB): choose smaller sizes"
+        }
+
+
+def _redirect() -> IO[bytes]:
+    """Return the protocol's output; descriptors 1 and 2 lead to nothing and to the log."""
+    protocol = os.fdopen(os.dup(1), "wb")
+    nothing = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nothing, 1)
+    os.close(nothing)
+    return protocol
+
+
+def _read(lines: queue.SimpleQueue[str]) -> None:
+    for line in sys.stdin:
+        lines.put(line)
+    # The parent is gone or wants this process gone, whatever the candidate is doing.
+    _leave()
+
+
+def _send(protocol: IO[bytes], token: str, message: dict[str, Any]) -> None:
+    protocol.write(json.dumps(message | {"token": token}).encode() + b"\n")
+    protocol.flush()
+
+
+def _one_line(error: BaseException) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+
+
+def _leave() -> None:
+    """End without destructors: a candidate's exit handlers are not run."""
+    os._exit(3)
+
+
+if __name__ == "__main__":
+    main()

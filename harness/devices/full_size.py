@@ -1,0 +1,221 @@
+"""Judges what the sampled blocks wrote at full dimensions: is it right, and would all be written?
+
+Blocks are sampled, so nothing proves a whole answer; but what was written must be PyTorch's, and
+the launches must write, by estimate, nearly all of every output. Otherwise the time would be that
+of a kernel that does its work at the shrunken dimensions only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..cases import FullCase
+from ..records import Diagnostic, Outcome, StageResult, Task, TensorSpec, Tolerance
+from ..verification import agree, decode_elements
+
+LEAST_WRITTEN = 0.9
+"""Share of each output that the launches of one call must write, by estimate."""
+PAGE = 4096
+CHUNK_PAGES = 1024
+
+
+@dataclass
+class _Found:
+    """What the parts of one output add up to."""
+
+    checked: int = 0
+    """Elements compared with PyTorch's."""
+    wrong: int = 0
+    first: tuple[int, float, float] | None = None
+    """Index, expected, got."""
+    written: int | None = None
+    """Bytes that kernels wrote; None where that cannot be told."""
+    by_transfers: float = 0.0
+    """Bytes that only copies and fills wrote, and rightly where an answer tells."""
+
+
+def judge_full_size(
+    task: Task, case: FullCase | None, report: Mapping[str, Any], outputs: Path
+) -> tuple[StageResult | None, int]:
+    """Return the failure that a profile run shows, if any, and how many elements were compared.
+
+    Raises ValueError where what the child left is malformed.
+    """
+    checked = 0
+    kernels = [launch for launch in report["launches"] if "kernel" in launch]
+    transfers = [launch for launch in report["launches"] if "copy" in launch]
+    final = case is not None and _final(kernels)
+    for place, spec in enumerate(task.full.of_role("output")):
+        into = [transfer for transfer in transfers if transfer["place"] == place]
+        known = (Path(case.answers, f"{spec.name}.bin"), case.tolerances[place]) if case else None
+        found = _Found()
+        dump = outputs / f"{spec.name}.pages"
+        if dump.is_file():
+            found.written = None if any(each["copy"] for each in into) else 0
+            for places, got in _written_elements(spec, outputs):
+                _weigh(spec, places, got, known, into, found, compare=final)
+        else:
+            found.by_transfers = float(sum(each["width"] * each["height"] for each in into))
+        if found.first is not None:
+            return _wrong(spec, found), checked
+        checked += found.checked
+        found.by_transfers += _copied_from_kernels(kernels, into)
+        share = (_by_kernels(kernels, place, found.written) + found.by_transfers) / spec.nbytes
+        if share < LEAST_WRITTEN:
+            return _incomplete(spec, share), checked
+    return None, checked
+
+
+def _final(kernels: Sequence[Mapping[str, Any]]) -> bool:
+    """Say whether what a launch wrote stays as it is when all its blocks have run.
+
+    Not so with atomics, nor where a launch reads or overwrites what sampled blocks of another
+    wrote.
+    """
+    if any(sample["atomic_requests"] for kernel in kernels for sample in kernel["samples"]):
+        return False
+    for index, kernel in enumerate(kernels):
+        for place, own in kernel["written"].items():
+            for other in (*kernels[:index], *kernels[index + 1 :]):
+                its = other["written"].get(place, {"first": 0, "end": 0})
+                overlap = max(own["first"], its["first"]) < min(own["end"], its["end"])
+                if int(place) in other["read"] or overlap:
+                    return False
+    return True
+
+
+def _by_kernels(
+    kernels: Sequence[Mapping[str, Any]], place: int, really_written: int | None
+) -> float:
+    """Return the estimated bytes of an allocation that all launches write, each byte once.
+
+    Blocks count whole sectors; where the bytes that the sampled ones left are known, that corrects
+    the estimate.
+    """
+    found = [kernel["written"][str(place)] for kernel in kernels if str(place) in kernel["written"]]
+    if not found:
+        return 0.0
+    sampled = sum(each["sampled_bytes"] for each in found)
+    density = 1.0 if really_written is None else min(1.0, really_written / max(sampled, 1.0))
+    estimates = [min(each["span"], each["grid_bytes"] * density) for each in found]
+    if len(found) == 1:
+        return float(estimates[0])
+    union, reached = 0, 0
+    for each in sorted(found, key=lambda each: int(each["first"])):
+        union += max(0, each["end"] - max(each["first"], reached))
+        reached = max(reached, each["end"])
+    widest = max(each["span"] / max(1, each["end"] - each["first"]) for each in found)
+    return float(min(sum(estimates), widest * union))
+
+
+def _copied_from_kernels(
+    kernels: Sequence[Mapping[str, Any]], into: Sequence[Mapping[str, Any]]
+) -> float:
+    """Return the bytes that copies carry from where kernels wrote them (the workspace)."""
+    return sum(
+        min(float(each["width"] * each["height"]), _by_kernels(kernels, each["source_place"], None))
+        for each in into
+        if each["copy"] and each["source_place"] is not None
+    )
+
+
+def _written_elements(
+    spec: TensorSpec, outputs: Path
+) -> Iterator[tuple[NDArray[np.int64], NDArray[Any]]]:
+    """Yield (indices, raw elements) of the pages that a run left something in."""
+    pages = np.fromfile(outputs / f"{spec.name}.pages", dtype=np.int64)
+    if pages.size == 0:
+        return
+    if pages[0] < 0 or pages[-1] * PAGE >= spec.nbytes or (np.diff(pages) <= 0).any():
+        raise ValueError(f"{spec.name}: the pages of the output are not in order")
+    item = spec.nbytes // spec.numel
+    raw = np.fromfile(outputs / f"{spec.name}.data", dtype=f"<u{item}")
+    if raw.nbytes != PAGE * (pages.size - 1) + min(PAGE, spec.nbytes - int(pages[-1]) * PAGE):
+        raise ValueError(f"{spec.name}: the pages of the output are not whole")
+    each = PAGE // item
+    for start in range(0, pages.size, CHUNK_PAGES):
+        got = raw[start * each : (start + CHUNK_PAGES) * each]
+        first = pages[start : start + CHUNK_PAGES] * each
+        yield (first[:, None] + np.arange(each)).ravel()[: got.size], got
+
+
+def _weigh(
+    spec: TensorSpec,
+    places: NDArray[np.int64],
+    got: NDArray[Any],
+    known: tuple[Path, Tolerance] | None,
+    into: Sequence[Mapping[str, Any]],
+    found: _Found,
+    *,
+    compare: bool,
+) -> None:
+    """Add some elements of an output to what was found."""
+    item = got.itemsize
+    written = got != np.iinfo(got.dtype).max
+    copied, filled = np.zeros(got.size, bool), np.zeros(got.size, bool)
+    for each in into:
+        inside = _inside(each, places * item)
+        if each["copy"]:
+            copied |= inside
+        else:
+            filled |= inside & (got == int.from_bytes(bytes([each["value"]]) * item, "little"))
+    by_kernel = written & ~copied & ~filled
+    right = np.zeros(got.size, bool)
+    if known:
+        answers, tolerance = known
+        # Pages lie in order, so this reads the file from front to back.
+        wanted = np.array(np.memmap(answers, dtype=got.dtype, mode="r")[places])
+        values = decode_elements(got.tobytes(), spec.dtype)
+        expected = decode_elements(wanted.tobytes(), spec.dtype)
+        right = agree(values, expected, tolerance) | (got == wanted)
+        if compare:
+            wrong = np.flatnonzero(by_kernel & ~right)
+            found.checked += int(by_kernel.sum())
+            found.wrong += wrong.size
+            if wrong.size and found.first is None:
+                at = wrong[0]
+                found.first = (int(places[at]), float(expected[at]), float(values[at]))
+    by_transfers = (copied | filled) & ~by_kernel
+    found.by_transfers += item * int((by_transfers & right if known else by_transfers).sum())
+    # An element whose right value is the poison's own bits cannot be told from an unwritten one.
+    whole = by_kernel | (right & ~written)
+    if copied.any() and not whole.any():
+        return
+    found.written = (found.written or 0) + item * int(whole.sum())
+
+
+def _inside(transfer: Mapping[str, Any], offsets: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Say which byte offsets of an output a transfer wrote."""
+    row, column = np.divmod(offsets - transfer["offset"], max(1, transfer["pitch"]))
+    return np.asarray((row >= 0) & (row < transfer["height"]) & (column < transfer["width"]))
+
+
+def _wrong(spec: TensorSpec, found: _Found) -> StageResult:
+    assert found.first is not None
+    flat, expected, got = found.first
+    index = ", ".join(str(int(i)) for i in np.unravel_index(flat, spec.shape)) if spec.shape else ""
+    reason = (
+        f"at full dimensions {spec.name}[{index}]: expected {expected:.7g}, got {got:.7g}; "
+        f"{found.wrong} of {found.checked} elements that the sampled blocks wrote differ"
+    )
+    return StageResult(
+        outcome=Outcome.WRONG_ANSWER, reason=reason,
+        diagnostics=(Diagnostic(kind="mismatch", message=reason),),
+    )  # fmt: skip
+
+
+def _incomplete(spec: TensorSpec, share: float) -> StageResult:
+    reason = (
+        f"the sampled blocks write only {100 * share:.0f} % of {spec.name} at full dimensions: "
+        "this launch cannot be timed by sampling"
+    )
+    return StageResult(
+        outcome=Outcome.UNSUPPORTED, reason=reason,
+        diagnostics=(Diagnostic(kind="not_written", message=reason),),
+    )  # fmt: skip

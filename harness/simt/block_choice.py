@@ -1,0 +1,48 @@
+"""Chooses which blocks of a grid to run: random samples, the blocks of one SM, the corners."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection
+
+from .gpus import Gpu
+
+MOST_BLOCKS = 24
+"""Blocks in one random sample at most."""
+MOST_GROUP = 32
+
+
+def samples(
+    blocks: int, affordable: int, taken: Collection[int], generator: random.Random
+) -> tuple[list[int], list[int]]:
+    """Return two disjoint random samples; one and none where the grid has a single block."""
+    count = min(MOST_BLOCKS, affordable, blocks // 2)
+    if count == 0:
+        return list(range(blocks)), []
+    chosen = fresh(blocks, 2 * count, taken, generator)
+    return sorted(chosen[:count]), sorted(chosen[count:])
+
+
+def fresh(
+    blocks: int, count: int, taken: Collection[int], generator: random.Random
+) -> list[int]:
+    """Return random blocks, none of those taken where there are enough others."""
+    if blocks - len(taken) < count:
+        return generator.sample(range(blocks), count)
+    chosen = generator.sample(range(blocks), min(blocks, count + len(taken)))
+    return [block for block in chosen if block not in taken][:count]
+
+
+def group(gpu: Gpu, blocks: int, resident: int, generator: random.Random) -> list[int]:
+    """Return blocks that one SM would hold at the same time, in a full wave of the grid."""
+    wave = gpu.sms * resident
+    start = generator.randrange(1, blocks // wave) * wave if blocks > 2 * wave else 0
+    sm = generator.randrange(min(gpu.sms, blocks))
+    group = [start + sm + gpu.sms * turn for turn in range(min(resident, MOST_GROUP))]
+    return [block for block in group if block < blocks] or [blocks - 1]
+
+
+def corners(grid: tuple[int, int, int]) -> list[int]:
+    x, y, z = grid
+    last = x * y * z - 1
+    return list(dict.fromkeys([0, last, x - 1, last - (x - 1)]))

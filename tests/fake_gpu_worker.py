@@ -1,0 +1,53 @@
+"""Speaks the GPU worker's protocol without a GPU: misbehaves as its requests ask."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from typing import Any
+
+
+def send(token: str, message: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(message | {"token": token}) + "\n")
+    sys.stdout.flush()
+
+
+def main() -> None:
+    greeting = json.loads(sys.stdin.readline())
+    send(greeting["token"], {"gpu": "fake", "environment": sorted(os.environ)})
+    served = 0
+    for line in sys.stdin:
+        request = json.loads(line)
+        token, do = request["token"], request["do"]
+        send(token, {"stage": request.get("stage", "candidate")})
+        if do == "exit":
+            os._exit(0)
+        if do == "kill":
+            os.kill(os.getpid(), signal.SIGSEGV)
+        if do == "fail":
+            print("the last words", file=sys.stderr, flush=True)
+            os._exit(7)
+        if do == "hang":
+            subprocess.Popen(["sleep", "1000"])
+            time.sleep(1000)
+        if do == "forge":
+            send("another token", {"verdict": "passed"})
+        if do == "noise":
+            print("no JSON", flush=True)
+        if do == "flood":
+            while True:
+                sys.stdout.write("x" * (1 << 20))
+        served += 1
+        answer: dict[str, Any] = {"served": served, "pid": os.getpid()}
+        if do == "leak":
+            answer["leaked_bytes"] = 1 << 40
+        if do == "break":
+            answer["broken"] = True
+        send(token, answer)
+
+
+main()

@@ -1,0 +1,131 @@
+"""The device on a real GPU: the suite every device passes, and what only a GPU can show."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import simulated_kernels as kernels
+from conformance.device import DeviceConformance
+
+from kernelblaster.harness.cuda.gpus import FoundGpu, find_gpus
+from kernelblaster.harness.devices import device_choice, open_device
+from kernelblaster.harness.devices.cuda import CudaDevice
+from kernelblaster.harness.errors import UserError
+from kernelblaster.harness.records import Outcome, Provenance, Task
+from kernelblaster.harness.tasks import load_task
+
+
+def why_no_gpu() -> str:
+    try:
+        CudaDevice()
+    except UserError as error:
+        return str(error)
+    return ""
+
+
+@pytest.fixture(scope="module")
+def task(tmp_path_factory: pytest.TempPathFactory) -> Task:
+    path = tmp_path_factory.mktemp("tasks") / "scale.py"
+    path.write_text(kernels.SCALE_TASK)
+    return asyncio.run(load_task(path))
+
+
+@pytest.fixture(scope="module")
+def device() -> Iterator[CudaDevice]:
+    reason = why_no_gpu()
+    if reason:
+        pytest.skip(reason)
+    made = CudaDevice(candidate_seconds=5.0, with_compile=False)
+    yield made
+    made.worker.close()
+
+
+ON_A_GPU = {
+    # What the simulated device finds by watching every access, and a GPU does not show.
+    "read out of bounds": "passed",
+    "race": "passed|wrong_answer|nondeterministic",
+    "uninitialised shared read": "passed|wrong_answer|nondeterministic",
+    "divergent barrier": "passed|crashed|wrong_answer|nondeterministic|timed_out",
+    "unknown instruction": "passed|crashed",
+}
+
+
+@pytest.mark.gpu
+class TestConformance(DeviceConformance):
+    """The suite that every device passes."""
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", list(kernels.WRONG))
+async def test_a_wrong_kernel_is_refused(device: CudaDevice, task: Task, name: str) -> None:
+    source, outcomes, _ = kernels.WRONG[name]
+    result = await device.verify(task, source)
+    expected = ON_A_GPU.get(name, outcomes).split("|")
+    assert result.outcome.value in expected, f"{result.outcome}: {result.reason}"
+    if result.outcome is not Outcome.PASSED:
+        assert result.diagnostics and "\n" not in result.reason
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(
+    "source", [kernels.SCALE_VECTOR, kernels.SCALE_WARP_BLOCKS, kernels.WORKSPACE_AND_TWO_LAUNCHES]
+)
+async def test_right_kernels_pass(device: CudaDevice, task: Task, source: str) -> None:
+    result = await device.verify(task, source)
+    assert result.outcome is Outcome.PASSED, result.reason
+    assert result.facts["precision_ratio"] < 10
+
+
+@pytest.mark.gpu
+async def test_a_time_is_measured_beside_pytorch(device: CudaDevice, task: Task) -> None:
+    measured = await device.profile(task, kernels.WORKSPACE_AND_TWO_LAUNCHES)
+    assert measured.timing is not None and measured.profile is not None, measured.stage.reason
+    assert measured.timing.provenance is Provenance.EVENTS
+    assert measured.stage.facts["eager_us"] > 0
+    assert [launch.dynamic_shared_bytes for launch in measured.profile.launches] == [0, 65536]
+
+
+@pytest.mark.gpu
+async def test_a_faster_kernel_is_seen_to_be_faster(device: CudaDevice, task: Task) -> None:
+    compared = await device.compare(task, kernels.SCALE, kernels.SCALE_WARP_BLOCKS)
+    assert compared.ratio is not None, compared.stage.reason
+    assert compared.ratio.is_faster and compared.ratio.half_width < 0.05
+
+
+@pytest.mark.gpu
+async def test_a_task_larger_than_the_gpu_is_one_line(device: CudaDevice, tmp_path: Path) -> None:
+    path = tmp_path / "huge.py"
+    path.write_text(kernels.SCALE_TASK.replace("4194304", str(1 << 37)))
+    huge = await load_task(path)
+    with pytest.raises(UserError, match="more memory than this GPU has"):
+        await device.verify(huge, kernels.SCALE)
+
+
+# ---- without a GPU ----
+
+
+def test_auto_says_why_it_is_not_cuda() -> None:
+    kind, why = device_choice("auto")
+    assert kind == "simulated" and "--device cuda" in why
+    with pytest.raises(UserError, match="quantum"):
+        open_device("quantum", "H200")
+
+
+def test_a_gpu_that_is_not_there_is_one_line() -> None:
+    here = FoundGpu(index=0, uuid="GPU-0", name="NVIDIA H200", capability=(9, 0),
+                    memory_bytes=1, driver="580.1")  # fmt: skip
+    with pytest.raises(UserError, match="no GPU 3; this machine has 0: NVIDIA H200"):
+        CudaDevice(3, gpus=[here])
+
+
+def test_without_a_driver_the_remedy_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    from kernelblaster.harness.cuda import gpus
+
+    gpus._all_gpus.cache_clear()
+    monkeypatch.setattr(gpus.shutil, "which", lambda name: None)
+    monkeypatch.setattr(gpus, "_PLACES", ())
+    with pytest.raises(UserError, match="no NVIDIA driver"):
+        find_gpus()

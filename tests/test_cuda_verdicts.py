@@ -1,0 +1,254 @@
+"""What the CUDA device makes of its worker's answers and deaths, with a worker that is scripted."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import simulated_kernels as kernels
+
+from kernelblaster.harness.cuda.client import WorkerEnded, WorkerTimedOut
+from kernelblaster.harness.cuda.gpus import FoundGpu
+from kernelblaster.harness.cuda.pytorch import require_matching_torch
+from kernelblaster.harness.devices import cuda
+from kernelblaster.harness.devices.cuda import CudaDevice
+from kernelblaster.harness.errors import UserError
+from kernelblaster.harness.records import Outcome, Provenance, StageResult, Task
+from kernelblaster.harness.tasks import load_task
+from kernelblaster.harness.toolchain import Toolchain, find_toolchain
+
+HERE = FoundGpu(index=0, uuid="GPU-0", name="NVIDIA H200", capability=(9, 0),
+                memory_bytes=1 << 37, driver="580.1")  # fmt: skip
+WHOLE = {"broken": False, "candidate_loaded": True}
+FACTS = {"cases": 7, "launches": 1, "max_abs_error": 0.0, "precision_ratio": 1.0}
+RIGHT = {"cases": [], "mismatches": [], "repeat": None, "facts": FACTS, **WHOLE}
+HELLO = {"isolation_missing": ["a network of its own (EPERM)"], "sms": 132,
+         "copy_bytes_per_second": 4e12}  # fmt: skip
+
+
+class ScriptedWorker:
+    """Gives prepared answers, or raises prepared deaths, one a request."""
+
+    def __init__(self, *answers: Any) -> None:
+        self.answers = list(answers)
+        self.requests: list[dict[str, Any]] = []
+        self.fresh: list[bool] = []
+        self.starts = 1
+
+    def hello(self) -> dict[str, Any]:
+        return HELLO
+
+    def request(self, body: dict[str, Any], *, fresh: bool, **limits: float) -> dict[str, Any]:
+        self.requests.append(body)
+        self.fresh.append(fresh)
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return dict(answer)
+
+
+@pytest.fixture(scope="module")
+def task(tmp_path_factory: pytest.TempPathFactory) -> Task:
+    path = tmp_path_factory.mktemp("tasks") / "scale.py"
+    path.write_text(kernels.SCALE_TASK)
+    return asyncio.run(load_task(path))
+
+
+@pytest.fixture
+def device(monkeypatch: pytest.MonkeyPatch) -> Callable[..., CudaDevice]:
+    monkeypatch.setattr(cuda, "require_matching_torch", lambda toolchain: None)
+
+    def made(*answers: Any) -> CudaDevice:
+        worker: Any = ScriptedWorker(*answers)
+        return CudaDevice(gpus=[HERE], worker=worker)
+
+    return made
+
+
+def case(**found: Any) -> dict[str, Any]:
+    empty = {"name": "seed0-normal", "faults": [], "reports": [], "guards": [], "modified": []}
+    return {**RIGHT, "cases": [empty | found]}
+
+
+VERDICTS: list[tuple[Any, Outcome, str]] = [
+    (RIGHT, Outcome.PASSED, ""),
+    (
+        case(faults=[["out_of_bounds", "an illegal memory access"]]),
+        Outcome.OUT_OF_BOUNDS,
+        "illegal",
+    ),
+    (case(faults=[["misaligned", "misaligned address"]]), Outcome.MISALIGNED, "misaligned"),
+    (case(faults=[["assert", "device-side assert"]]), Outcome.CRASHED, "assert"),
+    (case(faults=[["cuda_error", "odd"]]), Outcome.CRASHED, "odd"),
+    (case(faults=[["forbidden", "on the default stream"]]), Outcome.FORBIDDEN, "default stream"),
+    (case(guards=["4 bytes past the end of out0"]), Outcome.OUT_OF_BOUNDS, "guard band"),
+    (case(modified=["x"]), Outcome.WRONG_ANSWER, "modified its input x"),
+    ({**RIGHT, "mismatches": [["seed0-normal", "out0[3]: differs"]]}, Outcome.WRONG_ANSWER, "out0"),
+    ({**RIGHT, "repeat": ["seed0-normal", "out0[3]: differs"]}, Outcome.NONDETERMINISTIC, "two"),
+    ({"degenerate": "zeros pass", **WHOLE}, Outcome.DEGENERATE_TASK, "zeros"),
+    (WorkerTimedOut("did not finish within 3 s", "candidate", True), Outcome.TIMED_OUT, "3 s"),
+    (WorkerEnded("killed by SIGSEGV", "candidate", True), Outcome.CRASHED, "SIGSEGV"),
+    (
+        {"task_error": "forward() raises", "broken": True, "candidate_loaded": True},
+        Outcome.CRASHED,
+        "context is lost",
+    ),
+]
+
+
+@pytest.mark.parametrize(("answer", "outcome", "words"), VERDICTS)
+async def test_each_answer_has_its_verdict(
+    device: Callable[..., CudaDevice], task: Task, answer: Any, outcome: Outcome, words: str
+) -> None:
+    result = await device(answer, answer).verify(task, kernels.SCALE)
+    assert result.outcome is outcome and words in result.reason
+    assert result.build is not None and result.build.arch == "sm_90a"
+    if outcome is Outcome.PASSED:
+        assert result.facts["isolation_missing"] == HELLO["isolation_missing"][0]
+    elif outcome is not Outcome.DEGENERATE_TASK:
+        assert result.diagnostics
+
+
+async def test_lost_precision_is_told_of_a_pass(
+    device: Callable[..., CudaDevice], task: Task
+) -> None:
+    answer = {**RIGHT, "facts": {**FACTS, "precision_ratio": 4096.0}}
+    result = await device(answer).verify(task, kernels.SCALE)
+    assert result.outcome is Outcome.PASSED
+    assert result.diagnostics[0].kind == "precision_loss"
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        WorkerEnded("killed by SIGSEGV", "reference", False),
+        WorkerTimedOut("did not finish", "reference", False),
+        {"worker_error": "RuntimeError: odd", "broken": False, "candidate_loaded": False},
+        {"task_error": "forward() raises", "broken": True, "candidate_loaded": False},
+    ],
+)
+async def test_damage_of_an_earlier_candidate_costs_nobody_else(
+    device: Callable[..., CudaDevice], task: Task, first: Any
+) -> None:
+    made = device(first, RIGHT)
+    assert (await made.verify(task, kernels.SCALE)).outcome is Outcome.PASSED
+    assert made.worker.fresh == [False, True]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        ({"task_error": "needs more memory", "broken": False, "candidate_loaded": False}, "memory"),
+        (WorkerEnded("killed by SIGSEGV", "reference", False), "reference ended the worker"),
+        (WorkerTimedOut("did not finish", "reference", False), "reference did not finish"),
+    ],
+)
+async def test_faults_of_the_task_are_the_users(
+    device: Callable[..., CudaDevice], task: Task, answer: Any, words: str
+) -> None:
+    with pytest.raises(UserError, match=words):
+        await device(answer, answer).verify(task, kernels.SCALE)
+
+
+MEASURED = {
+    "samples": {
+        "candidate": [10.0, 10.1, 10.2], "eager": [20.0, 20.2, 20.4], "compile": [15.0, 15.1, 15.3],
+    },
+    "launches": [
+        {"kernel": "_Z5scalePKfPfx", "grid": [16384, 1, 1], "block": [256, 1, 1],
+         "shared_bytes": 0, "microseconds": 9.5},
+    ],
+    "checked": 6, "sets": 3, "compile_failure": "", **WHOLE,
+}  # fmt: skip
+
+
+async def test_a_measurement_holds_time_baselines_and_launches(
+    device: Callable[..., CudaDevice], task: Task
+) -> None:
+    measured = await device(MEASURED).profile(task, kernels.SCALE)
+    assert measured.stage.outcome is Outcome.PASSED
+    assert measured.timing is not None and measured.timing.microseconds == 10.1
+    assert measured.timing.provenance is Provenance.EVENTS
+    facts = measured.stage.facts
+    assert facts["eager_us"] == 20.2 and facts["compile_us"] == 15.1
+    assert facts["baseline"] == "compile" and facts["speedup"] == pytest.approx(1.5, rel=0.01)
+    assert facts["speedup_low"] <= facts["speedup"] <= facts["speedup_high"]
+    assert measured.profile is not None and measured.profile.provenance is Provenance.EVENTS
+    launch = measured.profile.launches[0]
+    assert launch.kernel == "scale" and launch.metrics["gpu__time_duration.sum"] == 9500
+    assert launch.metrics["launch__registers_per_thread"] > 0
+    # 32 MB in 9.5 us are 3.5 TB/s: most of what a copy reaches.
+    assert launch.bottleneck == "dram"
+
+
+@pytest.mark.parametrize(
+    ("answer", "outcome"),
+    [
+        ({"failed": "candidate", "case": case()["cases"][0], "mismatch": "out0[0] differs",
+          **WHOLE}, Outcome.WRONG_ANSWER),
+        ({"failed": "candidate", "case": case(guards=["past"])["cases"][0], "mismatch": "",
+          **WHOLE}, Outcome.OUT_OF_BOUNDS),
+        ({**MEASURED, "launches": []}, Outcome.PROFILER_UNAVAILABLE),
+    ],
+)  # fmt: skip
+async def test_a_failed_measurement_is_no_number(
+    device: Callable[..., CudaDevice], task: Task, answer: Any, outcome: Outcome
+) -> None:
+    measured = await device(answer).profile(task, kernels.SCALE)
+    assert measured.stage.outcome is outcome and measured.stage.reason
+    assert measured.timing is None and measured.profile is None
+
+
+async def test_two_sources_are_compared(device: Callable[..., CudaDevice], task: Task) -> None:
+    samples = {"first": [1.0, 1.0, 1.1], "second": [2.0, 2.0, 2.2]}
+    made = device({**MEASURED, "samples": samples})
+    compared = await made.compare(task, kernels.SCALE, kernels.SCALE_VECTOR)
+    assert compared.ratio is not None and compared.ratio.is_faster
+    assert compared.first is not None and compared.first.microseconds == 1.0
+    request = made.worker.requests[0]  # type: ignore[attr-defined]
+    assert not request["with_compile"] and not request["with_eager"]
+
+
+async def test_a_candidate_that_may_not_run_never_reaches_the_worker(
+    device: Callable[..., CudaDevice], task: Task
+) -> None:
+    made = device()
+    results: list[StageResult] = []
+    for name in ("does not compile", "getenv", "no launch"):
+        source = kernels.WRONG[name][0]
+        results += [await made.compile(task, source), await made.verify(task, source),
+                    (await made.profile(task, source)).stage]  # fmt: skip
+    assert all(result.outcome is not Outcome.PASSED for result in results)
+
+
+async def test_what_only_hopper_has_compiles(device: Callable[..., CudaDevice], task: Task) -> None:
+    source = kernels.scale_with('asm volatile("wgmma.fence.sync.aligned;"); ' + kernels.RIGHT)
+    stage = await device().compile(task, source)
+    assert stage.outcome is Outcome.PASSED, stage.reason
+    assert stage.build is not None and Path(stage.build.directory, "candidate.cubin").is_file()
+
+
+def test_a_pytorch_of_another_cuda_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "torch"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    spec = type("Spec", (), {"origin": str(package / "__init__.py")})
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: spec)
+    toolchain = Toolchain.model_construct(version="13.0.88")
+    for text, words in [("cuda: Optional[str] = None", "without CUDA"), ("cuda = '12.8'", "12.8")]:
+        (package / "version.py").write_text(f"__version__ = '2.11'\n{text}\n")
+        with pytest.raises(UserError, match=words):
+            require_matching_torch(toolchain)
+    (package / "version.py").write_text("cuda: Optional[str] = '13.0'\n")
+    require_matching_torch(toolchain)
+
+
+def test_the_identity_is_the_real_gpu(device: Callable[..., CudaDevice]) -> None:
+    identity = device().identity
+    assert (identity.kind, identity.gpu, identity.arch) == ("cuda", "NVIDIA H200", "sm_90a")
+    assert "driver 580.1" in identity.toolchain and find_toolchain().identity in identity.toolchain

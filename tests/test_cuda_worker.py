@@ -1,0 +1,168 @@
+"""The client of the GPU's worker, against a worker that crashes, hangs, floods and forges."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kernelblaster.harness.cuda import client
+from kernelblaster.harness.cuda.client import (
+    GpuWorker,
+    WorkerEnded,
+    WorkerTimedOut,
+    gpu_lock,
+)
+from kernelblaster.harness.errors import UserError
+from kernelblaster.harness.processes import off_loop
+
+FAKE = [sys.executable, str(Path(__file__).with_name("fake_gpu_worker.py"))]
+
+
+@pytest.fixture
+def worker(monkeypatch: pytest.MonkeyPatch) -> Iterator[GpuWorker]:
+    monkeypatch.setenv("SECRET_KEY", "do not tell")
+    monkeypatch.setattr(client, "KILL_SECONDS", 10.0)
+    made = GpuWorker(f"GPU-test-{os.getpid()}", FAKE)
+    yield made
+    made.close()
+
+
+def test_one_process_answers_many_requests(worker: GpuWorker) -> None:
+    answers = [worker.request({"do": "work"}) for _ in range(3)]
+    assert [answer["served"] for answer in answers] == [1, 2, 3]
+    assert worker.starts == 1 and worker.hello()["gpu"] == "fake"
+    assert "SECRET_KEY" not in worker.hello()["environment"]
+    assert "CUDA_VISIBLE_DEVICES" in worker.hello()["environment"]
+
+
+@pytest.mark.parametrize(
+    ("do", "words"),
+    [
+        ("exit", "status 0: host code did not return"),
+        ("kill", "SIGSEGV"),
+        ("fail", "status 7: the last words"),
+        ("forge", "something else than the worker"),
+        ("noise", "something else than the worker"),
+        ("flood", "closed its output"),
+    ],
+)
+def test_a_death_costs_one_request(
+    worker: GpuWorker, monkeypatch: pytest.MonkeyPatch, do: str, words: str
+) -> None:
+    monkeypatch.setattr(client, "LARGEST_ANSWER", 4 << 20)
+    with pytest.raises(WorkerEnded, match=words) as caught:
+        worker.request({"do": do})
+    assert caught.value.stage == "candidate" and caught.value.candidate_loaded
+    assert worker.request({"do": "work"})["served"] == 1
+    assert worker.starts == 2
+
+
+def test_a_hang_is_killed_with_all_its_children(worker: GpuWorker) -> None:
+    pid = worker.request({"do": "work"})["pid"]
+    began = time.monotonic()
+    with pytest.raises(WorkerTimedOut, match="did not finish within 0.5 s") as caught:
+        worker.request({"do": "hang"}, candidate_seconds=0.5)
+    assert caught.value.stage == "candidate" and time.monotonic() - began < 5
+    assert not Path(f"/proc/{pid}").exists()
+    while pid in process_groups() and time.monotonic() - began < 5:
+        time.sleep(0.05)
+    assert pid not in process_groups()
+    assert worker.request({"do": "work"})["served"] == 1
+
+
+def test_each_stage_has_its_own_limit(worker: GpuWorker) -> None:
+    with pytest.raises(WorkerTimedOut) as caught:
+        worker.request({"do": "hang", "stage": "reference"}, reference_seconds=0.3)
+    assert caught.value.stage == "reference" and not caught.value.candidate_loaded
+
+
+@pytest.mark.parametrize("do", ["leak", "break"])
+def test_a_worker_of_no_more_use_is_replaced(worker: GpuWorker, do: str) -> None:
+    first = worker.request({"do": do})
+    assert not worker.is_running
+    assert worker.request({"do": "work"})["pid"] != first["pid"]
+
+
+def test_a_fresh_process_on_request(worker: GpuWorker) -> None:
+    first = worker.request({"do": "work"})
+    assert worker.request({"do": "work"}, fresh=True)["pid"] != first["pid"]
+
+
+def test_threads_take_turns(worker: GpuWorker) -> None:
+    served: list[int] = []
+    threads = [
+        threading.Thread(target=lambda: served.append(worker.request({"do": "work"})["served"]))
+        for _ in range(8)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(served) == list(range(1, 9))
+
+
+async def test_cancelling_the_caller_kills_the_worker(worker: GpuWorker) -> None:
+    pid = (await off_loop(worker.request, {"do": "work"}))["pid"]
+    running = asyncio.create_task(off_loop(worker.request, {"do": "hang"}))
+    await asyncio.sleep(0.3)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert not Path(f"/proc/{pid}").exists()
+    assert (await off_loop(worker.request, {"do": "work"}))["served"] == 1
+
+
+def test_another_process_on_the_gpu_is_waited_for(worker: GpuWorker) -> None:
+    holder = subprocess.Popen(
+        [
+            sys.executable, "-c",
+            "import sys, time; from kernelblaster.harness.cuda.client import gpu_lock\n"
+            f"with gpu_lock({worker.uuid!r}):\n  print('held', flush=True); time.sleep(1)",
+        ],
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )  # fmt: skip
+    assert holder.stdout is not None and holder.stdout.readline() == b"held\n"
+    began = time.monotonic()
+    worker.request({"do": "work"})
+    assert time.monotonic() - began > 0.5
+    holder.wait()
+    with gpu_lock(worker.uuid):
+        pass
+
+
+def test_a_worker_that_does_not_start_is_one_clear_line() -> None:
+    broken = GpuWorker("GPU-none", [sys.executable, "-c", "raise SystemExit('no such device')"])
+    with pytest.raises(UserError, match="does not start: .*no such device"):
+        broken.hello()
+
+
+def test_the_real_worker_says_why_it_cannot_start() -> None:
+    import torch
+
+    if torch.cuda.is_available():
+        pytest.skip("it would start")
+    made = GpuWorker("GPU-none")
+    with pytest.raises(UserError, match="cannot be used from PyTorch"):
+        made.hello()
+    assert not made.is_running
+
+
+def process_groups() -> set[int]:
+    found = set()
+    for entry in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            state, _, group = entry.read_text().rpartition(")")[2].split()[:3]
+        except (OSError, ValueError):
+            continue
+        if state != "Z":  # dead, and not yet read by whoever must
+            found.add(int(group))
+    return found
