@@ -36,7 +36,9 @@ app.add_typer(task_app, name="task")
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
 TaskPath = Annotated[Path, typer.Argument(help="PyTorch reference in KernelBench form.")]
 Gpu = Annotated[str | None, typer.Option(help="GPU to optimise for.")]
-DeviceName = Annotated[str | None, typer.Option("--device", help="auto, simulated, or cuda (first form).")]
+DeviceName = Annotated[
+    str | None, typer.Option("--device", help="auto, simulated, or cuda (first form).")
+]
 Dimensions = Annotated[
     list[str] | None,
     typer.Option("--set", help="NAME=VALUE: a dimension at which candidates are verified."),
