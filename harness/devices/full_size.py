@@ -1,4 +1,4 @@
-"""Judges what the sampled blocks wrote at full dimensions: is it right, and would all be written?
+"""Judges what the sampled blocks wrote at full dimensions: is it right, and is it all.
 
 Blocks are sampled, so nothing proves a whole answer; but what was written must be PyTorch's, and
 the launches must write, by estimate, nearly all of every output. Otherwise the time would be that
