@@ -31,7 +31,7 @@ class ArtifactStore:
         if target.is_file():
             return name
         try:
-            _write_atomically(target, data)
+            write_atomically(target, data)
         except OSError as error:
             raise UserError(
                 f"cannot write to the artifact directory {self.directory}: {error.strerror}; "
@@ -64,7 +64,8 @@ class ArtifactStore:
         return self.directory / name[:2] / name[2:]
 
 
-def _write_atomically(target: Path, data: bytes) -> None:
+def write_atomically(target: Path, data: bytes) -> None:
+    """Write a file whole or not at all, on the disk before it appears; raises OSError."""
     target.parent.mkdir(parents=True, exist_ok=True)
     descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=".writing-")
     try:

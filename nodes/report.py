@@ -6,13 +6,12 @@ Reads everything the run came to; writes result.
 from __future__ import annotations
 
 import asyncio
-import os
-import tempfile
 from pathlib import Path
 from typing import Any, TypedDict
 
 from ..harness.errors import UserError
 from ..harness.records import Evaluation
+from ..memory.artifacts import write_atomically
 from ..tools.workspace import open_knowledge, open_workspace
 from .progress import report_progress
 from .records import (
@@ -109,16 +108,7 @@ def write_file(path: Path, text: str) -> None:
         UserError: the disk is full or the directory is not writable.
     """
     try:
-        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=".writing-")
-        try:
-            with os.fdopen(descriptor, "w") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, path)
-        except BaseException:
-            Path(temporary).unlink(missing_ok=True)
-            raise
+        write_atomically(path, text.encode())
     except OSError as error:
         raise UserError(
             f"cannot write {path}: {error.strerror}; free some space, then resume the run"
