@@ -15,6 +15,7 @@ import csv
 import ctypes
 import math
 import os
+import random
 import time
 import traceback
 from collections.abc import Sequence
@@ -71,6 +72,7 @@ def _run(gpu: Gpu, toolchain: Toolchain, built: Build) -> list[LaunchProfile]:
     module = parse((folder / "candidate.ptx").read_text())
     vector_loads = _vector_loads(toolchain, folder)
     profiles: list[LaunchProfile] = []
+    generator = random.Random(built.key)
 
     def launched(kernel, grid, block, shared, read):  # type: ignore[no-untyped-def]
         facts = resources[kernel]
@@ -83,7 +85,7 @@ def _run(gpu: Gpu, toolchain: Toolchain, built: Build) -> list[LaunchProfile]:
         )
         try:
             counters = sample_launch(
-                gpu, asked, held, bytes_, 1 << 40, vector_loads.get(kernel, {})
+                gpu, asked, held, bytes_, 1 << 40, vector_loads.get(kernel, {}), generator, {}
             )
         except Exception:
             # The program would end on the launch's error before this could be raised.
