@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import os
-import tempfile
 from pathlib import Path
 
 from ..harness.errors import UserError
+from ..harness.files import write_atomically
 
 
 class ArtifactStore:
@@ -62,18 +61,3 @@ class ArtifactStore:
 
     def _path(self, name: str) -> Path:
         return self.directory / name[:2] / name[2:]
-
-
-def write_atomically(target: Path, data: bytes) -> None:
-    """Write a file whole or not at all, on the disk before it appears; raises OSError."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=".writing-")
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, target)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise

@@ -28,8 +28,9 @@ class Preparation:
     def credit(self, row: Evidence) -> float:
         """Return the discounted log gain that followed a step, over the best to be had without it.
 
-        A tile in shared memory that still has bank conflicts earns what padding it gains. Where
-        other techniques lead from the parent to as much, the step prepared nothing and earns 0.
+        A tile in shared memory that still has bank conflicts earns what padding it gains, and
+        still does when another path took the tile one step later. Where paths without the
+        technique lead from the parent to as much, the step prepared nothing and earns 0.
         """
         if row.child_sha256 is None:
             return 0.0
@@ -40,7 +41,10 @@ class Preparation:
         return max(0.0, after - self._best(parent, HORIZON, without=row.technique))
 
     def _best(self, place: Place, steps: int, without: str | None = None) -> float:
-        """Return the best discounted log gain seen from a source on, 0 where none was."""
+        """Return the best discounted log gain seen from a source on, 0 where none was.
+
+        Steps of the technique `without`, first or later, are left out.
+        """
         if steps == 0 or place not in self._from:
             return 0.0
         asked = place, steps, without
@@ -48,7 +52,7 @@ class Preparation:
             self._known[asked] = max(
                 (
                     (row.log_gain or 0.0)
-                    + DISCOUNT * self._best(_place(row, row.child_sha256), steps - 1)
+                    + DISCOUNT * self._best(_place(row, row.child_sha256), steps - 1, without)
                     for row in self._from[place]
                     if row.technique != without
                 ),

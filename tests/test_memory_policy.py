@@ -259,6 +259,15 @@ def test_what_can_be_had_without_a_step_is_not_its_credit() -> None:
     assert prepared(rows, TILE) == pytest.approx((0.9 * 0.4 - 0.3) / 2)
 
 
+def test_a_second_path_to_the_same_step_does_not_take_its_credit_away() -> None:
+    rows = [chain("start", "tiled", TILE, -0.1), chain("tiled", "padded", PAD, 0.4)]
+    rows.append(chain("start", "tuned", "tune_block_size", 0.0))
+    rows.append(chain("tuned", "tuned and tiled", TILE, -0.1))
+    rows.append(chain("tuned and tiled", "all", PAD, 0.4))
+    # Both tries of the tile are credited, though from the start the tile can also come second.
+    assert prepared(rows, TILE) == pytest.approx(0.9 * 0.4 * 2 / 3)
+
+
 def test_in_an_easy_world_no_first_step_prepares() -> None:
     """Whatever comes first, the same gain follows."""
     firsts = [TILE, "fast_math", "unroll_loop"]
