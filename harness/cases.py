@@ -116,6 +116,12 @@ def read_cases(directory: Path) -> tuple[Case, ...]:
     return tuple(Case.model_validate(case) for case in listed["cases"])
 
 
+def read_weak_to(directory: Path) -> str:
+    """Return what the cases in a folder of prepare_cases do not tell from right; often nothing."""
+    listed = json.loads((directory / "cases.json").read_text(encoding="utf-8"))
+    return str(listed["weak_to"])
+
+
 def _whole(directory: Path, task: Task) -> bool:
     try:
         return all(path.stat().st_size == size for path, size in _expected_files(directory, task))

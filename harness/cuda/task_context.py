@@ -13,7 +13,8 @@ import torch
 
 from ..records import Task, TensorSpec, Tolerance
 from ..reference_cases import CASES, Case, Draw, draw, first_finite
-from ..reference_model import Instance, Reference, ReferenceFault, clone_arguments
+from ..reference_model import Instance, Reference, clone_arguments
+from ..reference_mutants import Mutants
 from .checking import compare
 
 EXACT_SECONDS = 0.5
@@ -43,7 +44,7 @@ class TaskContext:
         self.degenerate = ""
         """A wrong answer that every case accepts; empty where there is none."""
         self.weak_to = ""
-        """A kind of imprecision that every case accepts; reported, not refused."""
+        """What every case accepts though it changes the answers; reported, not refused."""
         self._plans: tuple[Plan, ...] = ()
         self._baseline: Baseline | None = None
 
@@ -88,7 +89,7 @@ class TaskContext:
 
     def _choose(self) -> Iterator[Plan]:
         mutants: dict[str, bool] = {}
-        half, insist = True, True
+        weak, insist = Mutants(self.reference), True
         for seed, name, _ in CASES:
             case, how = first_finite(self.reference, seed, name, insist)
             if name == "normal":
@@ -104,7 +105,7 @@ class TaskContext:
             for mutant, answers in _mutants(case):
                 passes = self._passes(answers, case.outputs, tolerances)
                 mutants[mutant] = mutants.get(mutant, True) and passes
-            half = half and self._passes(self._half(case.instance), case.outputs, tolerances)
+            weak.try_case(case, tolerances)
             yield Plan(
                 name=f"seed{seed}-{name}", how=how, tolerances=tolerances,
                 own_errors=tuple(case.own_errors()),
@@ -116,7 +117,7 @@ class TaskContext:
             if accepted
             else ""
         )
-        self.weak_to = "half precision" if half else ""
+        self.weak_to = weak.weak_to()
 
     def _passes(
         self,
@@ -128,20 +129,6 @@ class TaskContext:
             return False
         pairs = zip(got, wanted, tolerances, strict=True)
         return all(compare(a, b, tolerance, "") is None for a, b, tolerance in pairs)
-
-    def _half(self, instance: Instance) -> list[torch.Tensor] | None:
-        """Return the answers computed in half precision; None where that makes no sense."""
-        if self.task.dtype not in ("float32", "float64"):
-            return None
-        try:
-            model = copy.deepcopy(instance.model).half()
-            answers = self._answers(instance, model, lambda t: _fresh(t, torch.float16))
-        except (ReferenceFault, RuntimeError):
-            return None
-        return [
-            answer.to(getattr(torch, spec.dtype))
-            for answer, spec in zip(answers, self.outputs, strict=True)
-        ]
 
 
 class Baseline:
