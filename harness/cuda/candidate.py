@@ -23,7 +23,7 @@ class Candidate:
         self._calls = calls
         self._path = scratch / f"candidate-{secrets.token_hex(8)}.so"
         self._path.write_bytes(bind_to_checks(library.read_bytes()))
-        self._library = ctypes.CDLL(str(self._path))
+        self._library = calls.run(lambda: ctypes.CDLL(str(self._path)))
         self._launch = self._library.launch
         self._launch.restype = None
         # What is on disk no more cannot be read or loaded again.
@@ -36,7 +36,7 @@ class Candidate:
         except AttributeError:
             return 0
         function.restype = ctypes.c_size_t
-        return int(function())
+        return int(self._calls.run(function))
 
     def prepare(self, buffers: Buffers, stream: int) -> PreparedCall:
         """Return a call on these buffers with everything looked up beforehand."""
@@ -55,7 +55,7 @@ class Candidate:
 
     def close(self) -> None:
         """Unload the library; the GPU must be idle."""
-        dlclose(self._library._handle)
+        self._calls.run(lambda: dlclose(self._library._handle))
         self._calls.forget()
 
 

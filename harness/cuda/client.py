@@ -72,6 +72,8 @@ class GpuWorker:
         self.starts = 0
         """How often a process was started."""
         self._command = list(command or _worker_command())
+        self.reservation = threading.Lock()
+        """Held by whoever has several requests to make with nobody else's between them."""
         self._mutex = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._scratch: Path | None = None
@@ -141,7 +143,7 @@ class GpuWorker:
             self._stop()
             self._start()
 
-    def _start(self) -> None:
+    def _start(self, *, enclosed: bool = True) -> None:
         scratch = self._scratch = Path(tempfile.mkdtemp(prefix="kernelblaster-gpu-"))
         self._received = b""
         with (scratch / "log").open("wb") as log:
@@ -155,13 +157,23 @@ class GpuWorker:
                 start_new_session=True,
             )
         self.starts += 1
-        greeting = {"host_calls": str(host_calls_library()), "scratch": str(scratch)}
+        greeting = {
+            "host_calls": str(host_calls_library()),
+            "scratch": str(scratch),
+            "writable": [str(scratch), str(_baseline_caches())],
+            "enclosed": enclosed,
+        }
         try:
             said = self._ask(greeting, {"start": START_SECONDS}, stage="start")
         except WorkerEnded as error:
+            if enclosed:
+                return self._start(enclosed=False)
             raise UserError(f"the GPU worker does not start: {error.reason}") from error
         if "machine_error" in said:
             self._stop()
+            if said.get("enclosed"):
+                # Perhaps for what it gave up: then it works without, and its results say so.
+                return self._start(enclosed=False)
             raise UserError(f"the GPU cannot be used from PyTorch: {said['machine_error']}")
         self._hello = said
 
@@ -298,8 +310,7 @@ def _worker_command() -> list[str]:
 
 def _environment(uuid: str, scratch: Path) -> dict[str, str]:
     """Return an environment without secrets, with one GPU and compile caches that last."""
-    kept = cache_root() / "compiled-baselines"
-    kept.mkdir(parents=True, exist_ok=True)
+    kept = _baseline_caches()
     environment = python_environment(scratch)
     environment |= {name: os.environ[name] for name in _KEPT if name in os.environ}
     return environment | {
@@ -312,6 +323,13 @@ def _environment(uuid: str, scratch: Path) -> dict[str, str]:
         "KERNELBLASTER_CACHE": str(cache_root()),
         "USER": "kernelblaster",
     }
+
+
+def _baseline_caches() -> Path:
+    """Return the folder of what torch.compile keeps, made if missing."""
+    kept = cache_root() / "compiled-baselines"
+    kept.mkdir(parents=True, exist_ok=True)
+    return kept
 
 
 def _parse(line: bytes) -> dict[str, Any] | None:

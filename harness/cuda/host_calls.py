@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
+
+from ..isolation.candidate_thread import Runner, run_here
+
+Result = TypeVar("Result")
 
 INTERCEPTED = frozenset(
     """
@@ -50,6 +54,8 @@ class HostCalls:
     """
 
     def __init__(self, library: Path, runtime: Path) -> None:
+        self.runner: Runner = run_here
+        """Calls whatever may enter a candidate's host code."""
         # Global: the candidate's undefined symbols are looked up there.
         self.runtime = ctypes.CDLL(str(runtime), mode=ctypes.RTLD_GLOBAL)
         self._calls = ctypes.CDLL(str(library), mode=ctypes.RTLD_GLOBAL)
@@ -57,6 +63,19 @@ class HostCalls:
         self._calls.calls_launch.restype = ctypes.POINTER(_Record)
         if self._calls.calls_open(str(runtime).encode()) != 0:
             raise OSError(f"{runtime} is not loaded")
+
+    def run(self, call: Callable[[], Result]) -> Result:
+        """Make a call that enters host code, where host code is to run.
+
+        The runtime keeps its last error for each thread: what looks for a launch's error belongs
+        into the same call. What came before is forgotten.
+        """
+
+        def afresh() -> Result:
+            self.runtime.cudaGetLastError()
+            return call()
+
+        return self.runner(afresh)
 
     def begin(self, stream: int, ranges: Sequence[tuple[int, int]], *, timed: bool) -> None:
         """Expect launches on `stream`, copies within `ranges` (start, end addresses)."""

@@ -1,61 +1,87 @@
-"""What the worker gives up before it loads a candidate, and what it could not give up."""
+"""What the GPU's worker gives up: for good at its start, and on the thread of host code."""
 
 from __future__ import annotations
 
-import ctypes
-import os
-import resource
+import errno
+from collections.abc import Callable
 from pathlib import Path
 
-FILE_BYTES = 1 << 30
-OPEN_FILES = 4096
-_NEW_USER, _NEW_NETWORK = 0x10000000, 0x40000000
-_NO_NEW_PRIVILEGES = 38
+from ..isolation import landlock, seccomp
+from ..isolation.candidate_process import attempt
+from ..isolation.candidate_thread import CandidateThread, Runner, run_here
+from ..isolation.privileges import drop_capabilities, leave_network, no_new_privileges, set_limits
 
-NEVER = (
-    "an address space of its own (candidates share the worker's)",
-    "a file system of its own",
-    "a filter of system calls",
-)
-"""Not applied anywhere: the allow-list of host calls stands in for them."""
+LIMITS = {"RLIMIT_FSIZE": 1 << 30, "RLIMIT_CORE": 0, "RLIMIT_NOFILE": 4096}
+"""Processor time and address space are not among them: the worker lives long, and CUDA maps more
+than the machine has."""
+TEST_SECONDS = 60.0
+
+NEVER = ("an address space of its own (candidates share the worker's)",)
+"""Not applied anywhere: the allow-list of host calls and the look at machine code stand in."""
+
+_DEVICES = ("nvidia*", "nvidia-caps/*", "nvidia-caps-imex-channels/*", "nvhost*", "nvmap", "nvgpu",
+            "dxg", "null", "zero", "full", "random", "urandom")  # fmt: skip
 
 
 def give_up() -> list[str]:
-    """Set limits and leave the network; return what could not be applied, in words.
+    """Set limits, leave the network, filter system calls; return what could not be applied.
 
-    To be called before any thread is started. The limit of processor time and of address space is
-    not among them: the worker lives long, and CUDA maps more than the machine has.
+    To be called before any thread is started. What remains is what PyTorch, its compilers and the
+    driver need.
     """
     missing = list(NEVER)
-    for kind, value in (
-        (resource.RLIMIT_FSIZE, FILE_BYTES),
-        (resource.RLIMIT_CORE, 0),
-        (resource.RLIMIT_NOFILE, OPEN_FILES),
-    ):
-        hard = resource.getrlimit(kind)[1]
-        wanted = value if hard == resource.RLIM_INFINITY else min(value, hard)
-        resource.setrlimit(kind, (wanted, wanted))
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0) != 0:
-        missing.append("no new privileges")
-    failure = _leave_network(libc)
-    if failure:
-        missing.append(f"a network of its own ({failure})")
+    set_limits(LIMITS)
+    attempt(missing, "no new privileges", no_new_privileges)
+    attempt(missing, "a network of its own", leave_network)
+    error = seccomp.refuse_with(errno.EPERM)
+    attempt(
+        missing, "a filter of system calls",
+        lambda: seccomp.install(seccomp.rules_for_worker(), error),
+    )  # fmt: skip
     return missing
 
 
-def _leave_network(libc: ctypes.CDLL) -> str:
-    """Enter an empty network namespace; return why not, or nothing."""
-    if libc.unshare(_NEW_NETWORK) == 0:
-        return ""
-    user, group = os.getuid(), os.getgid()
-    if libc.unshare(_NEW_USER | _NEW_NETWORK) != 0:
-        return os.strerror(ctypes.get_errno())
+def shut_off(writable: list[Path]) -> list[str]:
+    """Let this thread, and all that it starts, write only in these folders; return what is missing.
+
+    Root's special rights go too: any user can compute on a GPU.
+
+    Reading stays as it is: nobody can say where compilers and PyTorch keep their parts. But the
+    environment and memory of processes outside can no longer be read. To be called when PyTorch is
+    imported, so that Python's compiled modules have been written, and before CUDA starts threads.
+    """
+    missing: list[str] = []
+
+    def restrict() -> None:
+        missing.extend(
+            landlock.restrict_files(
+                readable=None, writable=[*writable, Path("/dev/shm")], devices=devices(),
+                for_trusted=True,
+            )
+        )  # fmt: skip
+
+    attempt(missing, "dropping capabilities", drop_capabilities)
+    attempt(missing, "a file system of its own", restrict)
+    return missing
+
+
+def open_host_thread(scratch: Path, test: Callable[[], None]) -> tuple[Runner, list[str]]:
+    """Return where host code of candidates is to run, and what could not be applied, in words.
+
+    That is a thread shut off from files, processes and sockets; where the GPU does not work from
+    it, which `test` shows by raising, it is the calling thread.
+    """
+    readable = [scratch, Path("/proc"), Path("/sys")]
+    thread = CandidateThread(readable, devices())
     try:
-        # Without a map files could not be created: nobody would own them.
-        Path("/proc/self/setgroups").write_text("deny")
-        Path("/proc/self/uid_map").write_text(f"{user} {user} 1")
-        Path("/proc/self/gid_map").write_text(f"{group} {group} 1")
-    except OSError as error:
-        return f"no user map: {error.strerror}"
-    return ""
+        thread.run(test, seconds=TEST_SECONDS)
+    except Exception as error:  # PyTorch raises many types where CUDA fails
+        thread.close()
+        words = " ".join(str(error).split())[:200]
+        return run_here, [f"a thread of its own for host code (CUDA does not work there: {words})"]
+    return thread.run, list(thread.missing)
+
+
+def devices(folder: Path = Path("/dev")) -> list[Path]:
+    """Return the device files of GPUs, and those that every program may use."""
+    return [path for pattern in _DEVICES for path in sorted(folder.glob(pattern))]

@@ -123,6 +123,14 @@ class CudaMachine:
             return 0.0, fault
         return 1000.0 * float(self._begin.elapsed_time(self._end)), None
 
+    def use_anew(self) -> None:
+        """Load kernels that nothing has loaded before and run them. Raises RuntimeError."""
+        values = torch.arange(1000, device=self.device)
+        self.finish_device()
+        fault = self.clock(lambda: values.flip(0).cumsum(0))[1]
+        if fault is not None:
+            raise RuntimeError(fault[1])
+
     def leaked_bytes(self) -> int:
         """Return how much more GPU memory is in use than at the start, PyTorch's own left out."""
         torch.cuda.empty_cache()

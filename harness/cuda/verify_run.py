@@ -34,7 +34,7 @@ def verify(
         return {"degenerate": context.degenerate}
     stage("candidate")
     candidate = Candidate(library, scratch, machine.calls)
-    made = allocate(machine, context, candidate, 1)
+    made = allocate(machine, context, candidate.workspace_bytes(), 1)
     if isinstance(made, tuple):
         return {"cases": [case_of("", [made])], "mismatches": [], "repeat": None, "facts": {}}
     buffers = made[0]
@@ -52,13 +52,13 @@ def verify(
 
 
 def allocate(
-    machine: Machine, context: TaskContext, candidate: Candidate, count: int
+    machine: Machine, context: TaskContext, size: int, count: int
 ) -> list[Buffers] | Fault:
-    """Return buffers for a candidate, or the fault of a workspace that is too large.
+    """Return buffers with a workspace of `size` bytes, or the fault of one that is too large.
 
     Raises torch.OutOfMemoryError where the task's own tensors do not fit.
     """
-    size, limit = candidate.workspace_bytes(), machine.free_bytes() // 2
+    limit = machine.free_bytes() // 2
     words = f"workspace_bytes() asks for {size} bytes; {limit // count} are allowed here"
     if size > limit // count:
         return "invalid_launch", words
@@ -72,8 +72,11 @@ def allocate(
 
 def call_and_finish(machine: Machine, candidate: Candidate, buffers: Buffers) -> list[Fault]:
     """Call launch(), wait, and return every fault: of host calls, of the GPU, of work left over."""
-    faults = candidate.call(buffers, machine.stream)
-    fault = machine.finish_stream()
+
+    def call() -> tuple[list[Fault], Fault | None]:
+        return candidate.call(buffers, machine.stream), machine.finish_stream()
+
+    faults, fault = machine.calls.run(call)
     if fault is None:
         # Only the given stream has finished. What still changes an output now runs elsewhere.
         early = [output.clone() for output in buffers.output_bytes()]

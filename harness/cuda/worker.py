@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from .isolation import give_up
+from .isolation import give_up, open_host_thread, shut_off
 
 if TYPE_CHECKING:
     from .machine import CudaMachine
@@ -32,16 +32,27 @@ def main() -> None:
     protocol = _redirect()
     lines: queue.SimpleQueue[str] = queue.SimpleQueue()
     missing = give_up()
-    threading.Thread(target=_read, args=(lines,), daemon=True).start()
-    greeting = json.loads(lines.get())
+    greeting = json.loads(sys.stdin.readline())
+    enclosed = bool(greeting["enclosed"])
     try:
+        import torch
+
         from .machine import CudaMachine
 
+        enclosed = enclosed and torch.version.cuda is not None
+        missing += shut_off([Path(path) for path in greeting["writable"]]) if enclosed else [
+            "a file system and a thread of its own for host code (CUDA does not start with them)"
+        ]
+        threading.Thread(target=_read, args=(lines,), daemon=True).start()
         machine = CudaMachine(Path(greeting["host_calls"]))
         worker = Worker(machine, Path(greeting["scratch"]))
+        if enclosed:
+            machine.calls.runner, lacking = open_host_thread(worker.scratch, machine.use_anew)
+            missing += lacking
         hello = worker.hello() | {"isolation_missing": missing}
     except Exception as error:  # PyTorch raises many types where CUDA does not work
-        _send(protocol, greeting["token"], {"machine_error": _one_line(error)})
+        failure = {"machine_error": _one_line(error), "enclosed": enclosed}
+        _send(protocol, greeting["token"], failure)
         _leave()
     _send(protocol, greeting["token"], hello)
     while True:
@@ -69,6 +80,8 @@ class Worker:
         """Return what the parent must know of this GPU and this PyTorch."""
         import torch
 
+        from .machine import loaded_runtime
+
         properties = self.machine.properties
         return {
             "gpu": properties.name,
@@ -79,6 +92,7 @@ class Worker:
             "l2_bytes": properties.L2_cache_size,
             "sms": properties.multi_processor_count,
             "copy_bytes_per_second": self.machine.copy_bandwidth(),
+            "runtime": str(loaded_runtime()),
         }
 
     def serve(self, request: dict[str, Any], stage: Callable[[str], None]) -> dict[str, Any]:
@@ -111,10 +125,16 @@ class Worker:
 
     def _serve(self, request: dict[str, Any], stage: Callable[[str], None]) -> dict[str, Any]:
         from ..timing import Stopping
+        from .input_files import write_inputs
         from .measure_run import measure_candidates
         from .verify_run import verify
 
         context = self._context(request["task"])
+        if request["op"] == "inputs":
+            try:
+                return {"inputs": write_inputs(context, self.scratch)}
+            except OSError as error:
+                return {"no_inputs": f"the task's inputs cannot be written: {_one_line(error)}"}
         if request["op"] == "verify":
             library = Path(request["library"])
             return verify(self.machine, context, library, self.scratch, stage)

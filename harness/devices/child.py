@@ -6,6 +6,7 @@ import json
 import secrets
 import signal
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -89,7 +90,14 @@ def run_candidate(request: dict[str, Any], scratch: Path, limits: Limits) -> Rep
     found = _read(report, token)
     if found is not None:
         return Reply(report=found)
-    return Reply(outcome=Outcome.CRASHED, reason=_why(status, scratch / "log"))
+    outcome = Outcome.FORBIDDEN if status == -signal.SIGSYS else Outcome.CRASHED
+    return Reply(outcome=outcome, reason=_why(status, scratch / "log"))
+
+
+def isolation_facts(report: Mapping[str, Any]) -> dict[str, str]:
+    """Return, as a fact, what could not be applied to the child; no fact where all was."""
+    missing = "; ".join(report["isolation_missing"])
+    return {"isolation_missing": missing} if missing else {}
 
 
 def _read(path: Path, token: str) -> dict[str, Any] | None:
@@ -108,6 +116,11 @@ def _read(path: Path, token: str) -> dict[str, Any] | None:
 def _why(status: int, log: Path) -> str:
     if status == HOST_TOUCHED_DEVICE:
         return "host code read or wrote device memory: only kernels may touch device pointers"
+    if status == -signal.SIGSYS:
+        return (
+            "host code asked the operating system for what launch() may not have: a process, a "
+            "thread, a socket, a timer, another process or the like"
+        )
     if status < 0:
         try:
             name = signal.Signals(-status).name

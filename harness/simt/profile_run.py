@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 
 from . import core
-from .candidate import Candidate, KernelLaunch, WorkspaceTooLarge, load_candidate
+from .candidate import HARMLESS, Candidate, KernelLaunch, WorkspaceTooLarge, load_candidate
 from .occupancy import occupancy
 from .ptx import PtxError
 from .runtime import Allocation, Transfer
 from .sampling import LaunchFailed, sample_launch
 from .transfers import account
-from .verify_run import POISON, describe_report, finding
+from .verify_run import OTHER_POISON, POISON, describe_report, finding
 
 TILE_BYTES = 4 << 20
 MOST_LAUNCHES = 64
@@ -35,7 +35,10 @@ def profile(request: dict[str, Any]) -> dict[str, Any]:
     Outputs and workspace hold what they hold in a verification run, and the inputs do not repeat
     where the request names a folder with full-size ones: a candidate cannot tell the runs apart.
     What the sampled blocks wrote of each output is left in OUTPUTS/<name>.pages and <name>.data.
+    Where the request says `whole`, all blocks of each launch run and nothing is counted.
     """
+    if request.get("whole"):
+        return _run_whole(request)
     launches: list[dict[str, Any]] = []
     reports: list[dict[str, Any]] = []
     resources = {kernel["kernel"]: kernel for kernel in request["kernels"]}
@@ -103,6 +106,46 @@ def profile(request: dict[str, Any]) -> dict[str, Any]:
     return {"launches": launches, "faults": faults, "reports": reports}
 
 
+def _run_whole(request: dict[str, Any]) -> dict[str, Any]:
+    """Call launch() once with every block of every launch, and leave the outputs in files.
+
+    Returns the body of a report without launches; `faults` and `reports` are empty where it ended.
+    """
+    reports: list[dict[str, Any]] = []
+    spent = 0
+
+    def on_launch(candidate: Candidate, asked: KernelLaunch) -> bool:
+        nonlocal spent
+        left = int(request["max_instructions"]) - spent
+        if reports or left <= 0:
+            return False
+        try:
+            result = core.run(
+                asked.launch, asked.memory, None, checks=False, seed=0, trace=False,
+                max_instructions=left,
+            )  # fmt: skip
+        except core.UnsupportedInstruction as error:
+            reports.append(finding("unsupported", str(error), asked.launch.kernel, error.line))
+            return False
+        spent += int(result.counters["warps"].sum())
+        reports.extend(
+            describe_report(report, candidate)
+            for report in result.reports
+            if report.kind not in HARMLESS
+        )
+        if result.timed_out and not reports:
+            reports.append(finding("timed_out", "the whole grid is too much work",
+                                   asked.launch.kernel, None))  # fmt: skip
+        return not reports
+
+    candidate = load_candidate(request, on_launch)
+    _back_tensors(request, candidate)
+    faults = candidate.call()
+    if not faults and not reports:
+        _dump_outputs(request, candidate)
+    return {"launches": [], "faults": faults, "reports": reports}
+
+
 def _back_tensors(request: dict[str, Any], candidate: Candidate) -> None:
     """Back every tensor and the workspace, copied on write: no memory is filled."""
     poison = np.full(TILE_BYTES, POISON, dtype=np.uint8)
@@ -126,7 +169,10 @@ def _back_tensors(request: dict[str, Any], candidate: Candidate) -> None:
             else:
                 _repeat(candidate, allocation, values)
     if candidate.workspace is not None:
-        _repeat(candidate, candidate.workspace, poison)
+        # No NaN: what a sampled block computes from parts that other blocks would have written
+        # must not look like an output that nobody wrote.
+        tile = np.full(TILE_BYTES, OTHER_POISON[1], dtype=np.uint8)
+        _repeat(candidate, candidate.workspace, tile)
 
 
 def _repeat(candidate: Candidate, allocation: Allocation, values: np.ndarray[Any, Any]) -> None:

@@ -21,6 +21,8 @@ from .ptx import PtxError
 
 POISON = 0xFF
 """Byte written over outputs and workspace: NaN for every float type, -1 for integers."""
+OTHER_POISON = (0x00, 0x5A)
+"""The same for the second run of a case: what depends on poison differs between the two."""
 CHECKED_CASES = 2
 """Cases that run with all checks on whatever they cost."""
 CHEAP_INSTRUCTIONS = 300_000
@@ -106,7 +108,7 @@ def _run_case(
         state.checks = checks and (repeat == 0 or bool(reports) or cheap)
         state.seed, state.reports, state.notes, state.failed = repeat, [], [], False
         state.launches = state.instructions = 0
-        _fill(candidate, originals)
+        _fill(candidate, originals, OTHER_POISON if repeat else (POISON, POISON))
         faults = candidate.call()
         reports += state.reports
         cheap = state.instructions < CHEAP_INSTRUCTIONS
@@ -136,13 +138,18 @@ def _run_case(
     return result
 
 
-def _fill(candidate: Candidate, originals: dict[Tensor, np.ndarray[Any, Any]]) -> None:
+def _fill(
+    candidate: Candidate,
+    originals: dict[Tensor, np.ndarray[Any, Any]],
+    poison: tuple[int, int],
+) -> None:
+    """Copy the inputs in and paint everything else: outputs and workspace with their poison."""
     runtime = candidate.runtime
     runtime.paint_guards()
     for tensor, allocation in candidate.tensors.items():
-        runtime.view(allocation)[:] = originals.get(tensor, POISON)
+        runtime.view(allocation)[:] = originals.get(tensor, poison[0])
     if candidate.workspace:
-        runtime.view(candidate.workspace)[:] = POISON
+        runtime.view(candidate.workspace)[:] = poison[1]
 
 
 def _modified(candidate: Candidate, originals: dict[Tensor, np.ndarray[Any, Any]]) -> list[str]:

@@ -1,17 +1,20 @@
 """Entry point of the child process that runs one candidate: `python -m ...simt.worker REQUEST`.
 
 The candidate's host code runs in this process, so the parent believes nothing but a report file
-that carries the request's token. Limits are set before the candidate is loaded.
+that carries the request's token. Before the candidate is loaded, limits are set and the process is
+shut off from files, network and other processes.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import resource
 import sys
 from pathlib import Path
 from typing import Any
+
+from ..isolation.candidate_process import enclose_process
+from ..isolation.privileges import set_limits
 
 
 def main(arguments: list[str]) -> int:
@@ -19,27 +22,38 @@ def main(arguments: list[str]) -> int:
     request: dict[str, Any] = json.loads(Path(arguments[0]).read_text())
     # The token must not lie about where the candidate could read it.
     os.unlink(arguments[0])
-    _limit(request["limits"])
+    set_limits(request["limits"])
     if request["mode"] == "verify":
         from .verify_run import verify as serve
     else:
         from .profile_run import profile as serve
+    from .library import core_library
+
+    # Compiling it, if it came to that, takes processes and a cache to write.
+    core_library()
+    missing = enclose_process(_readable(request), [Path(arguments[0]).parent])
     body = serve(request)
     report = Path(request["report"])
     temporary = report.with_suffix(".part")
-    temporary.write_text(json.dumps({"token": request["token"], **body}))
+    temporary.write_text(
+        json.dumps({"token": request["token"], "isolation_missing": missing, **body})
+    )
     temporary.rename(report)
     # The candidate's destructors and exit handlers are not run.
     sys.stdout.flush()
     os._exit(0)
 
 
-def _limit(limits: dict[str, int]) -> None:
-    for name, value in limits.items():
-        kind = getattr(resource, name)
-        hard = resource.getrlimit(kind)[1]
-        wanted = value if hard == resource.RLIM_INFINITY else min(value, hard)
-        resource.setrlimit(kind, (wanted, wanted))
+def _readable(request: dict[str, Any]) -> list[Path]:
+    """Return what serving takes, but not PyTorch's answers, which lie beside the inputs."""
+    cases = Path(request["cases_directory"])
+    inputs = [spec["name"] for spec in request["tensors"] if spec["role"] != "output"]
+    found = [Path(request[name]) for name in ("library", "ptx", "runtime")]
+    found += [cases / case["directory"] / f"{name}.bin" for case in request["cases"]
+              for name in inputs]  # fmt: skip
+    if request["inputs_directory"] is not None:
+        found.append(Path(request["inputs_directory"]))
+    return found
 
 
 if __name__ == "__main__":
