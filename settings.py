@@ -19,7 +19,7 @@ class Settings(BaseSettings):
         env_prefix="KERNELBLASTER_", env_file="kernelblaster.env", extra="ignore"
     )
 
-    gpu: str = "H100"
+    gpu: str = ""
     device: str = "auto"
     model: str = "builtin"
     iterations: int = 2

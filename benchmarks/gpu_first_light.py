@@ -234,10 +234,10 @@ async def run_bad(log: Log, folder: Path) -> None:
         after, honest_seconds = await timed(device.verify(task, honest))
         log.write("bad", name=name, outcome=str(stage.outcome), reason=stage.reason,
                   seconds=seconds, honest=str(after.outcome), honest_seconds=honest_seconds,
-                  starts=device.worker.starts)  # fmt: skip
+                  starts=device.workers[0].starts)  # fmt: skip
         log.expect(str(stage.outcome) in outcomes, f"{name}: {stage.outcome}: {stage.reason}")
         log.expect(after.outcome is Outcome.PASSED, f"honest after {name}: {after.reason}")
-    device.worker.close()
+    device.close()
     await asyncio.sleep(1)
     log.write("after", memory_before=before, memory_after=gpu_memory(), processes=leftovers())
     log.expect(not leftovers(), "no worker is left")
@@ -282,7 +282,7 @@ async def main() -> int:
     given = parser.parse_args()
     log, parts, names = Log(), given.only.split(","), given.tasks.split(",")
     device = CudaDevice(with_compile=not given.no_compile)
-    hello, seconds = await timed(asyncio.to_thread(device.worker.hello))
+    hello, seconds = await timed(asyncio.to_thread(device.workers[0].hello))
     log.write("device", identity=device.identity.model_dump(), hello=hello, start_seconds=seconds)
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
@@ -292,7 +292,7 @@ async def main() -> int:
             await run_noise(device, log, given.kernels, names, folder)
         if "bad" in parts:
             await run_bad(log, folder)
-    device.worker.close()
+    device.close()
     log.write("end", failures=log.failures)
     return 1 if log.failures else 0
 

@@ -21,6 +21,11 @@ _OTHER = re.compile(
     r"^(?:nvcc|ptxas|nvlink|fatbinary|cicc|cudafe\+\+|collect2|\S*/?ld|g\+\+|c\+\+|clang\S*|cc1plus)"
     r"\s*:?\s*(?:fatal|error)\s*(?:error)?\s*:\s*(?P<text>.*)$"
 )
+_OTHER_LAUNCH = re.compile(
+    r'overloaded function "launch" has "C" linkage|'
+    r"distinguished by return type alone.*\blaunch\s*\("
+)
+"""Said of a `launch` that is not the one task.cuh declares."""
 _STACK = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
 _FROM_CANDIDATE = re.compile(r"\bat line (\d+) of candidate\.cu|candidate\.cu[:(](\d+)")
 _FAULT_OF_MACHINE = re.compile(
@@ -52,7 +57,11 @@ def compile_errors(text: str, ptx: Path) -> tuple[Diagnostic, ...]:
             Diagnostic(kind="compile_error", message=" / ".join(tail) or "nvcc failed silently"),
         )
     return tuple(
-        Diagnostic(kind="compile_error", message=message, line=line)
+        Diagnostic(
+            kind="wrong_signature" if _OTHER_LAUNCH.search(message) else "compile_error",
+            message=message,
+            line=line,
+        )
         for message, line in list(found)[:MOST_DIAGNOSTICS]
     )
 

@@ -8,9 +8,15 @@ import platform
 import shutil
 
 from .cache import cache_root
-from .devices import open_device
+from .cuda.gpus import FoundGpu, find_gpus
+from .cuda.inspection import try_counters
+from .cuda.pytorch import require_matching_torch, torch_version
+from .devices import device_choice, open_device
 from .errors import UserError
+from .isolation.probe import sandbox
+from .ncu import find_ncu
 from .records import Record
+from .sanitizer import find_sanitizer
 from .toolchain import find_toolchain
 
 
@@ -41,8 +47,9 @@ def _examine(gpu: str) -> list[Check]:
         _compiler(),
         _device(gpu),
         _disk(),
-        _gpu(),
-        _profiler(),
+        _sandbox(),
+        *_gpus(),
+        _model(),
     ]
 
 
@@ -60,6 +67,7 @@ def _compiler() -> Check:
 
 def _device(gpu: str) -> Check:
     try:
+        _, why = device_choice("auto", gpu)
         identity = open_device("auto", gpu).identity
     except UserError as error:
         return Check(name="device", passed=False, required=True, finding=str(error))
@@ -67,7 +75,7 @@ def _device(gpu: str) -> Check:
         name="device",
         passed=True,
         required=True,
-        finding=f"{identity.kind} {identity.gpu} ({identity.arch})",
+        finding=f"{identity.kind} {identity.gpu} ({identity.arch}): {why}",
     )
 
 
@@ -85,19 +93,72 @@ def _disk() -> Check:
     )  # fmt: skip
 
 
-def _gpu() -> Check:
-    present = shutil.which("nvidia-smi") is not None
+def _gpus() -> list[Check]:
+    """Return what can be measured here, and why not what cannot."""
+    try:
+        gpus = find_gpus()
+    except UserError as error:
+        remedy = "not needed: kernels are then simulated; to measure, install NVIDIA's driver"
+        return [
+            Check(name="gpu", passed=False, required=False, finding=str(error), remedy=remedy),
+            *(
+                Check(name=name, passed=False, required=False, finding="no GPU to use it on")
+                for name in ("pytorch on the gpu", "counters", "sanitizer")
+            ),
+        ]
+    listed = ", ".join(f"{number}: {gpu.name}" for number, gpu in enumerate(gpus))
+    driver = f"{listed}; driver {gpus[0].driver}"
+    return [
+        Check(name="gpu", passed=True, required=False, finding=driver),
+        _pytorch(),
+        _counters(gpus[0]),
+        _sanitizer(),
+    ]
+
+
+def _pytorch() -> Check:
+    try:
+        require_matching_torch(find_toolchain())
+    except UserError as error:
+        return Check(
+            name="pytorch on the gpu", passed=False, required=False, finding=str(error),
+            remedy="without it, kernels are simulated and not measured",
+        )  # fmt: skip
+    return Check(name="pytorch on the gpu", passed=True, required=False, finding=torch_version())
+
+
+def _counters(gpu: FoundGpu) -> Check:
+    ncu = find_ncu()
+    try:
+        found = try_counters(find_toolchain(), gpu)
+    except UserError as error:
+        return Check(name="counters", passed=False, required=False, finding=str(error))
+    if found.profile is None:
+        return Check(
+            name="counters", passed=False, required=False,
+            finding=f"{found.reason}: runs go on with event times", remedy=found.remedy,
+        )  # fmt: skip
+    return Check(name="counters", passed=True, required=False, finding=f"{ncu} reads them")
+
+
+def _sanitizer() -> Check:
+    path = find_sanitizer()
     return Check(
-        name="gpu", passed=present, required=False,
-        finding="nvidia-smi is on PATH" if present else "no NVIDIA driver found",
-        remedy="not needed: this version evaluates on the simulated device",
+        name="sanitizer", passed=path is not None, required=False,
+        finding=str(path or "compute-sanitizer is not on PATH: winners are not checked by it"),
+        remedy="" if path else "install compute-sanitizer with the CUDA toolkit",
     )  # fmt: skip
 
 
-def _profiler() -> Check:
-    path = shutil.which("ncu")
+def _sandbox() -> Check:
+    found = sandbox()
     return Check(
-        name="nsight compute", passed=path is not None, required=False,
-        finding=path or "ncu is not on PATH",
-        remedy="not needed: this version profiles on the simulated device",
+        name="sandbox", passed=found.complete, required=False, finding=found.finding,
+        remedy=found.remedy,
     )  # fmt: skip
+
+
+def _model() -> Check:
+    return Check(
+        name="model", passed=True, required=False, finding="built-in reasoners: no key needed"
+    )

@@ -10,7 +10,7 @@ import pytest
 import simulated_kernels as kernels
 from conformance.device import DeviceConformance
 
-from kernelblaster.harness.cuda.gpus import FoundGpu, find_gpus
+from kernelblaster.harness.cuda.gpus import FoundGpu, find_gpus, is_called
 from kernelblaster.harness.devices import device_choice, open_device
 from kernelblaster.harness.devices.cuda import CudaDevice
 from kernelblaster.harness.errors import UserError
@@ -40,7 +40,7 @@ def device() -> Iterator[CudaDevice]:
         pytest.skip(reason)
     made = CudaDevice(candidate_seconds=5.0, with_compile=False)
     yield made
-    made.worker.close()
+    made.close()
 
 
 ON_A_GPU = {
@@ -107,18 +107,60 @@ async def test_a_task_larger_than_the_gpu_is_one_line(device: CudaDevice, tmp_pa
 # ---- without a GPU ----
 
 
-def test_auto_says_why_it_is_not_cuda() -> None:
+H200 = FoundGpu(index=0, uuid="GPU-0", name="NVIDIA H200", capability=(9, 0),
+                memory_bytes=1, driver="580.1")  # fmt: skip
+
+
+@pytest.fixture
+def with_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine with one H200, as far as anybody asks without using it."""
+    monkeypatch.setattr("kernelblaster.harness.cuda.gpus.find_gpus", lambda: (H200,))
+    monkeypatch.setattr("kernelblaster.harness.devices.cuda.find_gpus", lambda: (H200,))
+    for place in ("cuda.pytorch", "devices.cuda"):
+        monkeypatch.setattr(f"kernelblaster.harness.{place}.require_matching_torch", lambda _: None)
+
+
+@pytest.mark.usefixtures("with_a_gpu")
+def test_auto_takes_the_gpu_that_is_there_unless_another_is_named() -> None:
+    assert device_choice("auto")[0] == "cuda"
+    assert device_choice("auto", "h200")[0] == "cuda"
+    assert open_device("auto", "").identity.gpu == "NVIDIA H200"
+    kind, why = device_choice("auto", "A100")
+    assert kind == "simulated" and "A100 is asked for and this machine has NVIDIA H200" in why
+    with pytest.raises(UserError, match="--gpu A100: this machine has NVIDIA H200"):
+        open_device("cuda", "A100")
+    assert open_device("cuda:0", "NVIDIA H200").identity.kind == "cuda"
+    with pytest.raises(UserError, match="no GPU 1"):
+        open_device("cuda:0,1", "")
+
+
+def test_auto_says_why_it_is_not_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_gpu() -> None:
+        raise UserError("no NVIDIA driver: nvidia-smi is not on PATH")
+
+    monkeypatch.setattr("kernelblaster.harness.cuda.gpus.find_gpus", no_gpu)
     kind, why = device_choice("auto")
-    assert kind == "simulated" and "--device cuda" in why
-    with pytest.raises(UserError, match="quantum"):
-        open_device("quantum", "H200")
+    assert kind == "simulated" and "no NVIDIA driver" in why
+
+
+@pytest.mark.parametrize("kind", ["quantum", "cuda:", "cuda:x", "simulated:0", "auto:1"])
+def test_an_unknown_device_is_one_line(kind: str) -> None:
+    with pytest.raises(UserError, match=f"unknown device '{kind}'"):
+        open_device(kind, "H200")
+
+
+@pytest.mark.parametrize(
+    ("wanted", "same"),
+    [("H200", True), ("h200", True), ("NVIDIA H200", True), ("GH200", False), ("H2", False)],
+)
+def test_a_gpu_is_called_by_whole_words(wanted: str, same: bool) -> None:
+    assert is_called("NVIDIA H200", wanted) is same
+    assert is_called("NVIDIA GeForce RTX 4090", "RTX4090")
 
 
 def test_a_gpu_that_is_not_there_is_one_line() -> None:
-    here = FoundGpu(index=0, uuid="GPU-0", name="NVIDIA H200", capability=(9, 0),
-                    memory_bytes=1, driver="580.1")  # fmt: skip
     with pytest.raises(UserError, match="no GPU 3; this machine has 0: NVIDIA H200"):
-        CudaDevice(3, gpus=[here])
+        CudaDevice((3,), gpus=[H200])
 
 
 def test_without_a_driver_the_remedy_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,21 @@ import simulated_kernels as kernels
 
 from kernelblaster.harness.cuda.client import WorkerEnded, WorkerTimedOut
 from kernelblaster.harness.cuda.gpus import FoundGpu
+from kernelblaster.harness.cuda.inspection import Stage
 from kernelblaster.harness.cuda.pytorch import require_matching_torch
 from kernelblaster.harness.devices import cuda
 from kernelblaster.harness.devices.cuda import CudaDevice
 from kernelblaster.harness.errors import UserError
-from kernelblaster.harness.records import Outcome, Provenance, StageResult, Task
+from kernelblaster.harness.ncu_profile import NcuResult, unavailable
+from kernelblaster.harness.records import (
+    Build,
+    LaunchProfile,
+    Outcome,
+    Profile,
+    Provenance,
+    StageResult,
+    Task,
+)
 from kernelblaster.harness.tasks import load_task
 from kernelblaster.harness.toolchain import Toolchain, find_toolchain
 
@@ -26,7 +37,7 @@ WHOLE = {"broken": False, "candidate_loaded": True}
 FACTS = {"cases": 7, "launches": 1, "max_abs_error": 0.0, "precision_ratio": 1.0}
 RIGHT = {"cases": [], "mismatches": [], "repeat": None, "facts": FACTS, **WHOLE}
 HELLO = {"isolation_missing": ["a network of its own (EPERM)"], "sms": 132,
-         "copy_bytes_per_second": 4e12}  # fmt: skip
+         "copy_bytes_per_second": 4e12, "runtime": "libcudart.so.13"}  # fmt: skip
 
 
 class ScriptedWorker:
@@ -37,6 +48,7 @@ class ScriptedWorker:
         self.requests: list[dict[str, Any]] = []
         self.fresh: list[bool] = []
         self.starts = 1
+        self.reservation = threading.Lock()
 
     def hello(self) -> dict[str, Any]:
         return HELLO
@@ -61,9 +73,9 @@ def task(tmp_path_factory: pytest.TempPathFactory) -> Task:
 def device(monkeypatch: pytest.MonkeyPatch) -> Callable[..., CudaDevice]:
     monkeypatch.setattr(cuda, "require_matching_torch", lambda toolchain: None)
 
-    def made(*answers: Any) -> CudaDevice:
+    def made(*answers: Any, with_counters: bool = False) -> CudaDevice:
         worker: Any = ScriptedWorker(*answers)
-        return CudaDevice(gpus=[HERE], worker=worker)
+        return CudaDevice(gpus=[HERE], workers=[worker], with_counters=with_counters)
 
     return made
 
@@ -135,7 +147,7 @@ async def test_damage_of_an_earlier_candidate_costs_nobody_else(
 ) -> None:
     made = device(first, RIGHT)
     assert (await made.verify(task, kernels.SCALE)).outcome is Outcome.PASSED
-    assert made.worker.fresh == [False, True]  # type: ignore[attr-defined]
+    assert made.workers[0].fresh == [False, True]  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(
@@ -184,6 +196,99 @@ async def test_a_measurement_holds_time_baselines_and_launches(
     assert launch.bottleneck == "dram"
 
 
+async def test_counters_come_from_the_profiler_and_from_the_workers_own_inputs(
+    device: Callable[..., CudaDevice], task: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launch = LaunchProfile(
+        kernel="scale", grid=(1, 1, 1), block=(256, 1, 1), microseconds=9.0,
+        metrics={"gpc__cycles_elapsed.max": 17000.0}, bottleneck="dram",
+    )  # fmt: skip
+    profile = Profile(launches=(launch,), gpu=HERE.name, provenance=Provenance.NCU)
+    stages: list[Stage] = []
+
+    def profiled(task: Task, built: Build, stage: Stage) -> NcuResult:
+        stages.append(stage)
+        return NcuResult(outcome=Outcome.PASSED, profile=profile)
+
+    monkeypatch.setattr(cuda, "profile_candidate", profiled)
+    made = device(MEASURED, {"inputs": {"x": "x.bin"}, **WHOLE}, with_counters=True)
+    measured = await made.profile(task, kernels.SCALE)
+    assert measured.profile == profile
+    assert measured.stage.facts["elapsed_cycles"] == 17000.0
+    assert measured.timing is not None and measured.timing.provenance is Provenance.EVENTS
+    assert stages == [
+        Stage(gpu_uuid="GPU-0", gpu=HERE.name, runtime="libcudart.so.13", inputs={"x": "x.bin"})
+    ]
+
+
+@pytest.mark.parametrize("answer", [{"inputs": {"x": "x.bin"}}, {"no_inputs": "disk full"}])
+async def test_without_counters_events_stand_in_and_the_reason_is_told(
+    device: Callable[..., CudaDevice],
+    task: Task,
+    monkeypatch: pytest.MonkeyPatch,
+    answer: dict[str, Any],
+) -> None:
+    refused = unavailable("ERR_NVGPUCTRPERM", "run as root")
+    monkeypatch.setattr(cuda, "profile_candidate", lambda *given: refused)
+    measured = await device(MEASURED, {**answer, **WHOLE}, with_counters=True).profile(
+        task, kernels.SCALE
+    )
+    assert measured.stage.outcome is Outcome.PASSED
+    assert measured.profile is not None and measured.profile.provenance is Provenance.EVENTS
+    told = str(measured.stage.facts["profiler_unavailable"])
+    assert told == answer.get("no_inputs", "ERR_NVGPUCTRPERM: run as root")
+
+
+async def test_a_winner_is_verified_in_a_fresh_process_and_sanitized(
+    device: Callable[..., CudaDevice], task: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inputs = {"inputs": {"x": "x.bin"}, **WHOLE}
+    clean = StageResult(outcome=Outcome.PASSED, facts={"sanitizer": "memcheck, racecheck"})
+    race = StageResult(outcome=Outcome.RACE, reason="a race")
+    monkeypatch.setattr(cuda, "sanitize_candidate", lambda *given: clean)
+    made = device(RIGHT, inputs)
+    confirmed = await made.confirm(task, kernels.SCALE)
+    assert confirmed.outcome is Outcome.PASSED
+    assert confirmed.facts["sanitizer"] == "memcheck, racecheck"
+    assert made.workers[0].fresh == [True, False]  # type: ignore[attr-defined]
+    monkeypatch.setattr(cuda, "sanitize_candidate", lambda *given: race)
+    refused = await device(RIGHT, inputs).confirm(task, kernels.SCALE)
+    assert refused.outcome is Outcome.RACE and refused.build is not None
+
+
+async def test_stages_share_several_gpus_of_one_model(
+    task: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cuda, "require_matching_torch", lambda toolchain: None)
+    both = threading.Barrier(2, timeout=30)
+
+    class Meeting(ScriptedWorker):
+        def request(self, body: dict[str, Any], *, fresh: bool, **limits: float) -> dict[str, Any]:
+            both.wait()  # Broken where one GPU gets both stages.
+            return super().request(body, fresh=fresh, **limits)
+
+    workers: list[Any] = [Meeting(RIGHT), Meeting(RIGHT)]
+    twins = [HERE, HERE.model_copy(update={"index": 1, "uuid": "GPU-1"})]
+    made = CudaDevice((0, 1), gpus=twins, workers=workers)
+    results = await asyncio.gather(
+        made.verify(task, kernels.SCALE), made.verify(task, kernels.SCALE_VECTOR)
+    )
+    assert [result.outcome for result in results] == [Outcome.PASSED, Outcome.PASSED]
+    assert [len(worker.requests) for worker in workers] == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("indexes", "words"), [((2,), "no GPU 2"), ((0, 0), "each GPU once"), ((0, 1), "one model")]
+)
+def test_gpus_that_cannot_work_together_are_refused(
+    monkeypatch: pytest.MonkeyPatch, indexes: tuple[int, ...], words: str
+) -> None:
+    monkeypatch.setattr(cuda, "require_matching_torch", lambda toolchain: None)
+    other = HERE.model_copy(update={"index": 1, "uuid": "GPU-1", "name": "NVIDIA A100"})
+    with pytest.raises(UserError, match=words):
+        CudaDevice(indexes, gpus=[HERE, other])
+
+
 @pytest.mark.parametrize(
     ("answer", "outcome"),
     [
@@ -208,7 +313,7 @@ async def test_two_sources_are_compared(device: Callable[..., CudaDevice], task:
     compared = await made.compare(task, kernels.SCALE, kernels.SCALE_VECTOR)
     assert compared.ratio is not None and compared.ratio.is_faster
     assert compared.first is not None and compared.first.microseconds == 1.0
-    request = made.worker.requests[0]  # type: ignore[attr-defined]
+    request = made.workers[0].requests[0]  # type: ignore[attr-defined]
     assert not request["with_compile"] and not request["with_eager"]
 
 

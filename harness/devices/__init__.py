@@ -5,43 +5,95 @@ from __future__ import annotations
 from ..errors import UserError
 from .protocol import Device, Measurement
 
-KINDS = ("auto", "simulated", "cuda")
+KINDS = ("auto", "simulated", "cuda", "deferred")
 
-__all__ = ["KINDS", "Device", "Measurement", "device_choice", "open_device"]
+DEFERRED_SIMULATED = "deferred:simulated"
+"""A deferred run whose jobs a simulated device answers: for trying it out without any GPU."""
+
+SIMULATED_GPU = "H100"
+"""What is simulated when no GPU is named."""
+
+__all__ = ["DEFERRED_SIMULATED", "KINDS", "Device", "Measurement", "device_choice", "open_device"]
 
 
-def device_choice(kind: str) -> tuple[str, str]:
-    """Return the kind of device that `kind` stands for and, for `auto`, why.
+def device_choice(kind: str, gpu: str = "") -> tuple[str, str]:
+    """Return the device that `kind` stands for, without `auto`, and why it was chosen.
 
-    `auto` is the simulated device until whole runs on `cuda` have been tried out.
+    `auto` is this machine's GPU where there is one that PyTorch and a compiler can use, unless
+    another GPU is asked for by name; the simulated device otherwise.
 
     Raises:
         UserError: no such kind; the message lists them.
     """
-    if kind not in KINDS:
-        raise UserError(f"unknown device {kind!r}: choose one of {', '.join(KINDS)}")
+    if kind == DEFERRED_SIMULATED:
+        return kind, ""
+    name, colon, detail = kind.partition(":")
+    if name not in KINDS or (colon and (name != "cuda" or not _indexes(detail))):
+        raise UserError(
+            f"unknown device {kind!r}: choose one of {', '.join(KINDS)}, or cuda:0,1 for "
+            "several GPUs"
+        )
     if kind != "auto":
         return kind, ""
-    return "simulated", "auto: the simulated device; --device cuda measures on this machine's GPU"
+    obstacle = _why_not_cuda(gpu)
+    if obstacle:
+        return "simulated", f"simulated, because {obstacle}"
+    return "cuda", "this machine's GPU"
+
+
+def _indexes(detail: str) -> tuple[int, ...]:
+    """Return the numbers of a list such as `0,1`; none where it is no such list."""
+    parts = detail.split(",")
+    if not all(part.isascii() and part.isdecimal() for part in parts):
+        return ()
+    return tuple(int(part) for part in parts)
+
+
+def _why_not_cuda(gpu: str) -> str:
+    """Return why a measurement on a GPU here is out of the question; empty where it is not."""
+    from ..cuda.gpus import find_gpus, is_called
+    from ..cuda.pytorch import require_matching_torch
+    from ..toolchain import find_toolchain
+
+    try:
+        found = find_gpus()[0]
+        require_matching_torch(find_toolchain())
+    except UserError as error:
+        return str(error)
+    if gpu and not is_called(found.name, gpu):
+        return f"{gpu} is asked for and this machine has {found.name}"
+    return ""
 
 
 def open_device(kind: str, gpu: str, gpu_index: int = 0) -> Device:
     """Open a device of the given kind.
 
     Args:
-        kind: one of KINDS.
-        gpu: the GPU to simulate. With `cuda` it is not looked at: the GPU is the real one, and
-            `identity.gpu` names it.
-        gpu_index: with `cuda`, which of the visible GPUs.
+        kind: one of KINDS, or `cuda:0,1`: which of the visible GPUs work, each on a stage of
+            its own.
+        gpu: the GPU to simulate (an H100 when not given) or, with `deferred`, to await results
+            from (it must be named). With `cuda` it must be the name of the real one, when given.
+        gpu_index: with `cuda` alone, which of the visible GPUs.
 
     Raises:
         UserError: unknown kind or GPU, or no driver or CUDA compiler where one is needed.
     """
-    chosen, _ = device_choice(kind)
-    if chosen == "cuda":
+    chosen, _ = device_choice(kind, gpu)
+    if chosen.startswith("cuda"):
+        from ..cuda.gpus import is_called
         from .cuda import CudaDevice
 
-        return CudaDevice(gpu_index)
+        device = CudaDevice(_indexes(chosen.partition(":")[2]) or (gpu_index,))
+        if gpu and not is_called(device.identity.gpu, gpu):
+            raise UserError(
+                f"--gpu {gpu}: this machine has {device.identity.gpu}; leave --gpu out to measure "
+                "on it, or simulate the other with --device simulated"
+            )
+        return device
+    if chosen in ("deferred", DEFERRED_SIMULATED):
+        from .deferred import DeferredDevice
+
+        return DeferredDevice(gpu, "simulated" if chosen == DEFERRED_SIMULATED else "cuda")
     from .simulated import SimulatedDevice
 
-    return SimulatedDevice(gpu)
+    return SimulatedDevice(gpu or SIMULATED_GPU)

@@ -1,0 +1,27 @@
+"""A task's inputs as files, for programs that run a candidate outside the worker."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from .buffers import as_bytes
+from .task_context import TaskContext, values_of
+
+
+def write_inputs(context: TaskContext, scratch: Path) -> dict[str, str]:
+    """Return {name: path} of the bytes of every input, parameter and buffer; written once.
+
+    They are those of the first case: as get_inputs() gives them. Raises OSError where there is no
+    room for them.
+    """
+    folder = scratch / f"inputs-{hashlib.sha256(context.task.id.encode()).hexdigest()[:16]}"
+    done = folder / "complete"
+    names = [spec.name for spec in context.tensors if spec.role != "output"]
+    if not done.exists():
+        folder.mkdir(exist_ok=True)
+        values = values_of(context.instance(context.plans()[0].how))
+        for name in names:
+            as_bytes(values[name]).cpu().numpy().tofile(folder / f"{name}.bin")
+        done.touch()
+    return {name: str(folder / f"{name}.bin") for name in names}

@@ -1,0 +1,129 @@
+"""Puts a candidate under NVIDIA's own tools: Nsight Compute and Compute Sanitizer."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from ..errors import UserError
+from ..ncu import profile_program
+from ..ncu_command import BASIC, DEFAULT, Collection
+from ..ncu_profile import NcuResult
+from ..processes import scrubbed_environment
+from ..records import Build, Record, StageResult, Task, TensorSpec
+from ..sanitizer import sanitize_program
+from ..toolchain import Toolchain, build_now
+from .client import gpu_lock
+from .gpus import FoundGpu
+
+PROFILE_SECONDS = 120.0
+"""Limit of one profiling run: replays of every launch, and starting twice."""
+SANITIZE_SECONDS = 120.0
+"""Limit of each tool of the sanitizer, which slows a kernel down ten to a hundred times."""
+_NOTHING = """#include <cuda_runtime.h>
+__global__ void nothing() {}
+extern "C" void launch(void*, cudaStream_t stream) { nothing<<<1, 32, 0, stream>>>(); }
+"""
+_PROGRAM = Path(__file__).resolve().with_name("launch_program.py")
+
+
+class Stage(Record):
+    """What a candidate is run on, outside the worker."""
+
+    gpu_uuid: str
+    gpu: str
+    """Name to put on profiles."""
+    runtime: str
+    """Path of the CUDA runtime to load."""
+    inputs: dict[str, str]
+    """Files with the bytes of inputs, parameters and buffers, by name."""
+
+
+def profile_candidate(task: Task, built: Build, stage: Stage) -> NcuResult:
+    """Profile one call of launch() with hardware counters, or say why not. Blocks."""
+    with _program(task.full.tensors, built, stage) as (command, directory):
+        return _profile(command, directory, stage, DEFAULT)
+
+
+def sanitize_candidate(task: Task, built: Build, stage: Stage) -> StageResult:
+    """Look for accesses out of bounds and for races in one call of launch(). Blocks."""
+    with _program(task.full.tensors, built, stage) as (command, directory):
+        return sanitize_program(
+            command,
+            directory=directory,
+            environment=_environment(stage, directory),
+            seconds=SANITIZE_SECONDS,
+        )
+
+
+def try_counters(toolchain: Toolchain, gpu: FoundGpu) -> NcuResult:
+    """Profile a kernel that does nothing: are the counters of this GPU to be had? Blocks.
+
+    Raises UserError where the CUDA runtime is missing.
+    """
+    built = build_now(toolchain, _NOTHING, "#pragma once\n", gpu.arch)
+    stage = Stage(gpu_uuid=gpu.uuid, gpu=gpu.name, runtime=_runtime(toolchain), inputs={})
+    with _program((), built, stage) as (command, directory):
+        return _profile(command, directory, stage, BASIC)
+
+
+def _runtime(toolchain: Toolchain) -> str:
+    root = Path(toolchain.nvcc).resolve().parent.parent
+    found = [path for where in ("lib", "lib64", "targets/*/lib")
+             for path in sorted(root.glob(f"{where}/libcudart.so*"))]  # fmt: skip
+    if not found:
+        raise UserError(f"the CUDA runtime is missing: no libcudart.so below {root}")
+    return str(found[0])
+
+
+def _profile(
+    command: list[str], directory: Path, stage: Stage, collection: Collection
+) -> NcuResult:
+    return profile_program(
+        command,
+        directory=directory,
+        seconds=PROFILE_SECONDS,
+        environment=_environment(stage, directory),
+        collection=collection,
+        gpu=stage.gpu,
+        source="candidate.cu",
+    )
+
+
+@contextmanager
+def _program(
+    tensors: Sequence[TensorSpec], built: Build, stage: Stage
+) -> Iterator[tuple[list[str], Path]]:
+    """Yield the command that calls launch() once, with the GPU to itself, and a folder for it."""
+    with tempfile.TemporaryDirectory(prefix="kernelblaster-inspect-") as folder:
+        directory = Path(folder)
+        manifest = directory / "manifest.json"
+        manifest.write_text(json.dumps(_manifest(tensors, built, stage)))
+        with gpu_lock(stage.gpu_uuid):
+            yield [sys.executable, "-I", str(_PROGRAM), str(manifest)], directory
+
+
+def _environment(stage: Stage, directory: Path) -> dict[str, str]:
+    """Return an environment without secrets, with one GPU."""
+    return scrubbed_environment(directory) | {
+        "CUDA_VISIBLE_DEVICES": stage.gpu_uuid,
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+    }
+
+
+def _manifest(tensors: Sequence[TensorSpec], built: Build, stage: Stage) -> dict[str, object]:
+    return {
+        "runtime": stage.runtime,
+        "library": str(Path(built.directory, "candidate.so")),
+        "tensors": [
+            {
+                "bytes": spec.nbytes,
+                "file": None if spec.role == "output" else stage.inputs[spec.name],
+            }
+            for spec in tensors
+        ],
+    }
