@@ -1,4 +1,4 @@
-"""The command line: optimize, resume, evaluate, runs, report, kb, task and doctor."""
+"""The command line: optimize, resume, evaluate, jobs, runs, report, kb, task and doctor."""
 
 from __future__ import annotations
 
@@ -32,12 +32,17 @@ knowledge_app = typer.Typer(help="The knowledge base.", no_args_is_help=True)
 app.add_typer(knowledge_app, name="kb")
 task_app = typer.Typer(help="Tasks.", no_args_is_help=True)
 app.add_typer(task_app, name="task")
+jobs_app = typer.Typer(help="Evaluation on another host (device deferred).", no_args_is_help=True)
+app.add_typer(jobs_app, name="jobs")
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
 TaskPath = Annotated[Path, typer.Argument(help="PyTorch reference in KernelBench form.")]
 Gpu = Annotated[str | None, typer.Option(help="GPU to optimise for.")]
 DeviceName = Annotated[
-    str | None, typer.Option("--device", help="auto, simulated, or cuda (first form).")
+    str | None, typer.Option("--device", help="auto, cuda, simulated, or deferred.")
+]
+Gpus = Annotated[
+    str | None, typer.Option("--gpus", help="Numbers of this machine's GPUs to work on: 0,1.")
 ]
 Dimensions = Annotated[
     list[str] | None,
@@ -51,6 +56,7 @@ def optimize(
     task: TaskPath,
     start: Annotated[Path | None, typer.Option(help="First kernel; else one is written.")] = None,
     gpu: Gpu = None,
+    gpus: Gpus = None,
     device: DeviceName = None,
     model: Annotated[str | None, typer.Option(help="Who reasons; builtin needs no key.")] = None,
     iterations: Annotated[int | None, typer.Option(help="Policy updates.")] = None,
@@ -73,7 +79,7 @@ def optimize(
             task=str(task),
             start=str(start) if start else None,
             gpu=gpu or settings.gpu,
-            device=device or settings.device,
+            device=with_gpus(device or settings.device, gpus),
             model=model or settings.model,
             iterations=settings.iterations if iterations is None else iterations,
             rollouts=settings.rollouts if rollouts is None else rollouts,
@@ -91,12 +97,76 @@ def optimize(
 
 @app.command()
 def resume(
-    run: Annotated[Path, typer.Argument(help="Run directory.")], as_json: Json = False
+    runs: Annotated[list[Path], typer.Argument(help="Run directories.", metavar="RUN...")],
+    results: Annotated[
+        Path | None, typer.Option(help="File of `jobs run`: take the runs' results from it first.")
+    ] = None,
+    as_json: Json = False,
 ) -> None:
-    """Go on with a run that was stopped or killed, from its last checkpoint."""
+    """Go on with runs that were stopped, killed or wait for results, from their checkpoints."""
+    from .graph.exchange import import_results
     from .graph.session import Session
+    from .harness.job_records import read_results
 
-    follow(Session.open(run), as_json)
+    found = read_results(results) if results else None
+    sessions: list[Session] = []
+    try:
+        for run in dict.fromkeys(path.resolve() for path in runs):
+            sessions.append(Session.open(run))
+            if found and results:
+                new = import_results(run, found, results)
+                typer.echo(f"{run}: {new} new results from {results}", err=as_json)
+        follow_all(sessions, as_json)
+    finally:
+        for session in sessions:
+            session.close()
+
+
+@jobs_app.command("export")
+def jobs_export(
+    runs: Annotated[list[Path], typer.Argument(help="Run directories.", metavar="RUN...")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="File to write.")],
+    as_json: Json = False,
+) -> None:
+    """Write what runs of device deferred wait for to one file, for the host that has the GPU."""
+    from .graph.exchange import export_jobs
+    from .graph.session import read_request
+    from .harness.job_records import counted
+
+    directories = list(dict.fromkeys(path.resolve() for path in runs))
+    for run in directories:
+        read_request(run)
+    counts = export_jobs(directories, output)
+    if as_json:
+        print_json({"file": str(output), "runs": counts})
+        return
+    for name, count in counts.items():
+        typer.echo(f"{name}: {counted(count)}")
+    typer.echo(f"run them on the GPU host: kernelblaster jobs run {output} -o results.json")
+
+
+@jobs_app.command("run")
+def jobs_run(
+    jobs: Annotated[Path, typer.Argument(help="File of `jobs export`.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="File to write, or go on with.")],
+    device: Annotated[
+        str, typer.Option(help="Which jobs: cuda, simulated, or auto for what each asks for.")
+    ] = "auto",
+    gpus: Annotated[str, typer.Option(help="Which GPUs work, for example 0,1.")] = "0",
+    as_json: Json = False,
+) -> None:
+    """Run a jobs file here: each job through every gate, each result kept as it comes."""
+    from .harness.jobs import conclude, run_command
+
+    def say(line: str) -> None:
+        typer.echo(line, err=as_json)
+
+    summary = run_command(jobs, output, device, gpus, say)
+    if as_json and summary:
+        print_json(summary.model_dump(mode="json"))
+    code = conclude(summary, output, say)
+    if code:
+        raise typer.Exit(code)
 
 
 @app.command()
@@ -104,8 +174,13 @@ def evaluate(
     kernel: Annotated[Path, typer.Argument(help="CUDA source that defines `launch`.")],
     task: Annotated[Path, typer.Option("--task", help="PyTorch reference it must compute.")],
     gpu: Gpu = None,
+    gpus: Gpus = None,
     device: DeviceName = None,
     dimensions: Dimensions = None,
+    confirm: Annotated[
+        bool,
+        typer.Option("--confirm", help="Verify again, in a fresh process and under a sanitizer."),
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Compile, verify, profile and time one kernel."""
@@ -117,9 +192,10 @@ def evaluate(
         evaluate_file(
             kernel,
             task,
-            device or settings.device,
+            with_gpus(device or settings.device, gpus),
             gpu or settings.gpu,
             parse_dimensions(dimensions or []),
+            confirm,
         )
     )
     if as_json:
@@ -231,8 +307,40 @@ def doctor(as_json: Json = False) -> None:
 
 def follow(session: Any, as_json: bool) -> None:
     """Run a session under a live view (or silently, for JSON), and print what it came to."""
+    try:
+        follow_all([session], as_json)
+    finally:
+        session.close()
+
+
+def follow_all(sessions: list[Any], as_json: bool) -> None:
+    """Run sessions one after the other; a run that fails keeps no other from going on.
+
+    Waiting for another host is an end like others (exit code 0, outcome `waiting`).
+    """
+    answers: list[dict[str, Any]] = []
+    failed = False
+    for session in sessions:
+        try:
+            answers.append(watch(session, as_json))
+        except UserError as error:
+            if len(sessions) == 1:
+                raise
+            failed = True
+            sys.stderr.write(f"kernelblaster: {session.directory}: {error}\n")
+            answers.append(
+                {"outcome": "failed", "reason": str(error), "run": str(session.directory)}
+            )
+    if as_json:
+        print_json(answers[0] if len(answers) == 1 else {"runs": answers})
+    if failed:
+        raise typer.Exit(2)
+
+
+def watch(session: Any, as_json: bool) -> dict[str, Any]:
+    """Run one session to its end, or until it waits; return what JSON says of it."""
     from .console import ProgressView, show_result
-    from .graph.session import Interrupted, read_seconds
+    from .graph.session import Interrupted, Waiting, read_seconds
 
     console = Console(stderr=as_json)
     view = ProgressView(console)
@@ -253,13 +361,14 @@ def follow(session: Any, as_json: bool) -> None:
     except Interrupted as interrupted:
         Console(stderr=True).print(str(interrupted), highlight=False, soft_wrap=True)
         raise typer.Exit(130) from None
-    finally:
-        session.close()
-    if as_json:
-        seconds = read_seconds(session.directory)
-        print_json({**result.model_dump(mode="json"), "seconds": seconds})
-    else:
+    except Waiting as waiting:
+        if not as_json:
+            console.print(str(waiting), markup=False, highlight=False, soft_wrap=True)
+        return {"outcome": "waiting", "jobs": waiting.jobs, "run": str(session.directory)}
+    if not as_json:
         show_result(console, result, session.directory)
+    seconds = read_seconds(session.directory)
+    return {**result.model_dump(mode="json"), "seconds": seconds}
 
 
 def read_settings() -> Settings:
@@ -290,6 +399,22 @@ def check_request(request: Any) -> None:
 def knowledge_directory(chosen: Path | None) -> Path:
     """Return the knowledge base a command works on."""
     return chosen or read_settings().knowledge_directory
+
+
+def with_gpus(device: str, gpus: str | None) -> str:
+    """Return the device that works on the GPUs of `--gpus`.
+
+    Raises:
+        UserError: no list of numbers, or not with this device.
+    """
+    if gpus is None:
+        return device
+    numbers = [part.strip() for part in gpus.split(",")]
+    if not all(part.isascii() and part.isdecimal() for part in numbers):
+        raise UserError(f"--gpus {gpus}: write numbers with commas between, for example 0,1")
+    if device not in ("auto", "cuda"):
+        raise UserError(f"--gpus goes with --device cuda, not with {device}")
+    return f"cuda:{','.join(numbers)}"
 
 
 def parse_dimensions(pairs: list[str]) -> dict[str, int]:

@@ -62,6 +62,8 @@ class ProgressView:
             f"{event['gpu']}, [bold]{event['device']}[/]: {plan['iterations']} iterations of "
             f"{plan['rollouts']} rollouts of up to {plan['steps']} steps, seed {plan['seed']}"
         )
+        if event["device_why"]:
+            self.note(f"device: {escape(event['device_why'])}")
         self.note(f"run directory {escape(event['run'])}")
         self._live.update("[dim]writing and verifying the first kernel …[/]")
 

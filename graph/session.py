@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import json
 import os
@@ -20,10 +21,12 @@ from langgraph.runtime import RunControl
 
 from ..harness.devices import open_device
 from ..harness.errors import UserError
+from ..harness.job_records import counted
 from ..nodes import records as node_records
 from ..nodes.load_task import with_absolute_paths
 from ..nodes.records import OptimizeRequest, RunPlan, RunResult
 from ..nodes.report import write_file
+from .exchange import count_waiting
 from .optimize import build_graph
 
 RUN_FORMAT = "kernelblaster-run/1"
@@ -37,6 +40,18 @@ class Interrupted(Exception):
     def __init__(self, directory: Path) -> None:
         super().__init__(f"stopped; resume with: kernelblaster resume {directory}")
         self.directory = directory
+
+
+class Waiting(Exception):
+    """The run has saved its place and goes on when jobs have results from another host."""
+
+    def __init__(self, directory: Path, jobs: int) -> None:
+        super().__init__(
+            f"{counted(jobs)} {'waits' if jobs == 1 else 'wait'} for the GPU host; export with: "
+            f"kernelblaster jobs export {directory} -o jobs.json"
+        )
+        self.directory = directory
+        self.jobs = jobs
 
 
 class Session:
@@ -113,6 +128,7 @@ class Session:
         Raises:
             UserError: the request cannot be served.
             Interrupted: `drain` was called and the place is saved.
+            Waiting: no rollout can go on without results from another host.
         """
         began = time.monotonic()
         config: RunnableConfig = {
@@ -138,7 +154,12 @@ class Session:
                     raise Interrupted(self.directory) from drained
                 finally:
                     add_seconds(self.directory, time.monotonic() - began)
-            result = (await graph.aget_state(config)).values["result"]
+            ended = await graph.aget_state(config)
+            if ended.interrupts:
+                raise Waiting(
+                    self.directory, await asyncio.to_thread(count_waiting, self.directory)
+                )
+            result = ended.values["result"]
         if not isinstance(result, RunResult):
             raise UserError(f"{self.directory} was written by another version; start a new run")
         return result
@@ -265,6 +286,8 @@ def list_runs(root: Path) -> list[dict[str, Any]]:
             "status": "in use" if _is_locked(directory) else "unfinished",
             "seconds": read_seconds(directory),
         }
+        if request.device.startswith("deferred"):
+            _add_waiting(entry, directory)
         try:
             result = RunResult.model_validate_json((directory / "result.json").read_text())
         except (OSError, ValueError):
@@ -275,6 +298,17 @@ def list_runs(root: Path) -> list[dict[str, Any]]:
             )
         found.append(entry)
     return found
+
+
+def _add_waiting(entry: dict[str, Any], directory: Path) -> None:
+    """Say in a run's entry how many jobs it waits for."""
+    try:
+        entry["waiting"] = count_waiting(directory)
+    except UserError as error:
+        entry |= {"status": "damaged", "reason": str(error)}
+        return
+    if entry["waiting"] and entry["status"] == "unfinished":
+        entry["status"] = "waiting"
 
 
 def _is_locked(directory: Path) -> bool:

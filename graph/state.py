@@ -24,6 +24,7 @@ from ..nodes.records import (
     Trajectory,
     merge_by_id,
 )
+from ..tools.model_records import Budgets, ModelPlan
 
 
 class OptimizeState(TypedDict, total=False):
@@ -34,6 +35,8 @@ class OptimizeState(TypedDict, total=False):
     gpu: str
     device: str
     model: str
+    models: ModelPlan
+    budgets: Budgets
     iterations: int
     rollouts: int
     steps: int

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-HARNESS_VERSION = "3"
+HARNESS_VERSION = "4"
 """Raised whenever a change of the harness could change an evaluation: part of every cache key."""
 
 
@@ -363,3 +363,8 @@ class Evaluation(Record):
 def evaluation_key(source_sha256: str, task_id: str, device: DeviceIdentity) -> str:
     """Return the key under which an evaluation is stored: nothing is evaluated twice."""
     return sha256_of_json([source_sha256, task_id, device.model_dump()])
+
+
+def source_sha256(source: str) -> str:
+    """Return the sha256 by which a source is known: that of its artifact."""
+    return hashlib.sha256(source.encode()).hexdigest()

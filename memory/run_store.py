@@ -8,6 +8,10 @@ from typing import Any, Self
 
 from ..harness.records import Evaluation
 from .database import Database
+from .job_book import SCHEMA as JOBS_SCHEMA
+from .job_book import JobBook
+from .ledger import SCHEMA as LEDGER_SCHEMA
+from .ledger import Ledger
 from .replay_buffer import SCHEMA as REPLAY_SCHEMA
 from .replay_buffer import ReplayBuffer
 
@@ -30,7 +34,8 @@ CREATE TABLE IF NOT EXISTS stages (
 
 
 class RunStore:
-    """Evaluations by key, stage results by (key, stage), and `replay`, the replay buffer.
+    """Evaluations by key, stage results by (key, stage), `replay`, the replay buffer,
+    `jobs`, what is asked of another host, and `ledger`, what was spent.
 
     The first row under a key stays: what is finished is never evaluated twice. Safe to call from
     several threads; use as a context manager, or call `close`. Any method raises UserError when
@@ -39,8 +44,10 @@ class RunStore:
 
     def __init__(self, path: Path) -> None:
         """Open or create `run.sqlite` at `path`."""
-        self._database = Database(path, SCHEMA + REPLAY_SCHEMA)
+        self._database = Database(path, SCHEMA + REPLAY_SCHEMA + JOBS_SCHEMA + LEDGER_SCHEMA)
         self.replay = ReplayBuffer(self._database)
+        self.jobs = JobBook(self._database)
+        self.ledger = Ledger(self._database)
 
     def put(self, evaluation: Evaluation) -> bool:
         """Store an evaluation; return False where its key was already there."""
@@ -67,6 +74,14 @@ class RunStore:
     def count(self) -> int:
         """Return how many evaluations are stored."""
         return int(self._database.value("SELECT COUNT(*) FROM evaluations"))
+
+    def fastest(self) -> tuple[str, float] | None:
+        """Return sha256 and microseconds of the fastest source that passed, or None."""
+        rows = self._database.rows(
+            "SELECT source_sha256, microseconds FROM evaluations WHERE outcome = 'passed' "
+            "AND microseconds IS NOT NULL ORDER BY microseconds, source_sha256 LIMIT 1"
+        )
+        return (rows[0]["source_sha256"], float(rows[0]["microseconds"])) if rows else None
 
     def outcomes(self) -> dict[str, int]:
         """Return how many evaluations ended in each outcome, by outcome name."""

@@ -11,6 +11,7 @@ from typing import Any, TypedDict
 
 from ..harness.records import Outcome, Timing
 from ..tools.evaluation import Evaluator
+from .awaited import awaited
 from .progress import report_progress
 from .records import Confirmation, KernelPoint, RunPlan, TaskSummary, Trajectory
 from .workspaces import opened
@@ -110,7 +111,10 @@ async def _again(state: Reads, point: KernelPoint) -> tuple[Timing | None, str]:
                 workspace.artifacts.get_text(point.source_sha256),
             )
         )
-        verdict, measured = await Evaluator(workspace.device, workspace.store).confirm(task, source)
+        evaluator = Evaluator(workspace.device, workspace.store)
+        verdict, measured = await awaited(
+            state["plan"], workspace, lambda: evaluator.confirm(task, source)
+        )
     for stage in (verdict, measured.stage):
         if stage.outcome is not Outcome.PASSED:
             return None, f"it did not pass again: {stage.outcome}: {stage.reason}"

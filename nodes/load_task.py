@@ -12,7 +12,7 @@ from typing import Any
 
 from langgraph.types import Overwrite
 
-from ..harness.devices import open_device
+from ..harness.devices import device_choice, open_device
 from ..harness.errors import UserError
 from ..harness.records import Task
 from ..harness.tasks import load_task as read_task
@@ -38,6 +38,7 @@ async def load_task(state: OptimizeRequest) -> dict[str, Any]:
         op_class=task.op_class,
         gpu=plan.gpu,
         device=plan.device,
+        device_why=plan.device_why,
         run=plan.run_directory,
         shapes={t.name: list(t.shape) for t in task.full.tensors},
         plan=plan.model_dump(include={"iterations", "rollouts", "steps", "seed"}),
@@ -66,7 +67,8 @@ def resolve_plan(request: OptimizeRequest) -> RunPlan:
     request = with_absolute_paths(request)
     if request.start and not Path(request.start).is_file():
         raise UserError(f"no such file: --start {request.start}; give the path of a CUDA source")
-    identity = open_device(request.device, request.gpu).identity
+    device, why = device_choice(request.device, request.gpu)
+    identity = open_device(device, request.gpu).identity
     task_path = Path(request.task)
     directory = Path(request.run) if request.run else new_run_directory(task_path.stem).resolve()
     knowledge = request.knowledge
@@ -81,7 +83,8 @@ def resolve_plan(request: OptimizeRequest) -> RunPlan:
         dimensions=request.dimensions,
         run_directory=str(directory),
         knowledge_directory=str(knowledge_directory),
-        device=identity.kind,
+        device=device,
+        device_why=why,
         gpu=identity.gpu,
         identity=identity,
         model=model,

@@ -12,6 +12,7 @@ from typing import Any, TypedDict
 from ..harness.records import Outcome, StageResult, Task
 from ..tools.evaluation import Evaluator
 from ..tools.workspace import Workspace
+from .awaited import awaited
 from .profile_baseline import kernel_point
 from .progress import report_progress
 from .records import (
@@ -54,7 +55,9 @@ async def verify_candidate(state: Reads) -> dict[str, Any]:
     async with opened(state["plan"]) as workspace:
         task, source = await _subject(workspace, state)
         evaluator = Evaluator(workspace.device, workspace.store)
-        verdict = await evaluator.verify(task, source)
+        verdict = await awaited(
+            state["plan"], workspace, lambda: evaluator.verify(task, source)
+        )
         await _conclude_failure(evaluator, task, source, verdict)
     return _verdict(state, verdict)
 
@@ -65,7 +68,9 @@ async def profile_candidate(state: Reads) -> dict[str, Any]:
         task, source = await _subject(workspace, state)
         evaluator = Evaluator(workspace.device, workspace.store)
         verified = await evaluator.verify(task, source)  # Stored: read, not run.
-        measured = await evaluator.profile(task, source)
+        measured = await awaited(
+            state["plan"], workspace, lambda: evaluator.profile(task, source)
+        )
         await evaluator.conclude(task, source, measured.stage, verified, measured)
     return _verdict(state, measured.stage)
 

@@ -12,6 +12,7 @@ from ..harness.errors import UserError
 from ..harness.records import Evaluation, Outcome
 from ..tools.evaluation import Evaluator
 from ..tools.workspace import open_knowledge
+from .awaited import awaited
 from .progress import report_progress
 from .records import KernelPoint, RunPlan, TaskSummary, TechniqueStep
 from .workspaces import opened
@@ -39,7 +40,8 @@ async def profile_baseline(state: Reads) -> dict[str, Any]:
                 workspace.artifacts.get_text(state["initial_source"]),
             )
         )
-        evaluation = await Evaluator(workspace.device, workspace.store).evaluate(task, source)
+        evaluator = Evaluator(workspace.device, workspace.store)
+        evaluation = await awaited(plan, workspace, lambda: evaluator.evaluate(task, source))
     if evaluation.outcome is not Outcome.PASSED:
         origin = f"--start {plan.start_path}" if plan.start_path else "the built-in initial kernel"
         raise UserError(

@@ -55,7 +55,7 @@ def _propose(state: Reads) -> tuple[tuple[Proposal, ...], int]:
         task = workspace.task(state["summary"].artifact)
         source = workspace.artifacts.get_text(current.source_sha256)
         tried = techniques_tried(workspace, state)
-        identity = workspace.device.identity
+        identity = workspace.measured_by
     context = PolicyContext(
         device_kind=identity.kind,
         gpu=identity.gpu,

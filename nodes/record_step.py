@@ -132,7 +132,7 @@ def _record(state: Reads) -> Step:
 
 def _evidence(state: Reads, workspace: Workspace, log_gain: float | None) -> Evidence:
     plan, result, current = state["plan"], state["result"], state["current"]
-    identity: DeviceIdentity = workspace.device.identity
+    identity: DeviceIdentity = workspace.measured_by
     child = result.point
     return Evidence(
         task_id=state["summary"].id,

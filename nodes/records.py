@@ -18,6 +18,7 @@ from ..harness.records import (
     Timing,
 )
 from ..memory.records import ExpectedGain, PerformanceState, Step
+from ..tools.model_records import Budgets, ModelPlan
 
 
 class OptimizeRequest(Record):
@@ -27,12 +28,16 @@ class OptimizeRequest(Record):
     """Path of a PyTorch reference in KernelBench form."""
     start: str | None = None
     """Path of a first CUDA kernel; without it one is written."""
-    gpu: str = "H100"
-    """GPU to optimise for."""
+    gpu: str = ""
+    """GPU to optimise for; by default the one here, an H100 where one is simulated."""
     device: str = "auto"
-    """auto or simulated."""
+    """auto, cuda (cuda:0,1 for several GPUs), simulated or deferred."""
     model: str = "builtin"
-    """Who reasons; `builtin` needs no key."""
+    """Who reasons: `builtin` (needs no key), `openai:NAME`, or ROLE=MODEL,ROLE=MODEL."""
+    models: ModelPlan = ModelPlan()
+    """How models are asked; `model` says who answers in which role."""
+    budgets: Budgets = Budgets()
+    """Caps on what the run may use."""
     iterations: int = Field(default=2, ge=1)
     """Policy updates."""
     rollouts: int = Field(default=2, ge=1)
@@ -62,10 +67,15 @@ class RunPlan(Record):
     run_directory: str
     knowledge_directory: str
     device: str
+    """As open_device() takes it, `auto` resolved."""
+    device_why: str = ""
+    """Why `auto` chose it."""
     gpu: str
     identity: DeviceIdentity | None = None
     """Device, toolchain and harness the run began with: it is resumed with no other."""
     model: str = "builtin"
+    models: ModelPlan = ModelPlan()
+    """Who answers in each role, and how they are asked."""
     iterations: int = Field(ge=1)
     """Outer loop: policy updates."""
     rollouts: int = Field(ge=1)

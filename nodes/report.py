@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from ..harness.errors import UserError
-from ..harness.records import Evaluation
-from ..memory.artifacts import write_atomically
+from ..harness.files import write_atomically
+from ..harness.job_records import describe
+from ..harness.records import DeviceIdentity, Evaluation
 from ..tools.workspace import open_knowledge, open_workspace
 from .progress import report_progress
 from .records import (
@@ -72,7 +73,10 @@ def _report(state: Reads) -> RunResult:
             bottleneck_before=state["initial"].bottleneck,
             bottleneck_after=winner.bottleneck,
             lessons=tuple(item.id for item in lessons),
-            notes=_notes(confirmation, workspace.store.get(winner.evaluation_key)),
+            notes=(
+                *_notes(confirmation, workspace.store.get(winner.evaluation_key)),
+                *_elsewhere(workspace.store.jobs.measured_by()),
+            ),
             best_source=str(directory / "best.cu"),
             run=str(directory),
         )
@@ -92,6 +96,10 @@ def _notes(confirmation: Confirmation, evaluation: Evaluation | None) -> tuple[s
             "times PyTorch's own"
         )
     return tuple(notes)
+
+
+def _elsewhere(device: DeviceIdentity | None) -> tuple[str, ...]:
+    return (f"every result comes from another host: {describe(device)}",) if device else ()
 
 
 def _outcome(confirmation: Confirmation) -> str:

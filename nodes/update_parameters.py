@@ -60,7 +60,7 @@ async def update_parameters(state: Reads) -> dict[str, Any]:
 def _update(state: Reads) -> tuple[ParameterUpdate, int]:
     plan, before = state["plan"], state["knowledge_at"]
     with open_workspace(plan.run_directory, plan.device, plan.gpu) as workspace:
-        identity = workspace.device.identity
+        identity = workspace.measured_by
     context = PolicyContext(
         device_kind=identity.kind,
         gpu=identity.gpu,

@@ -163,3 +163,46 @@ def test_damaged_checkpoints(tmp_path: Path) -> None:
     (run / "run.json").write_text(json.dumps(document))
     (run / "checkpoints.sqlite").write_text("this is no database, but long enough to look at" * 9)
     assert_one_clear_line(kernelblaster("resume", run), "checkpoints.sqlite", "damaged")
+
+
+NO_KERNELS = {
+    "no launch": (b'#include "task.cuh"\n__global__ void k() {}\n', "does not define"),
+    "wrong arguments": (
+        b'#include "task.cuh"\nextern "C" void launch(float* out0, cudaStream_t s) {}\n',
+        "wrong signature",
+    ),
+    "wrong return type": (
+        b'#include "task.cuh"\nextern "C" int launch(float* out0, const float* x, '
+        b"void* workspace, cudaStream_t stream) { return 0; }\n",
+        "wrong signature",
+    ),
+    "empty": (b"", "is empty"),
+    "binary": (bytes(range(128, 256)) * 8, "not a text file"),
+    "50 MB": (b"a" * 50_000_000, "50,000,000 bytes"),
+}
+
+
+@pytest.mark.parametrize("name", NO_KERNELS)
+def test_a_file_that_is_no_kernel_of_the_task(tmp_path: Path, name: str) -> None:
+    content, words = NO_KERNELS[name]
+    (tmp_path / "kernel.cu").write_bytes(content)
+    done = kernelblaster(
+        "evaluate", tmp_path / "kernel.cu", "--task", EXAMPLES / "row_sum.py", "--device",
+        "simulated",
+    )  # fmt: skip
+    assert_one_clear_line(done, "kernel.cu", words)
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--gpus", "x"], "--gpus x"),
+        (["--gpus", "0", "--device", "simulated"], "not with simulated"),
+        (["--device", "cuda:"], "unknown device"),
+    ],
+)
+def test_gpus_that_cannot_be_meant(tmp_path: Path, flags: list[str], words: str) -> None:
+    done = kernelblaster(
+        "optimize", EXAMPLES / "row_sum.py", "--run", tmp_path / "run", *flags
+    )
+    assert_one_clear_line(done, words)

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
+from ..harness.devices.again import profile_again, verify_again
+from ..harness.devices.deferred import ResultAwaited
 from ..harness.devices.protocol import Device, Measurement
 from ..harness.records import (
+    DeviceIdentity,
     Evaluation,
     Outcome,
     Record,
     StageResult,
     Task,
     evaluation_key,
+    source_sha256,
 )
 from ..memory.run_store import RunStore
 
@@ -27,6 +30,9 @@ class Evaluator:
     The order of effects is: run the stage, store its result, return. A process killed before the
     second repeats the stage; killed after it, the stored result is read. So no finished stage
     runs twice.
+
+    Results of another host are stored as stages too. Where one is missing, verify, profile,
+    confirm and evaluate raise ResultAwaited; asked again once it is there, they return it.
     """
 
     def __init__(self, device: Device, store: RunStore) -> None:
@@ -56,17 +62,24 @@ class Evaluator:
         )
 
     async def confirm(self, task: Task, source: str) -> tuple[StageResult, Measurement]:
-        """Verify and measure once more in fresh processes, whatever was stored before."""
-        verdict = await self._once(
-            task, source, "confirm_verify", StageResult, lambda: self._device.verify(task, source)
-        )
-        measured = await self._once(
-            task,
-            source,
-            "confirm_profile",
-            Measurement,
-            lambda: self._device.profile(task, source, sample=1),
-        )
+        """Verify and measure once more in fresh processes, whatever was stored before.
+
+        What does not pass again is not measured: the measurement then holds the verdict alone.
+        """
+        device = self._device
+        try:
+            verdict = await self._once(
+                task, source, "confirm_verify", StageResult,
+                lambda: verify_again(device, task, source),
+            )  # fmt: skip
+            if verdict.outcome is not Outcome.PASSED:
+                return verdict, Measurement(stage=verdict)
+            measured = await self._once(
+                task, source, "confirm_profile", Measurement,
+                lambda: profile_again(device, task, source),
+            )  # fmt: skip
+        except ResultAwaited as awaited:
+            raise ResultAwaited(awaited.job.model_copy(update={"kind": "confirm"})) from None
         return verdict, measured
 
     async def evaluate(self, task: Task, source: str) -> Evaluation:
@@ -93,11 +106,12 @@ class Evaluator:
     ) -> Evaluation:
         """Join the stages into one Evaluation and store it; the first verdict of a key stays."""
         passed = last.outcome is Outcome.PASSED
+        key = self.key(task, source)
         evaluation = Evaluation(
-            key=self.key(task, source),
+            key=key,
             source_sha256=source_sha256(source),
             task_id=task.id,
-            device=self._device.identity,
+            device=await asyncio.to_thread(self._judged_by, key),
             outcome=last.outcome,
             reason=last.reason,
             diagnostics=last.diagnostics,
@@ -108,6 +122,16 @@ class Evaluator:
         )
         await asyncio.to_thread(self._store.put, evaluation)
         return evaluation
+
+    def _judged_by(self, key: str) -> DeviceIdentity:
+        """Return the device that the verdict under a key comes from.
+
+        That is the other host's where a result came from there; compiling happens here.
+        """
+        elsewhere = self._store.jobs.measured_by()
+        if elsewhere is None or self._store.get_stage(key, "verify") is None:
+            return self._device.identity
+        return elsewhere
 
     async def _once(
         self,
@@ -124,8 +148,3 @@ class Evaluator:
         result = await run()
         await asyncio.to_thread(self._store.put_stage, key, stage, result.model_dump_json())
         return result
-
-
-def source_sha256(source: str) -> str:
-    """Return the sha256 by which a source is known: that of its artifact."""
-    return hashlib.sha256(source.encode()).hexdigest()

@@ -8,10 +8,12 @@ from pathlib import Path
 
 from ..harness.devices import open_device
 from ..harness.devices.protocol import Device
-from ..harness.records import Task
+from ..harness.records import DeviceIdentity, Task
 from ..memory.artifacts import ArtifactStore
 from ..memory.knowledge_base import KnowledgeBase
 from ..memory.run_store import RunStore
+from .asking import Asker
+from .model_records import ModelPlan
 
 
 class Workspace:
@@ -26,6 +28,15 @@ class Workspace:
     def task(self, artifact: str) -> Task:
         """Return the task stored under an artifact's sha256."""
         return Task.model_validate_json(self.artifacts.get_text(artifact))
+
+    @property
+    def measured_by(self) -> DeviceIdentity:
+        """The device that the run's numbers come from: another host's, where a result did."""
+        return self.store.jobs.measured_by() or self.device.identity
+
+    def asker(self, models: ModelPlan) -> Asker:
+        """Return who asks this run's models, under its budgets and with its ledger."""
+        return Asker(models, self.directory, self.store, self.artifacts)
 
     def close(self) -> None:
         """Close the database."""

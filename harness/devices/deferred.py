@@ -1,0 +1,127 @@
+"""A GPU that is elsewhere: candidates compile here, and become jobs for the host that has it."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from ..contract import header
+from ..cuda.gpus import architecture, is_called
+from ..errors import UserError
+from ..job_records import Executor, Job, JobTask
+from ..processes import off_loop, together
+from ..records import (
+    Build,
+    DeviceIdentity,
+    Outcome,
+    StageResult,
+    Task,
+    TaskVariant,
+    evaluation_key,
+    source_sha256,
+)
+from ..simt.gpus import GPUS, Gpu, find_gpu
+from ..toolchain import Toolchain, build_now, find_toolchain
+from .findings import judge_build
+from .protocol import Measurement
+
+
+class ResultAwaited(UserError):
+    """A stage's result must come from another machine: `job` says what is to be done there.
+
+    A graph's nodes catch it and interrupt the run. Where nothing does, it is one clear line.
+    """
+
+    def __init__(self, job: Job) -> None:
+        super().__init__(
+            f"{job.task.name}: device deferred gives no result at once; run `kernelblaster "
+            "optimize` with it, or choose the device simulated or cuda"
+        )
+        self.job = job
+
+
+class DeferredDevice:
+    """Compiles candidates for a named GPU; whatever must run raises ResultAwaited.
+
+    Args:
+        gpu: a name of harness/simt/gpus.py.
+        executor: the kind of device that shall answer: `cuda`, or `simulated` for trying out a
+            deferred run without a GPU.
+        toolchain: the CUDA compiler; found on this machine when not given.
+
+    Raises:
+        UserError: no or an unknown GPU, or no compiler.
+    """
+
+    def __init__(
+        self, gpu: str, executor: Executor = "cuda", toolchain: Toolchain | None = None
+    ) -> None:
+        if not gpu:
+            raise UserError(
+                "--device deferred: name the GPU that results come from with --gpu, one of "
+                f"{', '.join(GPUS)}"
+            )
+        self.gpu: Gpu = find_gpu(gpu)
+        self.executor = executor
+        self._toolchain = toolchain or find_toolchain()
+
+    @property
+    def identity(self) -> DeviceIdentity:
+        """What this device is: a part of every evaluation's key.
+
+        The kind that answers is in it, so that measured and simulated results never meet under
+        one key. Who really answered is on every result.
+        """
+        measured = self.executor == "cuda"
+        return DeviceIdentity(
+            kind="deferred",
+            gpu=self.gpu.name,
+            arch=architecture(self.gpu.limits.capability) if measured else self.gpu.arch,
+            toolchain=f"{self._toolchain.identity}; results from {self.executor}",
+        )
+
+    async def compile(self, task: Task, source: str) -> StageResult:
+        """Compile the source for the GPU's architecture and check its undefined symbols."""
+        return await off_loop(self._compile, task, source)
+
+    async def verify(self, task: Task, source: str) -> StageResult:
+        """Raise ResultAwaited: nothing runs here."""
+        raise ResultAwaited(self._job(task, source))
+
+    async def profile(self, task: Task, source: str, sample: int = 0) -> Measurement:
+        """Raise ResultAwaited: nothing runs here."""
+        raise ResultAwaited(self._job(task, source))
+
+    def _job(self, task: Task, source: str) -> Job:
+        return Job(
+            kind="evaluate",
+            key=evaluation_key(source_sha256(source), task.id, self.identity),
+            task=JobTask.of(task),
+            source=source,
+            device=self.identity,
+            executor=self.executor,
+        )
+
+    def _compile(self, task: Task, source: str) -> StageResult:
+        variants = [task.full] if self.executor == "cuda" else [task.full, task.verify]
+        builds = together(*(partial(self._build, source, variant) for variant in variants))
+        for built in builds:
+            refused = judge_build(built)
+            if refused:
+                return refused
+        return StageResult(outcome=Outcome.PASSED, build=builds[0])
+
+    def _build(self, source: str, variant: TaskVariant) -> Build:
+        return build_now(self._toolchain, source, header(variant), self.identity.arch)
+
+
+def mismatch(asked: DeviceIdentity, executor: Executor, device: DeviceIdentity) -> str:
+    """Return why a device may not answer what was asked for, empty where it may."""
+    if device.kind != executor:
+        return f"results from {executor} are asked for, this is device {device.kind}"
+    if device.harness != asked.harness:
+        return f"harness version {asked.harness} is asked for, this is {device.harness}"
+    if not is_called(device.gpu, asked.gpu):
+        return f"the GPU {asked.gpu} is asked for, this is {device.gpu}"
+    if device.arch != asked.arch:
+        return f"architecture {asked.arch} is asked for, this is {device.arch}"
+    return ""

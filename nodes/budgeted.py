@@ -1,0 +1,25 @@
+"""Stop the run with interrupt() where a cap is reached: resumed with a higher one, it goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from langgraph.types import interrupt
+
+from ..tools.asking import BudgetReached
+
+Value = TypeVar("Value")
+
+
+async def budgeted(ask: Callable[[], Awaitable[Value]]) -> Value:
+    """Return what `ask` gives; where a cap keeps it from asking, interrupt with the reason.
+
+    The whole of `ask` runs again on resume: calls that were answered come from the ledger.
+    """
+    while True:
+        try:
+            return await ask()
+        except BudgetReached as reached:
+            # Raises, until the run is resumed with a value; then the cap is looked at once more.
+            interrupt({"budget_reached": reached.reason})
