@@ -2,7 +2,7 @@
 
 The CUDA runtime is linked shared (`--cudart none`), so each runtime call is an undefined symbol.
 What is not on the allow-list is refused by name. Machine code that needs no symbol (an inline
-system call) is the sandbox's business, not this module's.
+system call) is machine_code's business.
 """
 
 from __future__ import annotations
@@ -110,7 +110,18 @@ _CATEGORIES: tuple[tuple[str, str], ...] = (
 
 _SHT_SYMTAB, _SHT_DYNSYM = 2, 11
 _SHF_EXECINSTR = 4
-_STT_OBJECT = 1
+_STT_OBJECT, _STT_GNU_IFUNC = 1, 10
+_SHT_RELA = 4
+_CALLS, _ADDRESSES = (7, 1026), (1, 6, 257, 1025)
+"""Relocation types on x86-64 and arm64: of a call's slot, and of a pointer."""
+# The start-up files ask for these, and exception tables and vtables point to them.
+_POINTED_TO = frozenset(
+    """
+    _ITM_deregisterTMCloneTable _ITM_registerTMCloneTable __gmon_start__ __cxa_finalize
+    __gxx_personality_v0 __cxa_pure_virtual
+    """.split()
+)
+_PT_LOAD, _PT_GNU_STACK, _PF_X, _PF_W = 1, 0x6474E551, 1, 2
 _DT_INIT_ARRAYSZ, _DT_FINI_ARRAYSZ, _SHT_DYNAMIC = 27, 28, 6
 
 
@@ -122,6 +133,12 @@ class _Object(NamedTuple):
     finalisers: int
     data_in_code: tuple[str, ...]
     """Data that lies in an executable section."""
+    resolvers: tuple[str, ...]
+    """Indirect functions: their resolvers run when the object is loaded."""
+    pointed_to: tuple[str, ...]
+    """Functions from elsewhere that are not only called: the object holds their addresses."""
+    writable_code: bool
+    """Some memory would be writable and executable."""
 
 
 def undefined_symbols(library: Path) -> tuple[str, ...]:
@@ -189,6 +206,23 @@ def check_library(library: Path, libraries: Sequence[str] = ()) -> tuple[Diagnos
         )
         for name in content.data_in_code
     ]
+    found += [
+        Diagnostic(
+            kind="forbidden_symbol",
+            message=f"{readable(name)}: an indirect function, whose resolver runs at load",
+        )
+        for name in content.resolvers
+    ]
+    found += [
+        Diagnostic(
+            kind="forbidden_symbol",
+            message=f"{readable(name)}: its address is taken, from which others could be found",
+        )
+        for name in content.pointed_to
+    ]
+    if content.writable_code:
+        message = "memory that is writable and executable: code could be made at run time"
+        found.append(Diagnostic(kind="forbidden_symbol", message=message))
     return tuple(found)
 
 
@@ -242,6 +276,7 @@ def _parse(data: bytes) -> _Object:
     defined: set[str] = set()
     initialisers = finalisers = 0
     data_in_code: set[str] = set()
+    resolvers: set[str] = set()
     for kind, _, offset, size, link in sections:
         if kind in (_SHT_DYNSYM, _SHT_SYMTAB):
             strings = sections[link][2]
@@ -252,6 +287,8 @@ def _parse(data: bytes) -> _Object:
                 executable = section < count and sections[section][1] & _SHF_EXECINSTR
                 if info & 15 == _STT_OBJECT and executable:
                     data_in_code.add(name)
+                if info & 15 == _STT_GNU_IFUNC and section:
+                    resolvers.add(name)
                 if kind == _SHT_SYMTAB:
                     continue
                 if name and info & 15 not in (3, 4):  # neither a section nor a file
@@ -262,4 +299,40 @@ def _parse(data: bytes) -> _Object:
                 initialisers = value // 8 if tag == _DT_INIT_ARRAYSZ else initialisers
                 finalisers = value // 8 if tag == _DT_FINI_ARRAYSZ else finalisers
     return _Object(tuple(sorted(undefined)), tuple(sorted(defined)), initialisers, finalisers,
-                   tuple(sorted(data_in_code)))  # fmt: skip
+                   tuple(sorted(data_in_code)), tuple(sorted(resolvers)),
+                   _pointed_to(data, sections), _writable_code(data))  # fmt: skip
+
+
+def _pointed_to(data: bytes, sections: Sequence[tuple[int, ...]]) -> tuple[str, ...]:
+    """Return the undefined symbols whose addresses the object is given, other than to call them.
+
+    Nothing can be told of an object without any call's slot: its compiler calls through pointers.
+    """
+    found: set[str] = set()
+    calls = False
+    for kind, _, offset, size, link in sections:
+        if kind != _SHT_RELA or sections[link][0] != _SHT_DYNSYM:
+            continue
+        _, _, symbols, _, strings = sections[link]
+        for position in range(offset, offset + size, 24):
+            (info,) = struct.unpack_from("<Q", data, position + 8)
+            calls = calls or info & 0xFFFFFFFF in _CALLS
+            if info >> 32 == 0 or info & 0xFFFFFFFF not in _ADDRESSES:
+                continue
+            name_at, section = struct.unpack_from("<I2xH", data, symbols + 24 * (info >> 32))
+            start = sections[strings][2] + name_at
+            name = data[start : data.index(b"\0", start)].decode()
+            if section == 0 and name not in _POINTED_TO:
+                found.add(name)
+    return tuple(sorted(found)) if calls else ()
+
+
+def _writable_code(data: bytes) -> bool:
+    """Say whether a segment, or the stack, is to be writable and executable at once."""
+    (offset,) = struct.unpack_from("<Q", data, 32)
+    entry_size, count = struct.unpack_from("<HH", data, 54)
+    headers = [struct.unpack_from("<II", data, offset + i * entry_size) for i in range(count)]
+    both = _PF_X | _PF_W
+    return any(
+        flags & both == both for kind, flags in headers if kind in (_PT_LOAD, _PT_GNU_STACK)
+    )

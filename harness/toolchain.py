@@ -12,9 +12,10 @@ from pathlib import Path
 from .cache import cache_root, new_entry
 from .compiler_output import compile_errors, kernel_resources, machine_fault
 from .errors import UserError
+from .machine_code import check_machine_code
 from .processes import TimedOut, off_loop, read_log, run_process, scrubbed_environment
 from .records import Build, Diagnostic, Record, sha256_of
-from .source_rules import check_source, host_assembly
+from .source_rules import check_source, device_code, host_assembly
 from .symbols import undefined_symbols
 
 OLDEST_NVCC = (12, 4)
@@ -28,6 +29,9 @@ FLAGS = (
     "-std=c++17", "-lineinfo", "-O3", "-shared", "-Xcompiler", "-fPIC", "--cudart", "none",
     "-Xptxas", "-v", "-allow-unsupported-compiler", "--keep", "--keep-dir", ".", "-I", ".",
 )  # fmt: skip
+
+RULES = "2"
+"""Raised whenever a build's diagnostics may change: a cached build keeps its own."""
 
 _WHEELS = "nvidia-cuda-nvcc nvidia-cuda-crt nvidia-nvvm nvidia-cuda-runtime nvidia-cuda-cccl"
 
@@ -95,13 +99,13 @@ def build_now(toolchain: Toolchain, source: str, header: str, arch: str) -> Buil
     One nvcc run leaves candidate.so (the host half, CUDA runtime undefined), candidate.ptx and
     candidate.cubin in `Build.directory`. A source that does not compile is a Build that did not
     succeed, with the errors on the candidate's own lines; it is cached too. Raises UserError for
-    faults of the machine or an unknown architecture. Inline assembly in host code is a diagnostic
-    of a build that did succeed: do not run such a build, nor one that
-    `symbols.check_library` refuses.
+    faults of the machine or an unknown architecture. What host or device code may not hold (see
+    source_rules and machine_code) is a diagnostic of a build that did succeed: do not run such a
+    build, nor one that `symbols.check_library` refuses.
     """
     if not re.fullmatch(r"sm_\d{2,3}[af]?", arch):
         raise UserError(f"unknown architecture {arch!r}: expected for example sm_90")
-    key = sha256_of(source.encode("utf-8", "surrogatepass"), header, arch, *FLAGS,
+    key = sha256_of(source.encode("utf-8", "surrogatepass"), header, arch, *FLAGS, RULES,
                     toolchain.identity)  # fmt: skip
     failed = Build(key=key, succeeded=False, arch=arch, compiler=toolchain.identity)
     if refused := check_source(source):
@@ -160,7 +164,11 @@ def _collect(directory: Path, key: str, arch: str, toolchain: Toolchain, log: st
         compiler=toolchain.identity,
         kernels=kernel_resources(log),
         undefined_symbols=undefined_symbols(directory / "candidate.so"),
-        diagnostics=host_assembly(host),
+        diagnostics=(
+            *host_assembly(host),
+            *check_machine_code(directory / "candidate.so", toolchain.tool("objdump")),
+            *device_code((directory / "candidate.ptx").read_text(errors="replace")),
+        ),
     )
 
 

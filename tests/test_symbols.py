@@ -78,6 +78,12 @@ def test_a_plain_launch_is_allowed(tmp_path: Path) -> None:
         (LAUNCH + "__attribute__((constructor)) static void f() {}\n"
          "__attribute__((constructor)) static void g() {}", "at load"),
         (LAUNCH + "__attribute__((destructor)) static void f() {}", "at load or unload"),
+        ("static void g() {} extern \"C\" { void (*pick())() { return g; } "
+         "void f() __attribute__((ifunc(\"pick\"))); }" + LAUNCH, "indirect function"),
+        (LAUNCH + 'asm(".section .note.GNU-stack,\\"x\\"");', "writable and executable"),
+        (LAUNCH + 'asm(".section .code,\\"awx\\",@progbits; .zero 8");', "writable and executable"),
+        ("#include <cmath>\n#include <cstring>\n" + LAUNCH + "void* volatile p; void f(char* a) { "
+         "memset(a, (int)sin(a[0]), a[1]); p = (void*)memset; }", "memset: its address is taken"),
         ("int other() { return 1; }", "does not define"),
         ("void launch() {}", "does not define"),
         ('static void launch() {} void f() { launch(); }', "does not define"),

@@ -150,7 +150,11 @@ def test_host_assembly_is_seen_and_device_assembly_is_not(tools: Toolchain) -> N
     assert compiled(tools, device).diagnostics == ()
     host = COPY.replace("  copy<<<", '  asm volatile("syscall");\n  copy<<<')
     result = compiled(tools, host)
-    assert [(d.kind, d.line) for d in result.diagnostics] == [("forbidden_symbol", 10)]
+    # The line in the source, and the instruction in the object.
+    assert [(d.kind, d.line) for d in result.diagnostics] == [
+        ("forbidden_symbol", 10), ("forbidden_symbol", None)
+    ]  # fmt: skip
+    assert "launch: a system call (syscall)" in result.diagnostics[1].message
 
 
 @pytest.mark.parametrize(

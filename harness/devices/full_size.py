@@ -2,7 +2,8 @@
 
 Blocks are sampled, so nothing proves a whole answer; but what was written must be PyTorch's, and
 the launches must write, by estimate, nearly all of every output. Otherwise the time would be that
-of a kernel that does its work at the shrunken dimensions only.
+of a kernel that does its work at the shrunken dimensions only. Where all blocks were run, the
+whole answer is compared.
 """
 
 from __future__ import annotations
@@ -70,6 +71,43 @@ def judge_full_size(
         if share < LEAST_WRITTEN:
             return _incomplete(spec, share), checked
     return None, checked
+
+
+def judge_whole(task: Task, case: FullCase, outputs: Path) -> StageResult | None:
+    """Return how the outputs of a run of all blocks differ from PyTorch's; None where they agree.
+
+    Raises ValueError where what the child left is malformed.
+    """
+    for place, spec in enumerate(task.full.of_role("output")):
+        if not spec.numel:
+            continue
+        if not (outputs / f"{spec.name}.pages").is_file():
+            return None
+        path = Path(case.answers, f"{spec.name}.bin")
+        found = _Found()
+        for places, got in _written_elements(spec, outputs):
+            _weigh(spec, places, got, (path, case.tolerances[place]), [], found, compare=True)
+        if found.first is not None:
+            return _wrong(spec, found, "written by the whole grid")
+        # An element whose right value is the poison's own bits is taken for written.
+        right = np.memmap(path, dtype=f"<u{spec.nbytes // spec.numel}", mode="r")
+        missing = spec.numel - found.checked - int((right == np.iinfo(right.dtype).max).sum())
+        if missing > 0:
+            return _mismatch(
+                f"at full dimensions {missing} of {spec.numel} elements of {spec.name} are not "
+                "written, though all blocks were run"
+            )
+    return None
+
+
+def nothing_launched(task: Task) -> StageResult | None:
+    """Return the failure of a launch() that started no work; None for outputs of no elements."""
+    written = [spec.name for spec in task.full.of_role("output") if spec.numel]
+    if not written:
+        return None
+    return _mismatch(
+        f"at full dimensions launch() started no kernel and no copy: {written[0]} is not written"
+    )
 
 
 def _final(kernels: Sequence[Mapping[str, Any]]) -> bool:
@@ -196,14 +234,19 @@ def _inside(transfer: Mapping[str, Any], offsets: NDArray[np.int64]) -> NDArray[
     return np.asarray((row >= 0) & (row < transfer["height"]) & (column < transfer["width"]))
 
 
-def _wrong(spec: TensorSpec, found: _Found) -> StageResult:
+def _wrong(
+    spec: TensorSpec, found: _Found, which: str = "that the sampled blocks wrote"
+) -> StageResult:
     assert found.first is not None
     flat, expected, got = found.first
     index = ", ".join(str(int(i)) for i in np.unravel_index(flat, spec.shape)) if spec.shape else ""
-    reason = (
+    return _mismatch(
         f"at full dimensions {spec.name}[{index}]: expected {expected:.7g}, got {got:.7g}; "
-        f"{found.wrong} of {found.checked} elements that the sampled blocks wrote differ"
+        f"{found.wrong} of {found.checked} elements {which} differ"
     )
+
+
+def _mismatch(reason: str) -> StageResult:
     return StageResult(
         outcome=Outcome.WRONG_ANSWER, reason=reason,
         diagnostics=(Diagnostic(kind="mismatch", message=reason),),

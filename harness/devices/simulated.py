@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from ..cases import FullCase, prepare_cases_now, prepare_full_case_now, read_cases
+from ..cases import FullCase, prepare_cases_now, prepare_full_case_now, read_cases, read_weak_to
 from ..contract import header
 from ..errors import UserError
 from ..processes import (
@@ -40,15 +40,17 @@ from ..simt.shared_merging import vector_load_lines
 from ..simt.transfers import describe_transfer
 from ..toolchain import Toolchain, build_now, find_toolchain
 from ..verification import check_outputs, compare, degenerate
-from .child import Limits, Reply, run_candidate
+from .child import Limits, Reply, isolation_facts, run_candidate
 from .findings import judge, judge_build, of_report
-from .full_size import judge_full_size
+from .full_size import judge_full_size, judge_whole, nothing_launched
 from .protocol import Measurement
 
 VERIFY_SECONDS = 60.0
 PROFILE_SECONDS = 60.0
 VERIFY_INSTRUCTIONS = 40_000_000
 PROFILE_INSTRUCTIONS = 150_000_000
+WHOLE_INSTRUCTIONS = 60_000_000
+"""A launch() that executes no more warp instructions is also run whole, where that is asked for."""
 VERIFY_WORKSPACE = 1 << 30
 """Bytes of workspace at the verify dimensions: they are poisoned, so they cost real memory."""
 PROFILE_WORKSPACE = 8 << 30
@@ -102,7 +104,8 @@ class SimulatedDevice:
     async def profile(self, task: Task, source: str, sample: int = 0) -> Measurement:
         """Sample the candidate's blocks at full dimensions and estimate its time.
 
-        Which blocks run depends on the source and on `sample`: another number is another draw.
+        Which blocks run depends on the source and on `sample`: another number is another draw, and
+        another than 0 (a confirmation) also runs all blocks where that is affordable.
         """
         return await off_loop(self._profile, task, source, sample)
 
@@ -132,7 +135,9 @@ class SimulatedDevice:
             reply = self._run("verify", built, task, cases, outputs, Path(folder))
             if reply.report is None:
                 return _no_report(reply, built)
-            return _judge_run(task, cases, outputs, reply.report, built)
+            judged = _judge_run(task, cases, outputs, reply.report, built)
+            facts = judged.facts | isolation_facts(reply.report)
+            return judged.model_copy(update={"facts": facts})
 
     def _profile(self, task: Task, source: str, sample: int) -> Measurement:
         cases = prepare_cases_now(task)
@@ -153,9 +158,27 @@ class SimulatedDevice:
             checked = 0
             if not failed and reply.report["launches"]:
                 failed, checked = judge_full_size(task, full_case, reply.report, outputs)
-            if failed:
-                return Measurement(stage=failed.model_copy(update={"build": built}))
-            return self._measure(reply.report, built, checked)
+            elif not failed:
+                failed = nothing_launched(task)
+        # Too little written by the sampled blocks says that the time is not known, not that the
+        # answer is wrong: all blocks together may say so.
+        if full_case and (failed.outcome is Outcome.UNSUPPORTED if failed else sample):
+            failed = self._whole_answer(built, task, cases, full_case) or failed
+        if failed:
+            return Measurement(stage=failed.model_copy(update={"build": built}))
+        return self._measure(reply.report, built, checked)
+
+    def _whole_answer(
+        self, built: Build, task: Task, cases: Path, full_case: FullCase
+    ) -> StageResult | None:
+        """Return how the answer of all blocks is wrong; None where it is right or too much work."""
+        with tempfile.TemporaryDirectory(prefix="kernelblaster-whole-") as folder:
+            outputs = Path(folder, "outputs")
+            outputs.mkdir()
+            reply = self._run("whole", built, task, cases, outputs, Path(folder), 0, full_case)
+            if reply.report is None or any(_faults(reply.report).values()):
+                return None
+            return judge_whole(task, full_case, outputs)
 
     def _measure(self, report: dict[str, Any], built: Build, checked: int) -> Measurement:
         resources = {kernel.kernel: kernel for kernel in built.kernels}
@@ -192,8 +215,9 @@ class SimulatedDevice:
         )  # fmt: skip
         return Measurement(
             stage=StageResult(
-                outcome=Outcome.PASSED, build=built, facts={"full_size_checked": checked}
-            ),
+                outcome=Outcome.PASSED, build=built,
+                facts={"full_size_checked": checked, **isolation_facts(report)},
+            ),  # fmt: skip
             timing=timing,
             profile=Profile(
                 launches=tuple(launches), gpu=self.gpu.name, provenance=Provenance.SIMULATED
@@ -218,7 +242,8 @@ class SimulatedDevice:
         variant = task.verify if verifying else task.full
         folder = Path(built.directory)
         request: dict[str, Any] = {
-            "mode": mode,
+            "mode": "verify" if verifying else "profile",
+            "whole": mode == "whole",
             "gpu": self.gpu.name,
             "runtime": str(self._native()),
             "library": str(folder / "candidate.so"),
@@ -246,7 +271,10 @@ class SimulatedDevice:
             seconds=self._verify_seconds if verifying else self._profile_seconds,
             output_bytes=min(LARGEST_OUTPUT, max(spec.nbytes for spec in variant.tensors)),
             address_space=2 * self.gpu.memory_bytes + (64 << 30),
-            max_instructions=VERIFY_INSTRUCTIONS if verifying else PROFILE_INSTRUCTIONS,
+            max_instructions={
+                "verify": VERIFY_INSTRUCTIONS, "profile": PROFILE_INSTRUCTIONS,
+                "whole": WHOLE_INSTRUCTIONS,
+            }[mode],
         )
         return run_candidate(request, scratch, limits)
 
@@ -309,8 +337,15 @@ def _judge_run(
         known = tuple(dict.fromkeys(map(of_report, notes)))
         result = result.model_copy(update={"diagnostics": (*result.diagnostics, *known)})
     if result.outcome is Outcome.PASSED:
-        result = _judge_repeat(task, cases, outputs) or result
+        result = _judge_repeat(task, cases, outputs) or _with_weakness(result, cases)
     return result.model_copy(update={"build": built})
+
+
+def _with_weakness(passed: StageResult, cases: Path) -> StageResult:
+    """Return a pass with what its task cannot tell from right, where there is such a thing."""
+    weak_to = read_weak_to(cases)
+    facts = passed.facts | ({"task_weak_to": weak_to} if weak_to else {})
+    return passed.model_copy(update={"facts": facts})
 
 
 def _judge_repeat(task: Task, cases: Path, outputs: Path) -> StageResult | None:
@@ -325,7 +360,8 @@ def _judge_repeat(task: Task, cases: Path, outputs: Path) -> StageResult | None:
             mismatch = None if first == second else compare(second, first, spec, tolerance)
             if mismatch is not None:
                 reason = (
-                    "two runs on the same input, in different orders of warps, disagree: "
+                    "two runs on the same input, with other poison and in another order of warps, "
+                    "disagree: "
                     f"{mismatch.message} (case {case.name})"
                 )
                 return StageResult(

@@ -11,6 +11,9 @@ MOST_BLOCKS = 24
 """Blocks in one random sample at most."""
 MOST_GROUP = 32
 
+BAD_LUCK = 0.005
+"""Chance that is accepted of taking an honest kernel for one that leaves out part of an output."""
+
 
 def samples(
     blocks: int, affordable: int, taken: Collection[int], generator: random.Random
@@ -46,3 +49,19 @@ def corners(grid: tuple[int, int, int]) -> list[int]:
     x, y, z = grid
     last = x * y * z - 1
     return list(dict.fromkeys([0, last, x - 1, last - (x - 1)]))
+
+
+def least_range(count: int) -> float:
+    """Return how much of a whole interval so many random points span, but for bad luck.
+
+    The range R of n uniform points has P(R <= r) = n r^(n-1) - (n-1) r^n (order
+    statistics). Few blocks, which is all that a costly kernel is given, say little of it.
+    """
+    if count < 2:
+        return BAD_LUCK
+    low, high = 0.0, 1.0
+    for _ in range(40):
+        middle = (low + high) / 2
+        chance = count * middle ** (count - 1) - (count - 1) * middle**count
+        low, high = (middle, high) if chance < BAD_LUCK else (low, middle)
+    return high

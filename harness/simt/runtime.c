@@ -557,8 +557,21 @@ cudaError_t cudaLaunchKernel_ptsz(const void *stub, dim3 grid, dim3 block, void 
     return cudaLaunchKernel(stub, grid, block, arguments, shared, stream);
 }
 
+/* Those that a candidate may ask for on a real GPU; see cuda/host_calls.c. */
+static int attribute_allowed(cudaLaunchAttributeID id) {
+    return id == cudaLaunchAttributeIgnore || id == cudaLaunchAttributeCooperative
+        || id == cudaLaunchAttributeClusterDimension
+        || id == cudaLaunchAttributeClusterSchedulingPolicyPreference
+        || id == cudaLaunchAttributeProgrammaticStreamSerialization;
+}
+
 cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *config, const void *stub,
                                 void **arguments) {
+    for (unsigned i = 0; i < config->numAttrs; i++) {
+        if (attribute_allowed(config->attrs[i].id)) continue;
+        fault("forbidden", "launch attribute %d is not allowed", (int)config->attrs[i].id);
+        return failed(cudaErrorInvalidValue);
+    }
     if (config->numAttrs) {
         fault("unsupported", "cudaLaunchKernelEx with launch attributes (clusters, programmatic "
               "launch) is not simulated");

@@ -328,8 +328,7 @@ def _written(
         spent += size * cost
     found = {}
     ran = len(runner.ran)
-    # The range of what n random blocks wrote falls short of the grid's by about this much.
-    widening = (ran + 1) / max(1, ran - 1) if ran < blocks else 1.0
+    widening = 1 / choose.least_range(ran) if ran < blocks else 1.0
     for place, start in enumerate(runner.asked.memory.starts):
         limits = runner.written_range(place)
         if limits:
