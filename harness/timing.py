@@ -28,7 +28,7 @@ class Stopping(Record):
     most: int = 400
     batch: int = 10
     """Rounds between two looks at the interval."""
-    seconds: float = 1.0
+    seconds: float = 0.6
     """Budget: no new batch starts after it, once `least` rounds are there."""
     warmup: int = 3
     """Rounds run and thrown away first."""

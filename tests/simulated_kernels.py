@@ -189,7 +189,7 @@ WRONG: dict[str, tuple[str, str, tuple[str, ...]]] = {
         ("line 5", "past the end", "x"),
     ),
     "write out of bounds": (
-        scale_with("if (i <= n) y[i] = x[i < n ? i : 0] * 2.0f + 1.0f;"),
+        scale_with(RIGHT + " if (i == n - 1) y[n] = 0.f;"),
         "out_of_bounds",
         ("line 5", "out0"),
     ),
@@ -201,7 +201,7 @@ WRONG: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "misaligned": (
         scale_with(
             "if (i + 2 < n) { float2 v = __ldcg((const float2*)(x + i)); "
-            "y[i] = x[i] * 2.0f + 1.0f + 0.f * v.y; } else " + RIGHT
+            "y[i] = x[i] * 2.0f + 1.0f + 0.f * (v.x + v.y); } else " + RIGHT
         ),
         "misaligned",
         ("line 5",),

@@ -45,7 +45,7 @@ def device() -> Iterator[CudaDevice]:
 
 ON_A_GPU = {
     # What the simulated device finds by watching every access, and a GPU does not show.
-    "read out of bounds": "passed",
+    "read out of bounds": "passed|wrong_answer",  # The guard band holds NaN in one run of two.
     "race": "passed|wrong_answer|nondeterministic",
     "uninitialised shared read": "passed|wrong_answer|nondeterministic",
     "divergent barrier": "passed|crashed|wrong_answer|nondeterministic|timed_out",

@@ -364,6 +364,16 @@ def test_a_candidate_is_timed_beside_eager(
     assert answer["sets"] == 3
 
 
+def test_an_honest_candidate_passes_where_drawing_inputs_takes_long(
+    machine: HostMachine,
+    context: TaskContext,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("kernelblaster.harness.cuda.measure_run.DRAW_SECONDS", -1.0)
+    assert "samples" in run_measure(machine, context, tmp_path, SCALE)
+
+
 def test_two_candidates_are_timed_together(
     machine: HostMachine, context: TaskContext, tmp_path: Path
 ) -> None:
@@ -377,16 +387,32 @@ CHEATS = {
         "for (int i = 0; i < 1021; i++) out0[i] = x[i] * 2.0f + 1.0f; }"
     ),
     "keeps the answers of sets seen before": WRONG["remembers an address"][0],
+    "scales what it remembers": (
+        "#include <math.h>\n#include <string.h>\nstatic float known[8][1021]; static int used;\n"
+        f"{LAUNCH} {{ for (int k = 0; k < used; k++) {{ float f = x[0] / known[k][0], g = x[1] / "
+        "known[k][1]; if (fabsf(f / g - 1) < 0.02f && fabsf(f - 1) < 0.2f) { "
+        "for (int i = 0; i < 1021; i++) out0[i] = known[k][i] * f * 2.0f + 1.0f; return; } } "
+        "memcpy(known[used++ % 8], x, sizeof *known); if (used > 8) used = 8; "
+        "for (int i = 0; i < 1021; i++) out0[i] = x[i] * 2.0f + 1.0f; }"
+    ),
     "past the end now and then": (
         f"static int calls; {SCALE[:-1]} if (calls++ == 3) out0[1021] = 0.0f; }}"
     ),
 }
 
 
+@pytest.mark.parametrize("slow_to_draw", [False, True])
 @pytest.mark.parametrize("name", list(CHEATS))
 def test_timed_runs_are_verified_too(
-    machine: HostMachine, context: TaskContext, tmp_path: Path, name: str
+    machine: HostMachine,
+    context: TaskContext,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    slow_to_draw: bool,
 ) -> None:
+    if slow_to_draw:
+        monkeypatch.setattr("kernelblaster.harness.cuda.measure_run.DRAW_SECONDS", -1.0)
     answer = run_measure(machine, context, tmp_path, CHEATS[name])
     assert answer["failed"] == "candidate0"
     assert answer["mismatch"] or judge(answer["case"])

@@ -19,6 +19,9 @@ TEST_SECONDS = 60.0
 NEVER = ("an address space of its own (candidates share the worker's)",)
 """Not applied anywhere: the allow-list of host calls and the look at machine code stand in."""
 
+OWN_ENTRIES = Path("/proc/self")
+"""Of this process in /proc: CUDA does not start (error 304) where it cannot write there."""
+
 _DEVICES = ("nvidia*", "nvidia-caps/*", "nvidia-caps-imex-channels/*", "nvhost*", "nvmap", "nvgpu",
             "dxg", "null", "zero", "full", "random", "urandom")  # fmt: skip
 
@@ -55,8 +58,8 @@ def shut_off(writable: list[Path]) -> list[str]:
     def restrict() -> None:
         missing.extend(
             landlock.restrict_files(
-                readable=None, writable=[*writable, Path("/dev/shm")], devices=devices(),
-                for_trusted=True,
+                readable=None, writable=[*writable, Path("/dev/shm"), OWN_ENTRIES],
+                devices=devices(), for_trusted=True,
             )
         )  # fmt: skip
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,10 @@ from .verify_run import Stage, allocate, case_of
 
 SETS = 3
 """Sets of inputs in memory of their own, used in turn."""
+DRAW_SECONDS = 0.05
+"""Where drawing inputs takes no longer, they are drawn anew for the rounds."""
+CHANGED_EVERY = 4
+"""One round in this many has the inputs of an earlier one, changed."""
 TIMED_TOLERANCE = 2.0
 """Timed answers may differ by this many times the tolerance: they are looked at for work left out,
 on inputs whose own rounding is not known."""
@@ -57,7 +62,7 @@ def measure_candidates(
         compile_failure = context.baseline().compile()
         names += [] if compile_failure else [COMPILED]
     stage("candidate")
-    bench = _Bench(machine, context, sets, stage, random.Random(seed))
+    bench = _Bench(machine, context, sets, stage, seed)
     try:
         bench.load(libraries, scratch)
         samples = measure(names, bench.run, stopping, observers=[bench], seed=seed)
@@ -101,14 +106,20 @@ class _Bench:
         context: TaskContext,
         sets: list[Instance],
         stage: Stage,
-        chance: random.Random,
+        seed: int,
     ) -> None:
         self.checked = 0
         self._machine, self._context, self._stage = machine, context, stage
-        self._sets, self._chance = sets, chance
-        self._originals = [
-            {name: value.clone() for name, value in values_of(each).items()} for each in sets
-        ]
+        self._sets, self._seed = sets, seed
+        self._chance = random.Random(seed)
+        began = time.monotonic()
+        self._sets[0] = self._drawn(len(sets))
+        self._draws_anew = time.monotonic() - began <= DRAW_SECONDS
+        self._originals: list[dict[str, torch.Tensor]] = []
+        if not self._draws_anew:
+            self._originals = [
+                {name: value.clone() for name, value in values_of(each).items()} for each in sets
+            ]
         self._contestants: dict[str, _Contestant] = {}
         self._buffers: list[Buffers] = []
         self._tolerances = [
@@ -121,6 +132,7 @@ class _Bench:
             for item in context.plans()[0].tolerances
         ]
         self._set = 0
+        self._changes = 0
         self._round: int | None = None
         self._expected: list[torch.Tensor] | None = None
 
@@ -140,8 +152,8 @@ class _Bench:
         if isinstance(made, tuple):
             raise _Failed(largest, case_of("", [made]))
         self._buffers = made
-        for place, (each, values) in enumerate(zip(made, self._originals, strict=True)):
-            each.fill(values, place=place, painting=PAINTINGS[0])
+        for place, (each, instance) in enumerate(zip(made, self._sets, strict=True)):
+            each.fill(values_of(instance), place=place, painting=PAINTINGS[0])
         self._machine.finish_device()
         self._contestants = {
             name: _Contestant(candidate, made, self._machine.stream)
@@ -171,10 +183,11 @@ class _Bench:
     def before(self, name: str, round_number: int) -> None:
         """Give the contestant this round's inputs: all have the same ones."""
         if round_number != self._round:
-            self._stage("candidate")
+            self._stage("reference")
             self._round = round_number
             self._set = round_number % len(self._sets)
-            self._scale()
+            self._change()
+            self._stage("candidate")
         values = values_of(self._sets[self._set])
         if name not in self._contestants:
             self._context.baseline().refresh(values)
@@ -227,20 +240,44 @@ class _Bench:
         for contestant in self._contestants.values():
             contestant.candidate.close()
 
-    def _scale(self) -> None:
-        """Multiply the set's floating values by a new factor: nothing computed before is right.
+    def _change(self) -> None:
+        """Give the round's set values that no candidate has seen: nothing computed before is right.
 
-        The factor only shrinks what was drawn, so that probabilities, signs, zeros and symmetry
-        stay what they were.
+        They are drawn anew, but for one round in four: then they are the set's last ones a little
+        changed, so that what takes them for the same is found out. Where drawing takes long, they
+        are the first ones changed, in every round.
         """
-        factor = self._chance.uniform(0.9, 1.0)
         self._expected = None
+        self._changes += 1
+        place = self._set
+        if self._draws_anew and self._changes % CHANGED_EVERY:
+            self._sets[place] = self._drawn(len(self._sets) + self._changes)
+        elif self._draws_anew:
+            self._perturb(values_of(self._sets[place]))
+        else:
+            self._perturb(self._originals[place])
+
+    def _perturb(self, values: Mapping[str, torch.Tensor]) -> None:
+        """Fill the round's set with values, the floating ones smaller by up to four percent.
+
+        By a factor of the round and, element by element, by one that differs by a percent: they
+        only shrink, so that probabilities, signs and zeros stay what they were. A factor alone
+        would not do: sums scale with it.
+        """
+        factor = self._chance.uniform(0.97, 1.0)
+        generator = torch.Generator(self._machine.device).manual_seed(self._seed + self._changes)
         for name, value in values_of(self._sets[self._set]).items():
-            original = self._originals[self._set][name]
             if value.is_floating_point():
-                torch.mul(original, factor, out=value)
+                noise = torch.rand(value.shape, generator=generator, device=value.device)
+                value.copy_(values[name] * (factor - 0.01 * noise).to(value.dtype))
             else:
-                value.copy_(original)
+                value.copy_(values[name])
+
+    def _drawn(self, number: int) -> Instance:
+        how = self._context.plans()[0].how
+        instance = self._context.instance(how._replace(seed=self._seed + number))
+        self._machine.finish_device()
+        return instance
 
     def _clock(self, name: str, call: Callable[[], None]) -> tuple[float, Fault | None]:
         microseconds, fault = self._machine.clock(call)
