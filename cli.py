@@ -9,7 +9,7 @@ import signal
 import sqlite3
 import sys
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any, Literal, NamedTuple, NoReturn
 
 # Before langgraph is imported: only this project's records may come back from a checkpoint.
 os.environ.setdefault("LANGGRAPH_STRICT_MSGPACK", "true")
@@ -17,6 +17,7 @@ os.environ.setdefault("LANGSMITH_TRACING", "false")
 
 import typer
 from pydantic import ValidationError
+from pydantic_settings import SettingsError
 from rich.console import Console
 
 from .harness.errors import UserError
@@ -49,6 +50,16 @@ Dimensions = Annotated[
     typer.Option("--set", help="NAME=VALUE: a dimension at which candidates are verified."),
 ]
 KnowledgeDirectory = Annotated[Path | None, typer.Option("--kb", help="Knowledge base directory.")]
+MaxTokens = Annotated[int | None, typer.Option(help="Cap on tokens of all model calls.")]
+MaxMoney = Annotated[float | None, typer.Option(help="Cap on dollars, by the table of prices.")]
+MaxCalls = Annotated[int | None, typer.Option(help="Cap on model calls.")]
+MaxGpuSeconds = Annotated[float | None, typer.Option(help="Cap on time on the device.")]
+MaxSeconds = Annotated[float | None, typer.Option(help="Cap on working time.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Show only what it came to.")]
+Events = Annotated[
+    Literal["jsonl"] | None,
+    typer.Option(help="jsonl: one JSON object a line on standard output as things happen."),
+]
 
 
 @app.command()
@@ -58,7 +69,20 @@ def optimize(
     gpu: Gpu = None,
     gpus: Gpus = None,
     device: DeviceName = None,
-    model: Annotated[str | None, typer.Option(help="Who reasons; builtin needs no key.")] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(help="builtin, openai:NAME, or ROLE=MODEL,ROLE=MODEL (docs/models.md)."),
+    ] = None,
+    base_url: Annotated[str | None, typer.Option(help="OpenAI-compatible endpoint.")] = None,
+    structured_output: Annotated[
+        str | None, typer.Option(help="json_schema, function_calling, or json_mode.")
+    ] = None,
+    temperature: Annotated[float | None, typer.Option(help="Of the models.")] = None,
+    max_tokens: MaxTokens = None,
+    max_money: MaxMoney = None,
+    max_calls: MaxCalls = None,
+    max_gpu_seconds: MaxGpuSeconds = None,
+    max_seconds: MaxSeconds = None,
     iterations: Annotated[int | None, typer.Option(help="Policy updates.")] = None,
     rollouts: Annotated[int | None, typer.Option(help="Trajectories an iteration.")] = None,
     steps: Annotated[int | None, typer.Option(help="Techniques a trajectory.")] = None,
@@ -66,6 +90,8 @@ def optimize(
     run: Annotated[Path | None, typer.Option("--run", help="Run directory.")] = None,
     kb: KnowledgeDirectory = None,
     dimensions: Dimensions = None,
+    quiet: Quiet = False,
+    events: Events = None,
     as_json: Json = False,
 ) -> None:
     """Make the first CUDA kernel for a PyTorch reference, then make it faster."""
@@ -73,14 +99,26 @@ def optimize(
     from .memory.locations import new_run_directory
     from .nodes.records import OptimizeRequest
 
-    settings = read_settings()
+    settings = read_settings(
+        model=model,
+        base_url=base_url,
+        structured_output=structured_output,
+        temperature=temperature,
+        max_tokens=max_tokens,
+        max_money=max_money,
+        max_calls=max_calls,
+        max_gpu_seconds=max_gpu_seconds,
+        max_seconds=max_seconds,
+    )
     try:
         request = OptimizeRequest(
             task=str(task),
             start=str(start) if start else None,
             gpu=gpu or settings.gpu,
             device=with_gpus(device or settings.device, gpus),
-            model=model or settings.model,
+            model=settings.model,
+            models=settings.models,
+            budgets=settings.budgets,
             iterations=settings.iterations if iterations is None else iterations,
             rollouts=settings.rollouts if rollouts is None else rollouts,
             steps=settings.steps if steps is None else steps,
@@ -92,7 +130,7 @@ def optimize(
         raise UserError(describe(error)) from error
     check_request(request)
     directory = run or new_run_directory(task.stem, settings.runs_directory)
-    follow(Session.create(directory, request), as_json)
+    follow(Session.create(directory, request), Showing(as_json, quiet, events))
 
 
 @app.command()
@@ -101,22 +139,38 @@ def resume(
     results: Annotated[
         Path | None, typer.Option(help="File of `jobs run`: take the runs' results from it first.")
     ] = None,
+    max_tokens: MaxTokens = None,
+    max_money: MaxMoney = None,
+    max_calls: MaxCalls = None,
+    max_gpu_seconds: MaxGpuSeconds = None,
+    max_seconds: MaxSeconds = None,
+    quiet: Quiet = False,
+    events: Events = None,
     as_json: Json = False,
 ) -> None:
     """Go on with runs that were stopped, killed or wait for results, from their checkpoints."""
     from .graph.exchange import import_results
     from .graph.session import Session
     from .harness.job_records import read_results
+    from .tools.budgets import change_budgets
 
+    raised = checked_budgets(
+        tokens=max_tokens,
+        money=max_money,
+        calls=max_calls,
+        gpu_seconds=max_gpu_seconds,
+        wall_seconds=max_seconds,
+    )
     found = read_results(results) if results else None
     sessions: list[Session] = []
     try:
         for run in dict.fromkeys(path.resolve() for path in runs):
             sessions.append(Session.open(run))
+            change_budgets(run, raised)
             if found and results:
                 new = import_results(run, found, results)
-                typer.echo(f"{run}: {new} new results from {results}", err=as_json)
-        follow_all(sessions, as_json)
+                typer.echo(f"{run}: {new} new results from {results}", err=as_json or bool(events))
+        follow_all(sessions, Showing(as_json, quiet, events))
     finally:
         for session in sessions:
             session.close()
@@ -295,8 +349,12 @@ def doctor(as_json: Json = False) -> None:
     """Say what this machine can do, and how to mend what it cannot."""
     from .console import show_checks
     from .harness.doctor import examine
+    from .tools.chat_models import parse_models
+    from .tools.model_check import check_endpoint
 
-    checks = asyncio.run(examine(read_settings().gpu))
+    settings = read_settings()
+    models = settings.models.model_copy(update={"roles": parse_models(settings.model)})
+    checks = [*asyncio.run(examine(settings.gpu)), asyncio.run(check_endpoint(models))]
     if as_json:
         print_json({"checks": [check.model_dump() for check in checks]})
     else:
@@ -305,24 +363,40 @@ def doctor(as_json: Json = False) -> None:
         raise typer.Exit(2)
 
 
-def follow(session: Any, as_json: bool) -> None:
-    """Run a session under a live view (or silently, for JSON), and print what it came to."""
+class Showing(NamedTuple):
+    """How a run is shown."""
+
+    as_json: bool = False
+    """The result is one JSON object on standard output; the rest goes to standard error."""
+    quiet: bool = False
+    events: str | None = None
+    """jsonl: events and result are JSON lines on standard output."""
+
+    @property
+    def in_words(self) -> bool:
+        """Whether the result is shown as text."""
+        return not self.as_json and self.events is None
+
+
+def follow(session: Any, showing: Showing) -> None:
+    """Run a session as `showing` says, and print what it came to."""
     try:
-        follow_all([session], as_json)
+        follow_all([session], showing)
     finally:
         session.close()
 
 
-def follow_all(sessions: list[Any], as_json: bool) -> None:
+def follow_all(sessions: list[Any], showing: Showing) -> None:
     """Run sessions one after the other; a run that fails keeps no other from going on.
 
-    Waiting for another host is an end like others (exit code 0, outcome `waiting`).
+    Waiting for another host is an end like others (exit code 0, outcome `waiting`), and so is a
+    cap that was reached (outcome `budget_reached`).
     """
     answers: list[dict[str, Any]] = []
     failed = False
     for session in sessions:
         try:
-            answers.append(watch(session, as_json))
+            answers.append(watch(session, showing))
         except UserError as error:
             if len(sessions) == 1:
                 raise
@@ -331,56 +405,94 @@ def follow_all(sessions: list[Any], as_json: bool) -> None:
             answers.append(
                 {"outcome": "failed", "reason": str(error), "run": str(session.directory)}
             )
-    if as_json:
+    if showing.events:
+        for answer in answers:
+            print_json({"event": "end", **answer})
+    elif showing.as_json:
         print_json(answers[0] if len(answers) == 1 else {"runs": answers})
     if failed:
         raise typer.Exit(2)
 
 
-def watch(session: Any, as_json: bool) -> dict[str, Any]:
+def watch(session: Any, showing: Showing) -> dict[str, Any]:
     """Run one session to its end, or until it waits; return what JSON says of it."""
-    from .console import ProgressView, show_result
-    from .graph.session import Interrupted, Waiting, read_seconds
+    from .console import JsonLines, ProgressView, show_capped, show_result
+    from .graph.session import Capped, Interrupted, Waiting, read_seconds
 
-    console = Console(stderr=as_json)
-    view = ProgressView(console)
+    console = Console(stderr=not showing.in_words)
+    view = JsonLines() if showing.events else ProgressView(console, quiet=showing.quiet)
+
+    asked_to_stop = False
 
     async def work() -> Any:
         loop = asyncio.get_running_loop()
+        task = asyncio.current_task()
+        assert task is not None
         for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, stop)
+            loop.add_signal_handler(number, stop, task)
         return await session.run(view.event)
 
-    def stop() -> None:
-        view.note("stopping after the current step; the place is saved …")
+    def stop(task: asyncio.Task[Any]) -> None:
+        nonlocal asked_to_stop
+        if asked_to_stop:
+            task.cancel()
+            return
+        asked_to_stop = True
+        view.note("stopping after the current step (again: at once); the place is saved …")
         session.drain()
 
     try:
         with view:
             result = asyncio.run(work())
-    except Interrupted as interrupted:
-        Console(stderr=True).print(str(interrupted), highlight=False, soft_wrap=True)
+    except (Interrupted, asyncio.CancelledError):
+        stopped = str(Interrupted(session.directory))
+        Console(stderr=True).print(stopped, highlight=False, soft_wrap=True)
         raise typer.Exit(130) from None
     except Waiting as waiting:
-        if not as_json:
+        if showing.in_words:
             console.print(str(waiting), markup=False, highlight=False, soft_wrap=True)
         return {"outcome": "waiting", "jobs": waiting.jobs, "run": str(session.directory)}
-    if not as_json:
+    except Capped as capped:
+        if showing.in_words:
+            show_capped(console, capped.reason, capped.best)
+        best = capped.best.model_dump(mode="json") if capped.best else {}
+        reached = {"outcome": "budget_reached", "reason": capped.reason}
+        return {**reached, "run": str(session.directory), **best}
+    if showing.in_words:
         show_result(console, result, session.directory)
     seconds = read_seconds(session.directory)
     return {**result.model_dump(mode="json"), "seconds": seconds}
 
 
-def read_settings() -> Settings:
-    """Return the settings.
+def read_settings(**flags: Any) -> Settings:
+    """Return the settings, with the flags that were given in their place.
 
     Raises:
-        UserError: a variable in the environment has a bad value.
+        UserError: a flag, or a variable in the environment, has a bad value.
     """
+    given = {name: value for name, value in flags.items() if value is not None}
     try:
-        return Settings()
+        return Settings(**given)
     except ValidationError as error:
-        raise UserError(f"settings: {describe(error)}") from error
+        is_flag = str(error.errors()[0]["loc"][0]) in given
+        raise UserError(("" if is_flag else "settings: ") + describe(error)) from error
+    except SettingsError as error:
+        raise UserError(f"settings: {error}; prices and context_tokens are JSON") from error
+
+
+def checked_budgets(**caps: Any) -> Any:
+    """Return caps from flags.
+
+    Raises:
+        UserError: one is negative.
+    """
+    from .tools.model_records import Budgets
+
+    try:
+        return Budgets(**caps)
+    except ValidationError as error:
+        flag = str(error.errors()[0]["loc"][0]).removeprefix("wall_").replace("_", "-")
+        raise UserError(f"--max-{flag}: {error.errors()[0]['msg'].lower()}") from error
 
 
 def check_request(request: Any) -> None:
@@ -436,7 +548,7 @@ def parse_dimensions(pairs: list[str]) -> dict[str, int]:
 def describe(error: ValidationError) -> str:
     """Return the first complaint of a validation error as one line with the flag's name."""
     first = error.errors()[0]
-    flag = ".".join(str(part) for part in first["loc"])
+    flag = ".".join(str(part) for part in first["loc"]).replace("_", "-")
     return f"--{flag} {first.get('input')!r}: {first['msg'].lower()}"
 
 

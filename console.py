@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
+import os
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -12,7 +15,9 @@ from rich.console import Console
 from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
+from rich.tree import Tree
 
+from .graph.best_so_far import BestSoFar
 from .harness.doctor import Check
 from .harness.records import Evaluation
 from .nodes.records import RunResult
@@ -20,18 +25,53 @@ from .nodes.records import RunResult
 LESSONS_SHOWN = 8
 
 
-class ProgressView:
-    """A line for each thing that happened, and under them what each rollout is doing now."""
+class JsonLines:
+    """Every event as one JSON object a line on standard output, for scripts."""
 
-    def __init__(self, console: Console) -> None:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        pass
+
+    def note(self, text: str) -> None:
+        """Write one line of text as an event."""
+        self.event({"event": "note", "text": text})
+
+    def event(self, event: Mapping[str, Any]) -> None:
+        """Write one event; a script that went away ends the run's output, not the run."""
+        try:
+            sys.stdout.write(json.dumps(event) + "\n")
+            sys.stdout.flush()
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+class ProgressView:
+    """A line for each thing that happened, and under them what each rollout is doing now.
+
+    Quiet, it shows nothing but what is said by `note`.
+    """
+
+    def __init__(self, console: Console, quiet: bool = False) -> None:
         self._console = console
+        self._quiet = quiet
         self._live = Live(console=console, transient=True, refresh_per_second=4)
         self._doing: dict[tuple[int, int], str] = {}
         self._described: dict[tuple[int, int], str] = {}
+        self._thinking: dict[tuple[str, str], str] = {}
+        self._spent = ""
+        self._paths: dict[tuple[int, int], list[str]] = {}
+        self._reached: dict[tuple[int, int], float] = {}
         self._steps = 0
 
     def __enter__(self) -> Self:
-        if self._console.is_terminal:
+        if self._console.is_terminal and not self._quiet:
             self._live.start()
         return self
 
@@ -49,6 +89,8 @@ class ProgressView:
 
     def event(self, event: Mapping[str, Any]) -> None:
         """Show one progress event; unknown kinds are left out."""
+        if self._quiet:
+            return
         handler = getattr(self, f"_on_{event['event']}", None)
         if handler is not None:
             handler(event)
@@ -111,6 +153,7 @@ class ProgressView:
             verdict = f"[dim]does not apply: {escape(event['reason'])}[/]"
         else:
             verdict = f"[red]{event['outcome']}[/]"
+        self._grow(event, verdict)
         expected = math.exp(event["expected_log_gain"])
         self.note(
             f"{place}{event['technique']}: {verdict} (expected {expected:.2f}x); "
@@ -125,6 +168,40 @@ class ProgressView:
             f"[cyan]policy evaluation[/] of iteration {event['iteration'] + 1}: "
             f"{event['techniques']} techniques, {event['success_rate']:.0%} passed{off}"
         )
+        self._console.print(self._tree(event["iteration"]))
+        if self._spent:
+            self.note(f"[dim]{self._spent}[/]")
+
+    def _on_thinking(self, event: Mapping[str, Any]) -> None:
+        self._thinking[_asker(event)] = event["model"]
+        self._show()
+
+    def _on_answered(self, event: Mapping[str, Any]) -> None:
+        self._thinking.pop(_asker(event), None)
+        money = event["all_money"]
+        cost = "" if money is None else f", ${money:.4f}"
+        self._spent = f"{event['calls']} model calls, {event['all_tokens']:,} tokens{cost}"
+        self._show()
+
+    def _on_trying_again(self, event: Mapping[str, Any]) -> None:
+        self._thinking.pop(_asker(event), None)
+        self.note(
+            f"  [yellow]{event['role']}[/]: {escape(event['reason'])}; "
+            f"trying again in {event['seconds']:.1f} s"
+        )
+
+    def _on_malformed(self, event: Mapping[str, Any]) -> None:
+        self.note(f"  [yellow]{event['role']}[/]: malformed reply: {escape(event['reason'])}")
+
+    def _on_initial_rejected(self, event: Mapping[str, Any]) -> None:
+        self.note(f"first kernel: [red]refused, {event['outcome']}[/]: {escape(event['reason'])}")
+
+    def _on_soft_verification(self, event: Mapping[str, Any]) -> None:
+        if event["vetoed"]:
+            self.note(f"[red]winner vetoed[/]: {escape('; '.join(event['reasons']))}")
+        else:
+            remarks = "; ".join(event["remarks"]) or "no objection"
+            self.note(f"winner read by {escape(event['author'])}: {escape(remarks)}")
 
     def _on_parameter_update(self, event: Mapping[str, Any]) -> None:
         self._doing.clear()
@@ -144,11 +221,41 @@ class ProgressView:
     def _now(self, event: Mapping[str, Any], text: str) -> None:
         place = (event["iteration"], event["rollout"])
         self._doing[place] = f"step {event['step'] + 1} of {self._steps}: {text}"
+        self._show()
+
+    def _show(self) -> None:
         lines = [
             f"[dim]rollout {iteration + 1}.{rollout + 1}  {doing}[/]"
             for (iteration, rollout), doing in sorted(self._doing.items())
         ]
+        lines += [
+            f"[dim]{escape(model)} thinks as {role}{escape(place)}[/]"
+            for (role, place), model in sorted(self._thinking.items())
+        ]
+        if self._spent:
+            lines.append(f"[dim]{self._spent}[/]")
         self._live.update("\n".join(lines))
+
+    def _grow(self, event: Mapping[str, Any], verdict: str) -> None:
+        """Add a step to its trajectory's branch of the tree."""
+        place = (event["iteration"], event["rollout"])
+        self._paths.setdefault(place, []).append(f"{event['technique']} {verdict}")
+        self._reached[place] = event["best_microseconds"]
+
+    def _tree(self, iteration: int) -> Tree:
+        """Return an iteration's trajectories, each with its steps and what they gained."""
+        tree = Tree(f"[dim]iteration {iteration + 1}[/]")
+        for (number, rollout), steps in sorted(self._paths.items()):
+            if number == iteration:
+                best = self._reached[number, rollout]
+                tree.add(f"{number + 1}.{rollout + 1} best {best:.2f} us: " + " → ".join(steps))
+        return tree
+
+
+def _asker(event: Mapping[str, Any]) -> tuple[str, str]:
+    """Return who thinks and where: the role, and the numbers of its place counted from 1."""
+    numbers = [part + 1 for part in event["place"] if isinstance(part, int)]
+    return event["role"], f" at {'.'.join(str(number) for number in numbers)}" if numbers else ""
 
 
 def show_result(console: Console, result: RunResult, directory: Path) -> None:
@@ -157,6 +264,19 @@ def show_result(console: Console, result: RunResult, directory: Path) -> None:
     report = (directory / "report.txt").read_text()
     console.print(report, markup=False, highlight=False, soft_wrap=True, end="")
     console.print(f"Whole report: {directory / 'report.txt'}", highlight=False, soft_wrap=True)
+
+
+def show_capped(console: Console, reason: str, best: BestSoFar | None) -> None:
+    """Print why a run stopped at a cap, and the best until then."""
+    if best is not None:
+        console.print(
+            f"best so far: {best.best_us:.2f} us, {best.gain:.2f}x the initial kernel's "
+            f"{best.initial_us:.2f} us (measured once, not confirmed): {best.source}",
+            markup=False,
+            highlight=False,
+            soft_wrap=True,
+        )
+    console.print(reason, markup=False, highlight=False, soft_wrap=True)
 
 
 def show_evaluation(console: Console, evaluation: Evaluation) -> None:

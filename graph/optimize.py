@@ -2,12 +2,12 @@
 
 load_task → write_initial_cuda → profile_baseline → rollouts in parallel (Send)
     → evaluate_policy → analyze_performance_gap → update_parameters
-    → rollouts of the next iteration | confirm_winner → report
+    → rollouts of the next iteration | confirm_winner → verify_softly → report
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from langchain_core.runnables import RunnableConfig
@@ -23,6 +23,7 @@ from ..nodes.randomness import generator
 from ..nodes.records import KernelPoint
 from ..nodes.report import report
 from ..nodes.update_parameters import update_parameters
+from ..nodes.verify_softly import verify_softly
 from ..nodes.write_initial_cuda import write_initial_cuda
 from .rollout import graph as rollout_graph
 from .state import OptimizeOutput, OptimizeRequest, OptimizeState, RolloutInput
@@ -81,6 +82,12 @@ def next_iteration(state: OptimizeState) -> list[Send] | str:
     return "confirm_winner"
 
 
+def after_review(state: OptimizeState) -> Literal["confirm_winner", "report"]:
+    """Report what stands; a vetoed kernel makes room for the next fastest."""
+    review = state.get("soft_reviews", {}).get(state["confirmation"].point.evaluation_key)
+    return "confirm_winner" if review is not None and review.vetoed else "report"
+
+
 def build_graph() -> StateGraph[OptimizeState, None, OptimizeRequest, OptimizeOutput]:
     """Return the optimize graph, not compiled."""
     graph = StateGraph(OptimizeState, input_schema=OptimizeRequest, output_schema=OptimizeOutput)
@@ -92,6 +99,7 @@ def build_graph() -> StateGraph[OptimizeState, None, OptimizeRequest, OptimizeOu
     graph.add_node("analyze_performance_gap", analyze_performance_gap)
     graph.add_node("update_parameters", update_parameters)
     graph.add_node("confirm_winner", confirm_winner)
+    graph.add_node("verify_softly", verify_softly)
     graph.add_node("report", report)
     graph.add_edge(START, "load_task")
     graph.add_edge("load_task", "write_initial_cuda")
@@ -101,7 +109,8 @@ def build_graph() -> StateGraph[OptimizeState, None, OptimizeRequest, OptimizeOu
     graph.add_edge("evaluate_policy", "analyze_performance_gap")
     graph.add_edge("analyze_performance_gap", "update_parameters")
     graph.add_conditional_edges("update_parameters", next_iteration, ["rollout", "confirm_winner"])
-    graph.add_edge("confirm_winner", "report")
+    graph.add_edge("confirm_winner", "verify_softly")
+    graph.add_conditional_edges("verify_softly", after_review)
     graph.add_edge("report", END)
     return graph
 

@@ -32,6 +32,8 @@ async def lower(state: RolloutState, config: RunnableConfig) -> dict[str, Any]:
         "summary": state["summary"],
         "parent": state["current"],
         "choice": choice,
+        "state_choice": state["state_choice"],
+        "knowledge_at": state["knowledge_at"],
         "place": (state["iteration"], state["rollout"], state["step"]),
         "attempts": {},
     }

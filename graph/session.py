@@ -18,14 +18,19 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.errors import GraphDrained
 from langgraph.runtime import RunControl
+from langgraph.types import StateSnapshot
 
 from ..harness.devices import open_device
 from ..harness.errors import UserError
 from ..harness.job_records import counted
+from ..memory.run_store import RunStore
 from ..nodes import records as node_records
 from ..nodes.load_task import with_absolute_paths
 from ..nodes.records import OptimizeRequest, RunPlan, RunResult
 from ..nodes.report import write_file
+from ..tools.budgets import BudgetReached, write_budgets
+from ..tools.chat_models import check_models
+from .best_so_far import BestSoFar, keep_best
 from .exchange import count_waiting
 from .optimize import build_graph
 
@@ -52,6 +57,16 @@ class Waiting(Exception):
         )
         self.directory = directory
         self.jobs = jobs
+
+
+class Capped(Exception):
+    """A cap is reached and the place is saved; `resume` with a higher one goes on."""
+
+    def __init__(self, directory: Path, reason: str, best: BestSoFar | None) -> None:
+        super().__init__(reason)
+        self.directory = directory
+        self.reason = reason
+        self.best = best
 
 
 class Session:
@@ -92,6 +107,7 @@ class Session:
                 "choose another with --run"
             ) from error
         lock = _take_lock(directory)
+        write_budgets(directory, request.budgets)
         pinned = with_absolute_paths(request.model_copy(update={"run": str(directory)}))
         document = {"format": RUN_FORMAT, "request": pinned.model_dump(mode="json")}
         write_file(directory / "run.json", json.dumps(document, indent=2) + "\n")
@@ -129,6 +145,7 @@ class Session:
             UserError: the request cannot be served.
             Interrupted: `drain` was called and the place is saved.
             Waiting: no rollout can go on without results from another host.
+            Capped: no rollout can go on without a higher cap.
         """
         began = time.monotonic()
         config: RunnableConfig = {
@@ -140,6 +157,7 @@ class Session:
             started = (await graph.aget_state(config)).values
             if "result" not in started:
                 check_identity(started.get("plan"))
+                await asyncio.to_thread(sit_down, self.directory, started.get("plan"))
                 try:
                     async for _, event in graph.astream(
                         None if started.get("plan") else self.request,
@@ -152,9 +170,19 @@ class Session:
                         watch(cast(dict[str, Any], event))
                 except GraphDrained as drained:
                     raise Interrupted(self.directory) from drained
+                except BudgetReached as reached:
+                    best = await self._best(await graph.aget_state(config))
+                    raise Capped(self.directory, reached.reason, best) from reached
                 finally:
                     add_seconds(self.directory, time.monotonic() - began)
             ended = await graph.aget_state(config)
+            reasons = [
+                each.value["budget_reached"]
+                for each in ended.interrupts
+                if "budget_reached" in each.value
+            ]
+            if reasons:
+                raise Capped(self.directory, reasons[0], await self._best(ended))
             if ended.interrupts:
                 raise Waiting(
                     self.directory, await asyncio.to_thread(count_waiting, self.directory)
@@ -163,6 +191,21 @@ class Session:
         if not isinstance(result, RunResult):
             raise UserError(f"{self.directory} was written by another version; start a new run")
         return result
+
+    async def _best(self, stopped: StateSnapshot) -> BestSoFar | None:
+        return await asyncio.to_thread(keep_best, self.directory, stopped.values.get("initial"))
+
+
+def sit_down(directory: Path, plan: RunPlan | None) -> None:
+    """Begin to count working time, and see that a resumed run's models can still be asked.
+
+    Raises:
+        UserError: a key is missing, or the directory cannot be written.
+    """
+    if plan is not None:
+        check_models(plan.models)
+    with RunStore(directory / "run.sqlite") as store:
+        store.ledger.sit_down()
 
 
 def check_identity(plan: RunPlan | None) -> None:
@@ -240,8 +283,9 @@ def checkpoint_serializer() -> JsonPlusSerializer:
     """Return a serializer that refuses every type but the records this project checkpoints."""
     from ..harness import records as harness_records
     from ..memory import records as memory_records
+    from ..tools import model_records
 
-    modules = (harness_records, memory_records, node_records)
+    modules = (harness_records, memory_records, node_records, model_records)
     allowed = [
         (kind.__module__, kind.__name__)
         for module in modules

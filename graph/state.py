@@ -18,11 +18,13 @@ from ..nodes.records import (
     Proposal,
     RunPlan,
     RunResult,
+    SoftReview,
     StateChoice,
     TaskSummary,
     TechniqueChoice,
     Trajectory,
     merge_by_id,
+    merge_reviews,
 )
 from ..tools.model_records import Budgets, ModelPlan
 
@@ -57,6 +59,7 @@ class OptimizeState(TypedDict, total=False):
     gap_analysis: GapAnalysis
     parameter_update: ParameterUpdate
     confirmation: Confirmation
+    soft_reviews: Annotated[dict[str, SoftReview], merge_reviews]
     result: RunResult
 
 
@@ -113,6 +116,8 @@ class LoweringState(TypedDict, total=False):
     summary: TaskSummary
     parent: KernelPoint
     choice: TechniqueChoice
+    state_choice: StateChoice
+    knowledge_at: int
     place: tuple[int, int, int]
     attempts: dict[int, Attempt]
     result: LoweringResult

@@ -49,7 +49,6 @@ def _examine(gpu: str) -> list[Check]:
         _disk(),
         _sandbox(),
         *_gpus(),
-        _model(),
     ]
 
 
@@ -156,9 +155,3 @@ def _sandbox() -> Check:
         name="sandbox", passed=found.complete, required=False, finding=found.finding,
         remedy=found.remedy,
     )  # fmt: skip
-
-
-def _model() -> Check:
-    return Check(
-        name="model", passed=True, required=False, finding="built-in reasoners: no key needed"
-    )

@@ -157,20 +157,26 @@ class KnowledgeBase:
     def beliefs(
         self,
         state: PerformanceState | str,
-        techniques: Iterable[str],
+        techniques: Iterable[str | Optimization],
         context: PolicyContext,
         at: int | None = None,
     ) -> list[tuple[Optimization, ExpectedGain]]:
-        """Return what to expect of named techniques in a state, in the order given.
+        """Return what to expect of techniques in a state, in the order given.
 
         Nothing is left out: techniques already tried, deprecated (`deprecated` names them), or
-        unheard of (those with a neutral prior) are answered too.
+        unheard of are answered too. Unheard of means with a neutral prior for a name, with its own
+        for an Optimization.
 
         Raises:
             UserError: the id names no state.
         """
         snapshot = self.snapshot(at)
-        named = [self._seed.techniques.get(name) or unknown_technique(name) for name in techniques]
+        named = [
+            item
+            if isinstance(item, Optimization)
+            else self._seed.techniques.get(item) or unknown_technique(item)
+            for item in techniques
+        ]
         policy = snapshot.policy(context.device_kind)
         return policy.beliefs(self._known(state, snapshot), named, context)
 

@@ -130,6 +130,8 @@ class Evidence(Record):
     """Version of the harness that measured; empty in evidence from before it was noted."""
     author: Author
     prompt_sha256: str | None = None
+    repairs: int = 0
+    """How often a model mended it after a failure: 0 is a first try."""
     created: str = ""
     """Wall time, ISO 8601; not part of the identity."""
 
@@ -153,8 +155,9 @@ class Evidence(Record):
 
     def _content(self, *left_out: str) -> dict[str, Any]:
         content = self.model_dump(mode="json", exclude=set(left_out))
-        if not self.harness:
-            del content["harness"]  # Older rows keep their id.
+        for name in ("harness", "repairs"):
+            if not content[name]:
+                del content[name]  # Older rows keep their id.
         return content
 
 
@@ -316,6 +319,8 @@ class Step(Record):
     author: Author
     evaluation_key: str | None = None
     evidence_id: str | None = None
+    optimization: Optimization | None = None
+    """What a model that proposed the technique newly says of it."""
 
     @property
     def id(self) -> str:

@@ -1,19 +1,28 @@
 """Confirm the winner: verify and measure it once more in fresh processes before it is announced.
 
-Reads plan, summary, initial and trajectories; writes confirmation. A kernel that does not hold is
-not announced: the next fastest is tried, and the initial one stands at the end.
+Reads plan, summary, initial, trajectories and soft_reviews; writes confirmation. A kernel that does
+not hold, or that soft verification vetoed, is not announced: the next fastest is tried, and the
+initial one stands at the end.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import Any, TypedDict
+from collections.abc import Container, Mapping
+from typing import Any, NotRequired, TypedDict
 
 from ..harness.records import Outcome, Timing
 from ..tools.evaluation import Evaluator
 from .awaited import awaited
 from .progress import report_progress
-from .records import Confirmation, KernelPoint, RunPlan, TaskSummary, Trajectory
+from .records import (
+    Confirmation,
+    KernelPoint,
+    RunPlan,
+    SoftReview,
+    TaskSummary,
+    Trajectory,
+)
 from .workspaces import opened
 
 AGREEMENT = 1.05
@@ -30,14 +39,16 @@ class Reads(TypedDict):
     summary: TaskSummary
     initial: KernelPoint
     trajectories: dict[str, Trajectory]
+    soft_reviews: NotRequired[dict[str, SoftReview]]
 
 
 async def confirm_winner(state: Reads) -> dict[str, Any]:
     """Measure the fastest kernels again, the best first, until one holds; announce that one."""
     initial = state["initial"]
-    notes: list[str] = []
+    vetoed = {k: r for k, r in state.get("soft_reviews", {}).items() if r.vetoed}
+    notes = veto_notes(state["trajectories"], vetoed)
     confirmation = unconfirmed(initial, notes)
-    for point in contenders(initial, state["trajectories"]):
+    for point in contenders(initial, state["trajectories"], vetoed):
         again, reason = await _again(state, point)
         reason = reason or disagreement(point.timing, again)
         if again is not None and not reason:
@@ -55,15 +66,32 @@ async def confirm_winner(state: Reads) -> dict[str, Any]:
     return {"confirmation": confirmation}
 
 
-def contenders(initial: KernelPoint, trajectories: dict[str, Trajectory]) -> list[KernelPoint]:
-    """Return the kernels to confirm, fastest first: at most TRIES, and the initial one last."""
+def contenders(
+    initial: KernelPoint, trajectories: dict[str, Trajectory], vetoed: Container[str] = ()
+) -> list[KernelPoint]:
+    """Return the kernels to confirm, fastest first: at most TRIES, and the initial one last.
+
+    Those whose evaluation key is in `vetoed` are left out.
+    """
     points = {
         point.source_sha256: point
         for point in (trajectory.best for trajectory in trajectories.values())
-        if point.microseconds < initial.microseconds
+        if point.microseconds < initial.microseconds and point.evaluation_key not in vetoed
     }
     ranked = sorted(points.values(), key=lambda p: (p.microseconds, len(p.path), p.source_sha256))
     return [*ranked[:TRIES], initial]
+
+
+def veto_notes(
+    trajectories: dict[str, Trajectory], vetoed: Mapping[str, SoftReview]
+) -> list[str]:
+    """Return a line for each vetoed kernel: its time, who vetoed it and why."""
+    times = {item.best.evaluation_key: item.best.microseconds for item in trajectories.values()}
+    return [
+        f"{times[key]:.2f} us vetoed by {review.author}: {'; '.join(review.reasons)}"
+        for key, review in sorted(vetoed.items())
+        if key in times
+    ]
 
 
 def disagreement(first: Timing, again: Timing | None) -> str:

@@ -1,25 +1,38 @@
 """State extractor: the performance signature of the kernel at hand (KernelBlaster: states).
 
-Reads plan and current; writes observation. The state is what the policy conditions on, so it is
-taken from the newest profile at every step.
+Reads plan, summary, current; writes observation. The state is what the policy conditions on, so it
+is taken from the newest profile at every step. The signature is always the profile's; a model says
+in its place what holds the kernel back, and why.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import Any, TypedDict
+from typing import Any, TypedDict, get_args
 
-from ..harness.records import Evaluation
-from ..tools.workspace import open_workspace
-from .builtin.describe_state import describe_state
+from ..harness.records import Bottleneck, Evaluation, Profile
+from ..memory.records import Signature
+from ..memory.signature import explain
+from ..tools.model_records import BUILTIN, Answer, Message
+from ..tools.workspace import Workspace, open_workspace
+from .asked import asked, stand_in
+from .budgeted import within_time
+from .builtin.describe_state import CAUSES, describe_state
 from .progress import report_progress
-from .records import KernelPoint, RunPlan
+from .prompt_context.common import kernel_context, task_context
+from .prompts.render import render
+from .records import KernelPoint, Observation, RunPlan, TaskSummary
+from .replies import StateReading, checked
+
+FEATURES = 10
+"""Unusual figures of a profile that a model is shown."""
 
 
 class Reads(TypedDict):
     """What this agent reads."""
 
     plan: RunPlan
+    summary: TaskSummary
     current: KernelPoint
     iteration: int
     rollout: int
@@ -28,9 +41,12 @@ class Reads(TypedDict):
 
 async def extract_state(state: Reads) -> dict[str, Any]:
     """Describe the current kernel's performance in words and numbers."""
-    evaluation = await asyncio.to_thread(_evaluation, state["plan"], state["current"])
-    assert evaluation.profile is not None
-    observation = describe_state(evaluation.profile)
+    plan = state["plan"]
+    await within_time(plan)
+    profile = await asyncio.to_thread(_profile, plan, state["current"])
+    observation = describe_state(profile)
+    if plan.models.model_of("state_extractor") != BUILTIN:
+        observation = read_as(observation, await _ask(state, profile, observation))
     report_progress(
         "state",
         iteration=state["iteration"],
@@ -39,13 +55,99 @@ async def extract_state(state: Reads) -> dict[str, Any]:
         bottleneck=observation.primary,
         description=observation.description,
         microseconds=state["current"].microseconds,
+        author=observation.author,
     )
     return {"observation": observation}
 
 
-def _evaluation(plan: RunPlan, point: KernelPoint) -> Evaluation:
+def _profile(plan: RunPlan, point: KernelPoint) -> Profile:
     with open_workspace(plan.run_directory, plan.device, plan.gpu) as workspace:
-        evaluation = workspace.store.get(point.evaluation_key)
+        evaluation = _evaluation(workspace, point)
+    assert evaluation.profile is not None
+    return evaluation.profile
+
+
+def _evaluation(workspace: Workspace, point: KernelPoint) -> Evaluation:
+    evaluation = workspace.store.get(point.evaluation_key)
     if evaluation is None:
         raise LookupError(f"run.sqlite holds no evaluation {point.evaluation_key}")
     return evaluation
+
+
+async def _ask(state: Reads, profile: Profile, rule: Observation) -> Answer[StateReading]:
+    def prepare(workspace: Workspace) -> tuple[tuple[Message, ...], type[StateReading]]:
+        return _messages(workspace, state, profile, rule), reading_of(profile)
+
+    place = state["iteration"], state["rollout"], state["step"]
+    return await asked(state["plan"], "state_extractor", place, prepare)
+
+
+def _messages(
+    workspace: Workspace, state: Reads, profile: Profile, rule: Observation
+) -> tuple[Message, ...]:
+    current = state["current"]
+    task = workspace.task(state["summary"].artifact)
+    source = workspace.artifacts.get_text(current.source_sha256)
+    return render(
+        "state_extractor",
+        state["plan"].models.context_of("state_extractor"),
+        **task_context(task, workspace.measured_by),
+        **kernel_context(task, source, _evaluation(workspace, current), current.path),
+        bottlenecks=tuple(CAUSES.items()),
+        features="\n".join(f"- {words}" for words in _unusual(rule)),
+        primary=rule.primary,
+        secondary=rule.secondary,
+        plausible=", ".join(plausible(profile)),
+    )
+
+
+def _unusual(rule: Observation) -> list[str]:
+    return explain(Signature(values=rule.signature), limit=FEATURES)
+
+
+def plausible(profile: Profile) -> tuple[Bottleneck, ...]:
+    """Return the resources that can hold back the longest launch.
+
+    Where a time model gives the part of each, only those that have one; elsewhere all but the
+    tensor cores, which a kernel must have used.
+    """
+    launch = profile.dominant
+    named = {launch.bottleneck, *launch.bottleneck_ties, "latency", "launch"}
+    if launch.terms:
+        named |= {name for name, microseconds in launch.terms.items() if microseconds > 0}
+    else:
+        used = any("tensor" in name and value > 0 for name, value in launch.metrics.items())
+        named |= {name for name in get_args(Bottleneck) if name != "tensor" or used}
+    return tuple(name for name in get_args(Bottleneck) if name in named)
+
+
+def reading_of(profile: Profile) -> type[StateReading]:
+    """Return the form of a reading of one profile: it must name resources at work there."""
+    known = plausible(profile)
+
+    def check(reading: StateReading) -> None:
+        for name in (reading.primary, reading.secondary):
+            if name is not None and name not in known:
+                raise ValueError(
+                    f"the profile shows no work of {name}; name one of {', '.join(known)}"
+                )
+        if reading.secondary == reading.primary:
+            raise ValueError("primary and secondary are the same resource")
+
+    return checked(StateReading, check)
+
+
+def read_as(rule: Observation, answer: Answer[StateReading]) -> Observation:
+    """Return the observation in a model's words, the rule's where it has none."""
+    reading = answer.value
+    if reading is None:
+        return rule.model_copy(update={"author": stand_in(answer)})
+    return rule.model_copy(
+        update={
+            "primary": reading.primary,
+            "secondary": reading.secondary,
+            "description": reading.description,
+            "features": reading.features,
+            "author": answer.author,
+        }
+    )

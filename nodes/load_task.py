@@ -18,6 +18,9 @@ from ..harness.records import Task
 from ..harness.tasks import load_task as read_task
 from ..memory.artifacts import ArtifactStore
 from ..memory.locations import default_knowledge_directory, new_run_directory
+from ..tools.budgets import BUDGETS_FILE, require_prices, write_budgets
+from ..tools.chat_models import check_models, parse_models
+from ..tools.model_records import Budgets
 from ..tools.workspace import open_knowledge
 from .progress import report_progress
 from .records import OptimizeRequest, RunPlan, TaskSummary
@@ -31,7 +34,7 @@ async def load_task(state: OptimizeRequest) -> dict[str, Any]:
     """
     plan = await asyncio.to_thread(resolve_plan, state)
     task = await read_task(Path(plan.task_path), plan.dimensions)
-    summary = await asyncio.to_thread(store_task, plan, task)
+    summary = await asyncio.to_thread(store_task, plan, task, state.budgets)
     report_progress(
         "task",
         task=task.name,
@@ -56,14 +59,12 @@ def resolve_plan(request: OptimizeRequest) -> RunPlan:
     """Fill in defaults and check device, GPU, model and knowledge base before any work.
 
     Raises:
-        UserError: one of them is unknown or unusable.
+        UserError: one of them is unknown or unusable, or a model's key is missing.
     """
-    model = request.model
-    if model != "builtin":
-        raise UserError(
-            f"unknown model {model!r}: this version has the built-in reasoners only; "
-            "leave --model out or say --model builtin"
-        )
+    roles = request.models.roles | parse_models(request.model)
+    models = request.models.model_copy(update={"roles": roles})
+    check_models(models)
+    require_prices(models, request.budgets)
     request = with_absolute_paths(request)
     if request.start and not Path(request.start).is_file():
         raise UserError(f"no such file: --start {request.start}; give the path of a CUDA source")
@@ -87,7 +88,8 @@ def resolve_plan(request: OptimizeRequest) -> RunPlan:
         device_why=why,
         gpu=identity.gpu,
         identity=identity,
-        model=model,
+        model=request.model,
+        models=models,
         iterations=request.iterations,
         rollouts=request.rollouts,
         steps=request.steps,
@@ -103,8 +105,8 @@ def with_absolute_paths(request: OptimizeRequest) -> OptimizeRequest:
     )
 
 
-def store_task(plan: RunPlan, task: Task) -> TaskSummary:
-    """Create the run directory and store the task in it.
+def store_task(plan: RunPlan, task: Task, budgets: Budgets) -> TaskSummary:
+    """Create the run directory and store the task in it, and the caps where none are set there.
 
     Raises:
         UserError: the directory cannot be created or written.
@@ -117,6 +119,8 @@ def store_task(plan: RunPlan, task: Task) -> TaskSummary:
             f"cannot create the run directory {directory}: {error.strerror}; "
             "choose another with --run"
         ) from error
+    if not (directory / BUDGETS_FILE).exists():
+        write_budgets(directory, budgets)
     artifact = ArtifactStore(directory / "artifacts").put_text(task.model_dump_json())
     return TaskSummary(
         name=task.name, id=task.id, artifact=artifact, op_class=task.op_class, dtype=task.dtype

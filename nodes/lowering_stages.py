@@ -80,8 +80,13 @@ async def conclude_lowering(state: Reads) -> dict[str, Any]:
     attempts = state["attempts"]
     written = [attempt for attempt in attempts.values() if attempt.source_sha256]
     if not written:
+        last = attempts[len(attempts) - 1]
         result = LoweringResult(
-            applied=False, outcome=NOT_APPLICABLE, reason=attempts[len(attempts) - 1].reason
+            applied=False,
+            outcome=NOT_APPLICABLE,
+            reason=last.reason,
+            author=last.author,
+            prompt_sha256=last.prompt_sha256,
         )
     else:
         result = await _result(state, written[-1], repairs=len(written) - 1)
@@ -128,6 +133,7 @@ async def _result(state: Reads, attempt: Attempt, repairs: int) -> LoweringResul
         parameters=attempt.parameters,
         repairs=repairs,
         author=attempt.author,
+        prompt_sha256=attempt.prompt_sha256,
     )
 
 

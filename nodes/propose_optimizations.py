@@ -1,8 +1,8 @@
 """Optimization proposer: put techniques on the table for this code in this state.
 
-Reads plan, summary, current, state_choice, the steps so far; writes proposals. Sources: the
-knowledge base's optimizations for the state and its neighbours, and what applies to the code
-though the knowledge base does not list it there.
+Reads plan, summary, current, state_choice, observation, the steps so far; writes proposals.
+Sources: the knowledge base's optimizations for the state and its neighbours, what applies to the
+code though the knowledge base does not list it there, and what a model thinks of.
 """
 
 from __future__ import annotations
@@ -10,12 +10,23 @@ from __future__ import annotations
 import asyncio
 from typing import Any, TypedDict
 
-from ..memory.records import PolicyContext, Step
+from ..memory.knowledge_base import KnowledgeBase
+from ..memory.records import Optimization, PolicyContext, Step
+from ..tools.model_records import BUILTIN, Message
 from ..tools.workspace import Workspace, open_knowledge, open_workspace
+from .asked import asked, stand_in
 from .builtin.proposer import propose
 from .builtin.rewrites import applicable
+from .model_proposals import (
+    NEW_STRENGTH,
+    Table,
+    proposals_of,
+    proposals_on,
+    proposer_messages,
+)
 from .progress import report_progress
-from .records import KernelPoint, Proposal, RunPlan, StateChoice, TaskSummary
+from .records import KernelPoint, Observation, Proposal, RunPlan, StateChoice, TaskSummary
+from .replies import Proposals
 
 REAL_GAIN = 0.02
 """Log gain above which a step changed the situation (about 2 %)."""
@@ -27,6 +38,7 @@ class Reads(TypedDict):
     plan: RunPlan
     summary: TaskSummary
     current: KernelPoint
+    observation: Observation
     state_choice: StateChoice
     knowledge_at: int
     iteration: int
@@ -37,25 +49,39 @@ class Reads(TypedDict):
 
 async def propose_optimizations(state: Reads) -> dict[str, Any]:
     """List what could be tried here, with the policy's expected gain of each."""
-    proposals, inapplicable = await asyncio.to_thread(_propose, state)
+    table = await asyncio.to_thread(_table, state)
+    by_model = state["plan"].models.model_of("optimization_proposer") != BUILTIN
+    told: dict[str, Any] = {}
+    if by_model:
+        proposals, told = await _ask(state, table)
+    else:
+        proposals, told["inapplicable"] = _builtin(table)
     report_progress(
         "proposals",
         iteration=state["iteration"],
         rollout=state["rollout"],
         step=state["step"],
         techniques=[p.technique for p in proposals],
-        inapplicable=inapplicable,
+        **told,
     )
     return {"proposals": proposals}
 
 
-def _propose(state: Reads) -> tuple[tuple[Proposal, ...], int]:
+def _builtin(table: Table) -> tuple[tuple[Proposal, ...], int]:
+    return propose(
+        table.known, table.unlisted, table.reasons, table.measured, cards=table.cards()
+    )
+
+
+def _table(state: Reads) -> Table:
+    """Return what could be tried, as the knowledge base stood when the iteration began."""
     plan, current = state["plan"], state["current"]
     with open_workspace(plan.run_directory, plan.device, plan.gpu) as workspace:
         task = workspace.task(state["summary"].artifact)
         source = workspace.artifacts.get_text(current.source_sha256)
         tried = techniques_tried(workspace, state)
         identity = workspace.measured_by
+        steps = known_steps(workspace, state)
     context = PolicyContext(
         device_kind=identity.kind,
         gpu=identity.gpu,
@@ -72,10 +98,55 @@ def _propose(state: Reads) -> tuple[tuple[Proposal, ...], int]:
     with open_knowledge(plan.knowledge_directory) as knowledge:
         known = knowledge.candidates(where, context, at)
         settled = {optimization.technique for optimization, _ in known} | set(tried)
-        settled |= knowledge.deprecated(where, context, at)
+        deprecated = knowledge.deprecated(where, context, at)
+        settled |= deprecated
         unlisted = knowledge.beliefs(where, sorted(set(reasons) - settled), context, at)
-        measured = knowledge.settings(where, sorted(reasons), context, at)
-    return propose(known, unlisted, reasons, measured)
+        tunable = sorted({*reasons, *(optimization.technique for optimization, _ in known)})
+        measured = knowledge.settings(where, tunable, context, at)
+        lessons = knowledge.lessons(at)
+        described = _described(knowledge, identity.kind, at)
+        seed = frozenset(knowledge.seed().techniques)
+    described |= {step.technique: step.optimization for step in steps if step.optimization}
+    refused = dict.fromkeys(tried, "tried on this file, or without gain since the last gain")
+    for lesson in lessons:
+        if lesson.kind == "deprecation" and lesson.technique in deprecated:
+            if lesson.state == where.id:
+                refused[lesson.technique] = lesson.text
+    return Table(
+        where=where,
+        context=context,
+        known=known,
+        unlisted=unlisted,
+        reasons=reasons,
+        measured=measured,
+        refused=refused,
+        seed=seed,
+        described=described,
+        lessons=lessons,
+        written_by_model=plan.models.model_of("lowering") != BUILTIN,
+    )
+
+
+def _described(knowledge: KnowledgeBase, device_kind: str, at: int) -> dict[str, Optimization]:
+    """Return the cards of techniques that models thought of in earlier runs."""
+    found: dict[str, Optimization] = {}
+    listed = knowledge.snapshot(at).optimizations(device_kind)
+    for _, under in sorted(listed.items()):
+        for technique, optimization in under.items():
+            if technique not in knowledge.seed().techniques:
+                # What was learned of it elsewhere says little of this state.
+                weak = {"prior_log_gain": 0.0, "prior_strength": NEW_STRENGTH}
+                found[technique] = optimization.model_copy(update=weak)
+    return found
+
+
+def known_steps(workspace: Workspace, state: Reads) -> list[Step]:
+    """Return earlier iterations' steps and this rollout's own: what its prompts may speak of.
+
+    What parallel rollouts do meanwhile is left out, so that a run does not depend on their timing.
+    """
+    steps = workspace.store.replay.steps()
+    return [*(step for step in steps if step.iteration < state["iteration"]), *state["steps"]]
 
 
 def techniques_tried(workspace: Workspace, state: Reads) -> tuple[str, ...]:
@@ -101,3 +172,46 @@ def architecture_family(arch: str) -> str:
     digits = "".join(ch for ch in arch if ch.isdigit())
     names = {"80": "ampere", "86": "ampere", "87": "ampere", "89": "ada", "90": "hopper"}
     return names.get(digits, f"sm_{digits[:-1]}x" if digits else arch)
+
+
+# By a model ----------------------------------------------------------------------------------
+
+
+async def _ask(state: Reads, table: Table) -> tuple[tuple[Proposal, ...], dict[str, Any]]:
+    def prepare(workspace: Workspace) -> tuple[tuple[Message, ...], type[Proposals]]:
+        return _messages(workspace, state, table), proposals_on(table)
+
+    place = state["iteration"], state["rollout"], state["step"]
+    answer = await asked(state["plan"], "optimization_proposer", place, prepare)
+    if answer.value is None:
+        author = stand_in(answer)
+        proposals, dropped = _builtin(table)
+        return (
+            tuple(each.model_copy(update={"author": author}) for each in proposals),
+            {"inapplicable": dropped, "author": author},
+        )
+
+    def settle() -> tuple[tuple[Proposal, ...], dict[str, str]]:
+        with open_knowledge(state["plan"].knowledge_directory) as knowledge:
+            return proposals_of(answer, table, knowledge, state["knowledge_at"])
+
+    proposals, refused = await asyncio.to_thread(settle)
+    new = [each.technique for each in proposals if each.optimization is not None]
+    return proposals, {"refused": refused, "new": new, "author": answer.author}
+
+
+def _messages(workspace: Workspace, state: Reads, table: Table) -> tuple[Message, ...]:
+    current = state["current"]
+    evaluation = workspace.store.get(current.evaluation_key)
+    if evaluation is None:
+        raise LookupError(f"run.sqlite holds no evaluation {current.evaluation_key}")
+    return proposer_messages(
+        workspace,
+        state["plan"],
+        workspace.task(state["summary"].artifact),
+        current,
+        evaluation,
+        state["observation"],
+        known_steps(workspace, state),
+        table,
+    )

@@ -125,6 +125,7 @@ def _record(state: Reads) -> Step:
             author=result.author,
             evaluation_key=result.evaluation_key,
             evidence_id=evidence.id,
+            optimization=state["choice"].optimization,
         )
         workspace.store.replay.add([record])
     return record
@@ -161,6 +162,9 @@ def _evidence(state: Reads, workspace: Workspace, log_gain: float | None) -> Evi
         toolchain=identity.toolchain,
         harness=identity.harness,
         author=result.author,
+        prompt_sha256=result.prompt_sha256,
+        # A built-in writer mends nothing: it goes on to the next parameter values.
+        repairs=result.repairs if result.prompt_sha256 else 0,
         created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     )
 

@@ -17,7 +17,7 @@ from ..harness.records import (
     Record,
     Timing,
 )
-from ..memory.records import ExpectedGain, PerformanceState, Step
+from ..memory.records import ExpectedGain, Optimization, PerformanceState, Step
 from ..tools.model_records import Budgets, ModelPlan
 
 
@@ -166,13 +166,19 @@ class Proposal(Record):
     """Parameter settings worth trying, in order: measured gains, untried, measured losses."""
     expected: ExpectedGain
     """The policy's belief, as of the iteration's snapshot."""
+    optimization: Optimization | None = None
+    """What a model that proposed it newly says of it; None where the knowledge base describes
+    it."""
     reason: str = ""
+    author: str = "builtin"
 
 
 class TechniqueChoice(Record):
     """Reply of the optimization selector."""
 
     technique: str
+    optimization: Optimization | None = None
+    """What a model that proposed it says of it; None where the knowledge base describes it."""
     settings: tuple[dict[str, Any], ...] = ({},)
     """Parameter settings to try, in order."""
     expected_log_gain: float
@@ -196,6 +202,10 @@ class Attempt(Record):
     outcome: Outcome | None = None
     """None while it is under way; stays None when nothing could be written."""
     reason: str = ""
+    prompt_sha256: str | None = None
+    """Artifact of the prompt that a model wrote it from."""
+    reply_sha256: str | None = None
+    """Artifact of the model's raw reply."""
 
 
 class LoweringResult(Record):
@@ -213,6 +223,8 @@ class LoweringResult(Record):
     parameters: dict[str, Any] = Field(default_factory=dict)
     repairs: int = 0
     author: str = "builtin"
+    prompt_sha256: str | None = None
+    """Artifact of the prompt that a model wrote it from."""
 
 
 class Trajectory(Record):
@@ -231,6 +243,13 @@ def merge_by_id(
     left: dict[str, Trajectory] | None, right: dict[str, Trajectory] | None
 ) -> dict[str, Trajectory]:
     """Reducer: union by id; a trajectory reported twice counts once."""
+    return {**(left or {}), **(right or {})}
+
+
+def merge_reviews(
+    left: dict[str, SoftReview] | None, right: dict[str, SoftReview] | None
+) -> dict[str, SoftReview]:
+    """Reducer: union by evaluation key; a kernel reviewed twice counts once."""
     return {**(left or {}), **(right or {})}
 
 
@@ -258,6 +277,8 @@ class TechniqueReview(Record):
     reasons: tuple[str, ...] = ()
     bottlenecks: tuple[str, ...] = ()
     """`before -> after`, one per success."""
+    remark: str = ""
+    """What a model says of it."""
 
 
 class PolicyEvaluation(Record):
@@ -268,6 +289,8 @@ class PolicyEvaluation(Record):
     mean_absolute_error: float | None
     """Mean of |measured - expected| log gain over the successes."""
     success_rate: float
+    summary: str = ""
+    """What a model says of the whole."""
     author: str
 
 
@@ -284,6 +307,10 @@ class Gap(Record):
     techniques: tuple[str, ...] = ()
     """For a sequence: the techniques in order."""
     log_gain: float | None = None
+    cause: str = ""
+    """Why, in a model's words."""
+    condition: str = ""
+    """How to tell beforehand, in a model's words."""
 
 
 class GapAnalysis(Record):
@@ -312,6 +339,18 @@ class ParameterUpdate(Record):
     moved: dict[str, tuple[float, float]] = Field(default_factory=dict)
     """`state / technique` -> expected log gain before and after."""
     author: str
+
+
+class SoftReview(Record):
+    """What the soft verifier says of one kernel that passed every numeric gate."""
+
+    vetoed: bool
+    reasons: tuple[str, ...] = ()
+    """Each with the line it rests on and how to check it."""
+    remarks: tuple[str, ...] = ()
+    """What a reader should know though it is no reason for a veto."""
+    author: str
+    prompt_sha256: str | None = None
 
 
 class Confirmation(Record):
@@ -346,7 +385,11 @@ class RunResult(Record):
     outcomes: dict[str, int]
     """Evaluations by outcome: failures are counted, not hidden."""
     model_calls: int
+    """Paid ones; maybe paid ones are among them."""
     tokens: int
+    """Input and output."""
+    money: float | None = None
+    """Dollars by the table of prices; None where no call has a price."""
     techniques: tuple[str, ...]
     """From the initial kernel to the best, in order."""
     path: tuple[TechniqueStep, ...]

@@ -13,6 +13,7 @@ from ..harness.errors import UserError
 from ..harness.files import write_atomically
 from ..harness.job_records import describe
 from ..harness.records import DeviceIdentity, Evaluation
+from ..memory.ledger import Totals
 from ..tools.workspace import open_knowledge, open_workspace
 from .progress import report_progress
 from .records import (
@@ -54,6 +55,8 @@ def _report(state: Reads) -> RunResult:
         lessons = [item for item in knowledge.lessons() if item.run == plan.run_id]
     with open_workspace(plan.run_directory, plan.device, plan.gpu) as workspace:
         source = workspace.artifacts.get_text(winner.source_sha256)
+        spent = workspace.store.ledger.totals()
+        spending = workspace.store.ledger.by_role()
         result = RunResult(
             outcome=_outcome(confirmation),
             task=state["summary"].name,
@@ -66,8 +69,9 @@ def _report(state: Reads) -> RunResult:
             gain_ci=confirmation.gain_interval,
             evaluations=workspace.store.count(),
             outcomes=workspace.store.outcomes(),
-            model_calls=0,
-            tokens=0,
+            model_calls=spent.calls,
+            tokens=spent.tokens,
+            money=spent.money,
             techniques=tuple(step.technique for step in winner.path),
             path=winner.path,
             bottleneck_before=state["initial"].bottleneck,
@@ -76,13 +80,14 @@ def _report(state: Reads) -> RunResult:
             notes=(
                 *_notes(confirmation, workspace.store.get(winner.evaluation_key)),
                 *_elsewhere(workspace.store.jobs.measured_by()),
+                *_spending(spent),
             ),
             best_source=str(directory / "best.cu"),
             run=str(directory),
         )
     steps = [step for trajectory in state["trajectories"].values() for step in trajectory.steps]
     write_file(directory / "best.cu", source)
-    write_file(directory / "report.txt", report_text(result, steps, lessons))
+    write_file(directory / "report.txt", report_text(result, steps, lessons, spending))
     write_file(directory / "result.json", result.model_dump_json(indent=2) + "\n")
     return result
 
@@ -100,6 +105,18 @@ def _notes(confirmation: Confirmation, evaluation: Evaluation | None) -> tuple[s
 
 def _elsewhere(device: DeviceIdentity | None) -> tuple[str, ...]:
     return (f"every result comes from another host: {describe(device)}",) if device else ()
+
+
+def _spending(spent: Totals) -> tuple[str, ...]:
+    notes = []
+    if spent.unfinished:
+        notes.append(
+            f"{spent.unfinished} of {spent.calls} model calls ended without a reply and may have "
+            "been paid: they count with what was expected of them"
+        )
+    if spent.unpriced and spent.money is not None:
+        notes.append(f"{spent.unpriced} of {spent.calls} model calls have no price")
+    return tuple(notes)
 
 
 def _outcome(confirmation: Confirmation) -> str:

@@ -5,11 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from ..memory.ledger import RoleTotals
 from ..memory.records import Lesson, Step
 from .records import RunResult
 
 
-def report_text(result: RunResult, steps: Sequence[Step], lessons: Sequence[Lesson]) -> str:
+def report_text(
+    result: RunResult,
+    steps: Sequence[Step],
+    lessons: Sequence[Lesson],
+    spending: Sequence[RoleTotals] = (),
+) -> str:
     """Return the whole report, newline-terminated."""
     parts = [
         _headline(result),
@@ -17,6 +23,7 @@ def report_text(result: RunResult, steps: Sequence[Step], lessons: Sequence[Less
         _refused(steps),
         "\n".join(f"Note: {note}" for note in result.notes),
         _lessons(lessons),
+        _model_calls(spending),
         f"Best kernel: {result.best_source}",
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
@@ -32,9 +39,25 @@ def _headline(result: RunResult) -> str:
             f"  best    {result.best_us:.2f} us ({result.bottleneck_after})",
             f"  gain    {result.gain:.2f}x, interval {low:.2f} to {high:.2f} ({result.outcome})",
             f"  {result.evaluations} evaluations ({outcomes}), "
-            f"{result.model_calls} model calls, {result.tokens} tokens",
+            f"{result.model_calls} model calls, {result.tokens} tokens{_money(result)}",
         )
     )
+
+
+def _model_calls(spending: Sequence[RoleTotals]) -> str:
+    if not spending:
+        return ""
+    rows = [
+        f"  {each.role} ({each.model}): {each.calls} calls, {each.malformed} of them malformed, "
+        f"{each.failed} refused; {each.tokens_in} tokens in ({each.tokens_cached} cached), "
+        f"{each.tokens_out} out{'' if each.money is None else f', ${each.money:.4f}'}"
+        for each in spending
+    ]
+    return "\n".join(("Model calls:", *rows))
+
+
+def _money(result: RunResult) -> str:
+    return "" if result.money is None else f", ${result.money:.4f}"
 
 
 def _path(result: RunResult) -> str:

@@ -1,34 +1,57 @@
 """Optimization selector: the policy's best in the first rollout, Thompson sampling in the others.
 
 Reads plan, proposals and the place in the run; writes choice (None ends the trajectory). Never
-only the best past performer: weighted random among the best draws, seeded and reproducible.
+only the best past performer: weighted random among the best draws, seeded and reproducible. A model
+is told what was drawn, and may choose another proposal for a reason.
 """
 
 from __future__ import annotations
 
 from typing import Any, TypedDict
 
-from .builtin.selector import select
+from ..memory.records import Step
+from ..tools.model_records import BUILTIN, Message
+from ..tools.workspace import Workspace, open_knowledge
+from .asked import asked, stand_in
+from .builtin.selector import explores, select
 from .progress import report_progress
-from .records import KernelPoint, Proposal, RunPlan, StateChoice
+from .prompt_context.common import kernel_context
+from .prompt_context.experience import expected_text, gain_text, transitions_text, tried_text
+from .prompts.render import render
+from .propose_optimizations import known_steps
+from .records import (
+    KernelPoint,
+    Observation,
+    Proposal,
+    RunPlan,
+    StateChoice,
+    TaskSummary,
+    TechniqueChoice,
+)
+from .replies import Selection, checked
 
 
 class Reads(TypedDict):
     """What this agent reads."""
 
     plan: RunPlan
+    summary: TaskSummary
     current: KernelPoint
+    observation: Observation
     state_choice: StateChoice
+    knowledge_at: int
     proposals: tuple[Proposal, ...]
     iteration: int
     rollout: int
     step: int
+    steps: tuple[Step, ...]
 
 
 async def select_optimizations(state: Reads) -> dict[str, Any]:
     """Choose the technique to lower in this step."""
+    proposals = state["proposals"]
     choice = select(
-        state["proposals"],
+        proposals,
         seed=state["plan"].seed,
         iteration=state["iteration"],
         rollout=state["rollout"],
@@ -37,6 +60,9 @@ async def select_optimizations(state: Reads) -> dict[str, Any]:
     )
     if choice is None:
         return {"choice": None, "ended": "no technique left that applies to this code"}
+    by_model = state["plan"].models.model_of("optimization_selector") != BUILTIN
+    if by_model and len(proposals) > 1:
+        choice = await _ask(state, choice)
     report_progress(
         "choice",
         iteration=state["iteration"],
@@ -47,5 +73,94 @@ async def select_optimizations(state: Reads) -> dict[str, Any]:
         expected_gain=choice.expected_log_gain,
         success_probability=choice.success_probability,
         reason=choice.reason,
+        author=choice.author,
     )
     return {"choice": choice}
+
+
+async def _ask(state: Reads, drawn: TechniqueChoice) -> TechniqueChoice:
+    def prepare(workspace: Workspace) -> tuple[tuple[Message, ...], type[Selection]]:
+        return _messages(workspace, state, drawn), selection_among(state["proposals"])
+
+    place = state["iteration"], state["rollout"], state["step"]
+    answer = await asked(state["plan"], "optimization_selector", place, prepare)
+    selection = answer.value
+    if selection is None:
+        return drawn.model_copy(update={"author": stand_in(answer)})
+    (chosen,) = (each for each in state["proposals"] if each.technique == selection.technique)
+    return TechniqueChoice(
+        technique=chosen.technique,
+        optimization=chosen.optimization,
+        settings=chosen.settings,
+        expected_log_gain=chosen.expected.mean_log,
+        success_probability=chosen.expected.success_probability,
+        prepared_log=chosen.expected.prepared_log,
+        sampled_score=chosen.expected.score,
+        reason=selection.reason,
+        author=answer.author,
+    )
+
+
+def selection_among(proposals: tuple[Proposal, ...]) -> type[Selection]:
+    """Return the form of a choice: the name of a proposal."""
+    names = [proposal.technique for proposal in proposals]
+
+    def check(selection: Selection) -> None:
+        if selection.technique not in names:
+            raise ValueError(
+                f"{selection.technique[:80]} was not proposed: choose one of {', '.join(names)}"
+            )
+
+    return checked(Selection, check)
+
+
+def _messages(
+    workspace: Workspace, state: Reads, drawn: TechniqueChoice
+) -> tuple[Message, ...]:
+    plan, current = state["plan"], state["current"]
+    task = workspace.task(state["summary"].artifact)
+    evaluation = workspace.store.get(current.evaluation_key)
+    if evaluation is None:
+        raise LookupError(f"run.sqlite holds no evaluation {current.evaluation_key}")
+    identity = workspace.measured_by
+    with open_knowledge(plan.knowledge_directory) as knowledge:
+        transitions = knowledge.transitions(identity.kind, state["knowledge_at"])
+    ranked = sorted(state["proposals"], key=lambda each: (-each.expected.score, each.technique))
+    ordered = [transitions_text(transitions, proposal.technique) for proposal in ranked]
+    source = workspace.artifacts.get_text(current.source_sha256)
+    return render(
+        "optimization_selector",
+        plan.models.context_of("optimization_selector"),
+        **kernel_context(task, source, evaluation, current.path),
+        name=task.name,
+        op_class=task.op_class,
+        dtype=task.dtype,
+        gpu=identity.gpu,
+        state=state["state_choice"].state.name,
+        observation=state["observation"].description,
+        proposals=[_line(proposal) for proposal in ranked],
+        transitions="\n".join(
+            text.replace("- right after", f"- {proposal.technique} right after")
+            for proposal, text in zip(ranked, ordered, strict=True)
+            if text
+        ),
+        tried=tried_text(known_steps(workspace, state), current.source_sha256),
+        step=state["step"] + 1,
+        steps=plan.steps,
+        explores=explores(state["rollout"]),
+        drawn=drawn.technique,
+    )
+
+
+def _line(proposal: Proposal) -> str:
+    expected = proposal.expected
+    words = [expected_text(expected)]
+    if proposal.optimization is not None:
+        words.append("a new technique")
+    for log_gain, what in (
+        (expected.transition_log, "after what came before"),
+        (expected.prepared_log, "in what later steps gain"),
+    ):
+        if abs(log_gain) >= 0.02:
+            words.append(f"{gain_text(log_gain)} {what}")
+    return f"- {proposal.technique} ({'; '.join(words)}). {proposal.reason}"

@@ -1,22 +1,40 @@
 """Initial CUDA: turn the PyTorch reference into a first, correct kernel.
 
-Reads plan and summary; writes initial_source. A person's kernel (`--start`) takes its place.
+Reads plan and summary; writes initial_source. A person's kernel (`--start`) takes its place. What
+a model writes is evaluated here, and mended where it fails; where no attempt passes, the built-in
+writer's kernel stands.
 """
 
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from pathlib import Path
 from typing import Any, TypedDict
 
 from ..harness.errors import UserError
+from ..harness.records import Evaluation, Outcome, Record, Task
+from ..tools.asking import MalformedReply
+from ..tools.evaluation import Evaluator
+from ..tools.model_records import BUILTIN, Message
 from ..tools.workspace import Workspace, open_workspace
+from .awaited import awaited
+from .budgeted import budgeted
 from .builtin.initial_cuda import NotWritten
 from .builtin.initial_cuda import write_initial_cuda as write_builtin
+from .code_replies import CodeReply, read_code
+from .lowering_prompt import repair_messages, reply_words
 from .progress import report_progress
+from .prompt_context.common import task_context
+from .prompts.render import render
 from .records import RunPlan, TaskSummary
+from .workspaces import opened
+from .write_kernel import NOT_ITS_FAULT
 
 LARGEST_SOURCE_BYTES = 1_000_000
+
+MOST_ATTEMPTS = 4
+"""Of a model: without a first kernel there is no run."""
 
 
 class Reads(TypedDict):
@@ -26,23 +44,40 @@ class Reads(TypedDict):
     summary: TaskSummary
 
 
+class Written(Record):
+    """A first kernel and who wrote it."""
+
+    source: str
+    author: str
+
+
 async def write_initial_cuda(state: Reads) -> dict[str, Any]:
     """Write or read the first kernel and store its text.
 
     Raises:
         UserError: `--start` cannot be read, or nothing here can write CUDA for this reference.
     """
-    return await asyncio.to_thread(_write, state["plan"], state["summary"])
+    plan, summary = state["plan"], state["summary"]
+    if plan.start_path or plan.models.model_of("initial_cuda") == BUILTIN:
+        return await asyncio.to_thread(_write, plan, summary)
+    written = await budgeted(lambda: _write_by_model(plan, summary))
+    return await asyncio.to_thread(_store, plan, written)
 
 
 def _write(plan: RunPlan, summary: TaskSummary) -> dict[str, Any]:
+    if plan.start_path:
+        written = Written(source=read_source(Path(plan.start_path)), author="person")
+    else:
+        with open_workspace(plan.run_directory, plan.device, plan.gpu) as workspace:
+            task = workspace.task(summary.artifact)
+        written = Written(source=_translate(task), author=BUILTIN)
+    return _store(plan, written)
+
+
+def _store(plan: RunPlan, written: Written) -> dict[str, Any]:
     with open_workspace(plan.run_directory, plan.device, plan.gpu) as workspace:
-        if plan.start_path:
-            source, author = read_source(Path(plan.start_path)), "person"
-        else:
-            source, author = _translate(workspace, summary), "builtin"
-        sha256 = workspace.artifacts.put_text(source)
-    report_progress("initial", author=author, lines=source.count("\n") + 1)
+        sha256 = workspace.artifacts.put_text(written.source)
+    report_progress("initial", author=written.author, lines=written.source.count("\n") + 1)
     return {"initial_source": sha256}
 
 
@@ -72,8 +107,7 @@ def read_source(path: Path) -> str:
     return text
 
 
-def _translate(workspace: Workspace, summary: TaskSummary) -> str:
-    task = workspace.task(summary.artifact)
+def _translate(task: Task) -> str:
     written = write_builtin(task)
     if isinstance(written, NotWritten):
         raise UserError(
@@ -81,3 +115,74 @@ def _translate(workspace: Workspace, summary: TaskSummary) -> str:
             "give a first kernel with --start KERNEL.cu"
         )
     return written.source
+
+
+async def _write_by_model(plan: RunPlan, summary: TaskSummary) -> Written:
+    """Return the first of a model's attempts that passes, else the built-in kernel.
+
+    Raises:
+        UserError: neither can write one.
+    """
+    model = plan.models.model_of("initial_cuda")
+    async with opened(plan) as workspace:
+        task = await asyncio.to_thread(workspace.task, summary.artifact)
+        messages = await asyncio.to_thread(_first_messages, plan, workspace, task)
+        asker = workspace.asker(plan.models)
+        evaluator = Evaluator(workspace.device, workspace.store)
+        failed: list[str] = []
+        why = ""
+        for number in range(MOST_ATTEMPTS):
+            answer = await asker.text("initial_cuda", (number,), messages, _reader(failed))
+            if answer.value is None:
+                why = answer.reason
+                break
+            source = str(answer.value.source)
+            evaluation = await awaited(
+                plan, workspace, partial(evaluator.evaluate, task, source)
+            )
+            if evaluation.outcome in (Outcome.PASSED, *NOT_ITS_FAULT):
+                return Written(source=source, author=answer.author)
+            why = f"{evaluation.outcome}: {evaluation.reason}"
+            failed.append(source)
+            _tell(number, evaluation)
+            said = await asyncio.to_thread(reply_words, workspace, answer.reply_sha256)
+            messages = (*messages, *await asyncio.to_thread(_mend, said, evaluation, source))
+    try:
+        source = await asyncio.to_thread(_translate, task)
+    except UserError as error:
+        raise UserError(f"{model} wrote no kernel that passes ({why}), and {error}") from error
+    return Written(source=source, author=f"builtin ({model} failed: {why})")
+
+
+def _first_messages(plan: RunPlan, workspace: Workspace, task: Task) -> tuple[Message, ...]:
+    # Not measured_by: it changes when another host's first result arrives, and with it the prompt.
+    context = task_context(task, workspace.device.identity)
+    return render("initial_cuda", plan.models.context_of("initial_cuda"), **context)
+
+
+def _mend(said: str, evaluation: Evaluation, source: str) -> tuple[Message, ...]:
+    return (
+        Message(role="assistant", content=said),
+        *repair_messages(evaluation, source, numbered=False, keep=""),
+    )
+
+
+def _reader(failed: list[str]) -> Any:
+    """Return what reads a reply: a file, and after a failure edits to it too."""
+
+    def read(text: str) -> CodeReply:
+        reply = read_code(text, failed[-1] if failed else None)
+        if any(str(reply.source).split() == earlier.split() for earlier in failed):
+            raise MalformedReply("this file was tried before and failed: mend its cause")
+        return reply
+
+    return read
+
+
+def _tell(number: int, evaluation: Evaluation) -> None:
+    report_progress(
+        "initial_rejected",
+        number=number,
+        outcome=evaluation.outcome.value,
+        reason=evaluation.reason,
+    )

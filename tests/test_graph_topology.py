@@ -22,7 +22,9 @@ def test_optimize_is_the_outer_loop() -> None:
         ("analyze_performance_gap", "update_parameters"),
         ("update_parameters", "rollout"),
         ("update_parameters", "confirm_winner"),
-        ("confirm_winner", "report"),
+        ("confirm_winner", "verify_softly"),
+        ("verify_softly", "confirm_winner"),
+        ("verify_softly", "report"),
         ("report", "__end__"),
     }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
@@ -145,6 +146,10 @@ class Evaluator:
         stored = await asyncio.to_thread(self._store.get_stage, key, stage)
         if stored is not None:
             return kind.model_validate_json(stored)
+        began = time.monotonic()
         result = await run()
+        if stage != "compile":
+            seconds = time.monotonic() - began
+            await asyncio.to_thread(self._store.ledger.add_device_seconds, key, stage, seconds)
         await asyncio.to_thread(self._store.put_stage, key, stage, result.model_dump_json())
         return result

@@ -67,6 +67,9 @@ class ModelPlan(Record):
     """Longest wait for a reply, or for its next piece."""
     attempts: int = Field(default=5, ge=1)
     """Tries of a call that fails in transport: 429, 5xx, time-outs, dropped connections."""
+    first_wait_seconds: float = Field(default=1.0, ge=0)
+    """Longest wait before the second try; doubled for each more (a random part of it is waited),
+    unless the server says how long."""
     reasks: int = Field(default=2, ge=0)
     """How often a malformed reply is asked for again, with the reason."""
     concurrency: int = Field(default=4, ge=1)
@@ -77,6 +80,8 @@ class ModelPlan(Record):
     """Longest reply; None: the server's own limit."""
     prices: dict[str, Price] = Field(default_factory=dict)
     """By model name."""
+    rewrites_first: bool = False
+    """Whether lowering tries the built-in rewrite of a technique before it asks a model."""
     context_tokens: dict[Role, int] = Field(default_factory=dict)
     """Where a role's prompt may be longer or shorter than CONTEXT_TOKENS says."""
 

@@ -16,6 +16,8 @@ def propose(
     unlisted: Sequence[tuple[Optimization, ExpectedGain]],
     reasons: Mapping[str, str | None],
     measured: Mapping[str, Sequence[SettingGain]],
+    *,
+    cards: Mapping[str, Optimization | None] | None = None,
 ) -> tuple[tuple[Proposal, ...], int]:
     """Return the proposals, best expected score first, and how many techniques did not apply.
 
@@ -23,29 +25,43 @@ def propose(
     its beliefs about techniques it does not list there; `reasons` says for each technique with a
     built-in rewrite why it does not apply to the code, None where it does;
     `measured` is what parameter settings gained before. A technique for which no rewrite exists
-    needs a language model and counts as not applicable.
+    needs a language model: it counts as not applicable, unless lowering has one. `cards` then holds
+    every technique, with what must be told of those that the seed does not describe.
     """
-    tunable = {rewrite.technique: rewrite.parameters for rewrite in rewrites()}
+    cards = cards or {}
     proposals = []
     dropped = 0
     for origin, entries in (("knowledge base", known), ("proposer", unlisted)):
         for optimization, expected in entries:
             technique = optimization.technique
-            if technique not in reasons or reasons[technique] is not None:
+            by_model = technique not in reasons and technique in cards
+            if not by_model and reasons.get(technique, "no rewrite") is not None:
                 dropped += 1
                 continue
             proposals.append(
                 Proposal(
                     technique=technique,
                     source=origin,
-                    settings=ordered_settings(
-                        tunable.get(technique, {}), measured.get(technique, ())
-                    ),
+                    settings=settings_of(optimization, measured.get(technique, ())),
                     expected=expected,
+                    optimization=cards.get(technique),
                     reason=optimization.applies_when,
                 )
             )
     return tuple(sorted(proposals, key=lambda p: (-p.expected.score, p.technique))), dropped
+
+
+def settings_of(
+    optimization: Optimization, measured: Sequence[SettingGain]
+) -> tuple[dict[str, Any], ...]:
+    """Return a technique's parameter settings in the order worth trying.
+
+    Of the values that its built-in rewrite takes; where there is none, of those its card names.
+    """
+    tunable = {rewrite.technique: rewrite.parameters for rewrite in rewrites()}
+    return ordered_settings(
+        tunable.get(optimization.technique, optimization.parameters), measured
+    )
 
 
 def ordered_settings(

@@ -64,6 +64,7 @@ def _choice(chosen: Proposal, sampled: float, how: str) -> TechniqueChoice:
     expected = chosen.expected
     return TechniqueChoice(
         technique=chosen.technique,
+        optimization=chosen.optimization,
         settings=chosen.settings,
         expected_log_gain=expected.mean_log,
         success_probability=expected.success_probability,
