@@ -87,7 +87,7 @@ class Mutants:
             return self._reference.outputs(model, arguments)
 
 
-class _LeaveOut(TorchFunctionMode):
+class _LeaveOut(TorchFunctionMode):  # type: ignore[misc]
     """Counts the operations that make a tensor of the shape of their first; leaves one of them out.
 
     `names` holds one name an operation, empty where it cannot be left out.

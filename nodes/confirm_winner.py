@@ -12,6 +12,7 @@ from collections.abc import Container, Mapping
 from typing import Any, NotRequired, TypedDict
 
 from ..harness.records import Outcome, Timing
+from ..harness.timing import Ratio
 from ..tools.evaluation import Evaluator
 from .awaited import awaited
 from .progress import report_progress
@@ -49,10 +50,10 @@ async def confirm_winner(state: Reads) -> dict[str, Any]:
     notes = veto_notes(state["trajectories"], vetoed)
     confirmation = unconfirmed(initial, notes)
     for point in contenders(initial, state["trajectories"], vetoed):
-        again, reason = await _again(state, point)
+        again, ratio, reason = await _again(state, point)
         reason = reason or disagreement(point.timing, again)
         if again is not None and not reason:
-            confirmation = confirmed(initial.timing, point, again, notes)
+            confirmation = confirmed(initial.timing, point, again, notes, ratio)
             break
         notes.append(f"{point.microseconds:.2f} us did not hold: {reason}")
         confirmation = unconfirmed(initial, notes)
@@ -103,17 +104,28 @@ def disagreement(first: Timing, again: Timing | None) -> str:
     return f"measured {first.microseconds:.2f} us first and {again.microseconds:.2f} us again"
 
 
-def confirmed(initial: Timing, point: KernelPoint, again: Timing, notes: list[str]) -> Confirmation:
-    """Return the confirmation of a kernel that held; the gain is that of the second measurement."""
+def confirmed(
+    initial: Timing,
+    point: KernelPoint,
+    again: Timing,
+    notes: list[str],
+    ratio: Ratio | None = None,
+) -> Confirmation:
+    """Return the confirmation of a kernel that held.
+
+    The gain is that of the rounds in which the initial kernel and this one were timed side by side,
+    where the device can do that (`ratio`); else of the second measurement.
+    """
+    gain = initial.microseconds / again.microseconds
+    interval = initial.interval[0] / again.interval[1], initial.interval[1] / again.interval[0]
+    if ratio is not None:
+        gain, interval = ratio.ratio, ratio.interval
     return Confirmation(
         confirmed=True,
         point=point,
         microseconds=again.microseconds,
-        gain=initial.microseconds / again.microseconds,
-        gain_interval=(
-            initial.interval[0] / again.interval[1],
-            initial.interval[1] / again.interval[0],
-        ),
+        gain=gain,
+        gain_interval=interval,
         reason="; ".join(notes),
     )
 
@@ -130,20 +142,33 @@ def unconfirmed(initial: KernelPoint, notes: list[str]) -> Confirmation:
     )
 
 
-async def _again(state: Reads, point: KernelPoint) -> tuple[Timing | None, str]:
-    """Verify and measure a kernel once more; return its timing, or why there is none."""
+async def _again(state: Reads, point: KernelPoint) -> tuple[Timing | None, Ratio | None, str]:
+    """Verify and measure a kernel once more, and beside the initial one.
+
+    Returns its timing, the initial kernel's time over its own, and why either is missing.
+    """
+    initial = state["initial"]
     async with opened(state["plan"]) as workspace:
-        task, source = await asyncio.to_thread(
+        task, source, first = await asyncio.to_thread(
             lambda: (
                 workspace.task(state["summary"].artifact),
                 workspace.artifacts.get_text(point.source_sha256),
+                workspace.artifacts.get_text(initial.source_sha256),
             )
         )
         evaluator = Evaluator(workspace.device, workspace.store)
         verdict, measured = await awaited(
             state["plan"], workspace, lambda: evaluator.confirm(task, source)
         )
-    for stage in (verdict, measured.stage):
-        if stage.outcome is not Outcome.PASSED:
-            return None, f"it did not pass again: {stage.outcome}: {stage.reason}"
-    return measured.timing, ""
+        for stage in (verdict, measured.stage):
+            if stage.outcome is not Outcome.PASSED:
+                return None, None, f"it did not pass again: {stage.outcome}: {stage.reason}"
+        if point.source_sha256 == initial.source_sha256:
+            return measured.timing, None, ""
+        compared = await evaluator.compare(task, first, source)
+    if compared is None:
+        return measured.timing, None, ""
+    if compared.ratio is None:
+        words = f"{compared.stage.outcome}: {compared.stage.reason}"
+        return None, None, f"timed beside the initial kernel, one of the two failed: {words}"
+    return measured.timing, compared.ratio, ""

@@ -319,7 +319,7 @@ def test_work_left_running_is_seen(
 
 def test_a_task_that_zeros_pass_is_degenerate(tmp_path: Path, machine: HostMachine) -> None:
     path = tmp_path / "nothing.py"
-    path.write_text(TASK.replace("x * 2.0 + 1.0", "x * 1e-9"))
+    path.write_text(TASK.replace("x * 2.0 + 1.0", "x * 0.0"))
     context = TaskContext(asyncio.run(load_task(path)), "cpu")
     answer, _ = run_verify(machine, context, tmp_path, SCALE)
     assert "zeros" in answer["degenerate"]
@@ -372,6 +372,74 @@ def test_an_honest_candidate_passes_where_drawing_inputs_takes_long(
 ) -> None:
     monkeypatch.setattr("kernelblaster.harness.cuda.measure_run.DRAW_SECONDS", -1.0)
     assert "samples" in run_measure(machine, context, tmp_path, SCALE)
+
+
+@pytest.mark.parametrize("slow_to_draw", [False, True])
+def test_symmetric_inputs_stay_symmetric_in_timed_rounds(
+    machine: HostMachine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slow_to_draw: bool
+) -> None:
+    if slow_to_draw:
+        monkeypatch.setattr("kernelblaster.harness.cuda.measure_run.DRAW_SECONDS", -1.0)
+    text = TASK.replace("return x * 2.0 + 1.0", "return x + x.T").replace(
+        "[torch.randn(N)]", "[(lambda a: a + a.T)(torch.randn(N, N))]"
+    )
+    path = tmp_path / "symmetric.py"
+    path.write_text(text.replace("N = 1021", "N = 24"))
+    context = TaskContext(asyncio.run(load_task(path)), "cpu")
+    # Reads the lower triangle alone.
+    honest = (
+        f"{LAUNCH} {{ for (int i = 0; i < 24; i++) for (int j = 0; j < 24; j++) "
+        "out0[24 * i + j] = 2.0f * x[i > j ? 24 * i + j : 24 * j + i]; }"
+    )
+    assert "samples" in run_measure(machine, context, tmp_path, honest)
+
+
+def test_small_answers_are_judged_by_their_own_size(machine: HostMachine, tmp_path: Path) -> None:
+    path = tmp_path / "softmax.py"
+    path.write_text(
+        TASK.replace("N = 1021", "N = 20000")
+        .replace("return x * 2.0 + 1.0", "return torch.softmax(x, dim=0)")
+        .replace("torch.randn", "torch.rand")
+    )
+    context = TaskContext(asyncio.run(load_task(path)), "cpu")
+    context.plans()
+    assert context.degenerate == ""
+    zeros = f"#include <string.h>\n{LAUNCH} {{ memset(out0, 0, 80000); }}"
+    answer = verify(machine, context, compile_c(zeros, tmp_path), tmp_path, lambda stage: None)
+    assert answer["mismatches"][0][0] == "seed0-normal"
+
+
+def test_a_task_whose_usual_answer_is_nothing_is_degenerate(tmp_path: Path) -> None:
+    path = tmp_path / "nothing.py"
+    path.write_text(TASK.replace("return x * 2.0 + 1.0", "return torch.relu(x - 100.0)"))
+    context = TaskContext(asyncio.run(load_task(path)), "cpu")
+    context.plans()
+    assert "what get_inputs() gives" in context.degenerate
+
+
+def test_the_answer_to_a_round_lies_nowhere_while_candidates_run(
+    machine: HostMachine, context: TaskContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What PyTorch was asked before is never what a candidate is asked."""
+    answered: set[float] = set()
+    found: list[float] = []
+    baseline = context.baseline()
+    eager, poison = baseline.eager, Buffers.poison
+
+    def watched_eager() -> None:
+        answered.add(float(next(iter(baseline._tensors.values()))[0]))
+        eager()
+
+    def watched_poison(buffers: Buffers) -> None:
+        asked = float(buffers.view(buffers.tensors[-1])[0])
+        if asked in answered:
+            found.append(asked)
+        poison(buffers)
+
+    monkeypatch.setattr(baseline, "eager", watched_eager)
+    monkeypatch.setattr(Buffers, "poison", watched_poison)
+    assert "samples" in run_measure(machine, context, tmp_path, SCALE)
+    assert len(answered) > QUICK.least and not found
 
 
 def test_two_candidates_are_timed_together(

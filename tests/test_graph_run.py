@@ -22,7 +22,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kernelblaster.graph.session import Interrupted, Session, list_runs
+from kernelblaster.harness.devices.protocol import Comparison
 from kernelblaster.harness.errors import UserError
+from kernelblaster.harness.records import Outcome, StageResult, Task
+from kernelblaster.harness.timing import Ratio
 from kernelblaster.memory.knowledge_base import KnowledgeBase
 from kernelblaster.nodes.records import OptimizeRequest, RunResult
 
@@ -75,6 +78,29 @@ def test_a_run_improves_learns_and_writes_its_results(tmp_path: Path, text_devic
         stats = knowledge.stats()
     assert stats["evidence"] == kinds.count("step")
     assert stats["lessons"] == len(result.lessons) > 0
+
+
+class PairingDevice(graph_support.TextDevice):
+    """Also times two sources side by side, and finds the second twice as fast as it is."""
+
+    async def compare(self, task: Task, first: str, second: str) -> Comparison:
+        stage = self._stage("compare", second, {"forbidden"})
+        if "did: fast_math" in second:
+            return Comparison(stage=StageResult(outcome=Outcome.RACE, reason="beside the other"))
+        return Comparison(stage=stage, ratio=Ratio(ratio=7.0, interval=(6.9, 7.1), rounds=20))
+
+
+def test_the_announced_gain_is_that_of_the_same_rounds(
+    tmp_path: Path, text_device: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "kernelblaster.tools.workspace.open_device", lambda kind, gpu: PairingDevice(gpu)
+    )
+    result = run(tmp_path)
+    assert (result.gain, result.gain_ci) == (7.0, (6.9, 7.1))
+    # What failed beside the initial kernel is not announced, though it was faster alone.
+    assert "fast_math" not in result.techniques
+    assert any("beside the other" in note for note in result.notes)
 
 
 def test_the_outer_loop_moves_expected_gains_between_iterations(

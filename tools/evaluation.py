@@ -7,9 +7,9 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from ..harness.devices.again import profile_again, verify_again
+from ..harness.devices.again import Comparing, profile_again, verify_again
 from ..harness.devices.deferred import ResultAwaited
-from ..harness.devices.protocol import Device, Measurement
+from ..harness.devices.protocol import Comparison, Device, Measurement
 from ..harness.records import (
     DeviceIdentity,
     Evaluation,
@@ -82,6 +82,16 @@ class Evaluator:
         except ResultAwaited as awaited:
             raise ResultAwaited(awaited.job.model_copy(update={"kind": "confirm"})) from None
         return verdict, measured
+
+    async def compare(self, task: Task, first: str, second: str) -> Comparison | None:
+        """Time two sources in the same rounds; None on a device that cannot."""
+        device = self._device
+        if not isinstance(device, Comparing):
+            return None
+        stage = f"compare {source_sha256(first)}"
+        return await self._once(
+            task, second, stage, Comparison, lambda: device.compare(task, first, second)
+        )
 
     async def evaluate(self, task: Task, source: str) -> Evaluation:
         """Run the stages in order, stopping at the first that fails, and store the verdict."""

@@ -25,27 +25,15 @@ from ..records import (
     Diagnostic,
     Outcome,
     Profile,
-    Record,
     StageResult,
     Task,
-    Timing,
 )
-from ..timing import Ratio, Stopping
+from ..timing import Stopping
 from ..toolchain import Toolchain, build_now, find_toolchain
 from .cuda_answers import Facts, baseline_facts, timing_failure, timing_of, verdict
 from .event_profile import event_profile
 from .findings import judge_build
-from .protocol import Measurement
-
-
-class Comparison(Record):
-    """How two sources compare, measured in the same rounds."""
-
-    stage: StageResult
-    ratio: Ratio | None = None
-    """First over second; None where the stage did not pass."""
-    first: Timing | None = None
-    second: Timing | None = None
+from .protocol import Comparison, Measurement
 
 
 class CudaDevice:
@@ -95,7 +83,6 @@ class CudaDevice:
         self._with_counters = with_counters
         self.workers = tuple(workers or (shared_worker(gpu.uuid) for gpu in self.gpus))
         """The processes beside the GPUs."""
-        self._fresh = False
 
     @property
     def identity(self) -> DeviceIdentity:
@@ -123,6 +110,10 @@ class CudaDevice:
         """
         return await off_loop(self._profile, task, source)
 
+    async def profile_fresh(self, task: Task, source: str) -> Measurement:
+        """Do what `profile` does in a process that has run no candidate before."""
+        return await off_loop(self._profile, task, source, fresh=True)
+
     async def confirm(self, task: Task, source: str) -> StageResult:
         """Verify in a process that has run no candidate before, then under Compute Sanitizer."""
         return await off_loop(self._confirm, task, source)
@@ -130,10 +121,6 @@ class CudaDevice:
     async def compare(self, task: Task, first: str, second: str) -> Comparison:
         """Time two sources in the same rounds: the way to know which is faster."""
         return await off_loop(self._compare, task, first, second)
-
-    def renew(self) -> None:
-        """Answer the next request from a process that has run no candidate before."""
-        self._fresh = True
 
     def close(self) -> None:
         """End the worker processes; the next request starts them again."""
@@ -157,8 +144,7 @@ class CudaDevice:
         refused = judge_build(built)
         if refused:
             return refused
-        self.renew()
-        with self._one_gpu() as held:
+        with self._one_gpu(fresh=True) as held:
             found = _verified(held, task, built)
             if found.outcome is not Outcome.PASSED:
                 return found
@@ -171,13 +157,13 @@ class CudaDevice:
             return inspected.model_copy(update={"build": built})
         return found.model_copy(update={"facts": found.facts | inspected.facts})
 
-    def _profile(self, task: Task, source: str) -> Measurement:
+    def _profile(self, task: Task, source: str, fresh: bool = False) -> Measurement:
         built = self._build(task, source)
         refused = judge_build(built)
         if refused:
             return Measurement(stage=refused)
         began = time.monotonic()
-        with self._one_gpu() as held:
+        with self._one_gpu(fresh) as held:
             answer = self._measure(held, task, {"candidate": built})
             if isinstance(answer, StageResult):
                 return Measurement(stage=answer.model_copy(update={"build": built}))
@@ -249,8 +235,7 @@ class CudaDevice:
             return answer
         return timing_failure(answer)
 
-    def _one_gpu(self) -> AbstractContextManager[HeldGpu]:
-        fresh, self._fresh = self._fresh, False
+    def _one_gpu(self, fresh: bool = False) -> AbstractContextManager[HeldGpu]:
         return hold_one(list(zip(self.gpus, self.workers, strict=True)), self._limits, fresh)
 
     def _build(self, task: Task, source: str) -> Build:

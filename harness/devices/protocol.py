@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from ..records import DeviceIdentity, Profile, Record, StageResult, Task, Timing
+from ..timing import Ratio
 
 
 class Measurement(Record):
@@ -13,6 +14,16 @@ class Measurement(Record):
     stage: StageResult
     timing: Timing | None = None
     profile: Profile | None = None
+
+
+class Comparison(Record):
+    """How two sources compare, timed in the same rounds."""
+
+    stage: StageResult
+    ratio: Ratio | None = None
+    """First over second; None where the stage did not pass."""
+    first: Timing | None = None
+    second: Timing | None = None
 
 
 class Device(Protocol):
