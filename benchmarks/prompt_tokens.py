@@ -1,14 +1,17 @@
 """How many tokens a step's prompts have, beside a minimal agent's that is given everything.
 
-    python benchmarks/prompt_tokens.py [--pages FOLDER] [--steps 4] [--out FILE]
+    python benchmarks/prompt_tokens.py [--pages FOLDER] [--steps 4] [--rollouts 2]
+        [--iterations 2] [--out FILE]
 
 KernelBlaster's prompts are those of real runs on the simulated device: every role is a model that
 says nothing, so that its prompt is stored and the built-in reasoner takes the step. Whatever form
 a reply must have is in the prompt (json_mode), so that it is counted too.
 
-The minimal agent has no knowledge base and no roles. At each step it is given the same contract
-and task, the same file as the step's, and the whole text of the profiler; it keeps its
-conversation, for it has no other memory (also shown: one that forgets everything between steps).
+The minimal agent has no knowledge base and no roles. At each step, as many as the run's, it is
+given the same file as the step's and the whole text of the profiler, after the same contract and
+task. It keeps its conversation, for it has no other memory: so what it is sent grows with the
+steps, and the means are given over the first few and over all. Beside it stands one that forgets
+everything between two steps.
 
 The profiler's text: with `--pages`, what Nsight Compute says of a real launch like the task's, at
 `--set full`: the details page, as metric lines and rules without any layout. FOLDER holds
@@ -117,13 +120,13 @@ def counter() -> tuple[str, Counter]:
     return "o200k_base", lambda text: len(encoding.encode(text, disallowed_special=()))
 
 
-def run(name: str, steps: int, folder: Path) -> Path:
+def run(name: str, options: argparse.Namespace, folder: Path) -> Path:
     """Run a task with every role asked and none answered; return the run directory."""
     models = ModelPlan(reasks=0, attempts=1, method="json_mode")
     request = OptimizeRequest(
-        task=str(EXAMPLES / f"{name}.py"), device="simulated", gpu="H100", iterations=1,
-        rollouts=1, steps=steps, model="import:prompt_tokens:silent", models=models,
-        knowledge=str(folder / "knowledge"),
+        task=str(EXAMPLES / f"{name}.py"), device="simulated", gpu="H100",
+        iterations=options.iterations, rollouts=options.rollouts, steps=options.steps,
+        model="import:prompt_tokens:silent", models=models, knowledge=str(folder / "knowledge"),
     )  # fmt: skip
     session = Session.create(folder / name, request)
     try:
@@ -242,37 +245,48 @@ def raw_page(folder: Path, kernel: str) -> str:
     return "\n".join(f"{n} {u} {v}" for n, u, v in zip(rows[0], rows[1], row, strict=True))
 
 
-def report(name: str, directory: Path, pages: Path | None, count: Counter) -> tuple[str, float]:
-    """Return a task's table, and KernelBlaster's tokens a step over the minimal agent's."""
+class Compared(NamedTuple):
+    """One task: its table, and KernelBlaster's tokens over the conversing agent's, all steps."""
+
+    text: str
+    all_roles: float
+    lowering: float
+
+
+def report(name: str, directory: Path, pages: Path | None, count: Counter) -> Compared:
+    """Return how a task's prompts compare."""
     steps, others = steps_of(directory, count)
     kernel = LAUNCHES.get(name)
     text = details_page(pages, kernel) if pages and kernel else None
     plain = minimal(steps, preamble_of(directory), text, count)
     roles = [role for role in ROLES if any(role in step.tokens for step in steps)]
-    lines = [f"{name}: {len(steps)} steps", "  step " + "".join(f"{r:>22}" for r in roles)
-             + f"{'all roles':>12}{'forgetting':>12}{'conversing':>12}"]  # fmt: skip
-    totals = [sum(step.tokens.values()) for step in steps]
-    for number, step in enumerate(steps):
-        counts = "".join(f"{step.tokens.get(role, 0):>22}" for role in roles)
-        lines.append(f"  {number:>4} {counts}{totals[number]:>12}"
-                     f"{plain.forgetting[number]:>12}{plain.conversing[number]:>12}")  # fmt: skip
-    mean = statistics.mean(totals)
-    lowering = statistics.mean(step.tokens.get("lowering", 0) for step in steps)
-    for label, each in (("conversing", plain.conversing), ("forgetting", plain.forgetting)):
-        against = statistics.mean(each)
-        lines.append(
-            f"  a step, against one {label}: all roles {mean:.0f} / {against:.0f} = "
-            f"{mean / against:.2f}; lowering alone {lowering:.0f} / {against:.0f} = "
-            f"{lowering / against:.2f}"
-        )
-    lines.append(f"  besides, once a run or an iteration: {json.dumps(others)}")
+    lines = [f"{name}: {len(steps)} steps; tokens of the prompts of a step"]
+    for role in roles:
+        mean = statistics.mean(step.tokens.get(role, 0) for step in steps)
+        lines.append(f"  {role:<24}{mean:>8.0f}")
+    iteration = sum(others.get(role, 0) for role in OF_AN_ITERATION) / len(steps)
+    lines.append(f"  {'outer loop, a step':<24}{iteration:>8.0f}")
+    once = {role: tokens for role, tokens in others.items() if role not in OF_AN_ITERATION}
+    lines.append(f"  {'once a run':<24}{sum(once.values()):>8}  {', '.join(once)}")
+    shown = "details page" if text is not None else "simulated profile as JSON"
+    size = count(text if text is not None else steps[0].profile)
+    lines.append(f"  the profiler's text      {size:>7}  {kernel if text else name}, {shown}")
     if text is not None and pages and kernel:
-        lines.append(f"  the profiler's text: {kernel}, details page {count(text)} tokens, raw "
-                     f"page {count(raw_page(pages, kernel))} tokens")  # fmt: skip
-    else:
-        lines.append(f"  the profiler's text: simulated profile as JSON, "
-                     f"{count(steps[0].profile)} tokens at the first step")  # fmt: skip
-    return "\n".join(lines), mean / statistics.mean(plain.conversing)
+        lines.append(f"  (its raw page            {count(raw_page(pages, kernel)):>7})")
+    ratios = (0.0, 0.0)
+    for number in sorted({min(len(steps), n) for n in (4, 8, len(steps))}):
+        whole = statistics.mean(sum(step.tokens.values()) for step in steps[:number]) + iteration
+        lowering = statistics.mean(step.tokens.get("lowering", 0) for step in steps[:number])
+        for label, sent in (("conversing", plain.conversing), ("forgetting", plain.forgetting)):
+            other = statistics.mean(sent[:number])
+            lines.append(
+                f"  {number:>3} steps, against one {label}: all roles {whole:.0f} / {other:.0f} = "
+                f"{whole / other:.2f}; lowering alone {lowering:.0f} / {other:.0f} = "
+                f"{lowering / other:.2f}"
+            )
+            if label == "conversing":
+                ratios = whole / other, lowering / other
+    return Compared("\n".join(lines), *ratios)
 
 
 def main() -> None:
@@ -280,21 +294,27 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else "")
     parser.add_argument("--tasks", default=",".join(LAUNCHES))
     parser.add_argument("--steps", type=int, default=4)
+    parser.add_argument("--rollouts", type=int, default=2)
+    parser.add_argument("--iterations", type=int, default=2)
     parser.add_argument("--pages", type=Path)
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     name, count = counter()
     parts = [f"tokens: {name}"]
-    ratios = []
+    found = []
     with tempfile.TemporaryDirectory(prefix="prompt-tokens-") as folder:
         for task in options.tasks.split(","):
-            text, ratio = report(task, run(task, options.steps, Path(folder)), options.pages, count)
-            parts.append(text)
-            ratios.append(ratio)
-            print(text, flush=True)
-    parts.append(f"all roles over one conversing, geometric mean of {len(ratios)} tasks: "
-                 f"{statistics.geometric_mean(ratios):.2f}")  # fmt: skip
-    print(parts[-1])
+            directory = run(task, options, Path(folder))
+            found.append(report(task, directory, options.pages, count))
+            parts.append(found[-1].text)
+            print(parts[-1], flush=True)
+    for label, ratios in (
+        ("all roles", [each.all_roles for each in found]),
+        ("lowering alone", [each.lowering for each in found]),
+    ):
+        mean = statistics.geometric_mean(ratios)
+        parts.append(f"{label} over one conversing, all steps, {len(found)} tasks: {mean:.2f}")
+        print(parts[-1])
     if options.out:
         options.out.write_text("\n".join(parts) + "\n")
 

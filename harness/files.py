@@ -1,14 +1,25 @@
-"""Files that appear whole or not at all."""
+"""Files that appear whole or not at all, and files of others read without trusting their size."""
 
 from __future__ import annotations
 
 import os
+import stat
 import tempfile
 from pathlib import Path
 
+from .errors import UserError
+
+_PIECE = 1 << 20
+
 
 def write_atomically(target: Path, data: bytes) -> None:
-    """Write a file whole or not at all, on the disk before it appears; raises OSError."""
+    """Write a file whole or not at all, on the disk before it appears.
+
+    Raises:
+        UserError: what is there is no regular file: a device, a pipe or a folder is not replaced.
+        OSError: it cannot be written.
+    """
+    require_replaceable(target)
     target.parent.mkdir(parents=True, exist_ok=True)
     descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=".writing-")
     try:
@@ -20,3 +31,54 @@ def write_atomically(target: Path, data: bytes) -> None:
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def require_replaceable(target: Path) -> None:
+    """Raise UserError where something other than a regular file is there already."""
+    try:
+        mode = target.stat().st_mode
+    except OSError:
+        return
+    if not stat.S_ISREG(mode):
+        raise UserError(f"{target} is {_kind(mode)}: name a new file, or one to be replaced")
+
+
+def read_regular(path: Path, limit: int, what: str) -> bytes:
+    """Return the bytes of a regular file.
+
+    A pipe is not waited for, and of a file that has no end no more than the limit is read.
+
+    Args:
+        path: the file.
+        limit: most bytes it may have.
+        what: what the file is to be, for messages: "a kernel's source".
+
+    Raises:
+        UserError: it is no regular file, or larger than the limit.
+        OSError: it is missing or cannot be read.
+    """
+    # Opened before it is looked at, so that both are the same file.
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    try:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            raise UserError(f"{path} is {_kind(found.st_mode)}: {what} is a regular file")
+        data = bytearray()
+        # What grows while it is read, or does not tell its size, ends at the limit too.
+        while found.st_size <= limit and len(data) <= limit:
+            piece = os.read(descriptor, min(_PIECE, limit + 1 - len(data)))
+            if not piece:
+                return bytes(data)
+            data += piece
+    finally:
+        os.close(descriptor)
+    size = max(found.st_size, len(data))
+    raise UserError(f"{path} has {size:,} bytes: {what} has at most {limit:,}")
+
+
+def _kind(mode: int) -> str:
+    kinds = {
+        stat.S_IFDIR: "a folder", stat.S_IFIFO: "a pipe", stat.S_IFCHR: "a device",
+        stat.S_IFBLK: "a device", stat.S_IFSOCK: "a socket",
+    }  # fmt: skip
+    return kinds.get(stat.S_IFMT(mode), "no regular file")

@@ -93,7 +93,7 @@ def _messages(
         state["plan"].models.context_of("state_extractor"),
         **task_context(task, workspace.measured_by),
         **kernel_context(task, source, _evaluation(workspace, current), current.path),
-        bottlenecks=tuple(CAUSES.items()),
+        bottlenecks=[(name, words.removeprefix("limited by ")) for name, words in CAUSES.items()],
         features="\n".join(f"- {words}" for words in _unusual(rule)),
         primary=rule.primary,
         secondary=rule.secondary,
@@ -112,7 +112,7 @@ def plausible(profile: Profile) -> tuple[Bottleneck, ...]:
     tensor cores, which a kernel must have used.
     """
     launch = profile.dominant
-    named = {launch.bottleneck, *launch.bottleneck_ties, "latency", "launch"}
+    named: set[str] = {launch.bottleneck, *launch.bottleneck_ties, "latency", "launch"}
     if launch.terms:
         named |= {name for name, microseconds in launch.terms.items() if microseconds > 0}
     else:

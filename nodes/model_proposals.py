@@ -3,114 +3,29 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
 
 from ..harness.records import Evaluation, Task
 from ..memory.knowledge_base import KnowledgeBase
-from ..memory.records import (
-    ExpectedGain,
-    Lesson,
-    Optimization,
-    PerformanceState,
-    PolicyContext,
-    SettingGain,
-    Step,
-)
+from ..memory.records import ExpectedGain, Optimization, Step
 from ..tools.model_records import Answer, Message
 from ..tools.workspace import Workspace
 from .builtin.proposer import settings_of
 from .prompt_context.common import kernel_context, task_context
 from .prompt_context.experience import expected_text, lessons_text, tried_text
 from .prompts.render import render
+from .proposal_table import NEW_STRENGTH, Table
 from .records import KernelPoint, Observation, Proposal, RunPlan
 from .replies import Proposals, ProposedTechnique, checked
 
 KNOWN_SHOWN = 14
 """Known techniques whose expected gain is told; of the others the names alone."""
+WITH_PRODUCTS = ("matmul", "mixed")
+"""Classes of operation that tensor cores can serve."""
 NEW_SHARE = 0.5
 """Of the log gain that a model expects of its own technique: nobody measured it yet."""
 MOST_EXPECTED = math.log(3.0)
 """Log gain that is expected of an untried technique at most."""
-NEW_STRENGTH = 0.5
-"""Observations that such an expectation is worth."""
-
-FORBIDDEN: tuple[tuple[frozenset[str], str], ...] = (
-    (
-        frozenset("cublas cublaslt cudnn cutlass cute cufft cusparse thrust pytorch torch".split()),
-        "libraries are refused: the file computes by itself",
-    ),
-    (frozenset({"graph", "graphs"}), "CUDA graphs are refused: launch() only enqueues work"),
-    (frozenset({"cooperative_launch", "grid_sync", "grid_synchronization"}),
-     "cooperative launches are refused"),
-    (frozenset({"multi_stream", "multiple_streams", "streams"}),
-     "all work goes to the stream given"),
-    (frozenset({"memoize", "memoization", "cache_results", "cache_output", "reuse_results"}),
-     "nothing may be kept from one call to the next"),
-    (frozenset({"compiler_flags", "nvcc_flags", "compile_flags", "use_fast_math_flag"}),
-     "the file is built with fixed options"),
-    (frozenset({"skip_computation", "hard_code", "hardcode", "hardcoded", "precompute_output"}),
-     "the whole result is computed from the inputs"),
-)  # fmt: skip
-"""Words of a technique's name, and why no file may do that."""
-
-
-class Table(NamedTuple):
-    """What could be tried on a kernel, as of the iteration's snapshot."""
-
-    where: PerformanceState
-    context: PolicyContext
-    known: list[tuple[Optimization, ExpectedGain]]
-    """Of the knowledge base, for the state and its neighbours, the best first."""
-    unlisted: list[tuple[Optimization, ExpectedGain]]
-    """What a built-in rewrite could do though the knowledge base does not list it there."""
-    reasons: Mapping[str, str | None]
-    """Why a built-in rewrite does not apply to the code; None where it does."""
-    measured: Mapping[str, Sequence[SettingGain]]
-    """What parameter settings gained."""
-    refused: Mapping[str, str]
-    """Techniques that may not be proposed, and why."""
-    seed: frozenset[str]
-    """Names of the seed's techniques, which the knowledge base describes wherever they are."""
-    described: Mapping[str, Optimization]
-    """The others that somebody described: models, in this run or in earlier ones."""
-    lessons: list[Lesson]
-    written_by_model: bool
-    """Whether lowering can write what no built-in rewrite can."""
-
-    def shown(self) -> list[tuple[Optimization, ExpectedGain]]:
-        """Return the techniques that can be written here, those with the most expected first."""
-        able = [
-            (self.described.get(optimization.technique, optimization), expected)
-            for optimization, expected in (*self.known, *self.unlisted)
-            if self.refusal(optimization.technique) is None
-        ]
-        return sorted(able, key=lambda pair: (-pair[1].score, pair[0].technique))
-
-    def cards(self) -> dict[str, Optimization | None]:
-        """Return every technique that a model can be asked to write: what is said of it, None where
-        the seed says it."""
-        if not self.written_by_model:
-            return {}
-        return {**self.described, **dict.fromkeys(self.seed)}
-
-    def refusal(self, technique: str) -> str | None:
-        """Return why a technique may not be proposed; None where it may."""
-        if technique in self.refused:
-            return self.refused[technique]
-        if not self.written_by_model:
-            return self.reasons.get(technique, "nothing here can write it")
-        return forbidden(technique)
-
-
-def forbidden(technique: str) -> str | None:
-    """Return why no file may do what a technique's name says; None where nothing is against it."""
-    padded = f"_{technique}_"
-    return next(
-        (why for words, why in FORBIDDEN if any(f"_{word}_" in padded for word in words)), None
-    )
-
-
 # The question --------------------------------------------------------------------------------
 
 
@@ -127,12 +42,15 @@ def proposer_messages(
     """Return the prompt of the optimization proposer; `steps` are those it may know of."""
     source = workspace.artifacts.get_text(current.source_sha256)
     shown = table.shown()
+    context = task_context(task, workspace.measured_by)
+    if task.op_class not in WITH_PRODUCTS:
+        context["tensor"] = ""
     others = {name for name in (*table.seed, *table.described) if table.refusal(name) is None}
     others -= {optimization.technique for optimization, _ in shown[:KNOWN_SHOWN]}
     return render(
         "optimization_proposer",
         plan.models.context_of("optimization_proposer"),
-        **task_context(task, workspace.measured_by),
+        **context,
         **kernel_context(task, source, evaluation, current.path),
         written_by_model=table.written_by_model,
         state=f"{table.where.name}. {table.where.description}",

@@ -10,21 +10,15 @@ from __future__ import annotations
 import asyncio
 from typing import Any, TypedDict
 
-from ..memory.knowledge_base import KnowledgeBase
-from ..memory.records import Optimization, PolicyContext, Step
+from ..memory.records import PolicyContext, Step
 from ..tools.model_records import BUILTIN, Message
 from ..tools.workspace import Workspace, open_knowledge, open_workspace
 from .asked import asked, stand_in
 from .builtin.proposer import propose
 from .builtin.rewrites import applicable
-from .model_proposals import (
-    NEW_STRENGTH,
-    Table,
-    proposals_of,
-    proposals_on,
-    proposer_messages,
-)
+from .model_proposals import proposals_of, proposals_on, proposer_messages
 from .progress import report_progress
+from .proposal_table import Table, described_in, refusals
 from .records import KernelPoint, Observation, Proposal, RunPlan, StateChoice, TaskSummary
 from .replies import Proposals
 
@@ -104,14 +98,9 @@ def _table(state: Reads) -> Table:
         tunable = sorted({*reasons, *(optimization.technique for optimization, _ in known)})
         measured = knowledge.settings(where, tunable, context, at)
         lessons = knowledge.lessons(at)
-        described = _described(knowledge, identity.kind, at)
+        described = described_in(knowledge, identity.kind, at)
         seed = frozenset(knowledge.seed().techniques)
     described |= {step.technique: step.optimization for step in steps if step.optimization}
-    refused = dict.fromkeys(tried, "tried on this file, or without gain since the last gain")
-    for lesson in lessons:
-        if lesson.kind == "deprecation" and lesson.technique in deprecated:
-            if lesson.state == where.id:
-                refused[lesson.technique] = lesson.text
     return Table(
         where=where,
         context=context,
@@ -119,25 +108,12 @@ def _table(state: Reads) -> Table:
         unlisted=unlisted,
         reasons=reasons,
         measured=measured,
-        refused=refused,
+        refused=refusals(tried, deprecated, lessons, where.id),
         seed=seed,
         described=described,
         lessons=lessons,
         written_by_model=plan.models.model_of("lowering") != BUILTIN,
     )
-
-
-def _described(knowledge: KnowledgeBase, device_kind: str, at: int) -> dict[str, Optimization]:
-    """Return the cards of techniques that models thought of in earlier runs."""
-    found: dict[str, Optimization] = {}
-    listed = knowledge.snapshot(at).optimizations(device_kind)
-    for _, under in sorted(listed.items()):
-        for technique, optimization in under.items():
-            if technique not in knowledge.seed().techniques:
-                # What was learned of it elsewhere says little of this state.
-                weak = {"prior_log_gain": 0.0, "prior_strength": NEW_STRENGTH}
-                found[technique] = optimization.model_copy(update=weak)
-    return found
 
 
 def known_steps(workspace: Workspace, state: Reads) -> list[Step]:

@@ -312,6 +312,14 @@ class Gap(Record):
     condition: str = ""
     """How to tell beforehand, in a model's words."""
 
+    @property
+    def explained(self) -> str:
+        """The figures, and a model's words where there are any; without a full stop."""
+        if not (self.cause or self.condition):
+            return self.explanation
+        parts = [self.explanation, self.cause, self.condition and f"Condition: {self.condition}"]
+        return ". ".join(part.rstrip(".") for part in parts if part)
+
 
 class GapAnalysis(Record):
     """Reply of performance-gap analysis."""

@@ -52,11 +52,12 @@ def checked(form: type[Form], check: Callable[[Form], None]) -> type[Form]:
         check(reply)
         return reply
 
+    validator: Any = model_validator(mode="after")(checked_reply)
     return create_model(
         form.__name__,
         __base__=form,
         __doc__=form.__doc__,
-        __validators__={"checked_reply": model_validator(mode="after")(checked_reply)},
+        __validators__={"checked_reply": validator},
     )
 
 

@@ -15,8 +15,14 @@ from ..tools.workspace import Workspace, open_knowledge
 from .asked import asked, stand_in
 from .builtin.selector import explores, select
 from .progress import report_progress
-from .prompt_context.common import kernel_context
-from .prompt_context.experience import expected_text, gain_text, transitions_text, tried_text
+from .prompt_context.experience import (
+    expected_text,
+    gain_text,
+    path_text,
+    transitions_text,
+    tried_text,
+)
+from .prompt_context.measurements import profile_text, summary_text
 from .prompts.render import render
 from .propose_optimizations import known_steps
 from .records import (
@@ -127,11 +133,13 @@ def _messages(
         transitions = knowledge.transitions(identity.kind, state["knowledge_at"])
     ranked = sorted(state["proposals"], key=lambda each: (-each.expected.score, each.technique))
     ordered = [transitions_text(transitions, proposal.technique) for proposal in ranked]
-    source = workspace.artifacts.get_text(current.source_sha256)
+    assert evaluation.profile is not None and evaluation.timing is not None
     return render(
         "optimization_selector",
         plan.models.context_of("optimization_selector"),
-        **kernel_context(task, source, evaluation, current.path),
+        path=path_text(current.path),
+        summary=summary_text(task, evaluation.profile, evaluation.timing),
+        profile=profile_text(evaluation.profile),
         name=task.name,
         op_class=task.op_class,
         dtype=task.dtype,

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from ..harness.errors import UserError
+from ..harness.files import read_regular
 from ..harness.records import Evaluation, Outcome, Record, Task
 from ..tools.asking import MalformedReply
 from ..tools.evaluation import Evaluator
@@ -85,19 +86,14 @@ def read_source(path: Path) -> str:
     """Return the text of a CUDA source file.
 
     Raises:
-        UserError: no such file, empty, too large, or not text.
+        UserError: no such file, no regular file, empty, too large, or not text.
     """
     try:
-        data = path.read_bytes()
+        data = read_regular(path, LARGEST_SOURCE_BYTES, "a kernel's source")
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror}") from error
     if not data.strip():
         raise UserError(f"{path} is empty: give a CUDA source that defines `launch`")
-    if len(data) > LARGEST_SOURCE_BYTES:
-        raise UserError(
-            f"{path} has {len(data):,} bytes: a kernel's source has at most "
-            f"{LARGEST_SOURCE_BYTES:,}"
-        )
     try:
         text = data.decode()
     except UnicodeDecodeError as error:

@@ -166,7 +166,7 @@ def run(folder: Path, monkeypatch: pytest.MonkeyPatch, model: ScriptedChatModel,
         rewrites: tuple[TextRewrite, ...] = ONE, **changes: Any) -> RunResult:  # fmt: skip
     graph_support.install(monkeypatch.setattr, rewrites)
     # Only what the rewrites do is on the table, so that a test knows what is asked for.
-    monkeypatch.setattr("kernelblaster.nodes.model_proposals.Table.cards", lambda table: {})
+    monkeypatch.setattr("kernelblaster.nodes.proposal_table.Table.cards", lambda table: {})
     fields = {name: changes.pop(name) for name in ("rewrites_first",) if name in changes}
     plan = use(monkeypatch, model, "lowering", first_wait_seconds=0.01, **fields)
     values: dict[str, Any] = {

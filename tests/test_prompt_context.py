@@ -37,7 +37,7 @@ from kernelblaster.nodes.prompt_context.experience import (
     tried_text,
 )
 from kernelblaster.nodes.prompt_context.failures import MEANING, failure_text
-from kernelblaster.nodes.prompt_context.listing import hot_lines, line_of, listing
+from kernelblaster.nodes.prompt_context.listing import excerpt, hot_lines, line_of, listing
 from kernelblaster.nodes.prompt_context.measurements import profile_text, summary_text
 
 PAGES = Path(__file__).parent / "data" / "ncu"
@@ -87,6 +87,17 @@ def timing(microseconds: float) -> Timing:
 def test_a_listing_numbers_every_line_and_marks_the_hot_ones() -> None:
     assert listing("a\n  b\n\nc\n", hot=[2]) == "1 a\n2>  b\n3\n4 c"
     assert listing("x\n" * 12).split("\n")[0] == " 1 x"
+
+
+def test_an_excerpt_is_the_hot_lines_with_their_neighbours() -> None:
+    source = "".join(f"line {number}\n" for number in range(1, 21))
+    assert excerpt(source, [3, 15], around=1).split("\n") == [
+        "...", " 2 line 2", " 3>line 3", " 4 line 4", "...", "14 line 14", "15>line 15",
+        "16 line 16", "...",
+    ]  # fmt: skip
+    assert excerpt(source, [1], around=1).startswith(" 1>line 1\n 2 line 2\n...")
+    assert excerpt(source, [], around=1) == listing(source)
+    assert excerpt("a\nb\n", [1]) == "1>a\n2 b"
 
 
 def test_hot_lines_are_shares_of_the_launch_they_belong_to() -> None:

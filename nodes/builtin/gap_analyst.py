@@ -44,6 +44,8 @@ def _gap(review: TechniqueReview) -> Gap:
             f"{math.exp(measured):.2f}x over {review.successes} of {review.trials} tries; "
             f"bottleneck {moved}"
         )
+    if review.remark:
+        why = f"{why}; {review.remark}"
     return Gap(
         kind=kind,
         state_id=review.state_id,
@@ -63,8 +65,11 @@ def _sequence(trajectory: Trajectory, state_names: Mapping[str, str]) -> Gap | N
     while source in made_by and len(leading) < len(trajectory.steps):
         leading.insert(0, made_by[source])
         source = leading[0].parent_sha256
-    if len(leading) < 2:
-        return None
+    return sequence_gap(leading, state_names) if len(leading) >= 2 else None
+
+
+def sequence_gap(leading: Sequence[Step], state_names: Mapping[str, str]) -> Gap:
+    """Return what steps gained together, each on the kernel of the one before."""
     gain = math.fsum(step.log_gain or 0.0 for step in leading)
     names = tuple(step.technique for step in leading)
     return Gap(

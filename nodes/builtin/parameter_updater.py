@@ -37,6 +37,8 @@ LISTED_GAIN = 0.05
 PRIOR_SHARE = 0.5
 """Of the measured gain that a listed technique's prior takes: the luckiest ones are listed."""
 PRIOR_STRENGTH = 1.0
+LEARNED = " Learned on "
+"""Between a technique's notes and what was measured where it was listed."""
 DEPRECATING_TRIES = 2
 """Distinct candidates that must have failed, with none that passed, before a technique is
 deprecated."""
@@ -152,7 +154,7 @@ def _listing(
         state_id=gap.state_id,
         optimization=base.model_copy(
             update={
-                "notes": f"{base.notes} Learned on {op_class}: {gap.explanation}.",
+                "notes": f"{base.notes}{LEARNED}{op_class}: {gap.explained}.",
                 "prior_log_gain": PRIOR_SHARE * (gap.log_gain or 0.0),
                 "prior_strength": PRIOR_STRENGTH,
                 "prior_evidence": gap.evidence,
@@ -168,23 +170,23 @@ def _refusal(gap: Gap, op_class: str, failures: Mapping[tuple[str, str | None], 
     outcomes = ", ".join(sorted(set(failures.values())))
     return (
         f"{gap.technique} in {gap.state_name} ({op_class}) is not to be tried again: "
-        f"{len(failures)} candidates, none correct ({outcomes}). Last: {gap.explanation}."
+        f"{len(failures)} candidates, none correct ({outcomes}). Last: {gap.explained}."
     )
 
 
 def _text(gap: Gap, op_class: str) -> str:
     where = f"{gap.technique} in {gap.state_name} ({op_class})"
     if gap.kind == "sequence":
-        return f"For {op_class} in {gap.state_name}: {gap.explanation}. Try them in this order."
+        return f"For {op_class} in {gap.state_name}: {gap.explained}. Try them in this order."
     if gap.kind == "fails":
-        return f"{where} failed: {gap.explanation}. Check this condition before trying it."
+        return f"{where} failed: {gap.explained}. Check this condition before trying it."
     gain = math.exp(gap.log_gain or 0.0)
     verdict = {
         "overestimated": f"gains less than expected, about {gain:.2f}x",
         "underestimated": f"gains more than expected, about {gain:.2f}x",
         "confirmed": f"gains about {gain:.2f}x, as expected",
     }[gap.kind]
-    return f"{where} {verdict}: {gap.explanation}."
+    return f"{where} {verdict}: {gap.explained}."
 
 
 def written_lessons(

@@ -10,7 +10,7 @@ from ..records import TechniqueStep
 from .contract import launch_signature, program_text, reference_text, task_header
 from .device import device_text, tensor_text
 from .experience import path_text
-from .listing import hot_lines, listing
+from .listing import excerpt, hot_lines, listing
 from .measurements import profile_text, summary_text
 
 
@@ -37,8 +37,10 @@ def kernel_context(
     """Return the sections about a kernel that passed: its listing, and where its time goes."""
     assert evaluation.profile is not None and evaluation.timing is not None
     hot = hot_lines(evaluation.profile)
+    marked = [line for line, _ in hot]
     return {
-        "listing": listing(source, (line for line, _ in hot)),
+        "listing": listing(source, marked),
+        "excerpt": excerpt(source, marked),
         "hot": hot,
         "path": path_text(path),
         "summary": summary_text(task, evaluation.profile, evaluation.timing),

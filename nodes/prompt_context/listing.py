@@ -28,6 +28,27 @@ def listing(source: str, hot: Iterable[int] = ()) -> str:
     )
 
 
+def excerpt(source: str, hot: Iterable[int], around: int = 3) -> str:
+    """Return the hot lines with their neighbours, numbered and marked; `...` for what lies between.
+
+    For roles that read a file but do not change it. Where nothing is hot, or little would be left
+    out, the whole listing.
+    """
+    numbered = listing(source, marked := set(hot)).split("\n")
+    shown = {near for at in marked for near in range(at - around, at + around + 1)}
+    shown &= set(range(1, len(numbered) + 1))
+    if not shown or len(shown) >= 0.8 * len(numbered):
+        return "\n".join(numbered)
+    lines: list[str] = []
+    before = 0
+    for at in sorted(shown):
+        if at != before + 1:
+            lines.append("...")
+        lines.append(numbered[at - 1])
+        before = at
+    return "\n".join(lines if before == len(numbered) else [*lines, "..."])
+
+
 def hot_lines(profile: Profile) -> tuple[tuple[int, str], ...]:
     """Return (line, shares in words) of the lines where most is executed, the hottest first.
 
