@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from .cache import new_entry
+from .cache import cache_root, new_entry
 from .errors import UserError
 from .processes import off_loop
 from .records import Record, Task, Tolerance
 from .tasks import cases_directory, full_case_directories, run_reference
 
-FULL_CASE_BYTES = 1 << 30
+FULL_CASE_BYTES = 8 << 30
 """Largest total of all tensors at full dimensions for which PyTorch's answer is kept."""
+
+LEAST_MEMORY = 6
+"""Times the tensors' size that drawing inputs and answering them takes, at the least."""
 
 
 class FullCase(Record):
@@ -26,6 +31,12 @@ class FullCase(Record):
     answers: str
     """Folder with out<k>.bin: PyTorch's answers."""
     tolerances: tuple[Tolerance, ...]
+
+
+class NoFullCase(Record):
+    """There is no answer at full dimensions: nothing can be compared there."""
+
+    reason: str
 
 
 class Case(Record):
@@ -66,19 +77,23 @@ def prepare_cases_now(task: Task) -> Path:
     return final
 
 
-def prepare_full_case_now(task: Task) -> FullCase | None:
-    """Return the case at full dimensions; None where there is none.
+def prepare_full_case_now(task: Task) -> FullCase | NoFullCase:
+    """Return the case at full dimensions, or why there is none.
 
-    None where the tensors are larger than FULL_CASE_BYTES together, or PyTorch fails at these
-    dimensions on this machine (memory, time): that is remembered.
+    There is none where the tensors are larger than FULL_CASE_BYTES together, where memory or disk
+    have no room for it now, or where PyTorch fails at these dimensions: that is remembered.
     """
-    if sum(tensor.nbytes for tensor in task.full.tensors) > FULL_CASE_BYTES:
-        return None
+    total = sum(tensor.nbytes for tensor in task.full.tensors)
+    if total > FULL_CASE_BYTES:
+        gib, most = total / 2**30, FULL_CASE_BYTES / 2**30
+        return NoFullCase(reason=f"the tensors have {gib:.1f} GiB, over the limit of {most:.0f}")
     inputs, answers = full_case_directories(task)
     described = _full_case(task, inputs, answers)
     if described is None:
         for folder in (inputs, answers):
             shutil.rmtree(folder, ignore_errors=True)
+        if no_room := _no_room(total):
+            return NoFullCase(reason=no_room)
         with new_entry(answers) as new_answers, new_entry(inputs) as new_inputs:
             try:
                 run_reference(
@@ -89,10 +104,24 @@ def prepare_full_case_now(task: Task) -> FullCase | None:
                 (new_answers / "case.json").write_text(failure, encoding="utf-8")
         described = _full_case(task, inputs, answers) or {"failure": "incomplete files"}
     if "failure" in described:
-        return None
+        return NoFullCase(reason=f"PyTorch fails at these dimensions: {described['failure']}")
     return FullCase(
         inputs=str(inputs), answers=str(answers), tolerances=tuple(described["tolerances"])
     )
+
+
+def _no_room(total: int) -> str:
+    """Return what this machine lacks for a case of so many bytes; empty where it has all."""
+    memory = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        text = Path("/proc/meminfo").read_text(encoding="ascii")
+        memory = 1024 * int(text.split("MemAvailable:")[1].split()[0])
+    if memory < LEAST_MEMORY * total:
+        return f"{memory / 2**30:.1f} GiB of memory are too few for PyTorch's answer"
+    disk = shutil.disk_usage(cache_root()).free
+    if disk < 2 * total:
+        return f"{disk / 2**30:.1f} GiB free in the cache's folder are too few for the answer"
+    return ""
 
 
 def _full_case(task: Task, inputs: Path, answers: Path) -> dict[str, Any] | None:

@@ -1,9 +1,9 @@
-"""What a candidate's host machine code must not hold: system calls, clocks, jumps past the reader.
+"""What a candidate's host machine code must not hold: system calls, clocks, computed calls.
 
 Allowed calls leave a symbol; an instruction that asks the kernel or reads a clock leaves none. So
 the built object is taken apart by the disassembler of the host compiler's own binutils. What it
-cannot see is code that is reached only through an address computed at run time, in the middle of
-the address part of another instruction; the sandbox holds there.
+cannot see is code that is reached by a return to an address that was overwritten in memory; the
+sandbox holds there.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ import re
 import struct
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
+from .elf_layout import read_layout
 from .errors import UserError
+from .host_flow import BRANCH, PREFIXES, Instruction, check_arm_flow, check_flow
 from .processes import run_process, scrubbed_environment
 from .records import Diagnostic
 
@@ -41,23 +42,15 @@ _REFUSED: dict[int, tuple[tuple[str, str], ...]] = {
         (r"udf\b|\.inst\b", "bytes that are no instruction"),
     ),
 }  # fmt: skip
-_PREFIXES = r"(?:(?:bnd|notrack|rep\w*|lock|data16|addr32|cs|ds|es|ss|fs|gs|rex\S*)\s+)*"
 _HIDDEN = (b"\x0f\x05", b"\x0f\x34", b"\xcd\x80")
 """syscall, sysenter, int 0x80 on x86."""
 _LARGE = 1 << 24
 """A smaller number fills too little of its four bytes to lead anywhere from a hidden call."""
 
 _LINE = re.compile(r"^ *([0-9a-f]+):\t((?:[0-9a-f]{2} )+) *(?:\t(.*))?$")
-_BRANCH = re.compile(_PREFIXES + r"(?:j\w+|call\w*|loop\w*|xbegin)\s+([0-9a-f]+)\b")
+_SECTION = re.compile(r"^Disassembly of section (.*):$")
 _FUNCTION = re.compile(r"^[0-9a-f]+ <(.*)>:$")
 _NUMBER = re.compile(r"(\$)?(-)?0x([0-9a-f]+)(\(%[re]ip\))?")
-
-
-class _Instruction(NamedTuple):
-    address: int
-    data: bytes
-    text: str
-    function: str
 
 
 def check_machine_code(library: Path, objdump: Path | None) -> tuple[Diagnostic, ...]:
@@ -81,6 +74,10 @@ def check_machine_code(library: Path, objdump: Path | None) -> tuple[Diagnostic,
     found = [*_refused(instructions, machine)]
     if machine == _X86:
         found += [*_misplaced(instructions), *_hidden(instructions)]
+        flow = check_flow(instructions, read_layout(library))
+    else:
+        flow = check_arm_flow(instructions)
+    found += [_diagnostic(instruction, meaning) for instruction, meaning in flow]
     return tuple(dict.fromkeys(found))
 
 
@@ -105,21 +102,23 @@ def _disassembly(library: Path, objdump: Path) -> str:
     return text
 
 
-def _parse(text: str) -> Iterator[_Instruction]:
-    function = ""
+def _parse(text: str) -> Iterator[Instruction]:
+    function = section = ""
     for line in text.splitlines():
         if match := _LINE.match(line):
             address, data, words = match.groups()
             # What follows # is objdump's own remark.
             words = (words or "(bad)").split("#")[0].strip()
-            yield _Instruction(int(address, 16), bytes.fromhex(data), words, function)
+            yield Instruction(int(address, 16), bytes.fromhex(data), words, function, section)
         elif match := _FUNCTION.match(line):
             function = match.group(1)
+        elif match := _SECTION.match(line):
+            function, section = "", match.group(1)
 
 
-def _refused(instructions: Sequence[_Instruction], machine: int) -> Iterator[Diagnostic]:
+def _refused(instructions: Sequence[Instruction], machine: int) -> Iterator[Diagnostic]:
     patterns = [
-        (re.compile(_PREFIXES + f"(?:{pattern})"), meaning)
+        (re.compile(PREFIXES + f"(?:{pattern})"), meaning)
         for pattern, meaning in _REFUSED[machine]
     ]
     for instruction in instructions:
@@ -129,19 +128,19 @@ def _refused(instructions: Sequence[_Instruction], machine: int) -> Iterator[Dia
                 yield _diagnostic(instruction, meaning)
 
 
-def _misplaced(instructions: Sequence[_Instruction]) -> Iterator[Diagnostic]:
+def _misplaced(instructions: Sequence[Instruction]) -> Iterator[Diagnostic]:
     """Yield the branches that do not lead to the start of an instruction."""
     starts = {instruction.address for instruction in instructions}
     for instruction in instructions:
-        match = _BRANCH.match(instruction.text)
+        match = BRANCH.match(instruction.text)
         if match and int(match.group(1), 16) not in starts:
             yield _diagnostic(instruction, "jumps into the middle of an instruction")
 
 
-def _hidden(instructions: Sequence[_Instruction]) -> Iterator[Diagnostic]:
+def _hidden(instructions: Sequence[Instruction]) -> Iterator[Diagnostic]:
     """Yield the constants that spell a system call: one can be jumped into."""
     for instruction in instructions:
-        if _BRANCH.match(instruction.text):
+        if BRANCH.match(instruction.text):
             continue
         for _, negative, digits, relative in _NUMBER.findall(instruction.text):
             value = int(digits, 16)
@@ -154,7 +153,7 @@ def _hidden(instructions: Sequence[_Instruction]) -> Iterator[Diagnostic]:
                 yield _diagnostic(instruction, "a constant that spells a system call")
 
 
-def _diagnostic(instruction: _Instruction, meaning: str) -> Diagnostic:
+def _diagnostic(instruction: Instruction, meaning: str) -> Diagnostic:
     words = " ".join(instruction.text.split())
     where = f" in {instruction.function}" if instruction.function else ""
     return Diagnostic(

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ast
 import json
+import resource
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -51,6 +52,7 @@ def _answer(request: Mapping[str, Any]) -> dict[str, Any]:
     if request["verify"] is not None:
         reference = Reference(source, path, request["verify"])
         if request.get("answers"):
+            _limit_memory()
             write_full_case(reference, cases, Path(request["answers"]))
         else:
             write_cases(reference, cases)
@@ -73,6 +75,19 @@ def _answer(request: Mapping[str, Any]) -> dict[str, Any]:
             "program_failure": why_not,
         }
     }
+
+
+def _limit_memory() -> None:
+    """Let what does not fit the memory that is left fail, rather than have the system end us."""
+    try:
+        left = Path("/proc/meminfo").read_text(encoding="ascii").split("MemAvailable:")[1].split()
+        pages = Path("/proc/self/statm").read_text(encoding="ascii").split()
+    except (OSError, IndexError):
+        return
+    limit = 1024 * int(left[0]) + resource.getpagesize() * int(pages[0])
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    if hard == resource.RLIM_INFINITY or limit < hard:
+        resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
 
 
 class _Variant:

@@ -15,10 +15,6 @@ _SECTION = re.compile(
     r"(?:__attribute(?:__)?\s*\(\s*\(|\[\s*\[)[^;{}]*?\b(?:section|__section__)\s*\("
 )
 _PROBE = re.compile(r"__has_(?:include|include_next|embed)\s*\(\s*(?:[\"<]([^\">]*)[\">])?")
-_DEVICE_FILE = re.compile(r'^\s*\.file\s+(\d+)\s+"(?:.*/)?candidate\.cu"', re.MULTILINE)
-_DEVICE_PLACE = re.compile(r"^\s*\.loc\s+(\d+)\s+(\d+)")
-_DEVICE_CLOCK = re.compile(r"%(?:globaltimer(?:_lo|_hi)?|clock(?:64|_hi)?)\b")
-_DEVICE_HEAP = re.compile(r"^\s*(malloc|free),\s*$")
 _LINE_MARKER = re.compile(r'^# (\d+)(?: "(.*)")?')
 
 
@@ -118,28 +114,6 @@ def host_assembly(host_source: str) -> tuple[Diagnostic, ...]:
             kind="forbidden_symbol", message="a section attribute in host code", line=number
         )
     return tuple(found[number] for number in sorted(found))
-
-
-def device_code(ptx: str) -> tuple[Diagnostic, ...]:
-    """Return one diagnostic for each line of the candidate's DEVICE code that may not be there.
-
-    Reading the GPU's clock, in the candidate's own lines (the toolkit's barriers do so too), and
-    the device's heap: what it holds outlives the candidate, and no other than its kernels sees it.
-    """
-    own = {number for number in _DEVICE_FILE.findall(ptx)}
-    found: dict[tuple[str, int | None], None] = {}
-    line: int | None = None
-    for text in ptx.splitlines():
-        if place := _DEVICE_PLACE.match(text):
-            line = int(place.group(2)) if place.group(1) in own else None
-        elif line is not None and (clock := _DEVICE_CLOCK.search(text)):
-            found[f"{clock.group(0)}: device code reads the GPU's clock", line] = None
-        elif heap := _DEVICE_HEAP.match(text):
-            words = "device memory is not for a candidate to manage: use the workspace"
-            found[f"{heap.group(1)} in device code: {words}", line] = None
-    return tuple(
-        Diagnostic(kind="forbidden_symbol", message=message, line=line) for message, line in found
-    )
 
 
 def _host_lines(host_source: str) -> Iterator[tuple[int, str]]:

@@ -21,6 +21,7 @@ __cudaRegisterFatBinary __cudaRegisterFatBinaryEnd __cudaUnregisterFatBinary __c
 __cudaRegisterVar __cudaInitModule __cudaGetKernel __cudaLaunchKernel __cudaLaunchKernel_ptsz
 __cudaPushCallConfiguration __cudaPopCallConfiguration
 cudaLaunchKernel cudaLaunchKernelExC cudaLaunchKernel_ptsz cudaLaunchKernelExC_ptsz
+cudaLaunchCooperativeKernel cudaLaunchCooperativeKernel_ptsz
 cudaFuncSetAttribute cudaFuncGetAttributes cudaFuncSetCacheConfig
 cudaMemsetAsync cudaMemcpyAsync cudaMemset2DAsync cudaMemcpy2DAsync
 cudaMemcpyToSymbolAsync cudaGetSymbolAddress cudaGetSymbolSize
@@ -34,7 +35,7 @@ cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags
 # leaves no report and counts as crashed.
 _LANGUAGE = """
 __cxa_atexit __cxa_finalize __cxa_guard_acquire __cxa_guard_release __cxa_guard_abort
-__cxa_pure_virtual __gxx_personality_v0 _Unwind_Resume __stack_chk_fail __assert_fail abort
+__cxa_pure_virtual __stack_chk_fail __assert_fail abort
 __gmon_start__ _ITM_registerTMCloneTable _ITM_deregisterTMCloneTable _ZSt9terminatev
 exit
 memcpy memset memmove memcmp __memcpy_chk __memset_chk __memmove_chk strlen strcmp
@@ -68,7 +69,7 @@ _CATEGORIES: tuple[tuple[str, str], ...] = (
      "cudaDeviceSynchronize cudaStreamSynchronize cudaEventSynchronize cudaThreadSynchronize "
      "cudaMemcpy cudaMemset cudaMemcpy2D cudaMemset2D cudaMemcpyToSymbol cudaMemcpyFromSymbol"),
     ("streams, events and graphs: all work goes on the given stream",
-     "cudaStream* cudaEvent* cudaGraph* cudaLaunchHostFunc cudaLaunchCooperativeKernel*"),
+     "cudaStream* cudaEvent* cudaGraph* cudaLaunchHostFunc cudaLaunchCooperativeKernelMulti*"),
     ("it changes the device for everyone",
      "cudaDeviceReset cudaDeviceSetLimit cudaDeviceSetCacheConfig cudaSetDevice* cudaCtx* "
      "cudaProfiler* cudaDevice*"),
@@ -105,7 +106,7 @@ _CATEGORIES: tuple[tuple[str, str], ...] = (
     ("randomness", "rand random srand* *rand48 getrandom getentropy *random_device*"),
     ("exceptions: report an error through the output, not by throwing",
      "__cxa_throw __cxa_rethrow __cxa_begin_catch __cxa_end_catch __cxa_allocate_exception "
-     "__cxa_free_exception _ZSt*throw* _ZTI* _ZTV*"),
+     "__cxa_free_exception __gxx_personality* _Unwind_* _ZSt*throw* _ZTI* _ZTV*"),
 )  # fmt: skip
 
 _SHT_SYMTAB, _SHT_DYNSYM = 2, 11
@@ -114,12 +115,10 @@ _STT_OBJECT, _STT_GNU_IFUNC = 1, 10
 _SHT_RELA = 4
 _CALLS, _ADDRESSES = (7, 1026), (1, 6, 257, 1025)
 """Relocation types on x86-64 and arm64: of a call's slot, and of a pointer."""
-# The start-up files ask for these, and exception tables and vtables point to them.
+_IN_THE_GOT = (6, 1025)
+# The start-up files ask for these, there: machine_code sees who reads them.
 _POINTED_TO = frozenset(
-    """
-    _ITM_deregisterTMCloneTable _ITM_registerTMCloneTable __gmon_start__ __cxa_finalize
-    __gxx_personality_v0 __cxa_pure_virtual
-    """.split()
+    "_ITM_deregisterTMCloneTable _ITM_registerTMCloneTable __gmon_start__ __cxa_finalize".split()
 )
 _PT_LOAD, _PT_GNU_STACK, _PF_X, _PF_W = 1, 0x6474E551, 1, 2
 _DT_INIT_ARRAYSZ, _DT_FINI_ARRAYSZ, _SHT_DYNAMIC = 27, 28, 6
@@ -322,7 +321,8 @@ def _pointed_to(data: bytes, sections: Sequence[tuple[int, ...]]) -> tuple[str, 
             name_at, section = struct.unpack_from("<I2xH", data, symbols + 24 * (info >> 32))
             start = sections[strings][2] + name_at
             name = data[start : data.index(b"\0", start)].decode()
-            if section == 0 and name not in _POINTED_TO:
+            startup = name in _POINTED_TO and info & 0xFFFFFFFF in _IN_THE_GOT
+            if section == 0 and not startup:
                 found.add(name)
     return tuple(sorted(found)) if calls else ()
 

@@ -11,11 +11,12 @@ from pathlib import Path
 
 from .cache import cache_root, new_entry
 from .compiler_output import compile_errors, kernel_resources, machine_fault
+from .device_rules import device_code
 from .errors import UserError
 from .machine_code import check_machine_code
 from .processes import TimedOut, off_loop, read_log, run_process, scrubbed_environment
 from .records import Build, Diagnostic, Record, sha256_of
-from .source_rules import check_source, device_code, host_assembly
+from .source_rules import check_source, host_assembly
 from .symbols import undefined_symbols
 
 OLDEST_NVCC = (12, 4)
@@ -27,10 +28,11 @@ COMPILE_MEMORY_KIB = 16 << 20
 
 FLAGS = (
     "-std=c++17", "-lineinfo", "-O3", "-shared", "-Xcompiler", "-fPIC", "--cudart", "none",
+    "-Xcompiler", "-fno-jump-tables,-fno-exceptions", "-Xlinker", "-z,relro,-z,now",
     "-Xptxas", "-v", "-allow-unsupported-compiler", "--keep", "--keep-dir", ".", "-I", ".",
 )  # fmt: skip
 
-RULES = "2"
+RULES = "5"
 """Raised whenever a build's diagnostics may change: a cached build keeps its own."""
 
 _WHEELS = "nvidia-cuda-nvcc nvidia-cuda-crt nvidia-nvvm nvidia-cuda-runtime nvidia-cuda-cccl"
@@ -100,8 +102,8 @@ def build_now(toolchain: Toolchain, source: str, header: str, arch: str) -> Buil
     candidate.cubin in `Build.directory`. A source that does not compile is a Build that did not
     succeed, with the errors on the candidate's own lines; it is cached too. Raises UserError for
     faults of the machine or an unknown architecture. What host or device code may not hold (see
-    source_rules and machine_code) is a diagnostic of a build that did succeed: do not run such a
-    build, nor one that `symbols.check_library` refuses.
+    source_rules, device_rules and machine_code) is a diagnostic of a build that did succeed: do not
+    run such a build, nor one that `symbols.check_library` refuses.
     """
     if not re.fullmatch(r"sm_\d{2,3}[af]?", arch):
         raise UserError(f"unknown architecture {arch!r}: expected for example sm_90")

@@ -99,6 +99,20 @@ __global__ void k(const float* x, float* y) {
     + "k<<<(X_NUMEL + 255) / 256, 256, 0, stream>>>(x, out0); }\n"
 )
 
+TRAPS_ONCE = softmax(f"if (DIM_ROWS > 1000 && blockIdx.x == 1003) __trap(); {SELF}")
+"""Ends in one block that no sample is likely to run."""
+
+JOINED = softmax(
+    "volatile float* w = (float*)ws; if (DIM_ROWS <= 1000) {" + SELF + "return; }"
+    "if (threadIdx.x == 0) { atomicAdd((float*)&w[1], 1.0f); w[0] = w[2]; }"
+    "if (blockIdx.x == 1003) for (int n = 0; n < 40000000; n++) w[3] = n;"
+    "for (int i = threadIdx.x; i < DIM_COLUMNS; i += 32) "
+    "out0[blockIdx.x * DIM_COLUMNS + i] = 0;",
+    top='extern "C" size_t workspace_bytes() { return 4096; }\n',
+)
+"""Zeros of blocks that seem to work together, and too slow to be run whole."""
+
+
 @pytest.fixture(scope="module")
 def device() -> SimulatedDevice:
     return SimulatedDevice("H100")
@@ -149,6 +163,37 @@ async def test_a_confirmation_compares_the_whole_answer(
     assert "not written, though all blocks were run" in confirmed.stage.reason
     whole = await device.profile(tasks["softmax"], HALVES, sample=1)
     assert whole.timing is not None, whole.stage.reason
+
+
+async def test_a_fault_of_any_block_fails_a_confirmation(
+    device: SimulatedDevice, tasks: dict[str, Task]
+) -> None:
+    assert (await device.profile(tasks["softmax"], TRAPS_ONCE)).timing is not None
+    confirmed = await device.profile(tasks["softmax"], TRAPS_ONCE, sample=1)
+    assert confirmed.stage.outcome is Outcome.CRASHED and confirmed.timing is None
+    assert "trap" in confirmed.stage.reason
+
+
+async def test_a_confirmation_that_could_not_compare_says_so(
+    device: SimulatedDevice, tasks: dict[str, Task]
+) -> None:
+    confirmed = await device.profile(tasks["softmax"], JOINED, sample=1)
+    assert confirmed.timing is not None, confirmed.stage.reason
+    assert confirmed.stage.facts["full_size_checked"] == 0
+    reason = str(confirmed.stage.facts["full_size_unchecked"])
+    assert "use atomics" in reason and "too much work" in reason
+    (found,) = confirmed.stage.diagnostics
+    assert found.kind == "not_compared" and "nothing was compared" in found.message
+
+
+async def test_without_an_answer_at_full_dimensions_each_result_says_so(
+    device: SimulatedDevice, tasks: dict[str, Task], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kernelblaster.harness.cases.FULL_CASE_BYTES", 1000)
+    measured = await device.profile(tasks["softmax"], softmax())
+    assert measured.timing is not None, measured.stage.reason
+    assert "over the limit" in str(measured.stage.facts["full_size_unchecked"])
+    assert [found.kind for found in measured.stage.diagnostics] == ["not_compared"]
 
 
 async def test_copies_take_time(device: SimulatedDevice, tasks: dict[str, Task]) -> None:

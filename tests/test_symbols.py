@@ -69,6 +69,10 @@ def test_a_plain_launch_is_allowed(tmp_path: Path) -> None:
          "waits for the device"),
         (LAUNCH + 'extern "C" int cudaMalloc(); void f() { cudaMalloc(); }', "workspace"),
         (LAUNCH + 'extern "C" int cudaStreamCreate(); void f() { cudaStreamCreate(); }', "stream"),
+        (LAUNCH + 'extern "C" int cudaLaunchCooperativeKernelMultiDevice(); '
+         "void f() { cudaLaunchCooperativeKernelMultiDevice(); }", "stream"),
+        (LAUNCH + 'extern "C" void _Unwind_Resume(void*); void f() { _Unwind_Resume(0); }',
+         "exceptions"),
         (LAUNCH + 'extern "C" int cuLaunchKernel(); void f() { cuLaunchKernel(); }', "driver"),
         (LAUNCH + 'extern "C" int nobody_knows(); void f() { nobody_knows(); }',
          "not on the allow"),
@@ -84,6 +88,9 @@ def test_a_plain_launch_is_allowed(tmp_path: Path) -> None:
         (LAUNCH + 'asm(".section .code,\\"awx\\",@progbits; .zero 8");', "writable and executable"),
         ("#include <cmath>\n#include <cstring>\n" + LAUNCH + "void* volatile p; void f(char* a) { "
          "memset(a, (int)sin(a[0]), a[1]); p = (void*)memset; }", "memset: its address is taken"),
+        (LAUNCH + 'extern "C" int memset(); extern "C" void __cxa_finalize(void*); '
+         "void f() { memset(); } void* volatile p = (void*)&__cxa_finalize;",
+         "__cxa_finalize: its address is taken"),
         ("int other() { return 1; }", "does not define"),
         ("void launch() {}", "does not define"),
         ('static void launch() {} void f() { launch(); }', "does not define"),
@@ -103,7 +110,8 @@ def test_a_library_is_allowed_only_by_name() -> None:
 
 def test_what_a_build_needs_is_allowed() -> None:
     needed = ["__cudaRegisterFatBinary", "__cudaPopCallConfiguration", "cudaLaunchKernel",
-              "cudaFuncSetAttribute", "expf", "__cxa_guard_acquire", "memset"]  # fmt: skip
+              "cudaFuncSetAttribute", "cudaLaunchCooperativeKernel", "expf",
+              "__cxa_guard_acquire", "memset"]  # fmt: skip
     assert check_symbols(needed) == ()
 
 

@@ -219,6 +219,21 @@ cudaError_t kudaLaunchKernel_ptsz(const void *kernel, dim3 grid, dim3 block, voi
     return kudaLaunchKernel(kernel, grid, block, arguments, shared, stream);
 }
 
+cudaError_t kudaLaunchCooperativeKernel(const void *kernel, dim3 grid, dim3 block,
+                                        void **arguments, size_t shared, cudaStream_t stream) {
+    if (refused(name_of(kernel), stream)) return cudaErrorInvalidValue;
+    int index = begin_launch(kernel, grid, block, shared);
+    cudaError_t code =
+        REAL(cudaLaunchCooperativeKernel)(kernel, grid, block, arguments, shared, stream);
+    return end_launch(index, code, kernel, grid, block, shared);
+}
+
+cudaError_t kudaLaunchCooperativeKernel_ptsz(const void *kernel, dim3 grid, dim3 block,
+                                             void **arguments, size_t shared,
+                                             cudaStream_t stream) {
+    return kudaLaunchCooperativeKernel(kernel, grid, block, arguments, shared, stream);
+}
+
 static int attribute_allowed(cudaLaunchAttributeID id) {
     return id == cudaLaunchAttributeIgnore || id == cudaLaunchAttributeCooperative
         || id == cudaLaunchAttributeClusterDimension

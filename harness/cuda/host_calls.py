@@ -16,6 +16,7 @@ INTERCEPTED = frozenset(
     """
     __cudaRegisterFunction __cudaGetKernel __cudaLaunchKernel __cudaLaunchKernel_ptsz
     cudaLaunchKernel cudaLaunchKernel_ptsz cudaLaunchKernelExC cudaLaunchKernelExC_ptsz
+    cudaLaunchCooperativeKernel cudaLaunchCooperativeKernel_ptsz
     cudaMemcpyAsync cudaMemcpy2DAsync cudaMemsetAsync cudaMemset2DAsync
     cudaMemcpyToSymbolAsync cudaGetSymbolAddress
     """.split()

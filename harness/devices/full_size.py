@@ -24,6 +24,32 @@ LEAST_WRITTEN = 0.9
 """Share of each output that the launches of one call must write, by estimate."""
 PAGE = 4096
 CHUNK_PAGES = 1024
+SECTOR = 32
+"""Bytes of the pieces of memory that atomics are noted for."""
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What was compared with PyTorch's answer at full dimensions."""
+
+    elements: int
+    withheld: str = ""
+    """Why some of what the blocks wrote could not be compared; empty where all of it was."""
+
+    @property
+    def facts(self) -> dict[str, float | int | str]:
+        """How much was compared, and why not all of it."""
+        facts: dict[str, float | int | str] = {"full_size_checked": self.elements}
+        return facts | ({"full_size_unchecked": self.withheld} if self.withheld else {})
+
+    @property
+    def diagnostics(self) -> tuple[Diagnostic, ...]:
+        """What to say of a pass that nothing, or too little, was compared for."""
+        if not self.withheld:
+            return ()
+        what = "part of the answer was not" if self.elements else "nothing was"
+        message = f"at full dimensions {what} compared with PyTorch's: {self.withheld}"
+        return (Diagnostic(kind="not_compared", message=message),)
 
 
 @dataclass
@@ -37,21 +63,24 @@ class _Found:
     """Index, expected, got."""
     written: int | None = None
     """Bytes that kernels wrote; None where that cannot be told."""
+    by_atomics: int = 0
+    """Elements that atomics touched: other blocks would go on adding to them."""
     by_transfers: float = 0.0
     """Bytes that only copies and fills wrote, and rightly where an answer tells."""
 
 
 def judge_full_size(
     task: Task, case: FullCase | None, report: Mapping[str, Any], outputs: Path
-) -> tuple[StageResult | None, int]:
-    """Return the failure that a profile run shows, if any, and how many elements were compared.
+) -> tuple[StageResult | None, Checked]:
+    """Return the failure that a profile run shows, if any, and what was compared.
 
     Raises ValueError where what the child left is malformed.
     """
-    checked = 0
+    checked = by_atomics = 0
     kernels = [launch for launch in report["launches"] if "kernel" in launch]
     transfers = [launch for launch in report["launches"] if "copy" in launch]
-    final = case is not None and _final(kernels)
+    reason = "" if case is None else _not_final(kernels)
+    final = case is not None and not reason
     for place, spec in enumerate(task.full.of_role("output")):
         into = [transfer for transfer in transfers if transfer["place"] == place]
         known = (Path(case.answers, f"{spec.name}.bin"), case.tolerances[place]) if case else None
@@ -60,17 +89,21 @@ def judge_full_size(
         if dump.is_file():
             found.written = None if any(each["copy"] for each in into) else 0
             for places, got in _written_elements(spec, outputs):
-                _weigh(spec, places, got, known, into, found, compare=final)
+                compare = _untouched(spec, places, outputs) if final else None
+                _weigh(spec, places, got, known, into, found, compare=compare)
         else:
             found.by_transfers = float(sum(each["width"] * each["height"] for each in into))
         if found.first is not None:
-            return _wrong(spec, found), checked
+            return _wrong(spec, found), Checked(checked)
         checked += found.checked
+        by_atomics += found.by_atomics
         found.by_transfers += _copied_from_kernels(kernels, into)
         share = (_by_kernels(kernels, place, found.written) + found.by_transfers) / spec.nbytes
         if share < LEAST_WRITTEN:
-            return _incomplete(spec, share), checked
-    return None, checked
+            return _incomplete(spec, share), Checked(checked)
+    if by_atomics:
+        reason = f"blocks that were not run may add to {by_atomics} elements by atomics"
+    return None, Checked(checked, reason)
 
 
 def judge_whole(task: Task, case: FullCase, outputs: Path) -> StageResult | None:
@@ -82,11 +115,12 @@ def judge_whole(task: Task, case: FullCase, outputs: Path) -> StageResult | None
         if not spec.numel:
             continue
         if not (outputs / f"{spec.name}.pages").is_file():
-            return None
+            raise ValueError(f"{spec.name}: the pages of the output are missing")
         path = Path(case.answers, f"{spec.name}.bin")
         found = _Found()
         for places, got in _written_elements(spec, outputs):
-            _weigh(spec, places, got, (path, case.tolerances[place]), [], found, compare=True)
+            everything = np.ones(got.size, bool)
+            _weigh(spec, places, got, (path, case.tolerances[place]), [], found, compare=everything)
         if found.first is not None:
             return _wrong(spec, found, "written by the whole grid")
         # An element whose right value is the poison's own bits is taken for written.
@@ -110,22 +144,32 @@ def nothing_launched(task: Task) -> StageResult | None:
     )
 
 
-def _final(kernels: Sequence[Mapping[str, Any]]) -> bool:
-    """Say whether what a launch wrote stays as it is when all its blocks have run.
+def _not_final(kernels: Sequence[Mapping[str, Any]]) -> str:
+    """Return why what a launch wrote may change when all blocks run; empty where it stays.
 
-    Not so with atomics, nor where a launch reads or overwrites what sampled blocks of another
-    wrote.
+    It may where a launch reads or overwrites what sampled blocks of another wrote, and where the
+    blocks of one join what they have found.
     """
-    if any(sample["atomic_requests"] for kernel in kernels for sample in kernel["samples"]):
-        return False
+    if any(kernel["joins_blocks"] for kernel in kernels):
+        return "blocks use atomics and read what the launch writes"
     for index, kernel in enumerate(kernels):
         for place, own in kernel["written"].items():
             for other in (*kernels[:index], *kernels[index + 1 :]):
                 its = other["written"].get(place, {"first": 0, "end": 0})
-                overlap = max(own["first"], its["first"]) < min(own["end"], its["end"])
-                if int(place) in other["read"] or overlap:
-                    return False
-    return True
+                if int(place) in other["read"]:
+                    return "a launch reads what another writes"
+                if max(own["first"], its["first"]) < min(own["end"], its["end"]):
+                    return "a launch overwrites what another writes"
+    return ""
+
+
+def _untouched(spec: TensorSpec, places: NDArray[np.int64], outputs: Path) -> NDArray[np.bool_]:
+    """Say which elements no atomic has touched: what a block stored there is its last word."""
+    path = outputs / f"{spec.name}.atomics"
+    if not path.is_file():
+        return np.ones(places.size, bool)
+    sectors = np.fromfile(path, dtype=np.int64)
+    return ~np.isin(places * (spec.nbytes // spec.numel) // SECTOR, sectors)
 
 
 def _by_kernels(
@@ -191,9 +235,9 @@ def _weigh(
     into: Sequence[Mapping[str, Any]],
     found: _Found,
     *,
-    compare: bool,
+    compare: NDArray[np.bool_] | None,
 ) -> None:
-    """Add some elements of an output to what was found."""
+    """Add some elements of an output to what was found; `compare` says which are final."""
     item = got.itemsize
     written = got != np.iinfo(got.dtype).max
     copied, filled = np.zeros(got.size, bool), np.zeros(got.size, bool)
@@ -212,9 +256,10 @@ def _weigh(
         values = decode_elements(got.tobytes(), spec.dtype)
         expected = decode_elements(wanted.tobytes(), spec.dtype)
         right = agree(values, expected, tolerance) | (got == wanted)
-        if compare:
-            wrong = np.flatnonzero(by_kernel & ~right)
-            found.checked += int(by_kernel.sum())
+        if compare is not None:
+            wrong = np.flatnonzero(by_kernel & compare & ~right)
+            found.checked += int((by_kernel & compare).sum())
+            found.by_atomics += int((by_kernel & ~compare).sum())
             found.wrong += wrong.size
             if wrong.size and found.first is None:
                 at = wrong[0]

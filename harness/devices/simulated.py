@@ -8,7 +8,14 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from ..cases import FullCase, prepare_cases_now, prepare_full_case_now, read_cases, read_weak_to
+from ..cases import (
+    FullCase,
+    NoFullCase,
+    prepare_cases_now,
+    prepare_full_case_now,
+    read_cases,
+    read_weak_to,
+)
 from ..contract import header
 from ..errors import UserError
 from ..processes import (
@@ -42,7 +49,7 @@ from ..toolchain import Toolchain, build_now, find_toolchain
 from ..verification import check_outputs, compare, degenerate
 from .child import Limits, Reply, isolation_facts, run_candidate
 from .findings import judge, judge_build, of_report
-from .full_size import judge_full_size, judge_whole, nothing_launched
+from .full_size import Checked, judge_full_size, judge_whole, nothing_launched
 from .protocol import Measurement
 
 VERIFY_SECONDS = 60.0
@@ -54,7 +61,7 @@ WHOLE_INSTRUCTIONS = 60_000_000
 VERIFY_WORKSPACE = 1 << 30
 """Bytes of workspace at the verify dimensions: they are poisoned, so they cost real memory."""
 PROFILE_WORKSPACE = 8 << 30
-LARGEST_OUTPUT = 1 << 30
+LARGEST_OUTPUT = 8 << 30
 _SIMT = Path(__file__).resolve().parent.parent / "simt"
 
 
@@ -145,7 +152,8 @@ class SimulatedDevice:
         refused = judge_build(built)
         if refused:
             return Measurement(stage=refused)
-        full_case = prepare_full_case_now(task)
+        prepared = prepare_full_case_now(task)
+        full_case = prepared if isinstance(prepared, FullCase) else None
         with tempfile.TemporaryDirectory(prefix="kernelblaster-profile-") as folder:
             outputs = Path(folder, "outputs")
             outputs.mkdir()
@@ -155,32 +163,50 @@ class SimulatedDevice:
             if reply.report is None:
                 return Measurement(stage=_no_report(reply, built))
             failed = judge({"name": "", "guards": [], "modified": [], **_faults(reply.report)})
-            checked = 0
+            checked = Checked(0)
             if not failed and reply.report["launches"]:
                 failed, checked = judge_full_size(task, full_case, reply.report, outputs)
             elif not failed:
                 failed = nothing_launched(task)
+        if isinstance(prepared, NoFullCase):
+            checked = Checked(checked.elements, prepared.reason)
         # Too little written by the sampled blocks says that the time is not known, not that the
         # answer is wrong: all blocks together may say so.
         if full_case and (failed.outcome is Outcome.UNSUPPORTED if failed else sample):
-            failed = self._whole_answer(built, task, cases, full_case) or failed
+            whole = self._whole_answer(built, task, cases, full_case)
+            if isinstance(whole, StageResult):
+                failed = whole
+            elif not whole:
+                checked = Checked(sum(spec.numel for spec in task.full.of_role("output")))
+            elif checked.withheld:
+                checked = Checked(checked.elements, f"{checked.withheld}; {whole}")
         if failed:
             return Measurement(stage=failed.model_copy(update={"build": built}))
-        return self._measure(reply.report, built, checked)
+        # An unconfirmed candidate's withheld part is compared when it is confirmed.
+        told = bool(sample) or full_case is None
+        return self._measure(reply.report, built, checked, told)
 
     def _whole_answer(
         self, built: Build, task: Task, cases: Path, full_case: FullCase
-    ) -> StageResult | None:
-        """Return how the answer of all blocks is wrong; None where it is right or too much work."""
+    ) -> StageResult | str:
+        """Return how the run of all blocks fails, why there is none, or "" where it is right."""
         with tempfile.TemporaryDirectory(prefix="kernelblaster-whole-") as folder:
             outputs = Path(folder, "outputs")
             outputs.mkdir()
             reply = self._run("whole", built, task, cases, outputs, Path(folder), 0, full_case)
-            if reply.report is None or any(_faults(reply.report).values()):
-                return None
-            return judge_whole(task, full_case, outputs)
+            if reply.outcome is Outcome.TIMED_OUT:
+                return "all blocks together take too long to be simulated"
+            if reply.report is None:
+                return _no_report(reply, built)
+            failed = judge({"name": "all blocks", "guards": [], "modified": [],
+                            **_faults(reply.report)})  # fmt: skip
+            if failed and all(found.kind == "timed_out" for found in failed.diagnostics):
+                return "all blocks together are too much work to be simulated"
+            return failed or judge_whole(task, full_case, outputs) or ""
 
-    def _measure(self, report: dict[str, Any], built: Build, checked: int) -> Measurement:
+    def _measure(
+        self, report: dict[str, Any], built: Build, checked: Checked, told: bool
+    ) -> Measurement:
         resources = {kernel.kernel: kernel for kernel in built.kernels}
         launches: list[LaunchProfile] = []
         times: list[tuple[float, ...]] = []
@@ -216,7 +242,8 @@ class SimulatedDevice:
         return Measurement(
             stage=StageResult(
                 outcome=Outcome.PASSED, build=built,
-                facts={"full_size_checked": checked, **isolation_facts(report)},
+                facts=checked.facts | isolation_facts(report),
+                diagnostics=checked.diagnostics if told else (),
             ),  # fmt: skip
             timing=timing,
             profile=Profile(

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
+import numpy.typing as npt
 
 from .core_records import AllocationUse, Launch, Memory, Report, ReportKind, Result, Trace
 from .decoder import UnsupportedInstruction
@@ -97,8 +98,8 @@ class _Run:
         self.counters = np.zeros(len(program.rows), dtype=COUNTER)
         self.reports = np.zeros(_REPORT_CAPACITY, dtype=REPORT)
         self.uses = np.zeros(max(1, len(self.starts)), dtype=USE)
-        self.uses["read_first"] = self.uses["written_first"] = np.iinfo(np.int64).max
-        self.uses["read_last"] = self.uses["written_last"] = -1
+        for kind in ("read", "written", "atomic"):
+            self.uses[f"{kind}_first"], self.uses[f"{kind}_last"] = np.iinfo(np.int64).max, -1
         # Both maps are as long as the arena, but the system commits only the pages touched.
         self.sectors = np.zeros((memory.size // 32 + 1) * SECTOR_USE_BYTES, dtype=np.uint8)
         shadow = (memory.size // 4 + 1) * GLOBAL_SHADOW_BYTES if checks else 0
@@ -166,7 +167,7 @@ class _Run:
             self.counters[name] += other.counters[name]
         for index in range(len(self.starts)):
             mine, theirs = self.uses[index], other.uses[index]
-            for name in ("block_read_sectors", "block_written_sectors"):
+            for name in ("block_read_sectors", "block_written_sectors", "loads"):
                 mine[name] += theirs[name]
             first = min(theirs["read_first"], theirs["written_first"])
             last = max(theirs["read_last"], theirs["written_last"])
@@ -240,7 +241,17 @@ class _Run:
             block_written_sectors=int(row["block_written_sectors"]),
             read_range=span("read_first", "read_last"),
             written_range=span("written_first", "written_last"),
+            loaded=bool(row["loads"]),
+            atomic_sectors=self._atomic_sectors(row),
         )
+
+    def _atomic_sectors(self, row: np.void) -> npt.NDArray[np.int64]:
+        # Kernels with global atomics run on one thread: these counts are never merged.
+        first, last = int(row["atomic_first"]), int(row["atomic_last"])
+        if last < 0:
+            return np.zeros(0, dtype=np.int64)
+        counts = self.sectors.view(np.uint32).reshape(-1, SECTOR_USE_BYTES // 4)
+        return first + np.flatnonzero(counts[first : last + 1, 2]).astype(np.int64)
 
     def _report(self, row: np.void) -> Report:
         instruction = self.launch.module.instructions[int(row["instruction"])]

@@ -166,6 +166,10 @@ class AllocationUse:
     read_range: tuple[int, int] | None
     """First byte and end of the sectors read, absolute."""
     written_range: tuple[int, int] | None
+    loaded: bool
+    """Something was read of it other than by an atomic."""
+    atomic_sectors: NDArray[np.int64]
+    """Sectors that atomics touched, counted from the start of the arena."""
 
 
 @dataclass(frozen=True)

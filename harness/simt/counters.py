@@ -88,6 +88,9 @@ class LaunchCounters:
     """By place of the allocation."""
     read: list[int] = field(default_factory=list)
     """Places of the allocations that were read."""
+    joins_blocks: bool = False
+    """Blocks use atomics and read memory that the launch writes: what one leaves may hang on what
+    others, not in the sample, have left."""
 
     @property
     def blocks(self) -> int:

@@ -25,8 +25,8 @@ MOST_LAUNCHES = 64
 MOST_TRANSFERS = 1024
 """Copies and fills in one call."""
 PAGE = 4096
-LARGEST_DUMP = 1 << 30
-"""Outputs larger than this are not handed to the parent."""
+LARGEST_DUMP = 8 << 30
+"""Outputs larger than this are not handed to the parent. Only pages that were written are."""
 
 
 def profile(request: dict[str, Any]) -> dict[str, Any]:
@@ -34,7 +34,8 @@ def profile(request: dict[str, Any]) -> dict[str, Any]:
 
     Outputs and workspace hold what they hold in a verification run, and the inputs do not repeat
     where the request names a folder with full-size ones: a candidate cannot tell the runs apart.
-    What the sampled blocks wrote of each output is left in OUTPUTS/<name>.pages and <name>.data.
+    What the sampled blocks wrote of each output is left in OUTPUTS/<name>.pages and <name>.data,
+    and the numbers of the 32-byte sectors that atomics touched, if any, in <name>.atomics.
     Where the request says `whole`, all blocks of each launch run and nothing is counted.
     """
     if request.get("whole"):
@@ -54,6 +55,7 @@ def profile(request: dict[str, Any]) -> dict[str, Any]:
         if spec["role"] == "output"
     }
     loaded: list[Candidate] = []
+    atomics: dict[int, list[np.ndarray[Any, np.dtype[np.int64]]]] = {}
 
     def on_transfer(transfer: Transfer) -> None:
         if sum("copy" in launch for launch in launches) < MOST_TRANSFERS:
@@ -76,7 +78,7 @@ def profile(request: dict[str, Any]) -> dict[str, Any]:
         try:
             counters = sample_launch(
                 candidate.gpu, asked, held, shared, budget,
-                vector_lines.get(asked.launch.kernel, {}), generator, outputs,
+                vector_lines.get(asked.launch.kernel, {}), generator, outputs, atomics,
             )  # fmt: skip
         except core.UnsupportedInstruction as error:
             reports.append(finding("unsupported", str(error), asked.launch.kernel, error.line))
@@ -102,6 +104,10 @@ def profile(request: dict[str, Any]) -> dict[str, Any]:
     faults = candidate.call()
     if not faults and not reports:
         _dump_outputs(request, candidate)
+        for place, found in atomics.items():
+            name = f"{request['tensors'][place]['name']}.atomics"
+            sectors = np.unique(np.concatenate(found)).astype(np.int64)
+            sectors.tofile(Path(request["outputs_directory"], name))
     return {"launches": launches, "faults": faults, "reports": reports}
 
 
@@ -123,7 +129,10 @@ def _run_whole(request: dict[str, Any]) -> dict[str, Any]:
     def on_launch(candidate: Candidate, asked: KernelLaunch) -> bool:
         nonlocal spent
         left = int(request["max_instructions"]) - spent
-        if reports or left <= 0:
+        if left <= 0 and not reports:
+            reports.append(finding("timed_out", "the whole grid is too much work",
+                                   asked.launch.kernel, None))  # fmt: skip
+        if reports:
             return False
         try:
             result = core.run(

@@ -546,6 +546,24 @@ cudaError_t cudaLaunchKernel(const void *stub, dim3 grid, dim3 block, void **arg
     return launch(kernel, grid, block, arguments, shared, stream);
 }
 
+/* Blocks of a cooperative launch wait for each other, and here they run one after another. */
+cudaError_t cudaLaunchCooperativeKernel(const void *stub, dim3 grid, dim3 block, void **arguments,
+                                        size_t shared, cudaStream_t stream) {
+    (void)grid, (void)block, (void)arguments, (void)shared;
+    kernel_entry *kernel = find_kernel(stub);
+    if (!kernel) return failed(cudaErrorInvalidDeviceFunction);
+    if (wrong_stream(kernel->name, stream)) return failed(cudaErrorInvalidValue);
+    fault("unsupported", "cudaLaunchCooperativeKernel: blocks that wait for each other are not "
+          "simulated");
+    return failed(cudaErrorInvalidValue);
+}
+
+cudaError_t cudaLaunchCooperativeKernel_ptsz(const void *stub, dim3 grid, dim3 block,
+                                             void **arguments, size_t shared,
+                                             cudaStream_t stream) {
+    return cudaLaunchCooperativeKernel(stub, grid, block, arguments, shared, stream);
+}
+
 /* The per-thread default stream's variants: another stream than the given one is refused anyway. */
 cudaError_t __cudaLaunchKernel_ptsz(void *handle, dim3 grid, dim3 block, void **arguments,
                                     size_t shared, cudaStream_t stream) {

@@ -85,6 +85,10 @@ class Allocation:
     size: int
 
 
+class NoAddressSpace(MemoryError):
+    """The simulated GPU's memory cannot be reserved: a limit of this machine, not the candidate."""
+
+
 class Runtime:
     """Loads the stand-in runtime and one candidate into this process. One per process."""
 
@@ -110,7 +114,7 @@ class Runtime:
             ctypes.c_void_p(stream or None),
         )  # fmt: skip
         if not base:
-            raise MemoryError(f"cannot reserve {arena_bytes} bytes of address space")
+            raise NoAddressSpace(f"cannot reserve {arena_bytes} bytes of address space")
         self.base, self.arena_bytes = int(base), arena_bytes
         bytes_type = ctypes.c_uint8 * arena_bytes
         self.memory: npt.NDArray[np.uint8] = np.ctypeslib.as_array(

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from . import block_choice as choose
 from . import core
@@ -27,6 +28,8 @@ from .warp_chain import chain_clocks
 
 SAMPLE_INSTRUCTIONS = 1_500_000
 """Warp instructions that one sample, or the group of an SM, should stay under."""
+SECTOR = 32
+"""Bytes: the unit in which the core notes who touched what."""
 MOST_EXTRA_BATCHES = 8
 """Further random samples where the first seem to leave part of an output unwritten."""
 
@@ -76,6 +79,19 @@ class _Runner:
         self.ran.update(blocks)
         return result
 
+    def joins_blocks(self) -> bool:
+        """Say whether a block may use what other blocks of the launch have left in memory."""
+        uses = [use for _, result in self.uses for use in result.uses]
+        written = {use.start for use in uses if use.written_range}
+        return any(use.atomic_sectors.size for use in uses) and any(
+            use.loaded and use.start in written for use in uses
+        )
+
+    def atomics(self, place: int) -> npt.NDArray[np.int64]:
+        """Return the sectors of an allocation that atomics touched, from its start."""
+        start = (self.asked.memory.starts[place] - self.asked.memory.base) // SECTOR
+        found = [result.uses[place].atomic_sectors for _, result in self.uses]
+        return np.unique(np.concatenate(found)) - start
 
     def reads(self, place: int) -> bool:
         """Say whether any block read an allocation."""
@@ -111,6 +127,7 @@ def sample_launch(
     vector_lines: Mapping[int, int],
     generator: random.Random,
     outputs: Mapping[int, int],
+    atomics: dict[int, list[npt.NDArray[np.int64]]] | None = None,
 ) -> LaunchCounters:
     """Return the scaled counters of a launch.
 
@@ -123,6 +140,7 @@ def sample_launch(
         vector_lines: widest shared load in the SASS (bits) by source line.
         generator: chooses the blocks.
         outputs: bytes of each output by its place among the allocations.
+        atomics: gets the sectors of each output that atomics touched, from the output's start.
 
     Raises:
         LaunchFailed: a block did something that ends a launch, or ran too long.
@@ -155,6 +173,10 @@ def sample_launch(
     if corners and affordable:
         runner.run(corners)
     written = _written(runner, blocks, cost, generator, outputs)
+    if atomics is not None:
+        for place in outputs:
+            if (touched := runner.atomics(place)).size:
+                atomics.setdefault(place, []).append(touched)
     carveout = shared_carveout(gpu.limits, shared_bytes, max(1, held.blocks))
     assert resident.trace is not None
     replay = replay_l1(
@@ -202,6 +224,7 @@ def sample_launch(
         reread_bytes=reread,
         written=written,
         read=[place for place in range(len(asked.memory.starts)) if runner.reads(place)],
+        joins_blocks=runner.joins_blocks(),
     )
 
 

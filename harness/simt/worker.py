@@ -2,7 +2,8 @@
 
 The candidate's host code runs in this process, so the parent believes nothing but a report file
 that carries the request's token. Before the candidate is loaded, limits are set and the process is
-shut off from files, network and other processes.
+shut off from files, network and other processes. The request's file goes last before that: where
+it is still there when this process has ended, no candidate can have been the reason.
 """
 
 from __future__ import annotations
@@ -20,19 +21,23 @@ from ..isolation.privileges import set_limits
 def main(arguments: list[str]) -> int:
     """Serve the request in the file named by the only argument; returns the exit status."""
     request: dict[str, Any] = json.loads(Path(arguments[0]).read_text())
-    # The token must not lie about where the candidate could read it.
-    os.unlink(arguments[0])
     set_limits(request["limits"])
     if request["mode"] == "verify":
         from .verify_run import verify as serve
     else:
         from .profile_run import profile as serve
     from .library import core_library
+    from .runtime import NoAddressSpace
 
     # Compiling it, if it came to that, takes processes and a cache to write.
     core_library()
     missing = enclose_process(_readable(request), [Path(arguments[0]).parent])
-    body = serve(request)
+    # The token must not lie about where the candidate could read it.
+    os.unlink(arguments[0])
+    try:
+        body = serve(request)
+    except NoAddressSpace as error:
+        body = {"machine_error": str(error)}
     report = Path(request["report"])
     temporary = report.with_suffix(".part")
     temporary.write_text(

@@ -29,6 +29,11 @@ static void touch_sector(Block *block, uint32_t sector, int allocation, Access a
     Machine *machine = block->machine;
     SectorUse *use = &machine->sectors[sector];
     AllocationUse *total = &machine->uses[allocation];
+    if (access == ACCESS_LOAD) total->loads++;
+    if (access == ACCESS_ATOMIC) {
+        if (sector < total->atomic_first) total->atomic_first = sector;
+        if (sector > total->atomic_last) total->atomic_last = sector;
+    }
     if (access != ACCESS_STORE && use->read_by != block->number) {
         total->block_read_sectors++;
         if (!use->read_by) {
