@@ -149,7 +149,7 @@ def resume(
     as_json: Json = False,
 ) -> None:
     """Go on with runs that were stopped, killed or wait for results, from their checkpoints."""
-    from .graph.exchange import import_results
+    from .graph.exchange import take_results
     from .graph.session import Session
     from .harness.job_records import read_results
     from .tools.budgets import change_budgets
@@ -166,10 +166,11 @@ def resume(
     try:
         for run in dict.fromkeys(path.resolve() for path in runs):
             sessions.append(Session.open(run))
+        directories = [session.directory for session in sessions]
+        for line in take_results(directories, found, results) if found and results else []:
+            typer.echo(line, err=as_json or bool(events))
+        for run in directories:
             change_budgets(run, raised)
-            if found and results:
-                new = import_results(run, found, results)
-                typer.echo(f"{run}: {new} new results from {results}", err=as_json or bool(events))
         follow_all(sessions, Showing(as_json, quiet, events))
     finally:
         for session in sessions:
@@ -240,18 +241,23 @@ def evaluate(
     """Compile, verify, profile and time one kernel."""
     from .console import show_evaluation
     from .graph.evaluate import evaluate_file
+    from .harness.interruption import Stopped, run_until_stopped
 
     settings = read_settings()
-    evaluation = asyncio.run(
-        evaluate_file(
-            kernel,
-            task,
-            with_gpus(device or settings.device, gpus),
-            gpu or settings.gpu,
-            parse_dimensions(dimensions or []),
-            confirm,
+    try:
+        evaluation = run_until_stopped(
+            evaluate_file(
+                kernel,
+                task,
+                with_gpus(device or settings.device, gpus),
+                gpu or settings.gpu,
+                parse_dimensions(dimensions or []),
+                confirm,
+            )
         )
-    )
+    except Stopped as stopped:
+        typer.echo(f"stopped by {stopped}; nothing is kept", err=True)
+        raise typer.Exit(stopped.exit_code) from None
     if as_json:
         print_json(evaluation.model_dump(mode="json"))
     else:
@@ -517,16 +523,16 @@ def with_gpus(device: str, gpus: str | None) -> str:
     """Return the device that works on the GPUs of `--gpus`.
 
     Raises:
-        UserError: no list of numbers, or not with this device.
+        UserError: no list of numbers, a GPU twice, or not with this device.
     """
     if gpus is None:
         return device
-    numbers = [part.strip() for part in gpus.split(",")]
-    if not all(part.isascii() and part.isdecimal() for part in numbers):
-        raise UserError(f"--gpus {gpus}: write numbers with commas between, for example 0,1")
+    from .harness.devices import parse_gpus
+
+    numbers = parse_gpus(gpus)
     if device not in ("auto", "cuda"):
         raise UserError(f"--gpus goes with --device cuda, not with {device}")
-    return f"cuda:{','.join(numbers)}"
+    return f"cuda:{','.join(map(str, numbers))}"
 
 
 def parse_dimensions(pairs: list[str]) -> dict[str, int]:

@@ -59,6 +59,10 @@ def export_jobs(runs: Sequence[Path], path: Path) -> dict[str, int]:
     return counts
 
 
+class NoResults(UserError):
+    """A results file has nothing for a run: no reason to keep other runs from theirs."""
+
+
 def import_results(run: Path, results: ResultsFile, origin: Path) -> int:
     """Store the results that are a run's; return how many were new.
 
@@ -70,27 +74,62 @@ def import_results(run: Path, results: ResultsFile, origin: Path) -> int:
         origin: the file's path, for messages.
 
     Raises:
-        UserError: none of the results is the run's, or one was never asked for, or comes from
-            another kind of device, GPU, architecture or harness than asked for, or from another
-            machine than the run's earlier results.
+        NoResults: none of the results is the run's.
+        UserError: one was never asked for, or comes from another kind of device, GPU, architecture
+            or harness than asked for, or from another machine than the run's earlier results.
     """
+    found = _fitting(run, results, origin)
+    with RunStore(_database(run)) as store:
+        return store.jobs.answer(found)
+
+
+def take_results(runs: Sequence[Path], results: ResultsFile, origin: Path) -> list[str]:
+    """Store the results of each run that has any; return one line for each run.
+
+    All are checked before the first is stored: one wrong result changes no run.
+
+    Raises:
+        UserError: as `import_results` does; NoResults only where no run has any.
+    """
+    without: dict[Path, NoResults] = {}
+    for run in runs:
+        try:
+            _fitting(run, results, origin)
+        except NoResults as none:
+            without[run] = none
+    if runs and len(without) == len(runs):
+        raise without[runs[0]]
+    return [
+        f"{without[run]}; it goes on without"
+        if run in without
+        else f"{run}: {import_results(run, results, origin)} new results from {origin}"
+        for run in runs
+    ]
+
+
+def _fitting(run: Path, results: ResultsFile, origin: Path) -> list[JobResult]:
+    """Return a run's results if it may take all of them. Raises as `import_results` does."""
     if not _database(run).is_file():
-        raise UserError(f"{run} asked for no results: only runs of device deferred do")
+        raise NoResults(f"{run} asked for no results: only runs of device deferred do")
     with RunStore(_database(run)) as store:
         name = store.jobs.run()
         if name is None:
-            raise UserError(f"{run} asked for no results: only runs of device deferred do")
+            raise NoResults(f"{run} asked for no results: only runs of device deferred do")
         found = results.of_run(name)
         if not found:
-            raise UserError(f"{origin} holds no results for {run} (its run id is {name})")
+            raise NoResults(f"{origin} holds no results for {run} (its run id is {name})")
+        first = store.jobs.measured_by()
         for result in found:
             reason = _refusal(store, result)
+            first = first or result.device
+            if not reason and first != result.device:
+                reason = (
+                    f"these results come from {describe(result.device)}, the run's earlier ones "
+                    f"from {describe(first)}: run its jobs there, or start a new run"
+                )
             if reason:
                 raise UserError(f"{origin} does not fit {run}: {reason}; nothing was taken from it")
-        try:
-            return store.jobs.answer(found)
-        except UserError as error:
-            raise UserError(f"{origin} does not fit {run}: {error}") from error
+        return found
 
 
 def _refusal(store: RunStore, result: JobResult) -> str:

@@ -16,7 +16,7 @@ from pydantic import ValidationError, field_validator, model_validator
 
 from .devices.protocol import Measurement
 from .errors import UserError
-from .files import write_atomically
+from .files import read_regular, write_atomically
 from .records import (
     HARNESS_VERSION,
     DeviceIdentity,
@@ -237,17 +237,15 @@ def _read(path: Path, form: str, kind: type[Document], remedy: str) -> Document:
 
 def _parse(path: Path) -> Any:
     try:
-        if path.is_dir():
-            raise UserError(f"{path} is a folder; give a file")
-        if path.stat().st_size > LARGEST_FILE_BYTES:
-            raise UserError(f"{path} is larger than {LARGEST_FILE_BYTES} bytes")
-        return json.loads(path.read_text(encoding="utf-8"))
+        return json.loads(read_regular(path, LARGEST_FILE_BYTES, "a file of jobs or results"))
     except FileNotFoundError as error:
         raise UserError(f"no such file: {path}") from error
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}") from error
     except (ValueError, RecursionError) as error:
         raise UserError(f"{path} is not JSON: {str(error)[:200]}") from error
+    except MemoryError as error:
+        raise UserError(f"{path} is too large for this machine's memory") from error
 
 
 def _write(path: Path, form: str, body: Record) -> None:

@@ -15,6 +15,7 @@ from .devices import Device, open_device
 from .devices.again import profile_again, verify_again
 from .devices.deferred import mismatch
 from .errors import UserError
+from .files import require_replaceable
 from .job_records import (
     Executor,
     Job,
@@ -88,6 +89,7 @@ async def run_jobs(
     if not gpus or len(set(gpus)) != len(gpus):
         raise UserError("--gpus: name each GPU once, for example 0,1")
     asked = await asyncio.to_thread(read_jobs, jobs)
+    await asyncio.to_thread(require_replaceable, results)
     with _held(results):
         known = await asyncio.to_thread(_known, results)
         work = _Work(asked, known, results, say)

@@ -8,23 +8,15 @@ Needs torch, numpy and pydantic, and what its devices need: a CUDA compiler.
 from __future__ import annotations
 
 import argparse
-import asyncio
-import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from .devices import parse_gpus
 from .errors import UserError
+from .interruption import Stopped, run_until_stopped
 from .job_records import counted
 from .job_run import KINDS, JobsSummary, Say, run_jobs
-
-
-def parse_gpus(text: str) -> tuple[int, ...]:
-    """Return the numbers of `0,1`. Raises UserError for anything else."""
-    parts = [part.strip() for part in text.split(",")]
-    if not all(part.isascii() and part.isdecimal() for part in parts):
-        raise UserError(f"--gpus {text}: write numbers with commas, for example 0,1")
-    return tuple(int(part) for part in parts)
 
 
 def run_command(
@@ -32,18 +24,11 @@ def run_command(
 ) -> JobsSummary | None:
     """Do what `jobs run` does; None where it was interrupted (what is finished is kept).
 
-    SIGTERM counts as Ctrl-C: a batch queue sends it at its time limit.
+    SIGTERM counts as Ctrl-C: a batch queue sends it at its time limit. Raises UserError.
     """
-
-    async def work() -> JobsSummary:
-        this = asyncio.current_task()
-        assert this is not None
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, this.cancel)
-        return await run_jobs(jobs, results, device, parse_gpus(gpus), say)
-
     try:
-        return asyncio.run(work())
-    except (KeyboardInterrupt, asyncio.CancelledError):
+        return run_until_stopped(run_jobs(jobs, results, device, parse_gpus(gpus), say))
+    except Stopped:
         return None
 
 

@@ -16,6 +16,8 @@ from functools import partial
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
+from .orphans import ended_with_us
+
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
@@ -90,8 +92,8 @@ def run_process(
     """Run a command in its own process group and return its exit status (negative: the signal).
 
     Standard output and error go to the file `log`, together. On time-out (raises TimedOut) and on
-    cancellation of `off_loop` (raises Cancelled) the whole group is killed first. Raises OSError
-    where it cannot be started.
+    cancellation of `off_loop` (raises Cancelled) the whole group is killed first, and so it is when
+    this process itself is killed. Raises OSError where it cannot be started.
     """
     event = _cancelled.get()
     deadline = time.monotonic() + seconds
@@ -106,13 +108,14 @@ def run_process(
             start_new_session=True,
         )
     try:
-        while process.poll() is None:
-            if event is not None and event.is_set():
-                raise Cancelled
-            if time.monotonic() > deadline:
-                raise TimedOut
-            time.sleep(POLL_SECONDS)
-        return process.returncode
+        with ended_with_us(process.pid):
+            while process.poll() is None:
+                if event is not None and event.is_set():
+                    raise Cancelled
+                if time.monotonic() > deadline:
+                    raise TimedOut
+                time.sleep(POLL_SECONDS)
+            return process.returncode
     finally:
         # Also after a normal end: a compiler or interpreter may have left children behind.
         try:

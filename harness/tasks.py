@@ -14,6 +14,7 @@ from typing import Any
 from .cache import cache_root, new_entry
 from .dimensions import module_integers
 from .errors import UserError
+from .files import read_regular
 from .processes import TimedOut, off_loop, python_environment, read_log, run_process
 from .records import HARNESS_VERSION, Task, sha256_of, sha256_of_json
 
@@ -139,12 +140,9 @@ def _death(status: int, log: str) -> str:
 def _read(path: Path) -> str:
     if not path.exists():
         raise UserError(f"{path}: no such file")
-    if path.is_dir():
-        raise UserError(f"{path}: a folder; name a Python file in KernelBench form")
+    what = "a reference in KernelBench form"
     try:
-        if path.stat().st_size > LARGEST_REFERENCE_BYTES:
-            raise UserError(f"{path}: larger than {LARGEST_REFERENCE_BYTES} bytes: no reference")
-        return path.read_bytes().decode("utf-8-sig")
+        return read_regular(path, LARGEST_REFERENCE_BYTES, what).decode("utf-8-sig")
     except UnicodeDecodeError:
         raise UserError(f"{path}: not Python source (no UTF-8 text)") from None
     except OSError as error:

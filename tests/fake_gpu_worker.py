@@ -18,6 +18,8 @@ def send(token: str, message: dict[str, Any]) -> None:
 
 def main() -> None:
     greeting = json.loads(sys.stdin.readline())
+    if sys.argv[1:] == ["open only"] and greeting["enclosed"]:
+        os._exit(9)
     send(greeting["token"], {"gpu": "fake", "environment": sorted(os.environ)})
     served = 0
     for line in sys.stdin:

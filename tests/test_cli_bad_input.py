@@ -196,7 +196,9 @@ def test_a_file_that_is_no_kernel_of_the_task(tmp_path: Path, name: str) -> None
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        (["--gpus", "x"], "--gpus x"),
+        (["--gpus", "x"], "--gpus 'x': write numbers"),
+        (["--gpus", ""], "--gpus '': write numbers"),
+        (["--gpus", "1,1"], "each GPU once"),
         (["--gpus", "0", "--device", "simulated"], "not with simulated"),
         (["--device", "cuda:"], "unknown device"),
     ],

@@ -26,7 +26,7 @@ from kernelblaster.harness.cuda.host_calls import INTERCEPTED, bind_to_checks
 from kernelblaster.harness.cuda.measure_run import measure_candidates
 from kernelblaster.harness.cuda.task_context import TaskContext
 from kernelblaster.harness.cuda.verify_run import call_and_finish, verify
-from kernelblaster.harness.cuda.worker import Worker
+from kernelblaster.harness.cuda.worker import TASKS_KEPT, Worker
 from kernelblaster.harness.devices.findings import judge
 from kernelblaster.harness.errors import UserError
 from kernelblaster.harness.records import Task, TensorSpec, Tolerance
@@ -487,6 +487,66 @@ def test_timed_runs_are_verified_too(
 
 
 # ---- the worker ----
+
+
+def test_the_rehearsal_is_the_trusted_work_alone(
+    machine: HostMachine, task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served: Any = machine
+    worker, stages = Worker(served, tmp_path), list[str]()
+    described = task.model_dump(mode="json")
+    allocated: list[int] = []
+    made = Buffers.__init__
+
+    def counted(self: Buffers, tensors: Any, size: int, device: torch.device) -> None:
+        allocated.append(size)
+        made(self, tensors, size, device)
+
+    monkeypatch.setattr(Buffers, "__init__", counted)
+    for work, least in (("verify", 7), ("measure", 3)):
+        allocated.clear()
+        answer = worker.serve({"op": "rehearse", "of": work, "task": described}, stages.append)
+        assert not answer.get("task_error") and not answer.get("worker_error"), answer
+        assert not answer["candidate_loaded"] and len(allocated) >= least and not any(allocated)
+    assert set(stages) == {"reference"}
+
+
+def test_memory_that_does_not_suffice_is_told_apart_and_everything_let_go(
+    machine: HostMachine, task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served: Any = machine
+    properties = type("Properties", (), {"total_memory": 141 << 30})
+    monkeypatch.setattr(machine, "properties", properties)
+    worker = Worker(served, tmp_path)
+    described = task.model_dump(mode="json")
+    inputs = worker.serve({"op": "inputs", "task": described}, lambda name: None)["inputs"]
+
+    def none_left(*given: Any) -> None:
+        raise torch.OutOfMemoryError("none left")
+
+    monkeypatch.setattr(Buffers, "__init__", none_left)
+    library = str(compile_c(SCALE, tmp_path))
+    for request in requests(task, Path(library)).values():
+        answer = worker.serve(request, lambda name: None)
+        assert answer["out_of_memory"] and answer["candidate_loaded"]
+        assert "141 GiB" in answer["task_error"]
+    assert not any(Path(path).exists() for path in inputs.values())
+
+
+def test_input_files_go_with_their_task(
+    machine: HostMachine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served: Any = machine
+    worker = Worker(served, tmp_path)
+    written = []
+    for number in range(TASKS_KEPT + 1):
+        path = tmp_path / f"scale{number}.py"
+        path.write_text(TASK.replace("1021", str(1021 + number)))
+        described = asyncio.run(load_task(path)).model_dump(mode="json")
+        answer = worker.serve({"op": "inputs", "task": described}, lambda name: None)
+        written.append(Path(answer["inputs"]["x"]))
+        assert written[-1].stat().st_size == 4 * (1021 + number)
+    assert [path.exists() for path in written] == [False] + TASKS_KEPT * [True]
 
 
 def requests(task: Task, library: Path) -> dict[str, dict[str, Any]]:

@@ -140,6 +140,7 @@ async def test_lost_precision_is_told_of_a_pass(
         WorkerTimedOut("did not finish", "reference", False),
         {"worker_error": "RuntimeError: odd", "broken": False, "candidate_loaded": False},
         {"task_error": "forward() raises", "broken": True, "candidate_loaded": False},
+        {"task_error": "needs more memory", "out_of_memory": True, **WHOLE},
     ],
 )
 async def test_damage_of_an_earlier_candidate_costs_nobody_else(
@@ -163,6 +164,43 @@ async def test_faults_of_the_task_are_the_users(
 ) -> None:
     with pytest.raises(UserError, match=words):
         await device(answer, answer).verify(task, kernels.SCALE)
+
+
+FULL = {"task_error": "needs more memory", "out_of_memory": True, **WHOLE}
+FITS = {"broken": False, "candidate_loaded": False}
+
+
+async def test_a_candidate_that_takes_the_references_memory_is_blamed(
+    device: Callable[..., CudaDevice], task: Task
+) -> None:
+    made = device(FULL, FULL, FITS)
+    result = await made.verify(task, kernels.SCALE)
+    assert result.outcome is Outcome.CRASHED and "memory does not suffice beside" in result.reason
+    worker: Any = made.workers[0]
+    assert worker.fresh == [False, True, True]
+    assert [request["op"] for request in worker.requests] == ["verify", "verify", "rehearse"]
+    assert worker.requests[2]["of"] == "verify" and "library" not in worker.requests[2]
+    measured = await device(FULL, FULL, FITS).profile(task, kernels.SCALE)
+    assert measured.stage.outcome is Outcome.CRASHED and measured.timing is None
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        # With the candidate and without it.
+        (FULL, FULL, FULL | {"candidate_loaded": False}),
+        # Before any candidate was loaded, in a new process too.
+        (FULL, FULL | {"candidate_loaded": False}),
+        (FULL, FULL, WorkerEnded("killed by SIGKILL", "reference", False)),
+    ],
+)
+async def test_a_task_too_large_for_the_gpu_is_no_candidates_fault(
+    device: Callable[..., CudaDevice], task: Task, answers: tuple[Any, ...]
+) -> None:
+    made = device(*answers)
+    with pytest.raises(UserError, match="needs more memory|reference ended the worker"):
+        await made.verify(task, kernels.SCALE)
+    assert not made.workers[0].answers  # type: ignore[attr-defined]
 
 
 MEASURED = {
@@ -254,6 +292,16 @@ async def test_a_winner_is_verified_in_a_fresh_process_and_sanitized(
     monkeypatch.setattr(cuda, "sanitize_candidate", lambda *given: race)
     refused = await device(RIGHT, inputs).confirm(task, kernels.SCALE)
     assert refused.outcome is Outcome.RACE and refused.build is not None
+
+
+async def test_a_fresh_process_is_for_the_stage_that_asks_for_it(
+    device: Callable[..., CudaDevice], task: Task
+) -> None:
+    made = device(MEASURED, MEASURED, RIGHT)
+    await made.profile_fresh(task, kernels.SCALE)
+    await made.profile(task, kernels.SCALE)
+    await made.verify(task, kernels.SCALE)
+    assert made.workers[0].fresh == [True, False, False]  # type: ignore[attr-defined]
 
 
 async def test_stages_share_several_gpus_of_one_model(

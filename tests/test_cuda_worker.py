@@ -14,16 +14,19 @@ from pathlib import Path
 import pytest
 
 from kernelblaster.harness.cuda import client
-from kernelblaster.harness.cuda.client import (
-    GpuWorker,
-    WorkerEnded,
-    WorkerTimedOut,
-    gpu_lock,
-)
+from kernelblaster.harness.cuda import gpu_lock as lock_module
+from kernelblaster.harness.cuda.client import GpuWorker, WorkerEnded, WorkerTimedOut
+from kernelblaster.harness.cuda.gpu_lock import FOLDERS, gpu_lock, lock_file
 from kernelblaster.harness.errors import UserError
 from kernelblaster.harness.processes import off_loop
 
 FAKE = [sys.executable, str(Path(__file__).with_name("fake_gpu_worker.py"))]
+
+
+@pytest.fixture(autouse=True)
+def no_lock_file_stays() -> Iterator[None]:
+    yield
+    lock_file("GPU-none").unlink(missing_ok=True)
 
 
 @pytest.fixture
@@ -33,6 +36,7 @@ def worker(monkeypatch: pytest.MonkeyPatch) -> Iterator[GpuWorker]:
     made = GpuWorker(f"GPU-test-{os.getpid()}", FAKE)
     yield made
     made.close()
+    lock_file(made.uuid).unlink(missing_ok=True)
 
 
 def test_one_process_answers_many_requests(worker: GpuWorker) -> None:
@@ -124,7 +128,7 @@ def test_another_process_on_the_gpu_is_waited_for(worker: GpuWorker) -> None:
     holder = subprocess.Popen(
         [
             sys.executable, "-c",
-            "import sys, time; from kernelblaster.harness.cuda.client import gpu_lock\n"
+            "import sys, time; from kernelblaster.harness.cuda.gpu_lock import gpu_lock\n"
             f"with gpu_lock({worker.uuid!r}):\n  print('held', flush=True); time.sleep(1)",
         ],
         stdout=subprocess.PIPE,
@@ -137,6 +141,110 @@ def test_another_process_on_the_gpu_is_waited_for(worker: GpuWorker) -> None:
     holder.wait()
     with gpu_lock(worker.uuid):
         pass
+
+
+def test_the_lock_is_the_machines_whoever_asks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = lock_file("GPU-1/..")
+    assert before.parent in FOLDERS and before.name == "kernelblaster-GPU-1___.lock"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    assert lock_file("GPU-1/..") == before
+    shut = tmp_path / "shut"
+    shut.mkdir(mode=0o755)
+    monkeypatch.setenv("KERNELBLASTER_CACHE", str(tmp_path / "cache"))
+    assert lock_file("GPU-1", [shut]) == tmp_path / "cache" / "locks" / "kernelblaster-GPU-1.lock"
+
+
+@pytest.fixture
+def folder_of_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "all"
+    folder.mkdir()
+    folder.chmod(0o1777)
+    monkeypatch.setattr(lock_module.lock_file, "__defaults__", ((folder,),))
+    return folder
+
+
+def test_every_user_may_open_the_lock(folder_of_all: Path) -> None:
+    mask = os.umask(0o077)
+    try:
+        with gpu_lock("GPU-1"):
+            pass
+    finally:
+        os.umask(mask)
+    (path,) = folder_of_all.iterdir()
+    assert path.stat().st_mode & 0o777 == 0o666
+    path.chmod(0o444)  # As another user's file: it can be read, and not written.
+    with gpu_lock("GPU-1"):
+        pass
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe", "folder"])
+def test_a_lock_that_somebody_put_something_else_for(folder_of_all: Path, kind: str) -> None:
+    path = lock_file("GPU-1")
+    target = folder_of_all / "target"
+    target.write_text("mine")
+    {"link": lambda: path.symlink_to(target), "pipe": lambda: os.mkfifo(path),
+     "folder": path.mkdir}[kind]()  # fmt: skip
+    with pytest.raises(UserError, match="lock file of the GPU, .*GPU-1.lock, cannot be used"):
+        with gpu_lock("GPU-1"):
+            pass
+    assert target.read_text() == "mine"
+
+
+def test_a_start_that_works_without_isolation_alone_is_remembered(
+    worker: GpuWorker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    worker._command = [*FAKE, "open only"]
+    assert worker.request({"do": "work"})["served"] == 1
+    assert worker.starts == 2
+    assert worker.request({"do": "work"}, fresh=True)["served"] == 1
+    assert worker.starts == 3
+    worker.close()
+    assert [*tmp_path.iterdir()] == []
+
+
+USER = """
+import sys, tempfile
+from kernelblaster.harness.cuda import client
+client._worker_command = lambda: sys.argv[2:]
+worker = client.shared_worker(sys.argv[1])
+assert client.shared_worker(sys.argv[1]) is worker
+print(worker.request({"do": "work"})["pid"], flush=True)
+if sys.stdin.readline().strip() == "raise":
+    raise SystemExit(5)
+"""
+
+
+@pytest.mark.parametrize("end", ["return", "raise", "kill"])
+def test_the_shared_worker_ends_with_its_process_and_leaves_nothing(
+    worker: GpuWorker, tmp_path: Path, end: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    user = subprocess.Popen(
+        [sys.executable, "-c", USER, worker.uuid, *FAKE], stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE, text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "TMPDIR": str(tmp_path)},
+    )  # fmt: skip
+    assert user.stdout is not None
+    pid = int(user.stdout.readline())
+    assert len([*tmp_path.iterdir()]) == 1
+    if end == "kill":
+        user.kill()
+    user.communicate(end + "\n")
+    assert user.returncode == {"return": 0, "raise": 5, "kill": -9}[end]
+    began = time.monotonic()
+    while pid in process_groups() and time.monotonic() - began < 10:
+        time.sleep(0.05)
+    assert pid not in process_groups()
+    if end == "kill":
+        # Nobody was left to remove it: the next start does.
+        monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+        assert len([*tmp_path.iterdir()]) == 1
+        worker.request({"do": "work"})
+        worker.close()
+    assert [*tmp_path.iterdir()] == []
 
 
 def test_a_worker_that_does_not_start_is_one_clear_line() -> None:

@@ -20,7 +20,7 @@ import pytest
 from deferred_support import advance, exchange, finish, run_jobs_on_text
 from test_graph_run import comparable, replayed, request, run
 
-from kernelblaster.graph.exchange import export_jobs, import_results
+from kernelblaster.graph.exchange import export_jobs, import_results, take_results
 from kernelblaster.graph.session import list_runs
 from kernelblaster.harness.errors import UserError
 from kernelblaster.harness.job_records import (
@@ -305,6 +305,52 @@ def test_all_results_of_a_run_come_from_one_machine(tmp_path: Path, deferred: No
         import_file(directory, tmp_path / "foreign.json")
     assert rows(directory, "stages") == before
     assert import_file(directory, tmp_path / "results.json") == 2
+
+
+def test_a_run_without_results_keeps_no_other_from_its_own(
+    tmp_path: Path, deferred: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from kernelblaster import cli
+
+    first, second = tmp_path / "a", tmp_path / "b"
+    for directory in (first, second):
+        (tmp_path / f"of-{directory.name}").mkdir()
+        advance(directory, deferred_request(tmp_path / f"of-{directory.name}"))
+    export_jobs([first], tmp_path / "jobs.json")
+    run_jobs_on_text(tmp_path / "jobs.json", tmp_path / "r.json")
+    jobs = set(waiting(first))
+    cli.resume([second, first], results=tmp_path / "r.json")
+    said = capsys.readouterr().out.splitlines()
+    assert any("holds no results for" in line and "goes on without" in line for line in said)
+    assert any(line.startswith(f"{first}: ") and "new results" in line for line in said)
+    assert not jobs & set(waiting(first)) and waiting(second)
+    with pytest.raises(UserError, match="holds no results"):
+        cli.resume([second], results=tmp_path / "r.json")
+
+
+def test_one_wrong_result_changes_no_run(tmp_path: Path, deferred: None) -> None:
+    runs = [tmp_path / "a", tmp_path / "b"]
+    for directory in runs:
+        (tmp_path / f"of-{directory.name}").mkdir()
+        advance(directory, deferred_request(tmp_path / f"of-{directory.name}"))
+    export_jobs(runs, tmp_path / "jobs.json")
+    run_jobs_on_text(tmp_path / "jobs.json", tmp_path / "r.json")
+    found = read_results(tmp_path / "r.json")
+    with RunStore(runs[1] / "run.sqlite") as store:
+        name = store.jobs.run()
+    assert name is not None
+    asked = found.runs[name]
+    foreign = found.of_run(name)[0].model_copy(update={"key": "0" * 64})
+    wrong = ResultsFile(
+        runs={**found.runs, name: asked.model_copy(update={"jobs": (*asked.jobs, foreign.id)})},
+        results=(*found.results, foreign),
+    )
+    before = [waiting(directory) for directory in runs]
+    with pytest.raises(UserError, match="b: it answers a job.*nothing was taken"):
+        take_results(runs, wrong, Path("r.json"))
+    assert [waiting(directory) for directory in runs] == before and all(before)
+    take_results(runs, found, Path("r.json"))
+    assert not any(waiting(directory) for directory in runs)
 
 
 def test_results_for_a_run_that_defers_nothing(tmp_path: Path, deferred: None) -> None:

@@ -359,6 +359,42 @@ def test_only_the_thread_of_host_code_is_shut_off(scratch: Path, secret: Path) -
     assert dict(zip(BOTH, trusted, strict=True)) == {each: each.trusted for each in BOTH}
 
 
+LARGE = """
+    from pathlib import Path
+    from kernelblaster.harness.cuda.isolation import *
+    missing = give_up() + shut_off([Path.cwd()])
+    MORE
+    with open("inputs.bin", "wb") as file:
+        for size in (3 << 30, (16 << 30) + 1):
+            try:
+                file.truncate(size)
+                print("ok", end=" ")
+            except OSError:
+                print("refused", end=" ")
+    print(limited)
+"""
+
+
+@needs_landlock
+def test_inputs_of_several_gib_can_be_handed_over(scratch: Path) -> None:
+    more = "limited = limit_files(missing + open_host_thread(Path.cwd(), lambda: None)[1])"
+    assert run(LARGE.replace("MORE", more), scratch).output == "ok refused []"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "a file system of its own (this kernel has none)",
+        "a file system of its own for host code (this kernel has none)",
+        "a file system and a thread of its own for host code (CUDA does not start with them)",
+        "a thread of its own for host code (CUDA does not work there: no)",
+    ],
+)
+def test_where_candidates_may_write_files_these_stay_small(scratch: Path, words: str) -> None:
+    ran = run(LARGE.replace("MORE", f"limited = limit_files([{words!r}])"), scratch)
+    assert ran.output.startswith("refused refused ['files of more than 1 GiB (larger inputs")
+
+
 @needs_filter
 def test_the_worker_can_still_compile(scratch: Path) -> None:
     code = THREAD.replace("{secret!r}", "''").replace("{calls}", "") + """

@@ -111,8 +111,9 @@ def test_confirmation_asks_for_fresh_processes_and_another_sample(tmp_path: Path
             asked.append("confirm")
             return await self.verify(task, source)
 
-        def renew(self) -> None:
-            asked.append("renew")
+        async def profile_fresh(self, task: Task, source: str) -> Measurement:
+            asked.append("fresh")
+            return await super().profile(task, source)
 
         async def profile(self, task: Task, source: str, sample: int = 0) -> Measurement:
             asked.append(f"sample {sample}")
@@ -120,7 +121,7 @@ def test_confirmation_asks_for_fresh_processes_and_another_sample(tmp_path: Path
 
     jobs = lay_out(tmp_path, job_of(GOOD, kind="confirm"), job_of(SOURCES[1]))
     run_jobs_on_text(jobs, tmp_path / "r.json", lambda kind, gpu, index: Confirming("H100"))
-    assert asked == ["confirm", "renew", "sample 1", "sample 0"]
+    assert asked == ["confirm", "fresh", "sample 0"]
 
 
 def test_several_gpus_share_the_jobs(tmp_path: Path) -> None:

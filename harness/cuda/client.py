@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
-import fcntl
 import functools
 import json
 import os
@@ -13,7 +13,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,8 +21,11 @@ from typing import Any
 
 from ..cache import cache_root
 from ..errors import UserError
+from ..orphans import watcher_of
 from ..processes import Cancelled, caller_cancelled, python_environment
 from ..simt.native import build_native
+from .gpu_lock import gpu_lock
+from .scratch import new_scratch
 
 START_SECONDS = 300.0
 """Importing PyTorch from a cold disk and opening the context."""
@@ -33,6 +35,8 @@ CANDIDATE_SECONDS = 20.0
 """Of one stage of a candidate: a case's two runs, or one timed round."""
 KILL_SECONDS = 60.0
 """A killed process waits for its kernels to be taken off the GPU."""
+CLOSE_SECONDS = 2.0
+"""A thread that still asks when the interpreter ends is not waited for longer."""
 POLL_SECONDS = 0.05
 LARGEST_ANSWER = 64 << 20
 LEAK_BYTES = 1 << 30
@@ -56,11 +60,15 @@ class WorkerTimedOut(WorkerEnded):
     """A stage ran past its limit, and the worker was killed."""
 
 
+class _NotStarted(Exception):
+    """The worker did not start; without isolation it might."""
+
+
 class GpuWorker:
     """The process beside one GPU; started when first asked, replaced when it is of no more use.
 
     One request at a time, whatever the number of threads that ask; and one process at a time on
-    the GPU, by a lock file that all processes of this user share.
+    the GPU, by a lock file that all processes of this machine share.
 
     Args:
         uuid: the GPU, as the driver names it.
@@ -79,6 +87,9 @@ class GpuWorker:
         self._scratch: Path | None = None
         self._received = b""
         self._hello: dict[str, Any] = {}
+        self._enclosed = True
+        """Whether to start it with all of its isolation; not any more where only without it works.
+        """
 
     @property
     def is_running(self) -> bool:
@@ -122,10 +133,19 @@ class GpuWorker:
                 self._stop()
             return answer
 
-    def close(self) -> None:
-        """End the process; the next request starts another."""
-        with self._mutex:
+    def close(self, seconds: float = -1) -> None:
+        """End the process; the next request starts another.
+
+        Args:
+            seconds: how long to wait for a request that is being answered; then its process is
+                ended all the same. By default it is waited for.
+        """
+        held = self._mutex.acquire(timeout=seconds)
+        try:
             self._stop()
+        finally:
+            if held:
+                self._mutex.release()
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
@@ -143,8 +163,23 @@ class GpuWorker:
             self._stop()
             self._start()
 
-    def _start(self, *, enclosed: bool = True) -> None:
-        scratch = self._scratch = Path(tempfile.mkdtemp(prefix="kernelblaster-gpu-"))
+    def _start(self) -> None:
+        """Start the process, once more without isolation where it does not start with it.
+
+        What then worked is remembered, and its results say so.
+        """
+        if self._enclosed:
+            with contextlib.suppress(_NotStarted):
+                return self._start_once(enclosed=True)
+        try:
+            self._start_once(enclosed=False)
+        except _NotStarted as error:
+            raise UserError(str(error)) from error.__cause__
+        self._enclosed = False
+
+    def _start_once(self, *, enclosed: bool) -> None:
+        """Start the process and greet it. Raises _NotStarted."""
+        scratch = self._scratch = new_scratch()
         self._received = b""
         with (scratch / "log").open("wb") as log:
             self._process = subprocess.Popen(
@@ -156,6 +191,7 @@ class GpuWorker:
                 stderr=log,
                 start_new_session=True,
             )
+        watcher_of(os.getpid()).add(self._process.pid)
         self.starts += 1
         greeting = {
             "host_calls": str(host_calls_library()),
@@ -166,15 +202,13 @@ class GpuWorker:
         try:
             said = self._ask(greeting, {"start": START_SECONDS}, stage="start")
         except WorkerEnded as error:
-            if enclosed:
-                return self._start(enclosed=False)
-            raise UserError(f"the GPU worker does not start: {error.reason}") from error
+            raise _NotStarted(f"the GPU worker does not start: {error.reason}") from error
         if "machine_error" in said:
             self._stop()
-            if said.get("enclosed"):
-                # Perhaps for what it gave up: then it works without, and its results say so.
-                return self._start(enclosed=False)
-            raise UserError(f"the GPU cannot be used from PyTorch: {said['machine_error']}")
+            words = f"the GPU cannot be used from PyTorch: {said['machine_error']}"
+            if enclosed and not said.get("enclosed"):
+                raise UserError(words)  # It was not for what it gave up.
+            raise _NotStarted(words)
         self._hello = said
 
     def _ask(
@@ -257,6 +291,7 @@ class GpuWorker:
                         pipe.close()
             try:
                 process.wait(timeout=KILL_SECONDS)
+                watcher_of(os.getpid()).remove(process.pid)
             except subprocess.TimeoutExpired:
                 raise UserError(
                     f"process {process.pid} cannot be ended: the GPU {self.uuid} hangs; it has to "
@@ -269,25 +304,18 @@ class GpuWorker:
 
 @functools.cache
 def shared_worker(uuid: str) -> GpuWorker:
-    """Return this process's one worker for a GPU: devices are opened often, PyTorch loads once."""
-    return GpuWorker(uuid)
+    """Return this process's one worker for a GPU: devices are opened often, PyTorch loads once.
 
+    It ends with this process, and takes its scratch folder along.
+    """
+    worker, owner = GpuWorker(uuid), os.getpid()
 
-@contextlib.contextmanager
-def gpu_lock(uuid: str) -> Iterator[None]:
-    """Hold the lock file of a GPU; waits for whoever has it. Raises Cancelled, UserError."""
-    folder = cache_root() / "locks"
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / f"{uuid}.lock").open("ab") as file:
-        while True:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if caller_cancelled():
-                    raise Cancelled from None
-                time.sleep(POLL_SECONDS)
-        yield
+    def end() -> None:
+        if os.getpid() == owner:  # A fork's exit is none of its business.
+            worker.close(seconds=CLOSE_SECONDS)
+
+    atexit.register(end)
+    return worker
 
 
 def host_calls_library(build: Callable[..., Path] = build_native) -> Path:

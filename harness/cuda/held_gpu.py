@@ -41,6 +41,8 @@ class HeldGpu:
         fresh, self._fresh = self._fresh, False
         try:
             answer = self._request(body, fresh)
+            if answer.get("out_of_memory") and answer["candidate_loaded"]:
+                return self._blamed_for_memory(body)
         except WorkerTimedOut as error:
             if error.stage == "candidate":
                 reason = f"{error.reason}: a loop that does not end, or far too much work"
@@ -85,6 +87,22 @@ class HeldGpu:
         missing = "; ".join(self.worker.hello().get("isolation_missing", ()))
         return {"isolation_missing": missing} if missing else {}
 
+    def _blamed_for_memory(self, body: dict[str, Any]) -> StageResult:
+        """Return the failure of a candidate beside which the trusted work finds no memory.
+
+        Raises UserError where that work does not fit alone either; WorkerEnded.
+        """
+        rehearsal = {"op": "rehearse", "of": body["op"], "task": body["task"]}
+        alone = self.worker.request(rehearsal, **self._limits, fresh=True)
+        words = alone.get("task_error") or alone.get("worker_error")
+        if words:
+            raise UserError(f"{body['task']['path']}: {words}")
+        return _failure(
+            Outcome.CRASHED,
+            "the GPU's memory does not suffice beside this candidate (its workspace, device "
+            "variables, stacks): what verifying and timing it take fits without it",
+        )
+
     def _request(self, body: dict[str, Any], fresh: bool) -> dict[str, Any]:
         """Ask; once more in a new process where trusted work failed in a used one.
 
@@ -97,7 +115,11 @@ class HeldGpu:
             if error.stage == "candidate" or fresh or self.worker.starts != starts:
                 raise
             return self.worker.request(body, **self._limits, fresh=True)
-        suspicious = "worker_error" in answer or (answer.get("broken") and not _explained(answer))
+        suspicious = (
+            "worker_error" in answer
+            or answer.get("out_of_memory")
+            or (answer.get("broken") and not _explained(answer))
+        )
         if suspicious and not fresh and self.worker.starts == starts:
             return self.worker.request(body, **self._limits, fresh=True)
         return answer

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
 from pathlib import Path
 
 from .buffers import as_bytes
@@ -15,7 +16,7 @@ def write_inputs(context: TaskContext, scratch: Path) -> dict[str, str]:
     They are those of the first case: as get_inputs() gives them. Raises OSError where there is no
     room for them.
     """
-    folder = scratch / f"inputs-{hashlib.sha256(context.task.id.encode()).hexdigest()[:16]}"
+    folder = _folder(context.task.id, scratch)
     done = folder / "complete"
     names = [spec.name for spec in context.tensors if spec.role != "output"]
     if not done.exists():
@@ -25,3 +26,12 @@ def write_inputs(context: TaskContext, scratch: Path) -> dict[str, str]:
             as_bytes(values[name]).cpu().numpy().tofile(folder / f"{name}.bin")
         done.touch()
     return {name: str(folder / f"{name}.bin") for name in names}
+
+
+def forget_inputs(task: str, scratch: Path) -> None:
+    """Remove the files of a task, named by its id, where there are any."""
+    shutil.rmtree(_folder(task, scratch), ignore_errors=True)
+
+
+def _folder(task: str, scratch: Path) -> Path:
+    return scratch / f"inputs-{hashlib.sha256(task.encode()).hexdigest()[:16]}"

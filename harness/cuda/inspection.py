@@ -17,7 +17,7 @@ from ..processes import scrubbed_environment
 from ..records import Build, Record, StageResult, Task, TensorSpec
 from ..sanitizer import sanitize_program
 from ..toolchain import Toolchain, build_now
-from .client import gpu_lock
+from .gpu_lock import gpu_lock
 from .gpus import FoundGpu
 
 PROFILE_SECONDS = 120.0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ..isolation import landlock, seccomp
@@ -11,9 +11,11 @@ from ..isolation.candidate_process import attempt
 from ..isolation.candidate_thread import CandidateThread, Runner, run_here
 from ..isolation.privileges import drop_capabilities, leave_network, no_new_privileges, set_limits
 
-LIMITS = {"RLIMIT_FSIZE": 1 << 30, "RLIMIT_CORE": 0, "RLIMIT_NOFILE": 4096}
+LIMITS = {"RLIMIT_FSIZE": 16 << 30, "RLIMIT_CORE": 0, "RLIMIT_NOFILE": 4096}
 """Processor time and address space are not among them: the worker lives long, and CUDA maps more
-than the machine has."""
+than the machine has. Files are as large as a task's largest input (input_files.py)."""
+EXPOSED_FILE_BYTES = 1 << 30
+"""Largest file where host code of candidates is not kept from writing any."""
 TEST_SECONDS = 60.0
 
 NEVER = ("an address space of its own (candidates share the worker's)",)
@@ -66,6 +68,22 @@ def shut_off(writable: list[Path]) -> list[str]:
     attempt(missing, "dropping capabilities", drop_capabilities)
     attempt(missing, "a file system of its own", restrict)
     return missing
+
+
+def limit_files(missing: Sequence[str]) -> list[str]:
+    """Bound files more closely where host code may write some; return what that costs, in words.
+
+    Args:
+        missing: what could not be applied, as the functions of this module say it.
+    """
+    exposed = ("a file system", "a thread of its own for host code")
+    if not any(words.startswith(exposed) for words in missing):
+        return []
+    set_limits({"RLIMIT_FSIZE": EXPOSED_FILE_BYTES})
+    return [
+        f"files of more than {EXPOSED_FILE_BYTES >> 30} GiB (larger inputs cannot be handed to "
+        "Nsight Compute and Compute Sanitizer)"
+    ]
 
 
 def open_host_thread(scratch: Path, test: Callable[[], None]) -> tuple[Runner, list[str]]:

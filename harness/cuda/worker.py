@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from .isolation import give_up, open_host_thread, shut_off
+from .isolation import give_up, limit_files, open_host_thread, shut_off
 
 if TYPE_CHECKING:
     from .machine import CudaMachine
@@ -49,6 +49,7 @@ def main() -> None:
         if enclosed:
             machine.calls.runner, lacking = open_host_thread(worker.scratch, machine.use_anew)
             missing += lacking
+        missing += limit_files(missing)
         hello = worker.hello() | {"isolation_missing": missing}
     except Exception as error:  # PyTorch raises many types where CUDA does not work
         failure = {"machine_error": _one_line(error), "enclosed": enclosed}
@@ -125,15 +126,20 @@ class Worker:
 
     def _serve(self, request: dict[str, Any], stage: Callable[[str], None]) -> dict[str, Any]:
         from ..timing import Stopping
-        from .input_files import write_inputs
+        from .input_files import forget_inputs, write_inputs
         from .measure_run import measure_candidates
+        from .rehearsal import rehearse
         from .verify_run import verify
 
         context = self._context(request["task"])
+        if request["op"] == "rehearse":
+            rehearse(self.machine, context, request["of"])
+            return {}
         if request["op"] == "inputs":
             try:
                 return {"inputs": write_inputs(context, self.scratch)}
             except OSError as error:
+                forget_inputs(context.task.id, self.scratch)
                 return {"no_inputs": f"the task's inputs cannot be written: {_one_line(error)}"}
         if request["op"] == "verify":
             library = Path(request["library"])
@@ -158,20 +164,32 @@ class Worker:
         context = self._tasks.pop(task.id, None) or TaskContext(task, str(self.machine.device))
         self._tasks[task.id] = context
         while len(self._tasks) > TASKS_KEPT:
-            del self._tasks[next(iter(self._tasks))]
+            self._forget(next(iter(self._tasks)))
         return context
 
+    def _forget(self, task: str) -> None:
+        """Let go of a task's tensors and of the files of its inputs."""
+        from .input_files import forget_inputs
+
+        del self._tasks[task]
+        forget_inputs(task, self.scratch)
+
     def _too_large(self, error: BaseException | None) -> dict[str, Any] | None:
-        """Return the answer for a task that the GPU's memory cannot hold, and let go of it."""
+        """Return the answer for a task that the GPU's memory cannot hold, and let go of all.
+
+        `out_of_memory` tells the parent that a candidate may have taken that memory.
+        """
         import torch
 
         if not isinstance(error, torch.OutOfMemoryError):
             return None
-        self._tasks.clear()
+        for task in list(self._tasks):
+            self._forget(task)
         total = self.machine.properties.total_memory / 2**30
         return {
+            "out_of_memory": True,
             "task_error": "the reference at its full dimensions, with what verifying it takes, "
-            f"needs more memory than this GPU has ({total:.0f} GiB): choose smaller sizes"
+            f"needs more memory than this GPU has ({total:.0f} GiB): choose smaller sizes",
         }
 
 

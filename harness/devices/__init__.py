@@ -13,7 +13,8 @@ DEFERRED_SIMULATED = "deferred:simulated"
 SIMULATED_GPU = "H100"
 """What is simulated when no GPU is named."""
 
-__all__ = ["DEFERRED_SIMULATED", "KINDS", "Device", "Measurement", "device_choice", "open_device"]
+__all__ = ["DEFERRED_SIMULATED", "KINDS", "Device", "Measurement", "device_choice", "open_device",
+           "parse_gpus"]  # fmt: skip
 
 
 def device_choice(kind: str, gpu: str = "") -> tuple[str, str]:
@@ -28,7 +29,7 @@ def device_choice(kind: str, gpu: str = "") -> tuple[str, str]:
     if kind == DEFERRED_SIMULATED:
         return kind, ""
     name, colon, detail = kind.partition(":")
-    if name not in KINDS or (colon and (name != "cuda" or not _indexes(detail))):
+    if name not in KINDS or (colon and (name != "cuda" or _indexes(detail) is None)):
         raise UserError(
             f"unknown device {kind!r}: choose one of {', '.join(KINDS)}, or cuda:0,1 for "
             "several GPUs"
@@ -41,11 +42,25 @@ def device_choice(kind: str, gpu: str = "") -> tuple[str, str]:
     return "cuda", "this machine's GPU"
 
 
-def _indexes(detail: str) -> tuple[int, ...]:
-    """Return the numbers of a list such as `0,1`; none where it is no such list."""
-    parts = detail.split(",")
-    if not all(part.isascii() and part.isdecimal() for part in parts):
-        return ()
+def parse_gpus(text: str) -> tuple[int, ...]:
+    """Return the numbers that `--gpus` gives: `0,1`.
+
+    Raises:
+        UserError: it is no such list, or names a GPU twice.
+    """
+    numbers = _indexes(text)
+    if numbers is None:
+        raise UserError(f"--gpus {text!r}: write numbers with commas between, for example 0,1")
+    if len(set(numbers)) < len(numbers):
+        raise UserError(f"--gpus {text!r}: name each GPU once, for example 0,1")
+    return numbers
+
+
+def _indexes(text: str) -> tuple[int, ...] | None:
+    """Return the numbers of a list such as `0,1`; None where it is no such list."""
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isascii() and part.isdecimal() and len(part) < 9 for part in parts):
+        return None
     return tuple(int(part) for part in parts)
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ..cache import cache_root
+from ..errors import UserError
 from ..processes import TimedOut, python_environment, run_process
 from ..records import Diagnostic, Outcome, Record
 from ..simt.runtime import HOST_TOUCHED_DEVICE
@@ -51,27 +52,29 @@ def run_candidate(request: dict[str, Any], scratch: Path, limits: Limits) -> Rep
     """Run the worker on a request and return its report.
 
     The request's file, the report and the log lie in `scratch`, which the caller removes.
+
+    Raises:
+        UserError: the worker failed before it loaded the candidate.
     """
     token = secrets.token_hex(16)
     report = scratch / "report.json"
     request_file = scratch / "request.json"
-    request_file.write_text(
-        json.dumps(
-            {
-                **request,
-                "token": token,
-                "report": str(report),
-                "max_instructions": limits.max_instructions,
-                "limits": {
-                    "RLIMIT_CPU": int(limits.seconds) + 5,
-                    "RLIMIT_FSIZE": limits.output_bytes + (64 << 20),
-                    "RLIMIT_AS": limits.address_space,
-                    "RLIMIT_CORE": 0,
-                    "RLIMIT_NOFILE": 128,
-                },
-            }
-        )
-    )
+    written = json.dumps(
+        {
+            **request,
+            "token": token,
+            "report": str(report),
+            "max_instructions": limits.max_instructions,
+            "limits": {
+                "RLIMIT_CPU": int(limits.seconds) + 5,
+                "RLIMIT_FSIZE": limits.output_bytes + (64 << 20),
+                "RLIMIT_AS": limits.address_space,
+                "RLIMIT_CORE": 0,
+                "RLIMIT_NOFILE": 128,
+            },
+        }
+    ).encode()
+    request_file.write_bytes(written)
     environment = python_environment(scratch)
     environment["KERNELBLASTER_CACHE"] = str(cache_root())
     environment["OMP_NUM_THREADS"] = environment["OPENBLAS_NUM_THREADS"] = "1"
@@ -82,6 +85,8 @@ def run_candidate(request: dict[str, Any], scratch: Path, limits: Limits) -> Rep
             seconds=limits.seconds,
         )  # fmt: skip
     except TimedOut:
+        if _still_holds(request_file, written):
+            raise _machine_fault(f"no start within {limits.seconds:g} s") from None
         return Reply(
             outcome=Outcome.TIMED_OUT,
             reason=f"did not finish within {limits.seconds:g} s: a loop that does not end, "
@@ -89,7 +94,11 @@ def run_candidate(request: dict[str, Any], scratch: Path, limits: Limits) -> Rep
         )
     found = _read(report, token)
     if found is not None:
+        if "machine_error" in found:
+            raise _machine_fault(str(found["machine_error"]))
         return Reply(report=found)
+    if _still_holds(request_file, written):
+        raise _machine_fault(_why(status, scratch / "log"))
     outcome = Outcome.FORBIDDEN if status == -signal.SIGSYS else Outcome.CRASHED
     return Reply(outcome=outcome, reason=_why(status, scratch / "log"))
 
@@ -98,6 +107,21 @@ def isolation_facts(report: Mapping[str, Any]) -> dict[str, str]:
     """Return, as a fact, what could not be applied to the child; no fact where all was."""
     missing = "; ".join(report["isolation_missing"])
     return {"isolation_missing": missing} if missing else {}
+
+
+def _still_holds(path: Path, data: bytes) -> bool:
+    """Whether the request's file is as it was written: nobody without the token can make it so."""
+    try:
+        return path.stat().st_size == len(data) and path.read_bytes() == data
+    except OSError:
+        return False
+
+
+def _machine_fault(reason: str) -> UserError:
+    return UserError(
+        f"the simulated GPU does not start on this machine: {reason}; does a limit (ulimit -v, a "
+        "container's memory) stand in the way?"
+    )
 
 
 def _read(path: Path, token: str) -> dict[str, Any] | None:

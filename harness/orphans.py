@@ -1,0 +1,84 @@
+"""Ends what a killed process leaves running: a watcher beside it that sees its pipe close.
+
+Not by PR_SET_PDEATHSIG: that signal comes when the thread ends that started the child, which
+threads of a pool may do at any time, and it reaches the child alone, not the compilers and
+interpreters that the child started. Setting it would also take code between fork and exec of a
+process with many threads.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+_PROGRAM = Path(__file__).resolve().with_name("orphan_watcher.py")
+
+
+class Watcher:
+    """A small process that outlives this one by the moment it takes to kill what is left."""
+
+    def __init__(self) -> None:
+        self._mutex = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def add(self, group: int) -> None:
+        """Have a process group killed when this process ends, however it ends.
+
+        Raises OSError where no watcher can be started: nothing else could be started then either.
+        """
+        self._tell(b"+%d\n" % group)
+
+    def remove(self, group: int) -> None:
+        """Leave a process group alone from now on: it has ended."""
+        self._tell(b"-%d\n" % group)
+
+    def _tell(self, line: bytes) -> None:
+        with self._mutex:
+            for _ in range(2):
+                if self._process is None:
+                    self._process = _start()
+                assert self._process.stdin is not None
+                try:
+                    # Unbuffered and shorter than a pipe's unit: whole, also between two processes.
+                    self._process.stdin.write(line)
+                    return
+                except OSError:
+                    # Somebody killed it; what it knew is lost, what comes is not.
+                    self._process = None
+
+
+@contextlib.contextmanager
+def ended_with_us(group: int) -> Iterator[None]:
+    """While the block runs, a process group ends when this process does, even by SIGKILL."""
+    watcher = watcher_of(os.getpid())
+    watcher.add(group)
+    try:
+        yield
+    finally:
+        watcher.remove(group)
+
+
+@functools.cache
+def watcher_of(process: int) -> Watcher:
+    """Return the one watcher of this process, whose number is given: a fork gets another."""
+    return Watcher()
+
+
+def _start() -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-I", "-S", str(_PROGRAM)],
+        cwd="/",
+        env={"LC_ALL": "C.UTF-8"},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        # Ctrl-C and a terminal that closes are for the process that is watched.
+        start_new_session=True,
+        bufsize=0,
+    )
