@@ -387,7 +387,10 @@ class RunResult(Record):
     best_us: float
     gain: float
     gain_ci: tuple[float, float]
-    """Interval of the gain from the timings' own intervals; a time model's error is not in it."""
+    """Interval of the gain; a time model's error is not in it."""
+    baselines: dict[str, float] = Field(default_factory=dict)
+    """On a GPU, PyTorch in the rounds of the winner's last measurement: eager_us, compile_us, and
+    the speedup over the faster with its interval (speedup_low, speedup_high)."""
     evaluations: int
     """Distinct sources evaluated, the initial kernel included."""
     outcomes: dict[str, int]

@@ -12,9 +12,10 @@ from typing import Any, TypedDict
 from ..harness.errors import UserError
 from ..harness.files import write_atomically
 from ..harness.job_records import describe
-from ..harness.records import DeviceIdentity, Evaluation
+from ..harness.records import DeviceIdentity
 from ..memory.ledger import Totals
 from ..tools.workspace import open_knowledge, open_workspace
+from .circumstances import baselines_of, facts_of, notes_of
 from .progress import report_progress
 from .records import (
     Confirmation,
@@ -25,9 +26,6 @@ from .records import (
     Trajectory,
 )
 from .report_text import report_text
-
-PRECISION_LOSS = 100.0
-"""Error against double precision, over PyTorch's own, from which on it is reported."""
 
 
 class Reads(TypedDict):
@@ -55,6 +53,7 @@ def _report(state: Reads) -> RunResult:
         lessons = [item for item in knowledge.lessons() if item.run == plan.run_id]
     with open_workspace(plan.run_directory, plan.device, plan.gpu) as workspace:
         source = workspace.artifacts.get_text(winner.source_sha256)
+        facts = facts_of(workspace.store, winner.evaluation_key)
         spent = workspace.store.ledger.totals()
         spending = workspace.store.ledger.by_role()
         result = RunResult(
@@ -67,6 +66,7 @@ def _report(state: Reads) -> RunResult:
             best_us=confirmation.microseconds,
             gain=confirmation.gain,
             gain_ci=confirmation.gain_interval,
+            baselines=baselines_of(facts),
             evaluations=workspace.store.count(),
             outcomes=workspace.store.outcomes(),
             model_calls=spent.calls,
@@ -78,7 +78,8 @@ def _report(state: Reads) -> RunResult:
             bottleneck_after=winner.bottleneck,
             lessons=tuple(item.id for item in lessons),
             notes=(
-                *_notes(confirmation, workspace.store.get(winner.evaluation_key)),
+                *((confirmation.reason,) if confirmation.reason else ()),
+                *notes_of(facts),
                 *_elsewhere(workspace.store.jobs.measured_by()),
                 *_spending(spent),
             ),
@@ -90,17 +91,6 @@ def _report(state: Reads) -> RunResult:
     write_file(directory / "report.txt", report_text(result, steps, lessons, spending))
     write_file(directory / "result.json", result.model_dump_json(indent=2) + "\n")
     return result
-
-
-def _notes(confirmation: Confirmation, evaluation: Evaluation | None) -> tuple[str, ...]:
-    notes = [confirmation.reason] if confirmation.reason else []
-    ratio = evaluation.facts.get("precision_ratio") if evaluation else None
-    if isinstance(ratio, float | int) and ratio > PRECISION_LOSS:
-        notes.append(
-            f"precision: within tolerance, but its error against double precision is {ratio:.0f} "
-            "times PyTorch's own"
-        )
-    return tuple(notes)
 
 
 def _elsewhere(device: DeviceIdentity | None) -> tuple[str, ...]:

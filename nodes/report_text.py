@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from ..memory.ledger import RoleTotals
 from ..memory.records import Lesson, Step
@@ -38,10 +38,21 @@ def _headline(result: RunResult) -> str:
             f"  initial {result.initial_us:.2f} us ({result.bottleneck_before})",
             f"  best    {result.best_us:.2f} us ({result.bottleneck_after})",
             f"  gain    {result.gain:.2f}x, interval {low:.2f} to {high:.2f} ({result.outcome})",
+            *_beside_pytorch(result.baselines),
             f"  {result.evaluations} evaluations ({outcomes}), "
             f"{result.model_calls} model calls, {result.tokens} tokens{_money(result)}",
         )
     )
+
+
+def _beside_pytorch(baselines: Mapping[str, float]) -> Iterator[str]:
+    names = {"eager_us": "eager", "compile_us": "torch.compile"}
+    times = ", ".join(f"{names[key]} {baselines[key]:.2f} us" for key in names if key in baselines)
+    if times:
+        yield (
+            f"  PyTorch {times}: the best is {baselines['speedup']:.2f}x the faster one, interval "
+            f"{baselines['speedup_low']:.2f} to {baselines['speedup_high']:.2f}"
+        )
 
 
 def _model_calls(spending: Sequence[RoleTotals]) -> str:
