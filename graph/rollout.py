@@ -20,7 +20,16 @@ from .state import LoweringState, RolloutInput, RolloutOutput, RolloutState
 async def begin(state: RolloutInput) -> dict[str, Any]:
     """Stand at the start: counters set here, because a reused thread keeps its old state."""
     start = state["start_point"]
-    return {"current": start, "best": start, "step": 0, "steps": (), "ended": "", "choice": None}
+    return {
+        "current": start,
+        "best": start,
+        "step": 0,
+        "steps": (),
+        "passed": (),
+        "described": (),
+        "ended": "",
+        "choice": None,
+    }
 
 
 async def lower(state: RolloutState, config: RunnableConfig) -> dict[str, Any]:
@@ -52,6 +61,7 @@ async def finish(state: RolloutState) -> dict[str, Any]:
             steps=state["steps"],
             best=state["best"],
             ended=state["ended"],
+            passed=state.get("passed", ()),
         )
     }
 

@@ -83,9 +83,11 @@ class RolloutState(TypedDict, total=False):
     best: KernelPoint
     step: int
     steps: tuple[Step, ...]
+    passed: tuple[KernelPoint, ...]
     observation: Observation
     state_choice: StateChoice
     proposals: tuple[Proposal, ...]
+    described: tuple[Proposal, ...]
     choice: TechniqueChoice | None
     result: LoweringResult
     ended: str

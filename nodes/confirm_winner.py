@@ -8,7 +8,7 @@ initial one stands at the end.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Container, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, NotRequired, TypedDict
 
 from ..harness.records import Outcome, Timing
@@ -30,7 +30,7 @@ AGREEMENT = 1.05
 """Largest accepted factor between the first measurement and the confirming one."""
 
 TRIES = 3
-"""Kernels that may fail to hold before the initial one is announced."""
+"""Kernels that may fail to hold, or be vetoed, before the initial one is announced."""
 
 
 class Reads(TypedDict):
@@ -68,17 +68,21 @@ async def confirm_winner(state: Reads) -> dict[str, Any]:
 
 
 def contenders(
-    initial: KernelPoint, trajectories: dict[str, Trajectory], vetoed: Container[str] = ()
+    initial: KernelPoint, trajectories: dict[str, Trajectory], vetoed: Collection[str] = ()
 ) -> list[KernelPoint]:
     """Return the kernels to confirm, fastest first: at most TRIES, and the initial one last.
 
-    Those whose evaluation key is in `vetoed` are left out.
+    Those whose evaluation key is in `vetoed` are left out: the next best of the same trajectory,
+    which passed every check, then stands in for them.
     """
     points = {
         point.source_sha256: point
-        for point in (trajectory.best for trajectory in trajectories.values())
+        for trajectory in trajectories.values()
+        for point in (trajectory.best, *trajectory.passed)
         if point.microseconds < initial.microseconds and point.evaluation_key not in vetoed
     }
+    if len(vetoed) >= TRIES:  # Each costs a review.
+        return [initial]
     ranked = sorted(points.values(), key=lambda p: (p.microseconds, len(p.path), p.source_sha256))
     return [*ranked[:TRIES], initial]
 
@@ -87,7 +91,11 @@ def veto_notes(
     trajectories: dict[str, Trajectory], vetoed: Mapping[str, SoftReview]
 ) -> list[str]:
     """Return a line for each vetoed kernel: its time, who vetoed it and why."""
-    times = {item.best.evaluation_key: item.best.microseconds for item in trajectories.values()}
+    times = {
+        point.evaluation_key: point.microseconds
+        for item in trajectories.values()
+        for point in (item.best, *item.passed)
+    }
     return [
         f"{times[key]:.2f} us vetoed by {review.author}: {'; '.join(review.reasons)}"
         for key, review in sorted(vetoed.items())

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import datetime
 import math
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 from ..harness.records import DeviceIdentity, Outcome, Provenance, Timing
 from ..memory.records import Evidence, Signature, Step
@@ -54,6 +54,7 @@ class Reads(TypedDict):
     rollout: int
     step: int
     steps: tuple[Step, ...]
+    passed: NotRequired[tuple[KernelPoint, ...]]
 
 
 async def record_step(state: Reads) -> dict[str, Any]:
@@ -83,6 +84,7 @@ async def record_step(state: Reads) -> dict[str, Any]:
         "steps": (*state["steps"], record),
         "current": child if accepted else state["current"],
         "best": best,
+        "passed": (*state.get("passed", ()), *((child,) if child is not None else ())),
         "step": step,
         "ended": f"{step} steps taken" if step >= state["plan"].steps else "",
     }

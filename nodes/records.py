@@ -237,6 +237,8 @@ class Trajectory(Record):
     best: KernelPoint
     ended: str
     """Why it stopped."""
+    passed: tuple[KernelPoint, ...] = ()
+    """Every kernel of it that passed: where the best is vetoed, the next best may stand."""
 
 
 def merge_by_id(

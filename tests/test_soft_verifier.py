@@ -76,6 +76,27 @@ def test_after_a_veto_the_next_fastest_is_confirmed_and_reviewed(
     assert (tmp_path / "run" / "best.cu").read_text().startswith("us: 80")
 
 
+def test_after_a_veto_an_earlier_kernel_of_the_same_trajectory_may_stand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = ScriptedChatModel([veto("did: fast_math"), ACCEPT])
+    result = run(tmp_path, monkeypatch, model, rollouts=1, steps=2)
+    assert (result.outcome, result.best_us) == ("improved", 50.0)
+    assert result.techniques == ("vectorize_memory_access",)
+    assert "40.00 us vetoed by" in result.notes[0]
+
+
+def test_vetoes_without_end_cost_no_more_than_a_few_reviews(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ("vectorize_memory_access", "fast_math", "unroll_loop", "thread_coarsening")
+    rewrites = tuple(TextRewrite(name, 0.8) for name in names)
+    times = ("40.960000", "51.200000", "64.000000", "80.000000")
+    model = ScriptedChatModel([veto(f"us: {time}") for time in times])
+    result = run(tmp_path, monkeypatch, model, rewrites=rewrites, rollouts=1, steps=4)
+    assert (result.outcome, len(model.calls)) == ("not_improved", 3)
+
+
 def test_when_all_are_vetoed_the_first_kernel_stands_without_a_review(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
