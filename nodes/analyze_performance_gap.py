@@ -14,7 +14,7 @@ from ..memory.records import Step
 from ..tools.model_records import BUILTIN, Answer, Message
 from ..tools.workspace import Workspace
 from .asked import asked, stand_in
-from .builtin.gap_analyst import analyze, sequence_gap
+from .builtin.gap_analyst import analyze, is_sequence, sequence_gap
 from .gap_prompt import gap_messages
 from .progress import report_progress
 from .prompt_context.iteration import resolve
@@ -100,7 +100,7 @@ def chain_of(ids: Sequence[str], steps: Sequence[Step]) -> list[Step]:
 
     Raises:
         ValueError: they are no sequence: one failed, one does not begin with the kernel that the
-            one before made, or together they gained nothing.
+            one before made, together they gained nothing, or no more than one of them gained.
     """
     chain = resolve(ids, steps)
     if len(chain) < 2:
@@ -115,6 +115,11 @@ def chain_of(ids: Sequence[str], steps: Sequence[Step]) -> list[Step]:
             )
     if sum(step.log_gain or 0.0 for step in chain) <= 0.0:
         raise ValueError(f"{' then '.join(s.technique for s in chain)} gained nothing together")
+    if not is_sequence(chain):
+        raise ValueError(
+            "fewer than two of these steps gained 5 % or more: their order says nothing; leave "
+            "the sequence out"
+        )
     return chain
 
 

@@ -17,7 +17,7 @@ from ..tools.workspace import Workspace, open_knowledge, open_workspace
 from .asked import asked, stand_in
 from .builtin.policy_evaluator import evaluate
 from .progress import report_progress
-from .prompt_context.experience import gain_text
+from .prompt_context.experience import gain_text, measured_gain
 from .prompt_context.iteration import resolve, steps_text
 from .prompts.render import render
 from .records import PolicyEvaluation, RunPlan, TaskSummary, TechniqueReview
@@ -126,8 +126,8 @@ def _messages(workspace: Workspace, state: Reads, figures: Figures) -> tuple[Mes
 def _line(review: TechniqueReview) -> str:
     measured = review.measured_log_gain
     return (
-        f"- {review.technique} in {review.state_name}: expected "
+        f'- {review.technique} in "{review.state_name}": expected '
         f"{gain_text(review.expected_log_gain)}, measured "
-        f"{'nothing' if measured is None else gain_text(measured)}; {review.successes} of "
+        f"{'nothing' if measured is None else measured_gain(measured)}; {review.successes} of "
         f"{review.trials} passed"
     )

@@ -12,7 +12,7 @@ from typing import Any, TypedDict, get_args
 
 from ..harness.records import Bottleneck, Evaluation, Profile
 from ..memory.records import Signature
-from ..memory.signature import explain
+from ..memory.signature import DIMENSIONS, explain
 from ..tools.model_records import BUILTIN, Answer, Message
 from ..tools.workspace import Workspace, open_workspace
 from .asked import asked, stand_in
@@ -26,6 +26,18 @@ from .replies import StateReading, checked
 
 FEATURES = 10
 """Unusual figures of a profile that a model is shown."""
+NEAR = 0.5
+"""A second resource is one that alone would need this share of the first's time."""
+TOLD = frozenset(
+    {
+        "sm", "dram", "l2", "l1", "l1_hit", "l2_hit", "occupancy_limit", "occupancy",
+        "limit_registers", "limit_shared", "limit_blocks", "load_sectors", "store_sectors",
+        "uncoalesced", "bank_conflicts", "shared_share", "fma", "alu", "xu", "lsu",
+        "tensor", "idle_lanes", "many_waves", "compute_balance", "duration", "more_launches",
+        "other_launches",
+    }
+)  # fmt: skip
+"""Dimensions whose figures stand where the prompt says where the time goes, or say little more."""
 
 
 class Reads(TypedDict):
@@ -96,13 +108,30 @@ def _messages(
         bottlenecks=[(name, words.removeprefix("limited by ")) for name, words in CAUSES.items()],
         features="\n".join(f"- {words}" for words in _unusual(rule)),
         primary=rule.primary,
-        secondary=rule.secondary,
+        secondary=_second(profile, rule),
+        near=f"{NEAR:.0%}",
         plausible=", ".join(plausible(profile)),
     )
 
 
 def _unusual(rule: Observation) -> list[str]:
-    return explain(Signature(values=rule.signature), limit=FEATURES)
+    """Return what is unusual beside what the launches' own lines tell."""
+    values = (
+        dimension.neutral
+        if dimension.name in TOLD or dimension.name.startswith("bound_")
+        else value
+        for dimension, value in zip(DIMENSIONS, rule.signature, strict=True)
+    )
+    return explain(Signature(values=tuple(values)), limit=FEATURES)
+
+
+def _second(profile: Profile, rule: Observation) -> Bottleneck | None:
+    """Return the rule's second resource where it comes near the first; None where it does not."""
+    terms = profile.dominant.terms
+    second = rule.secondary
+    if second is None or not terms:
+        return second
+    return second if terms.get(second, 0.0) >= NEAR * terms.get(rule.primary, 0.0) else None
 
 
 def plausible(profile: Profile) -> tuple[Bottleneck, ...]:

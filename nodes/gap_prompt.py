@@ -53,7 +53,7 @@ def gap_lines(gaps: Sequence[Gap], steps: Sequence[Step]) -> list[str]:
         ids = ", ".join(labels[name] for name in gap.evidence if name in labels)
         what = "" if gap.techniques else f"{gap.technique} "
         words = " ".join(gap.explained.split())
-        lines.append(f"{at}. {gap.kind}: {what}in {gap.state_name}: {words} [{ids}]")
+        lines.append(f'{at}. {gap.kind}: {what}in "{gap.state_name}": {words} [{ids}]')
     return lines
 
 

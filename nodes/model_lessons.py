@@ -190,7 +190,7 @@ def _lesson(lesson: ModelLesson, told: Iteration, op_class: str, author: str) ->
     technique = " then ".join(lesson.techniques)
     gains = [step.log_gain for step in cited if step.log_gain is not None]
     claimed = math.fsum(gains) / (1 if composite else len(gains)) if gains else None
-    where = told.names.get(state, state) if state else "several states"
+    where = f'"{told.names.get(state, state)}"' if state else "several states"
     text = lesson.text.rstrip(".")
     measured = f"{gain_text(claimed or 0.0)} together" if composite else measured_text(cited)
     return Lesson(

@@ -8,20 +8,32 @@ from collections.abc import Sequence
 from ..harness.records import Evaluation, Task
 from ..memory.knowledge_base import KnowledgeBase
 from ..memory.records import ExpectedGain, Optimization, Step
+from ..memory.seed import load_seed
 from ..tools.model_records import Answer, Message
 from ..tools.workspace import Workspace
 from .builtin.proposer import settings_of
 from .prompt_context.common import kernel_context, task_context
-from .prompt_context.experience import expected_text, lessons_text, tried_text
+from .prompt_context.experience import (
+    expected_text,
+    gain_text,
+    lessons_text,
+    tried_text,
+)
 from .prompts.render import render
 from .proposal_table import NEW_STRENGTH, Table
 from .records import KernelPoint, Observation, Proposal, RunPlan
 from .replies import Proposals, ProposedTechnique, checked
+from .technique_fitness import (
+    APPLIED_GAIN,
+    OTHER_CLASS,
+    PRECONDITIONS,
+    WITH_PRODUCTS,
+    AtHand,
+    unfit,
+)
 
-KNOWN_SHOWN = 14
-"""Known techniques whose expected gain is told; of the others the names alone."""
-WITH_PRODUCTS = ("matmul", "mixed")
-"""Classes of operation that tensor cores can serve."""
+KNOWN_SHOWN = 8
+"""Known techniques whose expected gain is told; of the others what they do."""
 NEW_SHARE = 0.5
 """Of the log gain that a model expects of its own technique: nobody measured it yet."""
 MOST_EXPECTED = math.log(3.0)
@@ -41,12 +53,17 @@ def proposer_messages(
 ) -> tuple[Message, ...]:
     """Return the prompt of the optimization proposer; `steps` are those it may know of."""
     source = workspace.artifacts.get_text(current.source_sha256)
-    shown = table.shown()
+    assert evaluation.profile is not None
+    at_hand = AtHand(
+        task,
+        source,
+        evaluation.profile,
+        frozenset(step.technique for step in current.path if step.gain > APPLIED_GAIN),
+    )
+    shown, others, left_out = _listed(table, at_hand)
     context = task_context(task, workspace.measured_by)
     if task.op_class not in WITH_PRODUCTS:
         context["tensor"] = ""
-    others = {name for name in (*table.seed, *table.described) if table.refusal(name) is None}
-    others -= {optimization.technique for optimization, _ in shown[:KNOWN_SHOWN]}
     return render(
         "optimization_proposer",
         plan.models.context_of("optimization_proposer"),
@@ -55,8 +72,9 @@ def proposer_messages(
         written_by_model=table.written_by_model,
         state=f"{table.where.name}. {table.where.description}",
         observation=observation.description,
-        known=[_line(*pair) for pair in shown[:KNOWN_SHOWN]],
-        others=", ".join(sorted(others)) if table.written_by_model else "",
+        known=[_line(*pair) for pair in shown],
+        others=others,
+        left_out=left_out,
         tried=tried_text(steps, current.source_sha256),
         lessons=lessons_text(
             table.lessons,
@@ -68,10 +86,42 @@ def proposer_messages(
     )
 
 
+def _listed(
+    table: Table, at_hand: AtHand
+) -> tuple[list[tuple[Optimization, ExpectedGain]], list[str], list[str]]:
+    """Return the techniques told with card and gain, the others in a line each, those left out.
+
+    What a built-in rewrite must write was already asked whether it applies.
+    """
+    able = table.shown()
+    if not table.written_by_model:
+        return able[:KNOWN_SHOWN], [], []
+    names = {name for name in (*table.seed, *table.described) if table.refusal(name) is None}
+    why = {name: reason for name in sorted(names) if (reason := unfit(name, at_hand))}
+    told = names - set(why) - set(PRECONDITIONS)
+    shown = [pair for pair in able if pair[0].technique in told][:KNOWN_SHOWN]
+    told -= {optimization.technique for optimization, _ in shown}
+    seed = load_seed().techniques
+    texts = {name: (table.described.get(name) or seed[name]).description for name in told}
+    texts |= {name: PRECONDITIONS[name] for name in PRECONDITIONS if name in names - set(why)}
+    return (
+        shown,
+        [f"- {name}: {text}" for name, text in sorted(texts.items())],
+        # Nobody misses a matrix product's techniques in a softmax.
+        [name for name, reason in why.items() if reason != OTHER_CLASS],
+    )
+
+
 def _line(optimization: Optimization, expected: ExpectedGain) -> str:
+    avoid = f" Avoid when: {optimization.avoid_when}" if optimization.avoid_when else ""
+    gain = (
+        expected_text(expected)
+        if expected.trials >= 0.5
+        else f"expected {gain_text(expected.mean_log)}"
+    )
     return (
         f"- {optimization.technique}: {optimization.description} Applies when: "
-        f"{optimization.applies_when} ({expected_text(expected)})"
+        f"{optimization.applies_when}{avoid} ({gain})"
     )
 
 
@@ -96,6 +146,8 @@ def proposals_on(table: Table) -> type[Proposals]:
 def why_not(proposed: ProposedTechnique, table: Table) -> str | None:
     """Return why a proposal is refused; None where it is taken."""
     technique = proposed.technique
+    if technique == "stop":
+        return "that is no technique"
     reason = table.refusal(technique)
     if reason is None and proposed.new is None:
         if technique not in table.seed and technique not in table.described:

@@ -1,6 +1,7 @@
 """Optimization proposer: put techniques on the table for this code in this state.
 
-Reads plan, summary, current, state_choice, observation, the steps so far; writes proposals.
+Reads plan, summary, current, state_choice, observation, the steps so far, described; writes
+proposals and, of those that a model described, described: one not chosen keeps its description.
 Sources: the knowledge base's optimizations for the state and its neighbours, what applies to the
 code though the knowledge base does not list it there, and what a model thinks of.
 """
@@ -8,7 +9,7 @@ code though the knowledge base does not list it there, and what a model thinks o
 from __future__ import annotations
 
 import asyncio
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 from ..memory.records import PolicyContext, Step
 from ..tools.model_records import BUILTIN, Message
@@ -26,6 +27,13 @@ REAL_GAIN = 0.02
 """Log gain above which a step changed the situation (about 2 %)."""
 
 
+class Past(TypedDict):
+    """Which steps a prompt may speak of."""
+
+    iteration: int
+    steps: tuple[Step, ...]
+
+
 class Reads(TypedDict):
     """What this agent reads."""
 
@@ -39,6 +47,7 @@ class Reads(TypedDict):
     rollout: int
     step: int
     steps: tuple[Step, ...]
+    described: NotRequired[tuple[Proposal, ...]]
 
 
 async def propose_optimizations(state: Reads) -> dict[str, Any]:
@@ -46,8 +55,10 @@ async def propose_optimizations(state: Reads) -> dict[str, Any]:
     table = await asyncio.to_thread(_table, state)
     by_model = state["plan"].models.model_of("optimization_proposer") != BUILTIN
     told: dict[str, Any] = {}
+    changes: dict[str, Any] = {}
     if by_model:
         proposals, told = await _ask(state, table)
+        changes["described"] = _described(state, proposals)
     else:
         proposals, told["inapplicable"] = _builtin(table)
     report_progress(
@@ -58,7 +69,13 @@ async def propose_optimizations(state: Reads) -> dict[str, Any]:
         techniques=[p.technique for p in proposals],
         **told,
     )
-    return {"proposals": proposals}
+    return {"proposals": proposals, **changes}
+
+
+def _described(state: Reads, proposals: tuple[Proposal, ...]) -> tuple[Proposal, ...]:
+    """Return the proposals of the trajectory so far that a model described, each name once."""
+    found = {each.technique: each for each in (*proposals, *state.get("described", ()))}
+    return tuple(each for _, each in sorted(found.items()) if each.optimization is not None)
 
 
 def _builtin(table: Table) -> tuple[tuple[Proposal, ...], int]:
@@ -100,6 +117,11 @@ def _table(state: Reads) -> Table:
         lessons = knowledge.lessons(at)
         described = described_in(knowledge, identity.kind, at)
         seed = frozenset(knowledge.seed().techniques)
+    described |= {
+        each.technique: each.optimization
+        for each in state.get("described", ())
+        if each.optimization
+    }
     described |= {step.technique: step.optimization for step in steps if step.optimization}
     return Table(
         where=where,
@@ -116,7 +138,7 @@ def _table(state: Reads) -> Table:
     )
 
 
-def known_steps(workspace: Workspace, state: Reads) -> list[Step]:
+def known_steps(workspace: Workspace, state: Past) -> list[Step]:
     """Return earlier iterations' steps and this rollout's own: what its prompts may speak of.
 
     What parallel rollouts do meanwhile is left out, so that a run does not depend on their timing.

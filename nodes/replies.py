@@ -162,7 +162,7 @@ class Selection(Reply):
     """Reply of the optimization selector."""
 
     technique: str
-    """One of the proposals, by name."""
+    """One of the proposals, by name; `stop` where none of them can gain."""
     reason: Line = Field(min_length=1)
     """Why this one now; one sentence."""
 

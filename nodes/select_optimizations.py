@@ -7,13 +7,15 @@ is told what was drawn, and may choose another proposal for a reason.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, TypedDict
 
-from ..memory.records import Step
+from ..memory.records import Optimization, Step
 from ..tools.model_records import BUILTIN, Message
 from ..tools.workspace import Workspace, open_knowledge
 from .asked import asked, stand_in
 from .builtin.selector import explores, select
+from .model_proposals import NEW_SHARE
 from .progress import report_progress
 from .prompt_context.experience import (
     expected_text,
@@ -35,6 +37,9 @@ from .records import (
     TechniqueChoice,
 )
 from .replies import Selection, checked
+
+STOP = "stop"
+"""What a model answers where nothing proposed can gain; no technique may be called so."""
 
 
 class Reads(TypedDict):
@@ -68,7 +73,10 @@ async def select_optimizations(state: Reads) -> dict[str, Any]:
         return {"choice": None, "ended": "no technique left that applies to this code"}
     by_model = state["plan"].models.model_of("optimization_selector") != BUILTIN
     if by_model and len(proposals) > 1:
-        choice = await _ask(state, choice)
+        asked_for = await _ask(state, choice)
+        if isinstance(asked_for, str):
+            return {"choice": None, "ended": f"the selector stopped: {asked_for}"}
+        choice = asked_for
     report_progress(
         "choice",
         iteration=state["iteration"],
@@ -84,7 +92,8 @@ async def select_optimizations(state: Reads) -> dict[str, Any]:
     return {"choice": choice}
 
 
-async def _ask(state: Reads, drawn: TechniqueChoice) -> TechniqueChoice:
+async def _ask(state: Reads, drawn: TechniqueChoice) -> TechniqueChoice | str:
+    """Return a model's choice, or its reason to choose nothing."""
     def prepare(workspace: Workspace) -> tuple[tuple[Message, ...], type[Selection]]:
         return _messages(workspace, state, drawn), selection_among(state["proposals"])
 
@@ -93,6 +102,8 @@ async def _ask(state: Reads, drawn: TechniqueChoice) -> TechniqueChoice:
     selection = answer.value
     if selection is None:
         return drawn.model_copy(update={"author": stand_in(answer)})
+    if selection.technique == STOP:
+        return selection.reason
     (chosen,) = (each for each in state["proposals"] if each.technique == selection.technique)
     return TechniqueChoice(
         technique=chosen.technique,
@@ -108,13 +119,14 @@ async def _ask(state: Reads, drawn: TechniqueChoice) -> TechniqueChoice:
 
 
 def selection_among(proposals: tuple[Proposal, ...]) -> type[Selection]:
-    """Return the form of a choice: the name of a proposal."""
+    """Return the form of a choice: the name of a proposal, or `stop`."""
     names = [proposal.technique for proposal in proposals]
 
     def check(selection: Selection) -> None:
-        if selection.technique not in names:
+        if selection.technique not in (*names, STOP):
             raise ValueError(
-                f"{selection.technique[:80]} was not proposed: choose one of {', '.join(names)}"
+                f"{selection.technique[:80]} was not proposed: choose one of {', '.join(names)}, "
+                f"or {STOP}"
             )
 
     return checked(Selection, check)
@@ -131,6 +143,7 @@ def _messages(
     identity = workspace.measured_by
     with open_knowledge(plan.knowledge_directory) as knowledge:
         transitions = knowledge.transitions(identity.kind, state["knowledge_at"])
+        seed = knowledge.seed().techniques
     ranked = sorted(state["proposals"], key=lambda each: (-each.expected.score, each.technique))
     ordered = [transitions_text(transitions, proposal.technique) for proposal in ranked]
     assert evaluation.profile is not None and evaluation.timing is not None
@@ -146,7 +159,11 @@ def _messages(
         gpu=identity.gpu,
         state=state["state_choice"].state.name,
         observation=state["observation"].description,
-        proposals=[_line(proposal) for proposal in ranked],
+        proposals=[
+            _line(proposal, _rank(proposal, state["proposals"]), seed) for proposal in ranked
+        ],
+        ranked=any(proposal.source == "model" for proposal in ranked),
+        rollouts=plan.rollouts,
         transitions="\n".join(
             text.replace("- right after", f"- {proposal.technique} right after")
             for proposal, text in zip(ranked, ordered, strict=True)
@@ -160,15 +177,29 @@ def _messages(
     )
 
 
-def _line(proposal: Proposal) -> str:
+def _rank(proposal: Proposal, proposals: tuple[Proposal, ...]) -> int | None:
+    """Return a model's rank of its proposal; the knowledge base's are in order already."""
+    if proposal.source != "model":
+        return None
+    return [each.technique for each in proposals].index(proposal.technique) + 1
+
+
+def _line(proposal: Proposal, rank: int | None, seed: Mapping[str, Optimization]) -> str:
     expected = proposal.expected
     words = [expected_text(expected)]
-    if proposal.optimization is not None:
-        words.append("a new technique")
+    card = proposal.optimization
+    if card is not None:
+        words.append(f"a new technique: {card.description.rstrip('.')}")
+        if rank is not None and expected.trials < 0.5 and card.prior_log_gain:
+            words.append(f"as proposed {gain_text(card.prior_log_gain / NEW_SHARE)}; discounted")
+    if rank is not None:
+        words.append(f"rank {rank}")
     for log_gain, what in (
         (expected.transition_log, "after what came before"),
         (expected.prepared_log, "in what later steps gain"),
     ):
         if abs(log_gain) >= 0.02:
             words.append(f"{gain_text(log_gain)} {what}")
-    return f"- {proposal.technique} ({'; '.join(words)}). {proposal.reason}"
+    known = card or seed.get(proposal.technique)
+    avoid = f" Avoid when: {known.avoid_when}" if known and known.avoid_when else ""
+    return f"- {proposal.technique} ({'; '.join(words)}). {proposal.reason}{avoid}"

@@ -169,6 +169,9 @@ def test_only_steps_that_follow_each_other_and_gained_are_a_sequence() -> None:
     losing = [CHAIN[0].model_copy(update={"log_gain": -1.0}), CHAIN[1]]
     with pytest.raises(ValueError, match="gained nothing"):
         chain_of([A, B], losing)
+    flat = [CHAIN[0], CHAIN[1].model_copy(update={"log_gain": 0.02})]
+    with pytest.raises(ValueError, match="fewer than two of these steps gained"):
+        chain_of([A, B], flat)
 
 
 # Parameter update ------------------------------------------------------------------------------
@@ -188,7 +191,7 @@ def test_a_lesson_is_written_with_measured_figures(
     (written,) = [each for each in ran.lessons if each.author == CURRENT]
     first = ran.steps[0]
     assert "Only where rows are reread. Measured: " in written.text
-    assert written.text.endswith(f"{math.exp(first.log_gain or 0):.3g}x in 1 of 1 try.")
+    assert written.text.endswith(f"{math.exp(first.log_gain or 0):.3g}x in 1 try.")
     assert (written.technique, written.state) == (first.technique, first.state_id)
     assert written.claimed_log_gain == first.log_gain
     assert written.evidence == (first.evidence_id,)
@@ -314,7 +317,7 @@ def test_deprecations_and_new_states_stay_whatever_a_model_says() -> None:
         ("condition", "m"),
     ]  # fmt: skip
     assert written[-1].text == (
-        "c_step in a state (softmax): It is safe. Measured: 1 try, none passed (race)."
+        'c_step in "a state" (softmax): It is safe. Measured: 1 try, none passed (race).'
     )
 
 
@@ -402,13 +405,16 @@ def test_a_lesson_rests_on_steps_about_its_techniques(
 def test_steps_are_told_with_ids_kernels_and_outcomes() -> None:
     lines = steps_text(CHAIN, {"s": "a state"}).splitlines()
     assert lines[0] == (
-        f"- {A} (rollout 0, step 1, K0 -> K1): a_step in a state: expected 1.11x; 2x"
+        f"- {A} (rollout 0, step 1, K0 -> K1): a_step in \"a state\": expected 1.11x; 2x"
     )
     assert "K2 -> K3): c_step" in lines[2] and lines[2].endswith("failed: race")
     assert lines[3].endswith("0.5x (slower)") and "(rollout 1, step 1, K0 -> K4)" in lines[3]
     assert kernels_of(CHAIN) == {"k0": "K0", "k1": "K1", "k2": "K2", "k3": "K3", "k4": "K4"}
     assert measured_text(CHAIN[2:3]) == "1 try, none passed (race)"
     assert measured_text(CHAIN) == "1.14x in 3 of 4 tries"
+    flat = CHAIN[0].model_copy(update={"log_gain": 0.004})
+    assert measured_text([flat]) == "no gain (1.004x) in 1 try"
+    assert steps_text([flat], {}).endswith("; no gain (1.004x)")
 
 
 @given(st.sets(st.text("ab", min_size=1, max_size=9).map(lambda text: text.ljust(64, "0")),

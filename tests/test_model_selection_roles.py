@@ -62,7 +62,7 @@ def test_a_model_that_lowers_may_write_any_technique(
     ran = run(tmp_path, monkeypatch, model, "optimization_proposer", "lowering", steps=1)
     assert [step.technique for step in ran.steps] == ["online_softmax"]
     prompt = model.calls_of("optimization_proposer")[0].prompt
-    assert "online_softmax" in prompt and "a new name" in prompt
+    assert "software_prefetch" in prompt and "a new name" in prompt
 
 
 def test_a_new_technique_is_lowered_from_its_card_and_is_evidence(
@@ -272,6 +272,78 @@ def test_a_choice_is_lowered_and_its_expectation_is_the_policys(
     plain = run(new_folder(tmp_path, "plain"), monkeypatch, ScriptedChatModel(), steps=2)
     same = next(step for step in plain.steps if step.technique == "fast_math")
     assert ran.steps[0].expected_log_gain == pytest.approx(same.expected_log_gain, abs=0.2)
+
+
+def test_stop_ends_the_trajectory_with_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = ScriptedChatModel([CHOICE, {"technique": "stop", "reason": "Every byte moves once."}])
+    rewrites = (TextRewrite("fast_math", 0.5), TextRewrite("vectorize_memory_access", 0.9),
+                TextRewrite("unroll_loop", 0.9))  # fmt: skip
+    ran = run(tmp_path, monkeypatch, model, "optimization_selector", rewrites=rewrites, steps=3)
+    assert [step.technique for step in ran.steps] == ["fast_math"]
+    assert len(model.calls) == 2 and ran.result.best_us == 50.0
+    assert "answer `stop`" in model.calls[0].prompt
+    assert "others explore" not in model.calls[0].prompt, "there is one rollout"
+
+
+def test_nothing_may_be_proposed_under_the_name_that_stops(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = ScriptedChatModel(
+        by_role={"optimization_proposer": [proposals(proposal("stop", new=CARD), "fast_math")],
+                 "lowering": [good("lowering")]}
+    )  # fmt: skip
+    ran = run(tmp_path, monkeypatch, model, "optimization_proposer", "lowering", steps=1)
+    assert ran.told("proposals")[0]["refused"] == {"stop": "that is no technique"}
+
+
+def test_the_proposers_order_and_what_it_expected_are_told_to_the_selector(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = ScriptedChatModel(
+        by_role={"optimization_proposer": [proposals("fast_math", proposal(NEW, new=CARD))],
+                 "optimization_selector": [CHOICE], "lowering": [good("lowering")]}
+    )  # fmt: skip
+    run(tmp_path, monkeypatch, model, "optimization_proposer", "optimization_selector", "lowering",
+        steps=1)  # fmt: skip
+    prompt = model.calls_of("optimization_selector")[0].prompt
+    assert f"as proposed {CARD['expected_speedup']}x; discounted; rank 2)" in prompt
+    assert f"a new technique: {str(CARD['description']).rstrip('.')};" in prompt
+    assert "never tried here; rank 1). fast_math acts on line 1. Avoid when: Memory is" in prompt
+    assert f"Avoid when: {CARD['avoid_when']}" in prompt and "`rank` is its order" in prompt
+
+
+def test_a_described_technique_that_was_not_chosen_keeps_its_description(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = ScriptedChatModel(
+        by_role={"optimization_proposer": [proposals("fast_math", proposal(NEW, new=CARD)),
+                                           proposals("unroll_loop"), proposals(NEW)],
+                 "optimization_selector": [CHOICE], "lowering": [good("lowering")] * 3}
+    )  # fmt: skip
+    ran = run(tmp_path, monkeypatch, model, "optimization_proposer", "optimization_selector",
+              "lowering", steps=3)  # fmt: skip
+    assert [step.technique for step in ran.steps] == ["fast_math", "unroll_loop", NEW]
+    first, second, third = model.calls_of("optimization_proposer")
+    assert f"- {NEW}: " not in first.prompt
+    assert all(f"- {NEW}: {CARD['description']}" in call.prompt for call in (second, third))
+
+
+def test_a_model_that_lowers_is_not_shown_what_cannot_act_on_the_kernel(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = ScriptedChatModel(
+        by_role={"optimization_proposer": [proposals("unroll_loop")],
+                 "lowering": [good("lowering")]}
+    )  # fmt: skip
+    run(tmp_path, monkeypatch, model, "optimization_proposer", "lowering", steps=1)
+    prompt = model.calls_of("optimization_proposer")[0].prompt
+    left_out = prompt.partition("Left out, as their conditions do not hold")[2].split("\n")[0]
+    assert "fuse_elementwise_kernels" in left_out and "half2_arithmetic" in left_out
+    for needed in ("- fast_math: ", "Avoid when: Memory is the limit"):  # fmt: skip
+        assert needed in prompt, needed
+    assert "- half2_arithmetic" not in prompt and "split_k" not in prompt
 
 
 def test_rollouts_that_explore_are_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

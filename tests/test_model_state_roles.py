@@ -15,7 +15,8 @@ from scripted_chat_model import CURRENT, ScriptedChatModel
 
 from kernelblaster.harness.records import LaunchProfile, Profile, Provenance
 from kernelblaster.memory.knowledge_base import KnowledgeBase
-from kernelblaster.nodes.extract_state import plausible, reading_of
+from kernelblaster.nodes.builtin.describe_state import describe_state
+from kernelblaster.nodes.extract_state import _second, _unusual, plausible, reading_of
 from kernelblaster.nodes.model_states import match_among, nearest
 from kernelblaster.nodes.records import Observation
 
@@ -98,6 +99,24 @@ def test_prose_around_the_json_does_no_harm(
     assert run(tmp_path, monkeypatch, model, "state_extractor", steps=1).told("state")[0][
         "description"
     ] == READING["description"]
+
+
+def test_the_second_resource_must_come_near_and_nothing_is_told_twice() -> None:
+    def told(terms: dict[str, float]) -> tuple[str | None, list[str]]:
+        profile = Profile(
+            launches=(LaunchProfile(
+                kernel="k", grid=(1, 1, 1), block=(1, 1, 1), microseconds=1.0, terms=terms,
+                metrics={"gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed": 95.0,
+                         "ptxas__spill_store_bytes": 400.0},
+                bottleneck="dram"),),
+            gpu="H100", provenance=Provenance.SIMULATED,
+        )  # fmt: skip
+        rule = describe_state(profile)
+        return _second(profile, rule), _unusual(rule)
+
+    second, unusual = told({"dram": 1.0, "l2": 0.4})
+    assert second is None and unusual == ["50% of the memory traffic is spills"]
+    assert told({"dram": 1.0, "l2": 0.6})[0] == "l2"
 
 
 def test_words_become_one_line_without_control_characters() -> None:

@@ -19,6 +19,7 @@ from kernelblaster.harness.records import (
     Timing,
 )
 from kernelblaster.harness.simt.gpus import GPUS
+from kernelblaster.harness.simt.time_model import together
 from kernelblaster.memory.records import ExpectedGain, Lesson, Posterior, SettingGain, Step
 from kernelblaster.memory.seed import load_seed
 from kernelblaster.nodes.prompt_context.contract import (
@@ -236,7 +237,7 @@ def test_the_summary_says_how_far_from_moving_each_byte_once() -> None:
     assert f"{200 / floor:.3g} times" in text and "not measured" in text
     assert f"GFLOP: {2 * 512 * 384 * 256 / peaks_of(GPUS['H100']).fp32 * 1e6:.3g} us" in text
     unknown = summary_text(task, profile(launch(), gpu="RTX 3060"), timing(200.0))
-    assert "times" not in unknown
+    assert "at the DRAM's peak" not in unknown and "times that" not in unknown
 
 
 def test_a_launch_is_told_with_figures_beside_their_peaks() -> None:
@@ -246,6 +247,35 @@ def test_a_launch_is_told_with_figures_beside_their_peaks() -> None:
     assert "2 GFLOP at 10 TFLOPS (14.9% of peak)" in text
     assert "lsu 190 us, dram 120 us" in text and "atomic" not in text
     assert "advice: Use wider loads." in text
+
+
+def test_what_is_left_is_said_by_the_rule_of_the_time_model() -> None:
+    gpu = GPUS["H100"]
+    terms = {"dram": 89.0, "l2": 38.2, "compute": 27.9, "lsu": 10.3, "latency": 10.1, "launch": 2.0}
+    text = profile_text(profile(launch(terms=terms, microseconds=together(gpu, terms))))
+    assert "at most 1.09x is left unless fewer bytes move; the parts overlap" in text
+    saved = together(gpu, terms) - together(gpu, {**terms, "l2": 0.0})
+    assert f"would save: l2 {saved:.3g} us, compute " in text
+    assert "launch 0" not in text, "launch hides behind latency"
+    alone = profile_text(profile(launch(terms={"lsu": 190.0})))
+    assert "unless lsu gets less to do; the other parts are hidden" in alone
+
+
+def test_of_a_measured_launch_the_bytes_bound_what_is_left() -> None:
+    text = profile_text(profile(launch(terms={})))
+    assert f"at most {200 / (4e8 / 3350e9 * 1e6):.2f}x is left unless fewer bytes move" in text
+    assert "is left" not in profile_text(profile(launch(terms={}, microseconds=5000.0)))
+    assert "is left" not in profile_text(profile(launch(terms={}), gpu="RTX 3060"))
+
+
+def test_traffic_is_told_over_the_tensors_own_bytes() -> None:
+    task = product_task()
+    outputs = sum(each.nbytes for each in task.full.tensors if each.role == "output")
+    text = summary_text(task, profile(launch()), timing(200.0))
+    assert f"writes {1e8 / outputs:.2f} times the output's." in text
+    assert f"reads are {3e8 / (compulsory_bytes(task) - outputs):.2f} times the inputs'" in text
+    bare = profile(launch(), launch(metrics={}))
+    assert "own bytes" not in summary_text(task, bare, timing(200.0))
 
 
 def test_of_many_launches_the_longest_are_described_and_the_others_named() -> None:

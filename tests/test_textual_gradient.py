@@ -22,10 +22,12 @@ from kernelblaster.memory.records import (
     Optimization,
     PolicyContext,
     Signature,
+    Step,
 )
 from kernelblaster.memory.seed import load_seed
 from kernelblaster.memory.signature import DIMENSIONS
 from kernelblaster.memory.snapshot import discover
+from kernelblaster.nodes.builtin.gap_analyst import is_sequence
 from kernelblaster.nodes.builtin.parameter_updater import Known, knowledge_update
 from kernelblaster.nodes.records import Gap, GapAnalysis, OptimizeRequest
 
@@ -155,6 +157,35 @@ def test_no_listing_without_a_gain_of_its_own_that_is_new() -> None:
         FAILED,
     )
     assert update.optimizations == () and len(update.lessons) == 4
+
+
+def test_the_order_of_a_sequence_is_advised_unless_a_model_speaks_of_it() -> None:
+    names = ("tensor_cores_wmma", "fast_math")
+    found = gap("sequence", names[0], 0.9, techniques=names)
+    (ruled,) = learned(found).lessons
+    assert ruled.text.startswith('For softmax in "DRAM": ')
+    assert ruled.text.endswith("Try them in this order.")
+    said = found.model_copy(update={"cause": "No gain depends on the order."})
+    (written,) = learned(said).lessons
+    assert written.text.endswith("No gain depends on the order.")
+
+
+def test_two_steps_must_have_gained_for_a_sequence() -> None:
+    def step(log_gain: float | None) -> Step:
+        return Step(
+            run="r", iteration=0, rollout=0, step=0, state_id="s", technique="t",
+            expected_log_gain=0.0, outcome="passed", log_gain=log_gain, parent_sha256="p",
+            microseconds_before=2.0, bottleneck_before="dram", author="builtin",
+        )  # fmt: skip
+
+    assert is_sequence([step(0.5), step(0.0), step(0.06)])
+    for gains in ((0.5,), (0.5, 0.004, 0.02), (0.5, None), (0.5, -0.5)):
+        assert not is_sequence([step(gain) for gain in gains])
+
+
+def test_a_gain_near_one_is_said_as_none() -> None:
+    (lesson,) = learned(gap("overestimated", "fast_math", 0.004)).lessons
+    assert lesson.text.startswith('fast_math in "DRAM" (softmax) gains nothing: ')
 
 
 def test_states_that_were_found_are_part_of_the_update() -> None:

@@ -7,6 +7,7 @@ measured on one H200; benchmarks/simulated_vs_measured.py shows how well it hold
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ..records import Bottleneck
@@ -77,8 +78,6 @@ def estimate(gpu: Gpu, demand: Demand) -> Estimate:
     launch = demand.blocks * constants.clocks_per_block / clocks_per_us
     latency = _latency_clocks(gpu, demand) / clocks_per_us
     atomic = demand.hottest_atomic * constants.atomic_nanoseconds * 1e-3
-    parts = [max(compute, tensor), lsu, l2, dram, max(launch, latency), atomic]
-    norm = sum(part**constants.overlap for part in parts) ** (1 / constants.overlap)
     lsu_name: Bottleneck = (
         "shared_memory" if demand.shared_wavefronts > demand.global_wavefronts else "lsu"
     )
@@ -89,12 +88,28 @@ def estimate(gpu: Gpu, demand: Demand) -> Estimate:
     ranked = sorted(terms, key=lambda name: -terms[name])
     ties = tuple(name for name in ranked[1:] if terms[name] >= TIE * terms[ranked[0]])
     return Estimate(
-        norm + constants.launch_microseconds,
+        together(gpu, terms),
         {name: value for name, value in terms.items()},
         ranked[0],
         ties,
         pipe_clocks,
     )
+
+
+def together(gpu: Gpu, terms: Mapping[Bottleneck, float] | Mapping[str, float]) -> float:
+    """Return the microseconds of a launch whose resources alone would need `terms`."""
+    alone: dict[str, float] = {str(name): value for name, value in terms.items()}
+    parts = [
+        max(alone.get("compute", 0.0), alone.get("tensor", 0.0)),
+        alone.get("lsu", 0.0) or alone.get("shared_memory", 0.0),
+        alone.get("l2", 0.0),
+        alone.get("dram", 0.0),
+        max(alone.get("launch", 0.0), alone.get("latency", 0.0)),
+        alone.get("atomic", 0.0),
+    ]
+    overlap = gpu.constants.overlap
+    norm: float = sum(part**overlap for part in parts) ** (1 / overlap)
+    return norm + gpu.constants.launch_microseconds
 
 
 def _imbalance(gpu: Gpu, demand: Demand) -> float:

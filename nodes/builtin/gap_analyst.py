@@ -6,14 +6,20 @@ import math
 from collections.abc import Mapping, Sequence
 
 from ...memory.records import Step
+from ..prompt_context.experience import measured_gain
 from ..records import Gap, GapAnalysis, PolicyEvaluation, TechniqueReview, Trajectory
 
 AGREEMENT = 0.10
 """Expected and measured log gain this close are called confirmed (about 10 %)."""
+SEQUENCE_GAIN = math.log(1.05)
+"""Log gain from which a step counts towards a sequence; two such steps make one."""
 
 
 def analyze(evaluation: PolicyEvaluation, trajectories: Sequence[Trajectory]) -> GapAnalysis:
-    """Return the gaps: one for each reviewed technique, and one for each sequence that paid."""
+    """Return the gaps: one for each reviewed technique, and one for each sequence that paid.
+
+    A sequence needs two steps that gained, else it says no more than one of them alone.
+    """
     gaps = [_gap(review) for review in evaluation.reviews]
     names = {review.state_id: review.state_name for review in evaluation.reviews}
     gaps += [gap for t in trajectories if (gap := _sequence(t, names)) is not None]
@@ -41,7 +47,8 @@ def _gap(review: TechniqueReview) -> Gap:
         )
         why = (
             f"expected {math.exp(review.expected_log_gain):.2f}x, measured "
-            f"{math.exp(measured):.2f}x over {review.successes} of {review.trials} tries; "
+            f"{measured_gain(measured)} over {review.successes} of {review.trials} "
+            f"{'try' if review.trials == 1 else 'tries'}; "
             f"bottleneck {moved}"
         )
     if review.remark:
@@ -58,14 +65,19 @@ def _gap(review: TechniqueReview) -> Gap:
 
 
 def _sequence(trajectory: Trajectory, state_names: Mapping[str, str]) -> Gap | None:
-    """Return the techniques that led to the trajectory's best, when there are two or more."""
+    """Return the techniques that led to the trajectory's best, when two or more of them gained."""
     made_by = {step.child_sha256: step for step in reversed(trajectory.steps) if step.child_sha256}
     leading: list[Step] = []
     source: str | None = trajectory.best.source_sha256
     while source in made_by and len(leading) < len(trajectory.steps):
         leading.insert(0, made_by[source])
         source = leading[0].parent_sha256
-    return sequence_gap(leading, state_names) if len(leading) >= 2 else None
+    return sequence_gap(leading, state_names) if is_sequence(leading) else None
+
+
+def is_sequence(steps: Sequence[Step]) -> bool:
+    """Say whether two or more of the steps gained: with one alone, their order says nothing."""
+    return sum((step.log_gain or 0.0) >= SEQUENCE_GAIN for step in steps) >= 2
 
 
 def sequence_gap(leading: Sequence[Step], state_names: Mapping[str, str]) -> Gap:
@@ -79,7 +91,7 @@ def sequence_gap(leading: Sequence[Step], state_names: Mapping[str, str]) -> Gap
         technique=names[0],
         explanation=(
             f"{' then '.join(names)} gained {math.exp(gain):.2f}x together "
-            f"({', '.join(f'{math.exp(step.log_gain or 0.0):.2f}x' for step in leading)})"
+            f"({', '.join(measured_gain(step.log_gain or 0.0) for step in leading)})"
         ),
         evidence=tuple(step.evidence_id for step in leading if step.evidence_id),
         techniques=names,

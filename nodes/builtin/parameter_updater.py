@@ -23,6 +23,7 @@ from ...memory.records import (
     PerformanceState,
     StateOptimization,
 )
+from ..prompt_context.experience import NO_GAIN
 from ..records import Gap, GapAnalysis, WrittenLesson
 
 KINDS: dict[str, LessonKind] = {
@@ -169,17 +170,21 @@ def _listing(
 def _refusal(gap: Gap, op_class: str, failures: Mapping[tuple[str, str | None], str]) -> str:
     outcomes = ", ".join(sorted(set(failures.values())))
     return (
-        f"{gap.technique} in {gap.state_name} ({op_class}) is not to be tried again: "
+        f'{gap.technique} in "{gap.state_name}" ({op_class}) is not to be tried again: '
         f"{len(failures)} candidates, none correct ({outcomes}). Last: {gap.explained}."
     )
 
 
 def _text(gap: Gap, op_class: str) -> str:
-    where = f"{gap.technique} in {gap.state_name} ({op_class})"
+    where = f'{gap.technique} in "{gap.state_name}" ({op_class})'
     if gap.kind == "sequence":
-        return f"For {op_class} in {gap.state_name}: {gap.explained}. Try them in this order."
+        # A model's own words say themselves whether the order matters.
+        advice = "" if gap.cause or gap.condition else " Try them in this order."
+        return f'For {op_class} in "{gap.state_name}": {gap.explained}.{advice}'
     if gap.kind == "fails":
         return f"{where} failed: {gap.explained}. Check this condition before trying it."
+    if abs(gap.log_gain or 0.0) < NO_GAIN:
+        return f"{where} gains nothing: {gap.explained}."
     gain = math.exp(gap.log_gain or 0.0)
     verdict = {
         "overestimated": f"gains less than expected, about {gain:.2f}x",

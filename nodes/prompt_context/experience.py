@@ -20,6 +20,8 @@ from ..records import TechniqueStep
 MOST_TRIED = 8
 MOST_LESSONS = 6
 MOST_SETTINGS = 4
+NO_GAIN = 0.01
+"""Log gain below which a step gained nothing worth the name (about 1 %)."""
 LONGEST_REASON = 200
 """Characters of a failure's reason."""
 
@@ -27,6 +29,13 @@ LONGEST_REASON = 200
 def gain_text(log_gain: float) -> str:
     """Return a log gain as a person reads it: `1.35x`."""
     return f"{math.exp(log_gain):.3g}x"
+
+
+def measured_gain(log_gain: float) -> str:
+    """Return what a step gained; said as no gain where that is within what a measurement moves."""
+    if abs(log_gain) < NO_GAIN:
+        return f"no gain ({math.exp(log_gain):.4g}x)"
+    return gain_text(log_gain)
 
 
 def parameters_text(parameters: Mapping[str, Any]) -> str:
@@ -39,7 +48,8 @@ def path_text(path: Sequence[TechniqueStep]) -> str:
     if not path:
         return "This is the first kernel: nothing was applied yet."
     steps = [
-        f"{step.technique}{parameters_text(step.parameters)} {step.gain:.3g}x" for step in path
+        f"{step.technique}{parameters_text(step.parameters)} {measured_gain(math.log(step.gain))}"
+        for step in path
     ]
     return f"Applied so far: {', then '.join(steps)}."
 
@@ -67,7 +77,8 @@ def outcome_text(step: Step) -> str:
             if step.bottleneck_after and step.bottleneck_after != step.bottleneck_before
             else ""
         )
-        return f"{gain_text(step.log_gain)}{' (slower)' if step.log_gain < 0 else ''}{moved}"
+        slower = " (slower)" if step.log_gain <= -NO_GAIN else ""
+        return f"{measured_gain(step.log_gain)}{slower}{moved}"
     reason = " ".join(step.reason.split())
     if len(reason) > LONGEST_REASON:
         reason = reason[:LONGEST_REASON].rsplit(" ", 1)[0] + " ..."
@@ -109,7 +120,7 @@ def expected_text(expected: ExpectedGain) -> str:
 def settings_text(gains: Sequence[SettingGain]) -> str:
     """Return what parameter values gained in this state before, the best first."""
     return "\n".join(
-        f"- {json.dumps(item.parameters)}: {gain_text(item.mean_log)} in {item.tries} "
+        f"- {json.dumps(item.parameters)}: {measured_gain(item.mean_log)} in {item.tries} "
         f"{'try' if item.tries == 1 else 'tries'}"
         + (f", {item.failures} failed" if item.failures else "")
         for item in [item for item in gains if item.parameters][:MOST_SETTINGS]

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from ...memory.records import Step
 from ...memory.signature import DIMENSIONS
-from .experience import gain_text, outcome_text, parameters_text
+from .experience import gain_text, measured_gain, outcome_text, parameters_text
 
 SHORTEST_ID = 6
 """Characters of an evidence id that are shown, at least."""
@@ -75,7 +75,7 @@ def steps_text(steps: Sequence[Step], state_names: Mapping[str, str]) -> str:
         lines.append(
             f"- {labels[str(step.evidence_id)]} (rollout {step.rollout}, step {step.step + 1}, "
             f"{kernels[step.parent_sha256]}{child}): {step.technique}"
-            f"{parameters_text(step.parameters)} in {state}: expected "
+            f'{parameters_text(step.parameters)} in "{state}": expected '
             f"{gain_text(step.expected_log_gain)}; {outcome_text(step)}"
         )
     return "\n".join(lines)
@@ -139,4 +139,5 @@ def measured_text(steps: Sequence[Step]) -> str:
     if not gains:
         outcomes = ", ".join(sorted({step.outcome.replace("_", " ") for step in steps}))
         return f"{len(steps)} {tries}, none passed ({outcomes})"
-    return f"{gain_text(math.fsum(gains) / len(gains))} in {len(gains)} of {len(steps)} {tries}"
+    of = "" if len(gains) == len(steps) else f"{len(gains)} of "
+    return f"{measured_gain(math.fsum(gains) / len(gains))} in {of}{len(steps)} {tries}"

@@ -6,6 +6,8 @@ import re
 from collections.abc import Mapping
 
 from ...harness.records import LaunchProfile, Profile, Provenance, Task, Timing
+from ...harness.simt.gpus import Gpu
+from ...harness.simt.time_model import together
 from .contract import compulsory_bytes, product_operations
 from .device import Peaks, known_gpu, peaks_of
 
@@ -15,6 +17,8 @@ MOST_ADVICE = 5
 """Sentences of advice for a launch."""
 LONGEST_ADVICE = 240
 """Characters of one."""
+MOST_LEFT = 3.0
+"""Speed-up that the bytes moved leave open, above which they bound nothing worth telling."""
 
 _PERCENT = "avg.pct_of_peak_sustained_elapsed"
 _UNITS = (
@@ -53,6 +57,9 @@ def summary_text(task: Task, profile: Profile, timing: Timing) -> str:
         )
     else:
         lines.append(f"All tensors moved once are {_bytes(total)}.")
+    moved = _moved(task, profile)
+    if moved:
+        lines.append(moved)
     operations = product_operations(task)
     if operations:
         text = f"Its matrix products are {operations / 1e9:.3g} GFLOP"
@@ -68,11 +75,10 @@ def summary_text(task: Task, profile: Profile, timing: Timing) -> str:
 def profile_text(profile: Profile) -> str:
     """Return the launches, the longest first: shape, units, traffic, residency, advice."""
     gpu = known_gpu(profile.gpu)
-    peaks = peaks_of(gpu) if gpu else None
     ranked = sorted(profile.launches, key=lambda launch: -launch.microseconds)
     total = sum(launch.microseconds for launch in ranked) or 1.0
     parts = [
-        launch_text(launch, launch.microseconds / total, peaks) for launch in ranked[:MOST_LAUNCHES]
+        launch_text(launch, launch.microseconds / total, gpu) for launch in ranked[:MOST_LAUNCHES]
     ]
     if len(ranked) > MOST_LAUNCHES:
         others = ", ".join(
@@ -83,8 +89,9 @@ def profile_text(profile: Profile) -> str:
     return "\n\n".join(parts)
 
 
-def launch_text(launch: LaunchProfile, share: float, peaks: Peaks | None) -> str:
+def launch_text(launch: LaunchProfile, share: float, gpu: Gpu | None) -> str:
     """Return one launch in some ten lines."""
+    peaks = peaks_of(gpu) if gpu else None
     limit = " and ".join((launch.bottleneck, *launch.bottleneck_ties)).replace("_", " ")
     shared = f", {launch.dynamic_shared_bytes}" if launch.dynamic_shared_bytes else ""
     lines = [
@@ -96,6 +103,7 @@ def launch_text(launch: LaunchProfile, share: float, peaks: Peaks | None) -> str
     for line in (
         _units(launch.metrics),
         _terms(launch.terms),
+        _left(launch, gpu),
         _traffic(launch, peaks),
         _accesses(launch.metrics),
         _arithmetic(launch, peaks),
@@ -129,6 +137,69 @@ def _terms(terms: Mapping[str, float]) -> str:
         if value > 0.03 * largest
     ]
     return f"each alone would need: {', '.join(words)}" if words else ""
+
+
+def _left(launch: LaunchProfile, gpu: Gpu | None) -> str:
+    """Return what can still be gained: at most, and by doing without one resource altogether.
+
+    By the rule of the time model where it gives terms; for measured launches from the bytes that
+    crossed the DRAM's pins, which need their time at its peak.
+    """
+    if gpu is None:
+        return ""
+    if launch.terms:
+        return _left_by_terms(launch, gpu)
+    read, written = _first(launch.metrics, _READ), _first(launch.metrics, _WRITTEN)
+    if not read and not written:
+        return ""
+    floor = ((read or 0.0) + (written or 0.0)) / peaks_of(gpu).dram_bytes * 1e6
+    left = launch.microseconds / floor
+    if not 1.0 <= left <= MOST_LEFT:
+        return ""
+    return f"at most {left:.2f}x is left unless fewer bytes move (their time at the DRAM's peak)"
+
+
+def _left_by_terms(launch: LaunchProfile, gpu: Gpu) -> str:
+    terms = launch.terms
+    first = max(terms, key=lambda name: terms[name])
+    if terms[first] <= 0.0:
+        return ""
+    least = together(gpu, {first: terms[first]})
+    whole = together(gpu, terms)
+    saved = {
+        name: whole - together(gpu, {other: terms[other] for other in terms if other != name})
+        for name in terms
+        if name != first
+    }
+    shown = [
+        f"{name.replace('_', ' ')} {_microseconds(value)}"
+        for name, value in sorted(saved.items(), key=lambda item: (-item[1], item[0]))
+        if value >= 0.005 * whole
+    ]
+    unless = "fewer bytes move" if first == "dram" else f"{first.replace('_', ' ')} gets less to do"
+    text = f"at most {max(launch.microseconds / least, 1.0):.2f}x is left unless {unless}"
+    if not shown:
+        return f"{text}; the other parts are hidden behind it"
+    return f"{text}; the parts overlap, doing away with one would save: {', '.join(shown)}"
+
+
+def _moved(task: Task, profile: Profile) -> str:
+    """Return the DRAM traffic of the call over the tensors' own bytes; empty where not counted."""
+    read, written = _sum(profile, _READ), _sum(profile, _WRITTEN)
+    outputs = sum(each.nbytes for each in task.full.tensors if each.role == "output")
+    inputs = compulsory_bytes(task) - outputs
+    if read is None or written is None or not inputs or not outputs:
+        return ""
+    return (
+        f"DRAM reads are {read / inputs:.2f} times the inputs' own bytes, writes "
+        f"{written / outputs:.2f} times the output's."
+    )
+
+
+def _sum(profile: Profile, names: tuple[str, ...]) -> float | None:
+    counts = [_first(launch.metrics, names) for launch in profile.launches]
+    known = [count for count in counts if count is not None]
+    return sum(known) if len(known) == len(counts) else None
 
 
 def _traffic(launch: LaunchProfile, peaks: Peaks | None) -> str:
