@@ -25,8 +25,8 @@ import sys, threading
 from pathlib import Path
 from test_processes import sleep_process
 # Two threads, as a pool has: one ends while the other's child runs.
-sleep_process(Path(sys.argv[1]), 0.01)
-(Path(sys.argv[1]) / "pid").unlink()
+(Path(sys.argv[1]) / "short").mkdir()
+sleep_process(Path(sys.argv[1]) / "short", 0.01)
 thread = threading.Thread(target=sleep_process, args=(Path(sys.argv[1]), 300.0, 300.0))
 thread.start()
 thread.join()
