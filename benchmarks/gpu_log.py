@@ -9,6 +9,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+WATCHER = "orphan_watcher.py"
+
 
 class Log:
     """Prints JSON lines; where OUT names a folder, they are kept in a file there too."""
@@ -44,7 +46,10 @@ def gpu_memory() -> int:
 
 
 def processes() -> dict[int, str]:
-    """Return the command lines of all processes that descend from this one, zombies included."""
+    """Return the command lines of all processes that descend from this one, zombies included.
+
+    But for the one that watches over the others: it ends with this one, not before.
+    """
     parents: dict[int, int] = {}
     words: dict[int, str] = {}
     for entry in Path("/proc").glob("[0-9]*"):
@@ -58,7 +63,8 @@ def processes() -> dict[int, str]:
     mine = {os.getpid()}
     while more := {child for child, parent in parents.items() if parent in mine} - mine:
         mine |= more
-    return {number: words[number] for number in mine - {os.getpid()}}
+    watched = mine - {os.getpid()}
+    return {number: words[number] for number in watched if WATCHER not in words[number]}
 
 
 def workers() -> list[str]:

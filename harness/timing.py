@@ -1,7 +1,8 @@
-"""How long does it take, and which is faster? Interleaved rounds, medians, bootstrap intervals."""
+"""How long does it take, and which is faster? Interleaved rounds, medians, their intervals."""
 
 from __future__ import annotations
 
+import math
 import random
 import time
 from collections.abc import Callable, Sequence
@@ -40,7 +41,7 @@ class Ratio(Record):
     ratio: float
     """Median over the rounds of first / second: below 1 where the first is faster."""
     interval: tuple[float, float]
-    """95 % bootstrap interval of that median."""
+    """95 % interval of that median, see `median_interval`."""
     rounds: int
 
     @property
@@ -69,21 +70,38 @@ class Observer(Protocol):
 def median_interval(
     samples: Sequence[float], *, confidence: float = CONFIDENCE, seed: int = 0
 ) -> tuple[float, float]:
-    """Return the bootstrap percentile interval of the median; a point for a single sample.
+    """Return an interval of the median that covers it at least as often as it says.
+
+    The bootstrap percentile interval, and never less than the one between order statistics: of 20
+    samples the bootstrap's alone covers the median in 93.7 % of draws from a normal distribution,
+    and did in 166 of 180 comparisons of a kernel with itself. A point for a single sample.
 
     Raises ValueError where there are no samples.
     """
     if not samples:
         raise ValueError("no samples: a failed measurement is no number")
-    values: Floats = numpy.asarray(samples, dtype=numpy.float64)
+    values: Floats = numpy.sort(numpy.asarray(samples, dtype=numpy.float64))
     generator = numpy.random.default_rng(seed)
     drawn = generator.integers(0, len(values), size=(RESAMPLES, len(values)))
     medians = numpy.median(values[drawn], axis=1)
-    tail = 100 * (1 - confidence) / 2
-    low, high = numpy.percentile(medians, [tail, 100 - tail])
-    # The median itself always lies within: percentiles of few resamples may miss it by rounding.
-    middle = float(numpy.median(values))
-    return min(float(low), middle), max(float(high), middle)
+    tail = (1 - confidence) / 2
+    low, high = numpy.percentile(medians, [100 * tail, 100 - 100 * tail])
+    outside = _samples_outside(len(values), tail)
+    return min(float(low), float(values[outside])), max(float(high), float(values[-1 - outside]))
+
+
+def _samples_outside(count: int, tail: float) -> int:
+    """Return how many of the smallest samples may be left out of an interval of the median.
+
+    Whatever the distribution, at most k samples lie below its median with the probability that a
+    fair coin shows at most k heads in `count` tosses: the largest k for which that is at most
+    `tail`, so that the interval's ends are order statistics (Thompson 1936).
+    """
+    left_out, probability = -1, 0.0
+    while probability <= tail:
+        left_out += 1
+        probability += math.comb(count, left_out) * 0.5**count
+    return max(left_out - 1, 0)
 
 
 def compare(first: Sequence[float], second: Sequence[float], *, seed: int = 0) -> Ratio:
