@@ -36,6 +36,12 @@ _NUMBER = r"\$(-?)0x([0-9a-f]+)"
 _SETS_STACK = re.compile(r"\w+\s+(.*),%rsp$")
 _UNDOES_FRAME = re.compile(r"\$-?0x[0-9a-f]+|-0x8\(%r\w+\)|(?:-?0x[0-9a-f]+)?\(%rbp\)")
 """What a compiler takes a frame down with: a constant, or where it kept the stack pointer."""
+_NEVER_RETURNS = re.compile(
+    r"call\w*\s+[0-9a-f]+ <(?:__stack_chk_fail|abort|_?_?exit|__assert_fail|_Unwind_Resume|"
+    r"__cxa_(?:re)?throw|_ZSt9terminatev|_ZSt\d+__throw_\w+)@plt>"
+)
+_MOST_DEPTHS = 16
+"""At one place: a loop that pushes would be followed for ever."""
 _ARM_STARTUP = {"deregister_tm_clones", "register_tm_clones"}
 
 
@@ -209,10 +215,13 @@ def _return_addresses(code: Sequence[Instruction]) -> Found:
     """Yield accesses at the return address, where the distance to it is known.
 
     A function is followed from its start along its branches; `depth` is how far the stack pointer
-    (and the frame pointer, where it is one) lies below the return address.
+    (and the frame pointer, where it is one) lies below the return address. A place that is reached
+    at several depths is looked at in each of them: behind a call that never returns lies another
+    function, entered at another depth.
     """
     at = {instruction.address: index for index, instruction in enumerate(code)}
-    seen: set[int] = set()
+    seen: dict[int, set[tuple[int | None, int | None]]] = {}
+    told: set[int] = set()
     for index, instruction in enumerate(code):
         named = instruction.function and not re.search(r"\.(cold|part)\b", instruction.function)
         if not named or (index and code[index - 1].function == instruction.function):
@@ -220,25 +229,33 @@ def _return_addresses(code: Sequence[Instruction]) -> Found:
         waiting: list[tuple[int, int | None, int | None]] = [(index, 0, None)]
         while waiting:
             place, depth, frame = waiting.pop()
-            while place < len(code) and place not in seen:
-                seen.add(place)
-                here = code[place]
-                if here.section.startswith(".plt"):
+            while place < len(code) and not code[place].section.startswith(".plt"):
+                here, known = code[place], seen.setdefault(place, set())
+                if (depth, frame) in known or len(known) >= _MOST_DEPTHS:
                     break
-                for match in _STACK.finditer(here.text):
-                    distance = int(match[2] or "0", 16) * (-1 if match[1] else 1)
-                    base = depth if match[3] == "rsp" else frame
-                    if base is not None and 0 <= distance - base < 8:
-                        yield here, RETURN
+                known.add((depth, frame))
+                if place not in told and _is_return_address(here.text, depth, frame):
+                    told.add(place)
+                    yield here, RETURN
                 branch = BRANCH.match(here.text)
                 if branch and not here.text.split()[0].startswith("call"):
                     target = at.get(int(branch[1], 16))
                     if target is not None:
                         waiting.append((target, depth, frame))
-                if _ENDS.match(here.text):
+                if _ENDS.match(here.text) or _NEVER_RETURNS.match(here.text):
                     break
                 depth, frame = _moved(here.text, depth, frame)
                 place += 1
+
+
+def _is_return_address(text: str, depth: int | None, frame: int | None) -> bool:
+    """Say whether an instruction names the return address, by its distance to either pointer."""
+    for match in _STACK.finditer(text):
+        distance = int(match[2] or "0", 16) * (-1 if match[1] else 1)
+        base = depth if match[3] == "rsp" else frame
+        if base is not None and 0 <= distance - base < 8:
+            return True
+    return False
 
 
 def _moved(text: str, depth: int | None, frame: int | None) -> tuple[int | None, int | None]:

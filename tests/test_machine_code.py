@@ -93,6 +93,20 @@ def test_refused(tmp_path: Path, text: str, words: str) -> None:
 
 
 @only_x86
+@pytest.mark.parametrize("last", ["g(a); abort();", "g(a); h();"])
+def test_a_function_behind_one_that_never_returns(tmp_path: Path, last: str) -> None:
+    """What lies before a function in memory says nothing of the depth of its stack."""
+    text = (
+        '#include <stdlib.h>\n#pragma GCC optimize("no-reorder-functions")\nint g(char*); '
+        "[[noreturn]] void h(); void e() { char a[80]; %s } void* f() { char a[40]; g(a); "
+        "return (char*)__builtin_return_address(0) + a[3]; }"
+    )
+    for options in ([], ["-fcf-protection", "-fstack-protector-all"]):
+        found = messages(tmp_path, text % last, *options)
+        assert any("return address" in message for message in found), found
+
+
+@only_x86
 @pytest.mark.parametrize(
     "text",
     [
@@ -115,6 +129,9 @@ def test_refused(tmp_path: Path, text: str, words: str) -> None:
         "s += g(a); } return s; }",
         "double f(double* a, int n) { double s = 0; for (int i = 0; i < n; i++) s += a[i]; "
         "return s; }",
+        "int g(char*); int e() { char a[64]; return g(a); } int f(int b, int c, int d, int i, int j, "
+        "int k, int l, int m, int n, int o, int p, int q, int r, int s, int t, int u, int v) "
+        "{ return l + m + n + o + p + q + r + s + t + u + v; }",
     ],
 )
 def test_what_compilers_make_is_not_refused(tmp_path: Path, text: str) -> None:
