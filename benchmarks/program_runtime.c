@@ -1,5 +1,12 @@
-/* The stand-in runtime with what a whole CUDA program needs beside the launch contract. */
-#include "runtime.c"
+/* Built with the stand-in runtime: what a whole CUDA program needs beside the launch contract. */
+#include <stddef.h>
+#include <stdint.h>
+
+#include <driver_types.h>
+
+/* transfers.c */
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
+                            cudaStream_t stream);
 
 typedef uint64_t (*kb_allocator)(uint64_t bytes);
 static kb_allocator allocator;

@@ -28,16 +28,13 @@ from kernelblaster.harness.records import Build, KernelResources, LaunchProfile
 from kernelblaster.harness.simt import core
 from kernelblaster.harness.simt.candidate import KernelLaunch, memory_of, place_variables
 from kernelblaster.harness.simt.gpus import Gpu, find_gpu
-from kernelblaster.harness.simt.native import build_native
 from kernelblaster.harness.simt.occupancy import occupancy
 from kernelblaster.harness.simt.profile import describe_launch
 from kernelblaster.harness.simt.ptx import parse
-from kernelblaster.harness.simt.runtime import Runtime
+from kernelblaster.harness.simt.runtime import Runtime, build_runtime
 from kernelblaster.harness.simt.sampling import sample_launch
 from kernelblaster.harness.simt.shared_merging import vector_load_lines
 from kernelblaster.harness.toolchain import Toolchain, build, find_toolchain
-
-_SIMT = Path(core.__file__).parent
 
 
 def main() -> None:
@@ -64,10 +61,9 @@ def _run(gpu: Gpu, toolchain: Toolchain, built: Build) -> list[LaunchProfile]:
     """Run the program's main() and return the profile of each launch."""
     folder = Path(built.directory)
     resources: dict[str, KernelResources] = {kernel.kernel: kernel for kernel in built.kernels}
-    include = Path(toolchain.nvcc).resolve().parent.parent / "include"
-    library = build_native(
-        "program-runtime", [Path(__file__).parent / "program_runtime.c"],
-        [f"-I{include}", f"-I{_SIMT}"],
+    library = build_runtime(
+        toolchain.cuda_headers(), name="program-runtime",
+        more=[Path(__file__).resolve().parent / "program_runtime.c"],
     )  # fmt: skip
     module = parse((folder / "candidate.ptx").read_text())
     vector_loads = _vector_loads(toolchain, folder)

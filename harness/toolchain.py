@@ -55,6 +55,17 @@ class Toolchain(Record):
         """What a build depends on, in one line."""
         return f"nvcc {self.version}, {self.host_version}"
 
+    def cuda_headers(self) -> Path:
+        """Return the folder of CUDA's headers. Raises UserError where there is none."""
+        root = Path(self.nvcc).resolve().parent.parent
+        for place in (root / "include", *root.glob("targets/*/include")):
+            if (place / "cuda_runtime_api.h").is_file():
+                return place
+        raise UserError(
+            f"CUDA headers are missing: no cuda_runtime_api.h below {root}; "
+            "pip install nvidia-cuda-runtime nvidia-cuda-crt"
+        )
+
     def tool(self, name: str) -> Path | None:
         """Return the path of another CUDA tool (nvdisasm, cuobjdump), beside nvcc or on PATH."""
         beside = Path(self.nvcc).resolve().parent / name

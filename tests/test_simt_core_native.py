@@ -9,11 +9,15 @@ import numpy as np
 import pytest
 from simt_support import Arena, execute
 
+from kernelblaster.harness.cuda.client import host_calls_library
 from kernelblaster.harness.errors import UserError
 from kernelblaster.harness.simt import library
 from kernelblaster.harness.simt.core import Launch, Memory, UnsupportedInstruction, run
 from kernelblaster.harness.simt.native import build_native
 from kernelblaster.harness.simt.ptx import PtxError, parse
+from kernelblaster.harness.simt.runtime import build_runtime
+from kernelblaster.harness.symbols import defined_symbols
+from kernelblaster.harness.toolchain import find_toolchain
 
 
 @pytest.fixture
@@ -218,3 +222,21 @@ def test_marking_bytes_of_the_arena() -> None:
         expected[start : start + count] = written
     bits = (arena.initialised[:256, None] >> np.arange(4)) & 1
     np.testing.assert_array_equal(bits.ravel().astype(bool), expected)
+
+
+@pytest.mark.parametrize(
+    ("of_simulated", "prefixes"),
+    [(True, ("kb_", "cuda", "__cuda")), (False, ("calls_", "kuda", "__kuda"))],
+    ids=["stand-in runtime", "host calls"],
+)
+def test_a_candidate_meets_only_what_the_libraries_offer(
+    cache: Path, of_simulated: bool, prefixes: tuple[str, ...]
+) -> None:
+    """What the parts of a library share is not among the symbols of the process."""
+    if of_simulated:
+        path = build_runtime(find_toolchain().cuda_headers())
+    else:
+        path = host_calls_library()
+    linkers = {"_init", "_fini", "_edata", "_end", "__bss_start"}
+    names = set(defined_symbols(path)) - linkers
+    assert names and {name for name in names if not name.startswith(prefixes)} == set()

@@ -15,15 +15,15 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ..cache import cache_root
 from ..errors import UserError
+from ..launch_contract import build_contract_library
 from ..orphans import watcher_of
 from ..processes import Cancelled, caller_cancelled, python_environment
-from ..simt.native import build_native
 from .gpu_lock import gpu_lock
 from .scratch import new_scratch
 
@@ -318,17 +318,13 @@ def shared_worker(uuid: str) -> GpuWorker:
     return worker
 
 
-def host_calls_library(build: Callable[..., Path] = build_native) -> Path:
+def host_calls_library() -> Path:
     """Return host_calls.c compiled against the toolkit's headers. Raises UserError."""
     from ..toolchain import find_toolchain
 
-    root = Path(find_toolchain().nvcc).resolve().parent.parent
-    places = [root / "include", *root.glob("targets/*/include")]
-    include = next((place for place in places if (place / "cuda_runtime_api.h").is_file()), None)
-    if include is None:
-        raise UserError(f"CUDA headers are missing: no cuda_runtime_api.h below {root}")
     source = Path(__file__).resolve().parent / "host_calls.c"
-    return build("host-calls", [source], ["-std=gnu11", f"-I{include}"], libraries=["dl"])
+    headers = find_toolchain().cuda_headers()
+    return build_contract_library("host-calls", [source], headers, libraries=["dl"])
 
 
 def _worker_command() -> list[str]:

@@ -9,11 +9,11 @@
 #define _GNU_SOURCE
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
-#include <stdarg.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "launch_contract.h"
 
 #define MOST_RECORDS 4096
 
@@ -33,14 +33,14 @@ typedef struct {
     uint64_t start, end;
 } range;
 
-static void *runtime;
-static int active, timed;
-static cudaStream_t given_stream;
 typedef struct {
     range *items;
     int count, capacity;
 } range_list;
 
+static void *runtime;
+static int active, timed;
+static cudaStream_t given_stream;
 static range_list buffers; /* what launch() was given */
 static range_list symbols; /* the candidate's own __device__ variables that it asked for */
 static kernel_name *names;
@@ -48,20 +48,6 @@ static int name_count, name_capacity;
 static launch_record records[MOST_RECORDS];
 static cudaEvent_t events[MOST_RECORDS][2];
 static int event_count, launch_count;
-static char faults[8192]; /* one line per fault: KIND, a tab, the message */
-static size_t faults_used;
-
-static void fault(const char *kind, const char *format, ...) {
-    char line[1024];
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(line, sizeof line, format, arguments);
-    va_end(arguments);
-    int room = (int)(sizeof faults - faults_used);
-    int used = snprintf(faults + faults_used, (size_t)room, "%s\t%s\n", kind, line);
-    if (used < room) faults_used += (size_t)used;
-    else faults[faults_used] = 0;
-}
 
 /* The runtime's function of this name; the type is that of its prototype. */
 #define REAL(function) ((__typeof__(&function))dlsym(runtime, #function))
@@ -86,15 +72,14 @@ void calls_begin(void *stream, const uint64_t *starts, const uint64_t *ends, int
     given_stream = stream;
     buffers.count = launch_count = 0;
     for (int i = 0; i < count; i++) add_range(&buffers, starts[i], ends[i]);
-    faults_used = 0;
-    faults[0] = 0;
+    clear_faults();
     timed = with_events;
     active = 1;
 }
 
 const char *calls_end(void) {
     active = 0;
-    return faults;
+    return fault_lines();
 }
 
 int calls_launches(void) { return launch_count; }
@@ -232,13 +217,6 @@ cudaError_t kudaLaunchCooperativeKernel_ptsz(const void *kernel, dim3 grid, dim3
                                              void **arguments, size_t shared,
                                              cudaStream_t stream) {
     return kudaLaunchCooperativeKernel(kernel, grid, block, arguments, shared, stream);
-}
-
-static int attribute_allowed(cudaLaunchAttributeID id) {
-    return id == cudaLaunchAttributeIgnore || id == cudaLaunchAttributeCooperative
-        || id == cudaLaunchAttributeClusterDimension
-        || id == cudaLaunchAttributeClusterSchedulingPolicyPreference
-        || id == cudaLaunchAttributeProgrammaticStreamSerialization;
 }
 
 cudaError_t kudaLaunchKernelExC(const cudaLaunchConfig_t *config, const void *kernel,

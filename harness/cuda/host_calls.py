@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from ..isolation.candidate_thread import Runner, run_here
+from ..launch_contract import read_faults
 
 Result = TypeVar("Result")
 
@@ -91,8 +92,7 @@ class HostCalls:
 
     def end(self) -> list[tuple[str, str]]:
         """Return the faults (kind, message) since `begin`."""
-        lines = self._calls.calls_end().decode("utf-8", "replace").splitlines()
-        return [(kind, message) for kind, _, message in (line.partition("\t") for line in lines)]
+        return read_faults(self._calls.calls_end())
 
     def launches(self) -> list[Launch]:
         """Return the launches since `begin`, in order; the stream must have finished."""

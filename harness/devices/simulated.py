@@ -17,7 +17,6 @@ from ..cases import (
     read_weak_to,
 )
 from ..contract import header
-from ..errors import UserError
 from ..processes import (
     TimedOut,
     off_loop,
@@ -41,8 +40,8 @@ from ..records import (
 from ..simt.counters import LaunchCounters
 from ..simt.gpus import Gpu, find_gpu
 from ..simt.library import core_library
-from ..simt.native import build_native
 from ..simt.profile import describe_launch
+from ..simt.runtime import build_runtime
 from ..simt.shared_merging import vector_load_lines
 from ..simt.transfers import describe_transfer
 from ..toolchain import Toolchain, build_now, find_toolchain
@@ -62,7 +61,6 @@ VERIFY_WORKSPACE = 1 << 30
 """Bytes of workspace at the verify dimensions: they are poisoned, so they cost real memory."""
 PROFILE_WORKSPACE = 8 << 30
 LARGEST_OUTPUT = 8 << 30
-_SIMT = Path(__file__).resolve().parent.parent / "simt"
 
 
 class SimulatedDevice:
@@ -308,16 +306,8 @@ class SimulatedDevice:
     def _native(self) -> Path:
         """Build the interpreter and the stand-in runtime here: a child must not write the cache."""
         if self._runtime is None:
-            include = Path(self._toolchain.nvcc).resolve().parent.parent / "include"
-            if not (include / "driver_types.h").is_file():
-                raise UserError(
-                    f"CUDA headers are missing: {include}/driver_types.h; "
-                    "pip install nvidia-cuda-runtime nvidia-cuda-crt"
-                )
-            runtime, _ = together(
-                partial(build_native, "cuda-runtime", [_SIMT / "runtime.c"], [f"-I{include}"]),
-                core_library,
-            )
+            headers = self._toolchain.cuda_headers()
+            runtime, _ = together(partial(build_runtime, headers), core_library)
             self._runtime = Path(runtime)
         return self._runtime
 

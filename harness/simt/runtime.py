@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ..launch_contract import build_contract_library, read_faults
 from .gpus import Gpu
 
 GUARD_BYTES = 4096
@@ -18,7 +19,7 @@ GUARD_VALUE = 0xA5
 STREAM = 0x5BEA0
 """The stream handle given to `launch`: any other stream is refused."""
 HOST_TOUCHED_DEVICE = 77
-"""Exit status of a process whose host code read or wrote device memory (runtime.c)."""
+"""Exit status of a process whose host code read or wrote device memory (runtime/arena.c)."""
 
 LaunchCallback = Callable[
     [str, tuple[int, int, int], tuple[int, int, int], int, Callable[[Sequence[int]], list[bytes]]],
@@ -33,7 +34,7 @@ _CALLBACK = ctypes.CFUNCTYPE(
 
 
 class _Properties(ctypes.Structure):
-    """kb_gpu of runtime.c."""
+    """kb_gpu of runtime/runtime.h."""
 
     _fields_ = [
         ("name", ctypes.c_char * 256),
@@ -47,7 +48,7 @@ class _Properties(ctypes.Structure):
 
 
 class _Transfer(ctypes.Structure):
-    """kb_transfer of runtime.c."""
+    """kb_transfer of runtime/transfers.c."""
 
     _fields_ = [
         ("is_copy", ctypes.c_int32),
@@ -83,6 +84,17 @@ class Allocation:
     name: str
     address: int
     size: int
+
+
+def build_runtime(
+    cuda_headers: Path, *, name: str = "cuda-runtime", more: Sequence[Path] = ()
+) -> Path:
+    """Compile the stand-in runtime, with `more` C files, and return the library's path.
+
+    Raises UserError where no host compiler works.
+    """
+    sources = sorted((Path(__file__).resolve().parent / "runtime").glob("*.c"))
+    return build_contract_library(name, [*sources, *more], cuda_headers)
 
 
 class NoAddressSpace(MemoryError):
@@ -242,8 +254,7 @@ class Runtime:
         self.library.kb_protect(0)
         if self.error is not None:
             raise self.error
-        lines = self.library.kb_faults().decode("utf-8", "replace").splitlines()
-        return [(kind, message) for kind, _, message in (line.partition("\t") for line in lines)]
+        return read_faults(self.library.kb_faults())
 
     def _launched(
         self, name: bytes, grid: Sequence[int], block: Sequence[int], shared: int,
