@@ -131,6 +131,34 @@ def read_log(log: Path, limit: int = 1 << 20) -> str:
         return file.read(limit).decode("utf-8", "replace")
 
 
+def last_line(log: Path) -> str:
+    """Return the last line of a log that holds something, at most 300 characters; "" without."""
+    try:
+        with log.open("rb") as file:
+            file.seek(max(0, log.stat().st_size - 4096))
+            lines = file.read().decode("utf-8", "replace").splitlines()
+    except OSError:
+        return ""
+    return next((line.strip()[:300] for line in reversed(lines) if line.strip()), "")
+
+
+def how_it_ended(status: int, last: str = "") -> str:
+    """Say how a process that ran a candidate's host code ended before it answered.
+
+    `status` is negative where a signal killed it; `last` is what it wrote last.
+    """
+    said = f": {last}" if last else ""
+    if status < 0:
+        try:
+            name = signal.Signals(-status).name
+        except ValueError:
+            name = f"signal {-status}"
+        return f"host code was killed by {name}{said}"
+    if status == 0:
+        return "the process ended early with status 0: host code did not return from launch()"
+    return f"the process ended early with status {status}{said}"
+
+
 def scrubbed_environment(home: Path) -> dict[str, str]:
     """Return an environment without the parent's secrets: PATH and a scratch HOME and TMPDIR."""
     return {

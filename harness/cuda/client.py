@@ -23,7 +23,13 @@ from ..cache import cache_root
 from ..errors import UserError
 from ..launch_contract import build_contract_library
 from ..orphans import watcher_of
-from ..processes import Cancelled, caller_cancelled, python_environment
+from ..processes import (
+    Cancelled,
+    caller_cancelled,
+    how_it_ended,
+    last_line,
+    python_environment,
+)
 from .gpu_lock import gpu_lock
 from .scratch import new_scratch
 
@@ -272,7 +278,11 @@ class GpuWorker:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 status = self._process.wait(timeout=5)
         log = self._scratch / "log" if self._scratch else None
-        reason = _why(status, _tail(log) if log else "")
+        last = last_line(log) if log else ""
+        if status is None:
+            reason = "the worker closed its output and stayed" + (f": {last}" if last else "")
+        else:
+            reason = how_it_ended(status, last)
         self._stop()
         return WorkerEnded(reason, stage, loaded)
 
@@ -362,28 +372,3 @@ def _parse(line: bytes) -> dict[str, Any] | None:
     except ValueError:
         return None
     return value if isinstance(value, dict) else None
-
-
-def _why(status: int | None, last: str) -> str:
-    said = f": {last}" if last else ""
-    if status is None:
-        return f"the worker closed its output and stayed{said}"
-    if status < 0:
-        try:
-            name = signal.Signals(-status).name
-        except ValueError:
-            name = f"signal {-status}"
-        return f"host code was killed by {name}{said}"
-    if status == 0:
-        return "the process ended early with status 0: host code did not return from launch()"
-    return f"the process ended early with status {status}{said}"
-
-
-def _tail(log: Path) -> str:
-    try:
-        with log.open("rb") as file:
-            file.seek(max(0, log.stat().st_size - 4096))
-            lines = file.read().decode("utf-8", "replace").splitlines()
-    except OSError:
-        return ""
-    return next((line.strip()[:300] for line in reversed(lines) if line.strip()), "")

@@ -12,7 +12,7 @@ from typing import Any
 
 from ..cache import cache_root
 from ..errors import UserError
-from ..processes import TimedOut, python_environment, run_process
+from ..processes import TimedOut, how_it_ended, last_line, python_environment, run_process
 from ..records import Diagnostic, Outcome, Record
 from ..simt.runtime import HOST_TOUCHED_DEVICE
 
@@ -145,23 +145,8 @@ def _why(status: int, log: Path) -> str:
             "host code asked the operating system for what launch() may not have: a process, a "
             "thread, a socket, a timer, another process or the like"
         )
-    if status < 0:
-        try:
-            name = signal.Signals(-status).name
-        except ValueError:
-            name = f"signal {-status}"
-        return f"host code was killed by {name}"
-    if status == 0:
-        return "the process ended early with status 0: host code did not return from launch()"
-    last = _last_line(log)
-    return f"the process ended early with status {status}" + (f": {last}" if last else "")
-
-
-def _last_line(log: Path) -> str:
-    with log.open("rb") as file:
-        file.seek(max(0, log.stat().st_size - 4096))
-        lines = file.read().decode("utf-8", "replace").split("\n")
-    return next((line.strip()[:300] for line in reversed(lines) if line.strip()), "")
+    # A killed process has nothing to add: what its log ends with came before.
+    return how_it_ended(status, last_line(log) if status > 0 else "")
 
 
 def _package() -> str:
