@@ -10,11 +10,11 @@ import shutil
 from .cache import cache_root
 from .cuda.gpus import FoundGpu, find_gpus
 from .cuda.inspection import try_counters
-from .cuda.pytorch import require_matching_torch, torch_version
 from .devices import device_choice, open_device
 from .errors import UserError
 from .isolation.probe import sandbox
 from .ncu import find_ncu
+from .pytorch import require_matching_torch, torch_version
 from .records import Record
 from .sanitizer import find_sanitizer
 from .toolchain import find_toolchain

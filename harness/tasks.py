@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import importlib.metadata
 import json
 import sys
 import tempfile
@@ -16,6 +15,7 @@ from .dimensions import module_integers
 from .errors import UserError
 from .files import read_regular
 from .processes import TimedOut, off_loop, python_environment, read_log, run_process
+from .pytorch import torch_version
 from .records import HARNESS_VERSION, Task, sha256_of, sha256_of_json
 
 REFERENCE_SECONDS = 600.0
@@ -44,8 +44,7 @@ def load_task_now(path: Path, overrides: Mapping[str, int] | None = None) -> Tas
             raise UserError(f"{path}: no module-level integer {name} to set (it has: {known})")
         if value < 1:
             raise UserError(f"{path}: {name}={value}: a dimension is at least 1")
-    torch_version = _torch_version()
-    key = sha256_of_json([sha256_of(source), chosen, torch_version, HARNESS_VERSION])
+    key = sha256_of_json([sha256_of(source), chosen, torch_version(), HARNESS_VERSION])
     final = cache_root() / "tasks" / key[:2] / key
     described = _cached(final / "task.json")
     if described is None:
@@ -61,7 +60,7 @@ def load_task_now(path: Path, overrides: Mapping[str, int] | None = None) -> Tas
                 "source": source,
             }
             task = Task.model_validate(described)
-            with new_entry(cases_directory(task, torch_version)) as directory:
+            with new_entry(cases_directory(task)) as directory:
                 for item in cases.iterdir():
                     item.rename(directory / item.name)
         with new_entry(final) as directory:
@@ -70,16 +69,15 @@ def load_task_now(path: Path, overrides: Mapping[str, int] | None = None) -> Tas
     return Task.model_validate(described)
 
 
-def cases_directory(task: Task, torch_version: str | None = None) -> Path:
+def cases_directory(task: Task) -> Path:
     """Return where the cases of a task are kept, whether or not they are there."""
-    version = torch_version or _torch_version()
-    key = sha256_of(task.id, version, HARNESS_VERSION)
+    key = sha256_of(task.id, torch_version(), HARNESS_VERSION)
     return cache_root() / "cases" / key[:2] / key
 
 
 def full_case_directories(task: Task) -> tuple[Path, Path]:
     """Return where the inputs at full dimensions are kept, and, apart from them, the answers."""
-    keys = [sha256_of(part, task.id, _torch_version(), HARNESS_VERSION)
+    keys = [sha256_of(part, task.id, torch_version(), HARNESS_VERSION)
             for part in ("full-inputs", "full-answers")]  # fmt: skip
     inputs, answers = (cache_root() / "full" / key[:2] / key for key in keys)
     return inputs, answers
@@ -156,15 +154,6 @@ def _integers(path: Path, source: str) -> dict[str, int]:
         raise UserError(f"{path}:{error.lineno}: not Python: {error.msg}") from None
     except (ValueError, RecursionError, MemoryError) as error:
         raise UserError(f"{path}: not Python: {error}") from None
-
-
-def _torch_version() -> str:
-    try:
-        return importlib.metadata.version("torch")
-    except importlib.metadata.PackageNotFoundError:
-        raise UserError(
-            "PyTorch, which answers for every task, is missing: pip install torch"
-        ) from None
 
 
 def _cached(path: Path) -> dict[str, Any] | None:

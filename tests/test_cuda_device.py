@@ -116,7 +116,7 @@ def with_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine with one H200, as far as anybody asks without using it."""
     monkeypatch.setattr("kernelblaster.harness.cuda.gpus.find_gpus", lambda: (H200,))
     monkeypatch.setattr("kernelblaster.harness.devices.cuda.find_gpus", lambda: (H200,))
-    for place in ("cuda.pytorch", "devices.cuda"):
+    for place in ("pytorch", "devices.cuda"):
         monkeypatch.setattr(f"kernelblaster.harness.{place}.require_matching_torch", lambda _: None)
 
 

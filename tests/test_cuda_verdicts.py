@@ -14,11 +14,11 @@ import simulated_kernels as kernels
 from kernelblaster.harness.cuda.client import WorkerEnded, WorkerTimedOut
 from kernelblaster.harness.cuda.gpus import FoundGpu
 from kernelblaster.harness.cuda.inspection import Stage
-from kernelblaster.harness.cuda.pytorch import require_matching_torch
 from kernelblaster.harness.devices import cuda
 from kernelblaster.harness.devices.cuda import CudaDevice
 from kernelblaster.harness.errors import UserError
 from kernelblaster.harness.ncu_profile import NcuResult, unavailable
+from kernelblaster.harness.pytorch import require_matching_torch
 from kernelblaster.harness.records import (
     Build,
     LaunchProfile,

@@ -67,7 +67,7 @@ def _indexes(text: str) -> tuple[int, ...] | None:
 def _why_not_cuda(gpu: str) -> str:
     """Return why a measurement on a GPU here is out of the question; empty where it is not."""
     from ..cuda.gpus import find_gpus, is_called
-    from ..cuda.pytorch import require_matching_torch
+    from ..pytorch import require_matching_torch
     from ..toolchain import find_toolchain
 
     try:

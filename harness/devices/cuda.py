@@ -15,10 +15,10 @@ from ..cuda.client import CANDIDATE_SECONDS, REFERENCE_SECONDS, GpuWorker, share
 from ..cuda.gpus import FoundGpu, find_gpus
 from ..cuda.held_gpu import HeldGpu, hold_one
 from ..cuda.inspection import profile_candidate, sanitize_candidate
-from ..cuda.pytorch import require_matching_torch, torch_version
 from ..errors import UserError
 from ..ncu_profile import elapsed_cycles
 from ..processes import off_loop
+from ..pytorch import require_matching_torch, torch_version
 from ..records import (
     Build,
     DeviceIdentity,

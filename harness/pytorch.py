@@ -1,4 +1,4 @@
-"""Is the installed PyTorch one that can stand beside candidates? Asked without importing it."""
+"""Which PyTorch is installed, and can it stand beside candidates? Asked without importing it."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ import importlib.metadata
 import importlib.util
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from ..errors import UserError
-from ..toolchain import Toolchain
+from .errors import UserError
+
+if TYPE_CHECKING:
+    from .toolchain import Toolchain
 
 
 def require_matching_torch(toolchain: Toolchain) -> None:
