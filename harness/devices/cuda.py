@@ -22,7 +22,6 @@ from ..pytorch import require_matching_torch, torch_version
 from ..records import (
     Build,
     DeviceIdentity,
-    Diagnostic,
     Outcome,
     Profile,
     StageResult,
@@ -32,7 +31,7 @@ from ..timing import Stopping
 from ..toolchain import Toolchain, build_now, find_toolchain
 from .cuda_answers import Facts, baseline_facts, timing_failure, timing_of, verdict
 from .event_profile import event_profile
-from .findings import judge_build
+from .findings import judge_build, no_launch
 from .protocol import Comparison, Measurement
 
 
@@ -168,7 +167,7 @@ class CudaDevice:
             if isinstance(answer, StageResult):
                 return Measurement(stage=answer.model_copy(update={"build": built}))
             if not answer["launches"]:
-                return _nothing_to_profile(built)
+                return Measurement(stage=no_launch(built))
             facts = baseline_facts(answer) | held.circumstances()
             facts["measure_seconds"] = time.monotonic() - began
             profile, told = self._counters(held, task, built)
@@ -269,16 +268,6 @@ def _verified(held: HeldGpu, task: Task, built: Build) -> StageResult:
         seconds: Facts = {"verify_seconds": time.monotonic() - began}
         facts = facts | held.circumstances() | seconds
     return found.model_copy(update={"build": built, "facts": facts})
-
-
-def _nothing_to_profile(built: Build) -> Measurement:
-    reason = "launch() started no kernel: there is nothing to profile"
-    return Measurement(
-        stage=StageResult(
-            outcome=Outcome.PROFILER_UNAVAILABLE, reason=reason, build=built,
-            diagnostics=(Diagnostic(kind="no_launch", message=reason),),
-        )
-    )  # fmt: skip
 
 
 def _library(built: Build) -> str:

@@ -52,6 +52,15 @@ def judge(case: dict[str, Any]) -> StageResult | None:
     )
 
 
+def no_launch(built: Build) -> StageResult:
+    """Return what is said of a candidate that passed without starting a kernel."""
+    reason = "launch() started no kernel: there is nothing to time"
+    return StageResult(
+        outcome=Outcome.PROFILER_UNAVAILABLE, reason=reason, build=built,
+        diagnostics=(Diagnostic(kind="no_launch", message=reason),),
+    )  # fmt: skip
+
+
 def sentence(diagnostic: Diagnostic, case: str = "") -> str:
     """Return a diagnostic as one line: kind, place, what happened, how often."""
     place = []

@@ -47,7 +47,7 @@ from ..simt.transfers import describe_transfer
 from ..toolchain import Toolchain, build_now, find_toolchain
 from ..verification import check_outputs, compare, degenerate
 from .child import Limits, Reply, isolation_facts, run_candidate
-from .findings import judge, judge_build, of_report
+from .findings import judge, judge_build, no_launch, of_report
 from .full_size import Checked, judge_full_size, judge_whole, nothing_launched
 from .protocol import Measurement
 
@@ -219,13 +219,7 @@ class SimulatedDevice:
             launches.append(profile)
             times.append(samples)
         if not launches:
-            reason = "launch() started no kernel: there is nothing to time"
-            return Measurement(
-                stage=StageResult(
-                    outcome=Outcome.PROFILER_UNAVAILABLE, reason=reason, build=built,
-                    diagnostics=(Diagnostic(kind="no_launch", message=reason),),
-                )
-            )  # fmt: skip
+            return Measurement(stage=no_launch(built))
         # Launches follow each other on one stream: the overhead of all but the first is hidden in
         # part; the model adds it in full to each, which is what back-to-back small kernels show.
         count = max(len(samples) for samples in times)
