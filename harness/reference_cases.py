@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from .cuda.checking import largest_error
 from .records import TOLERANCES, Tolerance
 from .reference_model import Instance, Reference, ReferenceFault, clone_arguments
 from .reference_mutants import Mutants
@@ -136,7 +137,7 @@ class Case:
     def own_errors(self) -> list[float | None]:
         """Return PyTorch's largest error of each output against double precision."""
         return [
-            None if exact is None else _largest_error(answer, exact)
+            None if exact is None else largest_error(answer, exact)
             for answer, exact in zip(self.outputs, self.exact, strict=True)
         ]
 
@@ -149,21 +150,16 @@ class Case:
         relative to a root mean square below 1 too: the elements of a softmax over thousands are
         all smaller than KernelBench's tolerance, and zeros would pass.
         """
-        found = []
-        for answer, error in zip(self.outputs, self.own_errors(), strict=True):
-            base = TOLERANCES.get(str(answer.dtype).removeprefix("torch."))
-            if base is None:
-                found.append({"absolute": 0.0, "relative": 0.0})
-                continue
-            absolute = base.absolute
-            square = float(answer.double().square().mean().sqrt()) if scaled or full else 1.0
+
+        def absolute(base: float, answer: torch.Tensor, error: float | None) -> float:
+            square = _root_mean_square(answer) if scaled or full else 1.0
             if scaled and error != 0.0:
-                absolute *= max(1.0, square) if math.isfinite(square) else 1.0
+                base *= max(1.0, square) if math.isfinite(square) else 1.0
             if full and 0.0 < square < 1.0:
-                absolute *= square
-            absolute = max(absolute, OWN_ERROR_FACTOR * (error or 0.0))
-            found.append({"absolute": absolute, "relative": base.relative})
-        return found
+                base *= square
+            return max(base, OWN_ERROR_FACTOR * (error or 0.0))
+
+        return self._each_tolerance(absolute)
 
     def full_tolerances(self) -> list[dict[str, float]]:
         """Return the tolerance of each output at full dimensions.
@@ -171,19 +167,15 @@ class Case:
         The absolute part is relative to the root mean square of the output: the elements of a
         softmax over thousands are all smaller than KernelBench's tolerance, and zeros would pass.
         """
-        found = []
-        for answer, error in zip(self.outputs, self.own_errors(), strict=True):
-            base = TOLERANCES.get(str(answer.dtype).removeprefix("torch."))
-            if base is None:
-                found.append({"absolute": 0.0, "relative": 0.0})
-                continue
-            square = float(answer.double().square().mean().sqrt())
+
+        def absolute(base: float, answer: torch.Tensor, error: float | None) -> float:
+            square = _root_mean_square(answer)
             scale = square if math.isfinite(square) else 1.0
             if error is None:
                 scale, error = max(1.0, scale), 0.0
-            absolute = max(base.absolute * scale, FULL_OWN_ERROR_FACTOR * error)
-            found.append({"absolute": absolute, "relative": base.relative})
-        return found
+            return max(base * scale, FULL_OWN_ERROR_FACTOR * error)
+
+        return self._each_tolerance(absolute)
 
     def write(self, folder: Path) -> None:
         for name, tensor in self.tensors.items():
@@ -192,6 +184,24 @@ class Case:
             _write(folder / f"out{index}.bin", answer)
             if exact is not None:
                 _write(folder / f"out{index}.f64.bin", exact)
+
+    def _each_tolerance(
+        self, absolute: Callable[[float, torch.Tensor, float | None], float]
+    ) -> list[dict[str, float]]:
+        """Return each output's tolerance, 0 where it holds no floating numbers.
+
+        `absolute` is given KernelBench's absolute part, PyTorch's answer and its own error.
+        """
+        found = []
+        for answer, error in zip(self.outputs, self.own_errors(), strict=True):
+            base = TOLERANCES.get(str(answer.dtype).removeprefix("torch."))
+            if base is None:
+                found.append({"absolute": 0.0, "relative": 0.0})
+                continue
+            found.append(
+                {"absolute": absolute(base.absolute, answer, error), "relative": base.relative}
+            )
+        return found
 
     def _double(self, reference: Reference) -> list[torch.Tensor | None]:
         """Return the answers in double precision; None where a model insists on its own type."""
@@ -315,11 +325,8 @@ def _to_double(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.double() if tensor.is_floating_point() else tensor
 
 
-def _largest_error(answer: torch.Tensor, exact: torch.Tensor) -> float:
-    both = torch.isfinite(answer) & torch.isfinite(exact)
-    if not bool(both.any()):
-        return 0.0
-    return float((answer.double() - exact)[both].abs().max())
+def _root_mean_square(answer: torch.Tensor) -> float:
+    return float(answer.double().square().mean().sqrt())
 
 
 def _write(path: Path, tensor: torch.Tensor) -> None:
