@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 
 import torch
 
-from .cuda.checking import largest_error
 from .records import TOLERANCES, Tolerance
 from .reference_model import Instance, Reference, ReferenceFault, clone_arguments
 from .reference_mutants import Mutants
+from .tensor_comparison import largest_error
 
 CASES = (
     (0, "normal", "as get_inputs() gives them"),

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from .cuda.checking import compare
 from .records import Tolerance
 from .reference_model import Reference, ReferenceFault, clone_arguments
+from .tensor_comparison import all_agree
 
 if TYPE_CHECKING:
     from .reference_cases import Case
@@ -44,7 +44,7 @@ class Mutants:
             self._alive = dict(self._all(case))
         for name, operation in list(self._alive.items()):
             answers = self._answers(case, operation)
-            if answers is None or not _passes(answers, case.outputs, tolerances):
+            if answers is None or not all_agree(answers, case.outputs, tolerances):
                 del self._alive[name]
             elif not all(map(_same, answers, case.outputs)):
                 self._visible.add(name)
@@ -109,15 +109,6 @@ class _LeaveOut(TorchFunctionMode):  # type: ignore[misc]
         fits = first.shape == answer.shape and first.dtype == answer.dtype
         self.names.append(getattr(function, "__name__", "an operation") if fits else "")
         return first if fits and number == self._operation else answer
-
-
-def _passes(got: Answers, wanted: Answers, tolerances: Sequence[Tolerance]) -> bool:
-    if [(a.shape, a.dtype) for a in got] != [(b.shape, b.dtype) for b in wanted]:
-        return False
-    return all(
-        compare(a.contiguous(), b, tolerance, "") is None
-        for a, b, tolerance in zip(got, wanted, tolerances, strict=True)
-    )
 
 
 def _same(got: torch.Tensor, wanted: torch.Tensor) -> bool:

@@ -16,6 +16,9 @@ Array = NDArray[Any]
 
 MOST_DIAGNOSTICS = 5
 
+ZEROS, MEAN = "zeros", "the mean of the output everywhere"
+"""Answers that are wrong in principle: what accepts them cannot tell right from wrong."""
+
 
 class Mismatch(Record):
     """How one output differs from PyTorch's answer; the element is the first in row-major order."""
@@ -135,8 +138,8 @@ def degenerate(task: Task, cases_dir: Path) -> str | None:
     Tried: zeros, one constant (the mean of each output), and each input handed back as it is.
     """
     cases = read_cases(cases_dir)
-    mutants: dict[str, bool] = {"zeros": True, "the mean of the output everywhere": True}
-    mutants |= {f"input {spec.name} unchanged": True for spec in task.verify.of_role("input")}
+    mutants: dict[str, bool] = {ZEROS: True, MEAN: True}
+    mutants |= {unchanged(spec.name): True for spec in task.verify.of_role("input")}
     for case in cases:
         folder = cases_dir / case.directory
         for spec, tolerance in _outputs(task, case):
@@ -148,10 +151,20 @@ def degenerate(task: Task, cases_dir: Path) -> str | None:
                 )
         if not any(mutants.values()):
             return None
+    return accepted_everywhere(mutants) or None
+
+
+def unchanged(name: str) -> str:
+    """Return the name of the wrong answer that is an input as it was."""
+    return f"input {name} unchanged"
+
+
+def accepted_everywhere(mutants: Mapping[str, bool]) -> str:
+    """Put in words the first wrong answer that passes every case; "" where none does."""
     for mutant, passes in mutants.items():
         if passes:
             return f"a kernel that returns {mutant} passes every case of this task"
-    return None
+    return ""
 
 
 def decode(data: bytes, spec: TensorSpec) -> Array:
@@ -189,18 +202,27 @@ def agree(got: Array, wanted: Array, tolerance: Tolerance) -> NDArray[numpy.bool
     return numpy.asarray((near & both_finite) | (a == b) | (numpy.isnan(a) & numpy.isnan(b)))
 
 
+def least_own_error(dtype: str, largest: float) -> float:
+    """Return what PyTorch's own error counts as at least: it is sometimes exactly right by luck.
+
+    Half a unit in the last place of the largest element.
+    """
+    epsilon = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10}.get(dtype, 2.0**-7)
+    return 0.5 * epsilon * largest
+
+
 def _outputs(task: Task, case: Case) -> Iterator[tuple[TensorSpec, Tolerance]]:
     return zip(task.verify.of_role("output"), case.tolerances, strict=True)
 
 
 def _mutants(task: Task, folder: Path, wanted: Array) -> Iterator[tuple[str, Array]]:
-    yield "zeros", numpy.zeros_like(wanted)
+    yield ZEROS, numpy.zeros_like(wanted)
     finite = wanted[numpy.isfinite(wanted)]
     mean = finite.mean(dtype=numpy.float64) if finite.size else 0.0
-    yield "the mean of the output everywhere", numpy.full_like(wanted, mean)
+    yield MEAN, numpy.full_like(wanted, mean)
     for spec in task.verify.of_role("input"):
         yield (
-            f"input {spec.name} unchanged",
+            unchanged(spec.name),
             decode((folder / f"{spec.name}.bin").read_bytes(), spec),
         )
 
@@ -216,19 +238,14 @@ def _precision_ratio(
 ) -> float:
     """Return the error against double precision over PyTorch's own; 0 where neither is known.
 
-    PyTorch's error counts as at least half a unit in the last place of the largest element: it is
-    sometimes exactly right by luck.
+    See `least_own_error`.
     """
     if own_error is None or not exact_path.is_file():
         return 0.0
     exact = numpy.frombuffer(exact_path.read_bytes(), "<f8").reshape(spec.shape)
     finite = numpy.abs(exact[numpy.isfinite(exact)])
-    epsilon = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10}.get(
-        spec.dtype, 2.0**-7
-    )
-    floor = 0.5 * epsilon * float(finite.max()) if finite.size else 0.0
-    error = _largest_difference(got, exact)
-    return error / max(own_error, floor) if max(own_error, floor) > 0 else 0.0
+    own = max(own_error, least_own_error(spec.dtype, float(finite.max()) if finite.size else 0.0))
+    return _largest_difference(got, exact) / own if own > 0 else 0.0
 
 
 def _mismatch(message: str, case: Case) -> Diagnostic:

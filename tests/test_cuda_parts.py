@@ -16,9 +16,8 @@ import simulated_kernels as kernels
 import torch
 from cuda_support import STREAM, HostMachine, compile_c
 
-from kernelblaster.harness import verification
+from kernelblaster.harness import tensor_comparison, verification
 from kernelblaster.harness.contract import header
-from kernelblaster.harness.cuda import checking
 from kernelblaster.harness.cuda.buffers import PAINTINGS, PLACES, Buffers
 from kernelblaster.harness.cuda.candidate import Candidate
 from kernelblaster.harness.cuda.gpus import FoundGpu, parse_line, visible
@@ -117,7 +116,7 @@ def test_a_changed_input_is_seen() -> None:
 def test_comparison_agrees_with_the_one_on_files(
     dtype: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(checking, "CHUNK", 7)
+    monkeypatch.setattr(tensor_comparison, "CHUNK", 7)
     tolerance = Tolerance(absolute=0.0 if dtype in ("int32", "bool") else 1e-2, relative=1e-2)
     generator = torch.Generator().manual_seed(1)
     expected = (torch.randn(6, 5, generator=generator) * 3).to(getattr(torch, dtype))
@@ -129,7 +128,7 @@ def test_comparison_agrees_with_the_one_on_files(
             got[5, 4] = expected[5, 4] = float("nan")
             got[5, 3] = expected[5, 3] = float("inf")
         described = spec("out0", (6, 5), "output", dtype)
-        found = checking.compare(got, expected, tolerance, "out0")
+        found = tensor_comparison.compare(got, expected, tolerance, "out0")
         on_files = verification.compare(raw(got), raw(expected), described, tolerance)
         assert (found is None) == (not places)
         if found is not None and on_files is not None:
@@ -146,7 +145,7 @@ def test_infinity_and_nan_agree_with_themselves_only() -> None:
         (inf, inf, True), (nan, nan, True), (inf, -inf, False), (nan, inf, False),
         (one, inf, False), (one, nan, False), (inf, one, False),
     ]:  # fmt: skip
-        assert (checking.compare(got, expected, loose, "out0") is None) == agree
+        assert (tensor_comparison.compare(got, expected, loose, "out0") is None) == agree
 
 
 def raw(tensor: torch.Tensor) -> bytes:

@@ -11,10 +11,10 @@ from typing import Any
 import torch
 
 from ..reference_model import Instance
+from ..tensor_comparison import compare
 from ..timing import Stopping, measure
 from .buffers import PAINTINGS, Buffers
 from .candidate import Candidate, PreparedCall
-from .checking import compare
 from .machine import Fault, Machine
 from .task_context import TaskContext, values_of
 from .verify_run import Stage, allocate, case_of

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 
+from ..tensor_comparison import compare
 from .buffers import PAINTINGS, Buffers
-from .checking import compare
 from .machine import Machine
 from .measure_run import DRAW_SECONDS, SETS
 from .task_context import Plan, TaskContext, values_of

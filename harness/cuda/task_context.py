@@ -15,7 +15,8 @@ from ..records import Task, TensorSpec, Tolerance
 from ..reference_cases import CASES, Case, Draw, draw, first_finite
 from ..reference_model import Instance, Reference, clone_arguments
 from ..reference_mutants import Mutants
-from .checking import compare
+from ..tensor_comparison import all_agree
+from ..verification import MEAN, ZEROS, accepted_everywhere, unchanged
 
 EXACT_SECONDS = 0.5
 """Double precision answers are computed for every candidate where one takes no longer than this."""
@@ -104,7 +105,7 @@ class TaskContext:
                 for item in case.tolerances(scaled=name in ("large", "offset"), full=True)
             )
             for mutant, answers in _mutants(case):
-                passes = self._passes(answers, case.outputs, tolerances)
+                passes = all_agree(answers, case.outputs, tolerances)
                 mutants[mutant] = mutants.get(mutant, True) and passes
                 if name == "normal" and passes:
                     usual.append(mutant)
@@ -114,24 +115,11 @@ class TaskContext:
                 own_errors=tuple(case.own_errors()),
                 exact=known and time.monotonic() - began <= EXACT_SECONDS,
             )  # fmt: skip
-        accepted = [mutant for mutant, passes in mutants.items() if passes]
-        if accepted:
-            self.degenerate = f"a kernel that returns {accepted[0]} passes every case of this task"
-        elif usual:
+        self.degenerate = accepted_everywhere(mutants)
+        if usual and not self.degenerate:
             # Times are those of get_inputs()'s values: a kernel may then do nothing for them.
             self.degenerate = f"{usual[0]} is the right answer to what get_inputs() gives"
         self.weak_to = weak.weak_to()
-
-    def _passes(
-        self,
-        got: list[torch.Tensor] | None,
-        wanted: list[torch.Tensor],
-        tolerances: tuple[Tolerance, ...],
-    ) -> bool:
-        if got is None or [a.shape for a in got] != [b.shape for b in wanted]:
-            return False
-        pairs = zip(got, wanted, tolerances, strict=True)
-        return all(compare(a, b, tolerance, "") is None for a, b, tolerance in pairs)
 
 
 class Baseline:
@@ -200,20 +188,20 @@ def values_of(instance: Instance) -> dict[str, torch.Tensor]:
 
 
 def _mutants(case: Case) -> Iterator[tuple[str, list[torch.Tensor]]]:
-    """Yield answers that are wrong in principle, named as harness/verification.py names them."""
-    yield "zeros", [torch.zeros_like(answer) for answer in case.outputs]
+    """Yield answers that are wrong in principle: those of `verification.degenerate`, as tensors."""
+    yield ZEROS, [torch.zeros_like(answer) for answer in case.outputs]
     means = []
     for answer in case.outputs:
         finite = answer[torch.isfinite(answer)]
         mean = float(finite.double().mean()) if finite.numel() else 0.0
         means.append(torch.full_like(answer, mean))
-    yield "the mean of the output everywhere", means
+    yield MEAN, means
     for name, tensor in case.tensors.items():
         if name in case.instance.inputs:
             same = [tensor.detach().reshape(answer.shape).to(answer.dtype)
                     for answer in case.outputs if answer.numel() == tensor.numel()]  # fmt: skip
             if len(same) == len(case.outputs):
-                yield f"input {name} unchanged", same
+                yield unchanged(name), same
 
 
 def _fresh(tensor: torch.Tensor, dtype: torch.dtype | None = None) -> torch.Tensor:

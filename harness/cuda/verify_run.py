@@ -9,16 +9,15 @@ from typing import Any
 import torch
 
 from ..reference_model import Instance
+from ..tensor_comparison import compare, largest_error
+from ..verification import least_own_error
 from .buffers import PAINTINGS, Buffers
 from .candidate import Candidate
-from .checking import compare, largest_error
 from .machine import Fault, Machine
 from .task_context import Plan, TaskContext, values_of
 
 Stage = Callable[[str], None]
 """Tells the parent what begins: `reference` (trusted) or `candidate`; each has its time limit."""
-
-EPSILON = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 
 
 def verify(
@@ -174,12 +173,11 @@ class _Verification:
 def _precision(got: torch.Tensor, wanted: torch.Tensor, exact: torch.Tensor, dtype: str) -> float:
     """Return the candidate's error over PyTorch's own, both against double precision.
 
-    PyTorch's error counts as at least half a unit in the last place of the largest element: it is
-    sometimes exactly right by luck.
+    See `least_own_error`.
     """
     if exact.dtype is not torch.float64 or exact.shape != got.shape:
         return 0.0
     finite = exact[torch.isfinite(exact)].abs()
-    floor = 0.5 * EPSILON.get(dtype, 2.0**-7) * float(finite.max()) if finite.numel() else 0.0
-    own = max(largest_error(wanted, exact), floor)
+    least = least_own_error(dtype, float(finite.max()) if finite.numel() else 0.0)
+    own = max(largest_error(wanted, exact), least)
     return largest_error(got, exact) / own if own > 0 else 0.0

@@ -1,13 +1,13 @@
-"""Is an answer right? The comparison of harness/verification.py, for tensors on the GPU."""
+"""Is an answer right? The comparison of verification.py, for tensors, wherever they lie."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import torch
 
-from ..records import Tolerance
-from ..verification import Mismatch
+from .records import Tolerance
+from .verification import Mismatch
 
 CHUNK = 1 << 24
 """Elements compared at a time, in double precision: bounds the memory that comparing takes."""
@@ -48,6 +48,18 @@ def largest_error(got: torch.Tensor, expected: torch.Tensor) -> float:
     for a, b in _chunks(got, expected):
         largest = torch.maximum(largest, _largest(a, b))
     return float(largest)
+
+
+def all_agree(
+    got: Sequence[torch.Tensor], wanted: Sequence[torch.Tensor], tolerances: Sequence[Tolerance]
+) -> bool:
+    """Say whether all outputs agree; not where a shape or a type differs."""
+    if [(a.shape, a.dtype) for a in got] != [(b.shape, b.dtype) for b in wanted]:
+        return False
+    return all(
+        compare(a.contiguous(), b, tolerance, "") is None
+        for a, b, tolerance in zip(got, wanted, tolerances, strict=True)
+    )
 
 
 def _chunks(
