@@ -6,10 +6,23 @@ import struct
 from pathlib import Path
 from typing import NamedTuple
 
-_STRTAB, _RELA, _HASH, _DYNAMIC, _NOTE, _DYNSYM = 3, 4, 5, 6, 7, 11
+from .elf import (
+    DYNAMIC,
+    DYNSYM,
+    HASH,
+    NOTE,
+    RELA,
+    STRTAB,
+    read_dynamic,
+    read_relocations,
+    read_sections,
+    read_segments,
+    section_name,
+)
+
 _GNU_FIRST, _GNU_LAST = 0x6FFFFFF5, 0x6FFFFFFF
 """Section types of GNU's hash and version tables."""
-_TABLES = {_STRTAB, _RELA, _HASH, _DYNAMIC, _NOTE, _DYNSYM}
+_TABLES = {STRTAB, RELA, HASH, DYNAMIC, NOTE, DYNSYM}
 _ALLOCATED = 2
 _PT_GNU_RELRO = 0x6474E552
 _DT_PLTGOT = 3
@@ -55,41 +68,26 @@ def read_layout(library: Path) -> Layout:
 
 
 def _parse(data: bytes) -> Layout:
-    header_offset, section_offset = struct.unpack_from("<QQ", data, 32)
-    header_size, headers, section_size, count, names = struct.unpack_from("<5H", data, 54)
-    sections = [
-        # name, type, flags, address, file offset, size, linked section
-        struct.unpack_from("<IIQQQQI", data, section_offset + index * section_size)
-        for index in range(count)
-    ]
-    allocated = [section for section in sections if section[2] & _ALLOCATED]
+    sections = read_sections(data)
+    allocated = [section for section in sections if section.flags & _ALLOCATED]
     slots: dict[int, Slot] = {}
-    tables = [(0, min((section[3] for section in allocated), default=0))]
+    tables = [(0, min((section.address for section in allocated), default=0))]
     resolver = 0
-    for name_at, kind, _, address, offset, size, link in allocated:
-        name = _text(data, sections[names][4] + name_at)
-        if kind in _TABLES or _GNU_FIRST <= kind <= _GNU_LAST or name in (".got", ".got.plt"):
-            tables.append((address, address + size))
-        if kind == _RELA and sections[link][1] == _DYNSYM:
-            _, _, _, _, symbols, _, strings = sections[link]
-            for position in range(offset, offset + size, 24):
-                place, info = struct.unpack_from("<QQ", data, position)
-                if info & 0xFFFFFFFF in _SLOTS and info >> 32:
-                    at, own = struct.unpack_from("<I2xH", data, symbols + 24 * (info >> 32))
-                    slots[place] = Slot(_text(data, sections[strings][4] + at), own != 0)
-        elif kind == _DYNAMIC:
-            for position in range(offset, offset + size, 16):
-                tag, value = struct.unpack_from("<QQ", data, position)
+    for section in allocated:
+        name = section_name(data, sections, section)
+        of_the_linker = section.kind in _TABLES or _GNU_FIRST <= section.kind <= _GNU_LAST
+        if of_the_linker or name in (".got", ".got.plt"):
+            tables.append((section.address, section.address + section.size))
+        if section.kind == RELA and sections[section.link].kind == DYNSYM:
+            for place, kind, symbol in read_relocations(data, sections, section):
+                if kind in _SLOTS and symbol:
+                    slots[place] = Slot(symbol.name, symbol.section != 0)
+        elif section.kind == DYNAMIC:
+            for tag, value in read_dynamic(data, section):
                 resolver = value + 16 if tag == _DT_PLTGOT else resolver
-    sealed = []
-    for index in range(headers):
-        kind, _, _, address, _, _, size = struct.unpack_from(
-            "<IIQQQQQ", data, header_offset + index * header_size
-        )
-        if kind == _PT_GNU_RELRO:
-            sealed.append((address, address + size))
+    sealed = [
+        (segment.address, segment.address + segment.size)
+        for segment in read_segments(data)
+        if segment.kind == _PT_GNU_RELRO
+    ]
     return Layout(slots, tuple(tables), tuple(sealed), resolver)
-
-
-def _text(data: bytes, start: int) -> str:
-    return data[start : data.index(b"\0", start)].decode()

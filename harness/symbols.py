@@ -14,6 +14,19 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from .elf import (
+    DYNAMIC,
+    DYNSYM,
+    RELA,
+    SYMTAB,
+    Section,
+    read_dynamic,
+    read_relocations,
+    read_sections,
+    read_segments,
+    read_symbols,
+    require_elf,
+)
 from .records import Diagnostic
 
 _RUNTIME = """
@@ -109,10 +122,8 @@ _CATEGORIES: tuple[tuple[str, str], ...] = (
      "__cxa_free_exception __gxx_personality* _Unwind_* _ZSt*throw* _ZTI* _ZTV*"),
 )  # fmt: skip
 
-_SHT_SYMTAB, _SHT_DYNSYM = 2, 11
 _SHF_EXECINSTR = 4
-_STT_OBJECT, _STT_GNU_IFUNC = 1, 10
-_SHT_RELA = 4
+_STT_OBJECT, _STT_SECTION, _STT_FILE, _STT_GNU_IFUNC = 1, 3, 4, 10
 _CALLS, _ADDRESSES = (7, 1026), (1, 6, 257, 1025)
 """Relocation types on x86-64 and arm64: of a call's slot, and of a pointer."""
 _IN_THE_GOT = (6, 1025)
@@ -121,7 +132,7 @@ _POINTED_TO = frozenset(
     "_ITM_deregisterTMCloneTable _ITM_registerTMCloneTable __gmon_start__ __cxa_finalize".split()
 )
 _PT_LOAD, _PT_GNU_STACK, _PF_X, _PF_W = 1, 0x6474E551, 1, 2
-_DT_INIT_ARRAYSZ, _DT_FINI_ARRAYSZ, _SHT_DYNAMIC = 27, 28, 6
+_DT_INIT_ARRAYSZ, _DT_FINI_ARRAYSZ = 27, 28
 
 
 class _Object(NamedTuple):
@@ -261,40 +272,28 @@ def _read(library: Path) -> _Object:
 
 
 def _parse(data: bytes) -> _Object:
-    """Read the dynamic symbols and the dynamic section (System V ABI, chapters 4 and 5)."""
-    if data[:6] != b"\x7fELF\x02\x01":
-        raise ValueError("not a 64-bit little-endian ELF file")
-    (section_offset,) = struct.unpack_from("<Q", data, 40)
-    entry_size, count = struct.unpack_from("<HH", data, 58)
-    sections = [
-        # type, flags, file offset, size, linked section
-        struct.unpack_from("<4xIQ8xQQI", data, section_offset + index * entry_size)
-        for index in range(count)
-    ]
+    """Read the dynamic symbols and the dynamic section."""
+    require_elf(data)
+    sections = read_sections(data)
     undefined: set[str] = set()
     defined: set[str] = set()
     initialisers = finalisers = 0
     data_in_code: set[str] = set()
     resolvers: set[str] = set()
-    for kind, _, offset, size, link in sections:
-        if kind in (_SHT_DYNSYM, _SHT_SYMTAB):
-            strings = sections[link][2]
-            for position in range(offset + 24, offset + size, 24):
-                name_at, info, visibility, section = struct.unpack_from("<IBBH", data, position)
-                start = strings + name_at
-                name = data[start : data.index(b"\0", start)].decode()
-                executable = section < count and sections[section][1] & _SHF_EXECINSTR
-                if info & 15 == _STT_OBJECT and executable:
-                    data_in_code.add(name)
-                if info & 15 == _STT_GNU_IFUNC and section:
-                    resolvers.add(name)
-                if kind == _SHT_SYMTAB:
+    for table in sections:
+        if table.kind in (DYNSYM, SYMTAB):
+            for symbol in read_symbols(data, sections, table):
+                within = sections[symbol.section] if symbol.section < len(sections) else None
+                if symbol.kind == _STT_OBJECT and within and within.flags & _SHF_EXECINSTR:
+                    data_in_code.add(symbol.name)
+                if symbol.kind == _STT_GNU_IFUNC and symbol.section:
+                    resolvers.add(symbol.name)
+                if table.kind == SYMTAB:
                     continue
-                if name and info & 15 not in (3, 4):  # neither a section nor a file
-                    (defined if section else undefined).add(name)
-        elif kind == _SHT_DYNAMIC:
-            for position in range(offset, offset + size, 16):
-                tag, value = struct.unpack_from("<QQ", data, position)
+                if symbol.name and symbol.kind not in (_STT_SECTION, _STT_FILE):
+                    (defined if symbol.section else undefined).add(symbol.name)
+        elif table.kind == DYNAMIC:
+            for tag, value in read_dynamic(data, table):
                 initialisers = value // 8 if tag == _DT_INIT_ARRAYSZ else initialisers
                 finalisers = value // 8 if tag == _DT_FINI_ARRAYSZ else finalisers
     return _Object(tuple(sorted(undefined)), tuple(sorted(defined)), initialisers, finalisers,
@@ -302,37 +301,31 @@ def _parse(data: bytes) -> _Object:
                    _pointed_to(data, sections), _writable_code(data))  # fmt: skip
 
 
-def _pointed_to(data: bytes, sections: Sequence[tuple[int, ...]]) -> tuple[str, ...]:
+def _pointed_to(data: bytes, sections: Sequence[Section]) -> tuple[str, ...]:
     """Return the undefined symbols whose addresses the object is given, other than to call them.
 
     Nothing can be told of an object without any call's slot: its compiler calls through pointers.
     """
     found: set[str] = set()
     calls = False
-    for kind, _, offset, size, link in sections:
-        if kind != _SHT_RELA or sections[link][0] != _SHT_DYNSYM:
+    for table in sections:
+        if table.kind != RELA or sections[table.link].kind != DYNSYM:
             continue
-        _, _, symbols, _, strings = sections[link]
-        for position in range(offset, offset + size, 24):
-            (info,) = struct.unpack_from("<Q", data, position + 8)
-            calls = calls or info & 0xFFFFFFFF in _CALLS
-            if info >> 32 == 0 or info & 0xFFFFFFFF not in _ADDRESSES:
+        for _, kind, symbol in read_relocations(data, sections, table):
+            calls = calls or kind in _CALLS
+            if symbol is None or kind not in _ADDRESSES:
                 continue
-            name_at, section = struct.unpack_from("<I2xH", data, symbols + 24 * (info >> 32))
-            start = sections[strings][2] + name_at
-            name = data[start : data.index(b"\0", start)].decode()
-            startup = name in _POINTED_TO and info & 0xFFFFFFFF in _IN_THE_GOT
-            if section == 0 and not startup:
-                found.add(name)
+            startup = symbol.name in _POINTED_TO and kind in _IN_THE_GOT
+            if symbol.section == 0 and not startup:
+                found.add(symbol.name)
     return tuple(sorted(found)) if calls else ()
 
 
 def _writable_code(data: bytes) -> bool:
     """Say whether a segment, or the stack, is to be writable and executable at once."""
-    (offset,) = struct.unpack_from("<Q", data, 32)
-    entry_size, count = struct.unpack_from("<HH", data, 54)
-    headers = [struct.unpack_from("<II", data, offset + i * entry_size) for i in range(count)]
     both = _PF_X | _PF_W
     return any(
-        flags & both == both for kind, flags in headers if kind in (_PT_LOAD, _PT_GNU_STACK)
+        segment.flags & both == both
+        for segment in read_segments(data)
+        if segment.kind in (_PT_LOAD, _PT_GNU_STACK)
     )

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ctypes
-import struct
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
+from ..elf import DYNSYM, read_sections, read_symbols, require_elf
 from ..isolation.candidate_thread import Runner, run_here
 from ..launch_contract import read_faults
 
@@ -23,8 +23,6 @@ INTERCEPTED = frozenset(
     """.split()
 )
 """Calls that host_calls.c answers, under names that start with "kuda" instead of "cuda"."""
-
-_SHT_DYNSYM = 11
 
 
 class Launch(NamedTuple):
@@ -126,25 +124,14 @@ def bind_to_checks(library: bytes) -> bytes:
     the linker shares the end of a string only between names that are both intercepted. Raises
     ValueError where the object is no 64-bit little-endian ELF file.
     """
-    if library[:6] != b"\x7fELF\x02\x01":
-        raise ValueError("not a 64-bit little-endian ELF file")
+    require_elf(library)
     data = bytearray(library)
-    (section_offset,) = struct.unpack_from("<Q", data, 40)
-    entry_size, count = struct.unpack_from("<HH", data, 58)
-    sections = [
-        # type, file offset, size, linked section
-        struct.unpack_from("<4xI16xQQI", data, section_offset + index * entry_size)
-        for index in range(count)
-    ]
-    for kind, offset, size, link in sections:
-        if kind != _SHT_DYNSYM:
+    sections = read_sections(library)
+    for table in sections:
+        if table.kind != DYNSYM:
             continue
-        strings = sections[link][1]
-        for position in range(offset + 24, offset + size, 24):
-            name_at, section = struct.unpack_from("<I2xH", data, position)
-            start = strings + name_at
-            # Read from the original: two symbols may share the characters that change.
-            name = library[start : library.index(b"\0", start)].decode()
-            if section == 0 and name in INTERCEPTED:
-                data[start + name.index("cuda")] = ord("k")
+        # Read from the original: two symbols may share the characters that change.
+        for symbol in read_symbols(library, sections, table):
+            if symbol.section == 0 and symbol.name in INTERCEPTED:
+                data[symbol.name_at + symbol.name.index("cuda")] = ord("k")
     return bytes(data)
