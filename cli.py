@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
-import signal
 import sqlite3
 import sys
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, NoReturn
+from typing import Annotated
 
 # Before langgraph is imported: only this project's records may come back from a checkpoint.
 os.environ.setdefault("LANGGRAPH_STRICT_MSGPACK", "true")
@@ -17,11 +15,34 @@ os.environ.setdefault("LANGSMITH_TRACING", "false")
 
 import typer
 from pydantic import ValidationError
-from pydantic_settings import SettingsError
 from rich.console import Console
 
+from .command_line.flags import (
+    DeviceName,
+    Dimensions,
+    Events,
+    Gpu,
+    Gpus,
+    Json,
+    KnowledgeDirectory,
+    MaxCalls,
+    MaxGpuSeconds,
+    MaxMoney,
+    MaxSeconds,
+    MaxTokens,
+    Quiet,
+    TaskPath,
+    check_request,
+    checked_budgets,
+    describe,
+    knowledge_directory,
+    parse_dimensions,
+    read_settings,
+    with_gpus,
+)
+from .command_line.following import Showing, follow, follow_all
+from .command_line.output import fail, print_json
 from .harness.errors import UserError
-from .settings import Settings
 
 app = typer.Typer(
     help="Agents that rewrite a CUDA kernel, measure every rewrite, and remember.",
@@ -35,32 +56,6 @@ task_app = typer.Typer(help="Tasks.", no_args_is_help=True)
 app.add_typer(task_app, name="task")
 jobs_app = typer.Typer(help="Evaluation on another host (device deferred).", no_args_is_help=True)
 app.add_typer(jobs_app, name="jobs")
-
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
-TaskPath = Annotated[Path, typer.Argument(help="PyTorch reference in KernelBench form.")]
-Gpu = Annotated[str | None, typer.Option(help="GPU to optimise for.")]
-DeviceName = Annotated[
-    str | None, typer.Option("--device", help="auto, cuda, simulated, or deferred.")
-]
-Gpus = Annotated[
-    str | None, typer.Option("--gpus", help="Numbers of this machine's GPUs to work on: 0,1.")
-]
-Dimensions = Annotated[
-    list[str] | None,
-    typer.Option("--set", help="NAME=VALUE: a dimension at which candidates are verified."),
-]
-KnowledgeDirectory = Annotated[Path | None, typer.Option("--kb", help="Knowledge base directory.")]
-MaxTokens = Annotated[int | None, typer.Option(help="Cap on tokens of all model calls.")]
-MaxMoney = Annotated[float | None, typer.Option(help="Cap on dollars, by the table of prices.")]
-MaxCalls = Annotated[int | None, typer.Option(help="Cap on model calls.")]
-MaxGpuSeconds = Annotated[float | None, typer.Option(help="Cap on time on the device.")]
-MaxSeconds = Annotated[float | None, typer.Option(help="Cap on working time.")]
-Quiet = Annotated[bool, typer.Option("--quiet", help="Show only what it came to.")]
-Events = Annotated[
-    Literal["jsonl"] | None,
-    typer.Option(help="jsonl: one JSON object a line on standard output as things happen."),
-]
-
 
 @app.command()
 def optimize(
@@ -367,207 +362,6 @@ def doctor(as_json: Json = False) -> None:
         show_checks(Console(), checks)
     if any(check.required and not check.passed for check in checks):
         raise typer.Exit(2)
-
-
-class Showing(NamedTuple):
-    """How a run is shown."""
-
-    as_json: bool = False
-    """The result is one JSON object on standard output; the rest goes to standard error."""
-    quiet: bool = False
-    events: str | None = None
-    """jsonl: events and result are JSON lines on standard output."""
-
-    @property
-    def in_words(self) -> bool:
-        """Whether the result is shown as text."""
-        return not self.as_json and self.events is None
-
-
-def follow(session: Any, showing: Showing) -> None:
-    """Run a session as `showing` says, and print what it came to."""
-    try:
-        follow_all([session], showing)
-    finally:
-        session.close()
-
-
-def follow_all(sessions: list[Any], showing: Showing) -> None:
-    """Run sessions one after the other; a run that fails keeps no other from going on.
-
-    Waiting for another host is an end like others (exit code 0, outcome `waiting`), and so is a
-    cap that was reached (outcome `budget_reached`).
-    """
-    answers: list[dict[str, Any]] = []
-    failed = False
-    for session in sessions:
-        try:
-            answers.append(watch(session, showing))
-        except UserError as error:
-            if len(sessions) == 1:
-                raise
-            failed = True
-            sys.stderr.write(f"kernelblaster: {session.directory}: {error}\n")
-            answers.append(
-                {"outcome": "failed", "reason": str(error), "run": str(session.directory)}
-            )
-    if showing.events:
-        for answer in answers:
-            print_json({"event": "end", **answer})
-    elif showing.as_json:
-        print_json(answers[0] if len(answers) == 1 else {"runs": answers})
-    if failed:
-        raise typer.Exit(2)
-
-
-def watch(session: Any, showing: Showing) -> dict[str, Any]:
-    """Run one session to its end, or until it waits; return what JSON says of it."""
-    from .console import JsonLines, ProgressView, show_capped, show_result
-    from .graph.session import Capped, Interrupted, Waiting, read_seconds
-
-    console = Console(stderr=not showing.in_words)
-    view = JsonLines() if showing.events else ProgressView(console, quiet=showing.quiet)
-
-    asked_to_stop = False
-
-    async def work() -> Any:
-        loop = asyncio.get_running_loop()
-        task = asyncio.current_task()
-        assert task is not None
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, stop, task)
-        return await session.run(view.event)
-
-    def stop(task: asyncio.Task[Any]) -> None:
-        nonlocal asked_to_stop
-        if asked_to_stop:
-            task.cancel()
-            return
-        asked_to_stop = True
-        view.note("stopping after the current step (again: at once); the place is saved …")
-        session.drain()
-
-    try:
-        with view:
-            result = asyncio.run(work())
-    except (Interrupted, asyncio.CancelledError):
-        stopped = str(Interrupted(session.directory))
-        Console(stderr=True).print(stopped, highlight=False, soft_wrap=True)
-        raise typer.Exit(130) from None
-    except Waiting as waiting:
-        if showing.in_words:
-            console.print(str(waiting), markup=False, highlight=False, soft_wrap=True)
-        return {"outcome": "waiting", "jobs": waiting.jobs, "run": str(session.directory)}
-    except Capped as capped:
-        if showing.in_words:
-            show_capped(console, capped.reason, capped.best)
-        best = capped.best.model_dump(mode="json") if capped.best else {}
-        reached = {"outcome": "budget_reached", "reason": capped.reason}
-        return {**reached, "run": str(session.directory), **best}
-    if showing.in_words:
-        show_result(console, result, session.directory)
-    seconds = read_seconds(session.directory)
-    return {**result.model_dump(mode="json"), "seconds": seconds}
-
-
-def read_settings(**flags: Any) -> Settings:
-    """Return the settings, with the flags that were given in their place.
-
-    Raises:
-        UserError: a flag, or a variable in the environment, has a bad value.
-    """
-    given = {name: value for name, value in flags.items() if value is not None}
-    try:
-        return Settings(**given)
-    except ValidationError as error:
-        is_flag = str(error.errors()[0]["loc"][0]) in given
-        raise UserError(("" if is_flag else "settings: ") + describe(error)) from error
-    except SettingsError as error:
-        raise UserError(f"settings: {error}; prices and context_tokens are JSON") from error
-
-
-def checked_budgets(**caps: Any) -> Any:
-    """Return caps from flags.
-
-    Raises:
-        UserError: one is negative.
-    """
-    from .tools.model_records import Budgets
-
-    try:
-        return Budgets(**caps)
-    except ValidationError as error:
-        flag = str(error.errors()[0]["loc"][0]).removeprefix("wall_").replace("_", "-")
-        raise UserError(f"--max-{flag}: {error.errors()[0]['msg'].lower()}") from error
-
-
-def check_request(request: Any) -> None:
-    """Refuse what can be refused before a run directory is made.
-
-    Raises:
-        UserError: unknown GPU, device, model, file, or a foreign knowledge base.
-    """
-    from .nodes.load_task import resolve_plan
-
-    if not Path(request.task).is_file():
-        raise UserError(f"no such file: {request.task}; give a PyTorch reference (examples/)")
-    resolve_plan(request)
-
-
-def knowledge_directory(chosen: Path | None) -> Path:
-    """Return the knowledge base a command works on."""
-    return chosen or read_settings().knowledge_directory
-
-
-def with_gpus(device: str, gpus: str | None) -> str:
-    """Return the device that works on the GPUs of `--gpus`.
-
-    Raises:
-        UserError: no list of numbers, a GPU twice, or not with this device.
-    """
-    if gpus is None:
-        return device
-    from .harness.devices import parse_gpus
-
-    numbers = parse_gpus(gpus)
-    if device not in ("auto", "cuda"):
-        raise UserError(f"--gpus goes with --device cuda, not with {device}")
-    return f"cuda:{','.join(map(str, numbers))}"
-
-
-def parse_dimensions(pairs: list[str]) -> dict[str, int]:
-    """Return {NAME: VALUE} of `--set NAME=VALUE` flags.
-
-    Raises:
-        UserError: a flag is not of that form, or its value is no positive integer.
-    """
-    parsed: dict[str, int] = {}
-    for pair in pairs:
-        name, equals, value = pair.partition("=")
-        number = value.isascii() and value.isdecimal()
-        if not (equals and name.isidentifier() and number and int(value) > 0):
-            raise UserError(f"--set {pair}: write NAME=VALUE with a positive integer")
-        parsed[name] = int(value)
-    return parsed
-
-
-def describe(error: ValidationError) -> str:
-    """Return the first complaint of a validation error as one line with the flag's name."""
-    first = error.errors()[0]
-    flag = ".".join(str(part) for part in first["loc"]).replace("_", "-")
-    return f"--{flag} {first.get('input')!r}: {first['msg'].lower()}"
-
-
-def print_json(value: Any) -> None:
-    """Print one JSON object, the last thing on standard output."""
-    sys.stdout.write(json.dumps(value) + "\n")
-    sys.stdout.flush()
-
-
-def fail(message: str) -> NoReturn:
-    """Print one line on standard error and leave with exit code 2."""
-    sys.stderr.write(f"kernelblaster: {message}\n")
-    raise SystemExit(2)
 
 
 def main() -> None:

@@ -14,15 +14,20 @@ import kernelblaster
 ROOT = Path(kernelblaster.__file__).resolve().parent
 FLOORS = ["harness", "memory", "tools", "nodes", "graph", ""]
 FACE = {"__init__.py", "__main__.py", "cli.py", "console.py", "settings.py"}
+TOP = "command_line"
+"""The folder that stands on the top floor with the face."""
 SOURCES = sorted(
     path
-    for floor in FLOORS
+    for floor in (*FLOORS, TOP)
     for path in ((ROOT / floor).rglob("*.py") if floor else ROOT.glob("*.py"))
 )
 
 
 def floor_of(parts: tuple[str, ...]) -> int:
-    """Return the index of the floor that a dotted module (less the package name) stands on."""
+    """Return the index of the floor that a dotted module (less the package name) stands on.
+
+    The face and `command_line` are the last.
+    """
     return FLOORS.index(parts[0]) if parts and parts[0] in FLOORS else FLOORS.index("")
 
 
@@ -48,6 +53,11 @@ def test_no_import_points_up(path: Path) -> None:
     own = floor_of(path.relative_to(ROOT).parts)
     for parts in imported(path):
         assert floor_of(parts) <= own, f"{path} imports {'.'.join(parts)}"
+
+
+def test_the_commands_stand_on_what_they_share() -> None:
+    for path in (ROOT / TOP).rglob("*.py"):
+        assert not [parts for parts in imported(path) if parts[:1] in ((), ("cli",))], path
 
 
 def test_records_import_nothing_of_the_house() -> None:

@@ -21,6 +21,7 @@ import pytest
 from openai_server import OpenAiServer, Say
 
 from kernelblaster import cli
+from kernelblaster.command_line.flags import read_settings
 from kernelblaster.graph.session import checkpoint_serializer, sit_down
 from kernelblaster.harness.errors import UserError
 from kernelblaster.harness.processes import python_environment, scrubbed_environment
@@ -174,7 +175,7 @@ def test_settings_come_from_file_environment_and_flags_in_that_order(
     )
     monkeypatch.setenv("KERNELBLASTER_MODEL", "openai:environment")
     monkeypatch.setenv("KERNELBLASTER_MAX_CALLS", "2")
-    found = cli.read_settings(model="openai:flag", max_tokens=None)
+    found = read_settings(model="openai:flag", max_tokens=None)
     assert (found.model, found.budgets.calls, found.models.reasks) == ("openai:flag", 2, 7)
 
 

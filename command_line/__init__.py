@@ -1,0 +1,1 @@
+"""What the commands share: flags that are checked, a run followed on the terminal, output."""

@@ -1,0 +1,19 @@
+"""What a command leaves behind for scripts: JSON on standard output, or one line of a failure."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any, NoReturn
+
+
+def print_json(value: Any) -> None:
+    """Print one JSON object, the last thing on standard output."""
+    sys.stdout.write(json.dumps(value) + "\n")
+    sys.stdout.flush()
+
+
+def fail(message: str) -> NoReturn:
+    """Print one line on standard error and leave with exit code 2."""
+    sys.stderr.write(f"kernelblaster: {message}\n")
+    raise SystemExit(2)
