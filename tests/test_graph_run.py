@@ -6,12 +6,10 @@ import asyncio
 import gc
 import json
 import math
-import os
 import random
 import signal
 import sqlite3
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -20,6 +18,7 @@ import graph_support
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from run_child import start_run
 
 from kernelblaster.graph.session import Interrupted, Session, list_runs
 from kernelblaster.harness.devices.protocol import Comparison
@@ -215,20 +214,9 @@ def test_a_finished_run_is_not_run_again(tmp_path: Path, text_device: None) -> N
     assert events == []
 
 
-def child(mode: str, folder: Path, log: Path, seconds: str) -> subprocess.Popen[bytes]:
-    environment = {
-        **os.environ,
-        "TEXT_DEVICE_LOG": str(log),
-        "TEXT_DEVICE_SECONDS": seconds,
-        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
-    }
-    script = Path(__file__).with_name("text_run_child.py")
-    return subprocess.Popen(
-        [sys.executable, script, mode, folder / "run", folder / "kb", "1"],
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
+def child(mode: str, folder: Path, log: Path, seconds: str) -> subprocess.Popen[str]:
+    asked = request(folder, seed=1) if mode == "create" else None
+    return start_run(folder / "run", asked, TEXT_DEVICE_LOG=str(log), TEXT_DEVICE_SECONDS=seconds)
 
 
 def stages(directory: Path) -> set[str]:
@@ -266,9 +254,9 @@ def test_kill_at_any_moment_then_resume_gives_the_uninterrupted_result(
             continue
         break
     out, error = process.communicate()
-    assert process.returncode == 0, error.decode()
+    assert process.returncode == 0, error
     assert kills >= 3
-    result = RunResult.model_validate_json(out.decode().strip().splitlines()[-1])
+    result = RunResult.model_validate_json(out.strip().splitlines()[-1])
     assert comparable(result) == comparable(whole)
     assert replayed(tmp_path / "run") == replayed(tmp_path / "whole" / "run")
     # A stage may run twice only when a kill hit it in the middle; each kill hits at most one
@@ -288,7 +276,7 @@ def test_no_stored_stage_runs_again_after_a_kill(tmp_path: Path, text_device: No
     log = tmp_path / "log"
     process = child("create", tmp_path, log, "0.05")
     while not log.exists() or len(log.read_text().splitlines()) < 8:
-        assert process.poll() is None, process.communicate()[1].decode()
+        assert process.poll() is None, process.communicate()[1]
         time.sleep(0.01)
     process.send_signal(signal.SIGKILL)
     process.wait()
@@ -296,7 +284,7 @@ def test_no_stored_stage_runs_again_after_a_kill(tmp_path: Path, text_device: No
     ran = len(log.read_text().splitlines())
     log.unlink()
     process = child("open", tmp_path, log, "0")
-    assert process.wait(timeout=60) == 0, process.communicate()[1].decode()
+    assert process.wait(timeout=60) == 0, process.communicate()[1]
     again = len(log.read_text().splitlines())
     total = len(stages(tmp_path / "run"))
     assert stored <= ran and again == total - stored

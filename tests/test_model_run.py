@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import signal
 import subprocess
-import sys
 import time
 from collections import Counter
 from pathlib import Path
@@ -16,6 +14,7 @@ from typing import Any
 import graph_support
 import pytest
 from every_role import NEW, every_role
+from run_child import start_run
 from scripted_chat_model import CURRENT, use
 
 from kernelblaster.graph.session import Capped, Session
@@ -24,8 +23,6 @@ from kernelblaster.memory.run_store import RunStore
 from kernelblaster.nodes.records import OptimizeRequest
 from kernelblaster.tools.budgets import write_budgets
 from kernelblaster.tools.model_records import ROLES, Budgets
-
-TESTS = Path(__file__).parent
 
 
 @pytest.fixture(scope="module")
@@ -142,14 +139,13 @@ def test_a_cap_in_any_role_stops_the_run_and_a_higher_one_pays_only_for_the_rest
 
 
 def start(mode: str, folder: Path, log: Path, seconds: float) -> subprocess.Popen[str]:
-    environment = os.environ | {
-        "MODEL_LOG": str(log), "MODEL_SECONDS": str(seconds),
-        "PYTHONPATH": os.pathsep.join([str(TESTS), *sys.path]),
-    }  # fmt: skip
-    return subprocess.Popen(
-        [sys.executable, str(TESTS / "every_role_child.py"), mode, str(folder / "run"),
-         str(folder / "kb")],
-        env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    asked = OptimizeRequest(
+        task="text.py", knowledge=str(folder / "kb"), iterations=1, rollouts=2, steps=2,
+        model="import:every_role:model",
+    )  # fmt: skip
+    return start_run(
+        folder / "run", asked if mode == "create" else None,
+        MODEL_LOG=str(log), MODEL_SECONDS=str(seconds),
     )  # fmt: skip
 
 

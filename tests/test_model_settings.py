@@ -19,6 +19,7 @@ from typing import Any
 import graph_support
 import pytest
 from openai_server import OpenAiServer, Say
+from run_child import start_run
 
 from kernelblaster import cli
 from kernelblaster.command_line.flags import read_settings
@@ -33,7 +34,6 @@ from kernelblaster.tools.chat_models import check_base_url, parse_models, read_k
 from kernelblaster.tools.model_records import ROLES, Budgets, ModelPlan
 
 SECRET = "sk-test-58be0d21f7cc49aa"
-CHILD = Path(__file__).with_name("model_run_child.py")
 
 
 @pytest.fixture(autouse=True)
@@ -447,12 +447,11 @@ def test_plans_of_today_and_of_yesterday_come_back_from_a_checkpoint(tmp_path: P
 
 
 def start(mode: str, folder: Path, server: OpenAiServer) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, str(CHILD), mode, str(folder / "run"), str(folder / "kb"), server.url],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    asked = OptimizeRequest(
+        task="text.py", knowledge=str(folder / "kb"), iterations=1, rollouts=2, steps=2,
+        model="lowering=openai:small", models=ModelPlan(base_url=server.url),
+    )  # fmt: skip
+    return start_run(folder / "run", asked if mode == "create" else None)
 
 
 def test_kill_in_the_middle_of_model_calls_of_a_run(tmp_path: Path, server: OpenAiServer) -> None:
