@@ -2,8 +2,9 @@
 
     python benchmarks/initial_kernels_vs_measured.py benchmarks/results/gpu_first_light_h200.jsonl
 
-The file is what `gpu_first_light.py` wrote on a machine with the GPU. None of these kernels had a
-part in choosing the time model's terms or constants.
+The file holds a line for each evaluation on a machine with the GPU: kind `example`, its task,
+whether the worker was warm, outcome and microseconds. None of these kernels had a part in choosing
+the time model's terms or constants.
 """
 
 from __future__ import annotations
