@@ -23,6 +23,7 @@ from .ptx_records import (
     Variable,
     Vector,
 )
+from .ptx_scopes import Scopes
 from .ptx_tokens import joined, tokens_of
 
 __all__ = ["Function", "Instruction", "Module", "PtxError", "Variable", "parse"]
@@ -54,17 +55,14 @@ def _float_bits(value: float) -> int:
 
 
 class _Parser:
-    """A cursor over the tokens. Registers are renamed by function and scope as they are met."""
+    """A cursor over the tokens, and what has been read of the module."""
 
     def __init__(self, tokens: list[str]) -> None:
         self.tokens = tokens
         self.at = 0
         self.result = Module()
-        self.function: Function | None = None
-        self.scopes: list[dict[str, Operand]] = []
-        self.families: list[list[tuple[str, str]]] = []
-        self.scope_names: list[str] = []
-        self.scope_count = 0
+        self.scopes: Scopes | None = None
+        """Of the function that is being read, or was last."""
         self.line: int | None = None
 
     # -- cursor
@@ -206,38 +204,31 @@ class _Parser:
             return  # a declaration
         self.result.functions[function.name] = function
         function.first = len(self.result.instructions)
-        self.function, self.line = function, None
-        self.scopes, self.families, self.scope_names = [{}], [[]], [""]
+        self.line = None
+        self.scopes = Scopes(function)
         for variable in (*function.parameters, *function.results):
-            self.declare(variable, unique=f"{function.name}|{variable.name}")
-        self.body(function)
+            self.scopes.declare(variable)
+        self.body(function, self.scopes)
         function.last = len(self.result.instructions)
 
     # -- inside a function
 
-    def body(self, function: Function) -> None:
-        while self.scopes:
+    def body(self, function: Function, scopes: Scopes) -> None:
+        while not scopes.are_closed:
             token = self.take()
             if token == "{":
-                self.scope_count += 1
-                self.scopes.append({})
-                self.families.append([])
-                self.scope_names.append(f"{self.scope_count}.")
+                scopes.begin()
             elif token == "}":
-                self.scopes.pop()
-                self.families.pop()
-                self.scope_names.pop()
+                scopes.end()
             elif token == ";":
                 continue
             elif token == ".loc":
                 self.line = int(self.take()) or None
                 self.expect(";")
             elif token == ".reg":
-                self.registers()
+                self.registers(scopes)
             elif token in _VARIABLE_SPACES:
-                variable = self.variable(token[1:])
-                unique = f"{function.name}|{self.scope_names[-1]}{variable.name}"
-                self.declare(variable, unique)
+                scopes.declare(self.variable(token[1:]))
                 self.expect(";")
             elif token in (".pragma", ".branchtargets", ".callprototype", ".calltargets"):
                 self.skip_statement()
@@ -257,16 +248,7 @@ class _Parser:
                 found.append(self.take())
         return tuple(found)
 
-    def declare(self, variable: Variable, unique: str) -> None:
-        assert self.function is not None
-        renamed = Variable(
-            unique, variable.space, variable.size, variable.align, variable.element_bytes,
-            variable.initial, variable.relocations,
-        )  # fmt: skip
-        self.function.variables[unique] = renamed
-        self.scopes[-1][variable.name] = Symbol(unique)
-
-    def registers(self) -> None:
+    def registers(self, scopes: Scopes) -> None:
         """Parse `.reg .type %name<count>, %other;`."""
         type_name = self.take()[1:]
         while not self.accept(";"):
@@ -276,27 +258,12 @@ class _Parser:
             if self.accept("<"):
                 self.take()
                 self.expect(">")
-                self.families[-1].append((name, type_name))
+                scopes.add_family(name, type_name)
             else:
-                self.scopes[-1][name] = Register(self.unique(name), type_name)
-
-    def unique(self, name: str) -> str:
-        assert self.function is not None
-        return f"{self.function.name}|{self.scope_names[-1]}{name}"
+                scopes.add_register(name, type_name)
 
     def lookup(self, name: str) -> Operand | None:
-        """Find a name in the open scopes; members of a register family are made on first use."""
-        for depth in reversed(range(len(self.scopes))):
-            if name in self.scopes[depth]:
-                return self.scopes[depth][name]
-            for prefix, type_name in self.families[depth]:
-                if name.startswith(prefix) and name[len(prefix) :].isdigit():
-                    assert self.function is not None
-                    key = f"{self.function.name}|{self.scope_names[depth]}{name}"
-                    register = Register(key, type_name)
-                    self.scopes[depth][name] = register
-                    return register
-        return None
+        return self.scopes.lookup(name) if self.scopes else None
 
     def register(self) -> Register:
         found = self.lookup(self.take())
