@@ -19,9 +19,9 @@ from . import core
 from .candidate import HARMLESS, KernelLaunch
 from .counters import Counts, LaunchCounters, Written
 from .gpus import Gpu
-from .instruction_mix import machine_instructions, tensor_operations
+from .instruction_counts import count_by_kind
 from .occupancy import Occupancy, shared_carveout
-from .ptx_records import Instruction, Module
+from .ptx_records import Module
 from .replay import replay_l1
 from .shared_merging import merged_loads
 from .warp_chain import chain_clocks
@@ -163,7 +163,7 @@ def sample_launch(
     for chosen in (first_sample, second_sample):
         if chosen:
             result = runner.run(chosen, random=True)
-            counts = _counts(launch.module, result, blocks / len(chosen), merged)
+            counts = count_by_kind(launch.module, result, blocks / len(chosen), merged)
             counts.hottest_atomic = _hottest(probe, result, len(chosen), blocks)
             samples.append(counts)
     group = group[: max(1, 2 * SAMPLE_INSTRUCTIONS // cost)]
@@ -236,85 +236,6 @@ def _loads(module: Module) -> list[int]:
         if instruction.opcode in ("ld", "ldu", "wmma", "cp")
         and "store" not in instruction.modifiers
     ]
-
-
-def _counts(module: Module, result: core.Result, scale: float, merged: Mapping[int, int]) -> Counts:
-    """Sum the counters of a run by what each instruction is, scaled to the grid."""
-    counts = Counts()
-    rows = result.counters
-    for index in np.flatnonzero(rows["warps"]).tolist():
-        instruction = module.instructions[index]
-        row = rows[index]
-        warps, threads = float(row["warps"]) * scale, float(row["threads"]) * scale
-        width = merged.get(index, 1)
-        machine = 0.0
-        for pipe, number in machine_instructions(instruction).items():
-            counts.pipes[pipe] = counts.pipes.get(pipe, 0.0) + warps * number / width
-            machine += warps * number / width
-        counts.warp_instructions += warps
-        counts.thread_instructions += threads
-        counts.tensor_operations += warps * tensor_operations(instruction)
-        _count_operations(counts, instruction, threads, warps)
-        sectors = _count_memory(counts, instruction, row, scale)
-        wavefronts = _count_shared(counts, row, scale, width)
-        line = counts.lines.setdefault(instruction.line or 0, [0.0, 0.0, 0.0])
-        line[0] += machine
-        line[1] += sectors
-        line[2] += wavefronts
-    return counts
-
-
-def _count_operations(
-    counts: Counts, instruction: Instruction, threads: float, warps: float
-) -> None:
-    if instruction.opcode == "bra":
-        counts.branches += warps
-    if instruction.modifiers and instruction.modifiers[-1] == "f32":
-        if instruction.opcode in ("fma", "mad"):
-            counts.ffma += threads
-        elif instruction.opcode in ("add", "sub"):
-            counts.fadd += threads
-        elif instruction.opcode == "mul":
-            counts.fmul += threads
-
-
-def _count_memory(counts: Counts, instruction: Instruction, row: np.void, scale: float) -> float:
-    """Add the global and local traffic of one instruction; returns its global sectors."""
-    requests, sectors = float(row["global_requests"]) * scale, float(row["sectors"]) * scale
-    lines, moved = float(row["lines"]) * scale, float(row["bytes"]) * scale
-    counts.local_sectors += float(row["local_sectors"]) * scale
-    if not requests:
-        return 0.0
-    if instruction.opcode in ("atom", "red"):
-        counts.atomic_requests += requests
-        counts.atomic_lanes += float(row["atomic_lanes"]) * scale
-        counts.atomic_lines += lines
-        return sectors
-    if instruction.opcode == "st" or "store" in instruction.modifiers:
-        counts.store_requests += requests
-        counts.store_sectors += sectors
-        counts.store_lines += lines
-        counts.store_bytes += moved
-    else:
-        counts.load_requests += requests
-        counts.load_sectors += sectors
-        counts.load_lines += lines
-        counts.load_bytes += moved
-    threads = float(row["threads"]) * scale
-    if threads and moved / threads <= 4 and 2 <= sectors / requests <= 4.5:
-        counts.narrow_requests += requests
-    return sectors
-
-
-def _count_shared(counts: Counts, row: np.void, scale: float, width: int) -> float:
-    """Add the shared-memory traffic of one instruction; returns its wavefronts."""
-    column = {1: "shared_wavefronts", 2: "shared_wavefronts_64", 4: "shared_wavefronts_128"}
-    wavefronts = float(row[column[width]]) * scale / width
-    counts.shared_requests += float(row["shared_requests"]) * scale / width
-    counts.shared_wavefronts += wavefronts
-    # A conflict-free vector load still needs a wavefront for every 128 bytes.
-    counts.shared_wavefronts_ideal += min(wavefronts, float(row["shared_wavefronts_ideal"]) * scale)
-    return wavefronts
 
 
 def _hottest(probe: core.Result, result: core.Result, ran: int, blocks: int) -> float:

@@ -1,0 +1,100 @@
+"""Sums what the instructions of a run counted, by what they are, scaled to the whole grid."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from . import core
+from .counters import Counts
+from .instruction_mix import machine_instructions, tensor_operations
+from .ptx_records import Instruction, Module
+
+
+def count_by_kind(
+    module: Module, result: core.Result, scale: float, merged: Mapping[int, int]
+) -> Counts:
+    """Return the counters of a run, summed by what each instruction is.
+
+    Args:
+        module: what was run.
+        result: of some of the grid's blocks.
+        scale: blocks of the grid for each that ran.
+        merged: how many scalar shared loads share a vector load, by instruction; others: 1.
+    """
+    counts = Counts()
+    rows = result.counters
+    for index in np.flatnonzero(rows["warps"]).tolist():
+        instruction = module.instructions[index]
+        row = rows[index]
+        warps, threads = float(row["warps"]) * scale, float(row["threads"]) * scale
+        width = merged.get(index, 1)
+        machine = 0.0
+        for pipe, number in machine_instructions(instruction).items():
+            counts.pipes[pipe] = counts.pipes.get(pipe, 0.0) + warps * number / width
+            machine += warps * number / width
+        counts.warp_instructions += warps
+        counts.thread_instructions += threads
+        counts.tensor_operations += warps * tensor_operations(instruction)
+        _count_operations(counts, instruction, threads, warps)
+        sectors = _count_memory(counts, instruction, row, scale)
+        wavefronts = _count_shared(counts, row, scale, width)
+        line = counts.lines.setdefault(instruction.line or 0, [0.0, 0.0, 0.0])
+        line[0] += machine
+        line[1] += sectors
+        line[2] += wavefronts
+    return counts
+
+
+def _count_operations(
+    counts: Counts, instruction: Instruction, threads: float, warps: float
+) -> None:
+    if instruction.opcode == "bra":
+        counts.branches += warps
+    if instruction.modifiers and instruction.modifiers[-1] == "f32":
+        if instruction.opcode in ("fma", "mad"):
+            counts.ffma += threads
+        elif instruction.opcode in ("add", "sub"):
+            counts.fadd += threads
+        elif instruction.opcode == "mul":
+            counts.fmul += threads
+
+
+def _count_memory(counts: Counts, instruction: Instruction, row: np.void, scale: float) -> float:
+    """Add the global and local traffic of one instruction; returns its global sectors."""
+    requests, sectors = float(row["global_requests"]) * scale, float(row["sectors"]) * scale
+    lines, moved = float(row["lines"]) * scale, float(row["bytes"]) * scale
+    counts.local_sectors += float(row["local_sectors"]) * scale
+    if not requests:
+        return 0.0
+    if instruction.opcode in ("atom", "red"):
+        counts.atomic_requests += requests
+        counts.atomic_lanes += float(row["atomic_lanes"]) * scale
+        counts.atomic_lines += lines
+        return sectors
+    if instruction.opcode == "st" or "store" in instruction.modifiers:
+        counts.store_requests += requests
+        counts.store_sectors += sectors
+        counts.store_lines += lines
+        counts.store_bytes += moved
+    else:
+        counts.load_requests += requests
+        counts.load_sectors += sectors
+        counts.load_lines += lines
+        counts.load_bytes += moved
+    threads = float(row["threads"]) * scale
+    if threads and moved / threads <= 4 and 2 <= sectors / requests <= 4.5:
+        counts.narrow_requests += requests
+    return sectors
+
+
+def _count_shared(counts: Counts, row: np.void, scale: float, width: int) -> float:
+    """Add the shared-memory traffic of one instruction; returns its wavefronts."""
+    column = {1: "shared_wavefronts", 2: "shared_wavefronts_64", 4: "shared_wavefronts_128"}
+    wavefronts = float(row[column[width]]) * scale / width
+    counts.shared_requests += float(row["shared_requests"]) * scale / width
+    counts.shared_wavefronts += wavefronts
+    # A conflict-free vector load still needs a wavefront for every 128 bytes.
+    counts.shared_wavefronts_ideal += min(wavefronts, float(row["shared_wavefronts_ideal"]) * scale)
+    return wavefronts
