@@ -13,6 +13,7 @@ import torch
 from ..reference_model import Instance
 from ..tensor_comparison import compare
 from ..timing import Stopping, measure
+from ..verification import Mismatch
 from .buffers import PAINTINGS, Buffers
 from .candidate import Candidate, PreparedCall
 from .machine import Fault, Machine
@@ -83,6 +84,18 @@ def measure_candidates(
     }  # fmt: skip
 
 
+def rehearse_measuring(machine: Machine, context: TaskContext) -> None:
+    """Do the trusted work of a round without any candidate, to see whether memory suffices for it.
+
+    Raises torch.OutOfMemoryError or ReferenceFault where it does not.
+    """
+    bench = _Bench(machine, context, _sets(machine, context, 0), lambda _: None, 0)
+    bench.load({}, Path())
+    bench.before(EAGER, 0)
+    bench.run(EAGER)
+    bench.mismatch()
+
+
 class _Failed(Exception):
     def __init__(self, name: str, case: dict[str, Any], mismatch: str = "") -> None:
         super().__init__(name)
@@ -146,8 +159,8 @@ class _Bench:
             for name, library in libraries.items()
         }
         wanted = {name: candidate.workspace_bytes() for name, candidate in loaded.items()}
-        largest = max(wanted, key=lambda name: wanted[name])
-        made = allocate(self._machine, self._context, wanted[largest], len(self._sets))
+        largest = max(wanted, key=lambda name: wanted[name], default="")
+        made = allocate(self._machine, self._context, wanted.get(largest, 0), len(self._sets))
         if isinstance(made, tuple):
             raise _Failed(largest, case_of("", [made]))
         self._buffers = made
@@ -205,27 +218,26 @@ class _Bench:
         """Compare a candidate's outputs with PyTorch's. Raises _Failed."""
         if name not in self._contestants:
             return
+        if found := self.mismatch():
+            words = f"{found.message} (timed run {max(0, round_number) + 1})"
+            raise _Failed(name, case_of("timing", []), words)
+        self.checked += 1
+
+    def mismatch(self) -> Mismatch | None:
+        """Return how the outputs of this round's set differ from PyTorch's answers."""
         # Computed only now, and wiped: the next candidate of this round finds no answer anywhere.
         outputs = self._buffers[self._set].outputs()
         expected = self._context.answers(self._sets[self._set])
-        mismatch = next(
-            filter(
-                None,
-                (
-                    compare(got, wanted, tolerance, spec.name)
-                    for got, wanted, tolerance, spec in zip(
-                        outputs, expected, self._tolerances, self._context.outputs, strict=True
-                    )
-                ),
-            ),
-            None,
+        compared = (
+            compare(got, wanted, tolerance, spec.name)
+            for got, wanted, tolerance, spec in zip(
+                outputs, expected, self._tolerances, self._context.outputs, strict=True
+            )
         )
+        found = next(filter(None, compared), None)
         for each in (*outputs, *expected):
             each.zero_()
-        if mismatch:
-            words = f"{mismatch.message} (timed run {max(0, round_number) + 1})"
-            raise _Failed(name, case_of("timing", []), words)
-        self.checked += 1
+        return found
 
     def check_guards(self, name: str) -> None:
         """Look at the guard bands after all timed runs. Raises _Failed."""

@@ -50,6 +50,19 @@ def verify(
     }  # fmt: skip
 
 
+def rehearse_verifying(machine: Machine, context: TaskContext) -> None:
+    """Do the trusted work of `verify` without any candidate, to see whether memory suffices for it.
+
+    Raises torch.OutOfMemoryError or ReferenceFault where it does not.
+    """
+    plans = context.plans()
+    made = allocate(machine, context, 0, 1)
+    assert not isinstance(made, tuple)
+    run = _Verification(machine, context, None, made[0], lambda _: None)
+    for plan in plans:
+        run.case(plan)
+
+
 def allocate(
     machine: Machine, context: TaskContext, size: int, count: int
 ) -> list[Buffers] | Fault:
@@ -95,10 +108,11 @@ class _Verification:
         self,
         machine: Machine,
         context: TaskContext,
-        candidate: Candidate,
+        candidate: Candidate | None,
         buffers: Buffers,
         stage: Stage,
     ) -> None:
+        """Prepare to verify; without a candidate its buffers stay as they were filled."""
         self.cases: list[dict[str, Any]] = []
         self.mismatches: list[tuple[str, str]] = []
         self.repeat: tuple[str, str] | None = None
@@ -121,12 +135,13 @@ class _Verification:
             # before then holds other numbers, and the same numbers stand at another address.
             self._buffers.fill(values, place=len(self.cases) + repeat, painting=painting)
             self._machine.finish_device()
-            found["faults"] = call_and_finish(self._machine, self._candidate, self._buffers)
-            if found["faults"]:
-                return False
+            if self._candidate:
+                found["faults"] = call_and_finish(self._machine, self._candidate, self._buffers)
+                if found["faults"]:
+                    return False
+                self._launches = max(self._launches, len(self._candidate.launches()))
             found["guards"] = self._buffers.damage()
             found["modified"] = self._buffers.modified(values)
-            self._launches = max(self._launches, len(self._candidate.launches()))
             if found["guards"] or found["modified"]:
                 return False
             results.append(self._buffers.outputs())

@@ -127,13 +127,13 @@ class Worker:
     def _serve(self, request: dict[str, Any], stage: Callable[[str], None]) -> dict[str, Any]:
         from ..timing import Stopping
         from .input_files import forget_inputs, write_inputs
-        from .measure_run import measure_candidates
-        from .rehearsal import rehearse
-        from .verify_run import verify
+        from .measure_run import measure_candidates, rehearse_measuring
+        from .verify_run import rehearse_verifying, verify
 
         context = self._context(request["task"])
         if request["op"] == "rehearse":
-            rehearse(self.machine, context, request["of"])
+            rehearse = {"verify": rehearse_verifying, "measure": rehearse_measuring}[request["of"]]
+            rehearse(self.machine, context)
             return {}
         if request["op"] == "inputs":
             try:
