@@ -19,6 +19,7 @@ from .prompt_context.iteration import (
     moved_text,
     steps_text,
 )
+from .prompt_context.measurements import change_text
 from .prompts.render import render
 from .records import Gap, GapAnalysis, RunPlan, TaskSummary
 
@@ -58,7 +59,7 @@ def gap_lines(gaps: Sequence[Gap], steps: Sequence[Step]) -> list[str]:
 
 
 def _moved(workspace: Workspace, task: Task, steps: Sequence[Step]) -> str:
-    """Return, for each step that passed, which figures of the profile it moved."""
+    """Return, for each step that passed, what it did to the time and to the profile's figures."""
     evaluator = Evaluator(workspace.device, workspace.store)
     lines = []
     for label, step in alike(steps):
@@ -69,7 +70,8 @@ def _moved(workspace: Workspace, task: Task, steps: Sequence[Step]) -> str:
             words = moved_text(
                 signature_of(before.profile).values, signature_of(after.profile).values
             )
-            lines.append(f"- {label}: {words or 'little'}")
+            told = "; ".join(part for part in (change_text(before, after), words) if part)
+            lines.append(f"- {label}: {told}")
     return "\n".join(lines)
 
 

@@ -438,6 +438,13 @@ def test_long_changes_are_cut_and_say_so() -> None:
     assert "more lines)" in text and "E2" not in text
 
 
+def test_what_replaces_lines_comes_before_what_adds_some() -> None:
+    before = "start\nbody old\nend"
+    after = "helper\n" * 60 + "start\nbody new\nend"
+    text = diffs_text([("E1", before, after)])
+    assert "-body old" in text and "+body new" in text and "more lines)" in text
+
+
 def test_figures_that_moved_are_told_the_largest_first() -> None:
     still = [0.5] * len(DIMENSIONS)
     moved = list(still)

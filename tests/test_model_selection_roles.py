@@ -46,8 +46,8 @@ def test_proposals_are_what_is_chosen_from(tmp_path: Path, monkeypatch: pytest.M
     (told,) = ran.told("proposals")
     assert (told["techniques"], told["author"]) == (["fast_math"], CURRENT)
     prompt = model.calls[0].prompt
-    for needed in ("1 us: 100.0", "- fast_math: ", "expected 1", "Refused unrun", "never tried",
-                   "Its state: ", "only those can be written here"):  # fmt: skip
+    for needed in ("1 us: 100.0", "- fast_math: ", "expected 1", "nothing kept from one call",
+                   "never tried", "Its state: ", "only those can be written here"):  # fmt: skip
         assert needed in prompt, needed
     assert "- split_k:" not in prompt, "nothing here could write it"
 

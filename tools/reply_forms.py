@@ -27,12 +27,13 @@ COMPLAINTS = 8
 """Complaints about a reply's fields that are passed on."""
 
 STRICT_KEYWORDS = frozenset(
-    "type properties required items enum const anyOf $ref $defs description title "
+    "type properties required items enum const anyOf $ref $defs description "
     "additionalProperties minimum maximum exclusiveMinimum exclusiveMaximum multipleOf "
     "minItems maxItems pattern format".split()
 )
 """What OpenAI's strict structured outputs accept in a schema (its guide "Structured model outputs",
-section "Supported schemas"); pydantic checks the rest when the reply is here."""
+section "Supported schemas"); pydantic checks the rest when the reply is here. Titles repeat the
+names of the fields, and are paid for with every call."""
 
 
 class MalformedReply(ValueError):
@@ -145,7 +146,8 @@ def _decode(text: str) -> Any:
 
 
 def _decoder() -> json.JSONDecoder:
-    return json.JSONDecoder(parse_constant=_no_number, parse_float=_finite)
+    # Not strict: models write line breaks into strings as they are, and what is meant is plain.
+    return json.JSONDecoder(parse_constant=_no_number, parse_float=_finite, strict=False)
 
 
 def _no_number(name: str) -> NoReturn:
@@ -235,9 +237,7 @@ def strict_schema(reply: type[BaseModel]) -> tuple[dict[str, Any], bool]:
 
     Every field is required there and no others are allowed; a reply with free keys does not fit.
     """
-    schema, strict = _strict(reply.model_json_schema())
-    schema.pop("title", None)
-    return schema, strict
+    return _strict(reply.model_json_schema())
 
 
 def _strict(schema: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:
@@ -266,7 +266,7 @@ def _strict(schema: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:
             return {**kept, "additionalProperties": schema.get("additionalProperties", True)}, False
         kept["additionalProperties"] = False
         kept["required"] = list(kept["properties"])
-    elif not kept.keys() - {"description", "title"}:
+    elif not kept.keys() - {"description"}:
         strict = False  # Any value at all.
     return kept, strict
 

@@ -115,12 +115,7 @@ def diffs_text(changes: Sequence[tuple[str, str, str]]) -> str:
     parts: list[str] = []
     size = 0
     for label, before, after in changes:
-        lines = [
-            line.rstrip()
-            for line in difflib.unified_diff(
-                before.splitlines(), after.splitlines(), lineterm="", n=0
-            )
-        ][2:]
+        lines = _changed_lines(before, after)
         if len(lines) > MOST_DIFF_LINES:
             more = len(lines) - MOST_DIFF_LINES
             lines = [*lines[:MOST_DIFF_LINES], f"({more} more lines)"]
@@ -130,6 +125,22 @@ def diffs_text(changes: Sequence[tuple[str, str, str]]) -> str:
             break
         parts.append(part)
     return "\n\n".join(parts)
+
+
+def _changed_lines(before: str, after: str) -> list[str]:
+    """Return the difference of two files, what replaces lines before what only adds some.
+
+    Helpers come first in a file; what the kernel's body does otherwise is what is looked for.
+    """
+    hunks: list[list[str]] = []
+    for line in list(
+        difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=0)
+    )[2:]:
+        if line.startswith("@@"):
+            hunks.append([])
+        hunks[-1].append(line.rstrip())
+    hunks.sort(key=lambda hunk: not any(line.startswith("-") for line in hunk))
+    return [line for hunk in hunks for line in hunk]
 
 
 def measured_text(steps: Sequence[Step]) -> str:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
-from ...harness.records import LaunchProfile, Profile, Provenance, Task, Timing
+from ...harness.records import Evaluation, LaunchProfile, Profile, Provenance, Task, Timing
 from ...harness.simt.gpus import Gpu
 from ...harness.simt.time_model import together
 from .contract import compulsory_bytes, product_operations
@@ -70,6 +70,43 @@ def summary_text(task: Task, profile: Profile, timing: Timing) -> str:
             text += f": {_microseconds(seconds * 1e6)} at the tensor cores' peak"
         lines.append(f"{text}.")
     return " ".join(lines)
+
+
+def change_text(before: Evaluation, after: Evaluation) -> str:
+    """Return what a step did to the call's time, to its DRAM traffic and to the time model's terms.
+
+    Terms are those of the longest launch, where the time model gives them.
+    """
+    if before.timing is None or after.timing is None:
+        return ""
+    parts = [_change("", before.timing.microseconds, after.timing.microseconds, _microseconds)]
+    if before.profile is None or after.profile is None:
+        return parts[0]
+    for name, metrics in (("DRAM read", _READ), ("written", _WRITTEN)):
+        left, right = _sum(before.profile, metrics), _sum(after.profile, metrics)
+        if left is not None and right is not None:
+            parts.append(_change(name, left, right, _bytes))
+    old, new = _longest(before.profile).terms, _longest(after.profile).terms
+    if old and new:
+        largest = {
+            name for terms in (old, new) for name in sorted(terms, key=terms.__getitem__)[-2:]
+        }
+        parts += [
+            _change(f"{name.replace('_', ' ')} alone", old[name], new[name], _microseconds)
+            for name in sorted(largest, key=lambda name: -old.get(name, 0.0))
+            if name in old and name in new
+        ]
+    return ", ".join(parts)
+
+
+def _longest(profile: Profile) -> LaunchProfile:
+    return max(profile.launches, key=lambda launch: launch.microseconds)
+
+
+def _change(name: str, before: float, after: float, words: Callable[[float], str]) -> str:
+    left, right = words(before), words(after)
+    text = left if left == right else f"{left} -> {right}"
+    return f"{name} {text}".strip()
 
 
 def profile_text(profile: Profile) -> str:
