@@ -81,6 +81,17 @@ def optimize(
     iterations: Annotated[int | None, typer.Option(help="Policy updates.")] = None,
     rollouts: Annotated[int | None, typer.Option(help="Trajectories an iteration.")] = None,
     steps: Annotated[int | None, typer.Option(help="Techniques a trajectory.")] = None,
+    repairs: Annotated[
+        int | None,
+        typer.Option(help="Times a failed candidate is mended; by a model 2, else 1."),
+    ] = None,
+    rewrites_first: Annotated[
+        bool | None,
+        typer.Option(
+            "--rewrites-first/--models-first",
+            help="Try a technique's built-in rewrite before a model writes it.",
+        ),
+    ] = None,
     seed: Annotated[int | None, typer.Option(help="Same seed, same run.")] = None,
     run: Annotated[Path | None, typer.Option("--run", help="Run directory.")] = None,
     kb: KnowledgeDirectory = None,
@@ -99,6 +110,7 @@ def optimize(
         base_url=base_url,
         structured_output=structured_output,
         temperature=temperature,
+        rewrites_first=rewrites_first,
         max_tokens=max_tokens,
         max_money=max_money,
         max_calls=max_calls,
@@ -117,6 +129,7 @@ def optimize(
             iterations=settings.iterations if iterations is None else iterations,
             rollouts=settings.rollouts if rollouts is None else rollouts,
             steps=settings.steps if steps is None else steps,
+            repairs=settings.repairs if repairs is None else repairs,
             seed=settings.seed if seed is None else seed,
             knowledge=str(kb) if kb else None,
             dimensions=parse_dimensions(dimensions or []),

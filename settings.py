@@ -45,6 +45,7 @@ class Settings(BaseSettings):
     iterations: int = 2
     rollouts: int = 2
     steps: int = 4
+    repairs: int | None = None
     seed: int = 0
 
     model: str = "builtin"

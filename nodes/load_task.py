@@ -20,7 +20,7 @@ from ..memory.artifacts import ArtifactStore
 from ..memory.locations import default_knowledge_directory, new_run_directory
 from ..tools.budgets import BUDGETS_FILE, require_prices, write_budgets
 from ..tools.chat_models import check_models, parse_models
-from ..tools.model_records import Budgets
+from ..tools.model_records import BUILTIN, Budgets, ModelPlan
 from ..tools.workspace import open_knowledge
 from .progress import report_progress
 from .records import OptimizeRequest, RunPlan, TaskSummary
@@ -93,8 +93,16 @@ def resolve_plan(request: OptimizeRequest) -> RunPlan:
         iterations=request.iterations,
         rollouts=request.rollouts,
         steps=request.steps,
+        repairs=_repairs(request, models),
         seed=request.seed,
     )
+
+
+def _repairs(request: OptimizeRequest, models: ModelPlan) -> int:
+    """Return the repairs asked for; a built-in rewrite has but one other setting to try."""
+    if request.repairs is not None:
+        return request.repairs
+    return 1 if models.model_of("lowering") == BUILTIN else 2
 
 
 def with_absolute_paths(request: OptimizeRequest) -> OptimizeRequest:

@@ -44,6 +44,9 @@ class OptimizeRequest(Record):
     """Trajectories of an iteration."""
     steps: int = Field(default=4, ge=1)
     """Techniques tried in a trajectory."""
+    repairs: int | None = Field(default=None, ge=0)
+    """How often lowering may mend a candidate that failed; by default twice where a model writes
+    it, else once."""
     seed: int = 0
     """Same seed, same knowledge base: same run."""
     run: str | None = None

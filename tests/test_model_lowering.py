@@ -219,11 +219,14 @@ def test_a_failure_goes_back_and_a_repaired_candidate_is_told_from_a_first_try(
     assert (row.repairs, row.outcome) == (1, "passed")
 
 
-def test_repairs_are_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("asked", "calls"), [(None, 3), (0, 1), (1, 2), (4, 5)])
+def test_repairs_are_limited(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: int | None, calls: int
+) -> None:
     wrong = [fenced(text_kernel(20.0 + i, "outcome: wrong_answer")) for i in range(5)]
     model = ScriptedChatModel(wrong)
-    run(tmp_path, monkeypatch, model)
-    assert len(model.calls) == 2
+    run(tmp_path, monkeypatch, model, repairs=asked)
+    assert len(model.calls) == calls
     (step,) = steps_of(tmp_path)
     assert step.outcome == "wrong_answer"
 
