@@ -14,7 +14,8 @@ steps, and the means are given over the first few and over all. Beside it stands
 everything between two steps.
 
 The profiler's text: with `--pages`, what Nsight Compute says of a real launch like the task's, at
-`--set full`: the details page, as metric lines and rules without any layout. FOLDER holds
+`--set full`: the details page, as metric lines and rules without any layout; and, beside it, the
+raw page, a line a metric, which is all that Nsight Compute has to say. FOLDER holds
 ncu_full_details.csv and ncu_full_raw.csv as `ncu --import FILE --csv --page details|raw` writes
 them, LAUNCHES says which launch is like which task. Without `--pages`, the stand-in is the
 simulated profile with all its metrics, as JSON.
@@ -271,13 +272,17 @@ def report(name: str, directory: Path, pages: Path | None, count: Counter) -> Co
     shown = "details page" if text is not None else "simulated profile as JSON"
     size = count(text if text is not None else steps[0].profile)
     lines.append(f"  the profiler's text      {size:>7}  {kernel if text else name}, {shown}")
+    others_sent = [("conversing", plain.conversing), ("forgetting", plain.forgetting)]
     if text is not None and pages and kernel:
-        lines.append(f"  (its raw page            {count(raw_page(pages, kernel)):>7})")
+        raw = raw_page(pages, kernel)
+        lines.append(f"  its raw page            {count(raw):>8}")
+        everything = minimal(steps, preamble_of(directory), raw, count)
+        others_sent.append(("forgetting, given the raw page", everything.forgetting))
     ratios = (0.0, 0.0)
     for number in sorted({min(len(steps), n) for n in (4, 8, len(steps))}):
         whole = statistics.mean(sum(step.tokens.values()) for step in steps[:number]) + iteration
         lowering = statistics.mean(step.tokens.get("lowering", 0) for step in steps[:number])
-        for label, sent in (("conversing", plain.conversing), ("forgetting", plain.forgetting)):
+        for label, sent in others_sent:
             other = statistics.mean(sent[:number])
             lines.append(
                 f"  {number:>3} steps, against one {label}: all roles {whole:.0f} / {other:.0f} = "
