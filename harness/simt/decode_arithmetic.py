@@ -35,8 +35,8 @@ _OPERAND_COUNT: dict[str, int] = {
     "add": 2, "sub": 2, "mul": 2, "mad": 3, "fma": 3, "div": 2, "rem": 2, "min": 2, "max": 2,
     "neg": 1, "abs": 1, "and": 2, "or": 2, "xor": 2, "not": 1, "copysign": 2, "prmt": 3,
 }  # fmt: skip
-_IGNORED = {"rn", "ftz", "noftz", "approx", "full", "lo"}
-"""Modifiers that change no more than the last bits: denormals are kept and approximations exact."""
+_IGNORED = {"rn", "noftz", "approx", "full", "lo"}
+"""Modifiers without a flag of their own; approximations are exact but for the last bits."""
 _COMPARISONS: dict[str, Compare] = {
     "eq": Compare.EQ, "ne": Compare.NE, "lt": Compare.LT, "le": Compare.LE, "gt": Compare.GT,
     "ge": Compare.GE, "lo": Compare.LT, "ls": Compare.LE, "hi": Compare.GT, "hs": Compare.GE,
@@ -81,7 +81,7 @@ def set_operands(
 def plain(frame: Frame, instruction: Instruction) -> Row:
     """Decode operations whose operands all have the instruction's type."""
     opcode = instruction.opcode
-    special = {"rz", "rm", "rp", "sat", "relu", "NaN", "hi", "wide"}
+    special = {"rz", "rm", "rp", "sat", "relu", "NaN", "hi", "wide", "ftz"}
     types = check_modifiers(frame, instruction, _IGNORED | special)
     given = set(instruction.modifiers)
     type_name = types[-1] if types else "b32"
@@ -115,6 +115,8 @@ def plain(frame: Frame, instruction: Instruction) -> Row:
         row["flags"] |= Flag.RELU
     if "NaN" in given:
         row["flags"] |= Flag.PROPAGATE_NAN
+    if "ftz" in given:
+        row["flags"] |= Flag.FLUSH
     return set_operands(frame, instruction, row, type_name, _OPERAND_COUNT.get(opcode, 1))
 
 
@@ -208,7 +210,9 @@ def _comparison(
             flags |= _COMPARISONS[modifier]
         elif modifier[:-1] in _COMPARISONS and modifier.endswith("u"):
             flags |= _COMPARISONS[modifier[:-1]] | Compare.UNORDERED
-        elif modifier not in TYPE_BYTES and modifier != "ftz":
+        elif modifier == "ftz":
+            flags |= Flag.FLUSH
+        elif modifier not in TYPE_BYTES:
             raise frame.refuse(instruction, f"modifier .{modifier}")
     row["source0"], row["source_width"] = frame.source(instruction, operands[0], type_name)
     row["source1"], _ = frame.source(instruction, operands[1], type_name)
@@ -277,6 +281,8 @@ def convert(frame: Frame, instruction: Instruction) -> Row:
         flags |= Flag.SATURATE
     if "relu" in given:
         flags |= Flag.RELU
+    if "ftz" in given:
+        flags |= Flag.FLUSH
     row = new_row(Op.CONVERT)
     row["type"], row["source_type"], row["flags"] = TYPE_OF[to], TYPE_OF[source], flags
     return set_operands(frame, instruction, row, source, 1)

@@ -162,6 +162,8 @@ class Flag(IntEnum):
     PROPAGATE_NAN = 256
     UNCOUNTED = 512
     """Passing of function arguments: no memory request of the real machine."""
+    FLUSH = 1 << 16
+    """.ftz: subnormal operands and results of arithmetic count as zeros."""
 
 
 class Rounded(IntEnum):

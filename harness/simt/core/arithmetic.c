@@ -257,6 +257,7 @@ static void dot_product(const Instruction *row, uint8_t *registers, LaneMask mas
 }
 
 bool execute_arithmetic(const Instruction *row, uint8_t *registers, LaneMask mask) {
+    if (row->flags & FLAG_FLUSH) return execute_flushed(execute_arithmetic, row, registers, mask);
     switch (row->opcode) {
     case OP_ADD: switch (row->type) { WRAPPING_CASES(x + y) FLOATING_CASES(x + y) } return false;
     case OP_SUB: switch (row->type) { WRAPPING_CASES(x - y) FLOATING_CASES(x - y) } return false;

@@ -264,6 +264,7 @@ static bool compare_set(const Instruction *row, uint8_t *registers, LaneMask mas
 }
 
 bool execute_bits(const Instruction *row, uint8_t *registers, LaneMask mask) {
+    if (row->flags & FLAG_FLUSH) return execute_flushed(execute_bits, row, registers, mask);
     LaneMask bits;
     switch (row->opcode) {
     case OP_AND: BY_WIDTH(x & y) return true;

@@ -182,6 +182,7 @@ static bool convert_fast(const Instruction *row, uint8_t *registers, LaneMask ma
 }
 
 bool execute_convert(const Instruction *row, uint8_t *registers, LaneMask mask) {
+    if (row->flags & FLAG_FLUSH) return execute_flushed(execute_convert, row, registers, mask);
     if (row->opcode == OP_CONVERT_PACK) { /* two floats to one pair of halves, first one high */
         bool half = row->type == TYPE_F16X2, relu = row->flags & FLAG_RELU;
         int type = half ? TYPE_F16 : TYPE_BF16, rounding = row->flags & FLAG_ROUNDING_MASK;

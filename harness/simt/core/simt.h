@@ -130,6 +130,9 @@ void complete_copies(Block *, Warp *, int groups_left);
 bool execute_arithmetic(const Instruction *, uint8_t *registers, LaneMask);
 bool execute_bits(const Instruction *, uint8_t *registers, LaneMask);
 bool execute_convert(const Instruction *, uint8_t *registers, LaneMask);
+/* flush.c: any of them, with FLAG_FLUSH */
+typedef bool (*Execute)(const Instruction *, uint8_t *registers, LaneMask);
+bool execute_flushed(Execute, const Instruction *, uint8_t *registers, LaneMask);
 void execute_moves(const Machine *, const Instruction *, uint8_t *registers, LaneMask);
 /* warp.c, matrix.c */
 void execute_warp(Block *, Warp *, const Instruction *, int pc, LaneMask active, LaneMask);

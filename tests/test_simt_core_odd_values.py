@@ -1,0 +1,39 @@
+"""Values at the joints of number formats, as the PTX ISA and ptxas have them: bits in, bits out."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from simt_support import execute
+
+from kernelblaster.harness.simt.ptx import parse
+
+
+def word(text: str) -> str:
+    """Run a few instructions in one thread and return what they leave in %r1."""
+    module = parse(
+        ".version 8.3\n.target sm_90\n.address_size 64\n.visible .entry k(.param .u64 out) {"
+        ".reg .pred %p<4>; .reg .b16 %h<8>; .reg .b32 %r<8>; .reg .f32 %f<8>; .reg .b64 %d<8>;"
+        f"{text} ld.param.u64 %d7, [out]; st.global.u32 [%d7], %r1; ret; }}"
+    )
+    result, (out,) = execute(module, "k", 1, 1, np.zeros(1, np.uint32))
+    assert result.reports == ()
+    return f"{int(out[0]):#x}"
+
+
+def halves(result: str) -> str:
+    """Move %h1 to where `word` looks."""
+    return f"{result} cvt.u32.u16 %r1, %h1;"
+
+
+@pytest.mark.parametrize("text, wanted", [
+    ("add.ftz.f32 %r1, 0f00000001, 0f00000001;", "0x0"),
+    ("mul.ftz.f32 %r1, 0f80800000, 0f3F000000;", "0x80000000"),
+    ("fma.rz.ftz.f32 %r1, 0f00400000, 0f7F000000, 0f3F800000;", "0x3f800000"),
+    ("setp.eq.ftz.f32 %p1, 0f00000001, 0f80000001; selp.u32 %r1, 1, 0, %p1;", "0x1"),
+    ("cvt.rpi.ftz.s32.f32 %r1, 0f00000001;", "0x0"),
+    ("cvt.rpi.s32.f32 %r1, 0f00000001;", "0x1"),
+    (halves("mov.b16 %h2, 0x3ff; add.ftz.f16 %h1, %h2, %h2;"), "0x0"),
+])  # fmt: skip
+def test_subnormals_are_flushed_where_the_instruction_says_so(text: str, wanted: str) -> None:
+    assert word(text) == wanted
