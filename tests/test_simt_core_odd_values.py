@@ -37,3 +37,13 @@ def halves(result: str) -> str:
 ])  # fmt: skip
 def test_subnormals_are_flushed_where_the_instruction_says_so(text: str, wanted: str) -> None:
     assert word(text) == wanted
+
+
+@pytest.mark.parametrize("operation, first, second, wanted", [
+    ("min", "80000000", "00000000", "0x80000000"), ("min", "00000000", "80000000", "0x80000000"),
+    ("max", "80000000", "00000000", "0x0"), ("max", "00000000", "80000000", "0x0"),
+])  # fmt: skip
+def test_plus_zero_is_larger_than_minus_zero(
+    operation: str, first: str, second: str, wanted: str
+) -> None:
+    assert word(f"{operation}.f32 %r1, 0f{first}, 0f{second};") == wanted

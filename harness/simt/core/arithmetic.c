@@ -198,11 +198,13 @@ static __attribute__((noinline)) void rounded(const Instruction *row, uint8_t *r
 static bool extreme(const Instruction *row, uint8_t *registers, LaneMask mask) {
     bool nan = row->flags & FLAG_PROPAGATE_NAN;
     if (row->opcode == OP_MIN) {
-        /* A NaN operand loses, unless the instruction says .NaN. */
-#define SMALLER ((x != x || y != y) ? (nan ? x + y : x != x ? y : x) : x < y ? x : y)
+        /* A NaN operand loses, unless the instruction says .NaN; +0 counts as larger than -0. */
+#define SMALLER ((x != x || y != y) ? (nan ? x + y : x != x ? y : x) \
+                 : x < y || (x == y && signbit(x)) ? x : y)
         switch (row->type) { ORDERED_CASES(x < y ? x : y) FLOATING_CASES(SMALLER) }
     } else {
-#define LARGER ((x != x || y != y) ? (nan ? x + y : x != x ? y : x) : x > y ? x : y)
+#define LARGER ((x != x || y != y) ? (nan ? x + y : x != x ? y : x) \
+                : x > y || (x == y && !signbit(x)) ? x : y)
         switch (row->type) { ORDERED_CASES(x > y ? x : y) FLOATING_CASES(LARGER) }
     }
     return false;
