@@ -47,3 +47,9 @@ def test_plus_zero_is_larger_than_minus_zero(
     operation: str, first: str, second: str, wanted: str
 ) -> None:
     assert word(f"{operation}.f32 %r1, 0f{first}, 0f{second};") == wanted
+
+
+def test_fused_products_of_bfloat16_round_once() -> None:
+    """The product lies half way between two bfloat16, the tiny addend decides."""
+    text = "mov.b16 %h2, 0xc040; mov.b16 %h3, 0xe89f; mov.b16 %h4, 0x094f;"
+    assert word(halves(text + "fma.rn.bf16 %h1, %h2, %h3, %h4;")) == "0x696f"

@@ -160,7 +160,9 @@ static bool multiply_wide(const Instruction *row, uint8_t *registers, LaneMask m
 
 static bool fused(const Instruction *row, uint8_t *registers, LaneMask mask) {
 #define RELU(value) ((row->flags & FLAG_RELU) && (value) < 0 ? 0 : (value))
-#define PRODUCT (x * y + z) /* exact in double for half inputs, so rounding happens once */
+/* The product of halves is exact in double. The sum may not be (a bfloat16 may be 2^-133 or 2^127):
+   rounded to odd, so that the rounding to 16 bits is as if there had been only one. */
+#define PRODUCT add_to_odd(x * y, z)
     switch (row->type) {
     case TYPE_F32: MAP(float, float, __builtin_fmaf(x, y, z)); return true;
     case TYPE_F64: MAP(double, double, __builtin_fma(x, y, z)); return true;

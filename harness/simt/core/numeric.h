@@ -74,6 +74,13 @@ static inline float double_to_odd_float(double value) {
     if (fabs((double)nearest) > fabs(value)) bits -= 1; /* towards zero */
     return float_of(bits | 1);
 }
+/* x + y rounded to odd; the error of a sum is a double itself (Knuth's two-sum). */
+static inline double add_to_odd(double x, double y) {
+    double sum = x + y, part = sum - x, error = (x - (sum - part)) + (y - part);
+    uint64_t bits = double_bits(sum);
+    if (!isfinite(sum) || error == 0 || bits & 1) return sum;
+    return double_of((error > 0) == (sum > 0) ? bits + 1 : bits - 1);
+}
 static inline uint16_t double_to_half(double value) {
     return float_to_half(double_to_odd_float(value));
 }
