@@ -53,3 +53,12 @@ def test_fused_products_of_bfloat16_round_once() -> None:
     """The product lies half way between two bfloat16, the tiny addend decides."""
     text = "mov.b16 %h2, 0xc040; mov.b16 %h3, 0xe89f; mov.b16 %h4, 0x094f;"
     assert word(halves(text + "fma.rn.bf16 %h1, %h2, %h3, %h4;")) == "0x696f"
+
+
+def test_a_comparison_of_pairs_combines_with_its_predicate() -> None:
+    text = (
+        "mov.b32 %r2, 0x3c003c00; setp.ne.u32 %p1, 0, 0;"
+        "set.eq.{}.f16x2.f16x2 %r1, %r2, %r2, {}%p1;"
+    )
+    assert word(text.format("and", "")) == "0x0"
+    assert word(text.format("and", "!")) == "0x3c003c00"

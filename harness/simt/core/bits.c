@@ -238,14 +238,15 @@ static bool compare_set(const Instruction *row, uint8_t *registers, LaneMask mas
     if (halves) {
         bool float_result = row->type == TYPE_F16X2 || row->type == TYPE_BF16X2;
         uint16_t truth = !float_result ? 0xffff : row->type == TYPE_F16X2 ? 0x3c00 : 0x3f80;
+        LaneMask if_false = combine(0, row, registers), if_true = combine(ALL_LANES, row, registers);
         FOR_EACH_LANE(lane, mask) {
             for (int part = 2 * lane; part < 2 * lane + 2; part++) {
                 uint16_t x = REGISTER(uint16_t, row->source0)[part];
                 uint16_t y = REGISTER(uint16_t, row->source1)[part];
                 double p = bfloat ? bfloat_to_float(x) : half_to_float(x);
                 double q = bfloat ? bfloat_to_float(y) : half_to_float(y);
-                REGISTER(uint16_t, row->destination)[part] =
-                    compare_values(p, q, row->flags) ? truth : 0;
+                LaneMask chosen = compare_values(p, q, row->flags) ? if_true : if_false;
+                REGISTER(uint16_t, row->destination)[part] = chosen >> lane & 1 ? truth : 0;
             }
         }
         return true;
