@@ -62,3 +62,16 @@ def test_a_comparison_of_pairs_combines_with_its_predicate() -> None:
     )
     assert word(text.format("and", "")) == "0x0"
     assert word(text.format("and", "!")) == "0x3c003c00"
+
+
+@pytest.mark.parametrize("text, wanted", [
+    ("cvt.rzi.s32.f64 %r1, 0d7FF8000000000000;", "0x80000000"),
+    ("cvt.rzi.u32.f64 %r1, 0d7FF8000000000000;", "0x80000000"),
+    ("cvt.rzi.s32.f32 %r1, 0f7FC00000;", "0x0"),
+    ("mov.u32 %r2, 2; cvt.rn.sat.f32.u32 %r1, %r2;", "0x3f800000"),
+    ("mov.s32 %r2, -2; cvt.rn.sat.f32.s32 %r1, %r2;", "0x0"),
+    (halves("mov.b64 %d1, 0x7fffffffffffffff; cvt.rz.bf16.u64 %h1, %d1;"), "0x5eff"),
+    (halves("mov.b64 %d1, 0x4080000000000001; cvt.rn.bf16.u64 %h1, %d1;"), "0x5e81"),
+])  # fmt: skip
+def test_conversions_of_odd_values(text: str, wanted: str) -> None:
+    assert word(text) == wanted

@@ -53,11 +53,12 @@ static double to_integral(double value, int rounding) {
     }
 }
 
-/* Clamped to the type; NaN is zero, or the lowest value for 64-bit results. */
-static uint64_t float_to_integer(double value, int to, int rounding) {
-    if (value != value) return to == TYPE_S64 || to == TYPE_U64 ? UINT64_C(1) << 63 : 0;
-    value = to_integral(value, rounding);
+/* Clamped to the type. NaN is zero, or has only the top bit where either side is 64 bits wide. */
+static uint64_t float_to_integer(double value, int from, int to, int rounding) {
     int bits = 8 * type_bytes(to);
+    if (value != value)
+        return from == TYPE_F64 || bits == 64 ? narrow(UINT64_C(1) << (bits - 1), to) : 0;
+    value = to_integral(value, rounding);
     if (is_signed(to)) {
         double limit = ldexp(1.0, bits - 1);
         if (value < -limit) return (uint64_t)(INT64_MIN >> (64 - bits));
@@ -111,6 +112,8 @@ static uint64_t integer_to_float(uint64_t value, int from, int to, int rounding)
     bool negative = is_signed(from);
     if (to == TYPE_F32 && rounding <= ROUNDING_NEAREST)
         return bits_of(negative ? (float)(int64_t)value : (float)value);
+    if (to == TYPE_F64 && rounding <= ROUNDING_NEAREST)
+        return double_bits(negative ? (double)(int64_t)value : (double)value);
     if (type_bytes(from) == 8 && rounding > ROUNDING_NEAREST) {
         static const int modes[] = {0, 0, FE_TOWARDZERO, FE_DOWNWARD, FE_UPWARD};
         volatile int64_t as_signed = (int64_t)value;
@@ -122,8 +125,11 @@ static uint64_t integer_to_float(uint64_t value, int from, int to, int rounding)
         if (to == TYPE_F32) return bits_of(single);
         if (to == TYPE_F64) return double_bits(full);
     }
-    double exact = negative ? (double)(int64_t)value : (double)value;
-    return write_float(exact, to, rounding);
+    /* Past 53 bits a double keeps the top ones and one that says whether there were others. */
+    bool below = negative && (int64_t)value < 0;
+    uint64_t size = below ? 0 - value : value;
+    double exact = size >> 53 ? (double)(size >> 11 | !!(size & 2047)) * 2048 : (double)size;
+    return write_float(below ? -exact : exact, to, rounding);
 }
 
 static uint64_t convert_lane(const Instruction *row, uint64_t value) {
@@ -132,10 +138,11 @@ static uint64_t convert_lane(const Instruction *row, uint64_t value) {
     if (!is_float(from)) {
         value = narrow(value, from);
         if (!is_float(to)) return integer_to_integer(value, from, to, clamp);
+        if (clamp) value = is_signed(from) ? (int64_t)value > 0 : value > 0; /* into [0, 1] */
         return integer_to_float(value, from, to, rounding);
     }
     double number = read_float(value, from);
-    if (!is_float(to)) return float_to_integer(number, to, rounding);
+    if (!is_float(to)) return float_to_integer(number, from, to, rounding);
     if (row->flags & FLAG_INTEGER_ROUNDING) {
         number = to_integral(number, rounding);
         rounding = ROUNDING_DEFAULT;
