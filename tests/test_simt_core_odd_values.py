@@ -75,3 +75,12 @@ def test_a_comparison_of_pairs_combines_with_its_predicate() -> None:
 ])  # fmt: skip
 def test_conversions_of_odd_values(text: str, wanted: str) -> None:
     assert word(text) == wanted
+
+
+@pytest.mark.parametrize("mode, bits, wanted", [
+    ("rna", "3F801000", "0x3f802000"), ("rn", "3F801000", "0x3f800000"),
+    ("rn", "3F803000", "0x3f804000"), ("rz", "3F801FFF", "0x3f800000"),
+    ("rna", "BF801000", "0xbf802000"), ("rn.relu", "BF801000", "0x0"),
+])  # fmt: skip
+def test_conversion_to_tf32_rounds(mode: str, bits: str, wanted: str) -> None:
+    assert word(f"cvt.{mode}.tf32.f32 %r1, 0f{bits};") == wanted

@@ -260,8 +260,7 @@ def convert(frame: Frame, instruction: Instruction) -> Row:
     to, source = types[-2], types[-1]
     known = set(TYPE_OF) - {"tf32", "pred"}
     if to == "tf32" and source == "f32":
-        row = new_row(Op.MOVE)  # the tensor core drops the low bits itself
-        return set_operands(frame, instruction, row, "b32", 1)
+        return _to_tf32(frame, instruction, given)
     if to not in known or source not in known or given & {"satfinite", "rna"}:
         raise frame.refuse(instruction, "conversion")
     flags = sum(int(_ROUNDING[m]) for m in given if m in _ROUNDING)
@@ -286,6 +285,19 @@ def convert(frame: Frame, instruction: Instruction) -> Row:
     row = new_row(Op.CONVERT)
     row["type"], row["source_type"], row["flags"] = TYPE_OF[to], TYPE_OF[source], flags
     return set_operands(frame, instruction, row, source, 1)
+
+
+def _to_tf32(frame: Frame, instruction: Instruction, given: set[str]) -> Row:
+    if given & {"satfinite", "sat", "ftz", "rm", "rp"}:
+        raise frame.refuse(instruction, "conversion")
+    row = new_row(Op.CONVERT)
+    row["type"], row["source_type"] = Type.TF32, Type.F32
+    row["flags"] = sum(int(_ROUNDING[m]) for m in given if m in _ROUNDING)
+    if "rna" in given:
+        row["flags"] = int(Rounding.AWAY)
+    if "relu" in given:
+        row["flags"] |= Flag.RELU
+    return set_operands(frame, instruction, row, "f32", 1)
 
 
 def convert_address(frame: Frame, instruction: Instruction) -> Row:

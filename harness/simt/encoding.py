@@ -146,6 +146,8 @@ class Rounding(IntEnum):
     ZERO = 2
     DOWN = 3
     UP = 4
+    AWAY = 5
+    """To nearest, ties away from zero."""
 
 
 class Flag(IntEnum):

@@ -152,6 +152,19 @@ static uint64_t convert_lane(const Instruction *row, uint64_t value) {
     return write_float(number, to, rounding);
 }
 
+/* tf32 lies in the upper 19 bits of a float. */
+static void to_tf32(const Instruction *row, uint8_t *registers, LaneMask mask) {
+    int rounding = row->flags & FLAG_ROUNDING_MASK;
+    FOR_EACH_LANE(lane, mask) {
+        uint32_t bits = ((uint32_t *)(registers + row->source0))[lane];
+        bool nan = (bits & 0x7fffffff) > 0x7f800000;
+        if (rounding == ROUNDING_AWAY) bits += 0x1000;
+        else if (rounding <= ROUNDING_NEAREST) bits += 0xfff + (bits >> 13 & 1);
+        if (row->flags & FLAG_RELU && bits >> 31) bits = 0;
+        ((uint32_t *)(registers + row->destination))[lane] = nan ? 0x7fffffff : bits & ~0x1fffu;
+    }
+}
+
 /* The conversions of mixed-precision kernels, worth a loop of their own. */
 static bool convert_fast(const Instruction *row, uint8_t *registers, LaneMask mask) {
     if (row->flags & ~ROUNDING_NEAREST) return false;
@@ -201,6 +214,10 @@ bool execute_convert(const Instruction *row, uint8_t *registers, LaneMask mask) 
                 (uint32_t)write_float(high, type, rounding) << 16 |
                 (uint32_t)write_float(low, type, rounding);
         }
+        return true;
+    }
+    if (row->type == TYPE_TF32) {
+        to_tf32(row, registers, mask);
         return true;
     }
     if (row->type > TYPE_F64 || row->source_type > TYPE_F64) return false;
