@@ -75,7 +75,9 @@ LaneMask shared_access(Block *block, const Warp *warp, const Instruction *row, i
         if (regular && !(all & (uint64_t)(bytes - 1)) && largest + (uint64_t)bytes <= size) {
             counter->shared_wavefronts++;
             counter->shared_wavefronts_ideal++;
-            counter->shared_wavefronts_64++;
+            if (bytes < 4) return allowed; /* only whole words are ever merged */
+            /* 32 words from an odd one on touch 17 pairs, two of them on one pair of banks. */
+            counter->shared_wavefronts_64 += differ && first & 4 ? 2 : 1;
             counter->shared_wavefronts_128 += !!(lanes & 0xffffu) + !!(lanes & 0xffff0000u);
             return allowed;
         }
