@@ -1,0 +1,102 @@
+"""Every instruction form on the C core and on the reference: results, counters and reports."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+
+import pytest
+from differential import (
+    arithmetic_cases,
+    bit_cases,
+    conversion_cases,
+    memory_programs,
+    warp_programs,
+)  # fmt: skip
+from differential.coverage import decoded_opcodes
+from differential.lanewise import Case, kernel_text
+from differential.lanewise import differences as case_differences
+from differential.programs import Program
+from differential.programs import differences as program_differences
+
+from kernelblaster.harness.simt.core import UnsupportedInstruction
+from kernelblaster.harness.simt.decoder import decode
+from kernelblaster.harness.simt.encoding import Op
+from kernelblaster.harness.simt.ptx import Module, parse
+
+_CASES: tuple[Callable[[], Iterator[Case]], ...] = (
+    arithmetic_cases.cases, bit_cases.cases, conversion_cases.cases,
+)  # fmt: skip
+_PROGRAMS: tuple[Callable[[], Iterator[Program]], ...] = (
+    memory_programs.programs, warp_programs.programs,
+)  # fmt: skip
+_ELSEWHERE = {
+    Op.ASSERT: "ends the launch: test_simt_core_checks.py",
+    Op.CLOCK: "only has to rise: test_simt_core_execution.py",
+    Op.SATURATE: "no rule of the decoder makes one",
+}
+_REFUSED_BY_NAME = {"tensormap", "wgmma"}
+"""Opcodes of which the decoder knows no more than that it refuses them."""
+
+
+def families(
+    tables: Iterable[Callable[[], Iterator[Case | Program]]], name: str
+) -> dict[str, list[Case | Program]]:
+    """Return the cases or programs by the first word of their text or name."""
+    found: dict[str, list[Case | Program]] = {}
+    for table in tables:
+        for item in table():
+            word = re.search(r"(?<!\.)\b[a-z]\w*", getattr(item, name))
+            assert word
+            found.setdefault(word[0], []).append(item)
+    return found
+
+
+def _compare(
+    items: list[Case | Program], differences: Callable[[Case | Program], list[str]]
+) -> None:
+    found: list[str] = []
+    for item in items:
+        try:
+            found += differences(item)[:3]
+        except UnsupportedInstruction as refusal:
+            if not item.refused:
+                found.append(f"refused: {refusal}")
+    assert not found, "\n".join([f"{len(found)} differences", *found[:40]])
+
+
+_CASE_FAMILIES = families(_CASES, "text")
+_PROGRAM_FAMILIES = families(_PROGRAMS, "name")
+
+
+@pytest.mark.parametrize("opcode", _CASE_FAMILIES)
+def test_instructions_of_one_lane(opcode: str) -> None:
+    _compare(_CASE_FAMILIES[opcode], case_differences)
+
+
+@pytest.mark.parametrize("name", _PROGRAM_FAMILIES)
+def test_programs(name: str) -> None:
+    _compare(_PROGRAM_FAMILIES[name], program_differences)
+
+
+def _modules() -> Iterator[Module]:
+    """Yield every module that is compared here."""
+    for item in (*(c for t in _CASES for c in t()), *(p for t in _PROGRAMS for p in t())):
+        yield parse(kernel_text(item) if isinstance(item, Case) else item.text)
+
+
+def test_every_opcode_and_operation_has_a_case() -> None:
+    """An opcode or operation new to the decoder fails here until a case is written for it."""
+    opcodes: set[str] = set()
+    operations: set[int] = set()
+    for module in _modules():
+        addresses = {name: 1 << 40 for name, v in module.variables.items() if v.space != "shared"}
+        try:
+            rows = decode(module, "k", 0, addresses).rows
+        except UnsupportedInstruction:
+            continue
+        opcodes |= {instruction.opcode for instruction in module.instructions}
+        operations |= set(rows["opcode"].tolist())
+    assert decoded_opcodes() - opcodes - _REFUSED_BY_NAME == set()
+    missing = {op.name for op in Op if op not in operations and op not in _ELSEWHERE}
+    assert missing == set()
