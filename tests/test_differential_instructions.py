@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 
+import numpy as np
 import pytest
 from differential import (
     arithmetic_cases,
@@ -13,6 +14,7 @@ from differential import (
     memory_programs,
     warp_programs,
 )  # fmt: skip
+from differential.comparing import run_both
 from differential.coverage import decoded_opcodes
 from differential.lanewise import Case, kernel_text
 from differential.lanewise import differences as case_differences
@@ -100,3 +102,23 @@ def test_every_opcode_and_operation_has_a_case() -> None:
     assert decoded_opcodes() - opcodes - _REFUSED_BY_NAME == set()
     missing = {op.name for op in Op if op not in operations and op not in _ELSEWHERE}
     assert missing == set()
+
+
+def test_a_copy_cut_short_may_end_with_its_allocation() -> None:
+    """cp.async of 16 bytes with a src-size of 4: the other twelve are not read."""
+    text = """.version 8.3
+    .target sm_90
+    .address_size 64
+    .visible .entry k(.param .u64 in, .param .u64 out) {
+    .reg .b32 %r<8>; .reg .b64 %d<8>; .shared .align 16 .b8 tile[512];
+    ld.param.u64 %d1, [in]; ld.param.u64 %d2, [out]; mov.u32 %r1, %tid.x;
+    mul.wide.u32 %d3, %r1, 16; add.u64 %d3, %d3, %d1; shl.b32 %r2, %r1, 4;
+    mov.u32 %r3, tile; add.u32 %r3, %r3, %r2; sub.u32 %r4, 500, %r2; min.u32 %r4, %r4, 16;
+    cp.async.cg.shared.global [%r3], [%d3], 16, %r4; cp.async.wait_all;
+    ld.shared.v4.u32 {%r4, %r5, %r6, %r7}, [%r3]; add.u64 %d4, %d3, 0; sub.u64 %d4, %d4, %d1;
+    add.u64 %d4, %d4, %d2; st.global.v4.u32 [%d4], {%r4, %r5, %r6, %r7}; ret; }"""
+    data = np.arange(125, dtype=np.uint32)
+    both = run_both(parse(text), "k", 1, 32, [data, np.zeros(128, np.uint32)])
+    assert both.reports() == [] and both.differing_counters() == []
+    np.testing.assert_array_equal(both.core_arrays[1], [*data, 0, 0, 0])
+    np.testing.assert_array_equal(both.reference_arrays[1], both.core_arrays[1])

@@ -163,6 +163,8 @@ def copy(block: Block, warp: Warp, instruction: Instruction, lanes: list[int]) -
     if reading:
         addresses = [sources[lane][1] for lane in reading]
         block.count(instruction.index, "global", reading, addresses, size, "load")
+        asked = sum(amounts[lane] for lane in reading)
+        block.counts[instruction.index]["bytes"] += asked - size * len(reading)
     block.count(instruction.index, "shared", lanes, [targets[n][1] for n in lanes], size, "store")
     for lane in lanes:
         for byte in range(size):

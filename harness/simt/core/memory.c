@@ -272,9 +272,11 @@ static void begin_copy(Block *block, Warp *warp, const Instruction *row, int pc,
         if (copy->source_bytes[lane]) reading |= UINT32_C(1) << lane;
     }
     LaneMask allowed = reading;
+    block->lane_bytes = row->source1 >= 0 ? copy->source_bytes : NULL;
     if (reading)
         allowed = check_access(block, warp, row, pc, reading, copy->global_address, row->count,
                                SPACE_GLOBAL, ACCESS_LOAD, NULL);
+    block->lane_bytes = NULL;
     FOR_EACH_LANE(lane, reading & ~allowed) copy->source_bytes[lane] = 0;
     copy->lanes = shared_access(block, warp, row, pc, lanes, copy->shared_address, row->count,
                                 ACCESS_STORE);

@@ -108,9 +108,10 @@ LaneMask global_access(Block *block, const Warp *warp, const Instruction *row, i
     uint64_t base = machine->arena_base, first = addresses[__builtin_ctz(lanes)];
     uint32_t sectors[LANES], largest = 0;
     int allocations[LANES], sector_count = 0, lane_count = 0;
+    int64_t byte_count = 0;
     LaneMask allowed = lanes;
     bool simple = false;
-    if (lanes == ALL_LANES) { /* neighbours or one address for all: no lane needs its own look */
+    if (lanes == ALL_LANES && !block->lane_bytes) { /* neighbours or one address for all: no lane needs its own look */
         uint64_t neighbours = 0, same = 0;
         for (int lane = 0; lane < LANES; lane++) {
             neighbours |= addresses[lane] ^ (first + (uint64_t)(bytes * lane));
@@ -126,13 +127,15 @@ LaneMask global_access(Block *block, const Warp *warp, const Instruction *row, i
                 sectors[sector_count++] = sector;
             }
             lane_count = LANES;
+            byte_count = LANES * (int64_t)bytes;
             simple = true;
         }
     }
     if (!simple) {
         FOR_EACH_LANE(lane, lanes) {
             uint64_t address = addresses[lane];
-            int allocation = find_allocation(block, address, (uint64_t)bytes);
+            int own = block->lane_bytes ? block->lane_bytes[lane] : bytes;
+            int allocation = find_allocation(block, address, (uint64_t)own);
             int detail = access == ACCESS_LOAD ? DETAIL_READ : DETAIL_WRITE, kind = -1;
             if (allocation < 0) kind = KIND_OUT_OF_BOUNDS;
             else if (address & (uint64_t)(bytes - 1)) kind = KIND_MISALIGNED;
@@ -142,6 +145,7 @@ LaneMask global_access(Block *block, const Warp *warp, const Instruction *row, i
             } else {
                 uint32_t sector = (uint32_t)((address - base) >> SECTOR_SHIFT);
                 lane_count++;
+                byte_count += own;
                 if (sector_count && sector == sectors[sector_count - 1]) continue;
                 int before = sector_count;
                 sector_count = add_sector(sectors, sector_count, sector, &largest);
@@ -155,7 +159,7 @@ LaneMask global_access(Block *block, const Warp *warp, const Instruction *row, i
     counter->global_requests++;
     counter->sectors += sector_count;
     counter->lines += count_lines(sectors, sector_count, base);
-    counter->bytes += (int64_t)lane_count * bytes;
+    counter->bytes += byte_count;
     if (machine->tracing) append_trace(block, warp, pc, access, sectors, sector_count);
     if (access == ACCESS_ATOMIC) {
         counter->atomic_lanes += lane_count;
@@ -214,9 +218,10 @@ void global_shadow(Block *block, const Warp *warp, const Instruction *row, int p
     bool strong = row->flags & FLAG_STRONG;
     FOR_EACH_LANE(lane, lanes) {
         uint64_t address = addresses[lane], offset = address - machine->arena_base;
-        for (int done = 0; done < bytes;) { /* one granule of four bytes at a time */
+        int own = block->lane_bytes ? block->lane_bytes[lane] : bytes;
+        for (int done = 0; done < own;) { /* one granule of four bytes at a time */
             int start = (int)((offset + (uint64_t)done) & 3);
-            int count = 4 - start < bytes - done ? 4 - start : bytes - done;
+            int count = 4 - start < own - done ? 4 - start : own - done;
             uint8_t part = (uint8_t)(((1 << count) - 1) << start);
             uint64_t granule = (offset + (uint64_t)done) >> 2, here = address + (uint64_t)done;
             uint8_t *known = machine->initialised ? &machine->initialised[granule] : NULL;

@@ -102,6 +102,7 @@ typedef struct {
     uint32_t epoch_start; /* clock at the last barrier */
     uint32_t acquired;    /* clock at the last access that saw other blocks' writes */
     uint32_t fenced;      /* clock at the last fence */
+    const uint8_t *lane_bytes; /* cp.async: bytes that each lane reads, where not all read alike */
     int32_t near_allocation;
     int32_t reduce_true, reduce_all; /* lanes of barrier.red so far */
     bool stop;
