@@ -37,7 +37,10 @@ _ELSEWHERE = {
     Op.CLOCK: "only has to rise: test_simt_core_execution.py",
     Op.SATURATE: "no rule of the decoder makes one",
 }
-_REFUSED_BY_NAME = {"tensormap", "wgmma"}
+_REFUSED_BY_NAME = {
+    "getctarank", "istypep", "mapa", "multimem", "setmaxnreg", "suld", "suq", "sured", "sust",
+    "tcgen05", "tensormap", "tex", "tld4", "txq", "wgmma",
+}  # fmt: skip
 """Opcodes of which the decoder knows no more than that it refuses them."""
 
 

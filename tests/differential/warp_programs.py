@@ -205,6 +205,33 @@ def _products() -> Iterator[Program]:
                 f" {{{names}}}, [%r6];" + store_word("%r20") + keep, threads=threads)  # fmt: skip
 
 
+def _later() -> Iterator[Program]:
+    """What the core refuses by name as long as it has no rule for it."""
+    yield Program("elect", _LOAD + _CLEAR + "elect.sync %r20|%p3, -1;" + _KEEP, refused=True)
+    yield Program("movmatrix", _LOAD + _CLEAR
+                  + "movmatrix.sync.aligned.m8n8.trans.b16 %r20, %r10;" + _KEEP, refused=True)
+    for count, transposed in product((1, 2, 4), ("", ".trans")):
+        names = ", ".join(f"%r{10 + i}" for i in range(count))
+        yield Program(f"stmatrix.x{count}{transposed}", FILL
+            + "add.u64 %d3, %d1, 0; mul.wide.u32 %d4, %r1, 16; add.u64 %d3, %d3, %d4;"
+            "ld.global.v4.u32 {%r10, %r11, %r12, %r13}, [%d3]; and.b32 %r6, %r1, 31;"
+            "mul.lo.u32 %r6, %r6, 48; mov.u32 %r7, tile; add.u32 %r6, %r6, %r7;"
+            f"stmatrix.sync.aligned.m8n8.x{count}{transposed}.shared.b16 [%r6], {{{names}}};"
+            "bar.sync 0; mul.lo.u32 %r8, %r1, 48; add.u32 %r8, %r8, %r7;"
+            "ld.shared.v4.u32 {%r20, %r21, %r22, %r23}, [%r8];" + store_word("%r20")
+            + "st.global.v2.u32 [%d30+8], {%r21, %r22}; st.global.u32 [%d30+16], %r23;",
+            threads=32, refused=True)  # fmt: skip
+    for space, place in (("shared", "tile"), ("local", "own")):
+        for asked in ("shared", "local", "global"):
+            yield Program(f"isspacep.{asked} {space}", f"mov.u64 %d3, {place}; mov.u32 %r21, 0;"
+                f"mov.u32 %r20, 0; cvta.{space}.u64 %d3, %d3; and.b32 %r5, %r1, 1;"
+                "setp.eq.u32 %p1, %r5, 0; selp.b64 %d3, %d3, %d1, %p1;"
+                f"isspacep.{asked} %p3, %d3;" + _KEEP, refused=True)  # fmt: skip
+    for text in ("discard.global.L2 [%d1], 128", "pmevent 1",
+                 "createpolicy.fractional.L2::evict_last.b64 %d9, 1.0"):  # fmt: skip
+        yield Program(text, f"{text};" + store_word("%r4"), refused=True)
+
+
 def _wmma() -> Iterator[Program]:
     shapes = ("m16n16k16", "m8n32k16", "m32n8k16")
     for shape, kind, d in (
@@ -248,4 +275,5 @@ def programs() -> Iterator[Program]:
     yield from _barriers()
     yield from _control()
     yield from _products()
+    yield from _later()
     yield from _wmma()

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from kernelblaster.harness.simt.ptx_records import Instruction, Pair
 
-from .state import Block, Warp
+from .state import Block, Warp, window_of
 from .transfers import combine
 from .words import low, words_of
 
@@ -79,7 +79,24 @@ def _match(block: Block, warp: Warp, instruction: Instruction, lanes: list[int])
     block.write(warp, second, lanes, [int(same)] * len(lanes))  # type: ignore[arg-type]
 
 
+def _elect(block: Block, warp: Warp, instruction: Instruction, lanes: list[int]) -> None:
+    """Any lane may lead; the core chooses the lowest."""
+    first, second = _two(instruction.operands[0])
+    block.write(warp, first, lanes, [lanes[0]] * len(lanes))  # type: ignore[arg-type]
+    leads = [int(lane == lanes[0]) for lane in lanes]
+    block.write(warp, second, lanes, leads)  # type: ignore[arg-type]
+
+
+def _isspacep(block: Block, warp: Warp, instruction: Instruction, lanes: list[int]) -> None:
+    target, address = instruction.operands
+    wanted = instruction.modifiers[0].split("::")[0]
+    addresses = block.read(warp, address, "b64").tolist()
+    inside = [int(window_of(addresses[lane])[0] == wanted) for lane in lanes]
+    block.write(warp, target, lanes, inside)
+
+
 RULES: dict[str, Callable[[Block, Warp, Instruction, list[int]], None]] = {
     "shfl": _shfl, "vote": _vote, "activemask": _activemask, "redux": _redux, "match": _match,
+    "elect": _elect, "isspacep": _isspacep,
 }  # fmt: skip
 """By opcode."""

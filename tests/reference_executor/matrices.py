@@ -71,6 +71,35 @@ def _ldmatrix(block: Block, warp: Warp, instruction: Instruction, lanes: list[in
         block.write(warp, item, range(LANES), values)
 
 
+def _stmatrix(block: Block, warp: Warp, instruction: Instruction, lanes: list[int]) -> None:
+    words = words_of(instruction)
+    memory, source = instruction.operands
+    rows = list(range(8 * int(words.one_of("x1", "x2", "x4")[1])))
+    found = lane_addresses(block, warp, memory, rows, space_named(words))
+    addresses = [found[row][1] for row in rows]
+    block.count(instruction.index, "shared", rows, addresses, 16, "store")
+    for matrix, item in enumerate(_items(source)):
+        register = block.read(warp, item).tolist()
+        for lane, half in ((n, h) for n in range(LANES) for h in (0, 1)):
+            row, column = lane // 4, 2 * (lane % 4) + half
+            if words.has("trans"):
+                row, column = column, row
+            where = addresses[8 * matrix + row] + 2 * column
+            block.store("shared", 0, where, 2, register[lane] >> 16 * half)
+
+
+def _movmatrix(block: Block, warp: Warp, instruction: Instruction, lanes: list[int]) -> None:
+    register = block.read(warp, instruction.operands[1]).tolist()
+    values = []
+    for lane in range(LANES):
+        # Element (row, column) of the result is element (column, row) of the source.
+        row, columns = lane // 4, (2 * (lane % 4), 2 * (lane % 4) + 1)
+        holders = [(4 * column + row // 2, row % 2) for column in columns]
+        parts = [low(register[holder] >> 16 * half, 16) for holder, half in holders]
+        values.append(parts[0] | parts[1] << 16)
+    block.write(warp, instruction.operands[0], range(LANES), values)
+
+
 def _gather(
     block: Block, warp: Warp, operand: Operand, type_name: str,
     place: Callable[[int, int], tuple[int, int]], shape: tuple[int, int],
@@ -207,6 +236,7 @@ def _wmma(block: Block, warp: Warp, instruction: Instruction, lanes: list[int]) 
 
 
 RULES: dict[str, Callable[[Block, Warp, Instruction, list[int]], None]] = {
-    "ldmatrix": _ldmatrix, "mma": _mma, "wmma": _wmma,
+    "ldmatrix": _ldmatrix, "stmatrix": _stmatrix, "movmatrix": _movmatrix, "mma": _mma,
+    "wmma": _wmma,
 }  # fmt: skip
 """By opcode."""

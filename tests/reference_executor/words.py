@@ -115,6 +115,7 @@ def by_halves(scalar: Lane) -> Lane:
 
     def packed(*values: int) -> int:
         parts = [scalar(*(low(v >> place, 16) for v in values)) for place in (0, 16)]
-        return int(parts[0]) | int(parts[1]) << 16  # type: ignore[call-overload]
+        first, second = (low(int(part), 16) for part in parts)  # type: ignore[call-overload]
+        return first | second << 16
 
     return packed
