@@ -154,6 +154,16 @@ def _approximations() -> Iterator[Case]:
         yield Case(f"{op}.approx.ftz.f64 {{d}}, {{a}}", ("f64",), "f64", ulps=2**32, ignore_low=0)
 
 
+def _video() -> Iterator[Case]:
+    for op, parts, kinds in product(("vadd", "vsub", "vmin", "vmax", "vabsdiff", "vavrg"), "24",
+                                    product(("u32", "s32"), repeat=3)):  # fmt: skip
+        # Sums only of what fits every type: the ISA leaves open how a part that does not is added.
+        fits = kinds == ("u32",) * 3 and op in ("vmin", "vmax", "vabsdiff")
+        for more in ("", ".sat", *((".add",) if fits else ())):
+            yield Case(f"{op}{parts}.{'.'.join(kinds)}{more} {{d}}, {{a}}, {{b}}, {{c}}",
+                       ("b32",) * 3, "b32", refused=True)  # fmt: skip
+
+
 def cases() -> Iterator[Case]:
     """Yield every case of this module."""
     yield from _integers()
@@ -162,3 +172,4 @@ def cases() -> Iterator[Case]:
     yield from _halves()
     yield from _signs_and_extremes()
     yield from _approximations()
+    yield from _video()

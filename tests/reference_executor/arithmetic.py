@@ -288,6 +288,30 @@ def _testp(words: Words) -> Lane:
     return lane
 
 
+_VIDEO: dict[str, Callable[[int, int], int]] = {
+    "vadd": lambda x, y: x + y, "vsub": lambda x, y: x - y, "vmin": min, "vmax": max,
+    "vabsdiff": lambda x, y: abs(x - y), "vavrg": lambda x, y: x + y + (x + y >= 0) >> 1,
+}  # fmt: skip
+
+
+def _video(words: Words) -> Lane:
+    """SIMD video instructions: two or four parts, each on its own, or their sum added to c."""
+    parts = int(words.opcode[-1])
+    operation, width = _VIDEO[words.opcode[:-1]], 32 // parts
+    d_type, a_type, b_type = (f"{t[0]}{width}" for t in words.types[:3])
+
+    def lane(a: int, b: int, c: int) -> int:
+        total = c if words.has("add") else 0
+        for place in range(0, 32, width):
+            value = operation(integer(a >> place, a_type), integer(b >> place, b_type))
+            if words.has("sat"):
+                value = clamped(value, d_type)
+            total += integer(value, d_type) if words.has("add") else low(value, width) << place
+        return total
+
+    return lane
+
+
 _RULES: dict[str, Callable[[Words], Lane]] = {
     **dict.fromkeys(("add", "sub", "addc", "subc"), _add),
     "mul": _mul, **dict.fromkeys(("mad", "madc", "fma"), _mad),
@@ -295,6 +319,7 @@ _RULES: dict[str, Callable[[Words], Lane]] = {
     **dict.fromkeys(("div", "rem"), _divide), **dict.fromkeys(("neg", "abs"), _sign),
     "copysign": _copysign, **dict.fromkeys(("min", "max"), _extreme),
     **dict.fromkeys(("dp4a", "dp2a"), _dot), "testp": _testp,
+    **{f"{name}{parts}": _video for name in _VIDEO for parts in (2, 4)},
     "sqrt": _root, "rcp": _reciprocal, "rsqrt": _reciprocal_root,
     "ex2": _approximate(_exponential), "lg2": _approximate(_logarithm),
     "sin": _approximate(_sine(math.sin)), "cos": _approximate(_sine(math.cos)),
