@@ -30,12 +30,14 @@ ret;
 """
 
 FILL = """
-mov.u32 %r60, %r1; FILL: mul.wide.u32 %d28, %r60, 4; add.u64 %d29, %d1, %d28;
-ld.global.u32 %r61, [%d29]; mov.u32 %r62, tile; cvt.u32.u64 %r63, %d28; add.u32 %r62, %r62, %r63;
-st.shared.u32 [%r62], %r61; add.u32 %r60, %r60, %r3; setp.lt.u32 %p7, %r60, 2048; @%p7 bra FILL;
+mov.u32 %r60, %r1; mov.u32 %r62, tile;
+FILL: mul.wide.u32 %d28, %r60, 16; add.u64 %d29, %d1, %d28; cvt.u32.u64 %r63, %d28;
+ld.global.v4.u32 {%r56, %r57, %r58, %r59}, [%d29]; add.u32 %r63, %r62, %r63;
+st.shared.v4.u32 [%r63], {%r56, %r57, %r58, %r59};
+add.u32 %r60, %r60, %r3; setp.lt.u32 %p7, %r60, 512; @%p7 bra FILL;
 bar.sync 0;
 """
-"""Copies the first 8192 bytes of the input to shared memory. Uses registers from 28 and 60 on."""
+"""Copies the first 8192 bytes of the input to shared memory. Uses registers from 28 and 56 on."""
 
 
 @dataclass(frozen=True)
