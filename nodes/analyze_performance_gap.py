@@ -89,6 +89,9 @@ def causes_of(gaps: Sequence[Gap], steps: Sequence[Step]) -> type[GapCauses]:
         for cause in reply.causes:
             if cause.gap > len(gaps):
                 raise ValueError(f"there is no gap {cause.gap}: the list has {len(gaps)}")
+        for number in reply.unordered:
+            if not 1 <= number <= len(gaps) or gaps[number - 1].kind != "sequence":
+                raise ValueError(f"gap {number} is no sequence of the list")
         for chain in reply.sequences:
             chain_of(chain.evidence, steps)
 
@@ -126,7 +129,8 @@ def chain_of(ids: Sequence[str], steps: Sequence[Step]) -> list[Step]:
 def explained(
     analysis: GapAnalysis, steps: Sequence[Step], answer: Answer[GapCauses]
 ) -> GapAnalysis:
-    """Return the gaps with a model's causes, and the sequences that it adds."""
+    """Return the gaps with a model's causes, with the sequences that it adds, without those that
+    it says are none."""
     reply = answer.value
     if reply is None:
         return analysis.model_copy(update={"author": stand_in(answer)})
@@ -136,6 +140,7 @@ def explained(
         if at in said
         else gap
         for at, gap in enumerate(analysis.gaps, 1)
+        if at not in reply.unordered
     ]
     names = {gap.state_id: gap.state_name for gap in analysis.gaps}
     listed = {gap.techniques for gap in gaps}

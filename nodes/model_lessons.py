@@ -211,6 +211,7 @@ def _lesson(lesson: ModelLesson, told: Iteration, op_class: str, author: str) ->
 def _carded(item: StateOptimization, card: TechniqueCard, author: str) -> StateOptimization:
     optimization = item.optimization
     words = {
+        "description": card.description or optimization.description,
         "applies_when": card.applies_when,
         "avoid_when": card.avoid_when,
         "side_effects": card.side_effects or optimization.side_effects,

@@ -215,6 +215,8 @@ class GapCauses(Reply):
     causes: tuple[Cause, ...] = Field(max_length=16)
     sequences: tuple[Chain, ...] = Field(default=(), max_length=4)
     """Only those that the list lacks; usually none."""
+    unordered: tuple[int, ...] = Field(default=(), max_length=16)
+    """Numbers of listed sequences that gained, but not because of their order: left out."""
 
 
 class ModelLesson(Reply):
@@ -236,6 +238,8 @@ class TechniqueCard(Reply):
     """What an engineer should know before trying a technique, learned here."""
 
     technique: str
+    description: Line = ""
+    """What is changed in the code, as the file that gained has it; empty: as said so far."""
     applies_when: Line = Field(min_length=1)
     avoid_when: Line = Field(min_length=1)
     side_effects: Line = ""

@@ -130,8 +130,8 @@ def test_a_function_behind_one_that_never_returns(tmp_path: Path, last: str) -> 
         "double f(double* a, int n) { double s = 0; for (int i = 0; i < n; i++) s += a[i]; "
         "return s; }",
         "int g(char*); int e() { char a[64]; return g(a); } int f(int b, int c, int d, int i, "
-        "int j, int k, int l, int m, int n, int o, int p, int q, int r, int s, int t, int u, int v) "
-        "{ return l + m + n + o + p + q + r + s + t + u + v; }",
+        "int j, int k, int l, int m, int n, int o, int p, int q, int r, int s, int t, int u, "
+        "int v) { return l + m + n + o + p + q + r + s + t + u + v; }",
     ],
 )
 def test_what_compilers_make_is_not_refused(tmp_path: Path, text: str) -> None:

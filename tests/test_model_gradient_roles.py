@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -137,9 +138,28 @@ def test_a_sequence_is_taken_when_it_happened(
     assert any(lesson.technique == f"{first} then {second}" for lesson in ran.lessons)
 
 
+def test_a_listed_sequence_may_be_called_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    three = (TextRewrite("fast_math", 0.7), TextRewrite("unroll_loop", 0.7), *TWO)
+
+    def reply(messages: list[BaseMessage]) -> Any:
+        prompt = "\n".join(str(message.content) for message in messages)
+        listed = re.findall(r"^(\d+)\. sequence: ", prompt, re.MULTILINE)
+        return {"causes": [], "sequences": [], "unordered": [int(each) for each in listed]}
+
+    asked = ScriptedChatModel([reply])
+    ran = run(tmp_path, monkeypatch, asked, "gap_analysis", rewrites=three, steps=3)
+    (told,) = ran.told("gap_analysis")
+    assert re.search(r"^\d+\. sequence: ", asked.calls[0].prompt, re.MULTILINE), "nothing to say"
+    assert not [gap for gap in told["gaps"] if gap["kind"] == "sequence"]
+    assert not [lesson for lesson in ran.lessons if " then " in (lesson.technique or "")]
+
+
 @pytest.mark.parametrize(
     ("make", "reason"),
     [
+        (lambda found: {"causes": [], "sequences": [], "unordered": [99]}, "is no sequence"),
         (lambda found: {"causes": [{"gap": 99, "cause": "x", "condition": ""}], "sequences": []},
          "there is no gap 99"),
         (lambda found: {"causes": [{"gap": 0, "cause": "x"}], "sequences": []}, "gap"),
