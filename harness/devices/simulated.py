@@ -18,10 +18,7 @@ from ..cases import (
 )
 from ..contract import header
 from ..processes import (
-    TimedOut,
     off_loop,
-    run_process,
-    scrubbed_environment,
     together,
 )
 from ..records import (
@@ -40,9 +37,9 @@ from ..records import (
 from ..simt.counters import LaunchCounters
 from ..simt.gpus import Gpu, find_gpu
 from ..simt.library import core_library
+from ..simt.machine import machine_listing
 from ..simt.profile import describe_launch
 from ..simt.runtime import build_runtime
-from ..simt.shared_merging import vector_load_lines
 from ..simt.transfers import describe_transfer
 from ..toolchain import Toolchain, build_now, find_toolchain
 from ..verification import check_outputs, compare, degenerate
@@ -89,6 +86,7 @@ class SimulatedDevice:
         self._verify_seconds = verify_seconds
         self._profile_seconds = profile_seconds
         self._runtime: Path | None = None
+        self._disassembled: tuple[str, str | None] | None = None
 
     @property
     def identity(self) -> DeviceIdentity:
@@ -285,7 +283,7 @@ class SimulatedDevice:
             "inputs_directory": full_case.inputs if full_case else None,
         }
         if mode == "profile":
-            request["vector_loads"] = self._vector_loads(folder)
+            request["machine_listing"] = self._listing(built, scratch)
         limits = Limits(
             seconds=self._verify_seconds if verifying else self._profile_seconds,
             output_bytes=min(LARGEST_OUTPUT, max(spec.nbytes for spec in variant.tensors)),
@@ -305,22 +303,19 @@ class SimulatedDevice:
             self._runtime = Path(runtime)
         return self._runtime
 
-    def _vector_loads(self, folder: Path) -> dict[str, dict[int, int]]:
-        """Return the vector shared loads of the SASS by kernel and line; none without nvdisasm."""
-        nvdisasm = self._toolchain.tool("nvdisasm")
-        if nvdisasm is None:
-            return {}
-        with tempfile.TemporaryDirectory(prefix="kernelblaster-sass-") as scratch:
-            log = Path(scratch, "sass")
-            try:
-                status = run_process(
-                    [str(nvdisasm), "-gi", str(folder / "candidate.cubin")],
-                    directory=Path(scratch), environment=scrubbed_environment(Path(scratch)),
-                    log=log, seconds=30.0,
-                )  # fmt: skip
-            except TimedOut:
-                return {}
-            return vector_load_lines(log.read_text(errors="replace")) if status == 0 else {}
+    def _listing(self, built: Build, scratch: Path) -> str | None:
+        """Write the machine code of a build, by PTX statements, and return where; None without."""
+        known = self._disassembled
+        if known is None or known[0] != built.key:
+            ptx = Path(built.directory, "candidate.ptx")
+            known = (built.key, machine_listing(self._toolchain, ptx, self.gpu.arch))
+            self._disassembled = known
+        text = known[1]
+        if text is None:
+            return None
+        path = scratch / "machine.sass"
+        path.write_text(text)
+        return str(path)
 
 
 def _faults(report: dict[str, Any]) -> dict[str, Any]:

@@ -36,12 +36,24 @@ class Counts:
     atomic_requests: float = 0.0
     atomic_lanes: float = 0.0
     atomic_lines: float = 0.0
+    atomic_turns: float = 0.0
+    """Turns of each request on each sector: lanes on one address go one after the other."""
+    atomic_passes: float = 0.0
+    """The same where a sector serves no more than four lanes at a time; those whose old value is
+    used count twice."""
     hottest_atomic: float = 0.0
-    """Atomics on the most contended address."""
+    """Turns on the most contended sector."""
+    float_atomics: float = 0.0
+    """Share of the atomics that add floating-point numbers, 0 to 1."""
     shared_requests: float = 0.0
     shared_wavefronts: float = 0.0
     shared_wavefronts_ideal: float = 0.0
     local_sectors: float = 0.0
+    local_store_sectors: float = 0.0
+    """Those of stores alone."""
+    barriers_per_warp: float = 0.0
+    tensor_products: float = 0.0
+    """Full products (16 x 8 x 16 on fp16) of the tensor instructions; 0 where only PTX is known."""
     narrow_requests: float = 0.0
     """Global requests of 4 bytes a thread or fewer, neighbouring threads on neighbouring words."""
     lines: dict[int, list[float]] = field(default_factory=dict)
@@ -84,6 +96,14 @@ class LaunchCounters:
     write_footprint: float
     reread_bytes: float
     """Bytes that the L2 must fetch again because it cannot hold them between uses."""
+    dram_accesses: float = 0.0
+    """Reads and writes of single places, far from those beside them, that reach DRAM."""
+    filled_bytes: float = 0.0
+    """Bytes that DRAM must read because stores cover sectors only in part."""
+    atomic_lines: float = 0.0
+    """Distinct 128-byte lines that atomics touched."""
+    local_bytes: float = 0.0
+    """Local memory of one thread."""
     written: dict[int, Written] = field(default_factory=dict)
     """By place of the allocation."""
     read: list[int] = field(default_factory=list)

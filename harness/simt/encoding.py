@@ -298,6 +298,7 @@ COUNTER_FIELDS: tuple[str, ...] = (
     "warps", "active_threads", "threads", "divergent", "global_requests", "sectors", "lines",
     "bytes", "local_requests", "local_sectors", "shared_requests", "shared_wavefronts",
     "shared_wavefronts_ideal", "shared_wavefronts_64", "shared_wavefronts_128", "atomic_lanes",
+    "atomic_turns", "atomic_passes",
 )  # fmt: skip
 COUNTER = np.dtype([(name, "<i8") for name in COUNTER_FIELDS])
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from ..errors import UserError
@@ -62,10 +62,16 @@ class TimeConstants:
 
     dram_efficiency: float
     """Achievable share of the data sheet's DRAM bandwidth."""
-    l2_bytes_per_clock: float
-    """L2 to SM bandwidth of the whole chip."""
-    l2_requests_per_clock: float
-    """L2 requests of the whole chip."""
+    dirty_bytes: float
+    """Dirty lines that lie in the L2 when a timed launch begins: what flushed it wrote them."""
+    dram_accesses_per_nanosecond: float
+    """Accesses of DRAM to single places far apart."""
+    l2_read_sectors_per_clock: float
+    """32-byte sectors that the whole L2 delivers."""
+    l2_read_requests_per_clock: float
+    """Requests of single sectors."""
+    l2_write_sectors_per_clock: float
+    l2_write_requests_per_clock: float
     clocks_per_block: float
     """Chip-wide clocks between two block launches."""
     dram_latency: float
@@ -75,7 +81,20 @@ class TimeConstants:
     launch_microseconds: float
     """Launch overhead that a timed call sees."""
     atomic_nanoseconds: float
-    """Between two atomics on the same address."""
+    """Between two floating-point atomics on the same address."""
+    integer_atomic_nanoseconds: float
+    atomic_passes_per_nanosecond: float
+    """Scattered atomics of the whole chip."""
+    atomic_turns_per_nanosecond: float
+    """Atomics on a single line; more lines lie in more slices of the L2."""
+    barrier_clocks: float
+    """Clocks of an SM for one warp at a barrier."""
+    tensor_efficiency: float
+    """Share of the tensor cores' peak that mma.sync reaches."""
+    tensor_clock_share: float
+    """Share of the boost clock that is held while the tensor cores work."""
+    issue_efficiency: float
+    """Share of the issue slots that a kernel of nothing but multiply-adds fills."""
     overlap: float
     """Exponent of the norm that combines the resources: infinity would be a perfect overlap."""
     block_turnover: float
@@ -113,39 +132,59 @@ _AMPERE = Limits((8, 6), 48, 16, 102400, 101376, (0, 8, 16, 32, 64, 100), 128 * 
 _ADA = Limits((8, 9), 48, 24, 102400, 101376, (0, 8, 16, 32, 64, 100), 128 * 1024)
 
 _H200_CONSTANTS = TimeConstants(
-    dram_efficiency=0.90,
-    l2_bytes_per_clock=3550.0,
-    l2_requests_per_clock=30.8,
-    clocks_per_block=1.17,
+    dram_efficiency=0.91,
+    dirty_bytes=30e6,
+    dram_accesses_per_nanosecond=41.0,
+    l2_read_sectors_per_clock=136.0,
+    l2_read_requests_per_clock=76.0,
+    l2_write_sectors_per_clock=73.0,
+    l2_write_requests_per_clock=38.0,
+    clocks_per_block=1.19,
     dram_latency=852.0,
     l2_latency=280.0,
-    l1_latency=36.0,
-    launch_microseconds=2.6,
-    atomic_nanoseconds=1.755,
-    overlap=2.33,
+    l1_latency=33.0,
+    launch_microseconds=2.7,
+    atomic_nanoseconds=1.758,
+    integer_atomic_nanoseconds=0.733,
+    atomic_passes_per_nanosecond=103.0,
+    atomic_turns_per_nanosecond=1.7,
+    barrier_clocks=2.3,
+    tensor_efficiency=0.65,
+    tensor_clock_share=0.914,
+    issue_efficiency=0.96,
+    overlap=3.0,
     block_turnover=408.0,
-    origin="fitted to 25 launches measured on one H200; the fit is no evidence about others",
+    origin="measured on one H200 with micro-kernels (benchmarks/ground_truth/constants.cu)",
 )
 
 
 def _assumed(
-    l2_bytes_per_clock: float, sms: int, clock_ghz: float, *, dram_nanoseconds: float
+    l2_bytes_per_clock: float,
+    sms: int,
+    clock_ghz: float,
+    *,
+    dram_nanoseconds: float,
+    tensor_efficiency: float = 0.95,
 ) -> TimeConstants:
     """Return constants carried over from the H200, scaled where the chip's size says how."""
     h200 = _H200_CONSTANTS
-    return TimeConstants(
-        dram_efficiency=0.90,
-        l2_bytes_per_clock=l2_bytes_per_clock,
-        l2_requests_per_clock=h200.l2_requests_per_clock * sms / 132,
-        clocks_per_block=h200.clocks_per_block,
+    size = l2_bytes_per_clock / 32 / h200.l2_read_sectors_per_clock
+    speed = clock_ghz / 1.98
+    return replace(
+        h200,
+        dirty_bytes=h200.dirty_bytes * size,
+        dram_accesses_per_nanosecond=h200.dram_accesses_per_nanosecond * size,
+        l2_read_sectors_per_clock=h200.l2_read_sectors_per_clock * size,
+        l2_read_requests_per_clock=h200.l2_read_requests_per_clock * size,
+        l2_write_sectors_per_clock=h200.l2_write_sectors_per_clock * size,
+        l2_write_requests_per_clock=h200.l2_write_requests_per_clock * size,
         dram_latency=dram_nanoseconds * clock_ghz,
-        l2_latency=h200.l2_latency,
-        l1_latency=h200.l1_latency,
-        launch_microseconds=h200.launch_microseconds,
-        atomic_nanoseconds=h200.atomic_nanoseconds * 1.98 / clock_ghz,
-        overlap=h200.overlap,
-        block_turnover=h200.block_turnover,
-        origin="assumed: the H200's constants scaled by SMs and clock, not measured on this GPU",
+        atomic_nanoseconds=h200.atomic_nanoseconds / speed,
+        integer_atomic_nanoseconds=h200.integer_atomic_nanoseconds / speed,
+        atomic_passes_per_nanosecond=h200.atomic_passes_per_nanosecond * size * speed,
+        atomic_turns_per_nanosecond=h200.atomic_turns_per_nanosecond * speed,
+        tensor_efficiency=tensor_efficiency,
+        origin="assumed: the H200's constants scaled by L2 and clock, not measured on this GPU",
     )
 
 
@@ -155,17 +194,19 @@ GPUS: MappingProxyType[str, Gpu] = MappingProxyType(
         for gpu in (
             Gpu(
                 "H200", "NVIDIA H200 SXM", "sm_90", _HOPPER,
-                Throughput(fp32=128, fp64=64, fp16=256, tensor_fp16=2048),
+                Throughput(fp32=128, fp64=64, fp16=128, tensor_fp16=2048),
                 sms=132, clock_ghz=1.98, dram_gigabytes_per_second=4800.0, l2_bytes=50 << 20,
                 memory_bytes=141 * 10**9, constants=_H200_CONSTANTS,
                 source="NVIDIA H200 data sheet (4.8 TB/s, 67 TFLOPS FP32); H100 white paper (SM)",
             ),
             Gpu(
                 "H100", "NVIDIA H100 SXM", "sm_90", _HOPPER,
-                Throughput(fp32=128, fp64=64, fp16=256, tensor_fp16=2048),
+                Throughput(fp32=128, fp64=64, fp16=128, tensor_fp16=2048),
                 sms=132, clock_ghz=1.98, dram_gigabytes_per_second=3350.0, l2_bytes=50 << 20,
                 memory_bytes=80 * 10**9,
-                constants=_assumed(3550.0, 132, 1.98, dram_nanoseconds=430.0),
+                constants=_assumed(
+                    4350.0, 132, 1.98, dram_nanoseconds=430.0, tensor_efficiency=0.65
+                ),
                 source="NVIDIA H100 data sheet (3.35 TB/s, 67 TFLOPS FP32); H100 white paper",
             ),
             Gpu(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 
 from . import core
@@ -12,16 +10,13 @@ from .instruction_mix import machine_instructions, tensor_operations
 from .ptx_records import Instruction, Module
 
 
-def count_by_kind(
-    module: Module, result: core.Result, scale: float, merged: Mapping[int, int]
-) -> Counts:
+def count_by_kind(module: Module, result: core.Result, scale: float) -> Counts:
     """Return the counters of a run, summed by what each instruction is.
 
     Args:
         module: what was run.
         result: of some of the grid's blocks.
         scale: blocks of the grid for each that ran.
-        merged: how many scalar shared loads share a vector load, by instruction; others: 1.
     """
     counts = Counts()
     rows = result.counters
@@ -29,21 +24,22 @@ def count_by_kind(
         instruction = module.instructions[index]
         row = rows[index]
         warps, threads = float(row["warps"]) * scale, float(row["threads"]) * scale
-        width = merged.get(index, 1)
         machine = 0.0
         for pipe, number in machine_instructions(instruction).items():
-            counts.pipes[pipe] = counts.pipes.get(pipe, 0.0) + warps * number / width
-            machine += warps * number / width
+            counts.pipes[pipe] = counts.pipes.get(pipe, 0.0) + warps * number
+            machine += warps * number
         counts.warp_instructions += warps
         counts.thread_instructions += threads
         counts.tensor_operations += warps * tensor_operations(instruction)
         _count_operations(counts, instruction, threads, warps)
         sectors = _count_memory(counts, instruction, row, scale)
-        wavefronts = _count_shared(counts, row, scale, width)
+        wavefronts = _count_shared(counts, row, scale)
         line = counts.lines.setdefault(instruction.line or 0, [0.0, 0.0, 0.0])
         line[0] += machine
         line[1] += sectors
         line[2] += wavefronts
+    if counts.atomic_turns:
+        counts.float_atomics /= counts.atomic_turns
     return counts
 
 
@@ -72,6 +68,10 @@ def _count_memory(counts: Counts, instruction: Instruction, row: np.void, scale:
         counts.atomic_requests += requests
         counts.atomic_lanes += float(row["atomic_lanes"]) * scale
         counts.atomic_lines += lines
+        counts.atomic_turns += float(row["atomic_turns"]) * scale
+        counts.atomic_passes += float(row["atomic_passes"]) * scale
+        if instruction.modifiers[-1] in ("f32", "f64", "f16", "f16x2", "bf16", "bf16x2"):
+            counts.float_atomics += float(row["atomic_turns"]) * scale
         return sectors
     if instruction.opcode == "st" or "store" in instruction.modifiers:
         counts.store_requests += requests
@@ -89,11 +89,10 @@ def _count_memory(counts: Counts, instruction: Instruction, row: np.void, scale:
     return sectors
 
 
-def _count_shared(counts: Counts, row: np.void, scale: float, width: int) -> float:
+def _count_shared(counts: Counts, row: np.void, scale: float) -> float:
     """Add the shared-memory traffic of one instruction; returns its wavefronts."""
-    column = {1: "shared_wavefronts", 2: "shared_wavefronts_64", 4: "shared_wavefronts_128"}
-    wavefronts = float(row[column[width]]) * scale / width
-    counts.shared_requests += float(row["shared_requests"]) * scale / width
+    wavefronts = float(row["shared_wavefronts"]) * scale
+    counts.shared_requests += float(row["shared_requests"]) * scale
     counts.shared_wavefronts += wavefronts
     # A conflict-free vector load still needs a wavefront for every 128 bytes.
     counts.shared_wavefronts_ideal += min(wavefronts, float(row["shared_wavefronts_ideal"]) * scale)

@@ -25,7 +25,7 @@ def describe_launch(
     gpu: Gpu, resources: KernelResources | None, launch: LaunchCounters
 ) -> tuple[LaunchProfile, tuple[float, ...]]:
     """Return the profile of a launch and its time by each sample of blocks, in microseconds."""
-    demands = [demand(launch, counts) for counts in launch.samples]
+    demands = [demand(gpu, launch, counts) for counts in launch.samples]
     estimates = [estimate(gpu, each) for each in demands]
     times = tuple(each.microseconds for each in estimates)
     counts, needs, found = launch.samples[0], demands[0], estimates[0]

@@ -12,6 +12,7 @@ import numpy as np
 
 from . import core
 from .candidate import HARMLESS, Candidate, KernelLaunch, WorkspaceTooLarge, load_candidate
+from .machine_listing import read_listing
 from .occupancy import occupancy
 from .ptx import PtxError
 from .runtime import Allocation, Transfer
@@ -43,10 +44,8 @@ def profile(request: dict[str, Any]) -> dict[str, Any]:
     launches: list[dict[str, Any]] = []
     reports: list[dict[str, Any]] = []
     resources = {kernel["kernel"]: kernel for kernel in request["kernels"]}
-    vector_lines = {
-        kernel: {int(line): bits for line, bits in lines.items()}
-        for kernel, lines in request.get("vector_loads", {}).items()
-    }
+    listing = request.get("machine_listing")
+    machine = read_listing(Path(listing).read_text()) if listing else {}
     budget = int(request["max_instructions"])
     generator = random.Random(f"{_identity(Path(request['ptx']))} {request['sample']}")
     outputs = {
@@ -78,7 +77,7 @@ def profile(request: dict[str, Any]) -> dict[str, Any]:
         try:
             counters = sample_launch(
                 candidate.gpu, asked, held, shared, budget,
-                vector_lines.get(asked.launch.kernel, {}), generator, outputs, atomics,
+                machine.get(asked.launch.kernel), generator, outputs, atomics,
             )  # fmt: skip
         except core.UnsupportedInstruction as error:
             reports.append(finding("unsupported", str(error), asked.launch.kernel, error.line))

@@ -80,6 +80,27 @@ def replay_l1(
     return L1Replay(sectors, hits, misses[:missed].copy())
 
 
+@dataclass(frozen=True)
+class Shape:
+    """How scattered the requests of a trace are, for loads or for stores and atomics."""
+
+    sectors: int
+    units: int
+    """64-byte units, summed over the requests: what DRAM fetches."""
+    places: int
+    """Places 256 bytes wide, summed over the requests that go to more than four."""
+
+
+def trace_shape(trace: Trace) -> tuple[Shape, Shape]:
+    """Return the shape of a trace's loads, and of its stores and atomics."""
+    results = np.zeros(6, dtype=np.int64)
+    core_library().simt_trace_shape(
+        _pointer(trace.records), ctypes.c_int64(len(trace.records)), _pointer(results)
+    )
+    numbers = [int(number) for number in results]
+    return Shape(*numbers[:3]), Shape(*numbers[3:])
+
+
 def replay_l2(
     streams: Sequence[NDArray[np.uint32]], capacity_bytes: int, ways: int = 16
 ) -> L2Replay:

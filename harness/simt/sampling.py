@@ -20,14 +20,17 @@ from .candidate import HARMLESS, KernelLaunch
 from .counters import Counts, LaunchCounters, Written
 from .gpus import Gpu
 from .instruction_counts import count_by_kind
+from .machine_listing import MachineCode
+from .machine_sums import KernelCode
 from .occupancy import Occupancy, shared_carveout
 from .ptx_records import Module
-from .replay import replay_l1
-from .shared_merging import merged_loads
+from .replay import Shape, replay_l1, trace_shape
 from .warp_chain import chain_clocks
 
 SAMPLE_INSTRUCTIONS = 1_500_000
 """Warp instructions that one sample, or the group of an SM, should stay under."""
+WRITE_ACCESSES = 2.0
+"""Accesses of DRAM for a store to a single place: it reads the rest, and writes."""
 SECTOR = 32
 """Bytes: the unit in which the core notes who touched what."""
 MOST_EXTRA_BATCHES = 8
@@ -93,6 +96,12 @@ class _Runner:
         found = [result.uses[place].atomic_sectors for _, result in self.uses]
         return np.unique(np.concatenate(found)) - start
 
+    def atomic_lines(self) -> float:
+        """Return the distinct lines that atomics of any run touched."""
+        found = [use.atomic_sectors for _, result in self.uses for use in result.uses]
+        sectors = np.unique(np.concatenate(found)) if found else np.zeros(0, dtype=np.int64)
+        return float(np.unique(sectors >> 2).size)
+
     def reads(self, place: int) -> bool:
         """Say whether any block read an allocation."""
         return any(result.uses[place].read_range for _, result in self.uses)
@@ -114,8 +123,8 @@ class _Footprint:
     written: float
     between_waves: float
     """Bytes read again by later waves of blocks."""
-    overflows: bool
-    """One wave of blocks touches more than the L2 holds."""
+    overflow: float
+    """Share of what one wave of blocks touches that the L2 cannot hold, 0 to 1."""
 
 
 def sample_launch(
@@ -124,7 +133,7 @@ def sample_launch(
     held: Occupancy,
     shared_bytes: int,
     budget: int,
-    vector_lines: Mapping[int, int],
+    code: MachineCode | None,
     generator: random.Random,
     outputs: Mapping[int, int],
     atomics: dict[int, list[npt.NDArray[np.int64]]] | None = None,
@@ -137,7 +146,7 @@ def sample_launch(
         held: its occupancy.
         shared_bytes: static and dynamic shared memory of a block.
         budget: warp instructions that one run may execute.
-        vector_lines: widest shared load in the SASS (bits) by source line.
+        code: the kernel's machine code with PTX statements for lines; None: PTX has to do.
         generator: chooses the blocks.
         outputs: bytes of each output by its place among the allocations.
         atomics: gets the sectors of each output that atomics touched, from the output's start.
@@ -158,13 +167,20 @@ def sample_launch(
     first_sample, second_sample = choose.samples(
         blocks, max(1, SAMPLE_INSTRUCTIONS // cost), {*group, *first}, generator
     )
-    merged = merged_loads(launch.module, launch.module.functions[launch.kernel], vector_lines)
+    function = launch.module.functions[launch.kernel]
+    machine = KernelCode(launch.module, function, code) if code else None
+    warps = float(blocks * -(-int(np.prod(launch.block)) // 32))
+    executions: list[float] = []
     samples = []
     for chosen in (first_sample, second_sample):
         if chosen:
             result = runner.run(chosen, random=True)
-            counts = count_by_kind(launch.module, result, blocks / len(chosen), merged)
+            scale = blocks / len(chosen)
+            counts = count_by_kind(launch.module, result, scale)
             counts.hottest_atomic = _hottest(probe, result, len(chosen), blocks)
+            if machine is not None:
+                executions = machine.executions(result, scale, warps)
+                counts = machine.replace(counts, executions, result, scale, warps)
             samples.append(counts)
     group = group[: max(1, 2 * SAMPLE_INSTRUCTIONS // cost)]
     resident = runner.run(group, trace=True) if len(group) > 1 else probe
@@ -190,11 +206,18 @@ def sample_launch(
     missed = load_sectors - load_hits
     footprint = _footprint(gpu, runner, blocks, held, whole_range=affordable or not corners)
     reread = footprint.between_waves
-    if footprint.overflows:
+    if footprint.overflow:
         # The resident blocks of all SMs together overflow the L2: what one SM loads again, its
         # L1 having lost it, the L2 has lost as well.
         distinct = float(sum(use.read_sectors for use in resident.uses))
-        reread += max(0.0, missed - distinct) * 32 * group_scale
+        reread += footprint.overflow * max(0.0, missed - distinct) * 32 * group_scale
+    loads_shape, stores_shape = trace_shape(resident.trace)
+    fetched = _fetched(replay.misses, loads_shape, footprint.overflow)
+    filled = _filled(samples, footprint)
+    # The share of the scattered writes that reach DRAM one by one.
+    alone = filled / max(1.0, footprint.written)
+    if samples and samples[0].atomic_requests:
+        alone = float(footprint.written > gpu.l2_bytes)
     misses = missed * group_scale * 32
     dram_share = min(1.0, (footprint.read + reread) / misses) if misses else 1.0
     constants = gpu.constants
@@ -216,16 +239,52 @@ def sample_launch(
         samples=samples or [Counts()],
         sampled_blocks=len(runner.ran),
         resident_blocks=max(1, held.blocks),
-        chain_clocks=chain_clocks(launch.module, probe.first_warp_path, load_latency),
+        chain_clocks=machine.chain(
+            executions, warps, [load_latency(index) for index in range(len(seen))]
+        )
+        if machine is not None and executions
+        else chain_clocks(launch.module, probe.first_warp_path, load_latency),
         l1_load_sectors=load_sectors * group_scale,
         l1_hit_sectors=load_hits * group_scale,
         read_footprint=footprint.read,
         write_footprint=footprint.written,
-        reread_bytes=reread,
+        reread_bytes=reread + (footprint.read + reread) * (fetched - 1),
+        dram_accesses=group_scale * (
+            loads_shape.places * dram_share * (missed / load_sectors if load_sectors else 0.0)
+            + WRITE_ACCESSES * stores_shape.places * alone
+        ),
+        filled_bytes=filled,
+        atomic_lines=runner.atomic_lines(),
+        local_bytes=float(launch.local_bytes),
         written=written,
         read=[place for place in range(len(asked.memory.starts)) if runner.reads(place)],
         joins_blocks=runner.joins_blocks(),
     )
+
+
+def _fetched(
+    misses: npt.NDArray[np.uint32], shape: Shape, overflow: float
+) -> float:
+    """Return how much DRAM reads for what is missed: it fetches 64 bytes at a time.
+
+    The other half is of use where anybody asks for it while the L2 still holds it: at any time,
+    or within the request where the L2 overflows.
+    """
+    sectors = np.unique(misses[misses < 1 << 31])
+    if not sectors.size or not shape.sectors:
+        return 1.0
+    ever = 2.0 * np.unique(sectors >> 1).size / sectors.size
+    at_once = min(2.0, 2.0 * shape.units / shape.sectors)
+    return float((1 - overflow) * ever + overflow * at_once)
+
+
+def _filled(samples: Sequence[Counts], footprint: _Footprint) -> float:
+    """Return the bytes that are read because what is stored covers sectors only in part."""
+    if not samples or footprint.written <= 0:
+        return 0.0
+    missing = 1 - samples[0].store_bytes / footprint.written
+    atomics = samples[0].atomic_requests > 0
+    return footprint.written * missing if missing > 0.1 and not atomics else 0.0
 
 
 def _loads(module: Module) -> list[int]:
@@ -341,5 +400,6 @@ def _footprint(
             if name == "read" and span > gpu.l2_bytes / 2:
                 between_waves += max(0.0, blocks / wave * here - whole)
     return _Footprint(
-        totals["read"], totals["written"], between_waves, overflows=in_wave > gpu.l2_bytes
+        totals["read"], totals["written"], between_waves,
+        overflow=max(0.0, 1 - gpu.l2_bytes / in_wave) if in_wave else 0.0,
     )

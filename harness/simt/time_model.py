@@ -7,7 +7,7 @@ measured on one H200; benchmarks/simulated_vs_measured.py shows how well it hold
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ..records import Bottleneck
@@ -31,15 +31,31 @@ class Demand:
     global_wavefronts: float
     """LSU data wavefronts of global accesses: one for each 128-byte line of a request."""
     shared_wavefronts: float
-    l2_sectors: float
-    """32-byte sectors that reach the L2."""
-    l2_requests: float
+    l2_read_sectors: float
+    """32-byte sectors that reach the L2 for reading."""
+    l2_read_requests: float
+    """128-byte lines of requests that do."""
+    l2_write_sectors: float
+    l2_write_requests: float
     dram_read_bytes: float
     dram_write_bytes: float
-    hottest_atomic: float
-    """Atomic operations on the most contended address."""
+    dram_accesses: float
+    """Accesses of DRAM to single places, far from those beside them."""
+    atomic_nanoseconds: float
+    """What the most contended sector takes for its atomics, one after the other."""
+    atomic_turns: float
+    atomic_passes: float
+    """See counters.Counts."""
+    atomic_lines: float
+    """Distinct lines that atomics touch."""
     chain_clocks: float
     """Clocks that one warp needs alone, from its dependences and latencies."""
+    barriers_per_warp: float = 0.0
+
+    @property
+    def l2_sectors(self) -> float:
+        """32-byte sectors that reach the L2."""
+        return self.l2_read_sectors + self.l2_write_sectors + self.atomic_passes
 
     @property
     def instructions(self) -> float:
@@ -62,6 +78,8 @@ class Estimate:
 def estimate(gpu: Gpu, demand: Demand) -> Estimate:
     """Return the estimated time of a launch."""
     constants, clocks_per_us = gpu.constants, gpu.clock_ghz * 1e3
+    if demand.tensor_operations:
+        clocks_per_us *= constants.tensor_clock_share
     busy_sms = min(gpu.sms, demand.blocks)
     per_sm = _imbalance(gpu, demand) / busy_sms
     pipe_clocks = {name: clocks * per_sm for name, clocks in _pipe_clocks(gpu, demand).items()}
@@ -69,15 +87,11 @@ def estimate(gpu: Gpu, demand: Demand) -> Estimate:
     compute = max(value for name, value in pipe_clocks.items() if name != "tensor") / clocks_per_us
     wavefronts = demand.global_wavefronts + demand.shared_wavefronts
     lsu = max(wavefronts, demand.pipes.get("lsu", 0.0)) * per_sm / clocks_per_us
-    l2 = max(
-        demand.l2_sectors * 32 / constants.l2_bytes_per_clock,
-        demand.l2_requests / constants.l2_requests_per_clock,
-    ) / clocks_per_us  # fmt: skip
-    dram_bytes = demand.dram_read_bytes + demand.dram_write_bytes
-    dram = dram_bytes / (gpu.dram_gigabytes_per_second * constants.dram_efficiency * 1e3)
+    l2 = _l2_clocks(gpu, demand) / clocks_per_us
+    dram = _dram_microseconds(gpu, demand)
     launch = demand.blocks * constants.clocks_per_block / clocks_per_us
     latency = _latency_clocks(gpu, demand) / clocks_per_us
-    atomic = demand.hottest_atomic * constants.atomic_nanoseconds * 1e-3
+    atomic = _atomic_microseconds(gpu, demand)
     lsu_name: Bottleneck = (
         "shared_memory" if demand.shared_wavefronts > demand.global_wavefronts else "lsu"
     )
@@ -88,7 +102,7 @@ def estimate(gpu: Gpu, demand: Demand) -> Estimate:
     ranked = sorted(terms, key=lambda name: -terms[name])
     ties = tuple(name for name in ranked[1:] if terms[name] >= TIE * terms[ranked[0]])
     return Estimate(
-        together(gpu, terms),
+        together(gpu, terms, in_phases=_in_phases(demand)),
         {name: value for name, value in terms.items()},
         ranked[0],
         ties,
@@ -96,20 +110,87 @@ def estimate(gpu: Gpu, demand: Demand) -> Estimate:
     )
 
 
-def together(gpu: Gpu, terms: Mapping[Bottleneck, float] | Mapping[str, float]) -> float:
-    """Return the microseconds of a launch whose resources alone would need `terms`."""
+def together(
+    gpu: Gpu,
+    terms: Mapping[Bottleneck, float] | Mapping[str, float],
+    *,
+    in_phases: bool = False,
+) -> float:
+    """Return the microseconds of a launch whose resources alone would need `terms`.
+
+    Args:
+        gpu: the GPU.
+        terms: microseconds by resource.
+        in_phases: the SM's own work and its waiting for memory follow each other.
+    """
     alone: dict[str, float] = {str(name): value for name, value in terms.items()}
-    parts = [
+    inside = [
         max(alone.get("compute", 0.0), alone.get("tensor", 0.0)),
         alone.get("lsu", 0.0) or alone.get("shared_memory", 0.0),
+    ]
+    outside = [
         alone.get("l2", 0.0),
         alone.get("dram", 0.0),
         max(alone.get("launch", 0.0), alone.get("latency", 0.0)),
         alone.get("atomic", 0.0),
     ]
     overlap = gpu.constants.overlap
-    norm: float = sum(part**overlap for part in parts) ** (1 / overlap)
+    norm = _norm(inside, overlap) + _norm(outside, overlap) if in_phases else _norm(
+        [*inside, *outside], overlap
+    )  # fmt: skip
     return norm + gpu.constants.launch_microseconds
+
+
+def _norm(parts: Sequence[float], exponent: float) -> float:
+    largest = max(parts)
+    if largest <= 0:
+        return 0.0
+    total: float = sum((part / largest) ** exponent for part in parts)
+    return float(largest * total ** (1 / exponent))
+
+
+def _in_phases(demand: Demand) -> bool:
+    """Say whether blocks work and wait in turns: few to an SM, held together by few barriers.
+
+    With one or two blocks there is no other to work while all warps of one wait for memory.
+    """
+    return demand.resident_blocks <= 2 and 0.5 <= demand.barriers_per_warp <= 8
+
+
+def _l2_clocks(gpu: Gpu, demand: Demand) -> float:
+    """Return the clocks of the L2: reads and writes share it; small requests cost as many."""
+    constants = gpu.constants
+    return max(
+        demand.l2_read_sectors / constants.l2_read_sectors_per_clock,
+        demand.l2_read_requests / constants.l2_read_requests_per_clock,
+    ) + max(
+        demand.l2_write_sectors / constants.l2_write_sectors_per_clock,
+        demand.l2_write_requests / constants.l2_write_requests_per_clock,
+    )
+
+
+def _dram_microseconds(gpu: Gpu, demand: Demand) -> float:
+    constants = gpu.constants
+    read, written = demand.dram_read_bytes, demand.dram_write_bytes
+    # What the kernel reads pushes out of the L2 what lay there dirty before.
+    evicted = min(constants.dirty_bytes, read) * read / (read + written) if read else 0.0
+    peak = gpu.dram_gigabytes_per_second * constants.dram_efficiency * 1e3
+    accesses = demand.dram_accesses / (constants.dram_accesses_per_nanosecond * 1e3)
+    return max((read + written + evicted) / peak, accesses)
+
+
+def _atomic_microseconds(gpu: Gpu, demand: Demand) -> float:
+    """Return what atomics take: on one sector in turn, on few lines in few slices of the L2."""
+    constants = gpu.constants
+    if demand.atomic_passes <= 0:
+        return 0.0
+    few = constants.atomic_turns_per_nanosecond * max(1.0, demand.atomic_lines) ** 0.55
+    nanoseconds = max(
+        demand.atomic_nanoseconds,
+        demand.atomic_turns / few,
+        demand.atomic_passes / constants.atomic_passes_per_nanosecond,
+    )
+    return nanoseconds * 1e-3
 
 
 def _imbalance(gpu: Gpu, demand: Demand) -> float:
@@ -127,15 +208,15 @@ def _pipe_clocks(gpu: Gpu, demand: Demand) -> dict[str, float]:
     fma = pipes.get("fma", 0.0)
     fp16 = pipes.get("fp16", 0.0)
     return {
-        "issue": demand.instructions / 4,
+        "issue": demand.instructions / (4 * gpu.constants.issue_efficiency),
         # Integer multiply-adds go through the heavy half of the FMA pipe.
         "fma": max((fma + heavy) * 32 / rates.fp32, heavy * 32 / rates.int32),
         "alu": pipes.get("alu", 0.0) * 32 / rates.int32,
         "xu": pipes.get("xu", 0.0) * 32 / rates.special,
         "fp64": pipes.get("fp64", 0.0) * 32 / rates.fp64,
         "fp16": fp16 * 64 / rates.fp16,
-        # mma.sync reaches about half of the data sheet's peak.
-        "tensor": demand.tensor_operations * 2 / rates.tensor_fp16,
+        "barrier": pipes.get("barrier", 0.0) * gpu.constants.barrier_clocks,
+        "tensor": demand.tensor_operations / (rates.tensor_fp16 * gpu.constants.tensor_efficiency),
     }
 
 

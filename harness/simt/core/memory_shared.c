@@ -54,15 +54,32 @@ static void count_wavefronts(Counter *counter, LaneMask lanes, const uint64_t *a
             busiest_bank(lanes & 0xffff0000u, addresses, 1, 4, &ignored);
 }
 
+/* Atomics: lanes on one bank take turns even on one address, a wavefront each. `atomic_turns` is
+   the most lanes on one address: the turns of a compare-and-swap loop. */
+static void count_atomic(Counter *counter, LaneMask lanes, const uint64_t *addresses) {
+    int banks[BANKS] = {0}, busiest = 0, most = 0;
+    FOR_EACH_LANE(lane, lanes) {
+        int same = 0, bank = (int)(addresses[lane] >> 2) & (BANKS - 1);
+        if (++banks[bank] > busiest) busiest = banks[bank];
+        FOR_EACH_LANE(other, lanes) same += addresses[other] == addresses[lane];
+        if (same > most) most = same;
+    }
+    counter->atomic_lanes += __builtin_popcount(lanes);
+    counter->atomic_turns += most;
+    counter->shared_wavefronts += busiest;
+    counter->shared_wavefronts_ideal++;
+}
+
 LaneMask shared_access(Block *block, const Warp *warp, const Instruction *row, int pc,
                        LaneMask lanes, const uint64_t *addresses, int bytes, Access access) {
     Machine *machine = block->machine;
     Counter *counter = &machine->counters[pc];
     uint64_t size = (uint64_t)machine->shared_bytes;
     LaneMask allowed = lanes;
-    if (access == ACCESS_ATOMIC) counter->atomic_lanes += __builtin_popcount(lanes);
     counter->shared_requests++;
-    if (bytes <= 4) { /* neighbours or one address for all: free of conflicts */
+    if (access == ACCESS_ATOMIC) count_atomic(counter, lanes, addresses);
+    /* Neighbours or one address for all: free of conflicts. */
+    if (bytes <= 4 && access != ACCESS_ATOMIC) {
         uint64_t first = addresses[__builtin_ctz(lanes)], all = 0, largest = 0, differ = 0, gaps = 0;
         for (int lane = 0; lane < LANES; lane++) {
             uint64_t address = lanes >> lane & 1 ? addresses[lane] : first;
@@ -92,7 +109,7 @@ LaneMask shared_access(Block *block, const Warp *warp, const Instruction *row, i
         allowed &= ~(UINT32_C(1) << lane);
         report(block, kind, pc, warp, lane, address, SPACE_SHARED, detail, -1, -1);
     }
-    if (allowed) count_wavefronts(counter, allowed, addresses, bytes);
+    if (allowed && access != ACCESS_ATOMIC) count_wavefronts(counter, allowed, addresses, bytes);
     return allowed;
 }
 

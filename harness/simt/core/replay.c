@@ -94,6 +94,30 @@ int64_t simt_replay_l2(const uint32_t *const *streams, const int64_t *lengths, i
     return 0;
 }
 
+/* How scattered the requests of a trace are. For loads, then for stores and atomics: sectors,
+   64-byte units, and the places 256 bytes wide of those requests that go to more than four. */
+void simt_trace_shape(const uint32_t *trace, int64_t length, int64_t *results) {
+    for (int64_t at = 0; at < length;) {
+        int count = (int)(trace[at + 3] & 255), units = 0, places = 0;
+        int64_t *found = results + (trace[at + 3] >> 8 & 3 ? 3 : 0);
+        for (int i = 0; i < count; i++) {
+            uint32_t sector = trace[at + 4 + i];
+            bool new_unit = true, new_place = true;
+            for (int j = 0; j < i; j++) {
+                uint32_t other = trace[at + 4 + j];
+                if (other >> 1 == sector >> 1) new_unit = false;
+                if (other >> 3 == sector >> 3) new_place = false;
+            }
+            units += new_unit;
+            places += new_place;
+        }
+        found[0] += count;
+        found[1] += units;
+        found[2] += places > 4 ? places : 0;
+        at += 4 + count;
+    }
+}
+
 /* Start of every warp's records in a copy of the trace sorted by (block, warp), order kept.
    `keys` lists the (block, warp) pairs in the order wanted, as block << 32 | warp. */
 int64_t simt_index_trace(const uint32_t *trace, int64_t length, const uint64_t *keys,

@@ -15,7 +15,7 @@ typedef struct {
 static char *arena;
 static uint64_t arena_bytes;
 static range *allocations;
-static int allocation_count;
+static int allocation_count, left_open;
 
 static void on_segmentation_fault(int number, siginfo_t *info, void *context) {
     uint64_t address = (uint64_t)info->si_addr, base = (uint64_t)arena;
@@ -37,8 +37,13 @@ void *open_arena(uint64_t bytes) {
     return arena;
 }
 
+/* For whole programs, whose host code may use managed memory: device memory stays open to it. */
+void kb_leave_open(void) { left_open = 1; }
+
+int is_left_open(void) { return left_open; }
+
 void kb_protect(int closed) {
-    if (arena) mprotect(arena, arena_bytes, closed ? PROT_NONE : PROT_READ | PROT_WRITE);
+    if (arena && !left_open) mprotect(arena, arena_bytes, closed ? PROT_NONE : PROT_READ | PROT_WRITE);
 }
 
 /* Back [start, start + bytes) by the file's first `tile` bytes, again and again, copy on write. */

@@ -55,6 +55,7 @@ extern kb_launch_callback launch_callback;
 int wrong_stream(const char *what, void *stream);
 /* arena.c */
 void *open_arena(uint64_t bytes);
+int is_left_open(void);
 int in_arena(const void *address);
 int is_allocated(const void *address, size_t bytes);
 /* errors.c */

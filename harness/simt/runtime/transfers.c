@@ -32,7 +32,7 @@ static void told(int is_copy, const void *to, size_t to_pitch, const void *from,
 /* Rows of a copy; device memory is opened once for all of them. */
 static cudaError_t copy(char *to, size_t to_pitch, const char *from, size_t from_pitch,
                         size_t width, size_t height) {
-    for (size_t row = 0; row < height; row++) {
+    for (size_t row = 0; row < height && !is_left_open(); row++) {
         const char *source = from + row * from_pitch;
         if (in_arena(source) && !in_arena(to + row * to_pitch)) {
             fault("forbidden", "cudaMemcpyAsync copies device memory to the host");
@@ -81,7 +81,8 @@ static cudaError_t fill(char *to, size_t pitch, int value, size_t width, size_t 
     kb_protect(0);
     for (size_t row = 0; row < height; row++) {
         char *start = to + row * pitch;
-        if (!transfer_callback || width < 2 * FILL_TILE || !fill_lazily(start, value, width))
+        int lazily = transfer_callback || is_left_open();
+        if (!lazily || width < 2 * FILL_TILE || !fill_lazily(start, value, width))
             memset(start, value, width);
     }
     kb_protect(1);

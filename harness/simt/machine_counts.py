@@ -1,0 +1,307 @@
+"""Executions of each machine basic block, from the executions of the PTX it was made of.
+
+A machine instruction that stands for one PTX instruction (a load, a product, a barrier) says how
+often its block ran: as often as the PTX instruction, or that over its copies where ptxas unrolled
+the loop. All others, which ptxas adds, moves or predicates, run as often as their block.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from .machine_listing import MachineBlock, MachineCode, MachineInstruction
+from .ptx_records import Instruction
+
+_SLOW = re.compile(r"slowpath")
+_SPECIAL = ("ex2", "lg2", "rcp", "rsqrt", "sin", "cos", "tanh")
+_FIXED: dict[str, tuple[str, ...]] = {
+    "bar": ("BAR",), "barrier": ("BAR",), "shfl": ("SHFL",), "vote": ("VOTE", "VOTEU"),
+    "match": ("MATCH",), "redux": ("REDUX",), "atom": ("ATOM", "ATOMG", "ATOMS", "RED", "REDG"),
+    "red": ("RED", "REDG", "ATOM", "ATOMG", "ATOMS"), "ldmatrix": ("LDSM",),
+    "stmatrix": ("STSM",), "mma": ("HMMA", "IMMA", "DMMA", "BMMA"),
+}  # fmt: skip
+_FLOAT: dict[str, tuple[str, ...]] = {
+    "f32": ("FFMA", "FADD", "FMUL"), "f64": ("DFMA", "DADD", "DMUL"),
+    "f16": ("HFMA2", "HADD2", "HMUL2"), "f16x2": ("HFMA2", "HADD2", "HMUL2"),
+    "bf16": ("HFMA2", "HADD2", "HMUL2"), "bf16x2": ("HFMA2", "HADD2", "HMUL2"),
+}  # fmt: skip
+FIRM, FAIR, WEAK = 0, 1, 2
+"""What evidence is worth: it stays where it stood; it may be hoisted; it may be anything."""
+
+
+@dataclass(frozen=True)
+class _Evidence:
+    executions: float
+    worth: int
+    predicated: bool
+    part: float
+    """One over the instructions of the block that say this together."""
+
+
+def block_executions(
+    code: MachineCode,
+    statements: Mapping[int, Instruction],
+    executed: Mapping[int, float],
+    entries: Mapping[int, float],
+    warps: float,
+) -> list[float]:
+    """Return how many warps went through each block.
+
+    Args:
+        code: the kernel's machine code.
+        statements: the PTX instruction of each statement number.
+        executed: executions of each statement, by warps.
+        entries: entries of the innermost PTX loop around each statement; 0 outside of loops.
+        warps: warps that start the kernel.
+    """
+    evidence = _evidence(code, statements, executed, entries)
+    counts: list[float | None] = [_judge(found) for found in evidence]
+    dead = _never(code)
+    called = _called(code)
+    for index, block in enumerate(code.blocks):
+        if index in dead:
+            counts[index] = 0.0
+        elif block.function in called and counts[index] is None:
+            counts[index] = -1.0
+    return _flow(code, counts, evidence, called, warps)
+
+
+def _evidence(
+    code: MachineCode,
+    statements: Mapping[int, Instruction],
+    executed: Mapping[int, float],
+    entries: Mapping[int, float],
+) -> list[list[_Evidence]]:
+    groups: dict[tuple[int, str], list[tuple[int, MachineInstruction]]] = defaultdict(list)
+    for place, block in enumerate(code.blocks):
+        for instruction in block.instructions:
+            ptx = statements.get(instruction.statement)
+            if ptx is None or block.function:
+                continue
+            expected, _ = _expected(ptx)
+            name = "=" if instruction.base in expected else instruction.base
+            groups[instruction.statement, name].append((place, instruction))
+    found: list[list[_Evidence]] = [[] for _ in code.blocks]
+    for (statement, name), members in groups.items():
+        _, worth = _expected(statements[statement])
+        count, entered = executed.get(statement, 0.0), entries.get(statement, 0.0)
+        copies: dict[int, int] = defaultdict(int)
+        for place, _ in members:
+            copies[place] += 1
+        split = _split(code.blocks, copies, count, entered)
+        if split is None:
+            split, worth = {place: count / len(members) for place in copies}, WEAK
+        for place, instruction in members:
+            found[place].append(
+                _Evidence(
+                    split[place],
+                    worth if name == "=" else WEAK,
+                    bool(instruction.predicate),
+                    1 / copies[place],
+                )
+            )
+    return found
+
+
+def _expected(ptx: Instruction) -> tuple[tuple[str, ...], int]:
+    """Return the machine opcodes of which one stands for this PTX instruction, and its worth."""
+    opcode, modifiers = ptx.opcode, ptx.modifiers
+    if opcode in ("bar", "barrier") and "warp" in modifiers:
+        return (), WEAK
+    if opcode in _FIXED:
+        return _FIXED[opcode], FIRM
+    spaces = {word.split("::")[0] for word in modifiers}
+    if opcode == "ld" and not spaces & {"param", "const"}:
+        if "shared" in spaces:
+            return ("LDS",), FAIR
+        return (("LDL",) if "local" in spaces else ("LDG", "LD")), FAIR
+    if opcode == "st" and "param" not in spaces:
+        if "shared" in spaces:
+            return ("STS",), FIRM
+        return (("STL",) if "local" in spaces else ("STG", "ST")), FIRM
+    if opcode == "cp" and "async" in spaces and "commit_group" not in spaces:
+        return ("LDGSTS",), FIRM
+    if opcode == "wmma":
+        load, store = "load" in modifiers, "store" in modifiers
+        return (("LDG", "LD", "LDS") if load else ("STG", "ST", "STS") if store
+                else ("HMMA", "IMMA")), WEAK  # fmt: skip
+    kind = modifiers[-1] if modifiers else ""
+    if opcode in ("add", "sub", "mul", "fma", "mad") and kind in _FLOAT:
+        return _FLOAT[kind], FAIR
+    if opcode in _SPECIAL and kind in ("f32", "f16", "f16x2"):
+        return ("MUFU",), FAIR
+    if opcode == "cvt" and len(modifiers) >= 2:
+        return ("I2F", "F2I", "F2F", "FRND", "I2FP", "F2FP"), FAIR
+    return (), WEAK
+
+
+def _split(
+    blocks: Sequence[MachineBlock], copies: Mapping[int, int], count: float, entered: float
+) -> dict[int, float] | None:
+    """Share the executions of one PTX instruction among its copies; None where nothing says how.
+
+    An unrolled loop takes whole turns of its copies first; a block of fewer copies behind it,
+    executed at most once, then takes what it can, and the last block takes the rest.
+    """
+    if len(copies) == 1:
+        ((place, number),) = copies.items()
+        return {place: count / number}
+    if entered <= 0:
+        return {place: 0.0 for place in copies} if count <= 0 else None
+    turns = count / entered
+    whole = abs(turns - round(turns)) < 1e-3
+    deepest = max(len(blocks[place].loops) for place in copies)
+    order = sorted(copies, key=lambda place: (-copies[place], place))
+    if copies[order[0]] == copies[order[-1]]:
+        return None
+    left, found = turns, {}
+    for place in order:
+        number = copies[place]
+        loops = len(blocks[place].loops) == deepest
+        if place == order[-1]:
+            taken = max(left, 0.0) / number
+        elif whole:
+            taken = float(int(left / number + 1e-6)) if loops else float(left + 1e-6 >= number)
+        elif loops:
+            taken = max(0.0, (left - (number - 1) / 2) / number)
+        else:
+            taken = min(0.5, left / number)
+        left -= taken * number
+        found[place] = taken * entered
+    return found
+
+
+def _judge(evidence: Sequence[_Evidence]) -> float | None:
+    """Return what the best evidence of a block says; None where there is only weak evidence."""
+    for worth in (FIRM, FAIR):
+        best = [each.executions for each in evidence
+                if each.worth == worth and not each.predicated]  # fmt: skip
+        if best:
+            # Several PTX blocks may be one machine block: the largest count is the block's own.
+            return median(best) if worth == FAIR else max(best)
+    return None
+
+
+def _raise_to_followers(
+    code: MachineCode, counts: Sequence[float | None], found: list[float]
+) -> None:
+    """Raise blocks without evidence to what their followers can only have had from them."""
+    for index in reversed(range(len(found))):
+        block = code.blocks[index]
+        if counts[index] is not None:
+            continue
+        for to in block.successors:
+            if to <= index or code.blocks[to].loops != block.loops:
+                continue
+            others = (at for at in code.blocks[to].predecessors if at != index)
+            missing = found[to] - sum(_leaving(code, found, at, to) for at in others)
+            found[index] = max(found[index], missing)
+
+
+def _is_firm(evidence: Sequence[_Evidence]) -> bool:
+    return any(each.worth == FIRM and not each.predicated for each in evidence)
+
+
+def _leaving(code: MachineCode, found: Sequence[float], at: int, to: int) -> float:
+    """Return the most that can go from one block to another: a loop is left once an entry."""
+    left = [span for span in code.blocks[at].loops if not span[0] <= to <= span[1]]
+    if not left:
+        return found[at]
+    first, last = left[-1]
+    outside = [place for place in code.blocks[first].predecessors if not first <= place <= last]
+    return min(found[at], sum(_leaving(code, found, place, first) for place in outside))
+
+
+def _commonest(evidence: Sequence[_Evidence]) -> float:
+    """Return the count that most agree on within 2 %; the largest of several, 0 of none."""
+    best, agreed = 0.0, 0.0
+    for value in sorted({each.executions for each in evidence}, reverse=True):
+        near = sum(
+            each.part for each in evidence if abs(each.executions - value) <= 0.02 * value
+        )
+        if near > agreed + 1e-9:
+            best, agreed = value, near
+    return best
+
+
+def _only_from_one(code: MachineCode, index: int) -> bool:
+    before = code.blocks[index].predecessors
+    return len(before) == 1 and len(code.blocks[before[0]].successors) == 1
+
+
+def _never(code: MachineCode) -> set[int]:
+    """Return the blocks that nothing reaches but a slow path for odd operands."""
+    slow = {
+        index
+        for index, block in enumerate(code.blocks)
+        if _SLOW.search(block.function)
+        or any(each.base == "CALL" and _SLOW.search(each.target) for each in block.instructions)
+    }
+    reached: set[int] = set()
+    ahead = [0, *(index for index, block in enumerate(code.blocks) if block.function)]
+    while ahead:
+        index = ahead.pop()
+        if index not in reached and index not in slow:
+            reached.add(index)
+            ahead += code.blocks[index].successors
+    return set(range(len(code.blocks))) - reached
+
+
+def _called(code: MachineCode) -> set[str]:
+    """Return the functions inside the section that the kernel calls on its ordinary way."""
+    return {
+        instruction.target
+        for block in code.blocks
+        for instruction in block.instructions
+        if instruction.base == "CALL" and not _SLOW.search(instruction.target)
+    }
+
+
+def _flow(
+    code: MachineCode,
+    counts: list[float | None],
+    evidence: Sequence[Sequence[_Evidence]],
+    called: set[str],
+    warps: float,
+) -> list[float]:
+    """Fill in blocks without evidence from those that lead to them, in address order."""
+    found: list[float] = []
+    for index, block in enumerate(code.blocks):
+        count = counts[index]
+        arriving = [
+            _leaving(code, found, at, index) for at in block.predecessors if at < index
+        ]
+        if count is None:
+            weak = [each for each in evidence[index] if not each.predicated]
+            limit = max(arriving, default=warps if index == 0 else 0.0)
+            if block.loop is not None and block.loop[0] == index:
+                inside = [
+                    each
+                    for each in counts[block.loop[0] : block.loop[1] + 1]
+                    if each is not None and each >= 0
+                ]
+                count = max([limit, *inside]) if inside else max(limit, _commonest(weak))
+            elif _only_from_one(code, index):
+                count = limit
+            elif weak:
+                count = min(limit, _commonest(weak)) if arriving else _commonest(weak)
+            else:
+                count = limit
+        elif count < 0:
+            count = 0.0
+        elif arriving and not block.loops and not _is_firm(evidence[index]):
+            # A load may have been lifted out of its loop into this block.
+            count = min(count, sum(arriving))
+        found.append(count)
+    _raise_to_followers(code, counts, found)
+    calls: dict[str, float] = defaultdict(float)
+    for index, block in enumerate(code.blocks):
+        for instruction in block.instructions:
+            if instruction.base == "CALL" and instruction.target in called:
+                calls[instruction.target] += found[index]
+    return [calls.get(block.function, 0.0) if block.function else found[index]
+            for index, block in enumerate(code.blocks)]  # fmt: skip
