@@ -1,0 +1,238 @@
+"""Runs a whole CUDA program on the stand-in runtime and profiles each of its launches."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import random
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from kernelblaster.harness.compiler_output import compile_errors, kernel_resources
+from kernelblaster.harness.errors import UserError
+from kernelblaster.harness.records import KernelResources, LaunchProfile
+from kernelblaster.harness.simt import core
+from kernelblaster.harness.simt.candidate import KernelLaunch, memory_of, place_variables
+from kernelblaster.harness.simt.counters import LaunchCounters
+from kernelblaster.harness.simt.gpus import Gpu
+from kernelblaster.harness.simt.machine import machine_listing
+from kernelblaster.harness.simt.machine_listing import MachineCode, read_listing
+from kernelblaster.harness.simt.occupancy import occupancy
+from kernelblaster.harness.simt.profile import describe_launch
+from kernelblaster.harness.simt.ptx import PtxError, parse
+from kernelblaster.harness.simt.ptx_records import Module
+from kernelblaster.harness.simt.runtime import Runtime, build_runtime
+from kernelblaster.harness.simt.sampling import LaunchFailed, sample_launch
+from kernelblaster.harness.symbols import readable
+from kernelblaster.harness.toolchain import Toolchain
+
+MOST_INSTRUCTIONS = 2_000_000_000
+"""Warp instructions that one sample of blocks may execute: beyond, the launch is refused."""
+
+
+@dataclass
+class Launched:
+    """One launch of the program: its profile, or why there is none."""
+
+    kernel: str
+    """Demangled."""
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    profile: LaunchProfile | None = None
+    counters: LaunchCounters | None = None
+    resources: KernelResources | None = None
+    refusal: str = ""
+
+
+@dataclass
+class ProgramRun:
+    """What a program launched."""
+
+    groups: list[list[Launched]] = field(default_factory=list)
+    """Launches between two synchronisations of the device, in order."""
+
+    @property
+    def launches(self) -> list[Launched]:
+        """All launches in order."""
+        return [launch for group in self.groups for launch in group]
+
+
+@dataclass(frozen=True)
+class Program:
+    """A compiled program: host half, PTX, and what ptxas says of its kernels."""
+
+    folder: Path
+    resources: dict[str, KernelResources]
+    machine: dict[str, MachineCode]
+    module: Module
+
+
+def compile_program(toolchain: Toolchain, source: Path, gpu: Gpu, folder: Path) -> Program:
+    """Compile a program with main() into a shared library and PTX in `folder`.
+
+    Raises:
+        UserError: it does not compile, or its PTX cannot be read.
+    """
+    try:
+        text = source.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"cannot read {source}: {error}") from error
+    (folder / "candidate.cu").write_text(text)
+    command = [
+        toolchain.nvcc, f"-arch={gpu.arch}", "-ccbin", toolchain.host_compiler, "-std=c++17", "-O3",
+        "-lineinfo", "-shared", "-Xcompiler", "-fPIC", "--cudart", "none", "-Xptxas", "-v",
+        "-allow-unsupported-compiler", "--keep", "--keep-dir", ".", "-I", str(source.parent),
+        "candidate.cu", "-o", "candidate.so",
+    ]  # fmt: skip
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    log = done.stdout + done.stderr
+    if done.returncode:
+        errors = compile_errors(log, folder / "candidate.ptx")
+        first = errors[0] if errors else None
+        where = f" line {first.line}" if first and first.line else ""
+        raise UserError(f"{source}{where} does not compile: "
+                        f"{first.message if first else log.strip()[-200:]}")  # fmt: skip
+    try:
+        module = parse((folder / "candidate.ptx").read_text())
+    except PtxError as error:
+        raise UserError(f"{source}: its PTX cannot be read: {error}") from error
+    listing = machine_listing(toolchain, folder / "candidate.ptx", gpu.arch)
+    return Program(
+        folder, {kernel.kernel: kernel for kernel in kernel_resources(log)},
+        read_listing(listing) if listing else {}, module,
+    )  # fmt: skip
+
+
+def run_program(toolchain: Toolchain, source: Path, gpu: Gpu) -> ProgramRun:
+    """Run a program's main() with PROF=1 in the environment and profile what it launches.
+
+    Raises:
+        UserError: it does not compile, needs a runtime function that is not there, or fails.
+    """
+    with tempfile.TemporaryDirectory(prefix="program-run-") as scratch:
+        return _run(toolchain, compile_program(toolchain, source, gpu, Path(scratch)), gpu, source)
+
+
+def _run(toolchain: Toolchain, program: Program, gpu: Gpu, source: Path) -> ProgramRun:
+    library = build_runtime(
+        toolchain.cuda_headers(), name="program-runtime",
+        more=[Path(__file__).resolve().parent / "program_runtime.c"],
+    )  # fmt: skip
+    run = ProgramRun([[]])
+    generator = random.Random(0)
+
+    def launched(
+        kernel: str, grid: Any, block: Any, shared: int, read: Any
+    ) -> bool:
+        found = Launched(readable(kernel), grid, block)
+        run.groups[-1].append(found)
+        try:
+            _profile(gpu, program, runtime, addresses, generator, found, kernel, shared, read)
+        except LaunchFailed as error:
+            kinds = ", ".join(dict.fromkeys(str(report.kind) for report in error.reports))
+            found.refusal = kinds or "its sampled blocks run too long"
+        except core.UnsupportedInstruction as error:
+            found.refusal = str(error)
+        except Exception as error:  # one launch that cannot be modelled must not end the program
+            found.refusal = f"{type(error).__name__}: {error}"
+        return True  # the program goes on: what it launches next is another question
+
+    runtime = Runtime(library, gpu, launched, stream=0)
+    runtime.library.kb_leave_open()
+    allocate = ctypes.CFUNCTYPE(ctypes.c_uint64, ctypes.c_uint64)(
+        lambda size: _allocate(runtime, size)
+    )
+    runtime.library.kb_set_allocator(allocate)
+
+    def synchronized() -> None:
+        if run.groups[-1]:
+            run.groups.append([])
+
+    told = ctypes.CFUNCTYPE(None)(synchronized)
+    runtime.library.kb_set_synchronized(told)
+    try:
+        runtime.load(program.folder / "candidate.so")
+        host = ctypes.CDLL(str(program.folder / "candidate.so"))
+    except OSError as error:
+        name = re.search(r"undefined symbol: (\w+)", str(error))
+        raise UserError(
+            f"{source} calls {name[1]}, which the simulated runtime lacks" if name else str(error)
+        ) from error
+    for resources in program.resources.values():
+        runtime.describe_kernel(
+            resources.kernel, resources.registers, resources.static_shared_bytes, 1024
+        )
+    addresses = place_variables(program.module, runtime)
+    os.environ["PROF"] = "1"
+    try:
+        main = host.main
+    except AttributeError:
+        raise UserError(f"{source} has no main()") from None
+    arguments = (ctypes.c_char_p * 2)(str(source).encode(), None)
+    sys.stdout.flush()
+    with _stdout_to_stderr():
+        status = main(1, arguments)
+    if run.groups and not run.groups[-1]:
+        run.groups.pop()
+    if status:
+        raise UserError(f"the program {source} ended with status {status}")
+    return run
+
+
+class _stdout_to_stderr:  # noqa: N801 - a context, used as one
+    """What the program itself prints is not the comparison."""
+
+    def __enter__(self) -> None:
+        self.saved = os.dup(1)
+        os.dup2(2, 1)
+
+    def __exit__(self, *_: object) -> None:
+        ctypes.CDLL(None).fflush(None)
+        os.dup2(self.saved, 1)
+        os.close(self.saved)
+
+
+def _allocate(runtime: Runtime, size: int) -> int:
+    try:
+        return runtime.allocate("buffer", max(1, size)).address
+    except MemoryError:
+        return 0
+
+
+def _profile(
+    gpu: Gpu,
+    program: Program,
+    runtime: Runtime,
+    addresses: dict[str, int],
+    generator: random.Random,
+    found: Launched,
+    kernel: str,
+    shared: int,
+    read: Any,
+) -> None:
+    facts = program.resources.get(kernel)
+    if facts is None or kernel not in program.module.functions:
+        raise UserError(f"nothing is known of kernel {kernel}")
+    found.resources = facts
+    bytes_ = facts.static_shared_bytes + shared
+    held = occupancy(gpu.limits, int(np.prod(found.block)), facts.registers, bytes_)
+    function = program.module.functions[kernel]
+    sizes: Sequence[int] = [parameter.size for parameter in function.parameters]
+    asked = KernelLaunch(
+        core.Launch(
+            program.module, kernel, found.grid, found.block, shared, read(sizes), addresses
+        ),
+        memory_of(runtime),
+    )
+    found.counters = sample_launch(
+        gpu, asked, held, bytes_, MOST_INSTRUCTIONS, program.machine.get(kernel), generator, {}
+    )
+    found.profile = describe_launch(gpu, facts, found.counters)[0]
