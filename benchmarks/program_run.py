@@ -235,4 +235,7 @@ def _profile(
     found.counters = sample_launch(
         gpu, asked, held, bytes_, MOST_INSTRUCTIONS, program.machine.get(kernel), generator, {}
     )
+    if found.counters.takes_turns:
+        found.refusal = "its blocks take their work from a shared counter: a sample says nothing"
+        return
     found.profile = describe_launch(gpu, facts, found.counters)[0]

@@ -106,7 +106,7 @@ async def test_row_sums_by_thread_block_and_warp_are_ordered(
         kernels.ROW_SUM_THREAD, kernels.ROW_SUM_BLOCK, kernels.ROW_SUM_WARP,
     )  # fmt: skip
     assert by_thread.microseconds > 2 * by_block.microseconds
-    assert by_block.microseconds > 1.1 * by_warp.microseconds
+    assert by_block.microseconds > by_warp.microseconds
     assert any("Uncoalesced" in sentence for sentence in by_thread.advice)
     assert by_warp.bottleneck in ("dram", "latency")
     sectors = "l1tex__average_t_sectors_per_request_pipe_lsu_mem_global_op_ld.ratio"

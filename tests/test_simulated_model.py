@@ -10,7 +10,6 @@ from kernelblaster.harness.simt.gpus import GPUS, find_gpu
 from kernelblaster.harness.simt.instruction_mix import machine_instructions, tensor_operations
 from kernelblaster.harness.simt.occupancy import occupancy, shared_carveout
 from kernelblaster.harness.simt.ptx import parse
-from kernelblaster.harness.simt.shared_merging import merged_loads, vector_load_lines
 from kernelblaster.harness.simt.time_model import Demand, estimate
 from kernelblaster.harness.simt.warp_chain import chain_clocks
 
@@ -80,30 +79,6 @@ def test_machine_instructions_of_ptx() -> None:
     assert all(tensor_operations(instruction) == 0 for instruction in module.instructions)
 
 
-def test_scalar_shared_loads_merge_only_where_the_machine_code_has_vectors() -> None:
-    module = parse(PTX)
-    function = module.functions["k"]
-    line = module.instructions[7].line or 0
-    assert merged_loads(module, function, {}) == {}
-    assert merged_loads(module, function, {line: 128}) == {7: 4, 8: 4, 9: 4, 10: 4}
-    assert merged_loads(module, function, {line: 64}) == {7: 2, 8: 2, 9: 2, 10: 2}
-
-
-def test_vector_loads_of_a_listing() -> None:
-    listing = """
-.text.k:
-        //## File "/x/candidate.cu", line 12 inlined at "/x/candidate.cu", line 20
-        //## File "/x/candidate.cu", line 20
-        /*0010*/                   LDS.128 R4, [R2] ;
-        //## File "/x/candidate.cu", line 21
-        /*0020*/                   LDS R8, [R2+0x10] ;
-.text.other:
-        //## File "/x/candidate.cu", line 30
-        /*0010*/                   LDS.64 R4, [R2] ;
-"""
-    assert vector_load_lines(listing) == {"k": {20: 128}, "other": {30: 64}}
-
-
 def test_a_warp_waits_once_for_two_independent_loads() -> None:
     module = parse(PTX)
     both = np.arange(0, 5, dtype=np.int32)
@@ -124,8 +99,10 @@ def _demand(**changes: object) -> Demand:
     plain = {
         "blocks": 65536, "resident_blocks": 8, "pipes": {"alu": 1e6, "lsu": 1e6},
         "tensor_operations": 0.0, "global_wavefronts": 1e6, "shared_wavefronts": 0.0,
-        "l2_sectors": 4e6, "l2_requests": 1e6, "dram_read_bytes": 1e9, "dram_write_bytes": 0.0,
-        "hottest_atomic": 0.0, "chain_clocks": 1500.0,
+        "l2_read_sectors": 4e6, "l2_read_requests": 1e6, "l2_write_sectors": 0.0,
+        "l2_write_requests": 0.0, "dram_read_bytes": 1e9, "dram_write_bytes": 0.0,
+        "dram_accesses": 0.0, "atomic_nanoseconds": 0.0, "atomic_turns": 0.0,
+        "atomic_passes": 0.0, "atomic_lines": 1.0, "chain_clocks": 1500.0,
     }  # fmt: skip
     return Demand(**(plain | changes))  # type: ignore[arg-type]
 
@@ -133,14 +110,14 @@ def _demand(**changes: object) -> Demand:
 def test_each_resource_can_be_the_bottleneck() -> None:
     cases = {
         "dram": _demand(),
-        "l2": _demand(l2_sectors=1e9),
+        "l2": _demand(l2_read_sectors=1e9),
         "lsu": _demand(global_wavefronts=1e9),
         "shared_memory": _demand(shared_wavefronts=1e9),
         "compute": _demand(pipes={"fma": 1e9}),
         "tensor": _demand(tensor_operations=1e13),
         "latency": _demand(chain_clocks=1e6),
         "launch": _demand(blocks=20_000_000, chain_clocks=10.0),
-        "atomic": _demand(hottest_atomic=1e7),
+        "atomic": _demand(atomic_passes=1e7, atomic_nanoseconds=2e7),
     }
     for name, demand in cases.items():
         assert estimate(H200, demand).bottleneck == name
@@ -149,13 +126,32 @@ def test_each_resource_can_be_the_bottleneck() -> None:
 def test_more_demand_never_takes_less_time() -> None:
     base = estimate(H200, _demand()).microseconds
     for change in (
-        {"dram_read_bytes": 2e9}, {"l2_sectors": 1e9}, {"chain_clocks": 1e5},
-        {"shared_wavefronts": 1e8}, {"hottest_atomic": 1e6}, {"pipes": {"fma": 1e9}},
+        {"dram_read_bytes": 2e9}, {"l2_read_sectors": 1e9}, {"chain_clocks": 1e5},
+        {"shared_wavefronts": 1e8}, {"atomic_passes": 1e6, "atomic_turns": 1e6},
+        {"l2_write_requests": 1e8}, {"dram_accesses": 1e8}, {"pipes": {"fma": 1e9}},
     ):  # fmt: skip
         assert estimate(H200, _demand(**change)).microseconds > base
 
 
 def test_streaming_takes_its_bytes_over_the_bandwidth() -> None:
     found = estimate(H200, _demand(dram_read_bytes=48e9))
-    assert found.microseconds == pytest.approx(48e9 / 4.8e12 * 1e6 / 0.90, rel=0.02)
+    assert found.microseconds == pytest.approx(48e9 / 4.8e12 * 1e6 / 0.91, rel=0.02)
     assert found.ties == ()
+
+
+def test_blocks_that_wait_in_turns_add_their_phases() -> None:
+    apart = {"shared_wavefronts": 3e7, "resident_blocks": 2}
+    freely = estimate(H200, _demand(**apart)).microseconds
+    in_turns = estimate(H200, _demand(**apart, barriers_per_warp=1.0)).microseconds
+    many_turns = estimate(H200, _demand(**apart, barriers_per_warp=100.0)).microseconds
+    assert in_turns > 1.2 * freely
+    assert many_turns == freely
+
+
+def test_atomics_on_few_lines_are_slower_than_on_many() -> None:
+    asked = {"atomic_passes": 1e7, "atomic_turns": 1e7}
+    times = [
+        estimate(H200, _demand(**asked, atomic_lines=lines)).terms["atomic"]
+        for lines in (1.0, 32.0, 1e6)
+    ]
+    assert times[0] > times[1] > times[2] > 0

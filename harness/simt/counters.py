@@ -108,6 +108,8 @@ class LaunchCounters:
     """By place of the allocation."""
     read: list[int] = field(default_factory=list)
     """Places of the allocations that were read."""
+    takes_turns: bool = False
+    """Blocks take their work from a shared counter: the sampled ones say little of all."""
     joins_blocks: bool = False
     """Blocks use atomics and read memory that the launch writes: what one leaves may hang on what
     others, not in the sample, have left."""

@@ -16,7 +16,7 @@ from statistics import median
 from .machine_listing import MachineBlock, MachineCode, MachineInstruction
 from .ptx_records import Instruction
 
-_SLOW = re.compile(r"slowpath")
+_SLOW = re.compile(r"slowpath|mediumpath|_f64_full")
 _SPECIAL = ("ex2", "lg2", "rcp", "rsqrt", "sin", "cos", "tanh")
 _FIXED: dict[str, tuple[str, ...]] = {
     "bar": ("BAR",), "barrier": ("BAR",), "shfl": ("SHFL",), "vote": ("VOTE", "VOTEU"),
@@ -94,7 +94,9 @@ def _evidence(
             copies[place] += 1
         split = _split(code.blocks, copies, count, entered)
         if split is None:
-            split, worth = {place: count / len(members) for place in copies}, WEAK
+            # Copies of what ptxas doubled share the count; parts of one expansion all have it.
+            shares = dict.fromkeys(copies, len(members)) if name == "=" else copies
+            split, worth = {place: count / shares[place] for place in copies}, WEAK
         for place, instruction in members:
             found[place].append(
                 _Evidence(
@@ -202,10 +204,6 @@ def _raise_to_followers(
             found[index] = max(found[index], missing)
 
 
-def _is_firm(evidence: Sequence[_Evidence]) -> bool:
-    return any(each.worth == FIRM and not each.predicated for each in evidence)
-
-
 def _leaving(code: MachineCode, found: Sequence[float], at: int, to: int) -> float:
     """Return the most that can go from one block to another: a loop is left once an entry."""
     left = [span for span in code.blocks[at].loops if not span[0] <= to <= span[1]]
@@ -279,13 +277,15 @@ def _flow(
             weak = [each for each in evidence[index] if not each.predicated]
             limit = max(arriving, default=warps if index == 0 else 0.0)
             if block.loop is not None and block.loop[0] == index:
-                inside = [
-                    each
-                    for each in counts[block.loop[0] : block.loop[1] + 1]
-                    if each is not None and each >= 0
+                own = [
+                    place
+                    for place in range(block.loop[0], block.loop[1] + 1)
+                    if code.blocks[place].loop == block.loop
                 ]
-                count = max([limit, *inside]) if inside else max(limit, _commonest(weak))
-            elif _only_from_one(code, index):
+                inside = [each for place in own if (each := counts[place]) is not None]
+                weak = [each for place in own for each in evidence[place] if not each.predicated]
+                count = max(limit, *inside) if inside else max(limit, _commonest(weak))
+            elif index == 0 or _only_from_one(code, index):
                 count = limit
             elif weak:
                 count = min(limit, _commonest(weak)) if arriving else _commonest(weak)
@@ -293,9 +293,6 @@ def _flow(
                 count = limit
         elif count < 0:
             count = 0.0
-        elif arriving and not block.loops and not _is_firm(evidence[index]):
-            # A load may have been lifted out of its loop into this block.
-            count = min(count, sum(arriving))
         found.append(count)
     _raise_to_followers(code, counts, found)
     calls: dict[str, float] = defaultdict(float)

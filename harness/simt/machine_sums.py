@@ -53,6 +53,14 @@ class KernelCode:
             warps,
         )
 
+    def returns_atomics(self) -> bool:
+        """Say whether the kernel uses what an atomic on global memory returns."""
+        return any(
+            each.base in ("ATOM", "ATOMG")
+            for block in self.code.blocks
+            for each in block.instructions
+        )
+
     def _spinning(self) -> set[int]:
         """Return the statements of atomics that are loops of compare and swap."""
         return {

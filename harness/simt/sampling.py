@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -18,19 +17,24 @@ from . import block_choice as choose
 from . import core
 from .candidate import HARMLESS, KernelLaunch
 from .counters import Counts, LaunchCounters, Written
+from .footprint import fetched_share, filled_bytes, footprint_of
 from .gpus import Gpu
 from .instruction_counts import count_by_kind
 from .machine_listing import MachineCode
 from .machine_sums import KernelCode
 from .occupancy import Occupancy, shared_carveout
 from .ptx_records import Module
-from .replay import Shape, replay_l1, trace_shape
+from .replay import replay_l1, trace_shape
 from .warp_chain import chain_clocks
 
 SAMPLE_INSTRUCTIONS = 1_500_000
 """Warp instructions that one sample, or the group of an SM, should stay under."""
 WRITE_ACCESSES = 2.0
 """Accesses of DRAM for a store to a single place: it reads the rest, and writes."""
+UNEVEN = 0.05
+"""Difference of two samples' instructions from which more blocks are sampled."""
+MOST_UNEVEN = 192
+"""Blocks in one random sample where blocks differ much in their work."""
 SECTOR = 32
 """Bytes: the unit in which the core notes who touched what."""
 MOST_EXTRA_BATCHES = 8
@@ -115,18 +119,6 @@ class _Runner:
         return min(first for first, _ in ranges), max(end for _, end in ranges)
 
 
-@dataclass(frozen=True)
-class _Footprint:
-    """Distinct bytes that the whole grid touches."""
-
-    read: float
-    written: float
-    between_waves: float
-    """Bytes read again by later waves of blocks."""
-    overflow: float
-    """Share of what one wave of blocks touches that the L2 cannot hold, 0 to 1."""
-
-
 def sample_launch(
     gpu: Gpu,
     asked: KernelLaunch,
@@ -171,17 +163,23 @@ def sample_launch(
     machine = KernelCode(launch.module, function, code) if code else None
     warps = float(blocks * -(-int(np.prod(launch.block)) // 32))
     executions: list[float] = []
+    taken = [(chosen, runner.run(chosen, random=True))
+             for chosen in (first_sample, second_sample) if chosen]  # fmt: skip
+    if _differ(taken):
+        more = min(MOST_UNEVEN, 4 * SAMPLE_INSTRUCTIONS // cost, (blocks - len(runner.ran)) // 2)
+        if more > len(first_sample):
+            rest = choose.fresh(blocks, 2 * more, runner.ran, generator)
+            taken = [(chosen, runner.run(chosen, random=True))
+                     for chosen in (rest[:more], rest[more:]) if chosen]  # fmt: skip
     samples = []
-    for chosen in (first_sample, second_sample):
-        if chosen:
-            result = runner.run(chosen, random=True)
-            scale = blocks / len(chosen)
-            counts = count_by_kind(launch.module, result, scale)
-            counts.hottest_atomic = _hottest(probe, result, len(chosen), blocks)
-            if machine is not None:
-                executions = machine.executions(result, scale, warps)
-                counts = machine.replace(counts, executions, result, scale, warps)
-            samples.append(counts)
+    for chosen, result in taken:
+        scale = blocks / len(chosen)
+        counts = count_by_kind(launch.module, result, scale)
+        counts.hottest_atomic = _hottest(probe, result, len(chosen), blocks)
+        if machine is not None:
+            executions = machine.executions(result, scale, warps)
+            counts = machine.replace(counts, executions, result, scale, warps)
+        samples.append(counts)
     group = group[: max(1, 2 * SAMPLE_INSTRUCTIONS // cost)]
     resident = runner.run(group, trace=True) if len(group) > 1 else probe
     corners = [block for block in choose.corners(launch.grid) if block not in runner.ran]
@@ -204,7 +202,10 @@ def sample_launch(
     load_sectors = float(seen[loads].sum())
     load_hits = float(hits[loads].sum())
     missed = load_sectors - load_hits
-    footprint = _footprint(gpu, runner, blocks, held, whole_range=affordable or not corners)
+    footprint = footprint_of(
+        gpu, asked.memory, runner.fresh, runner.uses, blocks, held,
+        whole_range=affordable or not corners,
+    )  # fmt: skip
     reread = footprint.between_waves
     if footprint.overflow:
         # The resident blocks of all SMs together overflow the L2: what one SM loads again, its
@@ -212,8 +213,8 @@ def sample_launch(
         distinct = float(sum(use.read_sectors for use in resident.uses))
         reread += footprint.overflow * max(0.0, missed - distinct) * 32 * group_scale
     loads_shape, stores_shape = trace_shape(resident.trace)
-    fetched = _fetched(replay.misses, loads_shape, footprint.overflow)
-    filled = _filled(samples, footprint)
+    fetched = fetched_share(replay.misses, loads_shape, footprint.overflow)
+    filled = filled_bytes(samples, footprint)
     # The share of the scattered writes that reach DRAM one by one.
     alone = filled / max(1.0, footprint.written)
     if samples and samples[0].atomic_requests:
@@ -255,6 +256,7 @@ def sample_launch(
         ),
         filled_bytes=filled,
         atomic_lines=runner.atomic_lines(),
+        takes_turns=_takes_turns(machine, probe, taken),
         local_bytes=float(launch.local_bytes),
         written=written,
         read=[place for place in range(len(asked.memory.starts)) if runner.reads(place)],
@@ -262,29 +264,28 @@ def sample_launch(
     )
 
 
-def _fetched(
-    misses: npt.NDArray[np.uint32], shape: Shape, overflow: float
-) -> float:
-    """Return how much DRAM reads for what is missed: it fetches 64 bytes at a time.
+def _differ(taken: Sequence[tuple[Sequence[int], core.Result]]) -> bool:
+    """Say whether the samples executed clearly different numbers of instructions a block."""
+    if len(taken) < 2:
+        return False
+    each = [float(result.counters["warps"].sum()) / len(chosen) for chosen, result in taken]
+    return max(each) > (1 + UNEVEN) * min(each)
 
-    The other half is of use where anybody asks for it while the L2 still holds it: at any time,
-    or within the request where the L2 overflows.
+
+def _takes_turns(
+    machine: KernelCode | None,
+    probe: core.Result,
+    taken: Sequence[tuple[Sequence[int], core.Result]],
+) -> bool:
+    """Say whether blocks take their work from a shared counter: then a few show nothing of all.
+
+    The first block of a run finds all the work there, those after it find none left.
     """
-    sectors = np.unique(misses[misses < 1 << 31])
-    if not sectors.size or not shape.sectors:
-        return 1.0
-    ever = 2.0 * np.unique(sectors >> 1).size / sectors.size
-    at_once = min(2.0, 2.0 * shape.units / shape.sectors)
-    return float((1 - overflow) * ever + overflow * at_once)
-
-
-def _filled(samples: Sequence[Counts], footprint: _Footprint) -> float:
-    """Return the bytes that are read because what is stored covers sectors only in part."""
-    if not samples or footprint.written <= 0:
-        return 0.0
-    missing = 1 - samples[0].store_bytes / footprint.written
-    atomics = samples[0].atomic_requests > 0
-    return footprint.written * missing if missing > 0.1 and not atomics else 0.0
+    if machine is None or not machine.returns_atomics() or not taken:
+        return False
+    work = sum(float(result.counters["warps"].sum()) for _, result in taken)
+    each = work / max(1, sum(len(chosen) for chosen, _ in taken))
+    return float(probe.counters["warps"].sum()) > 8 * max(1.0, each)
 
 
 def _loads(module: Module) -> list[int]:
@@ -360,46 +361,3 @@ def _random_bytes(runner: _Runner, place: int, blocks: int) -> float:
         spread = sum(n * (total / n - mean) ** 2 for n, total in zip(counts, each, strict=True))
         error = math.sqrt(spread / (len(each) - 1) / ran)
     return blocks * (mean + min(2 * error, 0.2 * mean))
-
-
-def _footprint(
-    gpu: Gpu, runner: _Runner, blocks: int, held: Occupancy, *, whole_range: bool
-) -> _Footprint:
-    """Estimate the footprint of the grid from all runs.
-
-    Of each allocation: what a block touches times the blocks, but no more than the range that all
-    the runs together, corners included, have touched; where the corners were too costly to run
-    (`whole_range` is False), no more than the allocation.
-    """
-    memory = runner.asked.memory
-    totals = {"read": 0.0, "written": 0.0}
-    in_wave = between_waves = 0.0
-    wave = min(blocks, gpu.sms * max(1, held.blocks))
-    for allocation in range(len(memory.starts)):
-        for name in totals:
-            touched, ran, first, end = 0.0, 0, 1 << 62, 0
-            reading = name == "read"
-            for count, result in runner.fresh:
-                use = result.uses[allocation]
-                ran += count
-                touched += use.block_read_sectors if reading else use.block_written_sectors
-            for _, result in runner.uses:
-                use = result.uses[allocation]
-                limits = use.read_range if reading else use.written_range
-                if limits:
-                    first, end = min(first, limits[0]), max(end, limits[1])
-            if end <= first:
-                continue
-            size = float(memory.ends[allocation] - memory.starts[allocation])
-            span = float(end - first) if whole_range else size
-            each = touched / ran * 32.0
-            whole, here = min(each * blocks, span), min(each * wave, span)
-            totals[name] += whole
-            in_wave += here
-            # What every wave reads afresh, unless the L2 keeps this allocation from wave to wave.
-            if name == "read" and span > gpu.l2_bytes / 2:
-                between_waves += max(0.0, blocks / wave * here - whole)
-    return _Footprint(
-        totals["read"], totals["written"], between_waves,
-        overflow=max(0.0, 1 - gpu.l2_bytes / in_wave) if in_wave else 0.0,
-    )

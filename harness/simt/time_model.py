@@ -135,18 +135,19 @@ def together(
         alone.get("atomic", 0.0),
     ]
     overlap = gpu.constants.overlap
-    norm = _norm(inside, overlap) + _norm(outside, overlap) if in_phases else _norm(
-        [*inside, *outside], overlap
-    )  # fmt: skip
-    return norm + gpu.constants.launch_microseconds
+    if in_phases:
+        busy = _norm(inside, overlap) + _norm(outside, overlap)
+    else:
+        busy = _norm([*inside, *outside], overlap)
+    return busy + gpu.constants.launch_microseconds
 
 
 def _norm(parts: Sequence[float], exponent: float) -> float:
     largest = max(parts)
     if largest <= 0:
         return 0.0
-    total: float = sum((part / largest) ** exponent for part in parts)
-    return float(largest * total ** (1 / exponent))
+    total = math.fsum((part / largest) ** exponent for part in parts)
+    return largest * math.pow(total, 1 / exponent)
 
 
 def _in_phases(demand: Demand) -> bool:
@@ -184,7 +185,8 @@ def _atomic_microseconds(gpu: Gpu, demand: Demand) -> float:
     constants = gpu.constants
     if demand.atomic_passes <= 0:
         return 0.0
-    few = constants.atomic_turns_per_nanosecond * max(1.0, demand.atomic_lines) ** 0.55
+    slices = math.pow(max(1.0, demand.atomic_lines), 0.55)
+    few = constants.atomic_turns_per_nanosecond * slices
     nanoseconds = max(
         demand.atomic_nanoseconds,
         demand.atomic_turns / few,
