@@ -20,7 +20,12 @@ from kernelblaster.harness.compiler_output import compile_errors, kernel_resourc
 from kernelblaster.harness.errors import UserError
 from kernelblaster.harness.records import KernelResources, LaunchProfile
 from kernelblaster.harness.simt import core
-from kernelblaster.harness.simt.candidate import KernelLaunch, memory_of, place_variables
+from kernelblaster.harness.simt.candidate import (
+    HARMLESS,
+    KernelLaunch,
+    memory_of,
+    place_variables,
+)
 from kernelblaster.harness.simt.counters import LaunchCounters
 from kernelblaster.harness.simt.gpus import Gpu
 from kernelblaster.harness.simt.machine import machine_listing
@@ -111,17 +116,24 @@ def compile_program(toolchain: Toolchain, source: Path, gpu: Gpu, folder: Path) 
     )  # fmt: skip
 
 
-def run_program(toolchain: Toolchain, source: Path, gpu: Gpu) -> ProgramRun:
+def run_program(
+    toolchain: Toolchain, source: Path, gpu: Gpu, *, whole: bool = False
+) -> ProgramRun:
     """Run a program's main() with PROF=1 in the environment and profile what it launches.
+
+    With `whole`, all blocks of each launch run and nothing is profiled: its results are whole.
 
     Raises:
         UserError: it does not compile, needs a runtime function that is not there, or fails.
     """
     with tempfile.TemporaryDirectory(prefix="program-run-") as scratch:
-        return _run(toolchain, compile_program(toolchain, source, gpu, Path(scratch)), gpu, source)
+        program = compile_program(toolchain, source, gpu, Path(scratch))
+        return _run(toolchain, program, gpu, source, whole)
 
 
-def _run(toolchain: Toolchain, program: Program, gpu: Gpu, source: Path) -> ProgramRun:
+def _run(
+    toolchain: Toolchain, program: Program, gpu: Gpu, source: Path, whole: bool
+) -> ProgramRun:
     library = build_runtime(
         toolchain.cuda_headers(), name="program-runtime",
         more=[Path(__file__).resolve().parent / "program_runtime.c"],
@@ -135,7 +147,11 @@ def _run(toolchain: Toolchain, program: Program, gpu: Gpu, source: Path) -> Prog
         found = Launched(readable(kernel), grid, block)
         run.groups[-1].append(found)
         try:
-            _profile(gpu, program, runtime, addresses, generator, found, kernel, shared, read)
+            asked = _asked(program, runtime, addresses, found, kernel, shared, read)
+            if whole:
+                _execute(asked)
+            else:
+                _profile(gpu, program, generator, found, kernel, asked)
         except LaunchFailed as error:
             kinds = ", ".join(dict.fromkeys(str(report.kind) for report in error.reports))
             found.refusal = kinds or "its sampled blocks run too long"
@@ -207,31 +223,49 @@ def _allocate(runtime: Runtime, size: int) -> int:
         return 0
 
 
-def _profile(
-    gpu: Gpu,
+def _asked(
     program: Program,
     runtime: Runtime,
     addresses: dict[str, int],
-    generator: random.Random,
     found: Launched,
     kernel: str,
     shared: int,
     read: Any,
-) -> None:
-    facts = program.resources.get(kernel)
-    if facts is None or kernel not in program.module.functions:
+) -> KernelLaunch:
+    found.resources = program.resources.get(kernel)
+    if found.resources is None or kernel not in program.module.functions:
         raise UserError(f"nothing is known of kernel {kernel}")
-    found.resources = facts
-    bytes_ = facts.static_shared_bytes + shared
-    held = occupancy(gpu.limits, int(np.prod(found.block)), facts.registers, bytes_)
     function = program.module.functions[kernel]
     sizes: Sequence[int] = [parameter.size for parameter in function.parameters]
-    asked = KernelLaunch(
+    return KernelLaunch(
         core.Launch(
             program.module, kernel, found.grid, found.block, shared, read(sizes), addresses
         ),
         memory_of(runtime),
     )
+
+
+def _execute(asked: KernelLaunch) -> None:
+    result = core.run(
+        asked.launch, asked.memory, checks=False, max_instructions=MOST_INSTRUCTIONS
+    )  # fmt: skip
+    reports = [report for report in result.reports if report.kind not in HARMLESS]
+    if reports or result.timed_out:
+        raise LaunchFailed(asked.launch.kernel, reports)
+
+
+def _profile(
+    gpu: Gpu,
+    program: Program,
+    generator: random.Random,
+    found: Launched,
+    kernel: str,
+    asked: KernelLaunch,
+) -> None:
+    facts = found.resources
+    assert facts is not None
+    bytes_ = facts.static_shared_bytes + asked.launch.dynamic_shared_bytes
+    held = occupancy(gpu.limits, int(np.prod(found.block)), facts.registers, bytes_)
     found.counters = sample_launch(
         gpu, asked, held, bytes_, MOST_INSTRUCTIONS, program.machine.get(kernel), generator, {}
     )
