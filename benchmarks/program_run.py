@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import os
+import pickle
 import random
 import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -128,7 +129,37 @@ def run_program(
     """
     with tempfile.TemporaryDirectory(prefix="program-run-") as scratch:
         program = compile_program(toolchain, source, gpu, Path(scratch))
-        return _run(toolchain, program, gpu, source, whole)
+        return _in_child(
+            lambda: _run(toolchain, program, gpu, source, whole), Path(scratch, "run"), source
+        )
+
+
+def _in_child(work: Callable[[], ProgramRun], path: Path, source: Path) -> ProgramRun:
+    """Do the work in a child process: a program may end its process, or crash it."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            found: ProgramRun | UserError = work()
+            path.write_bytes(pickle.dumps(found))
+            status = 0
+        except UserError as error:
+            path.write_bytes(pickle.dumps(UserError(str(error))))
+            status = 0
+        finally:
+            os._exit(status)
+    _, ended = os.waitpid(child, 0)
+    if not path.exists():
+        code = os.waitstatus_to_exitcode(ended)
+        how = f"was ended by signal {-code}" if code < 0 else f"ended itself with status {code}"
+        raise UserError(f"the program {source} {how} before its main() returned")
+    result = pickle.loads(path.read_bytes())
+    if isinstance(result, UserError):
+        raise result
+    assert isinstance(result, ProgramRun)
+    return result
 
 
 def _run(
@@ -198,8 +229,10 @@ def _run(
         status = main(1, arguments)
     if run.groups and not run.groups[-1]:
         run.groups.pop()
+    faults = runtime.library.kb_faults().decode("utf-8", "replace").strip().splitlines()
     if status:
-        raise UserError(f"the program {source} ended with status {status}")
+        why = f": {faults[0].partition(chr(9))[2]}" if faults else ""
+        raise UserError(f"the program {source} ended with status {status}{why}")
     return run
 
 

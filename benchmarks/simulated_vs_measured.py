@@ -112,7 +112,7 @@ COUNTERS = (
     Counter("shared wavefronts", _metric("memory_l1_wavefronts_shared"), _within(0.03), 1000,
             "3 %"),
     Counter("L1 hit rate", _metric(_HITS), _points(10.0), 0, "10 points"),
-    Counter("DRAM bytes read", _metric("dram__bytes_read.sum"), _within(0.10), 1e6, "10 %"),
+    Counter("DRAM bytes read", _metric("dram__bytes_read.sum"), _within(0.10), 1e5, "10 %"),
 )  # fmt: skip
 
 

@@ -7,7 +7,7 @@ from collections.abc import Collection
 
 from .gpus import Gpu
 
-MOST_BLOCKS = 24
+MOST_BLOCKS = 64
 """Blocks in one random sample at most."""
 MOST_GROUP = 32
 

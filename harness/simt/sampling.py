@@ -17,7 +17,7 @@ from . import block_choice as choose
 from . import core
 from .candidate import HARMLESS, KernelLaunch
 from .counters import Counts, LaunchCounters, Written
-from .footprint import fetched_share, filled_bytes, footprint_of
+from .footprint import fetched_share, filled_bytes, footprint_of, lost_reuse
 from .gpus import Gpu
 from .instruction_counts import count_by_kind
 from .machine_listing import MachineCode
@@ -31,7 +31,7 @@ SAMPLE_INSTRUCTIONS = 1_500_000
 """Warp instructions that one sample, or the group of an SM, should stay under."""
 WRITE_ACCESSES = 2.0
 """Accesses of DRAM for a store to a single place: it reads the rest, and writes."""
-UNEVEN = 0.05
+UNEVEN = 0.005
 """Difference of two samples' instructions from which more blocks are sampled."""
 MOST_UNEVEN = 192
 """Blocks in one random sample where blocks differ much in their work."""
@@ -211,7 +211,8 @@ def sample_launch(
         # The resident blocks of all SMs together overflow the L2: what one SM loads again, its
         # L1 having lost it, the L2 has lost as well.
         distinct = float(sum(use.read_sectors for use in resident.uses))
-        reread += footprint.overflow * max(0.0, missed - distinct) * 32 * group_scale
+        lost = lost_reuse(footprint.overflow)
+        reread += lost * max(0.0, missed - distinct) * 32 * group_scale
     loads_shape, stores_shape = trace_shape(resident.trace)
     fetched = fetched_share(replay.misses, loads_shape, footprint.overflow)
     filled = filled_bytes(samples, footprint)

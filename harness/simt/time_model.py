@@ -185,7 +185,7 @@ def _atomic_microseconds(gpu: Gpu, demand: Demand) -> float:
     constants = gpu.constants
     if demand.atomic_passes <= 0:
         return 0.0
-    slices = math.pow(max(1.0, demand.atomic_lines), 0.55)
+    slices = math.pow(max(1.0, demand.atomic_lines), 0.56)
     few = constants.atomic_turns_per_nanosecond * slices
     nanoseconds = max(
         demand.atomic_nanoseconds,

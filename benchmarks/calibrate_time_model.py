@@ -1,0 +1,193 @@
+"""Derives the H200's constants of the time model again from the micro-kernels that identify them.
+
+    python benchmarks/calibrate_time_model.py [--json]
+
+Each constant of harness/simt/gpus.py is computed from one or two launches of ground_truth/
+constants.cu (times.csv, and what Nsight Compute counted), by the formula beside it, and compared
+with the value in use. Ends with status 1 where one differs by more than 6 %.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import dataclasses
+import json
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import numpy as np
+from simulated_vs_measured import read_profiles, read_text
+
+from kernelblaster.harness.simt.gpus import find_gpu
+
+HERE = Path(__file__).resolve().parent / "ground_truth"
+H200 = find_gpu("H200")
+CLOCKS = H200.clock_ghz * 1e3
+"""A microsecond."""
+TOLERANCE = 0.06
+
+
+class Measured:
+    """Times and counters of the micro-kernels by launch."""
+
+    def __init__(self) -> None:
+        rows = list(csv.DictReader(read_text(HERE / "constants_times.csv").splitlines()))
+        self.us = {row["launch"]: float(row["median_us"]) for row in rows}
+        profiles = read_profiles(HERE / "constants_raw.csv.gz")
+        self.metrics = {
+            row["launch"]: profile.metrics for row, profile in zip(rows, profiles, strict=True)
+        }
+        self.launch = self.us["empty_1"] - 0.05
+
+    def net(self, name: str) -> float:
+        """Return the microseconds of a launch without the overhead of any launch."""
+        return self.us[name] - self.launch
+
+    def clocks(self, name: str) -> float:
+        """Return the same in clocks."""
+        return self.net(name) * CLOCKS
+
+    def issue_efficiency(self) -> float:
+        """Return the share of the issue slots that nothing but multiply-adds fills."""
+        executed = self.metrics["rate_ffma"]["smsp__inst_executed.sum"]
+        return executed / 4 / H200.sms / self.clocks("rate_ffma")
+
+    def ghz(self, name: str) -> float:
+        """Return the clock that Nsight Compute saw."""
+        metrics = self.metrics[name]
+        return metrics["gpc__cycles_elapsed.max"] / metrics["gpu__time_duration.sum"]
+
+
+def hash_turns(lanes: int, words: int) -> float:
+    """Return the turns of atomic_hash: by warp and sector, the most lanes on one word."""
+    x = np.arange(lanes, dtype=np.uint32)
+    for shift, factor in ((16, 0x7FEB352D), (15, 0x846CA68B)):
+        x = (x ^ (x >> np.uint32(shift))) * np.uint32(factor)
+    word = ((x ^ (x >> np.uint32(16))) & np.uint32(words - 1)).astype(np.int64)
+    count = np.zeros((lanes // 32) * words, dtype=np.int64)
+    np.add.at(count, np.arange(lanes) // 32 * words + word, 1)
+    return float(count.reshape(-1, min(8, words)).max(axis=1).sum())
+
+
+def few_lines(m: Measured) -> tuple[float, float]:
+    """Return turns a nanosecond on one line, and the exponent by which lines speed them up."""
+    rates = {
+        lines: hash_turns(lanes, 32 * lines) / (1e3 * m.net(name))
+        for name, lanes, lines in (
+            ("atomic_f32_32", 1 << 20, 1), ("atomic_f32_1k", 1 << 17, 32),
+        )
+    }  # fmt: skip
+    # A sample of the second, scaled: the turns of a warp do not depend on which it is.
+    rates[32] *= 32
+    rates[1024] = (1 << 24) / (1e3 * m.net("atomic_f32_32k"))
+    slope, intercept = np.polyfit(np.log(list(rates)), np.log(list(rates.values())), 1)
+    return math.exp(intercept), float(slope)
+
+
+def dram(m: Measured) -> tuple[float, float]:
+    """Return the share of the data sheet's bandwidth, and the dirty bytes that reads push out."""
+    cases = {"dram_read": (2**29, 0), "dram_copy": (2**29, 2**29), "overlap_fma_0": (2**27, 2**27)}
+    rows = [(read / (read + written), read + written) for read, written in cases.values()]
+    # read + written + dirty * share = bandwidth * time: two unknowns, weighed by size.
+    size = np.array([total for _, total in rows], dtype=float)
+    left = np.array([[m.net(name) * 1e-6, -share] for name, (share, _) in
+                     zip(cases, rows, strict=True)])  # fmt: skip
+    (bandwidth, dirty), *_ = np.linalg.lstsq(left / size[:, None], np.ones(3), rcond=None)
+    return bandwidth / (H200.dram_gigabytes_per_second * 1e9), dirty
+
+
+def overlap(m: Measured) -> float:
+    """Return the exponent that puts DRAM and multiply-adds of the same length together.
+
+    Where one is much longer than the other, any exponent will do.
+    """
+    share, dirty = dram(m)
+    slots = 4 * H200.sms * m.issue_efficiency()
+    parts = (
+        (2**28 + dirty / 2) / (share * H200.dram_gigabytes_per_second * 1e3),
+        m.metrics["overlap_fma_64"]["smsp__inst_executed.sum"] / slots / CLOCKS,
+    )
+    exponents = np.arange(1.5, 8.0, 0.01)
+    times = [sum(part**exponent for part in parts) ** (1 / exponent) for exponent in exponents]
+    return float(exponents[np.argmin(np.abs(np.array(times) - m.net("overlap_fma_64")))])
+
+
+def derive(m: Measured) -> dict[str, tuple[float, str]]:
+    """Return each constant with the launches and the formula that it is from."""
+    share, dirty = dram(m)
+    one_line, _ = few_lines(m)
+    cold = (1 << 23) / (share * H200.dram_gigabytes_per_second * 1e3)
+    chase_l2 = m.clocks("chase_l2") / 16384
+    unloaded = m.clocks("chase_dram") / 2048 - 6
+    flights = [m.clocks(f"flight1_{warps}") / 128 for warps in ("1warp", "64warps")]
+    products = 264 * 8 * 2048 * 8 / H200.sms
+    ghz = m.ghz("rate_mma_f16")
+    peak = H200.throughput.tensor_fp16
+    lanes = 1 << 19
+    gathered, scattered, swept = 2112 * 256 * 32, 2112 * 256 * 16, 1056 * 256 * 64
+    found: dict[str, tuple[float, str]] = {
+        "launch_microseconds": (m.launch, "empty_1, less 0.05 us of work"),
+        "clocks_per_block": (m.clocks("blocks_32") / 2**19, "blocks_32 / 2^19"),
+        "dram_efficiency": (share, "dram_read, dram_copy, overlap_fma_0: least squares"),
+        "dirty_bytes": (dirty, "the same"),
+        "dram_accesses_per_nanosecond": (8448 * 256 * 8 / m.net("gather_dram_4b") / 1e3,
+                                         "gather_dram_4b: sectors"),
+        "l2_read_sectors_per_clock": (swept / 2 / ((m.net("l2_read4_8mb") - cold) * CLOCKS),
+                                      "l2_read4_8mb less its first 8 MB from DRAM"),
+        "l2_read_requests_per_clock": (gathered / m.clocks("gather_l2_4b"), "gather_l2_4b"),
+        "l2_write_sectors_per_clock": (swept / 2 / m.clocks("l2_write4_8mb"), "l2_write4_8mb"),
+        "l2_write_requests_per_clock": (scattered / m.clocks("scatter_l2_4b"), "scatter_l2_4b"),
+        "dram_latency": (sum(flights) / 2 - 40,
+                         "flight1_1warp and flight1_64warps, mean, less 40 clocks of arithmetic"),
+        "l2_latency": ((chase_l2 * 16384 - 2048 * unloaded) / 14336 - 6,
+                       "chase_l2 less its first round from DRAM and 6 clocks of address"),
+        "l1_latency": ((m.clocks("chase_l1") - 256 * unloaded) / 16128 - 6, "chase_l1, the same"),
+        "atomic_nanoseconds": (1e3 * m.net("atomic_f32_1") / lanes, "atomic_f32_1 / 2^19"),
+        "integer_atomic_nanoseconds": (1e3 * m.net("atomic_int_1") / 2**22, "atomic_int_1 / 2^22"),
+        "atomic_passes_per_nanosecond": (2**24 / m.net("atomic_f32_1m") / 1e3, "atomic_f32_1m"),
+        "atomic_turns_per_nanosecond": (one_line, "atomic_f32_32, _1k, _32k: a line in log-log"),
+        "barrier_clocks": (m.clocks("barrier_1024") / 2048 / 32, "barrier_1024 / 2048 / 32 warps"),
+        "tensor_clock_share": (ghz / H200.clock_ghz, "rate_mma_f16: ncu's clock"),
+        "tensor_efficiency": (products * 2048 / (m.net("rate_mma_f16") * ghz * 1e3) / peak,
+                              "rate_mma_f16: products of 16 x 8 x 16"),
+        "issue_efficiency": (m.issue_efficiency(), "rate_ffma: instructions over slots"),
+        "overlap": (overlap(m), "overlap_fma_64: DRAM and multiply-adds alone take as long"),
+        "block_turnover": (m.clocks("turnover_1") / 40 - 256 * 4.5 - 100,
+                           "turnover_1: a round less its chain and 100 clocks before it"),
+    }  # fmt: skip
+    return found
+
+
+def compare(
+    derived: Mapping[str, tuple[float, str]], in_use: Callable[[str], float]
+) -> list[tuple[str, float, float, str]]:
+    """Return (name, derived, in use, from) of every constant."""
+    return [(name, value, in_use(name), source) for name, (value, source) in derived.items()]
+
+
+def main() -> None:
+    """Derive, compare and print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--json", action="store_true")
+    arguments = parser.parse_args()
+    measured = Measured()
+    rows = compare(derive(measured), lambda name: float(getattr(H200.constants, name)))
+    named = {field.name for field in dataclasses.fields(H200.constants)} - {"origin"}
+    assert {name for name, *_ in rows} == named, "every constant is derived"
+    if arguments.json:
+        print(json.dumps([dict(zip(("constant", "derived", "in_use", "from"), row, strict=True))
+                          for row in rows], indent=1))  # fmt: skip
+    else:
+        print(f"{'constant':30s} {'derived':>12s} {'in use':>12s}  from")
+        for name, value, used, source in rows:
+            far = abs(value / used - 1) > TOLERANCE
+            print(f"{name:30s} {value:12.4g} {used:12.4g}  {source}{'  FAR' if far else ''}")
+        print(f"exponent of lines in contended atomics: {few_lines(measured)[1]:.2f} (in use 0.56)")
+    if any(abs(value / used - 1) > TOLERANCE for _, value, used, _ in rows):
+        raise SystemExit(1)
+
+
+if __name__ == "__main__":
+    main()
