@@ -99,13 +99,13 @@ __global__ void k(const float* x, float* y) {
     + "k<<<(X_NUMEL + 255) / 256, 256, 0, stream>>>(x, out0); }\n"
 )
 
-TRAPS_ONCE = softmax(f"if (DIM_ROWS > 1000 && blockIdx.x == 1003) __trap(); {SELF}")
+TRAPS_ONCE = softmax(f"if (DIM_ROWS > 1000 && blockIdx.x == 1717) __trap(); {SELF}")
 """Ends in one block that no sample is likely to run."""
 
 JOINED = softmax(
     "volatile float* w = (float*)ws; if (DIM_ROWS <= 1000) {" + SELF + "return; }"
     "if (threadIdx.x == 0) { atomicAdd((float*)&w[1], 1.0f); w[0] = w[2]; }"
-    "if (blockIdx.x == 1003) for (int n = 0; n < 40000000; n++) w[3] = n;"
+    "if (blockIdx.x == 1717) for (int n = 0; n < 40000000; n++) w[3] = n;"
     "for (int i = threadIdx.x; i < DIM_COLUMNS; i += 32) "
     "out0[blockIdx.x * DIM_COLUMNS + i] = 0;",
     top='extern "C" size_t workspace_bytes() { return 4096; }\n',
