@@ -174,11 +174,39 @@ LaneMask global_access(Block *block, const Warp *warp, const Instruction *row, i
 /* Was what another warp did at `time` done before this access, whatever the schedule? */
 static bool ordered(const Block *block, uint32_t other_block, int other_warp, int warp,
                     uint32_t time) {
-    if (other_block == block->number) return other_warp == warp || time < block->epoch_start;
+    if (other_block == block->number) {
+        if (other_warp == warp || time < block->epoch_start) return true;
+        if (!block->machine->partial_barriers) return false;
+        if (other_warp >= 0) return time < block->known[warp][other_warp];
+        for (int i = 0; i < block->warp_count; i++) /* which of many warps is not known */
+            if (time < block->known[warp][i]) return true;
+        return false;
+    }
     if (other_block == MANY_BLOCKS) return block->acquired != 0;
-    /* Fence then atomic there, atomic here: the pattern of "the last block finishes". */
-    uint32_t released = block->machine->block_released[other_block];
-    return time < released && released <= block->acquired;
+    /* Fence then atomic there, atomic here: the pattern of "the last block finishes". The first
+       time after `time` at which the other block published counts. */
+    const Releases *releases = &block->releases[other_block];
+    int low = 0, high = releases->count;
+    while (low < high) {
+        int middle = (low + high) / 2;
+        if (releases->times[middle] <= time) low = middle + 1;
+        else high = middle;
+    }
+    return low < releases->count && releases->times[low] <= block->acquired;
+}
+
+/* The block's writes up to its last fence may be seen from now on. */
+static void publish(Block *block) {
+    Releases *releases = &block->releases[block->number];
+    if (releases->count && releases->times[releases->count - 1] == block->fenced) return;
+    void *times = grown(releases->times, releases->count + 1, &releases->capacity,
+                        sizeof *releases->times);
+    if (!times) {
+        block->stop = true, block->status = STATUS_OUT_OF_MEMORY;
+        return;
+    }
+    releases->times = times;
+    releases->times[releases->count++] = block->fenced;
 }
 
 static void note_reader(Block *block, GlobalShadow *cell, int warp, uint8_t bytes) {
@@ -277,7 +305,6 @@ void global_synchronise(Block *block, const Instruction *row, Access access) {
     if (access != ACCESS_ATOMIC && !(row->flags & FLAG_STRONG)) return;
     uint32_t now = ++machine->clock;
     if (row->flags & FLAG_RELEASE) block->fenced = now;
-    if (access != ACCESS_LOAD && block->fenced)
-        machine->block_released[block->number] = block->fenced;
+    if (access != ACCESS_LOAD && block->fenced) publish(block);
     if (access != ACCESS_STORE) block->acquired = now;
 }
