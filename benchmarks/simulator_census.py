@@ -14,13 +14,14 @@ import datetime
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
-from census_kernels import run_kernels
+from census_own import run_kernels
 from census_programs import Outcome, run_programs
 
 from kernelblaster.harness.simt.runtime import build_runtime
-from kernelblaster.harness.toolchain import find_toolchain
+from kernelblaster.harness.toolchain import Toolchain, find_toolchain
 
 HERE = Path(__file__).resolve().parent
 HARMLESS = ("race_benign", "shuffle_inactive")
@@ -41,11 +42,7 @@ def main() -> None:
     for title, outcomes in (
         ("own kernels (benchmarks/census_kernels)",
          run_kernels(arguments.gpu, toolchain, arguments.only)),
-        ("init.cu programs", run_programs(
-            arguments.init, arguments.gpu, toolchain,
-            build_runtime(toolchain.cuda_headers(), name="census-runtime", more=[
-                HERE / "program_runtime.c", HERE / "census_program.c"]),
-            arguments.only) if arguments.init else ()),
+        ("init.cu programs", _programs(arguments, toolchain)),
     ):  # fmt: skip
         done = []
         lines.append(f"\n## {title}")
@@ -57,6 +54,15 @@ def main() -> None:
         print("\n".join(_summary(done)), flush=True)
     if arguments.output:
         arguments.output.write_text("\n".join(lines) + "\n")
+
+
+def _programs(arguments: argparse.Namespace, toolchain: Toolchain) -> Iterator[Outcome]:
+    if arguments.init:
+        runtime = build_runtime(toolchain.cuda_headers(), name="census-runtime", more=[
+            HERE / "program_runtime.c", HERE / "census_program.c"])  # fmt: skip
+        yield from run_programs(
+            arguments.init, arguments.gpu, toolchain, runtime, arguments.only
+        )
 
 
 def _line(outcome: Outcome) -> str:
@@ -71,9 +77,9 @@ def _line(outcome: Outcome) -> str:
     told = Counter(report["kind"] for report in outcome.reports)
     kinds = ", ".join(f"{kind} x{count}" for kind, count in sorted(told.items()))
     why = outcome.refused or outcome.note
-    size = ("", "larger sizes", "full sizes")[outcome.attempt]
+    size = ("", "larger sizes")[outcome.attempt]
     parts = [f"{outcome.name:60.60s} {state:12s} {outcome.instructions:>12d} warp instr.",
-             outcome.difference, size, kinds, why]  # fmt: skip
+             outcome.difference, size, kinds, why, outcome.profile]  # fmt: skip
     return "  ".join(part for part in parts if part)
 
 

@@ -1,0 +1,21 @@
+"""A product of 8-bit integers with 32-bit sums."""
+
+import torch
+import torch.nn as nn
+
+M = 1024
+N = 1536
+K = 2048
+
+
+class Model(nn.Module):
+    def forward(self, x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        return torch.matmul(x.int(), w.int().t())
+
+
+def get_inputs() -> list[torch.Tensor]:
+    return [torch.randint(-128, 128, (M, K), dtype=torch.int8), torch.randint(-128, 128, (N, K), dtype=torch.int8)]
+
+
+def get_init_inputs() -> list[object]:
+    return []
