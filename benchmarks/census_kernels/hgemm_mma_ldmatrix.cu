@@ -12,6 +12,11 @@ __device__ __forceinline__ unsigned shared_address(const void* p) {
 __device__ __forceinline__ void copy16(unsigned to, const void* from) {
     asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16;" ::"r"(to), "l"(from));
 }
+__device__ __forceinline__ void commit() { asm volatile("cp.async.commit_group;"); }
+template <int N>
+__device__ __forceinline__ void wait_for_all_but() {
+    asm volatile("cp.async.wait_group %0;" ::"n"(N));
+}
 __device__ __forceinline__ void load4(unsigned (&r)[4], unsigned from) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
                  : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(from));
@@ -46,13 +51,13 @@ __global__ __launch_bounds__(128) void hgemm(const __half* __restrict__ a,
     float acc[2][4][4] = {};
     for (int i = 0; i < STAGES - 1; i++) {
         if (i < tiles) fetch(i);
-        asm volatile("cp.async.commit_group;");
+        commit();
     }
     for (int tile = 0; tile < tiles; tile++) {
-        asm volatile("cp.async.wait_group %0;" ::"n"(STAGES - 2));
+        wait_for_all_but<STAGES - 2>();
         __syncthreads();
         if (tile + STAGES - 1 < tiles) fetch(tile + STAGES - 1);
-        asm volatile("cp.async.commit_group;");
+        commit();
         int s = tile % STAGES;
 #pragma unroll
         for (int step = 0; step < TK / 16; step++) {

@@ -9,14 +9,23 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import numpy.typing as npt
 
-from .core_records import AllocationUse, Launch, Memory, Report, ReportKind, Result, Trace
+from .core_records import (
+    GRID_WORKSPACE_BYTES,
+    AllocationUse,
+    Launch,
+    Memory,
+    Report,
+    ReportKind,
+    Result,
+    Trace,
+)
 from .decoder import UnsupportedInstruction
 from .encoding import COUNTER, REPORT, USE, Detail, Space, Status
 from .library import GLOBAL_SHADOW_BYTES, SECTOR_USE_BYTES, Machine, core_library
 
 __all__ = [
-    "AllocationUse", "Launch", "Memory", "Report", "ReportKind", "Result", "Trace",
-    "UnsupportedInstruction", "run",
+    "GRID_WORKSPACE_BYTES", "AllocationUse", "Launch", "Memory", "Report", "ReportKind", "Result",
+    "Trace", "UnsupportedInstruction", "run",
 ]  # fmt: skip
 
 _REPORT_CAPACITY = 256
