@@ -66,7 +66,7 @@ def run_programs(
     with tempfile.TemporaryDirectory(prefix="census-") as work:
         header = _precompiled(Path(work))
         for program in programs(folder):
-            if only in program.name:
+            if only in f"{program.parent.name}/{program.name}":
                 yield _one(program, gpu, toolchain, runtime, header, Path(work))
 
 
@@ -81,7 +81,7 @@ def _one(
         return outcome
     driver = (program / "driver.cpp").read_text()
     if 'extern "C"' in source:  # the driver takes the linkage from a header of init.cu
-        driver = re.sub(r"^void launch_gpu", 'extern "C" void launch_gpu', driver, flags=re.MULTILINE)
+        driver = re.sub(r"^(?=void launch_gpu)", 'extern "C" ', driver, flags=re.MULTILINE)
     tried: set[str] = set()
     for attempt, (largest, batch) in enumerate(_ROUNDS):
         text = shrunk(driver, largest, batch)

@@ -1,4 +1,4 @@
-"""Threads, warps and blocks that wait for each other: barriers of every kind, spinning, deadlock."""
+"""Threads, warps and blocks that wait for each other: barriers, spinning, deadlock."""
 
 from __future__ import annotations
 
@@ -133,7 +133,8 @@ __global__ void pipelined_copy(const int4 *x, int4 *out, int tiles) {
     for (int t = 0; t < tiles; t++) {
         for (; fetched < tiles && fetched < t + STAGES; fetched++) {
             pipe.producer_acquire();
-            cuda::memcpy_async(&stage[fetched % STAGES][threadIdx.x], &x[64 * fetched + threadIdx.x],
+            cuda::memcpy_async(&stage[fetched % STAGES][threadIdx.x],
+                               &x[64 * fetched + threadIdx.x],
                                cuda::aligned_size_t<16>(16), pipe);
             pipe.producer_commit();
         }
@@ -148,7 +149,10 @@ __global__ void look_back(const int *x, int *out, unsigned *state, int *ticket) 
     if (threadIdx.x == 0) tile = atomicAdd(ticket, 1);
     __syncthreads();
     int v = x[tile * 32 + threadIdx.x], s = v;
-    for (int d = 1; d < 32; d *= 2) { int o = __shfl_up_sync(~0u, s, d); if (threadIdx.x >= d) s += o; }
+    for (int d = 1; d < 32; d *= 2) {
+        int o = __shfl_up_sync(~0u, s, d);
+        if (threadIdx.x >= d) s += o;
+    }
     int total = __shfl_sync(~0u, s, 31);
     if (threadIdx.x == 0) {
         volatile unsigned *v = state;
@@ -248,7 +252,8 @@ def test_lanes_of_a_warp_take_a_lock_one_by_one(module: Module) -> None:
 @pytest.mark.parametrize("seed", [0, 3])
 def test_named_barriers_join_producers_and_consumers(module: Module, seed: int) -> None:
     x = np.arange(64 * 7, dtype=np.int32)
-    result, found = execute(module, "producer_consumer", 1, 96, x, np.zeros(64, np.int32), 7, seed=seed)
+    result, found = execute(module, "producer_consumer", 1, 96, x, np.zeros(64, np.int32), 7,
+                            seed=seed)  # fmt: skip
     expected = (x.reshape(7, 64) * np.arange(1, 8)[:, None]).sum(axis=0)
     np.testing.assert_array_equal(found[1], expected)
     assert not faults(result), result.reports
@@ -309,3 +314,37 @@ def test_a_flag_in_shared_memory_orders_warps(module: Module, seed: int) -> None
     result, found = execute(module, "flag_in_shared", 1, 64, np.zeros(32, np.int32), seed=seed)
     np.testing.assert_array_equal(found[0], (63 - np.arange(32)) * 3)
     assert not faults(result), result.reports
+
+
+ADD_BY_EXCHANGE = r"""
+__device__ void add(float *at, float v) {
+    int *word = (int *)at, seen = *word, expected;
+    do {
+        expected = seen;
+        seen = atomicCAS(word, expected, __float_as_int(__int_as_float(expected) + v));
+    } while (seen != expected);
+}
+__global__ void added(const float *x, float *out) {
+    __shared__ float sum;
+    if (threadIdx.x == 0) sum = 0;
+    __syncthreads();
+    add(&sum, x[threadIdx.x]);
+    add(out, x[threadIdx.x]);
+    __syncthreads();
+    if (threadIdx.x == 0) out[1 + blockIdx.x] = sum;
+}
+__global__ void looked_at(int *counter, int *out) {
+    atomicAdd(counter, 1);
+    out[blockIdx.x * 64 + threadIdx.x] = *counter;
+}
+"""
+
+
+def test_addition_by_compare_and_swap_is_no_race_but_a_bare_look_is() -> None:
+    module = compile_ptx(ADD_BY_EXCHANGE)
+    x = np.arange(64, dtype=np.float32)
+    result, found = execute(module, "added", 2, 64, x, np.zeros(3, np.float32))
+    np.testing.assert_array_equal(found[1], [2 * x.sum(), x.sum(), x.sum()])
+    assert not faults(result), result.reports
+    result, _ = execute(module, "looked_at", 2, 64, np.zeros(1, np.int32), np.zeros(128, np.int32))
+    assert "race" in kinds(result)

@@ -14,7 +14,7 @@ class Model(nn.Module):
 
 
 def get_inputs() -> list[torch.Tensor]:
-    return [torch.randn(HEADS, TOKENS, FEATURES), torch.randn(HEADS, TOKENS, FEATURES), torch.randn(HEADS, TOKENS, FEATURES)]
+    return [torch.randn(HEADS, TOKENS, FEATURES) for _ in range(3)]
 
 
 def get_init_inputs() -> list[object]:

@@ -13,7 +13,8 @@ class Model(nn.Module):
 
 
 def get_inputs() -> list[torch.Tensor]:
-    return [torch.randn(ROWS, COLUMNS).half(), torch.rand(COLUMNS).half() + 0.5, torch.randn(COLUMNS).half()]
+    row = torch.rand(COLUMNS).half()
+    return [torch.randn(ROWS, COLUMNS).half(), row + 0.5, torch.randn(COLUMNS).half()]
 
 
 def get_init_inputs() -> list[object]:

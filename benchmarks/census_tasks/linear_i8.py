@@ -14,7 +14,8 @@ class Model(nn.Module):
 
 
 def get_inputs() -> list[torch.Tensor]:
-    return [torch.randint(-128, 128, (M, K), dtype=torch.int8), torch.randint(-128, 128, (N, K), dtype=torch.int8)]
+    sizes = ((M, K), (N, K))
+    return [torch.randint(-128, 128, size, dtype=torch.int8) for size in sizes]
 
 
 def get_init_inputs() -> list[object]:

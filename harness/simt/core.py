@@ -299,9 +299,9 @@ class _Run:
             Detail.SAME_INSTRUCTION: "lanes of one store write different values to one address",
             Detail.OTHER_BARRIER: "threads of one block wait at different barriers",
             Detail.PARTIAL_WARP: "a warp-wide instruction is executed without all its lanes",
-            Detail.SPINNING: "spins on a value that never changes (the instruction budget is spent)",
-            Detail.NEVER_RELEASED: f"deadlock: barrier {int(row['address'])} waits for threads that "
-            "never arrive",
+            Detail.SPINNING: "spins on a value that never changes: the instruction budget is spent",
+            Detail.NEVER_RELEASED: f"deadlock: barrier {int(row['address'])} waits for threads "
+            "that never arrive",
             Detail.STACK: "the call stack overflows (endless recursion?)",
             Detail.BAD_CALL: "a call through a pointer to no function, or with other arguments",
             Detail.BARRIER_OBJECT: "more arrivals than the barrier was made for",

@@ -15,7 +15,6 @@ from .decoder import Program, decode
 from .encoding import WINDOW_END
 from .ptx_records import Module
 
-
 GRID_WORKSPACE_BYTES = 256
 """What the runtime keeps for cooperative groups' grid.sync()."""
 
@@ -52,7 +51,7 @@ class Launch:
     resident_blocks: int = 1024
     """Blocks that the GPU holds at once: only these may wait for each other."""
     grid_workspace: int = 0
-    """Address of GRID_WORKSPACE_BYTES of zeros, for the grid's barrier; 0: no cooperative launch."""
+    """Address of GRID_WORKSPACE_BYTES of zeros for the grid's barrier; 0: no cooperative launch."""
 
     @functools.cached_property
     def program(self) -> Program:

@@ -16,7 +16,17 @@ from .encoding import (
     Rounding,
     Type,
 )
-from .ptx_records import TYPE_BYTES, Immediate, Instruction, Negated, Operand, Pair, Special, Symbol, Vector
+from .ptx_records import (
+    TYPE_BYTES,
+    Immediate,
+    Instruction,
+    Negated,
+    Operand,
+    Pair,
+    Special,
+    Symbol,
+    Vector,
+)
 
 Rule = Callable[[Frame, Instruction], Row]
 

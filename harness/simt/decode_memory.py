@@ -20,7 +20,8 @@ from .ptx_records import (
 
 SPACES: dict[str, Space] = {
     "global": Space.GLOBAL, "const": Space.GLOBAL, "shared": Space.SHARED,
-    "shared::cta": Space.SHARED, "shared::cluster": Space.SHARED, "local": Space.LOCAL, "param": Space.PARAMETER,
+    "shared::cta": Space.SHARED, "shared::cluster": Space.SHARED,
+    "local": Space.LOCAL, "param": Space.PARAMETER,
     "param::entry": Space.PARAMETER, "param::func": Space.PARAMETER,
 }  # fmt: skip
 _ORDERS = {"weak", "relaxed", "acquire", "release", "acq_rel", "volatile"}

@@ -24,7 +24,7 @@ from .decode_operands import (
     UnsupportedInstruction,
     new_row,
 )
-from .encoding import ROW, ROW_FIELDS, SPECIAL_REGISTERS, Flag, Op, Space
+from .encoding import ROW, ROW_FIELDS, SPECIAL_REGISTERS, Atomic, Flag, Op, Space
 from .ptx_records import Instruction, Module, Symbol
 
 __all__ = ["Program", "UnsupportedInstruction", "decode"]
@@ -75,6 +75,8 @@ class Program:
     global_atomics: bool
     joins_blocks: bool
     """Its blocks may wait for each other: they run in one thread."""
+    polls: bool
+    """It looks at global memory that others may change meanwhile: its blocks may wait."""
     partial_barriers: bool
     """Barriers may join some warps of a block only."""
 
@@ -101,6 +103,7 @@ def decode(
     tagged = operands >= CONSTANT_TAG
     operands[tagged] += constant_offset - CONSTANT_TAG
     atomic = rows["opcode"] == Op.ATOMIC
+    _mark_exchanged(rows, bytes(frame.constants), constant_offset)
     beyond = rows["space"] != Space.SHARED
     strong = np.isin(rows["opcode"], (Op.LOAD, Op.STORE)) & (rows["flags"] & Flag.STRONG != 0)
     return Program(
@@ -119,8 +122,33 @@ def decode(
         functions=functions,
         global_atomics=bool(np.any(atomic & beyond)),
         joins_blocks=bool(np.any((atomic | strong) & beyond)),
+        polls=bool(np.any(strong & beyond & (rows["opcode"] == Op.LOAD))),
         partial_barriers=_partial_barriers(rows, atomic | strong, constant_offset),
     )
+
+
+def _mark_exchanged(rows: NDArray[np.void], constants: bytes, constant_offset: int) -> None:
+    """Mark loads from the very address that a compare-and-swap of the kernel names."""
+    swaps = np.flatnonzero((rows["opcode"] == Op.ATOMIC) & (rows["target"] == Atomic.CAS))
+    if not len(swaps):
+        return
+
+    def place(row: np.void) -> tuple[int, int, int]:
+        """Space, register and offset; a register that only ever holds an address is none."""
+        register, offset = int(row["source0"]), int(row["immediate"])
+        written = rows[(rows["destination"] == register) & (register >= 0)]
+        if len(written) == 1 and written[0]["opcode"] == Op.MOVE:
+            start = int(written[0]["source0"]) - constant_offset
+            if start >= 0:
+                width = int(written[0]["destination_width"])
+                value = int.from_bytes(constants[start : start + width], "little")
+                register, offset = -1, offset + value
+        return int(row["space"]), register, offset
+
+    swapped = {place(rows[index]) for index in swaps}
+    for index in np.flatnonzero((rows["opcode"] == Op.LOAD) & (rows["count"] == 1)):
+        if place(rows[index]) in swapped:
+            rows["flags"][index] |= Flag.EXCHANGED
 
 
 def _partial_barriers(

@@ -200,8 +200,9 @@ class Flag(IntEnum):
     """Passing of function arguments: no memory request of the real machine."""
     FRAME = 1024
     """The address counts from the lane's current frame (Op.CALL_FRAME)."""
-    ACQUIRE = 2048
-    """Sees what the writer of the value had released before it."""
+    EXCHANGED = 2048
+    """A load whose address an atomic compare-and-swap then checks: what other atomics did to it
+    meanwhile is found out there."""
     FLUSH = 1 << 16
     """.ftz: subnormal operands and results of arithmetic count as zeros."""
 

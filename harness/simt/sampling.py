@@ -37,10 +37,19 @@ MOST_EXTRA_BATCHES = 8
 class LaunchFailed(Exception):
     """The launch cannot be profiled: what the runs reported, or nothing where it ran too long."""
 
-    def __init__(self, kernel: str, reports: list[core.Report]) -> None:
+    def __init__(
+        self, kernel: str, reports: list[core.Report], reads: frozenset[int] = frozenset()
+    ) -> None:
         super().__init__(kernel)
         self.kernel = kernel
         self.reports = reports
+        self.reads = reads
+        """Places of the allocations that the failing run read."""
+
+    @property
+    def waits(self) -> bool:
+        """Blocks waited for what the blocks of the run never did."""
+        return any("never changes" in report.detail for report in self.reports)
 
 
 class _Runner:
@@ -67,7 +76,8 @@ class _Runner:
         )  # fmt: skip
         reports = [report for report in result.reports if report.kind not in HARMLESS]
         if reports or result.timed_out:
-            raise LaunchFailed(self.asked.launch.kernel, reports)
+            reads = frozenset(i for i, use in enumerate(result.uses) if use.read_range)
+            raise LaunchFailed(self.asked.launch.kernel, reports, reads)
         self.uses.append((len(blocks), result))
         if self.ran.isdisjoint(blocks) or not self.fresh:
             self.fresh.append((len(blocks), result))
@@ -148,6 +158,13 @@ def sample_launch(
     """
     launch = asked.launch
     blocks = int(np.prod(launch.grid))
+    if launch.grid_workspace or launch.program.polls:
+        # Its blocks may wait for each other, so they run all together, where that is affordable.
+        try:
+            return _whole_launch(gpu, asked, held, budget, vector_lines, outputs, atomics)
+        except LaunchFailed as error:
+            if launch.grid_workspace or any(report.kind != "timed_out" for report in error.reports):
+                raise
     runner = _Runner(asked, budget)
     group = choose.group(gpu, blocks, max(1, held.blocks), generator)
     # A block may do less when it runs again on what it wrote: no block runs twice where the grid
@@ -223,6 +240,49 @@ def sample_launch(
         write_footprint=footprint.written,
         reread_bytes=reread,
         written=written,
+        read=[place for place in range(len(asked.memory.starts)) if runner.reads(place)],
+        joins_blocks=runner.joins_blocks(),
+    )
+
+
+def _whole_launch(
+    gpu: Gpu,
+    asked: KernelLaunch,
+    held: Occupancy,
+    budget: int,
+    vector_lines: Mapping[int, int],
+    outputs: Mapping[int, int],
+    atomics: dict[int, list[npt.NDArray[np.int64]]] | None,
+) -> LaunchCounters:
+    """Return the counters of all blocks in one run. No cache is replayed: every load goes to L2."""
+    launch = asked.launch
+    blocks = launch.block_count
+    runner = _Runner(asked, budget)
+    result = runner.run(range(blocks), random=True)
+    merged = merged_loads(launch.module, launch.module.functions[launch.kernel], vector_lines)
+    counts = count_by_kind(launch.module, result, 1.0, merged)
+    counts.hottest_atomic = float(result.hottest_atomic_sector)
+    if atomics is not None:
+        for place in outputs:
+            if (touched := runner.atomics(place)).size:
+                atomics.setdefault(place, []).append(touched)
+    footprint = _footprint(gpu, runner, blocks, held, whole_range=True)
+    latency = gpu.constants.l2_latency
+    return LaunchCounters(
+        kernel=launch.kernel,
+        grid=launch.grid,
+        block=launch.block,
+        dynamic_shared_bytes=launch.dynamic_shared_bytes,
+        samples=[counts],
+        sampled_blocks=blocks,
+        resident_blocks=max(1, held.blocks),
+        chain_clocks=chain_clocks(launch.module, result.first_warp_path, lambda _: latency),
+        l1_load_sectors=counts.load_sectors,
+        l1_hit_sectors=0.0,
+        read_footprint=footprint.read,
+        write_footprint=footprint.written,
+        reread_bytes=footprint.between_waves,
+        written=_written(runner, blocks, 1, random.Random(0), outputs),
         read=[place for place in range(len(asked.memory.starts)) if runner.reads(place)],
         joins_blocks=runner.joins_blocks(),
     )

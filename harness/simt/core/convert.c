@@ -215,6 +215,7 @@ static uint8_t float_to_fp8(float value, bool e5m2) {
     if (value != value) return 127;
     int fraction = e5m2 ? 2 : 3, bias = e5m2 ? 15 : 7;
     float size = fabsf(value), largest = e5m2 ? 57344.0f : 448.0f;
+    if (size == 0) return sign;
     if (size >= largest) return sign | (e5m2 ? 0x7b : 0x7e); /* .satfinite */
     int exponent;
     frexpf(size, &exponent);

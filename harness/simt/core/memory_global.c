@@ -244,6 +244,7 @@ void global_shadow(Block *block, const Warp *warp, const Instruction *row, int p
     Machine *machine = block->machine;
     int warp_number = (int)(warp->first_thread / LANES);
     bool strong = row->flags & FLAG_STRONG;
+    bool exchanged = access == ACCESS_LOAD && row->flags & FLAG_EXCHANGED;
     FOR_EACH_LANE(lane, lanes) {
         uint64_t address = addresses[lane], offset = address - machine->arena_base;
         int own = block->lane_bytes ? block->lane_bytes[lane] : bytes;
@@ -266,7 +267,7 @@ void global_shadow(Block *block, const Warp *warp, const Instruction *row, int p
                 !ordered(block, cell->writer_block, cell->writer_warp, warp_number,
                          cell->writer_time);
             bool after_atomic =
-                access != ACCESS_ATOMIC && cell->atomic_block && cell->atomic_bytes & part &&
+                access != ACCESS_ATOMIC && !exchanged && cell->atomic_block && cell->atomic_bytes & part &&
                 !ordered(block, cell->atomic_block, cell->atomic_warp, warp_number,
                          cell->atomic_time);
             if (strong) {
@@ -289,7 +290,7 @@ void global_shadow(Block *block, const Warp *warp, const Instruction *row, int p
                        SPACE_GLOBAL, detail, other_index, other_warp);
             }
             if (access == ACCESS_LOAD) {
-                if (!strong) note_reader(block, cell, warp_number, part);
+                if (!strong && !exchanged) note_reader(block, cell, warp_number, part);
             } else {
                 note_writer(block, cell, warp_number, part, access == ACCESS_ATOMIC || strong);
             }

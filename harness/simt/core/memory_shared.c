@@ -115,6 +115,7 @@ void shared_shadow(Block *block, const Warp *warp, const Instruction *row, int p
     int warp_number = (int)(warp->first_thread / LANES);
     uint32_t epoch = block->epoch_start, now = block->machine->clock;
     bool strong = row->flags & FLAG_STRONG, atomic = access == ACCESS_ATOMIC;
+    bool exchanged = access == ACCESS_LOAD && row->flags & FLAG_EXCHANGED;
     FOR_EACH_LANE(lane, lanes) {
         for (int done = 0; done < bytes;) {
             uint64_t here = addresses[lane] + (uint64_t)done;
@@ -127,7 +128,7 @@ void shared_shadow(Block *block, const Warp *warp, const Instruction *row, int p
             bool after_write =
                 cell->writer_warp != warp_number && cell->written_bytes & part &&
                 cell->writer_time >= seen_until(block, warp_number, cell->writer_warp) &&
-                !(atomic && cell->atomic);
+                !((atomic || exchanged) && cell->atomic);
             int reader = cell->reader_warp;
             bool after_read;
             if (block->shared_reads) {
@@ -149,7 +150,7 @@ void shared_shadow(Block *block, const Warp *warp, const Instruction *row, int p
                        SPACE_SHARED, detail, block->index,
                        after_write ? cell->writer_warp : reader);
             }
-            if (access != ACCESS_STORE && !atomic && !strong) {
+            if (access == ACCESS_LOAD && !strong && !exchanged) {
                 if (block->shared_reads)
                     block->shared_reads[(here >> 2) * (uint64_t)block->warp_count +
                                         (uint64_t)warp_number] = now;

@@ -39,13 +39,14 @@ static void with_carry(const Instruction *row, uint8_t *registers, LaneMask mask
             b = (uint64_t)(row->flags & CARRY_HIGH ? product >> bits : product) & low;
             a = read_lane(registers + row->source2, width, lane);
         }
+        /* a - b is a + ~b + 1: after a subtraction the flag says that nothing was borrowed, and
+           nvcc's 128-bit division reads it so with addc. */
         if (row->flags & CARRY_SUBTRACT) {
-            unsigned __int128 full = (unsigned __int128)a - b - carry;
-            result = (uint64_t)full & low, out = (unsigned)(full >> bits) & 1;
-        } else {
-            unsigned __int128 full = (unsigned __int128)a + b + carry;
-            result = (uint64_t)full & low, out = (unsigned)(full >> bits) & 1;
+            b = ~b & low;
+            if (!(row->flags & CARRY_IN)) carry = 1;
         }
+        unsigned __int128 full = (unsigned __int128)a + b + carry;
+        result = (uint64_t)full & low, out = (unsigned)(full >> bits) & 1;
         if (row->destination >= 0)
             write_lane(registers + row->destination, row->destination_width, lane, result);
         carried |= (LaneMask)out << lane;
