@@ -109,6 +109,10 @@ def _mma_other(
     row["immediate"] = rows << 16 | columns << 8 | inner
     result, left, right, sums = (items_of(operand) for operand in instruction.operands)
     row["count"], row["source1"], row["source2"] = len(result), len(left), len(right)
+    each = 4 if op is Op.MMA_INTEGER else 1  # elements of A and B in a register
+    wanted = (rows * columns // 32, rows * inner // 32 // each, inner * columns // 32 // each)
+    if (len(result), len(left), len(right)) != wanted or len(sums) != len(result):
+        raise frame.refuse(instruction, "this number of operands")
     row["operands"] = frame.vector(instruction, result, kinds[0], writes=True)
     for items in (left, right, sums):
         frame.vector(instruction, items, kinds[1], writes=False)
