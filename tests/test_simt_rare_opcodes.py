@@ -165,6 +165,24 @@ __global__ void vector_atomics(float *f, unsigned *h) {
     asm volatile("red.global.max.noftz.v2.f16x2 [%0], {%1, %1};"
                  :: "l"(h), "r"(0x3c003c00u + threadIdx.x));
 }
+__global__ void bytes_product(const signed char *a, const signed char *b, int *o) {
+    int g = threadIdx.x / 4, q = threadIdx.x % 4, d[4] = {1, 2, 3, 4};
+    unsigned x[4], y[2];
+    for (int i = 0; i < 4; i++)
+        x[i] = *(const unsigned *)(a + (g + i % 2 * 8) * 32 + i / 2 * 16 + 4 * q);
+    for (int i = 0; i < 2; i++) y[i] = *(const unsigned *)(b + g * 32 + 16 * i + 4 * q);
+    asm volatile("mma.sync.aligned.m16n8k32.row.col.s32.s8.u8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, "
+                 "{%8,%9}, {%0,%1,%2,%3};" : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
+                 : "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "r"(y[0]), "r"(y[1]));
+    for (int i = 0; i < 4; i++) o[(g + i / 2 * 8) * 8 + 2 * q + i % 2] = d[i] - i - 1;
+}
+__global__ void doubles_product(const double *a, const double *b, double *o) {
+    int g = threadIdx.x / 4, q = threadIdx.x % 4;
+    double d[2] = {0.5, 0.25};
+    asm volatile("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%0,%1}, {%2}, {%3}, {%0,%1};"
+                 : "+d"(d[0]), "+d"(d[1]) : "d"(a[g * 4 + q]), "d"(b[g * 4 + q]));
+    o[g * 8 + 2 * q] = d[0] - 0.5, o[g * 8 + 2 * q + 1] = d[1] - 0.25;
+}
 __global__ void elected(int *o) {
     unsigned lane; int chosen;
     asm volatile("{ .reg .pred p; elect.sync %0|p, -1; selp.b32 %1, 1, 0, p; }"
@@ -288,6 +306,16 @@ def test_vector_and_half_atomics(more: Module) -> None:
     np.testing.assert_array_equal(found[0], [32, 64, 96, sum(range(32))])
     np.testing.assert_array_equal(found[1], [0x3C003C1F] * 2)
     assert not kinds(result)
+
+
+def test_products_of_bytes_and_of_doubles(more: Module) -> None:
+    a = _GENERATOR.integers(-128, 128, (16, 32)).astype(np.int8)
+    b = _GENERATOR.integers(0, 256, (8, 32)).astype(np.uint8)
+    _, found = execute(more, "bytes_product", 1, 32, a, b, np.zeros((16, 8), np.int32))
+    np.testing.assert_array_equal(found[2], a.astype(np.int32) @ b.astype(np.int32).T)
+    x, y = (_GENERATOR.normal(size=(8, 4)) for _ in range(2))
+    _, found = execute(more, "doubles_product", 1, 32, x, y, np.zeros((8, 8)))
+    np.testing.assert_allclose(found[2], x @ y.T, rtol=0, atol=1e-14)
 
 
 def test_one_lane_is_elected(more: Module) -> None:

@@ -189,7 +189,8 @@ class Frame:
                 end = -(-end // align) * align
                 self.local_offsets[variable.name] = end
                 end += variable.size
-            self.frame_bytes[function.name] = -(-end // 16) * 16
+            # The return address and what the callee saves take room, too.
+            self.frame_bytes[function.name] = -(-end // 16) * 16 + 16
         if self.stacked:
             return max(FRAME_BYTES, sum(self.frame_bytes.values()))
         self._alias_arguments()

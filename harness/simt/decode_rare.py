@@ -53,6 +53,8 @@ def _rounded(
     row["flags"] |= ROUNDING[directed.pop()] if directed else Rounding.NEAREST
     if "sat" in instruction.modifiers:
         row["flags"] |= Flag.SATURATE
+    if "ftz" in instruction.modifiers:
+        row["flags"] |= Flag.FLUSH
     set_operands(frame, instruction, row, type_name)
     for name in ("source1", "source2"):
         row.setdefault(name, row["source0"])
@@ -119,6 +121,8 @@ def _xor_sign(frame: Frame, instruction: Instruction) -> Row:
     row["type"], row["flags"] = TYPE_OF["f32"], int(instruction.opcode == "max")
     if "NaN" in instruction.modifiers:
         row["flags"] |= Flag.PROPAGATE_NAN
+    if "ftz" in instruction.modifiers:
+        row["flags"] |= Flag.FLUSH
     return set_operands(frame, instruction, row, "f32", 2)
 
 
@@ -150,6 +154,8 @@ def select_sign(frame: Frame, instruction: Instruction) -> Row:
     type_name, sign_type = check_modifiers(frame, instruction, {"ftz"})
     row = new_row(Op.SELECT_SIGN)
     row["type"], row["flags"] = TYPE_OF[type_name], int(sign_type == "f32")
+    if "ftz" in instruction.modifiers:
+        row["flags"] |= Flag.FLUSH
     set_operands(frame, instruction, row, type_name, 3)
     row["source2"], _ = frame.source(instruction, instruction.operands[3], sign_type)
     return row

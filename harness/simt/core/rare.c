@@ -235,8 +235,9 @@ static uint64_t rare_value(const Instruction *row, uint8_t *registers, int lane)
         return kept ? (uint64_t)extend(a, (int)kept, is_signed) : 0;
     }
     case OP_SELECT_SIGN: { /* a NaN third operand selects the second */
-        bool first = row->flags & 1 ? REGISTER(float, row->source2)[lane] >= 0
-                                    : REGISTER(int32_t, row->source2)[lane] >= 0;
+        float sign = REGISTER(float, row->source2)[lane];
+        if (row->flags & FLAG_FLUSH && fabsf(sign) < 0x1p-126f) sign = 0;
+        bool first = row->flags & 1 ? sign >= 0 : REGISTER(int32_t, row->source2)[lane] >= 0;
         return first ? a : b;
     }
     case OP_CNOT: return a == 0;
@@ -268,19 +269,22 @@ static LaneMask in_window(const Instruction *row, uint8_t *registers, LaneMask m
     return by_space[row->space];
 }
 
-void execute_rare(const Instruction *row, uint8_t *registers, LaneMask mask) {
+bool execute_rare(const Instruction *row, uint8_t *registers, LaneMask mask) {
+    if (row->flags & FLAG_FLUSH && row->opcode != OP_SELECT_SIGN)
+        return execute_flushed(execute_rare, row, registers, mask);
     switch (row->opcode) {
-    case OP_CARRY: with_carry(row, registers, mask); return;
-    case OP_ROUNDED_ANY: rounded(row, registers, mask); return;
-    case OP_PACKED: packed(row, registers, mask); return;
+    case OP_CARRY: with_carry(row, registers, mask); return true;
+    case OP_ROUNDED_ANY: rounded(row, registers, mask); return true;
+    case OP_PACKED: packed(row, registers, mask); return true;
     case OP_TEST_PROPERTY:
         write_predicate(registers, row->destination, mask, test_property(row, registers, mask));
-        return;
+        return true;
     case OP_IN_WINDOW:
         write_predicate(registers, row->destination, mask, in_window(row, registers, mask));
-        return;
+        return true;
     }
     FOR_EACH_LANE(lane, mask)
         write_lane(registers + row->destination, row->destination_width, lane,
                    rare_value(row, registers, lane));
+    return true;
 }

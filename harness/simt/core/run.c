@@ -139,7 +139,7 @@ WarpState run_warp(Block *block, Warp *warp) {
                         execute_warp(block, warp, row, pc, lanes, mask);
                     else if (opcode != OP_WARP_BARRIER) execute_matrix(block, warp, row, pc, mask);
                 } else if (is_between(opcode, OP_CARRY, OP_IN_WINDOW)) {
-                    execute_rare(row, registers, mask);
+                    known = execute_rare(row, registers, mask);
                 } else {
                     switch (opcode) {
                     case OP_NOP: break;

@@ -193,7 +193,7 @@ bool execute_convert(const Instruction *, uint8_t *registers, LaneMask);
 typedef bool (*Execute)(const Instruction *, uint8_t *registers, LaneMask);
 bool execute_flushed(Execute, const Instruction *, uint8_t *registers, LaneMask);
 void execute_moves(const Machine *, const Instruction *, uint8_t *registers, LaneMask);
-void execute_rare(const Instruction *, uint8_t *registers, LaneMask);
+bool execute_rare(const Instruction *, uint8_t *registers, LaneMask);
 /* barriers.c */
 void arrive(Block *, Warp *, const Instruction *, int pc, LaneMask);
 bool release_barriers(Block *);
