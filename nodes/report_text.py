@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
+from ..harness.records import Outcome
 from ..memory.ledger import RoleTotals
 from ..memory.records import Lesson, Step
 from .records import RunResult
@@ -89,10 +90,16 @@ def _path(result: RunResult) -> str:
 def _refused(steps: Sequence[Step]) -> str:
     refused = [step for step in steps if step.log_gain is None and step.reason]
     unique = dict.fromkeys((step.technique, step.outcome, step.reason) for step in refused)
-    if not unique:
-        return ""
-    rows = [f"  {technique}: {outcome}: {reason}" for technique, outcome, reason in unique]
-    return "\n".join(["Refused:", *rows])
+    unjudged = [each for each in unique if each[1] == Outcome.UNSUPPORTED.value]
+    wrong = [each for each in unique if each[1] != Outcome.UNSUPPORTED.value]
+    return "\n\n".join(
+        "\n".join([title, *(f"  {name}: {outcome}: {reason}" for name, outcome, reason in rows)])
+        for title, rows in (
+            ("Refused:", wrong),
+            ("Not judged: this device cannot run or time them, a real GPU may:", unjudged),
+        )
+        if rows
+    )
 
 
 def _lessons(lessons: Sequence[Lesson]) -> str:

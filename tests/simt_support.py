@@ -17,6 +17,7 @@ import pytest
 from numpy.typing import NDArray
 
 from kernelblaster.harness.simt.core import Launch, Memory, Result, run
+from kernelblaster.harness.simt.decode_operands import function_address
 from kernelblaster.harness.simt.ptx import Module, parse
 
 GUARD = 512
@@ -119,11 +120,14 @@ def execute(
     *arguments: object,
     outputs: tuple[int, ...] = (),
     shared: int = 0,
+    grid_workspace: int | None = None,
+    resident_blocks: int = 1024,
     **options: object,
 ) -> tuple[Result, list[NDArray[np.generic]]]:
     """Run a kernel. Arrays among the arguments become buffers, all of which are returned.
 
-    Buffers whose argument position is in `outputs` count as not initialised.
+    Buffers whose argument position is in `outputs` count as not initialised. `grid_workspace` is
+    the place among the buffers of one that is no argument: a cooperative launch's workspace.
     """
     arena = Arena()
     buffers: list[tuple[int, NDArray[np.generic]]] = []
@@ -135,7 +139,8 @@ def execute(
             addresses[variable.name] = arena.place(np.frombuffer(data, dtype=np.uint8))
     for variable in module.variables.values():  # what a loader does
         for offset, symbol in variable.relocations:
-            arena.write(addresses[variable.name] + offset, struct.pack("<Q", addresses[symbol]))
+            address = addresses.get(symbol) or function_address(module, symbol)
+            arena.write(addresses[variable.name] + offset, struct.pack("<Q", address))
     for position, argument in enumerate(arguments):
         if isinstance(argument, np.ndarray):
             address = arena.place(argument, initialised=position not in outputs)
@@ -145,9 +150,14 @@ def execute(
             parameters.append(argument_bytes(argument))
     as_grid = (grid, 1, 1) if isinstance(grid, int) else grid
     as_block = (block, 1, 1) if isinstance(block, int) else block
+    workspace = 0
+    if grid_workspace is not None:
+        workspace = buffers[grid_workspace][0]
+        del parameters[len(module.functions[kernel_named(module, name)].parameters) :]
     launch = Launch(
-        module, kernel_named(module, name), as_grid, as_block, shared, parameters, addresses
-    )
+        module, kernel_named(module, name), as_grid, as_block, shared, parameters, addresses,
+        resident_blocks, workspace,
+    )  # fmt: skip
     result = run(launch, arena.memory(), **options)  # type: ignore[arg-type]
     return result, [arena.read(address, array) for address, array in buffers]
 

@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 
 from . import core
+from .decode_operands import function_address
 from .gpus import Gpu, find_gpu
+from .occupancy import occupancy
 from .ptx import parse
 from .ptx_records import Module
 from .runtime import Allocation, Runtime
@@ -78,6 +80,10 @@ def load_candidate(
     module = parse(text)
     holder: list[Candidate] = []
 
+    registers = {kernel["kernel"]: int(kernel["registers"]) for kernel in request["kernels"]}
+    static = {kernel["kernel"]: int(kernel["static_shared_bytes"]) for kernel in request["kernels"]}
+    grid_workspace: list[Allocation] = []
+
     def launched(
         kernel: str,
         grid: tuple[int, int, int],
@@ -87,6 +93,12 @@ def load_candidate(
     ) -> bool:
         candidate = holder[0]
         function = module.functions[kernel]
+        held = occupancy(gpu.limits, block[0] * block[1] * block[2], registers.get(kernel, 32),
+                         static.get(kernel, 0) + shared)  # fmt: skip
+        workspace = 0
+        if runtime.cooperative and grid_workspace:
+            runtime.view(grid_workspace[0])[:] = 0
+            workspace = grid_workspace[0].address
         return on_launch(
             candidate,
             KernelLaunch(
@@ -98,6 +110,8 @@ def load_candidate(
                     dynamic_shared_bytes=shared,
                     parameters=read([parameter.size for parameter in function.parameters]),
                     global_addresses=candidate.addresses,
+                    resident_blocks=gpu.sms * max(1, held.blocks),
+                    grid_workspace=workspace,
                 ),
                 memory_of(candidate.runtime),
             ),
@@ -124,6 +138,8 @@ def load_candidate(
     workspace = runtime.allocate("workspace", size) if size else None
     candidate = Candidate(gpu, module, runtime, tensors, workspace)
     candidate.addresses = place_variables(module, runtime)
+    if "%envreg2" in text:  # cooperative groups ask for it there
+        grid_workspace.append(runtime.allocate("grid workspace", core.GRID_WORKSPACE_BYTES))
     holder.append(candidate)
     return candidate
 
@@ -154,7 +170,8 @@ def place_variables(module: Module, runtime: Runtime) -> dict[str, int]:
     for allocation, initial, relocations in placed:
         data = bytearray(initial)
         for offset, symbol in relocations:
-            data[offset : offset + 8] = addresses[symbol].to_bytes(8, "little")
+            address = addresses.get(symbol) or function_address(module, symbol)
+            data[offset : offset + 8] = address.to_bytes(8, "little")
         if data:
             runtime.view(allocation)[: len(data)] = np.frombuffer(data, dtype=np.uint8)
     return addresses

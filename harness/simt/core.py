@@ -9,14 +9,23 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import numpy.typing as npt
 
-from .core_records import AllocationUse, Launch, Memory, Report, ReportKind, Result, Trace
+from .core_records import (
+    GRID_WORKSPACE_BYTES,
+    AllocationUse,
+    Launch,
+    Memory,
+    Report,
+    ReportKind,
+    Result,
+    Trace,
+)
 from .decoder import UnsupportedInstruction
 from .encoding import COUNTER, REPORT, USE, Detail, Space, Status
 from .library import GLOBAL_SHADOW_BYTES, SECTOR_USE_BYTES, Machine, core_library
 
 __all__ = [
-    "AllocationUse", "Launch", "Memory", "Report", "ReportKind", "Result", "Trace",
-    "UnsupportedInstruction", "run",
+    "GRID_WORKSPACE_BYTES", "AllocationUse", "Launch", "Memory", "Report", "ReportKind", "Result",
+    "Trace", "UnsupportedInstruction", "run",
 ]  # fmt: skip
 
 _REPORT_CAPACITY = 256
@@ -55,7 +64,7 @@ def run(
     chosen = list(range(launch.block_count)) if blocks is None else list(blocks)
     if not all(0 <= block < launch.block_count for block in chosen):
         raise ValueError(f"block indices lie between 0 and {launch.block_count - 1}")
-    if checks or launch.program.global_atomics:
+    if checks or launch.program.joins_blocks:
         threads = 1
     threads = max(1, min(threads, len(chosen)))
     bounds = [len(chosen) * part // threads for part in range(threads + 1)]
@@ -104,7 +113,6 @@ class _Run:
         self.sectors = np.zeros((memory.size // 32 + 1) * SECTOR_USE_BYTES, dtype=np.uint8)
         shadow = (memory.size // 4 + 1) * GLOBAL_SHADOW_BYTES if checks else 0
         self.shadow = np.zeros(shadow, dtype=np.uint8)
-        self.released = np.zeros(len(blocks) + 2, dtype=np.uint32)
         self.path = np.zeros(_PATH_CAPACITY, dtype=np.int32)
         self.constants = np.frombuffer(program.constants + bytes(8), dtype=np.uint8)
         self.parameters = np.frombuffer(launch.parameter_buffer() + bytes(8), dtype=np.uint8)
@@ -116,8 +124,8 @@ class _Run:
             ("constants", self.constants), ("parameters", self.parameters),
             ("allocation_starts", self.starts), ("allocation_ends", self.ends),
             ("blocks", self.blocks), ("counters", self.counters), ("reports", self.reports),
-            ("uses", self.uses), ("sectors", self.sectors), ("block_released", self.released),
-            ("path", self.path),
+            ("uses", self.uses), ("sectors", self.sectors), ("path", self.path),
+            ("functions", program.functions),
         ):  # fmt: skip
             setattr(machine, name, array.ctypes.data)
         if checks:
@@ -138,6 +146,10 @@ class _Run:
         machine.allocation_count = len(self.starts)
         machine.report_capacity = _REPORT_CAPACITY
         machine.checks, machine.tracing = int(checks), int(trace)
+        machine.resident_limit = launch.resident_blocks
+        machine.grid_workspace = launch.grid_workspace
+        machine.partial_barriers = int(program.partial_barriers)
+        machine.stacked, machine.function_count = int(program.stacked), len(program.functions)
         machine.grid = (ctypes.c_uint32 * 3)(*launch.grid)
         machine.block = (ctypes.c_uint32 * 3)(*launch.block)
         machine.special_offsets = type(machine.special_offsets)(*program.special_offsets)
@@ -287,12 +299,18 @@ class _Run:
             Detail.SAME_INSTRUCTION: "lanes of one store write different values to one address",
             Detail.OTHER_BARRIER: "threads of one block wait at different barriers",
             Detail.PARTIAL_WARP: "a warp-wide instruction is executed without all its lanes",
+            Detail.SPINNING: "spins on a value that never changes: the instruction budget is spent",
+            Detail.NEVER_RELEASED: f"deadlock: barrier {int(row['address'])} waits for threads "
+            "that never arrive",
+            Detail.STACK: "the call stack overflows (endless recursion?)",
+            Detail.BAD_CALL: "a call through a pointer to no function, or with other arguments",
+            Detail.BARRIER_OBJECT: "more arrivals than the barrier was made for",
         }.get(detail, "")
         if kind is ReportKind.OUT_OF_BOUNDS and row["space"] == Space.GLOBAL:
             return f"{words}, {self._nearest(int(row['address']))}"
         if kind is ReportKind.SHUFFLE_INACTIVE and detail is Detail.NONE:
             return f"takes a value from lane {int(row['address'])}, which does not take part"
-        if kind is ReportKind.TIMED_OUT:
+        if kind is ReportKind.TIMED_OUT and detail is Detail.NONE:
             return "the instruction budget is spent"
         return words
 

@@ -15,6 +15,9 @@ from .decoder import Program, decode
 from .encoding import WINDOW_END
 from .ptx_records import Module
 
+GRID_WORKSPACE_BYTES = 256
+"""What the runtime keeps for cooperative groups' grid.sync()."""
+
 
 class ReportKind(StrEnum):
     """What a check found. All but `race_benign` are faults of the kernel."""
@@ -45,6 +48,10 @@ class Launch:
     """Argument bytes, in the order of the kernel's parameters."""
     global_addresses: Mapping[str, int] = field(default_factory=dict)
     """Where the module's .global and .const variables lie in the arena."""
+    resident_blocks: int = 1024
+    """Blocks that the GPU holds at once: only these may wait for each other."""
+    grid_workspace: int = 0
+    """Address of GRID_WORKSPACE_BYTES of zeros for the grid's barrier; 0: no cooperative launch."""
 
     @functools.cached_property
     def program(self) -> Program:

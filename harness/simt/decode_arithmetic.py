@@ -16,11 +16,21 @@ from .encoding import (
     Rounding,
     Type,
 )
-from .ptx_records import TYPE_BYTES, Immediate, Instruction, Negated, Operand, Pair, Special, Vector
+from .ptx_records import (
+    TYPE_BYTES,
+    Immediate,
+    Instruction,
+    Negated,
+    Operand,
+    Pair,
+    Special,
+    Symbol,
+    Vector,
+)
 
 Rule = Callable[[Frame, Instruction], Row]
 
-_ROUNDING = {"rn": Rounding.NEAREST, "rz": Rounding.ZERO, "rm": Rounding.DOWN, "rp": Rounding.UP}
+ROUNDING = {"rn": Rounding.NEAREST, "rz": Rounding.ZERO, "rm": Rounding.DOWN, "rp": Rounding.UP}
 _INTEGER_ROUNDING = {
     "rni": Rounding.NEAREST, "rzi": Rounding.ZERO, "rmi": Rounding.DOWN, "rpi": Rounding.UP,
 }  # fmt: skip
@@ -108,7 +118,7 @@ def plain(frame: Frame, instruction: Instruction) -> Row:
             raise frame.refuse(instruction, "rounding or saturation of this type")
         row["opcode"] = Op.ROUNDED
         row["flags"] = rounded[opcode] << 8 | (Flag.SATURATE if "sat" in given else 0)
-        row["flags"] |= _ROUNDING[directed.pop()] if directed else Rounding.NEAREST
+        row["flags"] |= ROUNDING[directed.pop()] if directed else Rounding.NEAREST
     if "relu" in given:
         if op is not Op.FMA or type_name in ("f32", "f64"):
             raise frame.refuse(instruction, "modifier .relu")
@@ -228,8 +238,6 @@ def _comparison(
 def compare(frame: Frame, instruction: Instruction) -> Row:
     """Decode setp."""
     type_name = types_of(instruction)[-1]
-    if type_name.endswith("x2"):
-        raise frame.refuse(instruction, "comparison of pairs")
     row = new_row(Op.COMPARE)
     row["type"] = TYPE_OF[type_name]
     result = instruction.operands[0]
@@ -254,7 +262,11 @@ def compare_set(frame: Frame, instruction: Instruction) -> Row:
 
 def convert(frame: Frame, instruction: Instruction) -> Row:
     """Decode cvt between scalars, and from two floats to a pair of halves."""
-    allowed = {*_ROUNDING, *_INTEGER_ROUNDING, "ftz", "sat", "relu", "satfinite", "rna"}
+    if "pack" in instruction.modifiers:
+        return _pack_saturated(frame, instruction)
+    if _FP8 & set(instruction.modifiers):
+        return _convert_fp8(frame, instruction)
+    allowed = {*ROUNDING, *_INTEGER_ROUNDING, "ftz", "sat", "relu", "satfinite", "rna"}
     types = check_modifiers(frame, instruction, allowed)
     given = set(instruction.modifiers)
     to, source = types[-2], types[-1]
@@ -263,7 +275,7 @@ def convert(frame: Frame, instruction: Instruction) -> Row:
         return _to_tf32(frame, instruction, given)
     if to not in known or source not in known or given & {"satfinite", "rna"}:
         raise frame.refuse(instruction, "conversion")
-    flags = sum(int(_ROUNDING[m]) for m in given if m in _ROUNDING)
+    flags = sum(int(ROUNDING[m]) for m in given if m in ROUNDING)
     operands = instruction.operands
     if to in ("f16x2", "bf16x2"):
         if source != "f32" or len(operands) != 3 or "sat" in given:
@@ -292,12 +304,45 @@ def _to_tf32(frame: Frame, instruction: Instruction, given: set[str]) -> Row:
         raise frame.refuse(instruction, "conversion")
     row = new_row(Op.CONVERT)
     row["type"], row["source_type"] = Type.TF32, Type.F32
-    row["flags"] = sum(int(_ROUNDING[m]) for m in given if m in _ROUNDING)
+    row["flags"] = sum(int(ROUNDING[m]) for m in given if m in ROUNDING)
     if "rna" in given:
         row["flags"] = int(Rounding.AWAY)
     if "relu" in given:
         row["flags"] |= Flag.RELU
     return set_operands(frame, instruction, row, "f32", 1)
+
+
+_FP8 = {"e4m3x2", "e5m2x2"}
+
+
+def _convert_fp8(frame: Frame, instruction: Instruction) -> Row:
+    """Decode cvt between pairs of fp8 numbers and of f32 or f16; products of fp8 are refused."""
+    allowed = {*_FP8, "rn", "satfinite", "relu"}
+    types = check_modifiers(frame, instruction, allowed)
+    given = instruction.modifiers
+    format_name = next(m for m in given if m in _FP8)
+    (other,) = types
+    if other not in ("f32", "f16x2"):
+        raise frame.refuse(instruction, "conversion")
+    row = new_row(Op.CONVERT_FP8)
+    row["type"] = TYPE_OF[other]
+    row["flags"] = int(format_name == "e5m2x2") | (Flag.RELU if "relu" in given else 0)
+    # To fp8, or from it: which of the two comes last is the source.
+    row["count"] = int(given.index(format_name) < given.index(other))
+    return set_operands(frame, instruction, row, "b16" if not row["count"] else
+                        "f32" if other == "f32" else "b32")  # fmt: skip
+
+
+def _pack_saturated(frame: Frame, instruction: Instruction) -> Row:
+    """Decode cvt.pack.sat: two integers, saturated, in front of a third operand."""
+    types = check_modifiers(frame, instruction, {"pack", "sat"})
+    if types[0] not in ("s8", "u8", "s16", "u16") or types[1] != "s32":
+        raise frame.refuse(instruction, "conversion")
+    row = new_row(Op.PACK_SATURATED)
+    row["type"], row["count"] = TYPE_OF["s32"], int(types[0][1:])
+    row["flags"] = int(types[0].startswith("s"))
+    row["immediate"] = int(len(instruction.operands) > 3)
+    return set_operands(frame, instruction, row, "s32")
 
 
 def convert_address(frame: Frame, instruction: Instruction) -> Row:
@@ -341,7 +386,12 @@ def move(frame: Frame, instruction: Instruction) -> Row:
         row["count"] = len(value.items)
         row["destination"], row["destination_width"] = frame.destination(instruction, result)
         return row
-    if isinstance(value, Special) and value.name in ("%clock", "%clock64", "%globaltimer"):
+    if isinstance(value, Symbol) and frame.stacked and value.name in frame.local_offsets:
+        row = new_row(Op.FRAME_ADDRESS)
+        row["destination"], row["destination_width"] = frame.destination(instruction, result)
+        row["immediate"] = frame.local_offsets[value.name]
+        return row
+    if isinstance(value, Special) and value.name.startswith(("%clock", "%globaltimer")):
         row = new_row(Op.CLOCK)
         row["destination"], row["destination_width"] = frame.destination(instruction, result)
         return row

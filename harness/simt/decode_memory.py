@@ -1,55 +1,67 @@
-"""Decoding rules for loads, stores, atomics, copies, warp-wide and tensor-core instructions."""
+"""Decoding rules for loads, stores, atomics, copies and warp-wide instructions."""
 
 from __future__ import annotations
 
-import re
-
 from .decode_arithmetic import Rule, check_modifiers
+from .decode_barriers import copy_arrive
 from .decode_operands import TYPE_OF, Frame, Row, items_of, new_row
 from .encoding import Atomic, Flag, Op, Shuffle, Space, Vote
-from .ptx_records import TYPE_BYTES, Address, Immediate, Instruction, Negated, Pair, Register, Sink
+from .ptx_records import (
+    TYPE_BYTES,
+    Address,
+    Immediate,
+    Instruction,
+    Negated,
+    Operand,
+    Pair,
+    Register,
+    Sink,
+)
 
-_SPACES: dict[str, Space] = {
+SPACES: dict[str, Space] = {
     "global": Space.GLOBAL, "const": Space.GLOBAL, "shared": Space.SHARED,
-    "shared::cta": Space.SHARED, "local": Space.LOCAL, "param": Space.PARAMETER,
+    "shared::cta": Space.SHARED, "shared::cluster": Space.SHARED,
+    "local": Space.LOCAL, "param": Space.PARAMETER,
     "param::entry": Space.PARAMETER, "param::func": Space.PARAMETER,
 }  # fmt: skip
 _ORDERS = {"weak", "relaxed", "acquire", "release", "acq_rel", "volatile"}
-_SCOPES = {"cta", "gpu", "sys"}
+_SCOPES = {"cta", "cluster", "gpu", "sys"}
 _CACHE_HINTS = {
     "ca", "cg", "cs", "lu", "cv", "wb", "wt", "nc", "unified",
     "L1::evict_normal", "L1::evict_unchanged", "L1::evict_first", "L1::evict_last",
     "L1::no_allocate", "L2::evict_first", "L2::evict_last", "L2::evict_normal",
-    "L2::64B", "L2::128B", "L2::256B",
+    "L2::64B", "L2::128B", "L2::256B", "L2::cache_hint",
 }  # fmt: skip
 _VECTORS = {"v2": 2, "v4": 4, "v8": 8}
 _ATOMICS = {item.name.lower(): item for item in Atomic}
+_HALF_TYPES = {"f16", "bf16", "f16x2", "bf16x2"}
 _ATOMIC_TYPES: dict[str, set[str]] = {
-    "add": {"u32", "s32", "u64", "s64", "f32", "f64", "f16", "bf16", "f16x2", "bf16x2"},
-    "min": {"u32", "s32", "u64", "s64"}, "max": {"u32", "s32", "u64", "s64"},
+    "add": {"u32", "s32", "u64", "s64", "f32", "f64", *_HALF_TYPES},
+    "min": {"u32", "s32", "u64", "s64", *_HALF_TYPES},
+    "max": {"u32", "s32", "u64", "s64", *_HALF_TYPES},
     "and": {"b32", "b64"}, "or": {"b32", "b64"}, "xor": {"b32", "b64"},
     "exch": {"b32", "b64", "u32", "s32", "f32", "u64"},
     "cas": {"b16", "b32", "b64", "u32", "s32", "u64"}, "inc": {"u32"}, "dec": {"u32"},
 }  # fmt: skip
-_SHAPE = re.compile(r"m(\d+)n(\d+)k(\d+)")
 
 
 def space_of(instruction: Instruction) -> Space:
     """Return the state space an access names, generic when it names none."""
-    return next((_SPACES[m] for m in instruction.modifiers if m in _SPACES), Space.GENERIC)
+    return next((SPACES[m] for m in instruction.modifiers if m in SPACES), Space.GENERIC)
 
 
 def access(frame: Frame, instruction: Instruction) -> Row:
     """Decode ld and st."""
     types = check_modifiers(
-        frame, instruction, {*_SPACES, *_ORDERS, *_SCOPES, *_CACHE_HINTS, *_VECTORS}
+        frame, instruction, {*SPACES, *_ORDERS, *_SCOPES, *_CACHE_HINTS, *_VECTORS}
     )
     given = set(instruction.modifiers)
     type_name, space = types[-1], space_of(instruction)
     if type_name not in TYPE_OF or type_name == "pred":
         raise frame.refuse(instruction, "128-bit elements")
     storing = instruction.opcode == "st"
-    memory, value = instruction.operands if storing else instruction.operands[::-1]
+    first, second = instruction.operands[:2]  # a third is a cache policy
+    memory, value = (first, second) if storing else (second, first)
     row = new_row(Op.STORE if storing else Op.LOAD)
     row["type"], row["flags"] = TYPE_OF[type_name], 0
     if space is Space.PARAMETER:
@@ -84,9 +96,10 @@ def _is_kernel_parameter(frame: Frame, instruction: Instruction, memory: object)
 
 
 def atomic(frame: Frame, instruction: Instruction) -> Row:
-    """Decode atom and red."""
-    allowed = {*_SPACES, *_ORDERS, *_SCOPES, *_ATOMICS, "noftz"} - {"volatile", "weak"}
-    types = check_modifiers(frame, instruction, allowed)
+    """Decode atom and red, scalar or vector."""
+    allowed = {*SPACES, *_ORDERS, *_SCOPES, *_ATOMICS, *_VECTORS, "noftz", "L2::cache_hint"}
+    types = check_modifiers(frame, instruction, allowed - {"volatile", "weak"})
+    given = set(instruction.modifiers)
     operation = next((m for m in instruction.modifiers if m in _ATOMICS), "")
     type_name = types[-1]
     if type_name not in _ATOMIC_TYPES.get(operation, set()):
@@ -95,14 +108,19 @@ def atomic(frame: Frame, instruction: Instruction) -> Row:
     row = new_row(Op.ATOMIC)
     row["type"], row["target"] = TYPE_OF[type_name], _ATOMICS[operation]
     row["space"], row["flags"] = space_of(instruction), 0
-    if set(instruction.modifiers) & {"release", "acq_rel"}:
+    if given & {"release", "acq_rel"}:
         row["flags"] |= Flag.RELEASE
+    row["count"] = next((_VECTORS[m] for m in given if m in _VECTORS), 1)
+    if row["count"] * TYPE_BYTES[type_name] > 16:
+        raise frame.refuse(instruction, "accesses of more than 16 bytes")
+    results: tuple[Operand, ...] = (Sink(),) * row["count"]
     if instruction.opcode == "atom":
-        result = operands.pop(0)
-        if not isinstance(result, Sink):
-            row["destination"], row["destination_width"] = frame.destination(instruction, result)
+        results = items_of(operands.pop(0))
+        if len(results) != row["count"]:
+            results = (Sink(),) * row["count"]
     frame.address(instruction, operands[0], row)
-    row["source1"], row["source3"] = frame.source(instruction, operands[1], type_name)
+    row["operands"] = frame.vector(instruction, results, type_name, writes=True)
+    frame.vector(instruction, items_of(operands[1]), type_name, writes=False)
     if operation == "cas":
         row["source2"], _ = frame.source(instruction, operands[2], type_name)
     return row
@@ -111,11 +129,16 @@ def atomic(frame: Frame, instruction: Instruction) -> Row:
 def copy(frame: Frame, instruction: Instruction) -> Row:
     """Decode cp.async and its groups; the bulk and mbarrier forms are not known."""
     allowed = {"async", "ca", "cg", "shared", "shared::cta", "global", "commit_group",
-               "wait_group", "wait_all", "L2::64B", "L2::128B", "L2::256B"}  # fmt: skip
+               "wait_group", "wait_all", "L2::64B", "L2::128B", "L2::256B", "L2::cache_hint",
+               "mbarrier", "arrive", "noinc"}  # fmt: skip
+    if given := set(instruction.modifiers) & {"bulk", "reduce"}:
+        raise frame.needs_hardware(instruction, f"TMA (cp.{'.'.join(sorted(given))})")
     check_modifiers(frame, instruction, allowed)
     given, operands = set(instruction.modifiers), instruction.operands
     if "async" not in given:
         raise frame.refuse(instruction)
+    if "mbarrier" in given:
+        return copy_arrive(frame, instruction)
     if "commit_group" in given:
         return new_row(Op.ASYNC_COMMIT)
     if "wait_all" in given:
@@ -133,6 +156,8 @@ def copy(frame: Frame, instruction: Instruction) -> Row:
     base, _ = frame.source(instruction, source.base, "u64")
     row["operands"] = len(frame.operands)
     frame.operands += [base, source.offset]
+    if "L2::cache_hint" in given:
+        rest = rest[:-1]
     for operand in rest:
         if isinstance(operand, Register) and operand.type == "pred":
             row["source2"], _ = frame.source(instruction, operand, "pred")
@@ -220,99 +245,6 @@ def match(frame: Frame, instruction: Instruction) -> Row:
     return row
 
 
-def load_matrix(frame: Frame, instruction: Instruction) -> Row:
-    """Decode ldmatrix of 8x8 tiles of 16-bit elements."""
-    counts = {"x1": 1, "x2": 2, "x4": 4}
-    allowed = {"sync", "aligned", "m8n8", "trans", "shared", "shared::cta", *counts}
-    check_modifiers(frame, instruction, allowed)
-    row = new_row(Op.LOAD_MATRIX)
-    row["count"] = next(counts[m] for m in instruction.modifiers if m in counts)
-    row["flags"] = int("trans" in instruction.modifiers)
-    row["space"] = space_of(instruction)
-    result, memory = instruction.operands
-    row["operands"] = frame.vector(instruction, items_of(result), "b32", writes=True)
-    frame.address(instruction, memory, row)
-    return row
-
-
-def mma(frame: Frame, instruction: Instruction) -> Row:
-    """Decode mma.sync of f16, bf16 and tf32 in the m16n8 shapes."""
-    shapes = {("f16", 8), ("f16", 16), ("bf16", 8), ("bf16", 16), ("tf32", 4), ("tf32", 8)}
-    modifiers = instruction.modifiers
-    shape = next((m for m in modifiers if _SHAPE.fullmatch(m)), "m0n0k0")
-    types = check_modifiers(frame, instruction, {"sync", "aligned", "row", "col", shape})
-    matched = _SHAPE.fullmatch(shape)
-    assert matched
-    rows, columns, inner = (int(part) for part in matched.groups())
-    layouts = [m for m in modifiers if m in ("row", "col")]
-    if (
-        len(types) != 4
-        or (rows, columns) != (16, 8)
-        or layouts != ["row", "col"]
-        or types[1] != types[2]
-        or (types[1], inner) not in shapes
-        or types[0] != types[3]
-        or types[0] not in (("f16", "f32") if types[1] == "f16" else ("f32",))
-    ):
-        raise frame.refuse(instruction, "tensor-core shape or types")
-    row = new_row(Op.MMA)
-    row["type"], row["source_type"], row["count"] = TYPE_OF[types[0]], TYPE_OF[types[1]], inner
-    result, left, right, sums = (items_of(operand) for operand in instruction.operands)
-    row["operands"] = frame.vector(instruction, result, "b32", writes=True)
-    for items, type_name in ((left, "b32"), (right, "b32"), (sums, types[3])):
-        frame.vector(instruction, items, "f32" if type_name == "f32" else "b32", writes=False)
-    return row
-
-
-def wmma(frame: Frame, instruction: Instruction) -> Row:
-    """Decode wmma of f16 and bf16 with float or half sums."""
-    modifiers = instruction.modifiers
-    shape = next((m for m in modifiers if _SHAPE.fullmatch(m)), "m0n0k0")
-    allowed = {"load", "store", "mma", "sync", "aligned", "a", "b", "c", "d", "row", "col",
-               *_SPACES, shape}  # fmt: skip
-    types = check_modifiers(frame, instruction, allowed)
-    if shape not in ("m16n16k16", "m8n32k16", "m32n8k16"):
-        raise frame.refuse(instruction, "tensor-core shape")
-    matched = _SHAPE.fullmatch(shape)
-    assert matched
-    rows, columns, inner = (int(part) for part in matched.groups())
-    if modifiers[0] == "mma":
-        return _wmma_mma(frame, instruction, types, rows << 16 | columns << 8 | inner)
-    if types[-1] not in ("f16", "bf16", "f32"):
-        raise frame.refuse(instruction, "tensor-core types")
-    extents = {"a": (rows, inner), "b": (inner, columns)}.get(modifiers[1], (rows, columns))
-    loading = modifiers[0] == "load"
-    row = new_row(Op.WMMA_LOAD if loading else Op.WMMA_STORE)
-    row["type"], row["target"] = TYPE_OF[types[-1]], extents[0] << 8 | extents[1]
-    row["flags"], row["space"] = int("row" in modifiers), space_of(instruction)
-    first, second, *stride = instruction.operands
-    fragment, memory = (first, second) if loading else (second, first)
-    items = items_of(fragment)
-    row["count"] = len(items)
-    row["operands"] = frame.vector(instruction, items, "b32", writes=loading)
-    frame.address(instruction, memory, row)
-    if stride:
-        row["source1"], _ = frame.source(instruction, stride[0], "u32")
-    return row
-
-
-def _wmma_mma(frame: Frame, instruction: Instruction, types: list[str], shape: int) -> Row:
-    if len(types) == 2:
-        types = [types[0], "f16", "f16", types[1]]
-    result_type, left_type, right_type, sum_type = types
-    if left_type not in ("f16", "bf16") or left_type != right_type:
-        raise frame.refuse(instruction, "tensor-core types")
-    row = new_row(Op.WMMA_MMA)
-    row["type"], row["source_type"] = TYPE_OF[result_type], TYPE_OF[left_type]
-    row["target"], row["immediate"] = TYPE_OF[sum_type], shape
-    result, left, right, sums = (items_of(operand) for operand in instruction.operands)
-    row["count"], row["source1"], row["source2"] = len(result), len(left), len(right)
-    row["operands"] = frame.vector(instruction, result, "b32", writes=True)
-    for items in (left, right, sums):
-        frame.vector(instruction, items, "b32", writes=False)
-    return row
-
-
 RULES: dict[str, Rule] = {
     "ld": access,
     "ldu": access,
@@ -325,7 +257,4 @@ RULES: dict[str, Rule] = {
     "activemask": active_mask,
     "redux": redux,
     "match": match,
-    "ldmatrix": load_matrix,
-    "mma": mma,
-    "wmma": wmma,
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Mapping
 
-from .encoding import LOCAL_WINDOW, SPECIAL_REGISTERS, Op, Space, Type
+from .encoding import LOCAL_WINDOW, SPECIAL_REGISTERS, Flag, Op, Space, Type
 from .ptx_records import (
     TYPE_BYTES,
     Address,
@@ -38,6 +38,20 @@ TYPE_OF: dict[str, Type] = {
 _FLOAT_FORMATS = {"f16": "<e", "f32": "<f", "f64": "<d"}
 
 
+_CLUSTER_OF_ONE: dict[str, int | str] = {
+    "%cluster_ctarank": 0, "%cluster_nctarank": 1, "%is_explicit_cluster": 0,
+    **{f"%cluster_ctaid.{axis}": 0 for axis in "xyz"},
+    **{f"%cluster_nctaid.{axis}": 1 for axis in "xyz"},
+    **{f"%clusterid.{axis}": f"%ctaid.{axis}" for axis in "xyz"},
+    **{f"%nclusterid.{axis}": f"%nctaid.{axis}" for axis in "xyz"},
+}  # fmt: skip
+"""Special registers of a launch without clusters: each block is one of its own."""
+FRAME_BYTES = 8192
+"""Stack of a thread where calls make frames: eight times what CUDA gives unasked."""
+FUNCTION_STEP = 64
+"""Between the addresses of functions: small numbers, so that no data lie there."""
+
+
 class UnsupportedInstruction(Exception):
     """The simulated GPU does not know this instruction: the candidate needs a real one."""
 
@@ -63,7 +77,8 @@ class Frame:
     ) -> None:
         self.module = module
         self.kernel = kernel
-        self.functions = reachable(module, kernel)
+        self.functions, self.stacked = reachable(module, kernel)
+        """Calls make frames where a function may call itself or is called by its address."""
         self.operands: list[int] = []
         self.constants = bytearray()
         self.special: dict[str, int] = {}
@@ -77,7 +92,9 @@ class Frame:
         self.dynamic_shared_bytes = dynamic_shared_bytes
         self.shared_bytes = static + dynamic_shared_bytes
         self.local_offsets: dict[str, int] = {}
+        self.frame_bytes: dict[str, int] = {}
         self.local_bytes = self._local_layout()
+        self._carry = -1
 
     # -- registers and constants
 
@@ -112,6 +129,21 @@ class Frame:
         """Return the offset of a register that no instruction names."""
         return self._allocate(width)
 
+    @property
+    def carry(self) -> int:
+        """The flag that add.cc sets and addc reads: a predicate without a name."""
+        if self._carry < 0:
+            self._carry = self._allocate(1)
+        return self._carry
+
+    def registers_of(self, function: str) -> list[tuple[int, int]]:
+        """Return (offset, width) of every register of one function."""
+        return [at for key, at in self._registers.items() if key.split("|")[0] == function]
+
+    def function_address(self, name: str) -> int:
+        """Return the number that stands for a function's address."""
+        return function_address(self.module, name)
+
     # -- memory
 
     def _shared_layout(self) -> tuple[dict[str, int], int]:
@@ -139,12 +171,14 @@ class Frame:
         return offsets, end
 
     def _local_layout(self) -> int:
-        """Local variables and arguments of every reachable function, at places of their own.
+        """Local variables and arguments of every reachable function.
 
-        Functions do not recurse, so a fixed place for each is enough.
+        Where functions do not recurse, at places of their own; else each within its frame.
         """
         end = 0
         for function in self.functions:
+            if self.stacked:
+                end = 0
             passed_by_kernel = {p.name for p in function.parameters} if function.entry else set()
             for variable in function.variables.values():
                 if variable.space not in ("local", "param"):
@@ -155,6 +189,10 @@ class Frame:
                 end = -(-end // align) * align
                 self.local_offsets[variable.name] = end
                 end += variable.size
+            # The return address and what the callee saves take room, too.
+            self.frame_bytes[function.name] = -(-end // 16) * 16 + 16
+        if self.stacked:
+            return max(FRAME_BYTES, sum(self.frame_bytes.values()))
         self._alias_arguments()
         return -(-end // 16) * 16
 
@@ -189,11 +227,17 @@ class Frame:
         short = name.split("|")[-1]
         if instruction.function == self.kernel.name and short in self.parameter_offsets:
             return self.parameter_offsets[short]
+        if name in self.module.functions:
+            return self.function_address(name)
         raise self.refuse(instruction, f"the address of {short} is not known")
 
     def refuse(self, instruction: Instruction, reason: str = "") -> UnsupportedInstruction:
         """Return the exception that names the instruction and its source line."""
         return UnsupportedInstruction(instruction.text, instruction.line, self.kernel.name, reason)
+
+    def needs_hardware(self, instruction: Instruction, what: str) -> UnsupportedInstruction:
+        """Return the exception for an instruction that only a real GPU executes."""
+        return self.refuse(instruction, f"{what}: not simulated, this candidate needs a real GPU")
 
     # -- operands
 
@@ -215,6 +259,16 @@ class Frame:
             return self.constant(4, self.dynamic_shared_bytes), 4
         if name == "%total_smem_size":
             return self.constant(4, self.shared_bytes), 4
+        if name in _CLUSTER_OF_ONE:
+            stands_for = _CLUSTER_OF_ONE[name]
+            if isinstance(stands_for, str):
+                name = stands_for
+            elif name == "%is_explicit_cluster":
+                return self.constant(1, stands_for), 1
+            else:
+                return self.constant(4, stands_for), 4
+        if name == "%gridid":
+            return self.constant(8, 1), 8
         if name not in SPECIAL_REGISTERS:
             raise self.refuse(instruction, f"special register {name}")
         if name not in self.special:
@@ -253,6 +307,8 @@ class Frame:
             row["immediate"] += base.bits
         elif isinstance(base, Symbol):
             row["immediate"] += self.symbol(instruction, base.name)
+            if self.stacked and base.name in self.local_offsets:
+                row["flags"] = row.get("flags", 0) | Flag.FRAME
             if row.get("space") == Space.GENERIC and base.name in self.local_offsets:
                 row["immediate"] += LOCAL_WINDOW
         else:
@@ -306,29 +362,41 @@ def parameter_layout(kernel: Function) -> tuple[dict[str, int], int]:
     return offsets, end
 
 
-def reachable(module: Module, kernel: Function) -> list[Function]:
-    """Return the kernel and the functions it may call.
+def function_address(module: Module, name: str) -> int:
+    """Return the number that stands for the address of a module's function."""
+    return FUNCTION_STEP * (1 + list(module.functions).index(name))
 
-    Raises:
-        UnsupportedInstruction: a call is recursive.
-    """
+
+def reachable(module: Module, kernel: Function) -> tuple[list[Function], bool]:
+    """Return the kernel and the functions it may call, and whether their calls need frames."""
     order: list[Function] = []
     active: list[str] = []
+    stacked = False
 
     def visit(function: Function) -> None:
+        nonlocal stacked
         active.append(function.name)
         order.append(function)
         for instruction in module.instructions[function.first : function.last]:
-            if instruction.call is None or instruction.call.target not in module.functions:
-                continue
-            callee = module.functions[instruction.call.target]
-            if callee.name in active:
-                raise UnsupportedInstruction(
-                    instruction.text, instruction.line, kernel.name, "recursion"
-                )
-            if all(callee.name != known.name for known in order):
-                visit(callee)
+            made = instruction.call
+            targets = [made.target] if made and made.target in module.functions else []
+            if made and not made.target:
+                stacked = True
+                targets = _addressed(module)
+            for target in targets:
+                callee = module.functions[target]
+                stacked = stacked or callee.name in active
+                if all(callee.name != known.name for known in order):
+                    visit(callee)
         active.pop()
 
     visit(kernel)
-    return order
+    return order, stacked
+
+
+def _addressed(module: Module) -> list[str]:
+    """Return the device functions whose address is taken somewhere in the module."""
+    names = {name for v in module.variables.values() for _, name in v.relocations}
+    for instruction in module.instructions:
+        names.update(symbols(instruction.operands))
+    return [name for name, f in module.functions.items() if name in names and not f.entry]

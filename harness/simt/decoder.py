@@ -8,7 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from . import decode_arithmetic, decode_memory
+from . import (
+    decode_arithmetic,
+    decode_barriers,
+    decode_calls,
+    decode_matrix,
+    decode_memory,
+    decode_rare,
+)
 from .decode_arithmetic import Rule
 from .decode_operands import (
     CONSTANT_TAG,
@@ -17,16 +24,29 @@ from .decode_operands import (
     UnsupportedInstruction,
     new_row,
 )
-from .encoding import ROW, ROW_FIELDS, SPECIAL_REGISTERS, Op, Space, Vote
-from .ptx_records import Immediate, Instruction, Module, Negated, Symbol
+from .encoding import ROW, ROW_FIELDS, SPECIAL_REGISTERS, Atomic, Flag, Op, Space
+from .ptx_records import Instruction, Module, Symbol
 
 __all__ = ["Program", "UnsupportedInstruction", "decode"]
 
-_RULES: dict[str, Rule] = {**decode_arithmetic.RULES, **decode_memory.RULES}
+_RULES: dict[str, Rule] = {
+    **decode_arithmetic.RULES, **decode_memory.RULES, **decode_barriers.RULES,
+    **decode_matrix.RULES, **decode_rare.RULES,
+}  # fmt: skip
 _NO_REGISTER = ("guard", "destination", "destination2", "source0", "source1", "source2", "source3")
 _REGISTER_FIELDS = ("source0", "source1", "source2", "source3")
-_HINTS = {"prefetch", "prefetchu", "applypriority", "nanosleep", "griddepcontrol"}
+_HINTS = {"prefetch", "prefetchu", "applypriority", "griddepcontrol", "discard", "pmevent",
+          "setmaxnreg"}  # fmt: skip
 """Instructions that change when things happen, never what is computed."""
+_HARDWARE = {
+    "wgmma": "warp-group products (wgmma)", "tensormap": "TMA (tensormap)",
+    "mapa": "thread block clusters (mapa)", "getctarank": "thread block clusters (getctarank)",
+    "clusterlaunchcontrol": "thread block clusters (clusterlaunchcontrol)",
+    "multimem": "multicast memory (multimem)", "tcgen05": "tcgen05",
+    "tex": "textures (tex)", "tld4": "textures (tld4)", "txq": "textures (txq)",
+    "suld": "surfaces (suld)", "sust": "surfaces (sust)", "sured": "surfaces (sured)",
+}  # fmt: skip
+"""What is refused by name: only a real GPU can run such a candidate."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +68,17 @@ class Program:
     """Static and dynamic."""
     local_bytes: int
     """For each thread: local variables and arguments of functions."""
+    stacked: bool
+    """Calls make frames."""
+    functions: NDArray[np.void]
+    """encoding.FUNCTION, where calls make frames."""
     global_atomics: bool
+    joins_blocks: bool
+    """Its blocks may wait for each other: they run in one thread."""
+    polls: bool
+    """It looks at global memory that others may change meanwhile: its blocks may wait."""
+    partial_barriers: bool
+    """Barriers may join some warps of a block only."""
 
 
 def decode(
@@ -66,12 +96,16 @@ def decode(
     for reached in frame.functions:
         for instruction in frame.code(reached):
             decoded[instruction.index] = _decode_one(frame, instruction)
+    functions = decode_calls.function_table(frame)
     constant_offset = -(-frame.register_bytes // 64) * 64
     rows = _table(len(module.instructions), decoded, constant_offset)
     operands = np.array(frame.operands or [0], dtype=np.int32)
     tagged = operands >= CONSTANT_TAG
     operands[tagged] += constant_offset - CONSTANT_TAG
     atomic = rows["opcode"] == Op.ATOMIC
+    _mark_exchanged(rows, bytes(frame.constants), constant_offset)
+    beyond = rows["space"] != Space.SHARED
+    strong = np.isin(rows["opcode"], (Op.LOAD, Op.STORE)) & (rows["flags"] & Flag.STRONG != 0)
     return Program(
         rows=rows,
         operands=operands,
@@ -84,8 +118,53 @@ def decode(
         parameter_bytes=frame.parameter_bytes,
         shared_bytes=frame.shared_bytes,
         local_bytes=frame.local_bytes,
-        global_atomics=bool(np.any(atomic & (rows["space"] != Space.SHARED))),
+        stacked=frame.stacked,
+        functions=functions,
+        global_atomics=bool(np.any(atomic & beyond)),
+        joins_blocks=bool(np.any((atomic | strong) & beyond)),
+        polls=bool(np.any(strong & beyond & (rows["opcode"] == Op.LOAD))),
+        partial_barriers=_partial_barriers(rows, atomic | strong, constant_offset),
     )
+
+
+def _mark_exchanged(rows: NDArray[np.void], constants: bytes, constant_offset: int) -> None:
+    """Mark loads from the very address that a compare-and-swap of the kernel names."""
+    swaps = np.flatnonzero((rows["opcode"] == Op.ATOMIC) & (rows["target"] == Atomic.CAS))
+    if not len(swaps):
+        return
+
+    def place(row: np.void) -> tuple[int, int, int]:
+        """Space, register and offset; a register that only ever holds an address is none."""
+        register, offset = int(row["source0"]), int(row["immediate"])
+        written = rows[(rows["destination"] == register) & (register >= 0)]
+        if len(written) == 1 and written[0]["opcode"] == Op.MOVE:
+            start = int(written[0]["source0"]) - constant_offset
+            if start >= 0:
+                width = int(written[0]["destination_width"])
+                value = int.from_bytes(constants[start : start + width], "little")
+                register, offset = -1, offset + value
+        return int(row["space"]), register, offset
+
+    swapped = {place(rows[index]) for index in swaps}
+    for index in np.flatnonzero((rows["opcode"] == Op.LOAD) & (rows["count"] == 1)):
+        if place(rows[index]) in swapped:
+            rows["flags"][index] |= Flag.EXCHANGED
+
+
+def _partial_barriers(
+    rows: NDArray[np.void], strong: NDArray[np.bool_], constant_offset: int
+) -> bool:
+    """Say whether warps of a block may wait for each other by more than the barrier of all."""
+    opcode = rows["opcode"]
+    if np.any(np.isin(opcode, (Op.BARRIER_ARRIVE, Op.MBARRIER, Op.COPY_ARRIVE))):
+        return True
+    barrier = np.isin(opcode, (Op.BARRIER, Op.BARRIER_REDUCE))
+    numbers = np.unique(rows["source1"][barrier])
+    by_register = np.any(numbers < constant_offset)
+    if np.any(barrier & (rows["source2"] >= 0)) or len(numbers) > 1 or by_register:
+        return True
+    fenced = np.any(opcode == Op.FENCE) or np.any(rows["flags"][strong] & Flag.RELEASE)
+    return bool(fenced and np.any(strong & np.isin(rows["space"], (Space.SHARED, Space.GENERIC))))
 
 
 def _table(count: int, decoded: Mapping[int, Row], constant_offset: int) -> NDArray[np.void]:
@@ -124,7 +203,7 @@ def _decode_one(frame: Frame, instruction: Instruction) -> Row:
 
 
 def _control(frame: Frame, instruction: Instruction) -> Row:
-    """Decode branches, calls, barriers, fences and hints."""
+    """Decode branches, calls, fences and hints; refuse by name what needs a real GPU."""
     opcode, modifiers = instruction.opcode, set(instruction.modifiers)
     function = frame.module.functions[instruction.function]
     if opcode == "bra" and modifiers <= {"uni"}:
@@ -137,16 +216,22 @@ def _control(frame: Frame, instruction: Instruction) -> Row:
     if opcode == "exit" or (opcode == "ret" and function.entry):
         return new_row(Op.EXIT)
     if opcode == "ret":
-        return {**new_row(Op.RETURN), "source0": frame.return_slots[function.name]}
+        return decode_calls.give_back(frame, instruction)
     if opcode == "call":
-        return _call(frame, instruction)
-    if opcode in ("bar", "barrier"):
-        return _barrier(frame, instruction)
-    if opcode in ("membar", "fence") and not any("proxy" in m or "::" in m for m in modifiers):
+        return decode_calls.call(frame, instruction)
+    if opcode in _HARDWARE:
+        raise frame.needs_hardware(instruction, _HARDWARE[opcode])
+    if opcode in ("st", "red") and "async" in modifiers:
+        raise frame.needs_hardware(instruction, f"thread block clusters ({opcode}.async)")
+    if opcode in ("membar", "fence"):
+        if any("tensormap" in modifier for modifier in modifiers):
+            raise frame.needs_hardware(instruction, "TMA (fence.proxy.tensormap)")
         return new_row(Op.FENCE)
+    if opcode == "nanosleep":
+        return new_row(Op.PAUSE)
     if opcode in ("trap", "brkpt"):
         return new_row(Op.TRAP)
-    if opcode in _HINTS and not any("tensormap" in m for m in modifiers):
+    if opcode in _HINTS:
         return new_row(Op.NOP)
     raise frame.refuse(instruction)
 
@@ -162,45 +247,4 @@ def _branch_table(frame: Frame, instruction: Instruction) -> Row:
     row["source0"], _ = frame.source(instruction, index, "u32")
     row["operands"], row["count"] = len(frame.operands), len(targets)
     frame.operands += targets
-    return row
-
-
-def _call(frame: Frame, instruction: Instruction) -> Row:
-    call = instruction.call
-    target = call.target if call else ""
-    if target == "vprintf":
-        return new_row(Op.NOP)
-    if target == "__assertfail":
-        return new_row(Op.ASSERT)
-    if target not in frame.module.functions:
-        raise frame.refuse(instruction, "a call through a pointer or of an external function")
-    callee = frame.module.functions[target]
-    return {
-        **new_row(Op.CALL),
-        "target": callee.first,
-        "source0": frame.return_slots[target],
-    }
-
-
-def _barrier(frame: Frame, instruction: Instruction) -> Row:
-    """Decode the barrier of the whole block, plain or reducing, and the barrier of a warp."""
-    modifiers = list(instruction.modifiers)
-    known = {"warp", "sync", "cta", "aligned", "red", "popc", "and", "or", "u32", "pred"}
-    if not known.issuperset(modifiers):
-        raise frame.refuse(instruction)
-    if "warp" in modifiers:
-        return new_row(Op.NOP)  # lanes meet again at the lowest pc anyhow
-    operands = list(instruction.operands)
-    reducing = "red" in modifiers
-    row = new_row(Op.BARRIER_REDUCE if reducing else Op.BARRIER)
-    if reducing:
-        modes = {"popc": Vote.POPC, "and": Vote.ALL, "or": Vote.ANY}
-        row["flags"] = next(modes[m] for m in modifiers if m in modes)
-        row["destination"], _ = frame.destination(instruction, operands.pop(0))
-        value = operands.pop()
-        if isinstance(value, Negated):
-            row["count"], value = 1, value.operand
-        row["source0"], _ = frame.source(instruction, value, "pred")
-    if len(operands) > 1 or not (isinstance(operands[0], Immediate) and operands[0].bits == 0):
-        raise frame.refuse(instruction, "named barriers and barriers of part of a block")
     return row

@@ -25,6 +25,10 @@ class Op(IntEnum):
     ASSERT = 8
     FENCE = 9
     BRANCH_TABLE = 16
+    WARP_BARRIER = 17
+    BARRIER_ARRIVE = 18
+    PAUSE = 19
+    """nanosleep: others should run meanwhile."""
     # moves
     MOVE = 10
     MOVE_PREDICATE = 11
@@ -63,6 +67,7 @@ class Op(IntEnum):
     CONVERT = 46
     CONVERT_PACK = 47
     DP4A = 48
+    CONVERT_FP8 = 49
     # bits and predicates
     AND = 50
     OR = 51
@@ -99,12 +104,41 @@ class Op(IntEnum):
     REDUX = 93
     MATCH_ANY = 94
     MATCH_ALL = 95
+    ELECT = 96
     # matrices
     LOAD_MATRIX = 100
     MMA = 101
     WMMA_LOAD = 102
     WMMA_STORE = 103
     WMMA_MMA = 104
+    STORE_MATRIX = 105
+    MOVE_MATRIX = 106
+    MMA_INTEGER = 107
+    MMA_DOUBLE = 108
+    # barriers that are objects in shared memory
+    MBARRIER = 110
+    COPY_ARRIVE = 111
+    # calls with a frame for each activation: recursion, function pointers
+    CALL_FRAME = 112
+    RETURN_FRAME = 113
+    FRAME_ADDRESS = 114
+    # arithmetic of few kernels
+    CARRY = 120
+    ROUNDED_ANY = 121
+    """Directed rounding of any float operation, and saturation of halves."""
+    PACKED = 122
+    SAD = 123
+    DP2A = 124
+    BIT_MASK = 125
+    EXTEND_SIZE = 126
+    SELECT_SIGN = 127
+    CNOT = 128
+    ADD_SATURATED = 129
+    TEST_PROPERTY = 130
+    EXTREME_XOR_SIGN = 131
+    PACK_SATURATED = 132
+    NTH_SET_BIT = 133
+    IN_WINDOW = 134
 
 
 class Type(IntEnum):
@@ -164,17 +198,78 @@ class Flag(IntEnum):
     PROPAGATE_NAN = 256
     UNCOUNTED = 512
     """Passing of function arguments: no memory request of the real machine."""
+    FRAME = 1024
+    """The address counts from the lane's current frame (Op.CALL_FRAME)."""
+    EXCHANGED = 2048
+    """A load whose address an atomic compare-and-swap then checks: what other atomics did to it
+    meanwhile is found out there."""
     FLUSH = 1 << 16
     """.ftz: subnormal operands and results of arithmetic count as zeros."""
 
 
 class Rounded(IntEnum):
-    """What Op.ROUNDED computes, in bits 8 and 9 of its flags."""
+    """What Op.ROUNDED and Op.ROUNDED_ANY compute, from bit 8 of their flags."""
 
     ADD = 0
     SUB = 1
     MUL = 2
     FMA = 3
+    DIV = 4
+    SQRT = 5
+    RCP = 6
+
+
+class Carry(IntEnum):
+    """Flags of Op.CARRY."""
+
+    IN = 1
+    OUT = 2
+    SUBTRACT = 4
+    PRODUCT = 8
+    HIGH = 16
+
+
+class Packed(IntEnum):
+    """What Op.PACKED computes, from bit 8 of its flags, and its other flags."""
+
+    ADD = 0
+    SUB = 1
+    MIN = 2
+    MAX = 3
+    DIFFERENCE = 4
+    AVERAGE = 5
+    LEFT_SIGNED = 1
+    RIGHT_SIGNED = 2
+    RESULT_SIGNED = 4
+    SATURATE = 8
+    ACCUMULATE = 16
+
+
+class Property(IntEnum):
+    """What testp asks."""
+
+    FINITE = 0
+    INFINITE = 1
+    NUMBER = 2
+    NOTANUMBER = 3
+    NORMAL = 4
+    SUBNORMAL = 5
+
+
+class Mbarrier(IntEnum):
+    """Operations on a barrier object, in `flags` of Op.MBARRIER."""
+
+    INIT = 0
+    INVALIDATE = 1
+    ARRIVE = 2
+    ARRIVE_DROP = 3
+    EXPECT = 4
+    """Bytes of asynchronous copies to come are added to the phase."""
+    COMPLETE = 5
+    TEST = 6
+    """By the state that an arrival returned."""
+    TEST_PARITY = 7
+    PENDING_COUNT = 8
 
 
 class Compare(IntEnum):
@@ -257,6 +352,11 @@ class Detail(IntEnum):
     SAME_INSTRUCTION = 6
     OTHER_BARRIER = 7
     PARTIAL_WARP = 8
+    SPINNING = 9
+    NEVER_RELEASED = 10
+    STACK = 11
+    BAD_CALL = 12
+    BARRIER_OBJECT = 13
 
 
 class Status(IntEnum):
@@ -281,7 +381,7 @@ SPECIAL_REGISTERS: tuple[str, ...] = (
     "%tid.x", "%tid.y", "%tid.z", "%ntid.x", "%ntid.y", "%ntid.z",
     "%ctaid.x", "%ctaid.y", "%ctaid.z", "%nctaid.x", "%nctaid.y", "%nctaid.z",
     "%laneid", "%warpid", "%nwarpid", "%lanemask_eq", "%lanemask_lt", "%lanemask_le",
-    "%lanemask_gt", "%lanemask_ge", "%smid", "%nsmid",
+    "%lanemask_gt", "%lanemask_ge", "%smid", "%nsmid", "%envreg1", "%envreg2",
 )  # fmt: skip
 """Special registers set when a block starts, in the order of grid.c."""
 
@@ -315,8 +415,16 @@ USE_FIELDS: tuple[str, ...] = (
 )  # fmt: skip
 USE = np.dtype([(name, "<i8") for name in USE_FIELDS])
 
+FUNCTION_FIELDS: tuple[str, ...] = (
+    "entry", "frame_bytes", "registers", "register_count", "parameters", "parameter_count",
+    "results", "result_count", "address",
+)  # fmt: skip
+"""Of Op.CALL_FRAME: lists lie among the operands, (offset, width) or (offset, size) pairs."""
+FUNCTION = np.dtype([(name, "<i4") for name in FUNCTION_FIELDS])
+
 _ENUMERATIONS: tuple[type[IntEnum], ...] = (
-    Op, Type, Space, Rounding, Flag, Rounded, Compare, Atomic, Vote, Shuffle, Kind, Detail, Status,
+    Op, Type, Space, Rounding, Flag, Rounded, Carry, Packed, Property, Mbarrier, Compare, Atomic,
+    Vote, Shuffle, Kind, Detail, Status,
 )  # fmt: skip
 
 
@@ -325,7 +433,9 @@ def c_header() -> str:
     lines = ["#ifndef SIMT_ENCODING_H", "#define SIMT_ENCODING_H", "#include <stdint.h>"]
     for enumeration in _ENUMERATIONS:
         prefix = enumeration.__name__.upper()
-        members = ", ".join(f"{prefix}_{item.name} = {item.value}" for item in enumeration)
+        members = ", ".join(
+            f"{prefix}_{name} = {item.value}" for name, item in enumeration.__members__.items()
+        )
         lines.append(f"enum {{ {members} }};")
     for name, value in (
         ("SHARED_WINDOW", SHARED_WINDOW),
@@ -337,6 +447,7 @@ def c_header() -> str:
         lines.append(f"#define {name} UINT64_C({value})")
     rows = ", ".join(ROW_FIELDS)
     lines.append(f"typedef struct {{ int32_t {rows}; int64_t immediate; }} Instruction;")
+    lines.append(f"typedef struct {{ int32_t {', '.join(FUNCTION_FIELDS)}; }} FunctionRow;")
     lines.append(f"typedef struct {{ int64_t {', '.join(COUNTER_FIELDS)}; }} Counter;")
     lines.append(f"typedef struct {{ int64_t {', '.join(REPORT_FIELDS)}; }} Report;")
     lines.append(f"typedef struct {{ int64_t {', '.join(USE_FIELDS)}; }} AllocationUse;")

@@ -24,7 +24,7 @@ GLOBAL_SHADOW_BYTES = 36
 _POINTERS = (
     "code", "operands", "constants", "parameters", "allocation_starts", "allocation_ends",
     "blocks", "counters", "reports", "uses", "sectors", "initialised", "shadow",
-    "block_released", "path", "trace",
+    "path", "trace", "functions",
 )  # fmt: skip
 _LONGS = (
     "trace_length", "trace_capacity", "arena_base", "arena_size", "first_block", "block_count",
@@ -33,7 +33,8 @@ _LONGS = (
 _INTS = (
     "entry", "register_bytes", "constant_offset", "constant_bytes", "parameter_bytes",
     "shared_bytes", "local_bytes", "allocation_count", "report_count", "report_capacity",
-    "checks", "tracing", "failed_instruction",
+    "checks", "tracing", "failed_instruction", "resident_limit", "partial_barriers", "stacked",
+    "function_count",
 )  # fmt: skip
 
 
@@ -46,6 +47,7 @@ class Machine(ctypes.Structure):
         *[(name, ctypes.c_uint64) for name in _LONGS[2:4]],
         *[(name, ctypes.c_int64) for name in _LONGS[4:9]],
         ("seed", ctypes.c_uint64),
+        ("grid_workspace", ctypes.c_uint64),
         *[(name, ctypes.c_int32) for name in _INTS],
         ("hottest_sector", ctypes.c_uint32),
         ("clock", ctypes.c_uint32),

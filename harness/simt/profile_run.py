@@ -54,6 +54,8 @@ def profile(request: dict[str, Any]) -> dict[str, Any]:
         if spec["role"] == "output"
     }
     loaded: list[Candidate] = []
+    incomplete: set[int] = set()
+    """Places of the allocations that launches wrote of which only some blocks ran."""
     atomics: dict[int, list[np.ndarray[Any, np.dtype[np.int64]]]] = {}
 
     def on_transfer(transfer: Transfer) -> None:
@@ -83,12 +85,17 @@ def profile(request: dict[str, Any]) -> dict[str, Any]:
             reports.append(finding("unsupported", str(error), asked.launch.kernel, error.line))
             return False
         except LaunchFailed as error:
+            if why := _not_judged(error, asked, incomplete):
+                reports.append(finding("unsupported", why, asked.launch.kernel, None))
+                return False
             reports.extend(describe_report(report, candidate) for report in error.reports)
             if not reports:
                 message = f"a few blocks need more than {budget} warp instructions"
                 reports.append(finding("timed_out", message, asked.launch.kernel, None))
             return False
         launches.append(counters.to_json())
+        if counters.sampled_blocks < asked.launch.block_count:
+            incomplete.update(counters.written)
         return True
 
     try:
@@ -108,6 +115,29 @@ def profile(request: dict[str, Any]) -> dict[str, Any]:
             sectors = np.unique(np.concatenate(found)).astype(np.int64)
             sectors.tofile(Path(request["outputs_directory"], name))
     return {"launches": launches, "faults": faults, "reports": reports}
+
+
+def _not_judged(error: LaunchFailed, asked: KernelLaunch, incomplete: set[int]) -> str:
+    """Return why a failure among sampled blocks need not be the candidate's fault, or ""."""
+    told = error.reports[0].detail if error.reports else "it runs too long"
+    if error.waits or (asked.launch.grid_workspace and not error.reports):
+        return (
+            "blocks wait for each other, and all blocks together are too much to be simulated at "
+            "full dimensions: its time needs a real GPU"
+        )
+    if asked.launch.program.global_atomics and all(
+        report.kind == "timed_out" for report in error.reports
+    ):
+        return (
+            "its blocks share out their work by atomics, and all of it is too much to be simulated "
+            "at full dimensions: its time needs a real GPU"
+        )
+    if error.reads & incomplete:
+        return (
+            f"{told}: but it goes by what an earlier launch writes, of which only some blocks ran: "
+            "at full dimensions this needs a real GPU"
+        )
+    return ""
 
 
 def _identity(ptx: Path) -> str:

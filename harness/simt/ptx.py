@@ -370,14 +370,15 @@ class _Parser:
             self.expect(",")
         target = self.take()
         found = self.lookup(target)
-        if isinstance(found, Register):
-            target = ""  # through a register: the decoder refuses it
+        pointer = found if isinstance(found, Register) else None
+        if pointer:
+            target = ""
         arguments: tuple[str, ...] = ()
         if self.accept(",") and self.peek() == "(":
             arguments = self.names()
         while self.peek() != ";":
             self.take()
-        return Call(target, results, arguments)
+        return Call(target, results, arguments, pointer)
 
     def names(self) -> tuple[str, ...]:
         found = []

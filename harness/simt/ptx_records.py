@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 TYPE_BYTES: dict[str, int] = {
     "pred": 1, "b8": 1, "u8": 1, "s8": 1, "b16": 2, "u16": 2, "s16": 2, "f16": 2, "bf16": 2,
     "b32": 4, "u32": 4, "s32": 4, "f32": 4, "f16x2": 4, "bf16x2": 4, "tf32": 4,
-    "b64": 8, "u64": 8, "s64": 8, "f64": 8, "b128": 16,
+    "b64": 8, "u64": 8, "s64": 8, "f64": 8, "b128": 16, "u16x2": 4, "s16x2": 4,
 }  # fmt: skip
 """Size of each PTX type in bytes; predicates count as one."""
 
@@ -109,8 +109,11 @@ class Call:
     """The callee of a `call` and the unique names of its result and argument variables."""
 
     target: str
+    """Empty for a call through a register."""
     results: tuple[str, ...]
     arguments: tuple[str, ...]
+    pointer: Register | None = None
+    """The register that holds the callee's address."""
 
 
 @dataclass(frozen=True)

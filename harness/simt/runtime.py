@@ -119,6 +119,8 @@ class Runtime:
         self._callback = _CALLBACK(self._launched)
         self.error: BaseException | None = None
         """What a launch raised inside the callback, where nothing can propagate."""
+        self.cooperative = False
+        """Whether the launch being handed over is a cooperative one."""
         # Only address space: pages are backed where touched.
         arena_bytes = gpu.memory_bytes // GUARD_BYTES * GUARD_BYTES
         base = self.library.kb_open(
@@ -263,6 +265,7 @@ class Runtime:
         def read(sizes: Sequence[int]) -> list[bytes]:
             return [ctypes.string_at(arguments[i], size) for i, size in enumerate(sizes)]
 
+        self.cooperative = bool(self.library.kb_is_cooperative())
         try:
             ok = self._on_launch(
                 name.decode(), (grid[0], grid[1], grid[2]), (block[0], block[1], block[2]),

@@ -44,10 +44,19 @@ MOST_EXTRA_BATCHES = 8
 class LaunchFailed(Exception):
     """The launch cannot be profiled: what the runs reported, or nothing where it ran too long."""
 
-    def __init__(self, kernel: str, reports: list[core.Report]) -> None:
+    def __init__(
+        self, kernel: str, reports: list[core.Report], reads: frozenset[int] = frozenset()
+    ) -> None:
         super().__init__(kernel)
         self.kernel = kernel
         self.reports = reports
+        self.reads = reads
+        """Places of the allocations that the failing run read."""
+
+    @property
+    def waits(self) -> bool:
+        """Blocks waited for what the blocks of the run never did."""
+        return any("never changes" in report.detail for report in self.reports)
 
 
 class _Runner:
@@ -74,7 +83,8 @@ class _Runner:
         )  # fmt: skip
         reports = [report for report in result.reports if report.kind not in HARMLESS]
         if reports or result.timed_out:
-            raise LaunchFailed(self.asked.launch.kernel, reports)
+            reads = frozenset(i for i, use in enumerate(result.uses) if use.read_range)
+            raise LaunchFailed(self.asked.launch.kernel, reports, reads)
         self.uses.append((len(blocks), result))
         if self.ran.isdisjoint(blocks) or not self.fresh:
             self.fresh.append((len(blocks), result))
@@ -149,6 +159,13 @@ def sample_launch(
     """
     launch = asked.launch
     blocks = int(np.prod(launch.grid))
+    if launch.grid_workspace or launch.program.polls:
+        # Its blocks may wait for each other, so they run all together, where that is affordable.
+        try:
+            return _whole_launch(gpu, asked, held, budget, code, outputs, atomics)
+        except LaunchFailed as error:
+            if launch.grid_workspace or any(report.kind != "timed_out" for report in error.reports):
+                raise
     runner = _Runner(asked, budget)
     group = choose.group(gpu, blocks, max(1, held.blocks), generator)
     # A block may do less when it runs again on what it wrote: no block runs twice where the grid
@@ -287,6 +304,58 @@ def _takes_turns(
     work = sum(float(result.counters["warps"].sum()) for _, result in taken)
     each = work / max(1, sum(len(chosen) for chosen, _ in taken))
     return float(probe.counters["warps"].sum()) > 8 * max(1.0, each)
+
+
+def _whole_launch(
+    gpu: Gpu,
+    asked: KernelLaunch,
+    held: Occupancy,
+    budget: int,
+    code: MachineCode | None,
+    outputs: Mapping[int, int],
+    atomics: dict[int, list[npt.NDArray[np.int64]]] | None,
+) -> LaunchCounters:
+    """Return the counters of all blocks in one run. No cache is replayed: every load goes to L2."""
+    launch = asked.launch
+    blocks = launch.block_count
+    runner = _Runner(asked, budget)
+    result = runner.run(range(blocks), random=True)
+    counts = count_by_kind(launch.module, result, 1.0)
+    counts.hottest_atomic = float(result.hottest_atomic_sector)
+    latency = gpu.constants.l2_latency
+    chain = chain_clocks(launch.module, result.first_warp_path, lambda _: latency)
+    if code is not None:
+        machine = KernelCode(launch.module, launch.module.functions[launch.kernel], code)
+        warps = float(blocks * -(-int(np.prod(launch.block)) // 32))
+        executions = machine.executions(result, 1.0, warps)
+        counts = machine.replace(counts, executions, result, 1.0, warps)
+        latencies = [latency] * len(launch.module.instructions)
+        chain = machine.chain(executions, warps, latencies)
+    if atomics is not None:
+        for place in outputs:
+            if (touched := runner.atomics(place)).size:
+                atomics.setdefault(place, []).append(touched)
+    footprint = footprint_of(
+        gpu, asked.memory, runner.fresh, runner.uses, blocks, held, whole_range=True
+    )
+    return LaunchCounters(
+        kernel=launch.kernel,
+        grid=launch.grid,
+        block=launch.block,
+        dynamic_shared_bytes=launch.dynamic_shared_bytes,
+        samples=[counts],
+        sampled_blocks=blocks,
+        resident_blocks=max(1, held.blocks),
+        chain_clocks=chain,
+        l1_load_sectors=counts.load_sectors,
+        l1_hit_sectors=0.0,
+        read_footprint=footprint.read,
+        write_footprint=footprint.written,
+        reread_bytes=footprint.between_waves,
+        written=_written(runner, blocks, 1, random.Random(0), outputs),
+        read=[place for place in range(len(asked.memory.starts)) if runner.reads(place)],
+        joins_blocks=runner.joins_blocks(),
+    )
 
 
 def _loads(module: Module) -> list[int]:

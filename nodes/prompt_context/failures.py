@@ -25,7 +25,8 @@ MEANING: dict[Outcome, str] = {
     Outcome.WRONG_ANSWER: "Its results differ from PyTorch's.",
     Outcome.NONDETERMINISTIC: "Two runs on the same input differ: a race, poison that is read, or "
     "state kept between calls.",
-    Outcome.UNSUPPORTED: "This device cannot run or time it.",
+    Outcome.UNSUPPORTED: "This device cannot run or time it: that does not mean it is wrong. What "
+    "is named below exists on a real GPU only; write the kernel without it.",
 }
 
 _CASES = {

@@ -231,6 +231,23 @@ static LaneMask combine(LaneMask bits, const Instruction *row, const uint8_t *re
     }
 }
 
+/* setp of pairs: the low half decides the first predicate, the high half the second. */
+static void compare_pairs(const Instruction *row, uint8_t *registers, LaneMask mask) {
+    LaneMask results[2] = {0};
+    for (int part = 0; part < 2 * LANES; part++) {
+        uint16_t x = REGISTER(uint16_t, row->source0)[part];
+        uint16_t y = REGISTER(uint16_t, row->source1)[part];
+        bool half = row->type == TYPE_F16X2;
+        double p = half ? half_to_float(x) : bfloat_to_float(x);
+        double q = half ? half_to_float(y) : bfloat_to_float(y);
+        results[part % 2] |= (LaneMask)compare_values(p, q, row->flags) << part / 2;
+    }
+    results[0] = combine(results[0], row, registers);
+    results[1] = combine(results[1], row, registers);
+    if (row->destination >= 0) write_predicate(registers, row->destination, mask, results[0]);
+    if (row->destination2 >= 0) write_predicate(registers, row->destination2, mask, results[1]);
+}
+
 /* set.cmp: a value a lane (all ones, or 1.0 for float results) instead of a predicate. */
 static bool compare_set(const Instruction *row, uint8_t *registers, LaneMask mask) {
     bool halves = row->source_type == TYPE_F16X2 || row->source_type == TYPE_BF16X2;
@@ -278,6 +295,10 @@ bool execute_bits(const Instruction *row, uint8_t *registers, LaneMask mask) {
         return true;
     case OP_PRMT: case OP_LOP3: case OP_FUNNEL: three_words(row, registers, mask); return true;
     case OP_COMPARE:
+        if (row->type == TYPE_F16X2 || row->type == TYPE_BF16X2) {
+            compare_pairs(row, registers, mask);
+            return true;
+        }
         if (!compare(row, registers, &bits)) return false;
         /* Read the third operand before the first result is written: they may be one register. */
         {

@@ -201,6 +201,60 @@ static bool convert_fast(const Instruction *row, uint8_t *registers, LaneMask ma
     return false;
 }
 
+/* fp8 numbers: E exponent bits, the rest mantissa. e4m3 has no infinity, one NaN for each sign. */
+static float fp8_to_float(uint8_t bits, bool e5m2) {
+    if (e5m2) return half_to_float((uint16_t)(bits << 8));
+    int exponent = bits >> 3 & 15, part = bits & 7;
+    if ((bits & 127) == 127) return NAN;
+    float size = exponent ? ldexpf((float)(8 + part), exponent - 10) : ldexpf((float)part, -9);
+    return bits & 128 ? -size : size;
+}
+
+static uint8_t float_to_fp8(float value, bool e5m2) {
+    uint8_t sign = bits_of(value) >> 31 ? 128 : 0;
+    if (value != value) return 127;
+    int fraction = e5m2 ? 2 : 3, bias = e5m2 ? 15 : 7;
+    float size = fabsf(value), largest = e5m2 ? 57344.0f : 448.0f;
+    if (size == 0) return sign;
+    if (size >= largest) return sign | (e5m2 ? 0x7b : 0x7e); /* .satfinite */
+    int exponent;
+    frexpf(size, &exponent);
+    if (exponent - 1 < 1 - bias) exponent = 2 - bias; /* subnormal: steps stay as they are */
+    float step = ldexpf(1.0f, exponent - 1 - fraction);
+    int steps = (int)nearbyintf(size / step);
+    if (exponent == 2 - bias && steps < 1 << fraction) return sign | (uint8_t)steps;
+    if (steps == 2 << fraction) steps >>= 1, exponent++;
+    return sign | (uint8_t)((exponent - 1 + bias) << fraction | (steps & ((1 << fraction) - 1)));
+}
+
+static void convert_fp8(const Instruction *row, uint8_t *registers, LaneMask mask) {
+    bool e5m2 = row->flags & 1, relu = row->flags & FLAG_RELU;
+    FOR_EACH_LANE(lane, mask) {
+        if (!row->count) { /* to a pair of halves */
+            uint16_t pair = ((uint16_t *)(registers + row->source0))[lane];
+            uint32_t result = 0;
+            for (int part = 0; part < 2; part++) {
+                float value = fp8_to_float((uint8_t)(pair >> 8 * part), e5m2);
+                if (relu && value < 0) value = 0;
+                result |= (uint32_t)float_to_half(value) << 16 * part;
+            }
+            ((uint32_t *)(registers + row->destination))[lane] = result;
+            continue;
+        }
+        float high, low;
+        if (row->type == TYPE_F32) {
+            high = ((float *)(registers + row->source0))[lane];
+            low = ((float *)(registers + row->source1))[lane];
+        } else {
+            low = half_to_float(((uint16_t *)(registers + row->source0))[2 * lane]);
+            high = half_to_float(((uint16_t *)(registers + row->source0))[2 * lane + 1]);
+        }
+        if (relu) high = high < 0 ? 0 : high, low = low < 0 ? 0 : low;
+        ((uint16_t *)(registers + row->destination))[lane] =
+            (uint16_t)(float_to_fp8(high, e5m2) << 8 | float_to_fp8(low, e5m2));
+    }
+}
+
 bool execute_convert(const Instruction *row, uint8_t *registers, LaneMask mask) {
     if (row->flags & FLAG_FLUSH) return execute_flushed(execute_convert, row, registers, mask);
     if (row->opcode == OP_CONVERT_PACK) { /* two floats to one pair of halves, first one high */
@@ -214,6 +268,10 @@ bool execute_convert(const Instruction *row, uint8_t *registers, LaneMask mask) 
                 (uint32_t)write_float(high, type, rounding) << 16 |
                 (uint32_t)write_float(low, type, rounding);
         }
+        return true;
+    }
+    if (row->opcode == OP_CONVERT_FP8) {
+        convert_fp8(row, registers, mask);
         return true;
     }
     if (row->type == TYPE_TF32) {

@@ -1,8 +1,5 @@
 /* Tensor-core instructions: ldmatrix, mma.sync and wmma, with the documented fragment layouts. */
-#include "numeric.h"
-#include "simt.h"
-
-#define MOST_ELEMENTS 512 /* 32 x 16, the largest operand */
+#include "matrix.h"
 
 #define REGISTER(T, operand) ((T *)(registers + (operand)))
 
@@ -11,7 +8,7 @@ static float half_element(uint16_t bits, bool bfloat) {
 }
 
 /* d += a * b, row-major, each product rounded in float: the accumulation order is ours. */
-static void multiply(const float *a, const float *b, float *d, int rows, int columns, int inner) {
+void multiply_floats(const float *a, const float *b, float *d, int rows, int columns, int inner) {
     for (int row = 0; row < rows; row++)
         for (int k = 0; k < inner; k++) {
             float factor = a[row * inner + k];
@@ -94,7 +91,7 @@ static void multiply_fragments(const Machine *machine, Warp *warp, const Instruc
                                 : half_to_float(REGISTER(uint16_t, c[2 * (i >> 1)])[2 * lane + (i & 1)]);
         }
     }
-    multiply(left, right, sums, 16, 8, inner);
+    multiply_floats(left, right, sums, 16, 8, inner);
     for (int lane = 0; lane < LANES; lane++)
         for (int i = 0; i < 4; i++) {
             float sum = sums[(lane / 4 + 8 * (i >> 1)) * 8 + 2 * (lane % 4) + (i & 1)];
@@ -111,7 +108,7 @@ static int fragment_column(int place, int lane, int rows) {
 }
 
 /* Reads a fragment into a row-major matrix. Registers may repeat the fragment (f16 A and B). */
-static void unpack_fragment(const uint8_t *registers, const int32_t *operands, int type, int rows,
+void unpack_fragment(const uint8_t *registers, const int32_t *operands, int type, int rows,
                             int columns, float *matrix) {
     for (int place = 0; place < rows * columns / 64; place++)
         for (int lane = 0; lane < LANES; lane++)
@@ -126,7 +123,7 @@ static void unpack_fragment(const uint8_t *registers, const int32_t *operands, i
             }
 }
 
-static void pack_fragment(uint8_t *registers, const int32_t *operands, int count, int type,
+void pack_fragment(uint8_t *registers, const int32_t *operands, int count, int type,
                           int rows, int columns, const float *matrix) {
     int places = rows * columns / 64;
     for (int index = 0; index < count; index++)
@@ -231,7 +228,7 @@ static void multiply_matrices(const Machine *machine, Warp *warp, const Instruct
     unpack_fragment(registers, a, row->source_type, rows, inner, left);
     unpack_fragment(registers, b, row->source_type, inner, columns, right);
     unpack_fragment(registers, c, c_type, rows, columns, sums);
-    multiply(left, right, sums, rows, columns, inner);
+    multiply_floats(left, right, sums, rows, columns, inner);
     pack_fragment(registers, d, row->count, row->type, rows, columns, sums);
 }
 
@@ -241,8 +238,17 @@ void execute_matrix(Block *block, Warp *warp, const Instruction *row, int pc, La
                DETAIL_PARTIAL_WARP, -1, -1);
     switch (row->opcode) {
     case OP_LOAD_MATRIX: load_matrix(block, warp, row, pc); break;
+    case OP_STORE_MATRIX: store_matrix(block, warp, row, pc); break;
+    case OP_MOVE_MATRIX: transpose_tile(warp, row); break;
     case OP_MMA: multiply_fragments(block->machine, warp, row); break;
-    case OP_WMMA_MMA: multiply_matrices(block->machine, warp, row); break;
-    default: move_matrix(block, warp, row, pc);
+    case OP_MMA_INTEGER: multiply_integers(block->machine, warp, row); break;
+    case OP_MMA_DOUBLE: multiply_doubles(block->machine, warp, row); break;
+    case OP_WMMA_MMA:
+        if (is_linear(row->source_type)) multiply_linear(block->machine, warp, row);
+        else multiply_matrices(block->machine, warp, row);
+        break;
+    default:
+        if (is_linear(row->type)) move_linear(block, warp, row, pc);
+        else move_matrix(block, warp, row, pc);
     }
 }

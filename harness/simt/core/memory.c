@@ -13,6 +13,22 @@ void lane_addresses(const Instruction *row, const Warp *warp, uint64_t *addresse
         const uint32_t *base = (const uint32_t *)(warp->registers + row->source0);
         for (int lane = 0; lane < LANES; lane++) addresses[lane] = base[lane] + (uint32_t)offset;
     }
+    if (row->flags & FLAG_FRAME && row->opcode <= OP_STORE)
+        for (int lane = 0; lane < LANES; lane++) addresses[lane] += warp->frame_base[lane];
+}
+
+/* Strong accesses order what other warps of the block see, where barriers do not join them all,
+   and a warp that finds the same value again and again is waiting for it to change. */
+static void order_strong(Block *block, Warp *warp, const Instruction *row, Access access) {
+    if (row->flags & FLAG_RELEASE) warp->fenced = ++block->machine->clock;
+    if (!block->machine->partial_barriers) return;
+    if (access != ACCESS_STORE) warp_sees(block, warp);
+    if (access != ACCESS_LOAD) warp_publishes(warp);
+    if (access != ACCESS_LOAD) ++block->machine->clock;
+}
+
+static uint64_t mixed(uint64_t seen, uint64_t value) {
+    return (seen ^ value) * UINT64_C(0x9E3779B97F4A7C15) + (seen >> 29);
 }
 
 /* Sorts generic addresses by window and makes them offsets within it. Returns how many spaces. */
@@ -122,6 +138,14 @@ static void load(Block *block, Warp *warp, const Instruction *row, int pc, LaneM
     LaneMask allowed = check_access(block, warp, row, pc, lanes, addresses, bytes * row->count,
                                     space, ACCESS_LOAD, NULL);
     const int32_t *operands = block->machine->operands + row->operands;
+    if (row->flags & FLAG_STRONG) {
+        uint64_t seen = lanes;
+        FOR_EACH_LANE(lane, allowed)
+            seen = mixed(mixed(seen, addresses[lane]),
+                         load_value(locate(place, lane, addresses[lane]), row->type));
+        note_polling(warp, pc, seen);
+        order_strong(block, warp, row, ACCESS_LOAD);
+    }
     for (int item = 0; item < row->count; item++) {
         if (operands[2 * item] < 0) continue;
         uint8_t *destination = warp->registers + operands[2 * item];
@@ -167,6 +191,8 @@ static void store(Block *block, Warp *warp, const Instruction *row, int pc, Lane
     }
     int total = bytes * row->count;
     Place place = place_of(block, warp, space);
+    block->changes++;
+    if (row->flags & FLAG_STRONG) order_strong(block, warp, row, ACCESS_STORE);
     LaneMask allowed = check_access(block, warp, row, pc, lanes, addresses, total, space,
                                     ACCESS_STORE, (const uint8_t(*)[32])values);
     if (total == 4) {
@@ -201,6 +227,25 @@ static uint64_t add_typed(int type, uint64_t old, uint64_t value) {
     }
 }
 
+/* Of halves: each part by itself, and a NaN loses. */
+static uint64_t extreme_of_halves(int type, uint64_t old, uint64_t value, bool largest) {
+    int parts = type == TYPE_F16X2 || type == TYPE_BF16X2 ? 2 : 1;
+    uint64_t result = 0;
+    for (int part = 0; part < parts; part++) {
+        uint16_t x = (uint16_t)(old >> 16 * part), y = (uint16_t)(value >> 16 * part);
+        bool half = type == TYPE_F16 || type == TYPE_F16X2;
+        float p = half ? half_to_float(x) : bfloat_to_float(x);
+        float q = half ? half_to_float(y) : bfloat_to_float(y);
+        bool take = p != p || (largest ? q > p : q < p);
+        result |= (uint64_t)(take ? y : x) << 16 * part;
+    }
+    return result;
+}
+
+static bool is_half(int type) {
+    return type == TYPE_F16 || type == TYPE_BF16 || type == TYPE_F16X2 || type == TYPE_BF16X2;
+}
+
 static bool less(int type, uint64_t left, uint64_t right) {
     switch (type) {
     case TYPE_S32: return (int32_t)left < (int32_t)right;
@@ -210,6 +255,8 @@ static bool less(int type, uint64_t left, uint64_t right) {
 }
 
 uint64_t atomic_result(int operation, int type, uint64_t old, uint64_t value, uint64_t swap) {
+    if (is_half(type) && (operation == ATOMIC_MIN || operation == ATOMIC_MAX))
+        return extreme_of_halves(type, old, value, operation == ATOMIC_MAX);
     switch (operation) {
     case ATOMIC_ADD: return add_typed(type, old, value);
     case ATOMIC_MIN: return less(type, value, old) ? value : old;
@@ -226,23 +273,35 @@ uint64_t atomic_result(int operation, int type, uint64_t old, uint64_t value, ui
 
 static void atomic(Block *block, Warp *warp, const Instruction *row, int pc, LaneMask lanes,
                    const uint64_t *addresses, int space) {
-    int bytes = type_bytes(row->type), width = row->source3;
+    int bytes = type_bytes(row->type), items = row->count;
     Place place = place_of(block, warp, space);
-    uint64_t low = bytes == 8 ? ~UINT64_C(0) : (UINT64_C(1) << (8 * bytes)) - 1;
-    LaneMask allowed =
-        check_access(block, warp, row, pc, lanes, addresses, bytes, space, ACCESS_ATOMIC, NULL);
+    uint64_t low = bytes == 8 ? ~UINT64_C(0) : (UINT64_C(1) << (8 * bytes)) - 1, seen = lanes;
+    bool changed = false;
+    LaneMask allowed = check_access(block, warp, row, pc, lanes, addresses, bytes * items, space,
+                                    ACCESS_ATOMIC, NULL);
+    /* (offset, width) of each old value, then of each operand */
+    const int32_t *results = block->machine->operands + row->operands, *values = results + 2 * items;
     FOR_EACH_LANE(lane, allowed) {
-        uint8_t *target = locate(place, lane, addresses[lane]);
-        uint64_t old = 0, value = read_lane(warp->registers + row->source1, width, lane) & low;
-        uint64_t swap = row->source2 >= 0
-                            ? read_lane(warp->registers + row->source2, width, lane) & low
-                            : 0;
-        memcpy(&old, target, (size_t)bytes);
-        uint64_t result = atomic_result(row->target, row->type, old, value, swap);
-        memcpy(target, &result, (size_t)bytes);
-        if (row->destination >= 0)
-            write_lane(warp->registers + row->destination, row->destination_width, lane, old);
+        for (int item = 0; item < items; item++) {
+            uint8_t *target = locate(place, lane, addresses[lane]) + bytes * item;
+            int width = values[2 * item + 1];
+            uint64_t old = 0;
+            uint64_t value = read_lane(warp->registers + values[2 * item], width, lane) & low;
+            uint64_t swap = row->source2 >= 0
+                                ? read_lane(warp->registers + row->source2, width, lane) & low
+                                : 0;
+            memcpy(&old, target, (size_t)bytes);
+            uint64_t result = atomic_result(row->target, row->type, old, value, swap) & low;
+            memcpy(target, &result, (size_t)bytes);
+            if (results[2 * item] >= 0)
+                write_lane(warp->registers + results[2 * item], results[2 * item + 1], lane, old);
+            changed |= result != old;
+            seen = mixed(mixed(seen, addresses[lane]), old);
+        }
     }
+    if (changed) block->changes++, warp->spin_count = 0, warp->spin_pc = -1;
+    else note_polling(warp, pc, seen);
+    order_strong(block, warp, row, ACCESS_ATOMIC);
 }
 
 /* Copies are kept back until they are waited for: a missing wait then reads stale memory. */

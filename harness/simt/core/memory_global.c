@@ -195,11 +195,39 @@ LaneMask global_access(Block *block, const Warp *warp, const Instruction *row, i
 /* Was what another warp did at `time` done before this access, whatever the schedule? */
 static bool ordered(const Block *block, uint32_t other_block, int other_warp, int warp,
                     uint32_t time) {
-    if (other_block == block->number) return other_warp == warp || time < block->epoch_start;
+    if (other_block == block->number) {
+        if (other_warp == warp || time < block->epoch_start) return true;
+        if (!block->machine->partial_barriers) return false;
+        if (other_warp >= 0) return time < block->known[warp][other_warp];
+        for (int i = 0; i < block->warp_count; i++) /* which of many warps is not known */
+            if (time < block->known[warp][i]) return true;
+        return false;
+    }
     if (other_block == MANY_BLOCKS) return block->acquired != 0;
-    /* Fence then atomic there, atomic here: the pattern of "the last block finishes". */
-    uint32_t released = block->machine->block_released[other_block];
-    return time < released && released <= block->acquired;
+    /* Fence then atomic there, atomic here: the pattern of "the last block finishes". The first
+       time after `time` at which the other block published counts. */
+    const Releases *releases = &block->releases[other_block];
+    int low = 0, high = releases->count;
+    while (low < high) {
+        int middle = (low + high) / 2;
+        if (releases->times[middle] <= time) low = middle + 1;
+        else high = middle;
+    }
+    return low < releases->count && releases->times[low] <= block->acquired;
+}
+
+/* The block's writes up to its last fence may be seen from now on. */
+static void publish(Block *block) {
+    Releases *releases = &block->releases[block->number];
+    if (releases->count && releases->times[releases->count - 1] == block->fenced) return;
+    void *times = grown(releases->times, releases->count + 1, &releases->capacity,
+                        sizeof *releases->times);
+    if (!times) {
+        block->stop = true, block->status = STATUS_OUT_OF_MEMORY;
+        return;
+    }
+    releases->times = times;
+    releases->times[releases->count++] = block->fenced;
 }
 
 static void note_reader(Block *block, GlobalShadow *cell, int warp, uint8_t bytes) {
@@ -237,6 +265,7 @@ void global_shadow(Block *block, const Warp *warp, const Instruction *row, int p
     Machine *machine = block->machine;
     int warp_number = (int)(warp->first_thread / LANES);
     bool strong = row->flags & FLAG_STRONG;
+    bool exchanged = access == ACCESS_LOAD && row->flags & FLAG_EXCHANGED;
     FOR_EACH_LANE(lane, lanes) {
         uint64_t address = addresses[lane], offset = address - machine->arena_base;
         int own = block->lane_bytes ? block->lane_bytes[lane] : bytes;
@@ -259,7 +288,7 @@ void global_shadow(Block *block, const Warp *warp, const Instruction *row, int p
                 !ordered(block, cell->writer_block, cell->writer_warp, warp_number,
                          cell->writer_time);
             bool after_atomic =
-                access != ACCESS_ATOMIC && cell->atomic_block && cell->atomic_bytes & part &&
+                access != ACCESS_ATOMIC && !exchanged && cell->atomic_block && cell->atomic_bytes & part &&
                 !ordered(block, cell->atomic_block, cell->atomic_warp, warp_number,
                          cell->atomic_time);
             if (strong) {
@@ -282,7 +311,7 @@ void global_shadow(Block *block, const Warp *warp, const Instruction *row, int p
                        SPACE_GLOBAL, detail, other_index, other_warp);
             }
             if (access == ACCESS_LOAD) {
-                if (!strong) note_reader(block, cell, warp_number, part);
+                if (!strong && !exchanged) note_reader(block, cell, warp_number, part);
             } else {
                 note_writer(block, cell, warp_number, part, access == ACCESS_ATOMIC || strong);
             }
@@ -298,7 +327,6 @@ void global_synchronise(Block *block, const Instruction *row, Access access) {
     if (access != ACCESS_ATOMIC && !(row->flags & FLAG_STRONG)) return;
     uint32_t now = ++machine->clock;
     if (row->flags & FLAG_RELEASE) block->fenced = now;
-    if (access != ACCESS_LOAD && block->fenced)
-        machine->block_released[block->number] = block->fenced;
+    if (access != ACCESS_LOAD && block->fenced) publish(block);
     if (access != ACCESS_STORE) block->acquired = now;
 }

@@ -113,13 +113,26 @@ LaneMask shared_access(Block *block, const Warp *warp, const Instruction *row, i
     return allowed;
 }
 
-/* Shared memory is ordered by barriers only, so `epoch_start` decides. */
+/* Another warp that read or wrote a word and has not been waited for, or -1. Where barriers join
+   only part of a block, what each warp knows of each other decides, else `epoch_start`. */
+static int other_reader(const Block *block, uint64_t word, int warp) {
+    const uint32_t *times = block->shared_reads + word * (uint64_t)block->warp_count;
+    for (int other = 0; other < block->warp_count; other++)
+        if (other != warp && times[other] && times[other] >= block->known[warp][other]) return other;
+    return -1;
+}
+
+static uint32_t seen_until(const Block *block, int warp, int other) {
+    return block->shared_reads && other >= 0 ? block->known[warp][other] : block->epoch_start;
+}
+
 void shared_shadow(Block *block, const Warp *warp, const Instruction *row, int pc, LaneMask lanes,
                    const uint64_t *addresses, int bytes, Access access,
                    const uint8_t (*values)[32]) {
     int warp_number = (int)(warp->first_thread / LANES);
     uint32_t epoch = block->epoch_start, now = block->machine->clock;
     bool strong = row->flags & FLAG_STRONG, atomic = access == ACCESS_ATOMIC;
+    bool exchanged = access == ACCESS_LOAD && row->flags & FLAG_EXCHANGED;
     FOR_EACH_LANE(lane, lanes) {
         for (int done = 0; done < bytes;) {
             uint64_t here = addresses[lane] + (uint64_t)done;
@@ -129,10 +142,19 @@ void shared_shadow(Block *block, const Warp *warp, const Instruction *row, int p
             if (access != ACCESS_STORE && (cell->initialised & part) != part)
                 report(block, KIND_UNINITIALIZED_READ, pc, warp, lane, here, SPACE_SHARED,
                        DETAIL_READ, -1, -1);
-            bool after_write = cell->writer_time >= epoch && cell->writer_warp != warp_number &&
-                               cell->written_bytes & part && !(atomic && cell->atomic);
-            bool after_read = cell->reader_time >= epoch && cell->reader_warp != warp_number &&
-                              cell->read_bytes & part;
+            bool after_write =
+                cell->writer_warp != warp_number && cell->written_bytes & part &&
+                cell->writer_time >= seen_until(block, warp_number, cell->writer_warp) &&
+                !((atomic || exchanged) && cell->atomic);
+            int reader = cell->reader_warp;
+            bool after_read;
+            if (block->shared_reads) {
+                if (access != ACCESS_LOAD) reader = other_reader(block, here >> 2, warp_number);
+                after_read = reader >= 0 && cell->read_bytes & part;
+            } else {
+                after_read = cell->reader_time >= epoch && reader != warp_number &&
+                             cell->read_bytes & part;
+            }
             int detail = DETAIL_NONE;
             if (after_write)
                 detail = access == ACCESS_LOAD ? DETAIL_READ_AFTER_WRITE : DETAIL_WRITE_AFTER_WRITE;
@@ -143,9 +165,12 @@ void shared_shadow(Block *block, const Warp *warp, const Instruction *row, int p
                             !memcmp(block->shared + here, values[lane] + done, (size_t)count);
                 report(block, same ? KIND_RACE_BENIGN : KIND_RACE, pc, warp, lane, here,
                        SPACE_SHARED, detail, block->index,
-                       after_write ? cell->writer_warp : cell->reader_warp);
+                       after_write ? cell->writer_warp : reader);
             }
-            if (access != ACCESS_STORE && !atomic && !strong) {
+            if (access == ACCESS_LOAD && !strong && !exchanged) {
+                if (block->shared_reads)
+                    block->shared_reads[(here >> 2) * (uint64_t)block->warp_count +
+                                        (uint64_t)warp_number] = now;
                 bool again = cell->reader_time >= epoch && cell->reader_time;
                 cell->read_bytes = again ? cell->read_bytes | part : part;
                 cell->reader_warp =
@@ -153,7 +178,8 @@ void shared_shadow(Block *block, const Warp *warp, const Instruction *row, int p
                 cell->reader_time = now;
             }
             if (access != ACCESS_LOAD) {
-                bool again = cell->writer_time >= epoch && cell->writer_warp == warp_number;
+                bool again = cell->writer_warp == warp_number &&
+                             (block->shared_reads || cell->writer_time >= epoch);
                 cell->written_bytes = again ? cell->written_bytes | part : part;
                 cell->writer_warp = (int16_t)warp_number;
                 cell->writer_time = now;

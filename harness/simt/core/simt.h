@@ -45,6 +45,7 @@ typedef struct {
 
 #define MANY_WARPS (-2)
 #define MANY_BLOCKS UINT32_MAX
+#define POLLS 6 /* looks at a value that stays the same until a warp counts as spinning */
 
 /* One launch and what is asked of it: filled by library.py, field for field. */
 typedef struct {
@@ -60,17 +61,21 @@ typedef struct {
     SectorUse *sectors;        /* one for each sector of the arena */
     uint8_t *initialised;      /* may be null: four bits for each four bytes of the arena */
     GlobalShadow *shadow;      /* null unless checking */
-    uint32_t *block_released;  /* by block number: when its writes were last published */
     int32_t *path;             /* pcs of the first warp */
     uint32_t *trace;           /* grown here; the caller frees it by simt_free */
+    const FunctionRow *functions; /* when `stacked` */
     int64_t trace_length, trace_capacity;
     uint64_t arena_base, arena_size;
     int64_t first_block, block_count, instruction_budget, path_length, path_capacity;
-    uint64_t seed;
+    uint64_t seed, grid_workspace;
     int32_t entry, register_bytes, constant_offset, constant_bytes, parameter_bytes;
     int32_t shared_bytes, local_bytes, allocation_count;
     int32_t report_count, report_capacity;
     int32_t checks, tracing, failed_instruction;
+    int32_t resident_limit;   /* blocks that may be under way at once */
+    int32_t partial_barriers; /* barriers of part of a block: order is kept warp by warp */
+    int32_t stacked;          /* calls make frames */
+    int32_t function_count;
     uint32_t hottest_sector, clock;
     uint32_t grid[3], block[3];
     int32_t special_offsets[SPECIAL_REGISTER_COUNT];
@@ -84,19 +89,65 @@ typedef struct {
     uint8_t source_bytes[LANES];
 } PendingCopy;
 
+/* One activation of a function, of one lane. */
+typedef struct CallRecord {
+    struct CallRecord *below;
+    int32_t pc, caller;
+    uint32_t base;
+    uint64_t registers[];
+} CallRecord;
+
 typedef struct {
     uint8_t *registers;
     int32_t pc[LANES];
     LaneMask live;
+    LaneMask held; /* lanes that spin on memory: the others of the warp go first */
     uint32_t first_thread;
     PendingCopy *copies;
     int32_t copy_count, copy_capacity, copy_group;
+    uint64_t spin_seen; /* what the last polling instruction saw */
+    int32_t spin_pc, spin_count;
+    int32_t waiting_at[LANES]; /* pc of the barrier at which a lane waits */
+    uint8_t waiting_for[LANES]; /* its number */
+    uint32_t frame_base[LANES];
+    int32_t function[LANES];
+    CallRecord *calls[LANES];
+    uint32_t fenced;   /* clock at the last fence */
+    uint32_t released; /* what came before is seen by whom reads what the warp stored since */
 } Warp;
+
+#define MOST_WARPS 32
+#define NAMED_BARRIERS 16
+
+/* A hardware barrier of the block. */
+typedef struct {
+    int32_t needed; /* threads; 0: all that are alive */
+    LaneMask arrived[MOST_WARPS];
+    uint32_t times[MOST_WARPS]; /* clock at each warp's last arrival */
+    int32_t reduce_true, reduce_all;
+    bool used;
+} NamedBarrier;
+
+/* What passing a barrier object in shared memory makes known; see barriers.c. */
+typedef struct {
+    uint64_t address;
+    uint32_t gathered[MOST_WARPS], known[MOST_WARPS];
+} BarrierObject;
+
+/* When a block's writes were published, ascending. */
+typedef struct {
+    uint32_t *times;
+    int32_t count, capacity;
+} Releases;
 
 typedef struct {
     Machine *machine;
     uint8_t *shared, *local;
     SharedShadow *shared_shadow;
+    uint32_t *shared_reads; /* with partial barriers: when each warp last read each word */
+    Warp *warps;
+    uint8_t *registers;
+    int32_t warp_count, phase;
     uint32_t number;      /* 1 + place in this run */
     int64_t index;        /* linear index in the grid */
     uint32_t epoch_start; /* clock at the last barrier */
@@ -105,8 +156,15 @@ typedef struct {
     const uint8_t *lane_bytes; /* cp.async: bytes that each lane reads, where not all read alike */
     int32_t near_allocation;
     int32_t reduce_true, reduce_all; /* lanes of barrier.red so far */
-    bool stop;
+    int64_t changes;  /* of memory or barriers: while there are some, spinning may end */
+    bool stop, suspended;
     int32_t status;
+    Releases *releases; /* of every block, by number */
+    /* With partial barriers: known[w][v]: what warp v did before this time, warp w has seen. */
+    uint32_t known[MOST_WARPS][MOST_WARPS];
+    NamedBarrier barriers[NAMED_BARRIERS];
+    BarrierObject *objects;
+    int32_t object_count, object_capacity;
 } Block;
 
 typedef enum { ACCESS_LOAD, ACCESS_STORE, ACCESS_ATOMIC } Access;
@@ -135,6 +193,22 @@ bool execute_convert(const Instruction *, uint8_t *registers, LaneMask);
 typedef bool (*Execute)(const Instruction *, uint8_t *registers, LaneMask);
 bool execute_flushed(Execute, const Instruction *, uint8_t *registers, LaneMask);
 void execute_moves(const Machine *, const Instruction *, uint8_t *registers, LaneMask);
+bool execute_rare(const Instruction *, uint8_t *registers, LaneMask);
+/* barriers.c */
+void arrive(Block *, Warp *, const Instruction *, int pc, LaneMask);
+bool release_barriers(Block *);
+void execute_mbarrier(Block *, Warp *, const Instruction *, int pc, LaneMask);
+void warp_publishes(Warp *);
+void warp_sees(Block *, const Warp *);
+/* calls.c */
+void execute_call(Block *, Warp *, const Instruction *, int pc, LaneMask);
+void execute_return(Block *, Warp *, LaneMask);
+void forget_calls(Warp *);
+/* run.c */
+typedef enum { WARP_DONE, WARP_WAITS, WARP_YIELDS, WARP_SPINS } WarpState;
+WarpState run_warp(Block *, Warp *);
+void note_polling(Warp *, int pc, uint64_t seen);
+void *grown(void *memory, int32_t needed, int32_t *capacity, size_t item);
 /* warp.c, matrix.c */
 void execute_warp(Block *, Warp *, const Instruction *, int pc, LaneMask active, LaneMask);
 void execute_matrix(Block *, Warp *, const Instruction *, int pc, LaneMask);

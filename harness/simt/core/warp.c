@@ -93,6 +93,15 @@ void execute_warp(Block *block, Warp *warp, const Instruction *row, int pc, Lane
     case OP_VOTE: vote(row, registers, lanes); break;
     case OP_REDUX: reduce(row, registers, lanes); break;
     case OP_MATCH_ANY: case OP_MATCH_ALL: match(row, registers, lanes); break;
+    case OP_ELECT: {
+        int chosen = __builtin_ctz(lanes);
+        if (row->destination >= 0)
+            FOR_EACH_LANE(lane, lanes)
+                ((uint32_t *)(registers + row->destination))[lane] = (uint32_t)chosen;
+        if (row->destination2 >= 0)
+            write_predicate(registers, row->destination2, lanes, UINT32_C(1) << chosen);
+        break;
+    }
     default: /* ACTIVE_MASK */
         FOR_EACH_LANE(lane, lanes) ((uint32_t *)(registers + row->destination))[lane] = lanes;
     }

@@ -42,7 +42,7 @@ cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, in
     case cudaDevAttrComputeCapabilityMinor: *value = gpu.minor; break;
     case cudaDevAttrL2CacheSize: *value = (int)gpu.l2_bytes; break;
     case cudaDevAttrClockRate: *value = gpu.clock_khz; break;
-    case cudaDevAttrCooperativeLaunch: *value = 0; break;
+    case cudaDevAttrCooperativeLaunch: *value = 1; break;
     default: *value = 0;
     }
     return cudaSuccess;
@@ -64,6 +64,9 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int devic
     properties->reservedSharedMemPerBlock = (size_t)gpu.shared_reserved;
     properties->regsPerBlock = properties->regsPerMultiprocessor = gpu.registers;
     properties->warpSize = 32;
+    properties->cooperativeLaunch = 1;
+    properties->unifiedAddressing = 1;
+    properties->concurrentKernels = 1;
     properties->maxThreadsPerBlock = 1024;
     properties->maxThreadsPerMultiProcessor = 32 * gpu.warps;
     properties->maxBlocksPerMultiProcessor = gpu.blocks;

@@ -11,6 +11,10 @@ static struct {
     void *stream;
 } configurations[DEEPEST_CONFIGURATION];
 static int configuration_depth;
+static int cooperative;
+
+/* Whether the launch that Python is being told of may use the grid's barrier. */
+int kb_is_cooperative(void) { return cooperative; }
 
 unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, size_t shared, void *stream) {
     if (configuration_depth >= DEEPEST_CONFIGURATION) return 1;
@@ -92,16 +96,30 @@ cudaError_t cudaLaunchKernel(const void *stub, dim3 grid, dim3 block, void **arg
     return launch(kernel, grid, block, arguments, shared, stream);
 }
 
-/* Blocks of a cooperative launch wait for each other, and here they run one after another. */
-cudaError_t cudaLaunchCooperativeKernel(const void *stub, dim3 grid, dim3 block, void **arguments,
-                                        size_t shared, cudaStream_t stream) {
-    (void)grid, (void)block, (void)arguments, (void)shared;
+/* Blocks of a cooperative launch may wait for each other: all must be resident at once. */
+static cudaError_t launch_cooperative(const void *stub, dim3 grid, dim3 block, void **arguments,
+                                      size_t shared, cudaStream_t stream) {
     kernel_entry *kernel = find_kernel(stub);
     if (!kernel) return failed(cudaErrorInvalidDeviceFunction);
-    if (wrong_stream(kernel->name, stream)) return failed(cudaErrorInvalidValue);
-    fault("unsupported", "cudaLaunchCooperativeKernel: blocks that wait for each other are not "
-          "simulated");
-    return failed(cudaErrorInvalidValue);
+    int held = 0;
+    uint64_t blocks = (uint64_t)grid.x * grid.y * grid.z;
+    cudaOccupancyMaxActiveBlocksPerMultiprocessor(&held, stub, (int)(block.x * block.y * block.z),
+                                                  shared);
+    if (blocks > (uint64_t)held * (uint64_t)gpu.sms) {
+        fault("invalid_launch", "cudaLaunchCooperativeKernel: %s with %llu blocks, the GPU holds "
+              "%d on each of %d multiprocessors", kernel->name, (unsigned long long)blocks, held,
+              gpu.sms);
+        return failed(cudaErrorCooperativeLaunchTooLarge);
+    }
+    cooperative = 1;
+    cudaError_t code = launch(kernel, grid, block, arguments, shared, stream);
+    cooperative = 0;
+    return code;
+}
+
+cudaError_t cudaLaunchCooperativeKernel(const void *stub, dim3 grid, dim3 block, void **arguments,
+                                        size_t shared, cudaStream_t stream) {
+    return launch_cooperative(stub, grid, block, arguments, shared, stream);
 }
 
 cudaError_t cudaLaunchCooperativeKernel_ptsz(const void *stub, dim3 grid, dim3 block,
@@ -123,18 +141,27 @@ cudaError_t cudaLaunchKernel_ptsz(const void *stub, dim3 grid, dim3 block, void 
 
 cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *config, const void *stub,
                                 void **arguments) {
+    int together = 0;
     for (unsigned i = 0; i < config->numAttrs; i++) {
-        if (attribute_allowed(config->attrs[i].id)) continue;
-        fault("forbidden", "launch attribute %d is not allowed", (int)config->attrs[i].id);
-        return failed(cudaErrorInvalidValue);
+        const cudaLaunchAttribute *attribute = &config->attrs[i];
+        if (!attribute_allowed(attribute->id)) {
+            fault("forbidden", "launch attribute %d is not allowed", (int)attribute->id);
+            return failed(cudaErrorInvalidValue);
+        }
+        if (attribute->id == cudaLaunchAttributeCooperative) together = attribute->val.cooperative;
+        if (attribute->id == cudaLaunchAttributeClusterDimension
+            && attribute->val.clusterDim.x * attribute->val.clusterDim.y
+               * attribute->val.clusterDim.z > 1) {
+            fault("unsupported", "cudaLaunchKernelEx: thread block clusters: not simulated, this "
+                  "candidate needs a real GPU");
+            return failed(cudaErrorInvalidValue);
+        }
     }
-    if (config->numAttrs) {
-        fault("unsupported", "cudaLaunchKernelEx with launch attributes (clusters, programmatic "
-              "launch) is not simulated");
-        return failed(cudaErrorInvalidValue);
-    }
-    return cudaLaunchKernel(stub, config->gridDim, config->blockDim, arguments,
-                            config->dynamicSmemBytes, config->stream);
+    /* The others change when a launch may begin, and here each begins when the last has ended. */
+    return together ? launch_cooperative(stub, config->gridDim, config->blockDim, arguments,
+                                         config->dynamicSmemBytes, config->stream)
+                    : cudaLaunchKernel(stub, config->gridDim, config->blockDim, arguments,
+                                       config->dynamicSmemBytes, config->stream);
 }
 
 cudaError_t cudaLaunchKernelExC_ptsz(const cudaLaunchConfig_t *config, const void *stub,

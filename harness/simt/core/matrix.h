@@ -1,0 +1,25 @@
+/* What the two files of tensor-core instructions share. */
+#ifndef SIMT_MATRIX_H
+#define SIMT_MATRIX_H
+
+#include "numeric.h"
+#include "simt.h"
+
+#define MOST_ELEMENTS 512 /* 32 x 16, the largest operand */
+
+/* matrix.c */
+void multiply_floats(const float *a, const float *b, float *d, int rows, int columns, int inner);
+void unpack_fragment(const uint8_t *registers, const int32_t *operands, int type, int rows,
+                     int columns, float *matrix);
+void pack_fragment(uint8_t *registers, const int32_t *operands, int count, int type, int rows,
+                   int columns, const float *matrix);
+/* matrix_other.c */
+bool is_linear(int type);
+void store_matrix(Block *, Warp *, const Instruction *, int pc);
+void transpose_tile(Warp *, const Instruction *);
+void multiply_integers(const Machine *, Warp *, const Instruction *);
+void multiply_doubles(const Machine *, Warp *, const Instruction *);
+void multiply_linear(const Machine *, Warp *, const Instruction *);
+void move_linear(Block *, Warp *, const Instruction *, int pc);
+
+#endif

@@ -1,0 +1,243 @@
+/* The interpreter's loop: one warp until it waits, gives way or ends. */
+#include "simt.h"
+
+/* A warp gives way after this many instructions, so that warps may wait for each other by
+   spinning on memory as well as at barriers. */
+#define SLICE 200000
+
+/* The lanes at the lowest pc run; they go on together until they reach the next lane's pc. Code
+   is laid out so that both sides of a branch lie before the place where they meet again. */
+static LaneMask lowest_lanes(const Warp *warp, int *lowest, int *next) {
+    LaneMask lanes = 0;
+    int first = NO_PC, second = NO_PC;
+    FOR_EACH_LANE(lane, warp->live & ~warp->held) {
+        int pc = warp->pc[lane];
+        if (pc < first) second = first, first = pc, lanes = UINT32_C(1) << lane;
+        else if (pc == first) lanes |= UINT32_C(1) << lane;
+        else if (pc < second) second = pc;
+    }
+    *lowest = first, *next = second;
+    return lanes;
+}
+
+static void set_pcs(Warp *warp, LaneMask lanes, int pc) {
+    FOR_EACH_LANE(lane, lanes) warp->pc[lane] = pc;
+}
+
+static bool is_between(int opcode, int first, int last) { return opcode >= first && opcode <= last; }
+
+/* Polling is looking at one value again and again: the same instruction sees the same each time. */
+void note_polling(Warp *warp, int pc, uint64_t seen) {
+    bool again = warp->spin_pc == pc && warp->spin_seen == seen;
+    warp->spin_count = again ? warp->spin_count + 1 : 0;
+    warp->spin_pc = pc, warp->spin_seen = seen;
+}
+
+/* A warp-wide instruction waits for the lanes it names, also for those held back while they spin.
+   Returns false when it has to be tried again. */
+static bool members_ready(Warp *warp, const Instruction *row, LaneMask lanes) {
+    if (!warp->held) return true;
+    LaneMask members = ALL_LANES;
+    if (row->source3 >= 0)
+        members = ((const uint32_t *)(warp->registers + row->source3))[__builtin_ctz(lanes)];
+    return !(warp->held & members & warp->live);
+}
+
+static WarpState spin(Warp *warp, LaneMask lanes) {
+    warp->spin_count = 0;
+    warp->held |= lanes;
+    LaneMask others = warp->live & ~warp->held;
+    FOR_EACH_LANE(lane, others)
+        if (warp->pc[lane] != AT_BARRIER) return WARP_DONE; /* somebody else can go on */
+    warp->held = 0;
+    return WARP_SPINS;
+}
+
+static void execute_clock(Block *block, Warp *warp, const Instruction *row, LaneMask mask) {
+    FOR_EACH_LANE(lane, mask)
+        write_lane(warp->registers + row->destination, row->destination_width, lane,
+                   INT64_MAX - (uint64_t)block->machine->instruction_budget);
+}
+
+WarpState run_warp(Block *block, Warp *warp) {
+    Machine *machine = block->machine;
+    const Instruction *code = machine->code;
+    uint8_t *registers = warp->registers;
+    bool record_path = machine->path && block->number == 1 && warp->first_thread == 0;
+    bool waited = false;
+    int64_t slice_end = machine->instruction_budget - SLICE;
+    warp->held = 0;
+    for (;;) {
+        if (!warp->live) return WARP_DONE;
+        int pc, next;
+        LaneMask lanes = lowest_lanes(warp, &pc, &next);
+        if (pc >= AT_BARRIER) { /* or nobody but lanes that spin */
+            if (!(warp->held & warp->live)) return WARP_WAITS;
+            warp->held = 0;
+            return WARP_SPINS;
+        }
+        bool together = true; /* these lanes have one pc, held here and not in warp->pc */
+        while (together) {
+            const Instruction *row = &code[pc];
+            LaneMask mask = lanes;
+            if (row->guard >= 0) {
+                LaneMask guard = *(const LaneMask *)(registers + row->guard);
+                mask &= row->guard_negated ? ~guard : guard;
+            }
+            Counter *counter = &machine->counters[pc];
+            counter->warps++;
+            counter->active_threads += __builtin_popcount(lanes);
+            counter->threads += __builtin_popcount(mask);
+            if (record_path && machine->path_length < machine->path_capacity)
+                machine->path[machine->path_length++] = pc;
+            if (--machine->instruction_budget < slice_end) {
+                machine->instruction_budget++;
+                set_pcs(warp, lanes, pc);
+                counter->warps--; /* runs again in the next slice */
+                counter->active_threads -= __builtin_popcount(lanes);
+                counter->threads -= __builtin_popcount(mask);
+                if (record_path && machine->path_length) machine->path_length--;
+                return WARP_YIELDS;
+            }
+            if (machine->instruction_budget < 0) {
+                bool polling = warp->spin_pc >= 0 && block->suspended;
+                report(block, KIND_TIMED_OUT, polling ? warp->spin_pc : pc, warp,
+                       __builtin_ctz(lanes), 0, -1, polling ? DETAIL_SPINNING : DETAIL_NONE, -1, -1);
+                block->stop = true, block->status = STATUS_TIMED_OUT;
+                return WARP_DONE;
+            }
+            if (mask) {
+                int opcode = row->opcode;
+                bool known = true;
+                if (is_between(opcode, OP_ADD, OP_CONVERT_FP8)) {
+                    if (opcode == OP_CONVERT || opcode == OP_CONVERT_PACK ||
+                        opcode == OP_CONVERT_FP8)
+                        known = execute_convert(row, registers, mask);
+                    else known = execute_arithmetic(row, registers, mask);
+                } else if (is_between(opcode, OP_AND, OP_BFIND)) {
+                    known = execute_bits(row, registers, mask);
+                } else if (is_between(opcode, OP_LOAD, OP_ASYNC_WAIT)) {
+                    execute_memory(block, warp, row, pc, mask);
+                    if (warp->spin_count >= POLLS && !block->stop) {
+                        set_pcs(warp, lanes, pc + 1);
+                        if (spin(warp, lanes) == WARP_SPINS) return WARP_SPINS;
+                        together = false;
+                        continue;
+                    }
+                } else if (is_between(opcode, OP_MOVE, OP_SELECT)) {
+                    execute_moves(machine, row, registers, mask);
+                } else if (is_between(opcode, OP_VOTE, OP_MOVE_MATRIX) || opcode == OP_WARP_BARRIER
+                           || opcode == OP_MMA_INTEGER || opcode == OP_MMA_DOUBLE) {
+                    if (!members_ready(warp, row, lanes)) {
+                        set_pcs(warp, lanes, pc);
+                        warp->held = 0;
+                        if (waited) return WARP_SPINS;
+                        waited = true, together = false;
+                        continue;
+                    }
+                    if (opcode <= OP_ELECT && opcode != OP_WARP_BARRIER)
+                        execute_warp(block, warp, row, pc, lanes, mask);
+                    else if (opcode != OP_WARP_BARRIER) execute_matrix(block, warp, row, pc, mask);
+                } else if (is_between(opcode, OP_CARRY, OP_IN_WINDOW)) {
+                    known = execute_rare(row, registers, mask);
+                } else {
+                    switch (opcode) {
+                    case OP_NOP: break;
+                    case OP_BRANCH:
+                        if (mask == lanes) {
+                            pc = row->target;
+                            if (pc >= next) set_pcs(warp, lanes, pc), together = false;
+                            continue;
+                        }
+                        counter->divergent++;
+                        set_pcs(warp, mask, row->target);
+                        set_pcs(warp, lanes & ~mask, pc + 1);
+                        together = false;
+                        continue;
+                    case OP_BRANCH_TABLE: {
+                        const uint32_t *index = (const uint32_t *)(registers + row->source0);
+                        const int32_t *targets = machine->operands + row->operands;
+                        set_pcs(warp, lanes & ~mask, pc + 1);
+                        FOR_EACH_LANE(lane, mask) /* an index past the table is not defined */
+                            warp->pc[lane] =
+                                targets[index[lane] < (uint32_t)row->count ? index[lane] : 0];
+                        together = false;
+                        continue;
+                    }
+                    case OP_EXIT:
+                        warp->live &= ~mask;
+                        set_pcs(warp, lanes & ~mask, pc + 1);
+                        together = false;
+                        continue;
+                    case OP_CALL:
+                    case OP_RETURN: {
+                        int32_t *saved = (int32_t *)(registers + row->source0);
+                        FOR_EACH_LANE(lane, mask) {
+                            if (opcode == OP_CALL) saved[lane] = pc + 1;
+                            warp->pc[lane] = opcode == OP_CALL ? row->target : saved[lane];
+                        }
+                        set_pcs(warp, lanes & ~mask, pc + 1);
+                        together = false;
+                        continue;
+                    }
+                    case OP_CALL_FRAME:
+                    case OP_RETURN_FRAME:
+                        set_pcs(warp, lanes & ~mask, pc + 1);
+                        if (opcode == OP_CALL_FRAME) execute_call(block, warp, row, pc, mask);
+                        else execute_return(block, warp, mask);
+                        if (block->stop) return WARP_DONE;
+                        together = false;
+                        continue;
+                    case OP_FRAME_ADDRESS:
+                        FOR_EACH_LANE(lane, mask)
+                            write_lane(registers + row->destination, row->destination_width, lane,
+                                       warp->frame_base[lane] + (uint64_t)row->immediate);
+                        break;
+                    case OP_BARRIER:
+                    case OP_BARRIER_REDUCE:
+                    case OP_BARRIER_ARRIVE:
+                        set_pcs(warp, lanes, pc + 1);
+                        arrive(block, warp, row, pc, mask);
+                        if (block->stop) return WARP_DONE;
+                        together = false;
+                        continue;
+                    case OP_MBARRIER:
+                    case OP_COPY_ARRIVE:
+                        execute_mbarrier(block, warp, row, pc, mask);
+                        if (warp->spin_count >= POLLS && !block->stop) {
+                            set_pcs(warp, lanes, pc + 1);
+                            if (spin(warp, lanes) == WARP_SPINS) return WARP_SPINS;
+                            together = false;
+                            continue;
+                        }
+                        break;
+                    case OP_PAUSE:
+                        set_pcs(warp, lanes, pc + 1);
+                        if (spin(warp, lanes) == WARP_SPINS) return WARP_SPINS;
+                        together = false;
+                        continue;
+                    case OP_FENCE:
+                        block->fenced = ++machine->clock;
+                        warp->fenced = machine->clock;
+                        break;
+                    case OP_CLOCK: execute_clock(block, warp, row, mask); break;
+                    case OP_TRAP:
+                    case OP_ASSERT:
+                        report(block, opcode == OP_TRAP ? KIND_TRAP : KIND_ASSERT, pc, warp,
+                               __builtin_ctz(mask), 0, -1, DETAIL_NONE, -1, -1);
+                        block->stop = true, block->status = STATUS_STOPPED;
+                        return WARP_DONE;
+                    default: known = false;
+                    }
+                }
+                if (!known) {
+                    machine->failed_instruction = pc;
+                    block->stop = true, block->status = STATUS_UNKNOWN_INSTRUCTION;
+                }
+                if (block->stop) return WARP_DONE;
+            }
+            pc++;
+            if (pc >= next) set_pcs(warp, lanes, pc), together = false;
+        }
+    }
+}
