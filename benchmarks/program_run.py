@@ -270,12 +270,18 @@ def _asked(
         raise UserError(f"nothing is known of kernel {kernel}")
     function = program.module.functions[kernel]
     sizes: Sequence[int] = [parameter.size for parameter in function.parameters]
+    workspace = 0
+    if runtime.cooperative:  # the grid's barrier, at rest
+        allocation = runtime.allocate("grid workspace", core.GRID_WORKSPACE_BYTES)
+        runtime.view(allocation)[:] = 0
+        workspace = allocation.address
     return KernelLaunch(
         core.Launch(
-            program.module, kernel, found.grid, found.block, shared, read(sizes), addresses
+            program.module, kernel, found.grid, found.block, shared, read(sizes), addresses,
+            grid_workspace=workspace,
         ),
         memory_of(runtime),
-    )
+    )  # fmt: skip
 
 
 def _execute(asked: KernelLaunch) -> None:
