@@ -184,7 +184,9 @@ def _run(
     outcome.reports = told.get("reports", [])
     outcome.launches, outcome.instructions = told.get("launches", 0), told.get("instructions", 0)
     lines = done.stdout.splitlines()
-    outcome.right = "passed" in lines
+    ended = any(found["kind"] == "timed_out" for found in outcome.reports)
+    outcome.right = "passed" in lines and not ended
+    outcome.ran = outcome.ran and not ended
     differences = [line for line in lines if line.startswith("census-difference")]
     outcome.difference = differences[-1].removeprefix("census-difference ") if differences else ""
     errors = [line for line in lines if line.startswith("census-exception")]
