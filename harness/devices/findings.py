@@ -19,17 +19,21 @@ _OUTCOMES: dict[str, Outcome] = {
     "assert": Outcome.CRASHED,
     "barrier_divergence": Outcome.CRASHED,
     "race": Outcome.RACE,
+    "timed_out": Outcome.TIMED_OUT,
     "uninitialized_read": Outcome.UNINITIALIZED_READ,
     "modified_input": Outcome.WRONG_ANSWER,
-    "timed_out": Outcome.TIMED_OUT,
 }
 """By kind of finding, the gravest first: the first kind met names the outcome."""
 
 
-def judge(case: dict[str, Any]) -> StageResult | None:
-    """Return the failure that one case shows, or None where the child saw no fault."""
+def judge(case: dict[str, Any], source: str = "") -> StageResult | None:
+    """Return the failure that one case shows, or None where the child saw no fault.
+
+    In `source` the lines of faulty host calls are looked for.
+    """
     found = [
-        *(Diagnostic(kind=str(kind), message=str(message)) for kind, message in case["faults"]),
+        *(located(Diagnostic(kind=str(kind), message=str(message)), source)
+          for kind, message in case["faults"]),
         *(of_report(report) for report in case["reports"]),
         *(
             Diagnostic(kind="out_of_bounds", message=f"wrote {text} (guard band damaged)")
@@ -88,8 +92,32 @@ def of_report(report: dict[str, Any]) -> Diagnostic:
     )
 
 
-def judge_build(built: Build) -> StageResult | None:
-    """Return why a build may not run, or None."""
+def located(diagnostic: Diagnostic, source: str) -> Diagnostic:
+    """Return a diagnostic of a host call with its line, where the source has only one such call.
+
+    Host code carries no line numbers, so the kernel launched or the function called is looked for.
+    """
+    launched = re.search(r"(\w+)<<<", diagnostic.message)
+    called = re.search(r"\bcuda[A-Z]\w+", diagnostic.message)
+    name = ""
+    if launched:
+        name = re.split(r"[<(]", readable(launched[1]))[0].split("::")[-1].split()[-1]
+        wanted = rf"\b{re.escape(name)}\s*(<[^;]*>\s*)?<<<"
+    elif called:
+        wanted = rf"\b{called[0]}\b"
+    else:
+        return diagnostic
+    lines = [
+        number
+        for number, line in enumerate(source.split("\n"), 1)
+        if re.search(wanted, line.split("//")[0])
+    ]
+    known = {"line": lines[0]} if len(lines) == 1 and diagnostic.line is None else {}
+    return diagnostic.model_copy(update={**known, **({"kernel": name} if name else {})})
+
+
+def judge_build(built: Build, source: str = "") -> StageResult | None:
+    """Return why a build may not run, or None. `source` as in `judge`."""
     if not built.succeeded:
         first = built.diagnostics[0]
         forbidden = first.kind.startswith("forbidden")
@@ -100,6 +128,7 @@ def judge_build(built: Build) -> StageResult | None:
     found = (*built.diagnostics, *check_library(Path(built.directory, "candidate.so")))
     if not found:
         return None
+    found = tuple(located(diagnostic, source) for diagnostic in found)
     missing = found[0].kind == "missing_launch"
     return StageResult(
         outcome=Outcome.COMPILE_ERROR if missing else Outcome.FORBIDDEN,

@@ -116,7 +116,7 @@ class SimulatedDevice:
         full, verify = together(
             partial(self._build, source, task.full), partial(self._build, source, task.verify)
         )
-        return judge_build(full) or judge_build(verify) or StageResult(
+        return judge_build(full, source) or judge_build(verify, source) or StageResult(
             outcome=Outcome.PASSED, build=full
         )  # fmt: skip
 
@@ -129,7 +129,7 @@ class SimulatedDevice:
                 reason=f"the task cannot tell right from wrong: {solved_by}",
             )
         built = self._build(source, task.verify)
-        refused = judge_build(built)
+        refused = judge_build(built, source)
         if refused:
             return refused
         with tempfile.TemporaryDirectory(prefix="kernelblaster-verify-") as folder:
@@ -138,7 +138,7 @@ class SimulatedDevice:
             reply = self._run("verify", built, task, cases, outputs, Path(folder))
             if reply.report is None:
                 return _no_report(reply, built)
-            judged = _judge_run(task, cases, outputs, reply.report, built)
+            judged = _judge_run(task, cases, outputs, reply.report, built, source)
             facts = judged.facts | isolation_facts(reply.report)
             return judged.model_copy(update={"facts": facts})
 
@@ -330,11 +330,11 @@ def _no_report(reply: Reply, built: Build) -> StageResult:
 
 
 def _judge_run(
-    task: Task, cases: Path, outputs: Path, report: dict[str, Any], built: Build
+    task: Task, cases: Path, outputs: Path, report: dict[str, Any], built: Build, source: str
 ) -> StageResult:
     """Return the verdict on a run that left a report."""
     for case in report["cases"]:
-        failed = judge(case)
+        failed = judge(case, source)
         if failed:
             return failed.model_copy(update={"build": built})
     result = check_outputs(task, cases, outputs, report)

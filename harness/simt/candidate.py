@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from . import core
 from .decode_operands import function_address
@@ -18,9 +19,9 @@ from .ptx import parse
 from .ptx_records import Module
 from .runtime import Allocation, Runtime
 
-HARMLESS = ("race_benign", "shuffle_inactive")
+HARMLESS = ("race_benign", "shuffle_inactive", "barrier_exited")
 """Reports that fail no candidate: a shuffle beyond its mask is common where only lane 0's sum is
-used. They are told beside a wrong answer."""
+used, and threads may leave before a barrier. They are told beside a wrong answer."""
 
 _ENTRY = re.compile(r"\.entry\s+([\w$]+)\s*\([^)]*\)([^{]*)\{")
 _MAX_THREADS = re.compile(r"\.maxntid\s+(\d+)(?:\s*,\s*(\d+))?(?:\s*,\s*(\d+))?")
@@ -59,6 +60,8 @@ class Candidate:
     workspace: Allocation | None
     addresses: dict[str, int] = field(default_factory=dict)
     """Of module variables."""
+    initialised: NDArray[np.uint8] | None = None
+    """As in core.Memory; None where reads of unwritten memory are not looked for."""
 
     def call(self) -> list[tuple[str, str]]:
         """Call launch() once and return the faults (kind, message) of its host calls."""
@@ -113,7 +116,7 @@ def load_candidate(
                     resident_blocks=gpu.sms * max(1, held.blocks),
                     grid_workspace=workspace,
                 ),
-                memory_of(candidate.runtime),
+                memory_of(candidate.runtime, candidate.initialised),
             ),
         )
 
@@ -144,7 +147,7 @@ def load_candidate(
     return candidate
 
 
-def memory_of(runtime: Runtime) -> core.Memory:
+def memory_of(runtime: Runtime, initialised: NDArray[np.uint8] | None = None) -> core.Memory:
     """Return the arena as the core sees it, with what is allocated now."""
     allocations = runtime.allocations
     end = allocations[-1].address + allocations[-1].size if allocations else runtime.base
@@ -153,6 +156,7 @@ def memory_of(runtime: Runtime) -> core.Memory:
         size=end - runtime.base + 4096,
         starts=[allocation.address for allocation in allocations],
         ends=[allocation.address + allocation.size for allocation in allocations],
+        initialised=initialised,
     )
 
 

@@ -20,7 +20,7 @@ GRID_WORKSPACE_BYTES = 256
 
 
 class ReportKind(StrEnum):
-    """What a check found. All but `race_benign` are faults of the kernel."""
+    """What a check found; candidate.HARMLESS are no faults."""
 
     OUT_OF_BOUNDS = "out_of_bounds"
     MISALIGNED = "misaligned"
@@ -33,6 +33,9 @@ class ReportKind(StrEnum):
     ASSERT = "assert"
     SHUFFLE_INACTIVE = "shuffle_inactive"
     TIMED_OUT = "timed_out"
+    BARRIER_EXITED = "barrier_exited"
+    """Some threads had left the kernel when the others met at a barrier: allowed, but they wrote
+    nothing."""
 
 
 @dataclass(frozen=True)
@@ -118,6 +121,27 @@ class Memory:
         """Note that `count` bytes from an absolute address have been written."""
         self._mark(address, count, written=True)
 
+    def copy_initialised(self, source: int | None, target: int, count: int) -> None:
+        """Note that bytes were copied, from host memory where `source` is None."""
+        if self.initialised is None or count <= 0:
+            return
+        if source is None:
+            self.mark_initialised(target, count)
+            return
+        _, start, known = self._bytes_of(source, count)
+        copied = known[start : start + count].copy()
+        words, start, known = self._bytes_of(target, count)
+        known[start : start + count] = copied
+        self.initialised[words] = known.reshape(-1, 4) @ np.array([1, 2, 4, 8], dtype=np.uint8)
+
+    def _bytes_of(self, address: int, count: int) -> tuple[slice, int, NDArray[np.uint8]]:
+        """Return the elements that hold some bytes, the first one's place, and a 0 or 1 a byte."""
+        assert self.initialised is not None
+        start = address - self.base
+        words = slice(start // 4, (start + count - 1) // 4 + 1)
+        bits = (self.initialised[words, None] >> np.arange(4, dtype=np.uint8)) & np.uint8(1)
+        return words, start % 4, bits.astype(np.uint8).ravel()
+
     def mark_uninitialised(self, address: int, count: int) -> None:
         """Note that `count` bytes from an absolute address hold nothing of meaning."""
         self._mark(address, count, written=False)
@@ -146,6 +170,10 @@ class Report:
     instruction: str
     line: int | None
     """1-based source line."""
+    called_from: int | None
+    """Line of the outermost call where `line` lies in an inlined function."""
+    ptx_line: int
+    """1-based line of the PTX file."""
     block: int
     """Linear index in the grid."""
     thread: int
@@ -153,9 +181,17 @@ class Report:
     address: int
     """Absolute for global memory, an offset for the other spaces."""
     space: str
+    buffer: str
+    """Where in which variable a shared address lies, or how far beside a thread's local memory, in
+    words; empty for global memory, whose buffers the caller knows."""
     count: int
     detail: str
     """One clause in words."""
+    other_line: int | None = None
+    """Source line of the other access of a race, or of the other barrier."""
+    other_block: int = -1
+    other_thread: int = -1
+    """Who made it, where a single one is known."""
 
 
 @dataclass(frozen=True)

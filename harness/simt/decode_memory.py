@@ -73,6 +73,8 @@ def access(frame: Frame, instruction: Instruction) -> Row:
         row["flags"] |= Flag.UNCOUNTED
     if given & {"volatile", "relaxed", "acquire", "release"}:
         row["flags"] |= Flag.STRONG
+    if "volatile" in given:
+        row["flags"] |= Flag.VOLATILE
     if "release" in given:
         row["flags"] |= Flag.RELEASE
     row["space"] = space

@@ -25,6 +25,7 @@ from .decode_operands import (
     new_row,
 )
 from .encoding import ROW, ROW_FIELDS, SPECIAL_REGISTERS, Atomic, Flag, Op, Space
+from .places import Buffer, short_name
 from .ptx_records import Instruction, Module, Symbol
 
 __all__ = ["Program", "UnsupportedInstruction", "decode"]
@@ -66,6 +67,8 @@ class Program:
     parameter_bytes: int
     shared_bytes: int
     """Static and dynamic."""
+    shared_variables: tuple[Buffer, ...]
+    """Where each lies among them."""
     local_bytes: int
     """For each thread: local variables and arguments of functions."""
     stacked: bool
@@ -117,6 +120,7 @@ def decode(
         parameter_offsets=frame.parameter_offsets,
         parameter_bytes=frame.parameter_bytes,
         shared_bytes=frame.shared_bytes,
+        shared_variables=_shared_variables(frame),
         local_bytes=frame.local_bytes,
         stacked=frame.stacked,
         functions=functions,
@@ -165,6 +169,28 @@ def _partial_barriers(
         return True
     fenced = np.any(opcode == Op.FENCE) or np.any(rows["flags"][strong] & Flag.RELEASE)
     return bool(fenced and np.any(strong & np.isin(rows["space"], (Space.SHARED, Space.GENERIC))))
+
+
+def may_wait(program: Program) -> bool:
+    """Say whether a loop looks at memory in a way that sees what other blocks write meanwhile."""
+    rows = program.rows
+    looks = (rows["opcode"] == Op.ATOMIC) & (rows["space"] != Space.SHARED)
+    looks |= (rows["opcode"] == Op.LOAD) & ((rows["flags"] & Flag.STRONG) != 0)
+    if np.isin(rows["opcode"], (Op.CALL, Op.CALL_FRAME)).any():
+        return bool(looks.any())
+    back = (rows["opcode"] == Op.BRANCH) & (rows["target"] <= np.arange(len(rows)))
+    return any(looks[rows["target"][at] : at + 1].any() for at in np.flatnonzero(back))
+
+
+def _shared_variables(frame: Frame) -> tuple[Buffer, ...]:
+    variables = [*frame.module.variables.values()]
+    for function in frame.functions:
+        variables += function.variables.values()
+    sizes = {variable.name: variable.size for variable in variables}
+    return tuple(
+        Buffer(short_name(name), start, sizes.get(name) or frame.dynamic_shared_bytes)
+        for name, start in frame.shared_offsets.items()
+    )
 
 
 def _table(count: int, decoded: Mapping[int, Row], constant_offset: int) -> NDArray[np.void]:

@@ -196,6 +196,8 @@ class Flag(IntEnum):
     """Volatile, relaxed, acquire or release: ordered by the program, so never a data race."""
     RELEASE = 128
     PROPAGATE_NAN = 256
+    VOLATILE = 8192
+    """Beside STRONG: orders nothing, though warp-synchronous code believes so."""
     UNCOUNTED = 512
     """Passing of function arguments: no memory request of the real machine."""
     FRAME = 1024
@@ -338,6 +340,7 @@ class Kind(IntEnum):
     ASSERT = 7
     SHUFFLE_INACTIVE = 8
     TIMED_OUT = 9
+    BARRIER_EXITED = 10
 
 
 class Detail(IntEnum):
@@ -357,6 +360,8 @@ class Detail(IntEnum):
     STACK = 11
     BAD_CALL = 12
     BARRIER_OBJECT = 13
+    LANES_MISSING = 14
+    COPY_PENDING = 15
 
 
 class Status(IntEnum):
@@ -404,7 +409,7 @@ COUNTER = np.dtype([(name, "<i8") for name in COUNTER_FIELDS])
 
 REPORT_FIELDS: tuple[str, ...] = (
     "count", "address", "kind", "instruction", "block", "thread", "space", "detail",
-    "other_block", "other_warp",
+    "other_block", "other_warp", "other_thread", "other_instruction",
 )  # fmt: skip
 REPORT = np.dtype([(name, "<i8") for name in REPORT_FIELDS])
 

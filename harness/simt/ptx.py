@@ -42,8 +42,7 @@ def parse(text: str) -> Module:
     Raises:
         PtxError: the text is not PTX that this parser understands.
     """
-    tokens = list(tokens_of(text))
-    parser = _Parser(tokens)
+    parser = _Parser(list(tokens_of(text)))
     try:
         return parser.module()
     except IndexError:
@@ -57,13 +56,15 @@ def _float_bits(value: float) -> int:
 class _Parser:
     """A cursor over the tokens, and what has been read of the module."""
 
-    def __init__(self, tokens: list[str]) -> None:
-        self.tokens = tokens
+    def __init__(self, tokens: list[tuple[str, int]]) -> None:
+        self.tokens = [token for token, _ in tokens]
+        self.ptx_lines = [line for _, line in tokens]
         self.at = 0
         self.result = Module()
         self.scopes: Scopes | None = None
         """Of the function that is being read, or was last."""
         self.line: int | None = None
+        self.inner_line: int | None = None
 
     # -- cursor
 
@@ -204,7 +205,7 @@ class _Parser:
             return  # a declaration
         self.result.functions[function.name] = function
         function.first = len(self.result.instructions)
-        self.line = None
+        self.line = self.inner_line = None
         self.scopes = Scopes(function)
         for variable in (*function.parameters, *function.results):
             self.scopes.declare(variable)
@@ -224,6 +225,7 @@ class _Parser:
                 continue
             elif token == ".loc":
                 self.line = int(self.take()) or None
+                self.inner_line = int(self.take()) or None
                 self.expect(";")
             elif token == ".reg":
                 self.registers(scopes)
@@ -358,6 +360,8 @@ class _Parser:
                 line=self.line,
                 text=joined(self.tokens[start : self.at]),
                 call=call,
+                inner_line=self.inner_line,
+                ptx_line=self.ptx_lines[start],
             )
         )
         self.expect(";")

@@ -131,6 +131,11 @@ class Instruction:
     """1-based line of the source file, at the outermost call site of inlined code."""
     text: str
     call: Call | None = None
+    inner_line: int | None = None
+    """1-based line of the source file, at the innermost place in it: in a function of the same
+    file that was inlined, its own line."""
+    ptx_line: int = 0
+    """1-based line of the PTX text."""
 
 
 @dataclass

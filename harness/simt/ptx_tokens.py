@@ -13,18 +13,21 @@ _TOKEN = re.compile(
     r"|[-+@!,;:<>{}()\[\]=|~]"
 )
 _LOCATION = re.compile(
-    r"^\s*\.loc\s+(\d+)\s+(\d+)\s+(\d+)"
+    r"^[ \t]*\.loc\s+(\d+)\s+(\d+)\s+(\d+)"
     r"(?:[^\n]*?inlined_at\s+(\d+)\s+(\d+)\s+(\d+))?[^\n]*$",
     re.MULTILINE,
 )
-_FILE = re.compile(r'^\s*\.file\s+(\d+)\s+"([^"]*)"[^\n]*$', re.MULTILINE)
+_FILE = re.compile(r'^[ \t]*\.file\s+(\d+)\s+"([^"]*)"[^\n]*$', re.MULTILINE)
 
 _DECLARATIONS = (".reg.", ".param.", ".local.", ".shared.", ".const.", ".global.", ".align.")
 
 
-def tokens_of(text: str) -> Iterator[str]:
-    """Strip comments and debug sections, and turn each `.loc` into `.loc <line or 0> ;`."""
-    text = re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
+def tokens_of(text: str) -> Iterator[tuple[str, int]]:
+    """Yield (token, line of the text) without comments and debug sections.
+
+    Each `.loc` becomes `.loc <outermost line or 0> <innermost line in the source file or 0> ;`.
+    """
+    text = re.sub(r"/\*.*?\*/", lambda match: "\n" * match[0].count("\n"), text, flags=re.DOTALL)
     # A path in a string may hold `//`: strings are kept whole.
     text = re.sub(r'("[^"\n]*")|//[^\n]*', lambda match: match[1] or "", text)
     sections = re.search(r"^\s*\.section\b", text, re.MULTILINE)
@@ -42,21 +45,25 @@ def tokens_of(text: str) -> Iterator[str]:
         else:
             call_sites.pop(here, None)
         # Inlining nests: the call site may itself have been inlined, as an earlier .loc says.
+        inner = "0"
         for _ in range(64):
+            if inner == "0" and int(here[0]) == source_file:
+                inner = here[1]
             if here not in call_sites:
                 break
             here = call_sites[here]
-        return f" .loc {here[1] if int(here[0]) == source_file else 0} ;"
+        return f" .loc {here[1] if int(here[0]) == source_file else 0} {inner} ;"
 
     text = _LOCATION.sub(outermost, text)
     text = _FILE.sub("", text)
-    for match in _TOKEN.finditer(text):
-        token = match[0]
-        if token.startswith(_DECLARATIONS):
-            # Inline assembly writes `.reg.b32 f` without a space, nvcc `.reg .b32 f`.
-            yield from re.findall(r"\.\w+", token)
-        else:
-            yield token
+    for number, line in enumerate(text.split("\n"), 1):
+        for token in _TOKEN.findall(line):
+            if token.startswith(_DECLARATIONS):
+                # Inline assembly writes `.reg.b32 f` without a space, nvcc `.reg .b32 f`.
+                for word in re.findall(r"\.\w+", token):
+                    yield word, number
+            else:
+                yield token, number
 
 
 def joined(tokens: list[str]) -> str:

@@ -180,8 +180,13 @@ class Runtime:
                              f"{self.allocations[index - 1].name}")  # fmt: skip
         return found
 
-    def account_transfers(self, on_transfer: Callable[[Transfer], None]) -> None:
-        """Call `on_transfer` for each copy and fill; large ones then move as little as possible."""
+    def account_transfers(
+        self, on_transfer: Callable[[Transfer], None], *, in_place_of_moving: bool = True
+    ) -> None:
+        """Call `on_transfer` for each copy and fill.
+
+        Large ones then move as little as possible, unless they are only to be told.
+        """
 
         def transferred(pointer: Any) -> None:
             told = pointer.contents
@@ -196,7 +201,7 @@ class Runtime:
                 self.error = error
 
         self._transfer_callback = _TRANSFER_CALLBACK(transferred)
-        self.library.kb_account_transfers(self._transfer_callback)
+        self.library.kb_account_transfers(self._transfer_callback, int(in_place_of_moving))
 
     def back_with_tile(self, allocation: Allocation, descriptor: int, tile_bytes: int) -> None:
         """Let a buffer repeat the first `tile_bytes` of a file, copied only where written.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,12 @@ from .candidate import (
     Tensor,
     WorkspaceTooLarge,
     load_candidate,
+    memory_of,
 )
+from .decoder import may_wait
+from .places import Buffer, place
 from .ptx import PtxError
+from .runtime import Transfer
 
 POISON = 0xFF
 """Byte written over outputs and workspace: NaN for every float type, -1 for integers."""
@@ -50,7 +55,8 @@ class _Run:
         self.launches += 1
         try:
             result = core.run(
-                launch.launch, launch.memory, None, checks=self.checks, seed=self.seed,
+                launch.launch, launch.memory, self._blocks(launch.launch), checks=self.checks,
+                seed=self.seed,
                 trace=False, max_instructions=max(1, self.budget - self.instructions),
             )  # fmt: skip
         except core.UnsupportedInstruction as error:
@@ -69,6 +75,18 @@ class _Run:
         self.failed = any(report["kind"] in fatal for report in self.reports)
         return not self.failed
 
+    def _blocks(self, launch: core.Launch) -> list[int] | None:
+        """Return the order of the blocks: ascending, and in the second run none in particular.
+
+        Blocks that may wait for others run in ascending order, as they would start on a GPU: here
+        one ends before the next begins.
+        """
+        if not self.seed or may_wait(launch.program):
+            return None
+        blocks = list(range(launch.block_count))
+        random.Random(self.seed).shuffle(blocks)
+        return blocks
+
 
 def verify(request: dict[str, Any]) -> dict[str, Any]:
     """Run every case; stop at the first that shows a fault. Returns the report's body."""
@@ -79,6 +97,9 @@ def verify(request: dict[str, Any]) -> dict[str, Any]:
         return _stopped(finding("unsupported", str(error), None, error.line))
     except WorkspaceTooLarge as error:
         return _stopped(finding("invalid_launch", str(error), None, None))
+    candidate.runtime.account_transfers(
+        lambda transfer: _note_transfer(candidate, transfer), in_place_of_moving=False
+    )
     cases = []
     for index, case in enumerate(request["cases"]):
         state.checks = index < CHECKED_CASES or state.instructions < CHEAP_INSTRUCTIONS
@@ -150,6 +171,24 @@ def _fill(
         runtime.view(allocation)[:] = originals.get(tensor, poison[0])
     if candidate.workspace:
         runtime.view(candidate.workspace)[:] = poison[1]
+    memory = memory_of(runtime)
+    candidate.initialised = memory.initialised = np.zeros(memory.size // 4 + 1, np.uint8)
+    unwritten = [candidate.workspace, *(candidate.tensors[tensor] for tensor in candidate.tensors
+                                        if tensor not in originals)]  # fmt: skip
+    for allocation in runtime.allocations:
+        if allocation not in unwritten:
+            memory.mark_initialised(allocation.address, allocation.size)
+
+
+def _note_transfer(candidate: Candidate, transfer: Transfer) -> None:
+    """Note what a copy or fill initialises: a copy of unwritten bytes leaves them unwritten."""
+    memory = memory_of(candidate.runtime, candidate.initialised)
+    for row in range(transfer.height):
+        memory.copy_initialised(
+            transfer.source + row * transfer.source_pitch if transfer.source else None,
+            transfer.target + row * transfer.target_pitch,
+            transfer.width,
+        )
 
 
 def _modified(candidate: Candidate, originals: dict[Tensor, np.ndarray[Any, Any]]) -> list[str]:
@@ -163,38 +202,23 @@ def _modified(candidate: Candidate, originals: dict[Tensor, np.ndarray[Any, Any]
 def describe_report(report: core.Report, candidate: Candidate) -> dict[str, Any]:
     """Return a report of the core as plain values, its address told as a place in a buffer."""
     message, kind = report.detail, str(report.kind)
-    if report.space == "global":
-        where = place(report.address, candidate)
-        # Only here are the buffers' names known.
-        message = (
-            f"{message.split(',')[0]} {where}"
-            if kind == "out_of_bounds"
-            else (f"{message} at {where}".strip())
+    if report.space:
+        # Only here are the names of global buffers known.
+        where = report.buffer or place(
+            report.address,
+            [Buffer(x.name, x.address, x.size) for x in candidate.runtime.allocations],
         )
-    elif report.space:
-        message = f"{message} ({report.space} memory, byte {report.address})".strip()
+        outside = kind == "out_of_bounds"
+        message = f"{message.split(',')[0]} {where}" if outside else f"{message} at {where}".strip()
     if report.block >= 0 and report.thread >= 0:
         message += f", block {report.block} thread {report.thread}"
+    if report.called_from:
+        message += f", called from line {report.called_from}"
+    message += f"; PTX line {report.ptx_line}: {report.instruction}"
     return {
         "kind": kind, "message": message, "kernel": report.kernel, "line": report.line,
         "count": report.count,
     }  # fmt: skip
-
-
-def place(address: int, candidate: Candidate) -> str:
-    """Return an address relative to the buffer it is in, or the nearest one."""
-    best = None
-    for allocation in candidate.runtime.allocations:
-        end = allocation.address + allocation.size
-        if allocation.address <= address < end:
-            return f"byte {address - allocation.address} of {allocation.name}"
-        distance = allocation.address - address if address < allocation.address else address - end
-        if best is None or distance < best[0]:
-            side = "before the start" if address < allocation.address else "past the end"
-            best = (distance, f"{distance} bytes {side} of {allocation.name}")
-    if best is None or best[0] > 1 << 36:
-        return f"address 0x{address:x}, outside device memory"
-    return best[1]
 
 
 def finding(kind: str, message: str, kernel: str | None, line: int | None) -> dict[str, Any]:

@@ -65,6 +65,19 @@ static void write_reduction(Block *block, Warp *warp, int lane, const NamedBarri
                         (row->flags == VOTE_ANY ? any : all) ? ALL_LANES : 0);
 }
 
+/* Threads that have left count as having arrived; but who reads what they did not write? */
+static void note_exited(Block *block, int pc) {
+    uint32_t threads = block->machine->block[0] * block->machine->block[1] * block->machine->block[2];
+    for (int i = 0; i < block->warp_count; i++) {
+        const Warp *warp = &block->warps[i];
+        LaneMask exist = threads - warp->first_thread < LANES
+                             ? (UINT32_C(1) << (threads - warp->first_thread)) - 1
+                             : ALL_LANES;
+        FOR_EACH_LANE(lane, exist & ~warp->live)
+            report(block, KIND_BARRIER_EXITED, pc, warp, lane, 0, -1, DETAIL_NONE, -1, -1);
+    }
+}
+
 /* Lets go who waits for this barrier, and makes known to them what all who arrived have done. */
 static void release(Block *block, int number) {
     Machine *machine = block->machine;
@@ -78,22 +91,29 @@ static void release(Block *block, int number) {
         }
     for (int i = 0; i < block->warp_count; i++) {
         Warp *warp = &block->warps[i];
-        bool waited = false;
+        LaneMask waited = 0;
         FOR_EACH_LANE(lane, warp->live & barrier->arrived[i]) {
             if (warp->pc[lane] != AT_BARRIER || warp->waiting_for[lane] != number) continue;
             int pc = warp->waiting_at[lane];
             if (first < 0) first = pc;
-            if (pc != first && !machine->partial_barriers)
-                report(block, KIND_BARRIER_DIVERGENCE, pc, warp, lane, 0, -1, DETAIL_OTHER_BARRIER,
-                       -1, first);
+            if (pc != first && !machine->partial_barriers) {
+                Report *found = report(block, KIND_BARRIER_DIVERGENCE, pc, warp, lane, 0, -1,
+                                       DETAIL_OTHER_BARRIER, block->index, -1);
+                if (found) found->other_instruction = first;
+            }
             const Instruction *row = &machine->code[pc];
             if (row->opcode == OP_BARRIER_REDUCE) write_reduction(block, warp, lane, barrier, row);
             warp->pc[lane] = pc + 1;
-            waited = true;
+            waited |= UINT32_C(1) << lane;
         }
-        if (waited) learn(block->known[i], news);
+        if (!waited) continue;
+        learn(block->known[i], news);
+        if (machine->checks) lanes_meet(block, warp, waited);
     }
-    if (!barrier->needed) block->epoch_start = now;
+    if (!barrier->needed) {
+        block->epoch_start = now;
+        if (machine->checks && first >= 0) note_exited(block, first);
+    }
     memset(barrier, 0, sizeof *barrier);
 }
 
@@ -220,8 +240,12 @@ static void one_lane(Block *block, Warp *warp, const Instruction *row, int pc, i
         bool done = asked != parity;
         write_predicate(warp->registers, row->destination, UINT32_C(1) << lane,
                         done ? ALL_LANES : 0);
-        if (done) learn(block->known[number], object->known);
-        else *failed = true;
+        if (done) {
+            learn(block->known[number], object->known);
+            /* Lanes that arrived before are seen by those that waited. */
+            if (object->known[number] > warp->synchronised)
+                warp->synchronised = object->known[number];
+        } else *failed = true;
         return;
     }
     }
@@ -249,8 +273,7 @@ void execute_mbarrier(Block *block, Warp *warp, const Instruction *row, int pc, 
     FOR_EACH_LANE(lane, lanes) {
         uint64_t address = row->flags == MBARRIER_PENDING_COUNT ? 0 : addresses[lane];
         if (machine->checks && row->flags == MBARRIER_INIT)
-            block->shared_shadow[address >> 2].initialised =
-                block->shared_shadow[(address >> 2) + 1].initialised = 15;
+            block->shared_written[address >> 2] = block->shared_written[(address >> 2) + 1] = 15;
         one_lane(block, warp, row, pc, lane, address, &failed);
         if (block->stop) return;
     }

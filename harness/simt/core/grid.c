@@ -38,10 +38,11 @@ static void start_warp(Block *block, Warp *warp, int number, int warp_count) {
     uint32_t x = (uint32_t)(index % grid[0]), y = (uint32_t)(index / grid[0] % grid[1]);
     uint32_t z = (uint32_t)(index / grid[0] / grid[1]);
     warp->first_thread = (uint32_t)number * LANES;
-    warp->live = warp->held = 0;
+    warp->live = warp->held = warp->gathering = 0;
     warp->copy_count = warp->copy_group = 0;
     warp->spin_pc = -1, warp->spin_count = 0;
-    warp->fenced = warp->released = 0;
+    warp->fenced = warp->released = warp->acquired = warp->synchronised = 0;
+    warp->met_partly = false;
     forget_calls(warp);
     memset(warp->frame_base, 0, sizeof warp->frame_base);
     memset(warp->function, 0, sizeof warp->function);
@@ -73,12 +74,16 @@ static void start_block(Block *block, int64_t place) {
     block->index = machine->blocks[place];
     block->epoch_start = ++machine->clock;
     block->acquired = block->fenced = 0;
+    block->fences = false;
     block->phase = 0, block->changes = 0, block->suspended = false, block->object_count = 0;
     memset(block->barriers, 0, sizeof block->barriers);
     /* Poison: unwritten memory must not look like a plausible zero. */
     memset(block->shared, 0xcd, (size_t)machine->shared_bytes);
     memset(block->local, 0xcd, (size_t)threads * (size_t)machine->local_bytes);
-    if (machine->checks) memset(block->shared_shadow, 0, words * sizeof *block->shared_shadow);
+    if (machine->checks) { /* times in the shadow lie before this block's start */
+        memset(block->shared_written, 0, words);
+        memset(block->local_written, 0, (size_t)threads * (size_t)machine->local_bytes);
+    }
     if (block->shared_reads) {
         memset(block->shared_reads, 0, words * (size_t)block->warp_count * sizeof(uint32_t));
         memset(block->known, 0, sizeof block->known);
@@ -88,6 +93,8 @@ static void start_block(Block *block, int64_t place) {
 }
 
 static void report_deadlock(Block *block) {
+    for (int i = 0; i < block->warp_count; i++)
+        if (report_gathering(block, &block->warps[i])) return;
     for (int i = 0; i < block->warp_count; i++) {
         Warp *warp = &block->warps[i];
         if (!warp->live) continue;
@@ -136,6 +143,7 @@ static void discard_block(Block *block) {
         forget_calls(&block->warps[i]);
     }
     free(block->registers), free(block->warps), free(block->shared), free(block->shared_shadow);
+    free(block->shared_written), free(block->local_written), free(block->lanes_known);
     free(block->shared_reads), free(block->local), free(block->objects), free(block);
 }
 
@@ -153,17 +161,23 @@ static Block *make_block(Machine *machine, Releases *releases) {
     block->shared = calloc(shared_words + 8, 4);
     block->shared_shadow = calloc(shared_words, sizeof *block->shared_shadow);
     block->local = calloc((size_t)warp_count * LANES, (size_t)machine->local_bytes + 1);
+    block->shared_written = calloc(shared_words + 8, 1);
+    block->local_written = calloc((size_t)warp_count * LANES, (size_t)machine->local_bytes + 1);
+    block->lanes_known = calloc((size_t)warp_count * LANES, sizeof *block->lanes_known);
     if (machine->checks && machine->partial_barriers)
         block->shared_reads = calloc(shared_words * (size_t)warp_count, sizeof(uint32_t));
     bool complete = block->registers && block->warps && block->shared && block->shared_shadow &&
-                    block->local &&
+                    block->local && block->shared_written && block->local_written &&
+                    block->lanes_known &&
                     (block->shared_reads || !machine->checks || !machine->partial_barriers);
     if (!complete) {
         discard_block(block);
         return NULL;
     }
-    for (int i = 0; i < warp_count; i++)
+    for (int i = 0; i < warp_count; i++) {
         block->warps[i].registers = block->registers + (size_t)i * register_bytes;
+        block->warps[i].known = block->lanes_known + (size_t)i * LANES;
+    }
     return block;
 }
 

@@ -102,6 +102,22 @@ static LaneMask local_access(Block *block, const Warp *warp, const Instruction *
     return allowed;
 }
 
+/* Padding is copied with what it pads: only an element of which no byte was written counts. */
+static void local_shadow(Block *block, const Warp *warp, const Instruction *row, int pc,
+                         LaneMask lanes, const uint64_t *addresses, int bytes, Access access) {
+    size_t frame = (size_t)block->machine->local_bytes;
+    int element = type_bytes(row->type);
+    FOR_EACH_LANE(lane, lanes) {
+        uint8_t *written = block->local_written + (warp->first_thread + (uint32_t)lane) * frame +
+                           addresses[lane];
+        for (int done = 0; done < bytes && access != ACCESS_STORE; done += element)
+            if (!memchr(written + done, 1, (size_t)element) && !(row->flags & FLAG_UNCOUNTED))
+                report(block, KIND_UNINITIALIZED_READ, pc, warp, lane,
+                       addresses[lane] + (uint64_t)done, SPACE_LOCAL, DETAIL_READ, -1, -1);
+        if (access != ACCESS_LOAD) memset(written, 1, (size_t)bytes);
+    }
+}
+
 static LaneMask check_access(Block *block, const Warp *warp, const Instruction *row, int pc,
                              LaneMask lanes, const uint64_t *addresses, int bytes, int space,
                              Access access, const uint8_t (*values)[32]) {
@@ -109,14 +125,18 @@ static LaneMask check_access(Block *block, const Warp *warp, const Instruction *
         lanes = global_access(block, warp, row, pc, lanes, addresses, bytes, access);
         if (block->machine->checks) {
             global_shadow(block, warp, row, pc, lanes, addresses, bytes, access, values);
-            global_synchronise(block, row, access);
+            synchronise(block, (Warp *)warp, row, access, true);
         }
     } else if (space == SPACE_SHARED) {
         lanes = shared_access(block, warp, row, pc, lanes, addresses, bytes, access);
-        if (block->machine->checks)
+        if (block->machine->checks) {
             shared_shadow(block, warp, row, pc, lanes, addresses, bytes, access, values);
+            synchronise(block, (Warp *)warp, row, access, false);
+        }
     } else {
         lanes = local_access(block, warp, row, pc, lanes, addresses, bytes, space, access);
+        if (block->machine->checks && space == SPACE_LOCAL)
+            local_shadow(block, warp, row, pc, lanes, addresses, bytes, access);
     }
     return lanes;
 }
@@ -339,6 +359,8 @@ static void begin_copy(Block *block, Warp *warp, const Instruction *row, int pc,
     FOR_EACH_LANE(lane, reading & ~allowed) copy->source_bytes[lane] = 0;
     copy->lanes = shared_access(block, warp, row, pc, lanes, copy->shared_address, row->count,
                                 ACCESS_STORE);
+    if (block->machine->checks)
+        shared_copy_begins(block, warp, pc, copy->lanes, copy->shared_address, row->count);
 }
 
 static void finish_copy(Block *block, Warp *warp, const PendingCopy *copy) {
@@ -347,10 +369,12 @@ static void finish_copy(Block *block, Warp *warp, const PendingCopy *copy) {
         memset(values[lane], 0, sizeof values[lane]);
         memcpy(values[lane], (const void *)copy->global_address[lane], copy->source_bytes[lane]);
     }
-    if (block->machine->checks)
+    if (block->machine->checks) {
+        shared_copy_ends(block, copy->lanes, copy->shared_address, copy->bytes);
         shared_shadow(block, warp, &block->machine->code[copy->pc], copy->pc, copy->lanes,
                       copy->shared_address, copy->bytes, ACCESS_STORE,
                       (const uint8_t(*)[32])values);
+    }
     FOR_EACH_LANE(lane, copy->lanes)
         memcpy(block->shared + copy->shared_address[lane], values[lane], (size_t)copy->bytes);
 }

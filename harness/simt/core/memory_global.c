@@ -192,16 +192,18 @@ LaneMask global_access(Block *block, const Warp *warp, const Instruction *row, i
     return allowed;
 }
 
-/* Was what another warp did at `time` done before this access, whatever the schedule? */
-static bool ordered(const Block *block, uint32_t other_block, int other_warp, int warp,
+/* Was what a thread (or several, see simt.h) did at `time` done before this access, whatever the
+   schedule? */
+static bool ordered(const Block *block, const Warp *warp, int lane, uint32_t other_block, int other,
                     uint32_t time) {
     if (other_block == block->number) {
-        if (other_warp == warp || time < block->epoch_start) return true;
-        if (!block->machine->partial_barriers) return false;
-        if (other_warp >= 0) return time < block->known[warp][other_warp];
-        for (int i = 0; i < block->warp_count; i++) /* which of many warps is not known */
-            if (time < block->known[warp][i]) return true;
-        return false;
+        int number = (int)(warp->first_thread / LANES);
+        if (other == SEVERAL_WARPS) return warps_ordered(block, warp, -1, time);
+        bool several = other & SEVERAL_LANES;
+        int other_warp = several ? other & ~SEVERAL_LANES : other / LANES;
+        if (other_warp != number) return warps_ordered(block, warp, other_warp, time);
+        return time < block->epoch_start ||
+               lanes_ordered(warp, several ? -1 : other % LANES, lane, time);
     }
     if (other_block == MANY_BLOCKS) return block->acquired != 0;
     /* Fence then atomic there, atomic here: the pattern of "the last block finishes". The first
@@ -217,7 +219,7 @@ static bool ordered(const Block *block, uint32_t other_block, int other_warp, in
 }
 
 /* The block's writes up to its last fence may be seen from now on. */
-static void publish(Block *block) {
+void publish(Block *block) {
     Releases *releases = &block->releases[block->number];
     if (releases->count && releases->times[releases->count - 1] == block->fenced) return;
     void *times = grown(releases->times, releases->count + 1, &releases->capacity,
@@ -230,103 +232,128 @@ static void publish(Block *block) {
     releases->times[releases->count++] = block->fenced;
 }
 
-static void note_reader(Block *block, GlobalShadow *cell, int warp, uint8_t bytes) {
-    uint32_t now = block->machine->clock;
+static void note_reader(Block *block, const Warp *warp, GlobalShadow *cell, int lane, uint8_t bytes,
+                        int pc) {
+    uint16_t thread = (uint16_t)(warp->first_thread + (uint32_t)lane);
     if (cell->reader_block == block->number && cell->reader_time >= block->epoch_start) {
-        if (cell->reader_warp != warp) cell->reader_warp = MANY_WARPS;
         cell->read_bytes |= bytes;
+        if (cell->reader != thread) {
+            uint16_t several = SEVERAL_LANES | thread / LANES;
+            if (cell->reader != several && cell->reader / LANES != thread / LANES) {
+                bool seen = reader_ordered(block, warp, cell->reader, cell->reader_time);
+                cell->reader = seen ? thread : SEVERAL_WARPS;
+            } else if (cell->reader_time >= warp->synchronised) {
+                cell->reader = several, cell->reader_pc = short_pc(pc); /* the earlier time stays */
+                return;
+            } else {
+                cell->reader = thread;
+            }
+        }
     } else if (cell->reader_block && cell->reader_block != block->number) {
         cell->reader_block = MANY_BLOCKS;
+        cell->reader = SEVERAL_WARPS;
         cell->read_bytes |= bytes;
     } else {
         cell->reader_block = block->number;
-        cell->reader_warp = (int16_t)warp;
+        cell->reader = thread;
         cell->read_bytes = bytes;
     }
-    cell->reader_time = now;
+    cell->reader_time = block->machine->clock;
+    cell->reader_pc = short_pc(pc);
 }
 
-static void note_writer(Block *block, GlobalShadow *cell, int warp, uint8_t bytes, bool atomic) {
-    uint32_t *who = atomic ? &cell->atomic_block : &cell->writer_block;
-    uint32_t *when = atomic ? &cell->atomic_time : &cell->writer_time;
-    int16_t *which = atomic ? &cell->atomic_warp : &cell->writer_warp;
-    uint8_t *where = atomic ? &cell->atomic_bytes : &cell->written_bytes;
-    bool same = *who == block->number && *which == warp && *when >= block->epoch_start;
-    *where = same ? *where | bytes : bytes;
-    *who = block->number;
-    *which = (int16_t)warp;
-    *when = block->machine->clock;
+static void note_writer(Block *block, const Warp *warp, GlobalShadow *cell, int lane, uint8_t bytes,
+                        int pc, bool atomic) {
+    uint16_t thread = (uint16_t)(warp->first_thread + (uint32_t)lane);
+    uint32_t now = block->machine->clock;
+    if (atomic) {
+        bool same = cell->atomic_block == block->number && cell->atomic / LANES == thread / LANES &&
+                    cell->atomic_time >= block->epoch_start;
+        cell->atomic_bytes = same ? cell->atomic_bytes | bytes : bytes;
+        cell->atomic_block = block->number, cell->atomic = thread, cell->atomic_time = now;
+        cell->atomic_pc = short_pc(pc);
+        return;
+    }
+    bool recent = cell->writer_block == block->number && cell->writer_time >= block->epoch_start;
+    bool same_warp = recent && cell->writer / LANES == thread / LANES;
+    cell->latest_bytes = recent && cell->writer == thread ? cell->latest_bytes | bytes : bytes;
+    cell->written_bytes = same_warp ? cell->written_bytes | bytes : bytes;
+    cell->writer_block = block->number, cell->writer = thread, cell->writer_time = now;
+    cell->writer_pc = short_pc(pc);
 }
 
-/* The checks that need memory of earlier accesses. `values` are the bytes about to be stored. */
+typedef struct {
+    int detail, other, other_pc;
+    uint32_t other_block;
+} Conflict;
+
+static Conflict find_conflict(const Block *block, const Warp *warp, const GlobalShadow *cell,
+                              int lane, int part, Access access) {
+    int after = access == ACCESS_LOAD ? DETAIL_READ_AFTER_WRITE : DETAIL_WRITE_AFTER_WRITE;
+    int number = (int)(warp->first_thread / LANES);
+    bool same_warp = cell->writer_block == block->number && cell->writer / LANES == number;
+    if (cell->writer_block && (same_warp ? cell->latest_bytes : cell->written_bytes) & part &&
+        !ordered(block, warp, lane, cell->writer_block, cell->writer, cell->writer_time))
+        return (Conflict){after, cell->writer, cell->writer_pc, cell->writer_block};
+    if (access != ACCESS_ATOMIC && cell->atomic_block && cell->atomic_bytes & part &&
+        !ordered(block, warp, lane, cell->atomic_block, cell->atomic, cell->atomic_time))
+        return (Conflict){after, cell->atomic, cell->atomic_pc, cell->atomic_block};
+    if (access != ACCESS_LOAD && cell->reader_block && cell->read_bytes & part &&
+        !(cell->reader_block == block->number &&
+          cell->reader == warp->first_thread + (uint32_t)lane) &&
+        !ordered(block, warp, lane, cell->reader_block, cell->reader, cell->reader_time))
+        return (Conflict){DETAIL_WRITE_AFTER_READ, cell->reader, cell->reader_pc,
+                          cell->reader_block};
+    return (Conflict){.detail = DETAIL_NONE};
+}
+
+/* The checks that need memory of earlier accesses. `values` are the bytes about to be stored. Lanes
+   of one store are all checked before any is noted: memory.c compares what they store. */
 void global_shadow(Block *block, const Warp *warp, const Instruction *row, int pc, LaneMask lanes,
                    const uint64_t *addresses, int bytes, Access access,
                    const uint8_t (*values)[32]) {
     Machine *machine = block->machine;
-    int warp_number = (int)(warp->first_thread / LANES);
     bool strong = row->flags & FLAG_STRONG;
-    bool exchanged = access == ACCESS_LOAD && row->flags & FLAG_EXCHANGED;
-    FOR_EACH_LANE(lane, lanes) {
-        uint64_t address = addresses[lane], offset = address - machine->arena_base;
-        int own = block->lane_bytes ? block->lane_bytes[lane] : bytes;
-        for (int done = 0; done < own;) { /* one granule of four bytes at a time */
-            int start = (int)((offset + (uint64_t)done) & 3);
-            int count = 4 - start < own - done ? 4 - start : own - done;
-            uint8_t part = (uint8_t)(((1 << count) - 1) << start);
-            uint64_t granule = (offset + (uint64_t)done) >> 2, here = address + (uint64_t)done;
-            uint8_t *known = machine->initialised ? &machine->initialised[granule] : NULL;
-            GlobalShadow *cell = &machine->shadow[granule];
-            if (known && access != ACCESS_STORE && (*known & part) != part)
-                report(block, KIND_UNINITIALIZED_READ, pc, warp, lane, here, SPACE_GLOBAL,
-                       DETAIL_READ, -1, -1);
-            if (known && access != ACCESS_LOAD) *known |= part;
-            int detail = DETAIL_NONE;
-            uint32_t other = 0;
-            int other_warp = 0;
-            bool after_write =
-                cell->writer_block && cell->written_bytes & part &&
-                !ordered(block, cell->writer_block, cell->writer_warp, warp_number,
-                         cell->writer_time);
-            bool after_atomic =
-                access != ACCESS_ATOMIC && !exchanged && cell->atomic_block && cell->atomic_bytes & part &&
-                !ordered(block, cell->atomic_block, cell->atomic_warp, warp_number,
-                         cell->atomic_time);
-            if (strong) {
-                detail = DETAIL_NONE;
-            } else if (after_write || after_atomic) {
-                detail = access == ACCESS_LOAD ? DETAIL_READ_AFTER_WRITE : DETAIL_WRITE_AFTER_WRITE;
-                other = after_write ? cell->writer_block : cell->atomic_block;
-                other_warp = after_write ? cell->writer_warp : cell->atomic_warp;
-            } else if (access != ACCESS_LOAD && cell->reader_block && cell->read_bytes & part &&
-                       !ordered(block, cell->reader_block, cell->reader_warp, warp_number,
-                                cell->reader_time)) {
-                detail = DETAIL_WRITE_AFTER_READ;
-                other = cell->reader_block, other_warp = cell->reader_warp;
+    for (int pass = 0; pass < (access == ACCESS_STORE ? 2 : 1); pass++) {
+        FOR_EACH_LANE(lane, lanes) {
+            uint64_t address = addresses[lane], offset = address - machine->arena_base;
+            int own = block->lane_bytes ? block->lane_bytes[lane] : bytes;
+            for (int done = 0; done < own;) { /* one granule of four bytes at a time */
+                int start = (int)((offset + (uint64_t)done) & 3);
+                int count = 4 - start < own - done ? 4 - start : own - done;
+                uint8_t part = (uint8_t)(((1 << count) - 1) << start);
+                uint64_t granule = (offset + (uint64_t)done) >> 2, here = address + (uint64_t)done;
+                uint8_t *known = machine->initialised ? &machine->initialised[granule] : NULL;
+                GlobalShadow *cell = &machine->shadow[granule];
+                done += count;
+                if (pass) {
+                    note_writer(block, warp, cell, lane, part, pc, strong);
+                    continue;
+                }
+                if (known && access != ACCESS_STORE && (*known & part) != part)
+                    report(block, KIND_UNINITIALIZED_READ, pc, warp, lane, here, SPACE_GLOBAL,
+                           DETAIL_READ, -1, -1);
+                if (known && access != ACCESS_LOAD) *known |= part;
+                bool touched = cell->writer_block || cell->atomic_block ||
+                               (access != ACCESS_LOAD && cell->reader_block);
+                if (touched && !strong) {
+                    Conflict found = find_conflict(block, warp, cell, lane, part, access);
+                    if (found.detail != DETAIL_NONE) {
+                        bool same = access == ACCESS_STORE &&
+                                    !memcmp((const void *)here, values[lane] + done - count,
+                                            (size_t)count);
+                        int64_t index = found.other_block == MANY_BLOCKS
+                                            ? -1
+                                            : machine->blocks[found.other_block - 1];
+                        report_race(block, same, pc, warp, lane, here, SPACE_GLOBAL, found.detail,
+                                    index, found.other, found.other_pc);
+                    }
+                }
+                if (access == ACCESS_LOAD && !strong)
+                    note_reader(block, warp, cell, lane, part, pc);
+                else if (access == ACCESS_ATOMIC)
+                    note_writer(block, warp, cell, lane, part, pc, true);
             }
-            if (detail != DETAIL_NONE) {
-                bool same = access == ACCESS_STORE &&
-                            !memcmp((const void *)here, values[lane] + done, (size_t)count);
-                int64_t other_index = other == MANY_BLOCKS ? -1 : machine->blocks[other - 1];
-                report(block, same ? KIND_RACE_BENIGN : KIND_RACE, pc, warp, lane, here,
-                       SPACE_GLOBAL, detail, other_index, other_warp);
-            }
-            if (access == ACCESS_LOAD) {
-                if (!strong && !exchanged) note_reader(block, cell, warp_number, part);
-            } else {
-                note_writer(block, cell, warp_number, part, access == ACCESS_ATOMIC || strong);
-            }
-            done += count;
         }
     }
-}
-
-/* Atomics and volatile accesses publish what came before the last fence, and see what others
-   published: called after the access itself was checked. */
-void global_synchronise(Block *block, const Instruction *row, Access access) {
-    Machine *machine = block->machine;
-    if (access != ACCESS_ATOMIC && !(row->flags & FLAG_STRONG)) return;
-    uint32_t now = ++machine->clock;
-    if (row->flags & FLAG_RELEASE) block->fenced = now;
-    if (access != ACCESS_LOAD && block->fenced) publish(block);
-    if (access != ACCESS_STORE) block->acquired = now;
 }

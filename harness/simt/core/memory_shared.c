@@ -1,4 +1,4 @@
-/* Shared memory: bounds, bank conflicts as wavefronts, uninitialised reads, races across warps. */
+/* Shared memory: bounds, bank conflicts as wavefronts, uninitialised reads, races. */
 #include "simt.h"
 
 #define BANKS 32
@@ -113,8 +113,7 @@ LaneMask shared_access(Block *block, const Warp *warp, const Instruction *row, i
     return allowed;
 }
 
-/* Another warp that read or wrote a word and has not been waited for, or -1. Where barriers join
-   only part of a block, what each warp knows of each other decides, else `epoch_start`. */
+/* Another warp that read a word and has not been waited for, or -1: exact, with partial barriers. */
 static int other_reader(const Block *block, uint64_t word, int warp) {
     const uint32_t *times = block->shared_reads + word * (uint64_t)block->warp_count;
     for (int other = 0; other < block->warp_count; other++)
@@ -122,71 +121,175 @@ static int other_reader(const Block *block, uint64_t word, int warp) {
     return -1;
 }
 
-static uint32_t seen_until(const Block *block, int warp, int other) {
-    return block->shared_reads && other >= 0 ? block->known[warp][other] : block->epoch_start;
+/* Whom this access races with, or DETAIL_NONE. `pending`: an asynchronous copy into the granule has
+   begun and nobody waited for it. */
+static int find_conflict(const Block *block, const Warp *warp, const SharedShadow *cell, int lane,
+                         int part, Access access, bool volatile_access, bool pending, int *other,
+                         int *other_pc) {
+    uint32_t epoch = block->epoch_start;
+    int thread = (int)warp->first_thread + lane, number = thread / LANES;
+    if (cell->writer_time >= epoch || pending) {
+        bool same_warp = cell->writer / LANES == number;
+        bool ordered = same_warp ? lanes_ordered(warp, cell->writer % LANES, lane, cell->writer_time)
+                                 : warps_ordered(block, warp, cell->writer / LANES,
+                                                 cell->writer_time);
+        bool touched = (same_warp ? cell->latest_bytes : cell->written_bytes) & part;
+        bool meant = cell->atomic && (access == ACCESS_ATOMIC || (volatile_access && !same_warp));
+        *other = cell->writer, *other_pc = cell->writer_pc;
+        if (pending && touched) return DETAIL_COPY_PENDING;
+        if (touched && !ordered && !meant)
+            return access == ACCESS_LOAD ? DETAIL_READ_AFTER_WRITE : DETAIL_WRITE_AFTER_WRITE;
+    }
+    if (access == ACCESS_LOAD || cell->reader_time < epoch || !(cell->read_bytes & part))
+        return DETAIL_NONE;
+    *other = cell->reader, *other_pc = cell->reader_pc;
+    if (block->shared_reads && !cell->volatile_reader) {
+        int reader = other_reader(block, (uint64_t)(cell - block->shared_shadow), number);
+        if (reader >= 0) {
+            if (cell->reader / LANES != reader) *other = SEVERAL_LANES | reader;
+            return DETAIL_WRITE_AFTER_READ;
+        }
+        if (cell->reader == SEVERAL_WARPS) return DETAIL_NONE;
+    }
+    bool same_warp = cell->reader == (SEVERAL_LANES | number) || cell->reader / LANES == number;
+    if (cell->reader == thread || (cell->volatile_reader && !same_warp)) return DETAIL_NONE;
+    bool ordered;
+    if (cell->reader == SEVERAL_WARPS) {
+        ordered = warps_ordered(block, warp, -1, cell->reader_time);
+    } else if (cell->reader & SEVERAL_LANES) {
+        int warp_number = cell->reader & ~SEVERAL_LANES;
+        ordered = warp_number == number ? lanes_ordered(warp, -1, lane, cell->reader_time)
+                                        : warps_ordered(block, warp, warp_number, cell->reader_time);
+    } else {
+        ordered = cell->reader / LANES == number
+                      ? lanes_ordered(warp, cell->reader % LANES, lane, cell->reader_time)
+                      : warps_ordered(block, warp, cell->reader / LANES, cell->reader_time);
+    }
+    return ordered ? DETAIL_NONE : DETAIL_WRITE_AFTER_READ;
 }
 
+static inline void note_reader(const Block *block, const Warp *warp, SharedShadow *cell, int lane,
+                               int part, int pc, bool is_volatile) {
+    uint16_t thread = (uint16_t)(warp->first_thread + (uint32_t)lane);
+    if (cell->reader != thread && cell->reader_time >= block->epoch_start && cell->reader_time) {
+        uint16_t number = thread / LANES, several = SEVERAL_LANES | number;
+        bool same_warp = cell->reader == several || cell->reader / LANES == number;
+        cell->read_bytes |= part;
+        if (!same_warp) {
+            if (is_volatile && !cell->volatile_reader) return; /* only its own warp minds it */
+            if (is_volatile || cell->volatile_reader || reader_ordered(block, warp, cell->reader,
+                                                                       cell->reader_time))
+                cell->reader = thread, cell->read_bytes = part;
+            else cell->reader = SEVERAL_WARPS;
+        } else if (cell->reader_time >= warp->synchronised) {
+            cell->reader = several, cell->reader_pc = short_pc(pc);
+            return; /* the earlier time stays: nobody is accused for the later */
+        } else {
+            cell->reader = thread;
+        }
+    } else {
+        bool again = cell->reader == thread && cell->reader_time >= block->epoch_start;
+        cell->read_bytes = again ? cell->read_bytes | part : part;
+        cell->reader = thread;
+    }
+    cell->volatile_reader = is_volatile;
+    cell->reader_time = block->machine->clock;
+    cell->reader_pc = short_pc(pc);
+}
+
+static void note_writer(const Block *block, const Warp *warp, SharedShadow *cell, int lane, int part,
+                        int pc, bool atomic) {
+    uint16_t thread = (uint16_t)(warp->first_thread + (uint32_t)lane);
+    bool recent = cell->writer_time >= block->epoch_start;
+    bool same_warp = recent && cell->writer / LANES == thread / LANES;
+    cell->latest_bytes = recent && cell->writer == thread ? cell->latest_bytes | part : part;
+    cell->written_bytes = same_warp ? cell->written_bytes | part : part;
+    cell->writer = thread;
+    cell->writer_pc = short_pc(pc);
+    cell->writer_time = block->machine->clock;
+    cell->atomic = atomic;
+}
+
+/* Iterates the granules of four bytes that a lane's access touches. */
+#define FOR_EACH_GRANULE(address, bytes)                                                 \
+    for (int done = 0, count, part; done < (bytes); done += count)                       \
+        for (uint64_t here = (address) + (uint64_t)done, start = here & 3, once = 1;     \
+             once && (count = 4 - (int)start < (bytes) - done ? 4 - (int)start : (bytes) - done, \
+                      part = ((1 << count) - 1) << start, true);                         \
+             once = 0)
+
+/* Lanes of one store do not race with each other here (memory.c compares what they store), so all
+   are checked before any is noted. */
 void shared_shadow(Block *block, const Warp *warp, const Instruction *row, int pc, LaneMask lanes,
                    const uint64_t *addresses, int bytes, Access access,
                    const uint8_t (*values)[32]) {
-    int warp_number = (int)(warp->first_thread / LANES);
-    uint32_t epoch = block->epoch_start, now = block->machine->clock;
     bool strong = row->flags & FLAG_STRONG, atomic = access == ACCESS_ATOMIC;
-    bool exchanged = access == ACCESS_LOAD && row->flags & FLAG_EXCHANGED;
+    uint32_t epoch = block->epoch_start;
     FOR_EACH_LANE(lane, lanes) {
-        for (int done = 0; done < bytes;) {
-            uint64_t here = addresses[lane] + (uint64_t)done;
-            int start = (int)(here & 3), count = 4 - start < bytes - done ? 4 - start : bytes - done;
-            uint8_t part = (uint8_t)(((1 << count) - 1) << start);
+        FOR_EACH_GRANULE(addresses[lane], bytes) {
             SharedShadow *cell = &block->shared_shadow[here >> 2];
-            if (access != ACCESS_STORE && (cell->initialised & part) != part)
+            uint8_t *written = &block->shared_written[here >> 2];
+            bool pending = *written & COPY_PENDING;
+            if (access != ACCESS_STORE && (*written & part) != part && !pending)
                 report(block, KIND_UNINITIALIZED_READ, pc, warp, lane, here, SPACE_SHARED,
                        DETAIL_READ, -1, -1);
-            bool after_write =
-                cell->writer_warp != warp_number && cell->written_bytes & part &&
-                cell->writer_time >= seen_until(block, warp_number, cell->writer_warp) &&
-                !((atomic || exchanged) && cell->atomic);
-            int reader = cell->reader_warp;
-            bool after_read;
-            if (block->shared_reads) {
-                if (access != ACCESS_LOAD) reader = other_reader(block, here >> 2, warp_number);
-                after_read = reader >= 0 && cell->read_bytes & part;
-            } else {
-                after_read = cell->reader_time >= epoch && reader != warp_number &&
-                             cell->read_bytes & part;
+            if (cell->writer_time >= epoch || pending ||
+                (access != ACCESS_LOAD && cell->reader_time >= epoch)) {
+                int other, other_pc, detail = find_conflict(block, warp, cell, lane, part, access,
+                                                            strong, pending, &other, &other_pc);
+                bool other_warps = other == SEVERAL_WARPS ||
+                                   (other & ~SEVERAL_LANES) / (other & SEVERAL_LANES ? 1 : LANES) !=
+                                       (int)warp->first_thread / LANES;
+                /* Volatile accesses of several warps are meant; within a warp they are what
+                   warp-synchronous code was written with. */
+                if (detail != DETAIL_NONE &&
+                    !(strong && (other_warps || !(row->flags & FLAG_VOLATILE)))) {
+                    bool same = access == ACCESS_STORE && detail != DETAIL_COPY_PENDING &&
+                                !memcmp(block->shared + here, values[lane] + done, (size_t)count);
+                    report_race(block, same, pc, warp, lane, here, SPACE_SHARED, detail,
+                                block->index, other, other_pc);
+                }
             }
-            int detail = DETAIL_NONE;
-            if (after_write)
-                detail = access == ACCESS_LOAD ? DETAIL_READ_AFTER_WRITE : DETAIL_WRITE_AFTER_WRITE;
-            else if (after_read && access != ACCESS_LOAD)
-                detail = DETAIL_WRITE_AFTER_READ;
-            if (detail != DETAIL_NONE && !strong) {
-                bool same = access == ACCESS_STORE &&
-                            !memcmp(block->shared + here, values[lane] + done, (size_t)count);
-                report(block, same ? KIND_RACE_BENIGN : KIND_RACE, pc, warp, lane, here,
-                       SPACE_SHARED, detail, block->index,
-                       after_write ? cell->writer_warp : reader);
-            }
-            if (access == ACCESS_LOAD && !strong && !exchanged) {
-                if (block->shared_reads)
+            if (access == ACCESS_LOAD) {
+                if (block->shared_reads && !strong)
                     block->shared_reads[(here >> 2) * (uint64_t)block->warp_count +
-                                        (uint64_t)warp_number] = now;
-                bool again = cell->reader_time >= epoch && cell->reader_time;
-                cell->read_bytes = again ? cell->read_bytes | part : part;
-                cell->reader_warp =
-                    again && cell->reader_warp != warp_number ? MANY_WARPS : (int16_t)warp_number;
-                cell->reader_time = now;
+                                        warp->first_thread / LANES] = block->machine->clock;
+                if (!strong || row->flags & FLAG_VOLATILE)
+                    note_reader(block, warp, cell, lane, part, pc, strong);
+            } else if (atomic) {
+                note_writer(block, warp, cell, lane, part, pc, true);
+                *written |= part;
             }
-            if (access != ACCESS_LOAD) {
-                bool again = cell->writer_warp == warp_number &&
-                             (block->shared_reads || cell->writer_time >= epoch);
-                cell->written_bytes = again ? cell->written_bytes | part : part;
-                cell->writer_warp = (int16_t)warp_number;
-                cell->writer_time = now;
-                cell->atomic = atomic || strong;
-                cell->initialised |= part;
-            }
-            done += count;
         }
+    }
+    if (access != ACCESS_STORE) return;
+    FOR_EACH_LANE(lane, lanes) FOR_EACH_GRANULE(addresses[lane], bytes) {
+        note_writer(block, warp, &block->shared_shadow[here >> 2], lane, part, pc, strong);
+        block->shared_written[here >> 2] |= part;
+    }
+}
+
+/* From now on until it is waited for, a copy may write at any moment. */
+void shared_copy_begins(Block *block, const Warp *warp, int pc, LaneMask lanes,
+                        const uint64_t *addresses, int bytes) {
+    FOR_EACH_LANE(lane, lanes) FOR_EACH_GRANULE(addresses[lane], bytes) {
+        SharedShadow *cell = &block->shared_shadow[here >> 2];
+        uint8_t *written = &block->shared_written[here >> 2];
+        int other, other_pc, detail = find_conflict(block, warp, cell, lane, part, ACCESS_STORE, false,
+                                                    *written & COPY_PENDING, &other, &other_pc);
+        if (detail != DETAIL_NONE)
+            report_race(block, false, pc, warp, lane, here, SPACE_SHARED, detail, block->index,
+                        other, other_pc);
+    }
+    FOR_EACH_LANE(lane, lanes) FOR_EACH_GRANULE(addresses[lane], bytes) {
+        note_writer(block, warp, &block->shared_shadow[here >> 2], lane, part, pc, false);
+        block->shared_written[here >> 2] |= COPY_PENDING;
+    }
+}
+
+void shared_copy_ends(Block *block, LaneMask lanes, const uint64_t *addresses, int bytes) {
+    FOR_EACH_LANE(lane, lanes) FOR_EACH_GRANULE(addresses[lane], bytes) {
+        (void)part;
+        block->shared_written[here >> 2] &= ~COPY_PENDING;
     }
 }

@@ -10,7 +10,7 @@
 static LaneMask lowest_lanes(const Warp *warp, int *lowest, int *next) {
     LaneMask lanes = 0;
     int first = NO_PC, second = NO_PC;
-    FOR_EACH_LANE(lane, warp->live & ~warp->held) {
+    FOR_EACH_LANE(lane, warp->live & ~warp->held & ~warp->gathering) {
         int pc = warp->pc[lane];
         if (pc < first) second = first, first = pc, lanes = UINT32_C(1) << lane;
         else if (pc == first) lanes |= UINT32_C(1) << lane;
@@ -33,20 +33,15 @@ void note_polling(Warp *warp, int pc, uint64_t seen) {
     warp->spin_pc = pc, warp->spin_seen = seen;
 }
 
-/* A warp-wide instruction waits for the lanes it names, also for those held back while they spin.
-   Returns false when it has to be tried again. */
-static bool members_ready(Warp *warp, const Instruction *row, LaneMask lanes) {
-    if (!warp->held) return true;
-    LaneMask members = ALL_LANES;
-    if (row->source3 >= 0)
-        members = ((const uint32_t *)(warp->registers + row->source3))[__builtin_ctz(lanes)];
-    return !(warp->held & members & warp->live);
+static bool is_warp_wide(int opcode) {
+    return (is_between(opcode, OP_VOTE, OP_MMA_DOUBLE) && opcode != OP_ACTIVE_MASK) ||
+           opcode == OP_WARP_BARRIER;
 }
 
 static WarpState spin(Warp *warp, LaneMask lanes) {
     warp->spin_count = 0;
     warp->held |= lanes;
-    LaneMask others = warp->live & ~warp->held;
+    LaneMask others = warp->live & ~warp->held & ~warp->gathering;
     FOR_EACH_LANE(lane, others)
         if (warp->pc[lane] != AT_BARRIER) return WARP_DONE; /* somebody else can go on */
     warp->held = 0;
@@ -64,14 +59,14 @@ WarpState run_warp(Block *block, Warp *warp) {
     const Instruction *code = machine->code;
     uint8_t *registers = warp->registers;
     bool record_path = machine->path && block->number == 1 && warp->first_thread == 0;
-    bool waited = false;
     int64_t slice_end = machine->instruction_budget - SLICE;
     warp->held = 0;
     for (;;) {
         if (!warp->live) return WARP_DONE;
         int pc, next;
         LaneMask lanes = lowest_lanes(warp, &pc, &next);
-        if (pc >= AT_BARRIER) { /* or nobody but lanes that spin */
+        if (pc >= AT_BARRIER) { /* or nobody but lanes that spin, or that wait for their warp */
+            if (warp->gathering && meet_elsewhere(block, warp)) continue;
             if (!(warp->held & warp->live)) return WARP_WAITS;
             warp->held = 0;
             return WARP_SPINS;
@@ -83,6 +78,15 @@ WarpState run_warp(Block *block, Warp *warp) {
             if (row->guard >= 0) {
                 LaneMask guard = *(const LaneMask *)(registers + row->guard);
                 mask &= row->guard_negated ? ~guard : guard;
+            }
+            if (is_warp_wide(row->opcode) && mask) {
+                LaneMask ready = meet(block, warp, row, pc, mask);
+                lanes = (lanes & ~mask) | ready, mask = ready;
+                if (!ready) {
+                    set_pcs(warp, lanes, pc + 1);
+                    together = false;
+                    continue;
+                }
             }
             Counter *counter = &machine->counters[pc];
             counter->warps++;
@@ -128,13 +132,6 @@ WarpState run_warp(Block *block, Warp *warp) {
                     execute_moves(machine, row, registers, mask);
                 } else if (is_between(opcode, OP_VOTE, OP_MOVE_MATRIX) || opcode == OP_WARP_BARRIER
                            || opcode == OP_MMA_INTEGER || opcode == OP_MMA_DOUBLE) {
-                    if (!members_ready(warp, row, lanes)) {
-                        set_pcs(warp, lanes, pc);
-                        warp->held = 0;
-                        if (waited) return WARP_SPINS;
-                        waited = true, together = false;
-                        continue;
-                    }
                     if (opcode <= OP_ELECT && opcode != OP_WARP_BARRIER)
                         execute_warp(block, warp, row, pc, lanes, mask);
                     else if (opcode != OP_WARP_BARRIER) execute_matrix(block, warp, row, pc, mask);
@@ -217,8 +214,7 @@ WarpState run_warp(Block *block, Warp *warp) {
                         together = false;
                         continue;
                     case OP_FENCE:
-                        block->fenced = ++machine->clock;
-                        warp->fenced = machine->clock;
+                        fence(block, warp);
                         break;
                     case OP_CLOCK: execute_clock(block, warp, row, mask); break;
                     case OP_TRAP:

@@ -29,22 +29,28 @@ typedef struct {
 } SectorUse;
 
 /* Last plain writer, last atomic writer and the readers of four bytes of global memory; block 0
-   is nobody. Atomics have a place of their own, so that they do not hide a plain write. */
+   is nobody. Atomics have a place of their own, so that they do not hide a plain write. Threads are
+   numbers in the block, or one of the below; pcs that do not fit are UNKNOWN_PC. `written_bytes`
+   are those that the writer's warp wrote, `latest_bytes` those of the writer alone. */
 typedef struct {
     uint32_t writer_block, writer_time, atomic_block, atomic_time, reader_block, reader_time;
-    int16_t writer_warp, atomic_warp, reader_warp;
-    uint8_t written_bytes, atomic_bytes, read_bytes, padding[3];
+    uint16_t writer, atomic, reader, writer_pc, atomic_pc, reader_pc;
+    uint8_t written_bytes, latest_bytes, atomic_bytes, read_bytes;
 } GlobalShadow;
 
-/* The same for shared memory; `initialised` has a bit for each written byte. */
+/* The same for shared memory. What lies before the block's start or last barrier does not count. */
 typedef struct {
     uint32_t writer_time, reader_time;
-    int16_t writer_warp, reader_warp;
-    uint8_t written_bytes, read_bytes, atomic, initialised;
+    uint16_t writer, reader, writer_pc, reader_pc;
+    uint8_t written_bytes, latest_bytes, read_bytes;
+    bool atomic, volatile_reader;
 } SharedShadow;
 
-#define MANY_WARPS (-2)
+#define SEVERAL_LANES UINT16_C(0x8000) /* or-ed to the number of their warp */
+#define SEVERAL_WARPS UINT16_MAX
 #define MANY_BLOCKS UINT32_MAX
+#define UNKNOWN_PC UINT16_MAX
+#define COPY_PENDING 16 /* beside the four bits of a shared granule's written bytes */
 #define POLLS 6 /* looks at a value that stays the same until a warp counts as spinning */
 
 /* One launch and what is asked of it: filled by library.py, field for field. */
@@ -102,6 +108,7 @@ typedef struct {
     int32_t pc[LANES];
     LaneMask live;
     LaneMask held; /* lanes that spin on memory: the others of the warp go first */
+    LaneMask gathering; /* lanes that wait at their pc for the others of its mask; ordering.c */
     uint32_t first_thread;
     PendingCopy *copies;
     int32_t copy_count, copy_capacity, copy_group;
@@ -114,6 +121,11 @@ typedef struct {
     CallRecord *calls[LANES];
     uint32_t fenced;   /* clock at the last fence */
     uint32_t released; /* what came before is seen by whom reads what the warp stored since */
+    uint32_t acquired; /* clock when it last looked at what others may have released */
+    /* What orders the lanes of the warp; see ordering.c. */
+    uint32_t synchronised;    /* clock when all live lanes last met */
+    uint32_t (*known)[LANES]; /* [lane][other]: up to when it has met the other */
+    bool met_partly;          /* `known` is in use */
 } Warp;
 
 #define MOST_WARPS 32
@@ -144,6 +156,9 @@ typedef struct {
     Machine *machine;
     uint8_t *shared, *local;
     SharedShadow *shared_shadow;
+    uint8_t *shared_written; /* a byte a granule of four: bits of its written bytes, COPY_PENDING */
+    uint8_t *local_written;  /* a byte a byte */
+    uint32_t (*lanes_known)[LANES];
     uint32_t *shared_reads; /* with partial barriers: when each warp last read each word */
     Warp *warps;
     uint8_t *registers;
@@ -155,6 +170,7 @@ typedef struct {
     uint32_t fenced;      /* clock at the last fence */
     const uint8_t *lane_bytes; /* cp.async: bytes that each lane reads, where not all read alike */
     int32_t near_allocation;
+    bool fences;          /* some warp used a fence: others may rely on it */
     int32_t reduce_true, reduce_all; /* lanes of barrier.red so far */
     int64_t changes;  /* of memory or barriers: while there are some, spinning may end */
     bool stop, suspended;
@@ -174,12 +190,25 @@ LaneMask global_access(Block *, const Warp *, const Instruction *, int pc, LaneM
                        const uint64_t *addresses, int bytes, Access);
 void global_shadow(Block *, const Warp *, const Instruction *, int pc, LaneMask,
                    const uint64_t *addresses, int bytes, Access, const uint8_t (*values)[32]);
-void global_synchronise(Block *, const Instruction *, Access);
+void publish(Block *);
 /* memory_shared.c */
 LaneMask shared_access(Block *, const Warp *, const Instruction *, int pc, LaneMask,
                        const uint64_t *addresses, int bytes, Access);
 void shared_shadow(Block *, const Warp *, const Instruction *, int pc, LaneMask,
                    const uint64_t *addresses, int bytes, Access, const uint8_t (*values)[32]);
+void shared_copy_begins(Block *, const Warp *, int pc, LaneMask, const uint64_t *addresses,
+                        int bytes);
+void shared_copy_ends(Block *, LaneMask, const uint64_t *addresses, int bytes);
+/* ordering.c */
+void lanes_meet(Block *, Warp *, LaneMask);
+LaneMask meet(Block *, Warp *, const Instruction *, int pc, LaneMask present);
+bool meet_elsewhere(Block *, Warp *);
+bool report_gathering(Block *, Warp *);
+void fence(Block *, Warp *);
+void synchronise(Block *, Warp *, const Instruction *, Access, bool global);
+bool lanes_ordered(const Warp *, int other_lane, int lane, uint32_t time);
+bool reader_ordered(const Block *, const Warp *, int reader, uint32_t time);
+bool warps_ordered(const Block *, const Warp *, int other_warp, uint32_t time);
 /* memory.c */
 void lane_addresses(const Instruction *, const Warp *, uint64_t *addresses);
 int resolve_generic(LaneMask, uint64_t *addresses, LaneMask by_space[4]);
@@ -214,8 +243,10 @@ void execute_warp(Block *, Warp *, const Instruction *, int pc, LaneMask active,
 void execute_matrix(Block *, Warp *, const Instruction *, int pc, LaneMask);
 uint64_t atomic_result(int operation, int type, uint64_t old, uint64_t value, uint64_t swap);
 /* reports.c */
-void report(Block *, int kind, int pc, const Warp *, int lane, uint64_t address, int space,
-            int detail, int64_t other_block, int64_t other_warp);
+Report *report(Block *, int kind, int pc, const Warp *, int lane, uint64_t address, int space,
+               int detail, int64_t other_block, int64_t other_warp);
+void report_race(Block *, bool same_value, int pc, const Warp *, int lane, uint64_t address,
+                 int space, int detail, int64_t other_block, int other_thread, int other_pc);
 
 static inline uint64_t read_lane(const uint8_t *registers, int width, int lane) {
     switch (width) {
@@ -238,6 +269,8 @@ static inline void write_predicate(uint8_t *registers, int offset, LaneMask mask
     LaneMask *destination = (LaneMask *)(registers + offset);
     *destination = (*destination & ~mask) | (bits & mask);
 }
+
+static inline uint16_t short_pc(int pc) { return (uint16_t)(pc < UNKNOWN_PC ? pc : UNKNOWN_PC); }
 
 static inline int type_bytes(int type) {
     static const uint8_t bytes[] = {1, 1, 2, 2, 4, 4, 8, 8, 2, 2, 4, 8, 4, 4, 4, 1};

@@ -31,43 +31,60 @@ static void shuffle(Block *block, Warp *warp, const Instruction *row, int pc, La
     if (row->destination2 >= 0) write_predicate(registers, row->destination2, lanes, in_range);
 }
 
-static void vote(const Instruction *row, uint8_t *registers, LaneMask lanes) {
+/* Each of these works on the lanes of one mask at a time: `group` gets the result, `members` take
+   part. */
+static void vote(const Instruction *row, uint8_t *registers, LaneMask group, LaneMask members) {
     LaneMask votes = *(const LaneMask *)(registers + row->source0);
     if (row->count) votes = ~votes; /* !predicate */
-    votes &= lanes;
+    votes &= members;
     if (row->flags == VOTE_BALLOT) {
-        FOR_EACH_LANE(lane, lanes) ((uint32_t *)(registers + row->destination))[lane] = votes;
+        FOR_EACH_LANE(lane, group) ((uint32_t *)(registers + row->destination))[lane] = votes;
         return;
     }
     bool result = row->flags == VOTE_ANY ? votes != 0
-                  : row->flags == VOTE_ALL ? votes == lanes
-                                           : votes == lanes || !votes;
-    write_predicate(registers, row->destination, lanes, result ? ALL_LANES : 0);
+                  : row->flags == VOTE_ALL ? votes == members
+                                           : votes == members || !votes;
+    write_predicate(registers, row->destination, group, result ? ALL_LANES : 0);
 }
 
-static void reduce(const Instruction *row, uint8_t *registers, LaneMask lanes) {
+static void reduce(const Instruction *row, uint8_t *registers, LaneMask group, LaneMask members) {
     const uint32_t *value = (const uint32_t *)(registers + row->source0);
-    uint32_t result = value[__builtin_ctz(lanes)];
-    FOR_EACH_LANE(lane, lanes & (lanes - 1))
+    uint32_t result = value[__builtin_ctz(members)];
+    FOR_EACH_LANE(lane, members & (members - 1))
         result = (uint32_t)atomic_result(row->flags, row->type, result, value[lane], 0);
-    FOR_EACH_LANE(lane, lanes) ((uint32_t *)(registers + row->destination))[lane] = result;
+    FOR_EACH_LANE(lane, group) ((uint32_t *)(registers + row->destination))[lane] = result;
 }
 
-static void match(const Instruction *row, uint8_t *registers, LaneMask lanes) {
+static void match(const Instruction *row, uint8_t *registers, LaneMask group, LaneMask members) {
     const uint8_t *source = registers + row->source0;
     int width = row->source_width;
     uint32_t results[LANES];
     LaneMask all = 0;
-    FOR_EACH_LANE(lane, lanes) {
+    FOR_EACH_LANE(lane, group) {
         LaneMask equal = 0;
-        FOR_EACH_LANE(other, lanes)
+        FOR_EACH_LANE(other, members)
             if (read_lane(source, width, lane) == read_lane(source, width, other))
                 equal |= UINT32_C(1) << other;
-        results[lane] = row->opcode == OP_MATCH_ANY || equal == lanes ? equal : 0;
-        if (equal == lanes) all |= UINT32_C(1) << lane;
+        results[lane] = row->opcode == OP_MATCH_ANY || equal == members ? equal : 0;
+        if (equal == members) all |= UINT32_C(1) << lane;
     }
-    FOR_EACH_LANE(lane, lanes) ((uint32_t *)(registers + row->destination))[lane] = results[lane];
-    if (row->destination2 >= 0) write_predicate(registers, row->destination2, lanes, all);
+    FOR_EACH_LANE(lane, group) ((uint32_t *)(registers + row->destination))[lane] = results[lane];
+    if (row->destination2 >= 0) write_predicate(registers, row->destination2, group, all);
+}
+
+static void by_mask(const Instruction *row, uint8_t *registers, LaneMask lanes) {
+    const LaneMask *masks = (const LaneMask *)(registers + row->source3);
+    for (LaneMask rest = lanes; rest;) {
+        LaneMask mask = masks[__builtin_ctz(rest)], group = 0;
+        FOR_EACH_LANE(lane, rest) if (masks[lane] == mask) group |= UINT32_C(1) << lane;
+        LaneMask members = mask & lanes ? mask & lanes : group;
+        rest &= ~group;
+        switch (row->opcode) {
+        case OP_VOTE: vote(row, registers, group, members); break;
+        case OP_REDUX: reduce(row, registers, group, members); break;
+        case OP_MATCH_ANY: case OP_MATCH_ALL: match(row, registers, group, members); break;
+        }
+    }
 }
 
 /* The member mask must name lanes that are here: others would be waited for, or their values
@@ -90,9 +107,6 @@ void execute_warp(Block *block, Warp *warp, const Instruction *row, int pc, Lane
     check_members(block, warp, row, pc, lanes);
     switch (row->opcode) {
     case OP_SHUFFLE: shuffle(block, warp, row, pc, lanes); break;
-    case OP_VOTE: vote(row, registers, lanes); break;
-    case OP_REDUX: reduce(row, registers, lanes); break;
-    case OP_MATCH_ANY: case OP_MATCH_ALL: match(row, registers, lanes); break;
     case OP_ELECT: {
         int chosen = __builtin_ctz(lanes);
         if (row->destination >= 0)
@@ -102,7 +116,9 @@ void execute_warp(Block *block, Warp *warp, const Instruction *row, int pc, Lane
             write_predicate(registers, row->destination2, lanes, UINT32_C(1) << chosen);
         break;
     }
-    default: /* ACTIVE_MASK */
+    case OP_ACTIVE_MASK:
         FOR_EACH_LANE(lane, lanes) ((uint32_t *)(registers + row->destination))[lane] = lanes;
+        break;
+    default: by_mask(row, registers, lanes);
     }
 }

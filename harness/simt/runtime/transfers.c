@@ -17,9 +17,13 @@ typedef struct {
 typedef void (*kb_transfer_callback)(const kb_transfer *transfer);
 
 static kb_transfer_callback transfer_callback;
+static int only_accounts; /* large copies and fills are not really made */
 
 /* From now on copies and fills are accounted. */
-void kb_account_transfers(kb_transfer_callback callback) { transfer_callback = callback; }
+void kb_account_transfers(kb_transfer_callback callback, int in_place_of_moving) {
+    transfer_callback = callback;
+    only_accounts = in_place_of_moving;
+}
 
 /* Where copies and fills are accounted, Python is told of each, in order with the launches. */
 static void told(int is_copy, const void *to, size_t to_pitch, const void *from, size_t from_pitch,
@@ -46,7 +50,7 @@ static cudaError_t copy(char *to, size_t to_pitch, const char *from, size_t from
         }
     }
     /* Where they are only accounted, gigabytes are not really moved. */
-    if (transfer_callback && height && width > LARGEST_REAL_COPY / height) return cudaSuccess;
+    if (only_accounts && height && width > LARGEST_REAL_COPY / height) return cudaSuccess;
     kb_protect(0);
     for (size_t row = 0; row < height; row++)
         memmove(to + row * to_pitch, from + row * from_pitch, width);
@@ -81,7 +85,7 @@ static cudaError_t fill(char *to, size_t pitch, int value, size_t width, size_t 
     kb_protect(0);
     for (size_t row = 0; row < height; row++) {
         char *start = to + row * pitch;
-        int lazily = transfer_callback || is_left_open();
+        int lazily = only_accounts || is_left_open();
         if (!lazily || width < 2 * FILL_TILE || !fill_lazily(start, value, width))
             memset(start, value, width);
     }

@@ -1,0 +1,188 @@
+"""What orders accesses: code that the CUDA programming guide allows is accused of nothing."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from simt_support import compile_ptx, execute, kinds
+
+from kernelblaster.harness.simt.core import Memory
+from kernelblaster.harness.simt.ptx import Module
+
+SOURCE = r"""
+#include <cooperative_groups.h>
+namespace cg = cooperative_groups;
+// Lanes exchange values through memory, ordered by one thing or another.
+template <int HOW> __global__ void exchange(const float *a, float *c) {
+    __shared__ float s[64];
+    int t = threadIdx.x, lane = t % 32;
+    s[t] = a[t];
+    if (HOW == 0) __syncwarp();
+    if (HOW == 1) __shfl_sync(~0u, t, 0);
+    if (HOW == 2) __ballot_sync(~0u, t > 3);
+    if (HOW == 3) __syncwarp(0xffu << (lane & 24));
+    if (HOW == 4) cg::tiled_partition<8>(cg::this_thread_block()).sync();
+    if (HOW == 5) { if (lane < 16) __syncwarp(0xffff); else __syncwarp(0xffff0000); }
+    if (HOW == 6) { if (lane & 1) { s[t] += 1.f; __syncwarp(); } else { __syncwarp(); } }
+    if (HOW == 7) __syncthreads();
+    if (HOW == 8) __match_any_sync(~0u, t / 2);
+    if (HOW == 9) __reduce_add_sync(~0u, t);
+    c[t] = s[t ^ 7];
+}
+#define EXCHANGE(HOW) template __global__ void exchange<HOW>(const float *, float *);
+EXCHANGE(0) EXCHANGE(1) EXCHANGE(2) EXCHANGE(3) EXCHANGE(4) EXCHANGE(5) EXCHANGE(6) EXCHANGE(7)
+EXCHANGE(8) EXCHANGE(9) EXCHANGE(10)
+// What lanes 0 to 7 wrote reaches lane 31 by way of lane 16, and not without the second meeting.
+__global__ void chain(const float *a, float *c, int whole) {
+    __shared__ float s[32];
+    int lane = threadIdx.x;
+    s[lane] = a[lane];
+    if (lane < 17) __syncwarp(0x1ffff);
+    if (whole && lane >= 16) __syncwarp(0xffff0000);
+    if (lane == 31) c[0] = s[3];
+}
+// Members of a vote are those of its mask, though all lanes execute it together.
+__global__ void tile_votes(int *ballots, int *alls, int *matches) {
+    int lane = threadIdx.x;
+    unsigned mask = 0xffu << (lane & 24);
+    ballots[lane] = __ballot_sync(mask, lane % 3 == 0);
+    alls[lane] = __all_sync(mask, lane >= 8);
+    matches[lane] = __match_any_sync(mask, lane % 2);
+}
+// Half the warp takes a longer way; both halves then shuffle.
+__global__ void meets_again(float *c, int n) {
+    int lane = threadIdx.x;
+    float v = lane;
+    if (lane < 16) for (int i = 0; i < n; i++) v = v * 0.5f + 1.f;
+    c[lane] = __shfl_xor_sync(~0u, v, 16);
+}
+__global__ void returned_lanes(const float *a, float *c, int n) {
+    int lane = threadIdx.x;
+    if (lane >= n) return;
+    c[lane] = __shfl_xor_sync(~0u, a[lane], 1);
+}
+__global__ void leaves_early(const float *a, float *c, int n) {
+    __shared__ float s[64];
+    int t = threadIdx.x;
+    if (t >= n) return;
+    s[t] = a[t];
+    __syncthreads();
+    c[t] = s[n - 1 - t];
+}
+// A lock of the block in shared memory, taken by one lane of each warp.
+__global__ void lock(const float *a, float *c) {
+    __shared__ int taken;
+    __shared__ float sum;
+    if (threadIdx.x == 0) taken = 0, sum = 0.f;
+    __syncthreads();
+    if (threadIdx.x % 32 == 0) {
+        while (atomicCAS(&taken, 0, 1) != 0) {}
+        __threadfence_block();
+        sum += a[threadIdx.x];
+        __threadfence_block();
+        atomicExch(&taken, 0);
+    }
+    __syncthreads();
+    if (threadIdx.x == 0) c[0] = sum;
+}
+__global__ void struct_with_padding(const int *which, double *c) {
+    struct Item { char tag; double value; } items[4];
+    for (int i = 0; i < 4; i++) items[i].tag = i, items[i].value = i * 0.5;
+    Item mine = items[which[threadIdx.x] & 3];
+    items[which[threadIdx.x] & 1] = mine;
+    c[threadIdx.x] = items[which[31 - threadIdx.x] & 3].value + mine.tag;
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def module() -> Module:
+    return compile_ptx(SOURCE)
+
+
+@pytest.mark.parametrize("how", range(10))
+@pytest.mark.parametrize("seed", (0, 1))
+def test_lanes_that_met_are_ordered(module: Module, how: int, seed: int) -> None:
+    name = f"_Z8exchangeILi{how}EEvPKfPf"
+    a = np.arange(64, dtype=np.float32)
+    result, (_, got) = execute(module, name, 1, 64, a, np.zeros(64, np.float32), seed=seed)
+    assert result.reports == ()
+    odd = (np.arange(64) ^ 7) % 2 if how == 6 else 0
+    np.testing.assert_array_equal(got, a[np.arange(64) ^ 7] + odd)
+
+
+def test_lanes_that_did_not_meet_race(module: Module) -> None:
+    data = (np.zeros(64, np.float32), np.zeros(64, np.float32))
+    result, _ = execute(module, "_Z8exchangeILi10EEvPKfPf", 1, 64, *data)
+    assert kinds(result) == {"race"}
+    assert "no __syncwarp() between" in result.reports[0].detail
+
+
+def test_order_is_passed_on(module: Module) -> None:
+    data = (np.zeros(32, np.float32), np.zeros(1, np.float32))
+    assert execute(module, "chain", 1, 32, *data, 1)[0].reports == ()
+    result, _ = execute(module, "chain", 1, 32, *data, 0)
+    assert kinds(result) == {"race"} and result.reports[0].other_thread == 3
+
+
+def test_votes_of_tiles(module: Module) -> None:
+    zeros = [np.zeros(32, np.int32) for _ in range(3)]
+    result, (ballots, alls, matches) = execute(module, "tile_votes", 1, 32, *zeros)
+    assert result.reports == ()
+    lanes = range(32)
+    tiles = [range(lane & 24, (lane & 24) + 8) for lane in lanes]
+    assert [b & 0xFFFFFFFF for b in ballots.tolist()] == [
+        sum(1 << k for k in tile if k % 3 == 0) for tile in tiles
+    ]
+    assert alls.tolist() == [int(lane >= 8) for lane in lanes]
+    assert [m & 0xFFFFFFFF for m in matches.tolist()] == [
+        sum(1 << k for k in tiles[lane] if k % 2 == lane % 2) for lane in lanes
+    ]
+
+
+def test_lanes_wait_for_those_that_their_mask_names(module: Module) -> None:
+    result, (got,) = execute(module, "meets_again", 1, 32, np.zeros(32, np.float32), 3)
+    v = np.arange(32, dtype=np.float32)
+    for _ in range(3):
+        v[:16] = v[:16] * np.float32(0.5) + np.float32(1)
+    assert result.reports == ()
+    np.testing.assert_array_equal(got, v[np.arange(32) ^ 16])
+
+
+def test_lanes_that_have_left_are_not_waited_for(module: Module) -> None:
+    a = np.arange(32, dtype=np.float32)
+    result, (_, got) = execute(module, "returned_lanes", 1, 32, a, np.zeros(32, np.float32), 20)
+    assert result.reports == ()
+    np.testing.assert_array_equal(got[:20], a[np.arange(20) ^ 1])
+
+
+def test_leaving_before_a_barrier_is_noted_and_no_fault(module: Module) -> None:
+    a = np.arange(64, dtype=np.float32)
+    result, (_, got) = execute(module, "leaves_early", 1, 64, a, np.zeros(64, np.float32), 40)
+    assert kinds(result) == {"barrier_exited"} and result.reports[0].thread == 40
+    np.testing.assert_array_equal(got[:40], a[39::-1])
+
+
+@pytest.mark.parametrize("seed", (0, 1, 2))
+def test_a_lock_in_shared_memory_orders_warps(module: Module, seed: int) -> None:
+    a = np.arange(128, dtype=np.float32)
+    result, (_, got) = execute(module, "lock", 1, 128, a, np.zeros(1, np.float32), seed=seed)
+    assert result.reports == () and got[0] == a[::32].sum()
+
+
+def test_padding_may_be_copied(module: Module) -> None:
+    which = np.arange(32, dtype=np.int32)
+    result, _ = execute(module, "struct_with_padding", 1, 32, which, np.zeros(32))
+    assert result.reports == ()
+
+
+def test_copies_carry_what_is_written() -> None:
+    memory = Memory(1 << 34, 256, [1 << 34], [(1 << 34) + 256], np.zeros(65, np.uint8))
+    assert memory.initialised is not None
+    memory.mark_initialised((1 << 34) + 3, 6)
+    memory.copy_initialised((1 << 34) + 1, (1 << 34) + 102, 9)
+    bits = (memory.initialised[:, None] >> np.arange(4) & 1).ravel()
+    assert np.flatnonzero(bits).tolist() == [*range(3, 9), *range(104, 110)]
+    memory.copy_initialised(None, (1 << 34) + 40, 4)
+    memory.copy_initialised((1 << 34) + 20, (1 << 34) + 3, 3)
+    assert memory.initialised[10] == 15 and memory.initialised[0] == 0
