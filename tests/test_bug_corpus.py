@@ -1,0 +1,63 @@
+"""The bug corpus: every seeded bug is reported with its kind and line, no clean twin is accused."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from bugs.corpus import Bug, read_all
+from bugs.run import Unit, caught, refused, verify_candidates
+
+from kernelblaster.harness.records import Outcome, StageResult
+
+KERNELS = read_all("kernels")
+CANDIDATES = read_all("candidates")
+
+
+def test_the_corpus_is_large_enough() -> None:
+    assert len(KERNELS) + len(CANDIDATES) >= 40
+    assert all(bug.lines for bug in KERNELS)
+
+
+def name_of(bug: Bug) -> str:
+    return bug.name
+
+
+@pytest.fixture(scope="module")
+def unit() -> Unit:
+    return Unit(KERNELS)
+
+
+@pytest.mark.parametrize("bug", KERNELS, ids=name_of)
+def test_a_seeded_bug_is_reported_at_its_line(unit: Unit, bug: Bug) -> None:
+    found = unit.run(bug, "bug")
+    kind, line = caught(bug, found)
+    assert kind, found
+    assert line, (sorted(bug.lines), found)
+
+
+@pytest.mark.parametrize("bug", KERNELS, ids=name_of)
+def test_its_clean_twin_is_not_accused(unit: Unit, bug: Bug) -> None:
+    found = unit.run(bug, "twin")
+    assert not found.reports, found.told
+    assert found.agree
+
+
+@pytest.fixture(scope="module")
+def verdicts() -> dict[str, StageResult]:
+    """What verification says of each candidate, and of its `twin NAME`."""
+    return asyncio.run(verify_candidates(CANDIDATES))
+
+
+@pytest.mark.parametrize("bug", CANDIDATES, ids=name_of)
+def test_a_candidate_with_a_bug_is_refused(verdicts: dict[str, StageResult], bug: Bug) -> None:
+    stage = verdicts[bug.name]
+    assert refused(bug, stage) == (True, True), (sorted(bug.lines), stage.reason)
+    if bug.lines:
+        assert f"line {stage.diagnostics[0].line}" in stage.reason
+
+
+@pytest.mark.parametrize("bug", CANDIDATES, ids=name_of)
+def test_its_clean_twin_passes(verdicts: dict[str, StageResult], bug: Bug) -> None:
+    twin = verdicts[f"twin {bug.name}"]
+    assert twin.outcome is Outcome.PASSED, twin.reason
