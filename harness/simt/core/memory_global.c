@@ -307,6 +307,40 @@ static Conflict find_conflict(const Block *block, const Warp *warp, const Global
     return (Conflict){.detail = DETAIL_NONE};
 }
 
+/* Loads of whole words that nobody wrote in this launch: only the readers are noted. Returns the
+   lanes that need a closer look. */
+static LaneMask quick_loads(Block *block, const Warp *warp, int pc, LaneMask lanes,
+                            const uint64_t *addresses, int words) {
+    Machine *machine = block->machine;
+    uint64_t first = addresses[__builtin_ctz(lanes)], differ = 0;
+    for (int lane = 0; lane < LANES; lane++)
+        differ |= lanes >> lane & 1 ? addresses[lane] ^ first : 0;
+    /* One address for all: two readers stand for the whole warp. */
+    LaneMask others = lanes & (lanes - 1), noted = differ ? lanes : lanes & ~(others & (others - 1));
+    LaneMask left = 0;
+    FOR_EACH_LANE(lane, noted) {
+        uint64_t granule = (addresses[lane] - machine->arena_base) >> 2;
+        for (int word = 0; word < words; word++, granule++) {
+            GlobalShadow *cell = &machine->shadow[granule];
+            if (cell->writer_block | cell->atomic_block ||
+                (machine->initialised && machine->initialised[granule] != 15)) {
+                left |= differ ? UINT32_C(1) << lane : lanes;
+                break;
+            }
+            if (!cell->reader_block) {
+                cell->reader_block = block->number, cell->reader_time = machine->clock;
+                cell->reader = (uint16_t)(warp->first_thread + (uint32_t)lane);
+                cell->reader_pc = short_pc(pc), cell->read_bytes = 15;
+            } else if (cell->reader_block == MANY_BLOCKS) {
+                cell->read_bytes = 15;
+            } else {
+                note_reader(block, warp, cell, lane, 15, pc);
+            }
+        }
+    }
+    return left;
+}
+
 /* The checks that need memory of earlier accesses. `values` are the bytes about to be stored. Lanes
    of one store are all checked before any is noted: memory.c compares what they store. */
 void global_shadow(Block *block, const Warp *warp, const Instruction *row, int pc, LaneMask lanes,
@@ -314,6 +348,10 @@ void global_shadow(Block *block, const Warp *warp, const Instruction *row, int p
                    const uint8_t (*values)[32]) {
     Machine *machine = block->machine;
     bool strong = row->flags & FLAG_STRONG;
+    if (access == ACCESS_LOAD && !strong && !(bytes & 3)) {
+        lanes = quick_loads(block, warp, pc, lanes, addresses, bytes / 4);
+        if (!lanes) return;
+    }
     for (int pass = 0; pass < (access == ACCESS_STORE ? 2 : 1); pass++) {
         FOR_EACH_LANE(lane, lanes) {
             uint64_t address = addresses[lane], offset = address - machine->arena_base;

@@ -218,6 +218,38 @@ static void note_writer(const Block *block, const Warp *warp, SharedShadow *cell
                       part = ((1 << count) - 1) << start, true);                         \
              once = 0)
 
+/* Loads of whole words that nobody else touched in this epoch: only the readers are noted. Returns
+   the lanes that need a closer look. */
+static LaneMask quick_loads(Block *block, const Warp *warp, int pc, LaneMask lanes,
+                            const uint64_t *addresses, int words) {
+    uint32_t epoch = block->epoch_start;
+    uint64_t first = addresses[__builtin_ctz(lanes)], differ = 0;
+    for (int lane = 0; lane < LANES; lane++)
+        differ |= lanes >> lane & 1 ? addresses[lane] ^ first : 0;
+    /* One address for all: two readers stand for the whole warp. */
+    LaneMask others = lanes & (lanes - 1), noted = differ ? lanes : lanes & ~(others & (others - 1));
+    LaneMask left = 0;
+    FOR_EACH_LANE(lane, noted) {
+        uint16_t thread = (uint16_t)(warp->first_thread + (uint32_t)lane);
+        for (int word = 0; word < words; word++) {
+            uint64_t granule = (addresses[lane] >> 2) + (uint64_t)word;
+            SharedShadow *cell = &block->shared_shadow[granule];
+            if (block->shared_written[granule] != 15 || cell->writer_time >= epoch) {
+                left |= differ ? UINT32_C(1) << lane : lanes;
+                break;
+            }
+            if (cell->reader_time < epoch || cell->reader == thread) {
+                cell->reader_time = block->machine->clock;
+                cell->reader = thread, cell->reader_pc = short_pc(pc), cell->read_bytes = 15;
+                cell->volatile_reader = false;
+            } else {
+                note_reader(block, warp, cell, lane, 15, pc, false);
+            }
+        }
+    }
+    return left;
+}
+
 /* Lanes of one store do not race with each other here (memory.c compares what they store), so all
    are checked before any is noted. */
 void shared_shadow(Block *block, const Warp *warp, const Instruction *row, int pc, LaneMask lanes,
@@ -225,6 +257,10 @@ void shared_shadow(Block *block, const Warp *warp, const Instruction *row, int p
                    const uint8_t (*values)[32]) {
     bool strong = row->flags & FLAG_STRONG, atomic = access == ACCESS_ATOMIC;
     uint32_t epoch = block->epoch_start;
+    if (access == ACCESS_LOAD && !strong && !(bytes & 3) && !block->shared_reads) {
+        lanes = quick_loads(block, warp, pc, lanes, addresses, bytes / 4);
+        if (!lanes) return;
+    }
     FOR_EACH_LANE(lane, lanes) {
         FOR_EACH_GRANULE(addresses[lane], bytes) {
             SharedShadow *cell = &block->shared_shadow[here >> 2];
