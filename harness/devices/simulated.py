@@ -366,8 +366,8 @@ def _judge_repeat(task: Task, cases: Path, outputs: Path) -> StageResult | None:
             mismatch = None if first == second else compare(second, first, spec, tolerance)
             if mismatch is not None:
                 reason = (
-                    "two runs on the same input, with other poison and in another order of warps, "
-                    "disagree: "
+                    "two runs on the same input, with other poison and in another order of warps "
+                    "and blocks, disagree: "
                     f"{mismatch.message} (case {case.name})"
                 )
                 return StageResult(

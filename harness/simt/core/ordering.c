@@ -85,6 +85,13 @@ static LaneMask members_of(const Warp *warp, const Instruction *row, int lane) {
 /* Lanes that arrive at a warp-wide instruction wait for the live lanes that its mask names, as on
    the hardware. Returns the lanes that may go on; the others wait at this pc. */
 LaneMask meet(Block *block, Warp *warp, const Instruction *row, int pc, LaneMask present) {
+    if (present == warp->live && !warp->gathering) { /* mostly: everybody is here */
+        if (!block->machine->checks) return present;
+        if (!(present & ~members_of(warp, row, __builtin_ctz(present)))) {
+            warp->synchronised = ++block->machine->clock;
+            return present;
+        }
+    }
     FOR_EACH_LANE(lane, warp->gathering) if (warp->pc[lane] == pc) present |= UINT32_C(1) << lane;
     LaneMask ready = 0;
     FOR_EACH_LANE(lane, present) {
