@@ -20,11 +20,11 @@ from pathlib import Path
 from census_own import run_kernels
 from census_programs import Outcome, run_programs
 
+from kernelblaster.harness.simt.candidate import HARMLESS
 from kernelblaster.harness.simt.runtime import build_runtime
 from kernelblaster.harness.toolchain import Toolchain, find_toolchain
 
 HERE = Path(__file__).resolve().parent
-HARMLESS = ("race_benign", "shuffle_inactive")
 
 
 def main() -> None:
