@@ -81,6 +81,19 @@ def sentence(diagnostic: Diagnostic, case: str = "") -> str:
     return text + (f" [case {case}]" if case else "")
 
 
+def explained(wrong: StageResult, notes: tuple[Diagnostic, ...]) -> StageResult:
+    """Return a wrong answer with what was noted on the way; a value never written is its cause."""
+    told = {"diagnostics": (*wrong.diagnostics, *notes)}
+    for note in notes:
+        if note.kind == "uninitialized_read":
+            return wrong.model_copy(
+                update={"outcome": Outcome.UNINITIALIZED_READ,
+                        "reason": f"{sentence(note)}; {wrong.reason}",
+                        "diagnostics": (note, *wrong.diagnostics, *notes)}
+            )  # fmt: skip
+    return wrong.model_copy(update=told)
+
+
 def of_report(report: dict[str, Any]) -> Diagnostic:
     """Return one of the child's reports as a diagnostic."""
     return Diagnostic(

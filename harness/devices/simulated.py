@@ -44,7 +44,7 @@ from ..simt.transfers import describe_transfer
 from ..toolchain import Toolchain, build_now, find_toolchain
 from ..verification import check_outputs, compare, degenerate
 from .child import Limits, Reply, isolation_facts, run_candidate
-from .findings import judge, judge_build, no_launch, of_report
+from .findings import explained, judge, judge_build, no_launch, of_report
 from .full_size import Checked, judge_full_size, judge_whole, nothing_launched
 from .protocol import Measurement
 
@@ -338,12 +338,11 @@ def _judge_run(
         if failed:
             return failed.model_copy(update={"build": built})
     result = check_outputs(task, cases, outputs, report)
-    if result.outcome is Outcome.WRONG_ANSWER:
-        notes = [note for case in report["cases"] for note in case.get("notes", [])]
-        known = tuple(dict.fromkeys(map(of_report, notes)))
-        result = result.model_copy(update={"diagnostics": (*result.diagnostics, *known)})
     if result.outcome is Outcome.PASSED:
         result = _judge_repeat(task, cases, outputs) or _with_weakness(result, cases)
+    if result.outcome in (Outcome.WRONG_ANSWER, Outcome.NONDETERMINISTIC):
+        notes = [note for case in report["cases"] for note in case.get("notes", [])]
+        result = explained(result, tuple(dict.fromkeys(map(of_report, notes))))
     return result.model_copy(update={"build": built})
 
 

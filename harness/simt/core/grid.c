@@ -77,9 +77,11 @@ static void start_block(Block *block, int64_t place) {
     block->fences = false;
     block->phase = 0, block->changes = 0, block->suspended = false, block->object_count = 0;
     memset(block->barriers, 0, sizeof block->barriers);
-    /* Poison: unwritten memory must not look like a plausible zero. */
-    memset(block->shared, 0xcd, (size_t)machine->shared_bytes);
-    memset(block->local, 0xcd, (size_t)threads * (size_t)machine->local_bytes);
+    /* Poison: unwritten memory must not look like a plausible zero, nor the same in two runs:
+       negative numbers in one, positive ones in the other. */
+    int poison = machine->seed ? 0x4b : 0xcd;
+    memset(block->shared, poison, (size_t)machine->shared_bytes);
+    memset(block->local, poison, (size_t)threads * (size_t)machine->local_bytes);
     if (machine->checks) { /* times in the shadow lie before this block's start */
         memset(block->shared_written, 0, words);
         memset(block->local_written, 0, (size_t)threads * (size_t)machine->local_bytes);
