@@ -199,6 +199,9 @@ void shared_shadow(Block *, const Warp *, const Instruction *, int pc, LaneMask,
 void shared_copy_begins(Block *, const Warp *, int pc, LaneMask, const uint64_t *addresses,
                         int bytes);
 void shared_copy_ends(Block *, LaneMask, const uint64_t *addresses, int bytes);
+/* memory_local.c */
+void local_shadow(Block *, const Warp *, const Instruction *, int pc, LaneMask,
+                  const uint64_t *addresses, int bytes, Access);
 /* ordering.c */
 void lanes_meet(Block *, Warp *, LaneMask);
 LaneMask meet(Block *, Warp *, const Instruction *, int pc, LaneMask present);
