@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 
 import pytest
 from bugs.corpus import Bug, read_all
@@ -61,3 +62,19 @@ def test_a_candidate_with_a_bug_is_refused(verdicts: dict[str, StageResult], bug
 def test_its_clean_twin_passes(verdicts: dict[str, StageResult], bug: Bug) -> None:
     twin = verdicts[f"twin {bug.name}"]
     assert twin.outcome is Outcome.PASSED, twin.reason
+
+
+def test_a_report_names_all_that_is_known(verdicts: dict[str, StageResult]) -> None:
+    found = verdicts["tail_of_the_last_block"].diagnostics[0]
+    assert found.kernel == "_Z5scalePKfPf" and found.line == 10
+    for words in (r"past the end of (x|out0) \(\d+ bytes\)", r"block \d+ thread \d+",
+                  r"PTX line \d+: ld\.global"):  # fmt: skip
+        assert re.search(words, found.message), found.message
+
+
+def test_a_race_names_both_sides(unit: Unit) -> None:
+    (bug,) = [bug for bug in KERNELS if bug.name == "warp_shift_without_syncwarp"]
+    found = unit.run(bug, "bug")
+    assert found.reports == (("race", 12, 8),)
+    assert "reads what thread 1 (warp 0) wrote at line" in found.told[0]
+    assert "byte 4 of row (256 bytes of shared memory)" in found.told[0]
