@@ -85,6 +85,23 @@ __global__ void lock(const float *a, float *c) {
     __syncthreads();
     if (threadIdx.x == 0) c[0] = sum;
 }
+// As the programming guide adds doubles: the first look is plain, the swap is what counts.
+__device__ void add(double *at, double v) {
+    unsigned long long *word = (unsigned long long *)at, old = *word, assumed;
+    do {
+        assumed = old;
+        double sum = __longlong_as_double(assumed) + v;
+        old = atomicCAS(word, assumed, (unsigned long long)__double_as_longlong(sum));
+    } while (assumed != old);
+}
+__global__ void add_by_swapping(const double *a, double *c) {
+    __shared__ double sum;
+    if (threadIdx.x == 0) sum = 0;
+    __syncthreads();
+    add(&sum, a[blockIdx.x * 64 + threadIdx.x]);
+    __syncthreads();
+    if (threadIdx.x == 0) add(c, sum);
+}
 __global__ void struct_with_padding(const int *which, double *c) {
     struct Item { char tag; double value; } items[4];
     for (int i = 0; i < 4; i++) items[i].tag = i, items[i].value = i * 0.5;
@@ -168,6 +185,13 @@ def test_a_lock_in_shared_memory_orders_warps(module: Module, seed: int) -> None
     a = np.arange(128, dtype=np.float32)
     result, (_, got) = execute(module, "lock", 1, 128, a, np.zeros(1, np.float32), seed=seed)
     assert result.reports == () and got[0] == a[::32].sum()
+
+
+@pytest.mark.parametrize("seed", (0, 1))
+def test_a_swap_may_begin_with_a_plain_look(module: Module, seed: int) -> None:
+    a = np.arange(256, dtype=np.float64)
+    result, (_, got) = execute(module, "add_by_swapping", 4, 64, a, np.zeros(1), seed=seed)
+    assert result.reports == () and got[0] == a.sum()
 
 
 def test_padding_may_be_copied(module: Module) -> None:

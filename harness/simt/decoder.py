@@ -102,6 +102,7 @@ def decode(
     functions = decode_calls.function_table(frame)
     constant_offset = -(-frame.register_bytes // 64) * 64
     rows = _table(len(module.instructions), decoded, constant_offset)
+    _mark_guesses(rows, bytes(frame.constants), constant_offset)
     operands = np.array(frame.operands or [0], dtype=np.int32)
     tagged = operands >= CONSTANT_TAG
     operands[tagged] += constant_offset - CONSTANT_TAG
@@ -169,6 +170,29 @@ def _partial_barriers(
         return True
     fenced = np.any(opcode == Op.FENCE) or np.any(rows["flags"][strong] & Flag.RELEASE)
     return bool(fenced and np.any(strong & np.isin(rows["space"], (Space.SHARED, Space.GENERIC))))
+
+
+def _mark_guesses(rows: NDArray[np.void], constants: bytes, constant_offset: int) -> None:
+    """Flag the loads of `old = *p; do ... atomicCAS(p, old, ...)`, as the programming guide has it.
+
+    The address says that load and compare-and-swap mean the same place: one register, or one
+    variable that a register was set to.
+    """
+    known = {}
+    for row in rows[(rows["opcode"] == Op.MOVE) & (rows["source0"] >= constant_offset)]:
+        at, width = int(row["source0"]) - constant_offset, int(row["destination_width"])
+        known[int(row["destination"])] = int.from_bytes(constants[at : at + width], "little")
+
+    def place(row: np.void) -> tuple[int, int, int]:
+        base, offset = int(row["source0"]), int(row["immediate"])
+        fixed = base in known
+        return int(row["space"]), -1 if fixed else base, offset + known.get(base, 0)
+
+    swaps = (rows["opcode"] == Op.ATOMIC) & (rows["target"] == Atomic.CAS)
+    swapped = {place(row) for row in rows[swaps]}
+    for index in np.flatnonzero(rows["opcode"] == Op.LOAD) if swapped else ():
+        if place(rows[index]) in swapped:
+            rows["flags"][index] |= Flag.GUESS
 
 
 def may_wait(program: Program) -> bool:

@@ -196,6 +196,8 @@ class Flag(IntEnum):
     """Volatile, relaxed, acquire or release: ordered by the program, so never a data race."""
     RELEASE = 128
     PROPAGATE_NAN = 256
+    GUESS = 16384
+    """A plain load of what a compare-and-swap of the kernel then checks: no race with atomics."""
     VOLATILE = 8192
     """Beside STRONG: orders nothing, though warp-synchronous code believes so."""
     UNCOUNTED = 512

@@ -347,7 +347,7 @@ void global_shadow(Block *block, const Warp *warp, const Instruction *row, int p
                    const uint64_t *addresses, int bytes, Access access,
                    const uint8_t (*values)[32]) {
     Machine *machine = block->machine;
-    bool strong = row->flags & FLAG_STRONG;
+    bool strong = row->flags & (FLAG_STRONG | FLAG_GUESS);
     if (access == ACCESS_LOAD && !strong && !(bytes & 3)) {
         lanes = quick_loads(block, warp, pc, lanes, addresses, bytes / 4);
         if (!lanes) return;

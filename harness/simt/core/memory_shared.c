@@ -255,7 +255,7 @@ static LaneMask quick_loads(Block *block, const Warp *warp, int pc, LaneMask lan
 void shared_shadow(Block *block, const Warp *warp, const Instruction *row, int pc, LaneMask lanes,
                    const uint64_t *addresses, int bytes, Access access,
                    const uint8_t (*values)[32]) {
-    bool strong = row->flags & FLAG_STRONG, atomic = access == ACCESS_ATOMIC;
+    bool strong = row->flags & (FLAG_STRONG | FLAG_GUESS), atomic = access == ACCESS_ATOMIC;
     uint32_t epoch = block->epoch_start;
     if (access == ACCESS_LOAD && !strong && !(bytes & 3) && !block->shared_reads) {
         lanes = quick_loads(block, warp, pc, lanes, addresses, bytes / 4);
