@@ -107,7 +107,6 @@ def decode(
     tagged = operands >= CONSTANT_TAG
     operands[tagged] += constant_offset - CONSTANT_TAG
     atomic = rows["opcode"] == Op.ATOMIC
-    _mark_exchanged(rows, bytes(frame.constants), constant_offset)
     beyond = rows["space"] != Space.SHARED
     strong = np.isin(rows["opcode"], (Op.LOAD, Op.STORE)) & (rows["flags"] & Flag.STRONG != 0)
     return Program(
@@ -130,30 +129,6 @@ def decode(
         polls=bool(np.any(strong & beyond & (rows["opcode"] == Op.LOAD))),
         partial_barriers=_partial_barriers(rows, atomic | strong, constant_offset),
     )
-
-
-def _mark_exchanged(rows: NDArray[np.void], constants: bytes, constant_offset: int) -> None:
-    """Mark loads from the very address that a compare-and-swap of the kernel names."""
-    swaps = np.flatnonzero((rows["opcode"] == Op.ATOMIC) & (rows["target"] == Atomic.CAS))
-    if not len(swaps):
-        return
-
-    def place(row: np.void) -> tuple[int, int, int]:
-        """Space, register and offset; a register that only ever holds an address is none."""
-        register, offset = int(row["source0"]), int(row["immediate"])
-        written = rows[(rows["destination"] == register) & (register >= 0)]
-        if len(written) == 1 and written[0]["opcode"] == Op.MOVE:
-            start = int(written[0]["source0"]) - constant_offset
-            if start >= 0:
-                width = int(written[0]["destination_width"])
-                value = int.from_bytes(constants[start : start + width], "little")
-                register, offset = -1, offset + value
-        return int(row["space"]), register, offset
-
-    swapped = {place(rows[index]) for index in swaps}
-    for index in np.flatnonzero((rows["opcode"] == Op.LOAD) & (rows["count"] == 1)):
-        if place(rows[index]) in swapped:
-            rows["flags"][index] |= Flag.EXCHANGED
 
 
 def _partial_barriers(

@@ -204,9 +204,6 @@ class Flag(IntEnum):
     """Passing of function arguments: no memory request of the real machine."""
     FRAME = 1024
     """The address counts from the lane's current frame (Op.CALL_FRAME)."""
-    EXCHANGED = 2048
-    """A load whose address an atomic compare-and-swap then checks: what other atomics did to it
-    meanwhile is found out there."""
     FLUSH = 1 << 16
     """.ftz: subnormal operands and results of arithmetic count as zeros."""
 

@@ -163,13 +163,32 @@ class Block:
             if kind != "load":
                 self.arena.written[self.place] |= sectors
             if kind == "atomic":
-                self.arena.atomics.update((a - self.arena.base) // SECTOR for a in addresses)
+                self._count_turns(counts, addresses)
         elif space == "shared":
-            counts.update(shared_cost(lanes, addresses, size))
+            if kind == "atomic":  # Lanes on a bank take turns, even those on one address.
+                counts["shared_wavefronts"] += max(Counter(a // 4 % 32 for a in addresses).values())
+                counts["shared_requests"] += 1
+                counts["shared_wavefronts_ideal"] += 1
+                counts["atomic_turns"] += max(Counter(addresses).values())
+            else:
+                counts.update(shared_cost(lanes, addresses, size))
         elif space == "local":
             counts.update(local_cost(lanes, addresses, size))
         if kind == "atomic":
             counts["atomic_lanes"] += len(lanes)
+
+    def _count_turns(self, counts: Counter[str], addresses: list[int]) -> None:
+        """Count what a request costs its sectors: lanes on one address go one after the other,
+        and a sector serves four lanes at a time."""
+        by_sector: dict[int, Counter[int]] = {}
+        for address in addresses:
+            sector = (address - self.arena.base) // SECTOR
+            by_sector.setdefault(sector, Counter())[address] += 1
+        for sector, on in by_sector.items():
+            turns = max(on.values())
+            counts["atomic_turns"] += turns
+            counts["atomic_passes"] += max(turns, -(-sum(on.values()) // 4))
+            self.arena.atomics[sector] += turns
 
     # -- registers
 
