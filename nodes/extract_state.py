@@ -8,6 +8,7 @@ in its place what holds the kernel back, and why.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any, TypedDict, get_args
 
 from ..harness.records import Bottleneck, Evaluation, Profile
@@ -137,17 +138,29 @@ def _second(profile: Profile, rule: Observation) -> Bottleneck | None:
 def plausible(profile: Profile) -> tuple[Bottleneck, ...]:
     """Return the resources that can hold back the longest launch.
 
-    Where a time model gives the part of each, only those that have one; elsewhere all but the
-    tensor cores, which a kernel must have used.
+    Where a time model gives the part of each, only those that have one; elsewhere all but
+    those that the kernel did not use by its counters: tensor cores, shared memory, atomics.
     """
     launch = profile.dominant
     named: set[str] = {launch.bottleneck, *launch.bottleneck_ties, "latency", "launch"}
     if launch.terms:
         named |= {name for name, microseconds in launch.terms.items() if microseconds > 0}
     else:
-        used = any("tensor" in name and value > 0 for name, value in launch.metrics.items())
-        named |= {name for name in get_args(Bottleneck) if name != "tensor" or used}
+        named |= {name for name in get_args(Bottleneck) if _is_used(name, launch.metrics)}
     return tuple(name for name in get_args(Bottleneck) if name in named)
+
+
+def _is_used(name: Bottleneck, metrics: Mapping[str, float]) -> bool:
+    """Say whether counters leave it open that a resource was at work."""
+    words = {
+        "tensor": ("tensor",),
+        "shared_memory": ("mem_shared", "wavefronts_shared", "op_shared"),
+        "atomic": ("op_atom", "op_red"),
+    }.get(name)
+    if words is None:
+        return True
+    counted = [value for key, value in metrics.items() if any(word in key for word in words)]
+    return any(value > 0 for value in counted) or (not counted and name != "tensor")
 
 
 def reading_of(profile: Profile) -> type[StateReading]:

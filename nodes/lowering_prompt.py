@@ -23,6 +23,7 @@ from .code_replies import fenced, holds_edits
 from .prompt_context.common import kernel_context, task_context
 from .prompt_context.experience import (
     expected_text,
+    gain_text,
     lessons_text,
     settings_text,
     technique_text,
@@ -33,7 +34,7 @@ from .prompt_context.failures import failure_text
 from .prompt_context.listing import listing
 from .prompts.render import render
 from .propose_optimizations import architecture_family
-from .records import Attempt, KernelPoint, RunPlan
+from .records import Attempt, KernelPoint, RunPlan, TechniqueChoice
 
 REPAIR_TOKENS = 6000
 """Of one message that says what went wrong."""
@@ -82,7 +83,7 @@ def lowering_context(workspace: Workspace, state: State, task: Task) -> dict[str
         "technique": card,
         "technique_name": choice.technique,
         "parameters": json.dumps(choice.settings[0]) if any(choice.settings[:1]) else "",
-        "expected": expected_text(known.expected),
+        "expected": _expected(choice, known.expected),
         "settings": settings_text(known.settings),
         "transitions": transitions_text(known.transitions, choice.technique),
         "lessons": lessons_text(
@@ -168,6 +169,13 @@ def _experience(state: State, identity: DeviceIdentity) -> Experience:
             transitions=knowledge.transitions(identity.kind, at),
             lessons=knowledge.lessons(at),
         )
+
+
+def _expected(choice: TechniqueChoice, believed: ExpectedGain) -> str:
+    """Return what is expected; of a technique that nobody knew, what its proposer was believed."""
+    if choice.optimization is None or believed.trials >= 0.5:
+        return expected_text(believed)
+    return f"expected {gain_text(choice.expected_log_gain)}, a guess: it was never tried"
 
 
 def _state_id(state: State) -> str:

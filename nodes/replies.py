@@ -34,9 +34,12 @@ Line = Annotated[str, BeforeValidator(one_line)]
 
 
 class Reply(BaseModel):
-    """Base of every reply: no unknown fields, docstrings as descriptions."""
+    """Base of every reply: docstrings as descriptions, fields that nobody asked for left aside.
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    Asking again for a field too many would cost a whole prompt, and change nothing.
+    """
+
+    model_config = ConfigDict(extra="ignore", frozen=True, use_attribute_docstrings=True)
 
 
 Form = TypeVar("Form", bound=Reply)

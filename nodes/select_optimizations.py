@@ -162,7 +162,8 @@ def _messages(
         proposals=[
             _line(proposal, _rank(proposal, state["proposals"]), seed) for proposal in ranked
         ],
-        ranked=any(proposal.source == "model" for proposal in ranked),
+        ranked=[proposal for proposal in ranked if proposal.source == "model"]
+        != [proposal for proposal in state["proposals"] if proposal.source == "model"],
         rollouts=plan.rollouts,
         transitions="\n".join(
             text.replace("- right after", f"- {proposal.technique} right after")

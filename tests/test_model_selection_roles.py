@@ -74,7 +74,8 @@ def test_a_new_technique_is_lowered_from_its_card_and_is_evidence(
     )  # fmt: skip
     ran = run(tmp_path, monkeypatch, model, "optimization_proposer", "lowering", steps=1)
     (lowering,) = model.calls_of("lowering")
-    for needed in (CARD["description"], CARD["applies_when"], CARD["notes"], 'with {"rows": 4}'):
+    for needed in (CARD["description"], CARD["applies_when"], CARD["notes"], 'with {"rows": 4}',
+                   "expected 1.22x, a guess"):  # fmt: skip
         assert str(needed) in lowering.prompt, needed
     (row,) = ran.evidence
     assert row.technique == NEW and row.log_gain == pytest.approx(-math.log(0.7))
@@ -85,6 +86,15 @@ def test_a_new_technique_is_lowered_from_its_card_and_is_evidence(
     assert table[NEW].description == CARD["description"]
     assert table[NEW].prior_log_gain == pytest.approx(0.5 * -math.log(0.7)), "from evidence"
     assert any(lesson.technique == NEW for lesson in ran.lessons)
+
+
+def test_a_field_too_many_costs_no_second_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reply = proposals(proposal("fast_math", lines=[1, 2]))
+    model = ScriptedChatModel([reply | {"thoughts": "It is exp."}])
+    ran = run(tmp_path, monkeypatch, model, "optimization_proposer", steps=1)
+    assert len(model.calls) == 1 and ran.told("proposals")[0]["author"] == CURRENT
 
 
 def test_a_later_run_knows_a_technique_that_gained(

@@ -141,6 +141,11 @@ def test_a_real_profile_without_terms_admits_all_but_unused_tensor_cores() -> No
     assert "tensor" not in plausible(profile) and "lsu" in plausible(profile)
     busy = launch.model_copy(update={"metrics": {"sm__inst_executed_pipe_tensor.sum": 8.0}})
     assert "tensor" in plausible(profile.model_copy(update={"launches": (busy,)}))
+    assert {"atomic", "shared_memory"} <= set(plausible(profile)), "nothing was counted of them"
+    none = {"x_op_red.sum": 0.0, "x_op_atom.sum": 0.0, "x_mem_shared.sum": 0.0, "y_mem_shared": 3.0}
+    counted = profile.dominant.model_copy(update={"metrics": none})
+    found = plausible(profile.model_copy(update={"launches": (counted,)}))
+    assert "atomic" not in found and "shared_memory" in found
     with pytest.raises(ValidationError, match="shows no work of tensor"):
         reading_of(profile).model_validate(READING | {"primary": "tensor"})
 

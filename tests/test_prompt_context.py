@@ -219,7 +219,8 @@ def test_an_unknown_gpu_has_the_limits_of_its_architecture_and_no_made_up_peaks(
 
 def test_tensor_shapes_are_those_that_the_architecture_and_the_device_know() -> None:
     simulated = tensor_text("H100", "sm_90", "simulated")
-    assert "16x16x16" in simulated and "wgmma" not in simulated and "int8" not in simulated
+    assert "16x16x16" in simulated and "wgmma" not in simulated and "fp8" not in simulated
+    assert "int8" in simulated and "65% of the peak" in simulated
     hopper = tensor_text("NVIDIA H200", "sm_90a", "cuda")
     assert "wgmma" in hopper and "fp8" in hopper
     ampere = tensor_text("NVIDIA A100-SXM4-80GB", "sm_80", "cuda")

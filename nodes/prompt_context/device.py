@@ -91,7 +91,12 @@ def device_text(gpu: str, arch: str, kind: str) -> str:
 
 def tensor_text(gpu: str, arch: str, kind: str) -> str:
     """Return the tensor-core shapes and types that a kernel can use there; a line a way."""
-    return "\n".join(_tensor(_capability(arch), arch, kind))
+    known, capability = known_gpu(gpu), _capability(arch)
+    lines = _tensor(capability, arch, kind)
+    if known and capability == 90:
+        share = known.constants.tensor_efficiency
+        lines.append(f"Through wmma and mma.sync about {share:.0%} of the peak can be reached.")
+    return "\n".join(lines)
 
 
 def _capability(arch: str) -> int:
@@ -116,9 +121,8 @@ def _instructions(capability: int, arch: str, kind: str) -> list[str]:
         )
     if kind == "simulated":
         found.append(
-            "This device is a simulator. It refuses wgmma, TMA and bulk copies, mbarrier, "
-            "clusters, int8, fp8 and fp64 tensor products, textures, named barriers, recursion "
-            "and calls through pointers."
+            "This device is a simulator. It refuses wgmma, TMA and bulk copies, clusters, fp8 "
+            "products and textures."
         )
     elif arch.startswith("sm_90a"):
         found.append("TMA (cp.async.bulk.tensor), mbarrier and thread block clusters exist.")
@@ -129,18 +133,21 @@ def _tensor(capability: int, arch: str, kind: str) -> list[str]:
     """Return shapes as MxNxK.
 
     Source: CUDA C++ Programming Guide, "Element Types and Matrix Sizes" (wmma); PTX ISA, "Matrix
-    multiply-accumulate instructions" (mma.sync, ldmatrix, wgmma). The simulator's: decode_memory.
+    multiply-accumulate instructions" (mma.sync, ldmatrix, wgmma). The simulator's: decode_matrix.
     """
     if capability < 80:
         return []
     half = "half (sums float or half) and bfloat16 (sums float)"
-    lines = [f"wmma (mma.h): 16x16x16, 32x8x16, 8x32x16 of {half}"]
-    mma = "mma.sync (PTX): m16n8k8, m16n8k16 of fp16 and bf16; m16n8k4, m16n8k8 of tf32"
-    if kind == "simulated":
-        lines[0] += "; tf32 through mma.sync alone."
-    else:
-        lines[0] += "; 16x16x8 of tf32; 8x8x4 of double; the first three of int8 (sums int)."
-        mma += "; m16n8k32 of int8" + (" and fp8" if capability >= 89 else "")
+    lines = [
+        f"wmma (mma.h): 16x16x16, 32x8x16, 8x32x16 of {half}; 16x16x8 of tf32; 8x8x4 of double; "
+        "the first three of int8 (sums int)."
+    ]
+    mma = (
+        "mma.sync (PTX): m16n8k8, m16n8k16 of fp16 and bf16; m16n8k4, m16n8k8 of tf32; "
+        "m16n8k32 of int8"
+    )
+    if capability >= 89 and kind != "simulated":
+        mma += " and fp8"
     lines.append(f"{mma}; operands by ldmatrix.")
     if arch.startswith("sm_90a") and kind != "simulated":
         lines.append(
