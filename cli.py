@@ -290,11 +290,18 @@ def runs(as_json: Json = False) -> None:
 @app.command()
 def report(run: Annotated[Path, typer.Argument(help="Run directory.")]) -> None:
     """Print the report of a finished run."""
+    from .graph.exchange import count_waiting
     from .graph.session import read_request
 
-    read_request(run)
+    request = read_request(run)
     path = run / "report.txt"
     if not path.is_file():
+        waiting = count_waiting(run) if request.device.startswith("deferred") else 0
+        if waiting:
+            raise UserError(
+                f"{run} waits for {waiting} {'job' if waiting == 1 else 'jobs'} of the GPU host; "
+                f"export with: kernelblaster jobs export {run} -o jobs.json"
+            )
         raise UserError(f"{run} is not finished; go on with: kernelblaster resume {run}")
     sys.stdout.write(path.read_text())
 

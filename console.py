@@ -304,7 +304,11 @@ def show_runs(console: Console, found: Sequence[Mapping[str, Any]]) -> None:
     if not found:
         console.print("no runs here; start one with: kernelblaster optimize TASK")
         return
-    table = Table("run", "task", "gpu", "status", "gain", "best us", "evaluations", "seconds")
+    table = Table()
+    for title in ("run", "task"):
+        table.add_column(title, overflow="fold")  # A path cut short is of no use to anybody.
+    for title in ("gpu", "status", "gain", "best us", "evaluations", "seconds"):
+        table.add_column(title)
     for entry in found:
         gain = f"{entry['gain']:.2f}x" if "gain" in entry else ""
         best = f"{entry['best_us']:.2f} {entry['provenance']}" if "best_us" in entry else ""

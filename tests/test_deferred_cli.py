@@ -92,6 +92,7 @@ def test_waiting_is_said_in_words_and_bad_files_in_one_line(tmp_path: Path) -> N
     for name, word in (("none.json", "no such file"), ("no.json", "not JSON")):
         done = kernelblaster("resume", run, "--results", tmp_path / name)
         assert_one_clear_line(done, word)
+    assert_one_clear_line(kernelblaster("report", run), "waits for 1 job of the GPU host")
     waits = answered(kernelblaster("resume", run, "--json"))
     assert waits["outcome"] == "waiting" and waits["jobs"] == 1
     jobs = tmp_path / "jobs.json"
