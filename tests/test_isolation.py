@@ -553,7 +553,7 @@ def task(tmp_path_factory: pytest.TempPathFactory) -> Task:
 @pytest.fixture
 def ungated(monkeypatch: pytest.MonkeyPatch) -> simulated.SimulatedDevice:
     """A device that lets host code call anything: the sandbox alone stands."""
-    monkeypatch.setattr(simulated, "judge_build", lambda built: None)
+    monkeypatch.setattr(simulated, "judge_build", lambda built, source: None)
     return simulated.SimulatedDevice("H200")
 
 
