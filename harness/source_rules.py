@@ -117,18 +117,22 @@ def host_assembly(host_source: str) -> tuple[Diagnostic, ...]:
 
 
 def _host_lines(host_source: str) -> Iterator[tuple[int, str]]:
-    """Yield (line of the candidate, text) of the candidate's own host code."""
-    of_candidate, skipping, number = False, False, 0
+    """Yield (line of the candidate, text) of the candidate's own host code.
+
+    The body of a lambda in a kernel is a block of its own within the kernel's. No other line can
+    begin with `#`: nvcc has preprocessed the text, and writes line breaks in strings as escapes.
+    """
+    of_candidate, skipping, number = False, 0, 0
     for line in host_source.splitlines():
         if match := _LINE_MARKER.match(line):
             number = int(match.group(1))
             if match.group(2) is not None:
                 of_candidate = match.group(2).rsplit("/", 1)[-1] == "candidate.cu"
             continue
-        if line.startswith("#if 0"):
-            skipping = True
+        if line.startswith("#if"):
+            skipping += bool(skipping) or line.startswith("#if 0")
         elif line.startswith("#endif"):
-            skipping = False
+            skipping = max(skipping - 1, 0)
         elif of_candidate and not skipping:
             yield number, line
         number += 1

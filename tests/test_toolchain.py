@@ -157,6 +157,18 @@ def test_host_assembly_is_seen_and_device_assembly_is_not(tools: Toolchain) -> N
     assert "launch: a system call (syscall)" in result.diagnostics[1].message
 
 
+def test_host_assembly_is_seen_behind_a_lambda_of_a_kernel(tools: Toolchain) -> None:
+    nested = (
+        '  auto wait = [] { asm volatile("bar.sync 0;"); };\n  wait();\n'
+        '  asm volatile("bar.sync 0;");'
+    )
+    device = COPY.replace("  __syncthreads();", nested)
+    assert compiled(tools, device).diagnostics == ()
+    host = device.replace("  copy<<<", '  asm volatile("nop");\n  copy<<<')
+    (found,) = compiled(tools, host).diagnostics
+    assert (found.kind, found.line) == ("forbidden_symbol", 12)
+
+
 @pytest.mark.parametrize(
     "source, kind, line",
     [
