@@ -32,7 +32,7 @@ FLAGS = (
     "-Xptxas", "-v", "-allow-unsupported-compiler", "--keep", "--keep-dir", ".", "-I", ".",
 )  # fmt: skip
 
-RULES = "5"
+RULES = "6"
 """Raised whenever a build's diagnostics may change: a cached build keeps its own."""
 
 _WHEELS = "nvidia-cuda-nvcc nvidia-cuda-crt nvidia-nvvm nvidia-cuda-runtime nvidia-cuda-cccl"
