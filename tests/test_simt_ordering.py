@@ -61,6 +61,19 @@ __global__ void returned_lanes(const float *a, float *c, int n) {
     if (lane >= n) return;
     c[lane] = __shfl_xor_sync(~0u, a[lane], 1);
 }
+// One warp copies the first word of each vector of four, the other writes the second.
+__global__ void copies_a_part(float *a, float *c) {
+    __shared__ float4 s[32];
+    int t = threadIdx.x;
+    if (t < 32) {
+        unsigned at = (unsigned)__cvta_generic_to_shared(s + t);
+        asm volatile("cp.async.ca.shared.global [%0], [%1], 16, 4;" :: "r"(at), "l"(a + 4 * t));
+        asm volatile("cp.async.wait_all;");
+        c[t] = s[t].x + s[t].y;
+    } else {
+        a[4 * (t - 32) + 1] = 7.f;
+    }
+}
 __global__ void leaves_early(const float *a, float *c, int n) {
     __shared__ float s[64];
     int t = threadIdx.x;
@@ -164,6 +177,15 @@ def test_lanes_wait_for_those_that_their_mask_names(module: Module) -> None:
         v[:16] = v[:16] * np.float32(0.5) + np.float32(1)
     assert result.reports == ()
     np.testing.assert_array_equal(got, v[np.arange(32) ^ 16])
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_partial_copy_reads_no_more_than_its_bytes(module: Module, seed: int) -> None:
+    a = np.arange(128, dtype=np.float32)
+    zeros = np.zeros(32, np.float32)
+    result, (_, got) = execute(module, "copies_a_part", 1, 64, a, zeros, seed=seed)
+    assert result.reports == ()
+    np.testing.assert_array_equal(got, a[::4])
 
 
 def test_lanes_that_have_left_are_not_waited_for(module: Module) -> None:

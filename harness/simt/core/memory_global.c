@@ -135,7 +135,8 @@ LaneMask global_access(Block *block, const Warp *warp, const Instruction *row, i
     int64_t byte_count = 0;
     LaneMask allowed = lanes;
     bool simple = false;
-    if (lanes == ALL_LANES && !block->lane_bytes) { /* neighbours or one address for all: no lane needs its own look */
+    /* Neighbours or one address for all: no lane needs its own look. */
+    if (lanes == ALL_LANES && !block->lane_bytes) {
         uint64_t neighbours = 0, same = 0;
         for (int lane = 0; lane < LANES; lane++) {
             neighbours |= addresses[lane] ^ (first + (uint64_t)(bytes * lane));
@@ -348,7 +349,8 @@ void global_shadow(Block *block, const Warp *warp, const Instruction *row, int p
                    const uint8_t (*values)[32]) {
     Machine *machine = block->machine;
     bool strong = row->flags & (FLAG_STRONG | FLAG_GUESS);
-    if (access == ACCESS_LOAD && !strong && !(bytes & 3)) {
+    /* Of a partial copy each lane reads bytes of its own number: not whole words for all. */
+    if (access == ACCESS_LOAD && !strong && !(bytes & 3) && !block->lane_bytes) {
         lanes = quick_loads(block, warp, pc, lanes, addresses, bytes / 4);
         if (!lanes) return;
     }
