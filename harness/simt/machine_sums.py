@@ -6,6 +6,7 @@ import dataclasses
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -41,7 +42,7 @@ class KernelCode:
         rows = result.counters["warps"]
         touched = np.flatnonzero(rows).tolist()
         executed = {index: float(rows[index]) * scale for index in touched}
-        for statement in self._spinning():
+        for statement in self._spinning:
             executed[statement - 1] = float(result.counters["atomic_turns"][statement - 1]) * scale
         inside = range(self.function.first, self.function.last)
         entries = loop_entries(self.module, self.function, executed)
@@ -61,6 +62,7 @@ class KernelCode:
             for each in block.instructions
         )
 
+    @cached_property
     def _spinning(self) -> set[int]:
         """Return the statements of atomics that are loops of compare and swap."""
         return {
@@ -181,7 +183,6 @@ class KernelCode:
         """
         total = least = 0.0
         rows = result.counters
-        spinning = self._spinning()
         for index in np.flatnonzero(rows["shared_requests"]).tolist():
             instruction = self.module.instructions[index]
             row = rows[index]
@@ -196,7 +197,7 @@ class KernelCode:
             column = {1: "shared_wavefronts", 2: "shared_wavefronts_64",
                       4: "shared_wavefronts_128"}[wide]  # fmt: skip
             wavefronts = float(row[column]) * scale
-            if index + 1 in spinning:  # every turn tries again
+            if index + 1 in self._spinning:  # every turn tries again
                 wavefronts *= float(row["atomic_turns"]) / float(row["shared_requests"])
             total += wavefronts
             least += min(wavefronts, float(row["shared_wavefronts_ideal"]) * scale * wide)

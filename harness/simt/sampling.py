@@ -323,8 +323,9 @@ def _whole_launch(
     counts = count_by_kind(launch.module, result, 1.0)
     counts.hottest_atomic = float(result.hottest_atomic_sector)
     latency = gpu.constants.l2_latency
-    chain = chain_clocks(launch.module, result.first_warp_path, lambda _: latency)
-    if code is not None:
+    if code is None:
+        chain = chain_clocks(launch.module, result.first_warp_path, lambda _: latency)
+    else:
         machine = KernelCode(launch.module, launch.module.functions[launch.kernel], code)
         warps = float(blocks * -(-int(np.prod(launch.block)) // 32))
         executions = machine.executions(result, 1.0, warps)

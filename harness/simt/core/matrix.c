@@ -140,14 +140,9 @@ void pack_fragment(uint8_t *registers, const int32_t *operands, int count, int t
             }
 }
 
-/* wmma.load and wmma.store. In memory a tile is eight lines (rows, or columns when column-major)
-   of eight elements: one request of two elements a lane, as measured for f16 on an H200. */
-static void move_matrix(Block *block, Warp *warp, const Instruction *row, int pc) {
-    uint8_t *registers = warp->registers;
-    const int32_t *operands = block->machine->operands + row->operands;
-    int rows = row->target >> 8, columns = row->target & 255, bytes = type_bytes(row->type);
-    bool row_major = row->flags & 1, storing = row->opcode == OP_WMMA_STORE;
-    int lines = row_major ? rows : columns, length = row_major ? columns : rows;
+int matrix_place(const Instruction *row, const Warp *warp, int length, uint64_t *origin,
+                 uint64_t *stride) {
+    const uint8_t *registers = warp->registers;
     uint64_t addresses[LANES];
     LaneMask by_space[4];
     lane_addresses(row, warp, addresses);
@@ -156,8 +151,21 @@ static void move_matrix(Block *block, Warp *warp, const Instruction *row, int pc
         resolve_generic(1, addresses, by_space);
         space = by_space[SPACE_SHARED] ? SPACE_SHARED : SPACE_GLOBAL;
     }
-    uint64_t origin = addresses[0], stride = (uint64_t)length;
-    if (row->source1 >= 0) stride = REGISTER(uint32_t, row->source1)[0];
+    *origin = addresses[0];
+    *stride = row->source1 < 0 ? (uint64_t)length : REGISTER(const uint32_t, row->source1)[0];
+    return space;
+}
+
+/* wmma.load and wmma.store. In memory a tile is eight lines (rows, or columns when column-major)
+   of eight elements: one request of two elements a lane, as measured for f16 on an H200. */
+static void move_matrix(Block *block, Warp *warp, const Instruction *row, int pc) {
+    uint8_t *registers = warp->registers;
+    const int32_t *operands = block->machine->operands + row->operands;
+    int rows = row->target >> 8, columns = row->target & 255, bytes = type_bytes(row->type);
+    bool row_major = row->flags & 1, storing = row->opcode == OP_WMMA_STORE;
+    int lines = row_major ? rows : columns, length = row_major ? columns : rows;
+    uint64_t addresses[LANES], origin, stride;
+    int space = matrix_place(row, warp, length, &origin, &stride);
     float matrix[MOST_ELEMENTS];
     if (storing) unpack_fragment(registers, operands, row->type, rows, columns, matrix);
     for (int place = 0; place < rows * columns / 64; place++) {

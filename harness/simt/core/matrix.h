@@ -13,6 +13,9 @@ void unpack_fragment(const uint8_t *registers, const int32_t *operands, int type
                      int columns, float *matrix);
 void pack_fragment(uint8_t *registers, const int32_t *operands, int count, int type, int rows,
                    int columns, const float *matrix);
+/* Where a wmma.load or wmma.store finds its matrix: first element, elements from one line to the
+   next (`length` where lines follow each other), and, returned, the space. */
+int matrix_place(const Instruction *, const Warp *, int length, uint64_t *origin, uint64_t *stride);
 /* matrix_other.c */
 bool is_linear(int type);
 void store_matrix(Block *, Warp *, const Instruction *, int pc);

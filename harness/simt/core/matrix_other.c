@@ -171,16 +171,8 @@ void move_linear(Block *block, Warp *warp, const Instruction *row, int pc) {
     bool row_major = row->flags & 1, storing = row->opcode == OP_WMMA_STORE;
     int length = row_major ? columns : rows;
     Access access = storing ? ACCESS_STORE : ACCESS_LOAD;
-    uint64_t addresses[LANES];
-    LaneMask by_space[4];
-    lane_addresses(row, warp, addresses);
-    int space = row->space;
-    if (space == SPACE_GENERIC) {
-        resolve_generic(1, addresses, by_space);
-        space = by_space[SPACE_SHARED] ? SPACE_SHARED : SPACE_GLOBAL;
-    }
-    uint64_t origin = addresses[0], stride = (uint64_t)length;
-    if (row->source1 >= 0) stride = REGISTER(uint32_t, row->source1)[0];
+    uint64_t addresses[LANES], origin, stride;
+    int space = matrix_place(row, warp, length, &origin, &stride);
     for (int first = 0; first < rows * columns; first += LANES) {
         uint8_t values[LANES][32];
         uint8_t *slots[LANES];

@@ -313,19 +313,14 @@ static Conflict find_conflict(const Block *block, const Warp *warp, const Global
 static LaneMask quick_loads(Block *block, const Warp *warp, int pc, LaneMask lanes,
                             const uint64_t *addresses, int words) {
     Machine *machine = block->machine;
-    uint64_t first = addresses[__builtin_ctz(lanes)], differ = 0;
-    for (int lane = 0; lane < LANES; lane++)
-        differ |= lanes >> lane & 1 ? addresses[lane] ^ first : 0;
-    /* One address for all: two readers stand for the whole warp. */
-    LaneMask others = lanes & (lanes - 1), noted = differ ? lanes : lanes & ~(others & (others - 1));
-    LaneMask left = 0;
+    LaneMask noted = readers_to_note(lanes, addresses), left = 0;
     FOR_EACH_LANE(lane, noted) {
         uint64_t granule = (addresses[lane] - machine->arena_base) >> 2;
         for (int word = 0; word < words; word++, granule++) {
             GlobalShadow *cell = &machine->shadow[granule];
             if (cell->writer_block | cell->atomic_block ||
                 (machine->initialised && machine->initialised[granule] != 15)) {
-                left |= differ ? UINT32_C(1) << lane : lanes;
+                left |= noted == lanes ? UINT32_C(1) << lane : lanes;
                 break;
             }
             if (!cell->reader_block) {

@@ -223,19 +223,14 @@ static void note_writer(const Block *block, const Warp *warp, SharedShadow *cell
 static LaneMask quick_loads(Block *block, const Warp *warp, int pc, LaneMask lanes,
                             const uint64_t *addresses, int words) {
     uint32_t epoch = block->epoch_start;
-    uint64_t first = addresses[__builtin_ctz(lanes)], differ = 0;
-    for (int lane = 0; lane < LANES; lane++)
-        differ |= lanes >> lane & 1 ? addresses[lane] ^ first : 0;
-    /* One address for all: two readers stand for the whole warp. */
-    LaneMask others = lanes & (lanes - 1), noted = differ ? lanes : lanes & ~(others & (others - 1));
-    LaneMask left = 0;
+    LaneMask noted = readers_to_note(lanes, addresses), left = 0;
     FOR_EACH_LANE(lane, noted) {
         uint16_t thread = (uint16_t)(warp->first_thread + (uint32_t)lane);
         for (int word = 0; word < words; word++) {
             uint64_t granule = (addresses[lane] >> 2) + (uint64_t)word;
             SharedShadow *cell = &block->shared_shadow[granule];
             if (block->shared_written[granule] != 15 || cell->writer_time >= epoch) {
-                left |= differ ? UINT32_C(1) << lane : lanes;
+                left |= noted == lanes ? UINT32_C(1) << lane : lanes;
                 break;
             }
             if (cell->reader_time < epoch || cell->reader == thread) {

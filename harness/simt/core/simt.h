@@ -273,6 +273,15 @@ static inline void write_predicate(uint8_t *registers, int offset, LaneMask mask
     *destination = (*destination & ~mask) | (bits & mask);
 }
 
+/* Lanes whose reads are worth noting: of those at one address two stand for the whole warp. */
+static inline LaneMask readers_to_note(LaneMask lanes, const uint64_t *addresses) {
+    uint64_t first = addresses[__builtin_ctz(lanes)], differ = 0;
+    for (int lane = 0; lane < LANES; lane++)
+        differ |= lanes >> lane & 1 ? addresses[lane] ^ first : 0;
+    LaneMask others = lanes & (lanes - 1);
+    return differ ? lanes : lanes & ~(others & (others - 1));
+}
+
 static inline uint16_t short_pc(int pc) { return (uint16_t)(pc < UNKNOWN_PC ? pc : UNKNOWN_PC); }
 
 static inline int type_bytes(int type) {
