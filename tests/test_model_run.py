@@ -25,17 +25,24 @@ from kernelblaster.tools.budgets import write_budgets
 from kernelblaster.tools.model_records import ROLES, Budgets
 
 
+def asked_of_every_role(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, **changes: Any
+) -> tuple[Session, Any]:
+    """Return a new run that asks a model in every role, and the script that answers."""
+    graph_support.install(monkeypatch.setattr)
+    scripted = every_role()
+    request = OptimizeRequest(
+        task="text.py", knowledge=str(folder / "kb"), iterations=2, rollouts=2, steps=3,
+        model=CURRENT, models=use(monkeypatch, scripted), **changes,
+    )  # fmt: skip
+    return Session.create(folder / "run", request), scripted
+
+
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Any:
     folder = tmp_path_factory.mktemp("run")
     with pytest.MonkeyPatch.context() as monkeypatch:
-        graph_support.install(monkeypatch.setattr)
-        scripted = every_role()
-        request = OptimizeRequest(
-            task="text.py", knowledge=str(folder / "kb"), iterations=2, rollouts=2, steps=3,
-            model=CURRENT, models=use(monkeypatch, scripted),
-        )  # fmt: skip
-        session = Session.create(folder / "run", request)
+        session, scripted = asked_of_every_role(folder, monkeypatch)
         events: list[Any] = []
         try:
             result = asyncio.run(session.run(events.append))
@@ -89,13 +96,7 @@ def test_the_same_replies_give_the_same_run(
     finished: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, result, scripted, _ = finished
-    graph_support.install(monkeypatch.setattr)
-    again = every_role()
-    request = OptimizeRequest(
-        task="text.py", knowledge=str(tmp_path / "kb"), iterations=2, rollouts=2, steps=3,
-        model=CURRENT, models=use(monkeypatch, again),
-    )  # fmt: skip
-    session = Session.create(tmp_path / "run", request)
+    session, again = asked_of_every_role(tmp_path, monkeypatch)
     try:
         second = asyncio.run(session.run())
     finally:
@@ -111,13 +112,8 @@ def test_a_cap_in_any_role_stops_the_run_and_a_higher_one_pays_only_for_the_rest
     finished: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, result, scripted, _ = finished
-    graph_support.install(monkeypatch.setattr)
-    again = every_role()
-    request = OptimizeRequest(
-        task="text.py", knowledge=str(tmp_path / "kb"), iterations=2, rollouts=2, steps=3,
-        model=CURRENT, models=use(monkeypatch, again), budgets=Budgets(calls=0),
-    )  # fmt: skip
-    session, stops = Session.create(tmp_path / "run", request), set()
+    session, again = asked_of_every_role(tmp_path, monkeypatch, budgets=Budgets(calls=0))
+    stops = set()
     for cap in range(0, 200, 4):
         write_budgets(tmp_path / "run", Budgets(calls=cap))
         try:
