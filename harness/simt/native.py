@@ -16,7 +16,9 @@ from typing import Literal
 from ..cache import cache_root
 from ..errors import UserError
 
-_BASE_FLAGS = ("-O2", "-fPIC", "-shared", "-w")
+# What newer compilers take for errors of C is an error with every one.
+_STRICT = ("implicit-function-declaration", "incompatible-pointer-types", "int-conversion")
+_BASE_FLAGS = ("-O2", "-fPIC", "-shared", *(f"-Werror={kind}" for kind in _STRICT))
 
 
 def build_native(

@@ -46,6 +46,10 @@ typedef struct {
 void kb_protect(int closed);
 int kb_map_tile(uint64_t start, uint64_t bytes, int descriptor, uint64_t tile);
 
+/* kernels.c: asked by candidates, and by the runtime itself for cooperative launches. */
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, const void *stub,
+                                                          int threads, size_t dynamic);
+
 /* The rest stays inside: a candidate must not meet these names. */
 #pragma GCC visibility push(hidden)
 
