@@ -311,4 +311,5 @@ def _profile(
     if found.counters.takes_turns:
         found.refusal = "its blocks take their work from a shared counter: a sample says nothing"
         return
-    found.profile = describe_launch(gpu, facts, found.counters)[0]
+    # Programs of this kind flush the L2 with a fill before they time a launch.
+    found.profile = describe_launch(gpu, facts, found.counters, l2_left_dirty=True)[0]

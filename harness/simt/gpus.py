@@ -63,7 +63,7 @@ class TimeConstants:
     dram_efficiency: float
     """Achievable share of the data sheet's DRAM bandwidth."""
     dirty_bytes: float
-    """Dirty lines that lie in the L2 when a timed launch begins: what flushed it wrote them."""
+    """Written lines that lie in the L2 after a flush that only writes."""
     dram_accesses_per_nanosecond: float
     """Accesses of DRAM to single places far apart."""
     l2_read_sectors_per_clock: float

@@ -22,11 +22,18 @@ _PIPES = {
 
 
 def describe_launch(
-    gpu: Gpu, resources: KernelResources | None, launch: LaunchCounters
+    gpu: Gpu,
+    resources: KernelResources | None,
+    launch: LaunchCounters,
+    *,
+    l2_left_dirty: bool = False,
 ) -> tuple[LaunchProfile, tuple[float, ...]]:
-    """Return the profile of a launch and its time by each sample of blocks, in microseconds."""
+    """Return the profile of a launch and its time by each sample of blocks, in microseconds.
+
+    `l2_left_dirty` as for estimate().
+    """
     demands = [demand(gpu, launch, counts) for counts in launch.samples]
-    estimates = [estimate(gpu, each) for each in demands]
+    estimates = [estimate(gpu, each, l2_left_dirty=l2_left_dirty) for each in demands]
     times = tuple(each.microseconds for each in estimates)
     counts, needs, found = launch.samples[0], demands[0], estimates[0]
     microseconds = float(median(times))

@@ -75,8 +75,15 @@ class Estimate:
     """Clocks that each pipe of one SM is busy."""
 
 
-def estimate(gpu: Gpu, demand: Demand) -> Estimate:
-    """Return the estimated time of a launch."""
+def estimate(gpu: Gpu, demand: Demand, *, l2_left_dirty: bool = False) -> Estimate:
+    """Return the estimated time of a launch.
+
+    Args:
+        gpu: the GPU.
+        demand: what the launch asks of it.
+        l2_left_dirty: what ran before left written lines in the L2, as a flush that only writes
+            does; the harness's own flush ends with reads.
+    """
     constants, clocks_per_us = gpu.constants, gpu.clock_ghz * 1e3
     if demand.tensor_operations:
         clocks_per_us *= constants.tensor_clock_share
@@ -88,7 +95,7 @@ def estimate(gpu: Gpu, demand: Demand) -> Estimate:
     wavefronts = demand.global_wavefronts + demand.shared_wavefronts
     lsu = max(wavefronts, demand.pipes.get("lsu", 0.0)) * per_sm / clocks_per_us
     l2 = _l2_clocks(gpu, demand) / clocks_per_us
-    dram = _dram_microseconds(gpu, demand)
+    dram = _dram_microseconds(gpu, demand, l2_left_dirty)
     launch = demand.blocks * constants.clocks_per_block / clocks_per_us
     latency = _latency_clocks(gpu, demand) / clocks_per_us
     atomic = _atomic_microseconds(gpu, demand)
@@ -170,11 +177,13 @@ def _l2_clocks(gpu: Gpu, demand: Demand) -> float:
     )
 
 
-def _dram_microseconds(gpu: Gpu, demand: Demand) -> float:
+def _dram_microseconds(gpu: Gpu, demand: Demand, l2_left_dirty: bool) -> float:
     constants = gpu.constants
     read, written = demand.dram_read_bytes, demand.dram_write_bytes
-    # What the kernel reads pushes out of the L2 what lay there dirty before.
-    evicted = min(constants.dirty_bytes, read) * read / (read + written) if read else 0.0
+    evicted = 0.0
+    if l2_left_dirty and read:
+        # What the kernel reads pushes out of the L2 what lay there dirty before.
+        evicted = min(constants.dirty_bytes, read) * read / (read + written)
     peak = gpu.dram_gigabytes_per_second * constants.dram_efficiency * 1e3
     accesses = demand.dram_accesses / (constants.dram_accesses_per_nanosecond * 1e3)
     return max((read + written + evicted) / peak, accesses)
