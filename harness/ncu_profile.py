@@ -159,25 +159,27 @@ def _hot_lines(launch: RawLaunch, source: str) -> tuple[LineProfile, ...]:
     )  # fmt: skip
 
 
+_MEASURED = r"\d\.\d|\d ?%|\d{3}"
+"""Figures that a profile gave, rather than those that explain the hardware (`32 threads`)."""
 _NOT_OURS = ("MemoryL2Compression",)
 """Rules about what a candidate cannot choose: compressible memory is the allocator's."""
 
 
 def advice_of(rules: Sequence[Rule], metrics: Mapping[str, float]) -> tuple[str, ...]:
-    """Return what the rules advise, in two sentences each, the largest estimates first.
+    """Return what warps wait for, then the rules' advice in a sentence each, large estimates first.
 
     Estimates of the kernel's time come before those of one unit's efficiency, and those before
-    rules without an estimate. A last sentence names what warps wait for.
+    rules without an estimate.
     """
     useful = [rule for rule in rules if rule.kind in ("optimization", "warning")]
     useful = [rule for rule in useful if rule.name not in _NOT_OURS]
     order = {"kernel": 0, "unit": 1, None: 2}
     useful.sort(key=lambda rule: (order[rule.scope], -(rule.speedup_percent or 0.0)))
-    said = [f"{rule.name}{_estimate(rule)}: {_beginning(rule.message)}" for rule in useful]
+    said = [f"{rule.name}{_estimate(rule)}: {_telling(rule.message)}" for rule in useful]
     reasons = sorted(stalls(metrics).items(), key=lambda item: -item[1])
     worst = [f"{name} {share:.0%}" for name, share in reasons[:3] if share >= 0.1]
     if worst:
-        said.append(f"Warps that cannot issue wait for: {', '.join(worst)}.")
+        said.insert(0, f"Warps that cannot issue wait for: {', '.join(worst)}.")
     return tuple(dict.fromkeys(said))
 
 
@@ -188,8 +190,10 @@ def _estimate(rule: Rule) -> str:
     return f" (estimated gain {rule.speedup_percent:.3g} % {of})"
 
 
-def _beginning(message: str, sentences: int = 2) -> str:
-    return " ".join(re.split(r"(?<=[.!?])\s+(?=[A-Z])", message)[:sentences])
+def _telling(message: str) -> str:
+    """Return the first sentence that tells something measured, else the first of all."""
+    sentences = re.split(r"(?<=[.!?])\s*(?=[A-Z])", message)
+    return next((each for each in sentences if re.search(_MEASURED, each)), sentences[0])
 
 
 def elapsed_cycles(profile: Profile) -> float | None:

@@ -14,11 +14,13 @@ from ..tools.workspace import Workspace
 from .builtin.proposer import settings_of
 from .prompt_context.common import kernel_context, task_context
 from .prompt_context.experience import (
+    ceiling_text,
     expected_text,
     gain_text,
     lessons_text,
     tried_text,
 )
+from .prompt_context.measurements import attainable
 from .prompts.render import render
 from .proposal_table import NEW_STRENGTH, Table
 from .records import KernelPoint, Observation, Proposal, RunPlan
@@ -53,7 +55,8 @@ def proposer_messages(
 ) -> tuple[Message, ...]:
     """Return the prompt of the optimization proposer; `steps` are those it may know of."""
     source = workspace.artifacts.get_text(current.source_sha256)
-    assert evaluation.profile is not None
+    assert evaluation.profile is not None and evaluation.timing is not None
+    ceiling = attainable(task, evaluation.profile, evaluation.timing)
     at_hand = AtHand(
         task,
         source,
@@ -72,7 +75,7 @@ def proposer_messages(
         written_by_model=table.written_by_model,
         state=f"{table.where.name}. {table.where.description}",
         observation=observation.description,
-        known=[_line(*pair) for pair in shown],
+        known=[_line(*pair, ceiling) for pair in shown],
         others=others,
         left_out=left_out,
         tried=tried_text(steps, current.source_sha256),
@@ -112,13 +115,14 @@ def _listed(
     )
 
 
-def _line(optimization: Optimization, expected: ExpectedGain) -> str:
+def _line(optimization: Optimization, expected: ExpectedGain, ceiling: float | None) -> str:
     avoid = f" Avoid when: {optimization.avoid_when}" if optimization.avoid_when else ""
     gain = (
         expected_text(expected)
         if expected.trials >= 0.5
         else f"expected {gain_text(expected.mean_log)}"
     )
+    gain += ceiling_text(expected.mean_log, ceiling)
     return (
         f"- {optimization.technique}: {optimization.description} Applies when: "
         f"{optimization.applies_when}{avoid} ({gain})"

@@ -18,13 +18,14 @@ from .builtin.selector import explores, select
 from .model_proposals import NEW_SHARE
 from .progress import report_progress
 from .prompt_context.experience import (
+    ceiling_text,
     expected_text,
     gain_text,
     path_text,
     transitions_text,
     tried_text,
 )
-from .prompt_context.measurements import profile_text, summary_text
+from .prompt_context.measurements import attainable, profile_text, summary_text
 from .prompts.render import render
 from .propose_optimizations import known_steps
 from .records import (
@@ -147,6 +148,7 @@ def _messages(
     ranked = sorted(state["proposals"], key=lambda each: (-each.expected.score, each.technique))
     ordered = [transitions_text(transitions, proposal.technique) for proposal in ranked]
     assert evaluation.profile is not None and evaluation.timing is not None
+    ceiling = attainable(task, evaluation.profile, evaluation.timing)
     return render(
         "optimization_selector",
         plan.models.context_of("optimization_selector"),
@@ -160,7 +162,8 @@ def _messages(
         state=state["state_choice"].state.name,
         observation=state["observation"].description,
         proposals=[
-            _line(proposal, _rank(proposal, state["proposals"]), seed) for proposal in ranked
+            _line(proposal, _rank(proposal, state["proposals"]), seed, ceiling)
+            for proposal in ranked
         ],
         ranked=[proposal for proposal in ranked if proposal.source == "model"]
         != [proposal for proposal in state["proposals"] if proposal.source == "model"],
@@ -185,9 +188,14 @@ def _rank(proposal: Proposal, proposals: tuple[Proposal, ...]) -> int | None:
     return [each.technique for each in proposals].index(proposal.technique) + 1
 
 
-def _line(proposal: Proposal, rank: int | None, seed: Mapping[str, Optimization]) -> str:
+def _line(
+    proposal: Proposal,
+    rank: int | None,
+    seed: Mapping[str, Optimization],
+    ceiling: float | None,
+) -> str:
     expected = proposal.expected
-    words = [expected_text(expected)]
+    words = [expected_text(expected) + ceiling_text(expected.mean_log, ceiling)]
     card = proposal.optimization
     if card is not None:
         words.append(f"a new technique: {card.description.rstrip('.')}")

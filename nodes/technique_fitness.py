@@ -5,6 +5,7 @@ For prompts alone: it shortens what a model reads. What may be tried is the prop
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -17,6 +18,8 @@ APPLIED_GAIN = 1.01
 """Gain above which a technique counts as applied to a file."""
 FULL_SECTOR = 31.0
 """Bytes used of the 32 of a sector from which none are wasted."""
+CONSECUTIVE = 4.5
+"""Sectors of a request up to which the lanes of a warp read consecutive words, or shared ones."""
 
 SMALL_SHARED = 1024
 """Bytes of shared memory of a block below which no tiles are staged there."""
@@ -93,13 +96,16 @@ def _in_registers(at_hand: AtHand) -> str | None:
 
 
 def _no_waste(at_hand: AtHand) -> str | None:
-    used = [
-        at_hand.metric(f"smsp__sass_average_data_bytes_per_sector_mem_global_op_{kind}.ratio")
-        for kind in ("ld", "st")
-    ]
-    known = [each for each in used if each]
-    wasteless = bool(known) and min(known) >= FULL_SECTOR and len(at_hand.profile.launches) == 1
-    return "no bytes of the sectors are wasted" if wasteless else None
+    known = 0
+    for kind in ("ld", "st"):
+        operation = f"mem_global_op_{kind}.ratio"
+        used = at_hand.metric(f"smsp__sass_average_data_bytes_per_sector_{operation}")
+        sectors = at_hand.metric(f"l1tex__average_t_sectors_per_request_pipe_lsu_{operation}")
+        if used and used < FULL_SECTOR and not (sectors and sectors <= CONSECUTIVE):
+            return None
+        known += bool(used)
+    one = known and len(at_hand.profile.launches) == 1
+    return "no bytes of the sectors are wasted" if one else None
 
 
 def _no_conflicts(at_hand: AtHand) -> str | None:
@@ -158,17 +164,25 @@ def _launch_hidden(at_hand: AtHand) -> str | None:
     return "the rate of blocks is no limit"
 
 
+def _no_slow_functions(at_hand: AtHand) -> str | None:
+    found = re.search(r"\b(exp|log|tanh|pow|sqrt|sin|cos|erf)\w*\s*\(", at_hand.source)
+    return None if found or _DIVIDES.search(at_hand.source) else "it calls no slow function"
+
+
 def _restricted(at_hand: AtHand) -> str | None:
     known = "__restrict__" in at_hand.source and len(at_hand.profile.launches) == 1
     return "pointers are __restrict__ already" if known else None
 
 
+_DIVIDES = re.compile(r"\df\s*/|[\])]\s*/\s*[A-Za-z(]")
+"""A division of floating-point values, as far as the text shows it."""
 _RULES: dict[str, Callable[[AtHand], str | None]] = {
     "fuse_elementwise_kernels": _one_launch,
     "kernel_fusion_epilogue": _one_launch,
     "half2_arithmetic": _no_half,
     "tensor_cores_wmma": _tolerance,
     "online_softmax": _in_registers,
+    "fast_math": _no_slow_functions,
     "loop_interchange": _no_waste,
     "transpose_through_shared_memory": _no_waste,
     "pad_shared_memory": _no_conflicts,

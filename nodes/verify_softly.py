@@ -2,8 +2,9 @@
 
 Reads plan, summary, initial, confirmation, soft_reviews; writes soft_reviews and, with what a
 reader should know, confirmation. A veto needs a reason that a person can check, on a line that
-exists; it sends the run back to confirm the next fastest kernel. It never stands in for the
-numeric gate: only what passed that comes here.
+exists; it sends the run back to confirm the next fastest kernel, and becomes a lesson of the
+knowledge base, so that the next task is warned. It never stands in for the numeric gate: only what
+passed that comes here.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ from __future__ import annotations
 import asyncio
 from typing import Any, NotRequired, TypedDict
 
+from ..memory.records import KnowledgeUpdate, Lesson
 from ..tools.model_records import BUILTIN, Answer, Message
-from ..tools.workspace import Workspace, open_workspace
+from ..tools.workspace import Workspace, open_knowledge, open_workspace
 from .asked import asked, stand_in
 from .builtin.soft_verifier import review as review_builtin
 from .progress import report_progress
@@ -51,6 +53,8 @@ async def verify_softly(state: Reads) -> dict[str, Any]:
             remarks=review.remarks,
             author=review.author,
         )
+    if review.vetoed:
+        await asyncio.to_thread(_remember, state, review)
     changes: dict[str, Any] = {"soft_reviews": {point.evaluation_key: review}}
     if review.remarks and not review.vetoed:
         reason = "; ".join(filter(None, (confirmation.reason, *review.remarks)))
@@ -85,6 +89,29 @@ async def _by_model(state: Reads) -> SoftReview:
     place = (len(state.get("soft_reviews") or {}),)
     answer = await asked(plan, "soft_verifier", place, prepare)
     return review_of(answer, source, await _builtin(state))
+
+
+def _remember(state: Reads, review: SoftReview) -> None:
+    """Write down what was vetoed: a kernel that passes every check and may not be announced."""
+    plan, summary = state["plan"], state["summary"]
+    techniques = tuple(step.technique for step in state["confirmation"].point.path)
+    with open_workspace(plan.run_directory, plan.device, plan.gpu) as workspace:
+        kind = workspace.measured_by.kind
+    lesson = Lesson(
+        text=f"{', then '.join(techniques)}: a kernel that passed every check was vetoed by its "
+        f"reviewer: {'; '.join(review.reasons)}",
+        kind="condition",
+        technique=" then ".join(techniques) or None,
+        op_class=summary.op_class,
+        device_kind=kind,
+        author=review.author,
+        run=plan.run_id,
+        iteration=plan.iterations,
+    )
+    with open_knowledge(plan.knowledge_directory) as knowledge:
+        knowledge.apply_update(
+            KnowledgeUpdate(run=plan.run_id, iteration=plan.iterations, lessons=(lesson,))
+        )
 
 
 def review_of(answer: Answer[SoftVerdict], source: str, helped: SoftReview) -> SoftReview:

@@ -282,14 +282,18 @@ def test_rules_carry_their_estimates() -> None:
     assert {rule.launch for rule in result.rules} == {0, 8, 12, 14, 20}
 
 
-def test_advice_starts_with_the_largest_gain_and_ends_with_the_stalls() -> None:
+def test_advice_begins_with_the_stalls_then_the_largest_gain() -> None:
     advice = launches()["mm_uncoalesced"].advice
-    assert advice[0].startswith(
-        "MemoryCacheAccessPattern (estimated gain 85.9 % of the kernel's time): The memory access"
+    assert advice[0] == "Warps that cannot issue wait for: lg_throttle 85%, long_scoreboard 13%."
+    assert advice[1].startswith(
+        "MemoryCacheAccessPattern (estimated gain 85.9 % of the kernel's time): On average, only "
+        "4.2 of the 32 bytes"
     )
     named = [sentence.split(" ")[0] for sentence in advice]
     assert named.index("UncoalescedGlobalAccess") < named.index("HighPipeUtilization")
-    assert advice[-1] == "Warps that cannot issue wait for: lg_throttle 85%, long_scoreboard 13%."
+    divergent = launches()["divergent"].advice
+    told = next(sentence for sentence in divergent if sentence.startswith("ThreadDivergence"))
+    assert "groups of 32 threads" not in told and "threads being active per cycle" in told
     assert not any("Compression" in sentence for sentence in advice)
     conflicts = " ".join(launches()["transpose_conflict"].advice)
     assert "bank conflict" in conflicts

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,7 @@ from kernelblaster.nodes.prompt_context.contract import (
 )
 from kernelblaster.nodes.prompt_context.device import device_text, known_gpu, peaks_of, tensor_text
 from kernelblaster.nodes.prompt_context.experience import (
+    ceiling_text,
     expected_text,
     lessons_text,
     settings_text,
@@ -39,7 +41,11 @@ from kernelblaster.nodes.prompt_context.experience import (
 )
 from kernelblaster.nodes.prompt_context.failures import MEANING, failure_text
 from kernelblaster.nodes.prompt_context.listing import excerpt, hot_lines, line_of, listing
-from kernelblaster.nodes.prompt_context.measurements import profile_text, summary_text
+from kernelblaster.nodes.prompt_context.measurements import (
+    attainable,
+    profile_text,
+    summary_text,
+)
 
 PAGES = Path(__file__).parent / "data" / "ncu"
 PERCENT = "avg.pct_of_peak_sustained_elapsed"
@@ -266,9 +272,17 @@ def test_what_is_left_is_said_by_the_rule_of_the_time_model() -> None:
 
 def test_of_a_measured_launch_the_bytes_bound_what_is_left() -> None:
     text = profile_text(profile(launch(terms={})))
-    assert f"at most {200 / (4e8 / 3350e9 * 1e6):.2f}x is left unless fewer bytes move" in text
-    assert "is left" not in profile_text(profile(launch(terms={}, microseconds=5000.0)))
-    assert "is left" not in profile_text(profile(launch(terms={}), gpu="RTX 3060"))
+    assert f"would be {200 / (4e8 / 3350e9 * 1e6):.2f}x faster: more only if fewer move" in text
+    assert "faster" not in profile_text(profile(launch(terms={}, microseconds=5000.0)))
+    assert "faster" not in profile_text(profile(launch(terms={}), gpu="RTX 3060"))
+
+
+def test_a_gain_above_what_can_be_had_is_told_so() -> None:
+    ceiling = attainable(product_task(), profile(launch()), timing(200.0))
+    assert ceiling == pytest.approx(200.0 / (compulsory_bytes(product_task()) / 3350e9 * 1e6))
+    assert f"at most {ceiling:.3g}x" in ceiling_text(math.log(ceiling) + 0.1, ceiling)
+    assert ceiling_text(math.log(ceiling) - 0.1, ceiling) == ceiling_text(9.0, None) == ""
+    assert attainable(product_task(), profile(launch(), gpu="RTX 3060"), timing(200.0)) is None
 
 
 def test_traffic_is_told_over_the_tensors_own_bytes() -> None:

@@ -19,9 +19,11 @@ from scripted_chat_model import ScriptedChatModel, cut_off, http_error, refusal,
 from kernelblaster.graph.session import Session
 from kernelblaster.harness.records import Task
 from kernelblaster.nodes.builtin.soft_verifier import review
+from kernelblaster.nodes.prompt_context.experience import lessons_text
 from kernelblaster.nodes.records import OptimizeRequest, RunResult
 from kernelblaster.nodes.verify_softly import verdict_on
 from kernelblaster.tools.model_records import ModelPlan
+from kernelblaster.tools.workspace import open_knowledge
 
 MODEL = "import:scripted_chat_model:current"
 TWO = (TextRewrite("vectorize_memory_access", 0.5), TextRewrite("fast_math", 0.8))
@@ -74,6 +76,23 @@ def test_after_a_veto_the_next_fastest_is_confirmed_and_reviewed(
     assert "50.00 us vetoed by" in note and "line 2 `did: vectorize_memory_access`" in note
     assert "any other input gives the same" in note
     assert (tmp_path / "run" / "best.cu").read_text().startswith("us: 80")
+
+
+def test_the_knowledge_base_remembers_a_veto(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next task's agents read that such a kernel was not announced, and why."""
+    run(tmp_path, monkeypatch, ScriptedChatModel([veto("did: vectorize_memory_access"), ACCEPT]))
+    with open_knowledge(str(tmp_path / "kb")) as knowledge:
+        lessons = [each for each in knowledge.lessons() if "vetoed" in each.text]
+    (lesson,) = lessons
+    assert (lesson.technique, lesson.kind) == ("vectorize_memory_access", "condition")
+    assert "it is a constant" in lesson.text
+    told = lessons_text(
+        lessons, state="any", op_class=str(lesson.op_class), device_kind=lesson.device_kind,
+        techniques=("vectorize_memory_access",),
+    )  # fmt: skip
+    assert "any other input gives the same" in told
 
 
 def test_after_a_veto_an_earlier_kernel_of_the_same_trajectory_may_stand(

@@ -16,6 +16,7 @@ SOFTMAX = softmax_task().model_copy(update={"op_class": "softmax"})
 NORM = norm_task().model_copy(update={"op_class": "normalization"})
 PRODUCT = product_task().model_copy(update={"op_class": "matmul"})
 USED = "smsp__sass_average_data_bytes_per_sector_mem_global_op_{}.ratio"
+SECTORS = "l1tex__average_t_sectors_per_request_pipe_lsu_mem_global_op_{}.ratio"
 
 
 def launch(
@@ -51,7 +52,13 @@ def test_every_rule_is_about_a_technique_of_the_seed() -> None:
         ("single_pass_variance", at_hand(), at_hand(task=NORM)),
         ("online_softmax", at_hand(applied=frozenset({"cache_row_in_registers"})), at_hand()),
         ("online_softmax", at_hand(task=NORM), at_hand()),
-        ("fast_math", at_hand(applied=frozenset({"fast_math"})), at_hand()),
+        ("unroll_loop", at_hand(applied=frozenset({"unroll_loop"})), at_hand()),
+        ("fast_math", at_hand(source="sum += a[i] * b[i]; grid((n + 31) / 32);"),
+         at_hand(source="y[i] = expf(x[i]);")),
+        ("fast_math", at_hand(source="i / 2"), at_hand(source="out[i] = (1.0f / total) * x;")),
+        ("loop_interchange",
+         at_hand({USED.format("ld"): 12.0, SECTORS.format("ld"): 2.0}),
+         at_hand({USED.format("ld"): 12.0, SECTORS.format("ld"): 31.0})),
         ("loop_interchange", at_hand({USED.format("ld"): 32.0, USED.format("st"): 32.0}),
          at_hand({USED.format("ld"): 32.0, USED.format("st"): 4.0})),
         ("pad_shared_memory",

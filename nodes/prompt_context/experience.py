@@ -117,6 +117,13 @@ def expected_text(expected: ExpectedGain) -> str:
     return text
 
 
+def ceiling_text(log_gain: float, ceiling: float | None) -> str:
+    """Return that a gain is more than can be had here; empty where it is not."""
+    if ceiling is None or log_gain <= math.log(max(ceiling, 1.0)):
+        return ""
+    return f"; here at most {max(ceiling, 1.0):.3g}x, where every tensor is moved once"
+
+
 def settings_text(gains: Sequence[SettingGain]) -> str:
     """Return what parameter values gained in this state before, the best first."""
     return "\n".join(

@@ -15,7 +15,7 @@ MOST_LAUNCHES = 3
 """Launches described; the others are named with their share of the time."""
 MOST_ADVICE = 5
 """Sentences of advice for a launch."""
-LONGEST_ADVICE = 240
+LONGEST_ADVICE = 320
 """Characters of one."""
 MOST_LEFT = 3.0
 """Speed-up that the bytes moved leave open, above which they bound nothing worth telling."""
@@ -70,6 +70,17 @@ def summary_text(task: Task, profile: Profile, timing: Timing) -> str:
             text += f": {_microseconds(seconds * 1e6)} at the tensor cores' peak"
         lines.append(f"{text}.")
     return " ".join(lines)
+
+
+def attainable(task: Task, profile: Profile, timing: Timing) -> float | None:
+    """Return the speed-up that moving every tensor once at the DRAM's peak would be.
+
+    None where the GPU's peaks are not known.
+    """
+    gpu = known_gpu(profile.gpu)
+    if gpu is None:
+        return None
+    return timing.microseconds / (compulsory_bytes(task) / peaks_of(gpu).dram_bytes * 1e6)
 
 
 def change_text(before: Evaluation, after: Evaluation) -> str:
@@ -193,7 +204,10 @@ def _left(launch: LaunchProfile, gpu: Gpu | None) -> str:
     left = launch.microseconds / floor
     if not 1.0 <= left <= MOST_LEFT:
         return ""
-    return f"at most {left:.2f}x is left unless fewer bytes move (their time at the DRAM's peak)"
+    return (
+        f"moving the bytes it moves now at the DRAM's peak would be {left:.2f}x faster: more only "
+        "if fewer move"
+    )
 
 
 def _left_by_terms(launch: LaunchProfile, gpu: Gpu) -> str:
