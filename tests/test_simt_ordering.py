@@ -115,6 +115,28 @@ __global__ void add_by_swapping(const double *a, double *c) {
     __syncthreads();
     if (threadIdx.x == 0) add(c, sum);
 }
+// Several lanes share a word; each keeps to its own bytes, or takes its neighbour's.
+template <typename T> __global__ void in_place(T *x, int first, int n, int neighbour) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) {
+        T value = x[first + i];
+        x[first + (i ^ neighbour)] = (T)(value + 3);
+    }
+}
+template <typename T> __global__ void in_place_shared(T *x, int first, int n, int neighbour) {
+    __shared__ T s[256];
+    int i = threadIdx.x;
+    s[first + i] = x[first + i];
+    __syncwarp();
+    T value = s[first + i];
+    if (neighbour < 0) value += s[first + (i ^ 1)], __syncwarp();
+    s[first + (neighbour < 0 ? i : i ^ neighbour)] = (T)(value + 3);
+    __syncthreads();
+    x[first + i] = s[first + i];
+}
+#define IN_PLACE(T) template __global__ void in_place<T>(T *, int, int, int); \
+    template __global__ void in_place_shared<T>(T *, int, int, int);
+IN_PLACE(short) IN_PLACE(char)
 __global__ void struct_with_padding(const int *which, double *c) {
     struct Item { char tag; double value; } items[4];
     for (int i = 0; i < 4; i++) items[i].tag = i, items[i].value = i * 0.5;
@@ -146,6 +168,40 @@ def test_lanes_that_did_not_meet_race(module: Module) -> None:
     result, _ = execute(module, "_Z8exchangeILi10EEvPKfPf", 1, 64, *data)
     assert kinds(result) == {"race"}
     assert "no __syncwarp() between" in result.reports[0].detail
+
+
+SUB_WORDS = [(np.int16, "s"), (np.int8, "c")]
+
+
+@pytest.mark.parametrize(("dtype", "letter"), SUB_WORDS, ids=["halves", "bytes"])
+@pytest.mark.parametrize("first", range(4))
+def test_lanes_that_share_a_word_and_keep_to_their_bytes(
+    module: Module, dtype: type, letter: str, first: int
+) -> None:
+    """Also where a word lies across two warps or two blocks."""
+    x = np.arange(200).astype(dtype)
+    result, (got, *_) = execute(module, f"_Z8in_placeI{letter}EvPT_iii", 3, 64, x, first, 190, 0)
+    assert result.reports == ()
+    np.testing.assert_array_equal(got[first : first + 190], x[first : first + 190] + dtype(3))
+    name = f"_Z15in_place_sharedI{letter}EvPT_iii"
+    assert execute(module, name, 1, 128, x, first, 128, 0)[0].reports == ()
+    result, (got, *_) = execute(module, name, 1, 128, x, first, 128, -1)
+    pairs = (x[first + (np.arange(128) ^ 1)] + x[first : first + 128] + 3).astype(dtype)
+    assert result.reports == () and np.array_equal(got[first : first + 128], pairs)
+
+
+@pytest.mark.parametrize(("dtype", "letter"), SUB_WORDS, ids=["halves", "bytes"])
+@pytest.mark.parametrize("neighbour", [1, 16])
+def test_lanes_that_take_their_neighbours_bytes_race(
+    module: Module, dtype: type, letter: str, neighbour: int
+) -> None:
+    x = np.arange(200).astype(dtype)
+    for name, grid in (("8in_place", 2), ("15in_place_shared", 1)):
+        result, _ = execute(
+            module, f"_Z{name}I{letter}EvPT_iii", grid, 64, x, 0, 128, neighbour
+        )
+        assert kinds(result) == {"race"}
+        assert "overwrites what warp" in result.reports[0].detail
 
 
 def test_order_is_passed_on(module: Module) -> None:

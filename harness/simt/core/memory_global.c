@@ -236,21 +236,29 @@ void publish(Block *block) {
 static void note_reader(Block *block, const Warp *warp, GlobalShadow *cell, int lane, uint8_t bytes,
                         int pc) {
     uint16_t thread = (uint16_t)(warp->first_thread + (uint32_t)lane);
-    if (cell->reader_block == block->number && cell->reader_time >= block->epoch_start) {
+    uint16_t several = SEVERAL_LANES | thread / LANES;
+    bool recent = cell->reader_block == block->number && cell->reader_time >= block->epoch_start;
+    bool same_warp = cell->reader == several || cell->reader / LANES == thread / LANES;
+    /* Other warps or blocks that read other bytes of the word make room: a word has one entry. */
+    bool apart = !(cell->read_bytes & bytes) && !(recent && same_warp);
+    if (recent && !apart) {
+        int before = cell->read_bytes;
         cell->read_bytes |= bytes;
-        if (cell->reader != thread) {
-            uint16_t several = SEVERAL_LANES | thread / LANES;
-            if (cell->reader != several && cell->reader / LANES != thread / LANES) {
-                bool seen = reader_ordered(block, warp, cell->reader, cell->reader_time);
-                cell->reader = seen ? thread : SEVERAL_WARPS;
-            } else if (cell->reader_time >= warp->synchronised) {
-                cell->reader = several, cell->reader_pc = short_pc(pc); /* the earlier time stays */
-                return;
-            } else {
-                cell->reader = thread;
-            }
+        if (!same_warp) {
+            bool seen = reader_ordered(block, warp, cell->reader, cell->reader_time);
+            cell->reader = seen ? thread : SEVERAL_WARPS;
+            renew_byte_readers(cell->byte_readers, bytes, lane);
+        } else if (cell->reader == thread) {
+            note_byte_readers(cell->byte_readers, before, bytes, lane);
+        } else if (cell->reader_time >= warp->synchronised) {
+            note_byte_readers(cell->byte_readers, before, bytes, lane);
+            cell->reader = several, cell->reader_pc = short_pc(pc); /* the earlier time stays */
+            return;
+        } else {
+            cell->reader = thread;
+            renew_byte_readers(cell->byte_readers, bytes, lane);
         }
-    } else if (cell->reader_block && cell->reader_block != block->number) {
+    } else if (cell->reader_block && cell->reader_block != block->number && !apart) {
         cell->reader_block = MANY_BLOCKS;
         cell->reader = SEVERAL_WARPS;
         cell->read_bytes |= bytes;
@@ -258,6 +266,7 @@ static void note_reader(Block *block, const Warp *warp, GlobalShadow *cell, int 
         cell->reader_block = block->number;
         cell->reader = thread;
         cell->read_bytes = bytes;
+        note_byte_readers(cell->byte_readers, 0, bytes, lane);
     }
     cell->reader_time = block->machine->clock;
     cell->reader_pc = short_pc(pc);
@@ -301,7 +310,9 @@ static Conflict find_conflict(const Block *block, const Warp *warp, const Global
         return (Conflict){after, cell->atomic, cell->atomic_pc, cell->atomic_block};
     if (access != ACCESS_LOAD && cell->reader_block && cell->read_bytes & part &&
         !(cell->reader_block == block->number &&
-          cell->reader == warp->first_thread + (uint32_t)lane) &&
+          (cell->reader == warp->first_thread + (uint32_t)lane ||
+           (cell->reader == (SEVERAL_LANES | number) &&
+            read_alone(cell->byte_readers, cell->read_bytes, part, lane)))) &&
         !ordered(block, warp, lane, cell->reader_block, cell->reader, cell->reader_time))
         return (Conflict){DETAIL_WRITE_AFTER_READ, cell->reader, cell->reader_pc,
                           cell->reader_block};
@@ -327,6 +338,7 @@ static LaneMask quick_loads(Block *block, const Warp *warp, int pc, LaneMask lan
                 cell->reader_block = block->number, cell->reader_time = machine->clock;
                 cell->reader = (uint16_t)(warp->first_thread + (uint32_t)lane);
                 cell->reader_pc = short_pc(pc), cell->read_bytes = 15;
+                memset(cell->byte_readers, lane, 4);
             } else if (cell->reader_block == MANY_BLOCKS) {
                 cell->read_bytes = 15;
             } else {

@@ -152,6 +152,9 @@ static int find_conflict(const Block *block, const Warp *warp, const SharedShado
         if (cell->reader == SEVERAL_WARPS) return DETAIL_NONE;
     }
     bool same_warp = cell->reader == (SEVERAL_LANES | number) || cell->reader / LANES == number;
+    if (cell->reader == (SEVERAL_LANES | number) &&
+        read_alone(cell->byte_readers, cell->read_bytes, part, lane))
+        return DETAIL_NONE;
     if (cell->reader == thread || (cell->volatile_reader && !same_warp)) return DETAIL_NONE;
     bool ordered;
     if (cell->reader == SEVERAL_WARPS) {
@@ -171,9 +174,12 @@ static int find_conflict(const Block *block, const Warp *warp, const SharedShado
 static inline void note_reader(const Block *block, const Warp *warp, SharedShadow *cell, int lane,
                                int part, int pc, bool is_volatile) {
     uint16_t thread = (uint16_t)(warp->first_thread + (uint32_t)lane);
-    if (cell->reader != thread && cell->reader_time >= block->epoch_start && cell->reader_time) {
-        uint16_t number = thread / LANES, several = SEVERAL_LANES | number;
-        bool same_warp = cell->reader == several || cell->reader / LANES == number;
+    uint16_t number = thread / LANES, several = SEVERAL_LANES | number;
+    bool same_warp = cell->reader == several || cell->reader / LANES == number;
+    bool recent = cell->reader_time >= block->epoch_start && cell->reader_time;
+    int before = recent ? cell->read_bytes : 0;
+    /* Another warp that read other bytes of the word makes room: a word has one entry. */
+    if (recent && cell->reader != thread && (same_warp || before & part)) {
         cell->read_bytes |= part;
         if (!same_warp) {
             if (is_volatile && !cell->volatile_reader) return; /* only its own warp minds it */
@@ -181,15 +187,19 @@ static inline void note_reader(const Block *block, const Warp *warp, SharedShado
                                                                        cell->reader_time))
                 cell->reader = thread, cell->read_bytes = part;
             else cell->reader = SEVERAL_WARPS;
+            renew_byte_readers(cell->byte_readers, part, lane);
         } else if (cell->reader_time >= warp->synchronised) {
+            note_byte_readers(cell->byte_readers, before, part, lane);
             cell->reader = several, cell->reader_pc = short_pc(pc);
             return; /* the earlier time stays: nobody is accused for the later */
         } else {
             cell->reader = thread;
+            renew_byte_readers(cell->byte_readers, part, lane);
         }
     } else {
-        bool again = cell->reader == thread && cell->reader_time >= block->epoch_start;
+        bool again = recent && cell->reader == thread;
         cell->read_bytes = again ? cell->read_bytes | part : part;
+        note_byte_readers(cell->byte_readers, again ? before : 0, part, lane);
         cell->reader = thread;
     }
     cell->volatile_reader = is_volatile;
@@ -236,6 +246,7 @@ static LaneMask quick_loads(Block *block, const Warp *warp, int pc, LaneMask lan
             if (cell->reader_time < epoch || cell->reader == thread) {
                 cell->reader_time = block->machine->clock;
                 cell->reader = thread, cell->reader_pc = short_pc(pc), cell->read_bytes = 15;
+                memset(cell->byte_readers, lane, 4);
                 cell->volatile_reader = false;
             } else {
                 note_reader(block, warp, cell, lane, 15, pc, false);

@@ -31,20 +31,25 @@ typedef struct {
 /* Last plain writer, last atomic writer and the readers of four bytes of global memory; block 0
    is nobody. Atomics have a place of their own, so that they do not hide a plain write. Threads are
    numbers in the block, or one of the below; pcs that do not fit are UNKNOWN_PC. `written_bytes`
-   are those that the writer's warp wrote, `latest_bytes` those of the writer alone. */
+   are those that the writer's warp wrote, `latest_bytes` those of the writer alone. Where several
+   lanes of one warp read, `byte_readers` says which of them read which byte: lanes that share a word
+   and keep to their own bytes do not race. */
 typedef struct {
     uint32_t writer_block, writer_time, atomic_block, atomic_time, reader_block, reader_time;
     uint16_t writer, atomic, reader, writer_pc, atomic_pc, reader_pc;
-    uint8_t written_bytes, latest_bytes, atomic_bytes, read_bytes;
+    uint8_t written_bytes, latest_bytes, atomic_bytes, read_bytes, byte_readers[4];
 } GlobalShadow;
 
 /* The same for shared memory. What lies before the block's start or last barrier does not count. */
 typedef struct {
     uint32_t writer_time, reader_time;
     uint16_t writer, reader, writer_pc, reader_pc;
-    uint8_t written_bytes, latest_bytes, read_bytes;
+    uint8_t written_bytes, latest_bytes, read_bytes, byte_readers[4];
     bool atomic, volatile_reader;
 } SharedShadow;
+
+#define MANY_LANES 255 /* of `byte_readers` */
+#define EARLIER_LANES 254 /* before the lanes last met */
 
 #define SEVERAL_LANES UINT16_C(0x8000) /* or-ed to the number of their warp */
 #define SEVERAL_WARPS UINT16_MAX
@@ -280,6 +285,28 @@ static inline LaneMask readers_to_note(LaneMask lanes, const uint64_t *addresses
         differ |= lanes >> lane & 1 ? addresses[lane] ^ first : 0;
     LaneMask others = lanes & (lanes - 1);
     return differ ? lanes : lanes & ~(others & (others - 1));
+}
+
+/* Notes that a lane read bytes of a word, of which `before` were read by its warp already. */
+static inline void note_byte_readers(uint8_t readers[4], int before, int part, int lane) {
+    for (int i = 0; i < 4; i++) {
+        if (!(part >> i & 1)) continue;
+        bool alone = !(before >> i & 1) || readers[i] == lane || readers[i] == EARLIER_LANES;
+        readers[i] = alone ? (uint8_t)lane : MANY_LANES;
+    }
+}
+
+/* The same after the warp's lanes have met: what was read before is over. */
+static inline void renew_byte_readers(uint8_t readers[4], int part, int lane) {
+    memset(readers, EARLIER_LANES, 4);
+    note_byte_readers(readers, 0, part, lane);
+}
+
+/* Did only this lane read these bytes, of all lanes of its warp? */
+static inline bool read_alone(const uint8_t readers[4], int read, int part, int lane) {
+    for (int i = 0; i < 4; i++)
+        if ((read & part) >> i & 1 && readers[i] != lane && readers[i] != EARLIER_LANES) return false;
+    return true;
 }
 
 static inline uint16_t short_pc(int pc) { return (uint16_t)(pc < UNKNOWN_PC ? pc : UNKNOWN_PC); }
