@@ -3,7 +3,7 @@
     python benchmarks/ground_truth/measure.py OUT [--only PROGRAM ...] [--no-profiles]
 
 Builds the programs beside this file, times their launches (NAME_times.csv), profiles them once
-with Nsight Compute (NAME_raw.csv.gz and NAME_details.csv.gz; `held_out` with the set `full`,
+with Nsight Compute (NAME_raw.csv.gz and NAME_details.csv.gz; the programs of WHOLE with the set `full`,
 `constants` with the counters that identify its constants), and writes the outputs of `outputs`
 (outputs.txt.gz) and what the machine is (machine.json). Each step that fails is told and left out.
 Needs nvcc, ncu and the standard library only; about 6 minutes on an H200.
@@ -25,7 +25,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-PROGRAMS = ("held_out", "constants", "outputs")
+WHOLE = ("held_out", "second_look")
+"""Programs of which all counters are collected."""
+PROGRAMS = (*WHOLE, "constants", "outputs")
 COUNTERS = (
     "gpu__time_duration.sum", "gpc__cycles_elapsed.max", "gpc__cycles_elapsed.avg.per_second",
     "sm__cycles_active.avg", "launch__registers_per_thread", "launch__waves_per_multiprocessor",
@@ -111,7 +113,7 @@ def profile(name: str, folder: Path, out: Path) -> None:
     report = folder / f"{name}.ncu-rep"
     collect = (
         ["--set", "full"]
-        if name == "held_out"
+        if name in WHOLE
         else ["--section", "LaunchStats", "--metrics", ",".join(COUNTERS)]
     )
     command = [ncu, "--clock-control", "none", *collect, "-f", "-o", str(report),
