@@ -37,6 +37,11 @@ def nvcc() -> str:
 @functools.cache
 def compile_ptx(source: str, arch: str = "sm_90") -> Module:
     """Compile CUDA text to a module, once for the test session and the temporary folder."""
+    return parse(compile_ptx_text(source, arch).read_text())
+
+
+def compile_ptx_text(source: str, arch: str = "sm_90") -> Path:
+    """Compile CUDA text to a PTX file that stays in the temporary folder."""
     key = hashlib.sha256(f"{arch}{source}".encode()).hexdigest()[:20]
     folder = Path(tempfile.gettempdir(), f"simt-tests-{os.getuid()}")
     folder.mkdir(exist_ok=True)
@@ -49,7 +54,7 @@ def compile_ptx(source: str, arch: str = "sm_90") -> Module:
                        str(kernel), "-o", str(kernel.with_suffix(".ptx"))]  # fmt: skip
             subprocess.run(command, check=True, capture_output=True, text=True)
             os.replace(kernel.with_suffix(".ptx"), path)
-    return parse(path.read_text())
+    return path
 
 
 class Arena:

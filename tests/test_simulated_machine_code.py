@@ -16,7 +16,7 @@ from kernelblaster.harness.simt.machine_counts import block_executions
 from kernelblaster.harness.simt.machine_listing import MachineInstruction, read_listing
 from kernelblaster.harness.simt.machine_mix import pipe_of, registers_of, tensor_units
 from kernelblaster.harness.simt.ptx import parse
-from kernelblaster.harness.simt.ptx_loops import loop_entries
+from kernelblaster.harness.simt.ptx_loops import loops_around
 from kernelblaster.harness.simt.replay import trace_shape
 from kernelblaster.harness.simt.statement_labels import label_statements
 from kernelblaster.harness.toolchain import find_toolchain
@@ -134,14 +134,15 @@ def _executions(turns: int) -> dict[int, float]:
     """Count by block, by the opcodes it starts with, for a loop of `turns` turns in two warps."""
     module = parse(PTX)
     executed = {index: 2.0 * (turns if 4 <= index <= 9 else 1) for index in range(12)}
-    entered = loop_entries(module, module.functions["k"], executed)
-    assert entered[:4] == [0.0] * 4 and entered[4] == 2.0 and entered[10] == 0.0
+    loops = loops_around(module, module.functions["k"], executed)
+    assert [len(around) for around in loops] == [0] * 4 + [1] * 6 + [0] * 2
+    assert loops[4][0].entries == 2.0 and loops[4][0].back == {9}
     code = read_listing(UNROLLED)["k"]
     found = block_executions(
         code,
         {index + 1: each for index, each in enumerate(module.instructions)},
         {index + 1: count for index, count in executed.items()},
-        {index + 1: count for index, count in enumerate(entered)},
+        {index + 1: around for index, around in enumerate(loops)},
         2.0,
     )
     return dict(enumerate(found))
@@ -170,7 +171,7 @@ def test_slow_paths_for_odd_operands_are_not_taken() -> None:
     )["k"]
     module = parse(PTX)
     statements = {1: module.instructions[5], 2: module.instructions[11]}
-    found = block_executions(code, statements, {1: 8.0, 2: 8.0}, {1: 0.0, 2: 0.0}, 8.0)
+    found = block_executions(code, statements, {1: 8.0, 2: 8.0}, {}, 8.0)
     assert found[0] == 8.0 and found[-1] == 0.0
     assert sum(found) == 16.0  # the entry and the exit
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from . import core
 from .counters import Counts
@@ -10,13 +11,16 @@ from .instruction_mix import machine_instructions, tensor_operations
 from .ptx_records import Instruction, Module
 
 
-def count_by_kind(module: Module, result: core.Result, scale: float) -> Counts:
+def count_by_kind(
+    module: Module, result: core.Result, scale: float, shares: npt.NDArray[np.float64] | None = None
+) -> Counts:
     """Return the counters of a run, summed by what each instruction is.
 
     Args:
         module: what was run.
         result: of some of the grid's blocks.
         scale: blocks of the grid for each that ran.
+        shares: of the traffic of each instruction, what the machine code makes; None: all.
     """
     counts = Counts()
     rows = result.counters
@@ -32,8 +36,9 @@ def count_by_kind(module: Module, result: core.Result, scale: float) -> Counts:
         counts.thread_instructions += threads
         counts.tensor_operations += warps * tensor_operations(instruction)
         _count_operations(counts, instruction, threads, warps)
-        sectors = _count_memory(counts, instruction, row, scale)
-        wavefronts = _count_shared(counts, row, scale)
+        made = scale if shares is None else scale * float(shares[index])
+        sectors = _count_memory(counts, instruction, row, made)
+        wavefronts = _count_shared(counts, row, made)
         line = counts.lines.setdefault(instruction.line or 0, [0.0, 0.0, 0.0])
         line[0] += machine
         line[1] += sectors

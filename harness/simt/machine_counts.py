@@ -2,18 +2,21 @@
 
 A machine instruction that stands for one PTX instruction (a load, a product, a barrier) says how
 often its block ran: as often as the PTX instruction, or that over its copies where ptxas unrolled
-the loop. All others, which ptxas adds, moves or predicates, run as often as their block.
+the loop. All others, which ptxas adds, moves or predicates, run as often as their block. What it
+lifted out of a loop says how often that is entered.
 """
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
 from .machine_listing import MachineBlock, MachineCode, MachineInstruction
+from .machine_loops import lifted_out_of, machine_loops
+from .ptx_loops import Loop
 from .ptx_records import Instruction
 
 _SLOW = re.compile(r"slowpath|mediumpath|_f64_full")
@@ -46,8 +49,9 @@ def block_executions(
     code: MachineCode,
     statements: Mapping[int, Instruction],
     executed: Mapping[int, float],
-    entries: Mapping[int, float],
+    loops: Mapping[int, Sequence[Loop]],
     warps: float,
+    unsure: Container[int] = (),
 ) -> list[float]:
     """Return how many warps went through each block.
 
@@ -55,12 +59,13 @@ def block_executions(
         code: the kernel's machine code.
         statements: the PTX instruction of each statement number.
         executed: executions of each statement, by warps.
-        entries: entries of the innermost PTX loop around each statement; 0 outside of loops.
+        loops: the PTX loops around each statement, the innermost first.
         warps: warps that start the kernel.
+        unsure: statements whose instructions stand for others as well (machine_shares).
     """
-    evidence = _evidence(code, statements, executed, entries)
+    evidence = _evidence(code, statements, executed, loops, unsure)
     counts: list[float | None] = [_judge(found) for found in evidence]
-    dead = _never(code)
+    dead = _never(code, statements)
     called = _called(code)
     for index, block in enumerate(code.blocks):
         if index in dead:
@@ -74,8 +79,10 @@ def _evidence(
     code: MachineCode,
     statements: Mapping[int, Instruction],
     executed: Mapping[int, float],
-    entries: Mapping[int, float],
+    loops: Mapping[int, Sequence[Loop]],
+    unsure: Container[int],
 ) -> list[list[_Evidence]]:
+    machine = machine_loops(code, loops)
     groups: dict[tuple[int, str], list[tuple[int, MachineInstruction]]] = defaultdict(list)
     for place, block in enumerate(code.blocks):
         for instruction in block.instructions:
@@ -88,11 +95,20 @@ def _evidence(
     found: list[list[_Evidence]] = [[] for _ in code.blocks]
     for (statement, name), members in groups.items():
         _, worth = _expected(statements[statement])
-        count, entered = executed.get(statement, 0.0), entries.get(statement, 0.0)
+        if statement in unsure:
+            worth = WEAK
+        around = loops.get(statement, ())
+        count, entered = executed.get(statement, 0.0), around[0].entries if around else 0.0
         copies: dict[int, int] = defaultdict(int)
         for place, _ in members:
             copies[place] += 1
-        split = _split(code.blocks, copies, count, entered)
+        lifted = {place: lifted_out_of(code.blocks[place], around, machine) for place in copies}
+        left = {place: loop.entries for place, loop in lifted.items() if loop is not None}
+        split = left if len(left) == len(copies) else None
+        if split is not None:
+            worth = WEAK
+        else:
+            split = _split(code.blocks, copies, count, entered)
         if split is None:
             # Copies of what ptxas doubled share the count; parts of one expansion all have it.
             shares = dict.fromkeys(copies, len(members)) if name == "=" else copies
@@ -228,16 +244,28 @@ def _commonest(evidence: Sequence[_Evidence]) -> float:
 
 def _only_from_one(code: MachineCode, index: int) -> bool:
     before = code.blocks[index].predecessors
-    return len(before) == 1 and len(code.blocks[before[0]].successors) == 1
+    return len(before) == 1 and _has_one_way(code.blocks[before[0]])
 
 
-def _never(code: MachineCode) -> set[int]:
+def _has_one_way(block: MachineBlock) -> bool:
+    """Say whether all that goes through a block goes on to one other; some may leave the kernel."""
+    return len(block.successors) == 1 and block.instructions[-1].base not in ("EXIT", "RET")
+
+
+def _never(code: MachineCode, statements: Mapping[int, Instruction]) -> set[int]:
     """Return the blocks that nothing reaches but a slow path for odd operands."""
+
+    def is_slow(each: MachineInstruction) -> bool:
+        if each.base == "CALL":
+            return bool(_SLOW.search(each.target))
+        # What an atomic on a generic address does where that turns out to be no global one.
+        ptx = statements.get(each.statement)
+        return each.base == "QSPC" and ptx is not None and ptx.opcode != "isspacep"
+
     slow = {
         index
         for index, block in enumerate(code.blocks)
-        if _SLOW.search(block.function)
-        or any(each.base == "CALL" and _SLOW.search(each.target) for each in block.instructions)
+        if _SLOW.search(block.function) or any(map(is_slow, block.instructions))
     }
     reached: set[int] = set()
     ahead = [0, *(index for index, block in enumerate(code.blocks) if block.function)]
@@ -270,6 +298,7 @@ def _flow(
     found: list[float] = []
     for index, block in enumerate(code.blocks):
         count = counts[index]
+        ahead = [known for to in block.successors if (known := counts[to]) is not None]
         arriving = [
             _leaving(code, found, at, index) for at in block.predecessors if at < index
         ]
@@ -291,6 +320,8 @@ def _flow(
                 count = min(limit, _commonest(weak)) if arriving else _commonest(weak)
             else:
                 count = limit
+            if ahead and ahead[0] >= 0 and _has_one_way(block):
+                count = min(count, ahead[0])  # all that leaves it arrives there
         elif count < 0:
             count = 0.0
         found.append(count)

@@ -9,15 +9,19 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+import numpy.typing as npt
 
 from .core_records import Result
 from .counters import Counts
 from .machine_chain import machine_chain_clocks
 from .machine_counts import block_executions
-from .machine_listing import MachineCode
+from .machine_listing import MachineCode, MachineInstruction
 from .machine_mix import pipe_of, tensor_units, width_of
-from .ptx_loops import loop_entries
+from .machine_shares import MemoryJoins
+from .ptx_loops import Loop, loops_around
 from .ptx_records import TYPE_BYTES, Function, Module
+
+Shares = npt.NDArray[np.float64]
 
 _SHARED = ("LDS", "STS")
 _LOCAL = ("LDL", "STL")
@@ -39,25 +43,50 @@ class KernelCode:
             scale: blocks of the grid over those that ran.
             warps: warps of the whole grid.
         """
+        executed, loops = self._executed(result, scale)
+        inside = range(self.function.first, self.function.last)
+        return block_executions(
+            self.code,
+            {index + 1: self.module.instructions[index] for index in inside},
+            {index + 1: executed.get(index, 0.0) for index in inside},
+            loops,
+            warps,
+            {index + 1 for index in self._joins.stands_for},
+        )
+
+    def shares(self, executions: Sequence[float], result: Result, scale: float) -> Shares:
+        """Return what share of its traffic each PTX instruction makes, by its index.
+
+        Args:
+            executions: how often each machine block ran (`executions`).
+            result, scale: as in `executions`.
+        """
+        executed, loops = self._executed(result, scale)
+        found = np.ones(len(self.module.instructions))
+        for index, share in self._joins.shares(executed, loops, executions).items():
+            found[index] = share
+        return found
+
+    def _executed(
+        self, result: Result, scale: float
+    ) -> tuple[dict[int, float], dict[int, tuple[Loop, ...]]]:
+        """Return executions by index, and the loops around each statement."""
         rows = result.counters["warps"]
         touched = np.flatnonzero(rows).tolist()
         executed = {index: float(rows[index]) * scale for index in touched}
         for statement in self._spinning:
             executed[statement - 1] = float(result.counters["atomic_turns"][statement - 1]) * scale
-        inside = range(self.function.first, self.function.last)
-        entries = loop_entries(self.module, self.function, executed)
-        return block_executions(
-            self.code,
-            {index + 1: self.module.instructions[index] for index in inside},
-            {index + 1: executed.get(index, 0.0) for index in inside},
-            {index + 1: entered for index, entered in zip(inside, entries, strict=True)},
-            warps,
-        )
+        loops = loops_around(self.module, self.function, executed)
+        return executed, dict(enumerate(loops, self.function.first + 1))
+
+    @cached_property
+    def _joins(self) -> MemoryJoins:
+        return MemoryJoins(self.module, self.function, self.code)
 
     def returns_atomics(self) -> bool:
         """Say whether the kernel uses what an atomic on global memory returns."""
         return any(
-            each.base in ("ATOM", "ATOMG")
+            _returns_old_value(each)
             for block in self.code.blocks
             for each in block.instructions
         )
@@ -92,6 +121,7 @@ class KernelCode:
         result: Result,
         scale: float,
         warps: float,
+        shares: Shares,
     ) -> Counts:
         """Return the counts with everything that machine code knows better than PTX."""
         pipes: dict[str, float] = defaultdict(float)
@@ -124,13 +154,13 @@ class KernelCode:
                     barriers += count
                 elif pipe_of(each) == "tensor":
                     products += count * tensor_units(each)
-                elif each.base in ("ATOM", "ATOMG"):
+                elif _returns_old_value(each):
                     returning.add(index)
                 elif each.base in ("REDUX", "VOTEU") and known and (
                     instructions[index].opcode in ("atom", "red")
                 ):
                     elected.add(index)
-        wavefronts, ideal = self._shared(widths, result, scale, lines)
+        wavefronts, ideal = self._shared(widths, result, scale, lines, shares)
         rows = result.counters
         kept = sum(float(rows["local_sectors"][index]) for index in local) * scale
         stored = sum(
@@ -174,7 +204,12 @@ class KernelCode:
         return turns, passes, plain
 
     def _shared(
-        self, widths: dict[int, int], result: Result, scale: float, lines: dict[int, list[float]]
+        self,
+        widths: dict[int, int],
+        result: Result,
+        scale: float,
+        lines: dict[int, list[float]],
+        shares: Shares,
     ) -> tuple[float, float]:
         """Return the shared wavefronts, and the least possible, by the width of each access.
 
@@ -196,10 +231,17 @@ class KernelCode:
             wide = widths.get(index, 1) if scalar and size == 4 else 1
             column = {1: "shared_wavefronts", 2: "shared_wavefronts_64",
                       4: "shared_wavefronts_128"}[wide]  # fmt: skip
-            wavefronts = float(row[column]) * scale
+            asked = scale * float(shares[index])
+            wavefronts = float(row[column]) * asked
             if index + 1 in self._spinning:  # every turn tries again
                 wavefronts *= float(row["atomic_turns"]) / float(row["shared_requests"])
             total += wavefronts
-            least += min(wavefronts, float(row["shared_wavefronts_ideal"]) * scale * wide)
+            least += min(wavefronts, float(row["shared_wavefronts_ideal"]) * asked * wide)
             lines.setdefault(instruction.line or 0, [0.0, 0.0, 0.0])[2] += wavefronts
         return total, least
+
+
+def _returns_old_value(instruction: MachineInstruction) -> bool:
+    """Say whether it is an atomic on global memory whose result lands in a register."""
+    arguments = instruction.arguments.split(", ")
+    return instruction.base in ("ATOM", "ATOMG") and arguments[1:2] != ["RZ"]

@@ -1,17 +1,31 @@
-"""How often the innermost loop around each PTX instruction is entered, from executed counts."""
+"""The loops around each PTX instruction, and how often each is entered, from executed counts."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from .ptx_records import Function, Instruction, Module, Symbol
 
 
-def loop_entries(module: Module, function: Function, executed: Mapping[int, float]) -> list[float]:
-    """Return, for each instruction of a function, the entries of its innermost loop.
+@dataclass(frozen=True)
+class Loop:
+    """A loop of PTX: module.instructions[first : last + 1], the last being the branch back."""
 
-    0 stands for an instruction in no loop, or in one that was never entered. Loops are found as
-    branches back to a label; LLVM lays their bodies out whole.
+    first: int
+    last: int
+    entries: float
+    """How often it is come to from outside."""
+    back: frozenset[int]
+    """Every branch back to its first instruction."""
+
+
+def loops_around(
+    module: Module, function: Function, executed: Mapping[int, float]
+) -> list[tuple[Loop, ...]]:
+    """Return, for each instruction of a function, the loops around it, the innermost first.
+
+    Loops are found as branches back to a label; LLVM lays their bodies out whole.
 
     Args:
         module, function: the parsed PTX.
@@ -24,18 +38,19 @@ def loop_entries(module: Module, function: Function, executed: Mapping[int, floa
         for at in range(first, last)
         for label in _labels_of(module.instructions[at], function)
     ]
-    spans: dict[int, int] = {}
+    back: dict[int, set[int]] = {}
     for at, to in branches:
         if to <= at:
-            spans[to] = max(spans.get(to, at), at)
-    entries = {
-        (head, end): _entries(module, branches, targets, head, end, first, executed)
-        for head, end in spans.items()
-    }
-    found = [0.0] * (last - first)
-    for span in sorted(entries, key=lambda span: span[0] - span[1]):
-        for index in range(span[0], span[1] + 1):
-            found[index - first] = entries[span]
+            back.setdefault(to, set()).add(at)
+    loops = []
+    for head, sources in back.items():
+        end = max(sources)
+        entries = _entries(module, branches, targets, head, end, first, executed)
+        loops.append(Loop(head, end, entries, frozenset(sources)))
+    found: list[tuple[Loop, ...]] = [()] * (last - first)
+    for loop in sorted(loops, key=lambda loop: loop.first - loop.last):
+        for index in range(loop.first, loop.last + 1):
+            found[index - first] = (loop, *found[index - first])
     return found
 
 

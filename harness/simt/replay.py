@@ -24,6 +24,21 @@ class L1Replay:
     misses: NDArray[np.uint32]
     """In order: sector | 1 << 31 for a store or an atomic."""
 
+    def made(
+        self, shares: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return sectors and hits of which each instruction makes only a share.
+
+        What is left out is asked for again what was loaded before: it would have hit.
+        """
+        sectors = self.sectors * shares
+        return sectors, np.maximum(0.0, self.hits - (self.sectors - sectors))
+
+    def hit_rate(self, instructions: Sequence[int]) -> float:
+        """Return the share of these instructions' sectors that was found, 1 for none."""
+        sectors = int(self.sectors[instructions].sum())
+        return float(self.hits[instructions].sum()) / sectors if sectors else 1.0
+
 
 @dataclass(frozen=True)
 class L2Replay:

@@ -180,6 +180,7 @@ def sample_launch(
     machine = KernelCode(launch.module, function, code) if code else None
     warps = float(blocks * -(-int(np.prod(launch.block)) // 32))
     executions: list[float] = []
+    shares = np.ones(len(launch.module.instructions))
     taken = [(chosen, runner.run(chosen, random=True))
              for chosen in (first_sample, second_sample) if chosen]  # fmt: skip
     if _differ(taken):
@@ -191,11 +192,13 @@ def sample_launch(
     samples = []
     for chosen, result in taken:
         scale = blocks / len(chosen)
-        counts = count_by_kind(launch.module, result, scale)
-        counts.hottest_atomic = _hottest(probe, result, len(chosen), blocks)
         if machine is not None:
             executions = machine.executions(result, scale, warps)
-            counts = machine.replace(counts, executions, result, scale, warps)
+            shares = machine.shares(executions, result, scale)
+        counts = count_by_kind(launch.module, result, scale, shares)
+        counts.hottest_atomic = _hottest(probe, result, len(chosen), blocks)
+        if machine is not None:
+            counts = machine.replace(counts, executions, result, scale, warps, shares)
         samples.append(counts)
     group = group[: max(1, 2 * SAMPLE_INSTRUCTIONS // cost)]
     resident = runner.run(group, trace=True) if len(group) > 1 else probe
@@ -213,7 +216,7 @@ def sample_launch(
     replay = replay_l1(
         [resident.trace], gpu.limits.l1_bytes - carveout, len(launch.module.instructions)
     )
-    hits, seen = replay.hits, replay.sectors
+    seen, hits = replay.made(shares)
     loads = _loads(launch.module)
     group_scale = blocks / len(group)
     load_sectors = float(seen[loads].sum())
@@ -269,7 +272,7 @@ def sample_launch(
         write_footprint=footprint.written,
         reread_bytes=reread + (footprint.read + reread) * (fetched - 1),
         dram_accesses=group_scale * (
-            loads_shape.places * dram_share * (missed / load_sectors if load_sectors else 0.0)
+            loads_shape.places * dram_share * (1 - replay.hit_rate(loads))
             + WRITE_ACCESSES * stores_shape.places * alone
         ),
         filled_bytes=filled,
@@ -320,16 +323,19 @@ def _whole_launch(
     blocks = launch.block_count
     runner = _Runner(asked, budget)
     result = runner.run(range(blocks), random=True)
-    counts = count_by_kind(launch.module, result, 1.0)
-    counts.hottest_atomic = float(result.hottest_atomic_sector)
     latency = gpu.constants.l2_latency
     if code is None:
+        counts = count_by_kind(launch.module, result, 1.0)
+        counts.hottest_atomic = float(result.hottest_atomic_sector)
         chain = chain_clocks(launch.module, result.first_warp_path, lambda _: latency)
     else:
         machine = KernelCode(launch.module, launch.module.functions[launch.kernel], code)
         warps = float(blocks * -(-int(np.prod(launch.block)) // 32))
         executions = machine.executions(result, 1.0, warps)
-        counts = machine.replace(counts, executions, result, 1.0, warps)
+        shares = machine.shares(executions, result, 1.0)
+        counts = count_by_kind(launch.module, result, 1.0, shares)
+        counts.hottest_atomic = float(result.hottest_atomic_sector)
+        counts = machine.replace(counts, executions, result, 1.0, warps, shares)
         latencies = [latency] * len(launch.module.instructions)
         chain = machine.chain(executions, warps, latencies)
     if atomics is not None:
