@@ -16,6 +16,7 @@ import json
 import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from statistics import NormalDist
 
 import numpy as np
 from simulated_vs_measured import read_profiles, read_text
@@ -121,6 +122,8 @@ def derive(m: Measured) -> dict[str, tuple[float, str]]:
     cold = (1 << 23) / (share * H200.dram_gigabytes_per_second * 1e3)
     chase_l2 = m.clocks("chase_l2") / 16384
     unloaded = m.clocks("chase_dram") / 2048 - 6
+    later = m.clocks("flight4_4warps") / 64 - m.clocks("flight1_4warps") / 128 - 25
+    of_four = NormalDist().inv_cdf(3.625 / 4.25)
     flights = [m.clocks(f"flight1_{warps}") / 128 for warps in ("1warp", "64warps")]
     products = 264 * 8 * 2048 * 8 / H200.sms
     ghz = m.ghz("rate_mma_f16")
@@ -141,6 +144,8 @@ def derive(m: Measured) -> dict[str, tuple[float, str]]:
         "l2_write_requests_per_clock": (scattered / m.clocks("scatter_l2_4b"), "scatter_l2_4b"),
         "dram_latency": (sum(flights) / 2 - 40,
                          "flight1_1warp and flight1_64warps, mean, less 40 clocks of arithmetic"),
+        "latency_spread": (later / of_four / H200.constants.dram_latency,
+                           "flight4_4warps, a turn less one of flight1_4warps and 25 clocks"),
         "l2_latency": ((chase_l2 * 16384 - 2048 * unloaded) / 14336 - 6,
                        "chase_l2 less its first round from DRAM and 6 clocks of address"),
         "l1_latency": ((m.clocks("chase_l1") - 256 * unloaded) / 16128 - 6, "chase_l1, the same"),

@@ -76,6 +76,8 @@ class TimeConstants:
     """Chip-wide clocks between two block launches."""
     dram_latency: float
     """Clocks of a load from DRAM under load."""
+    latency_spread: float
+    """Standard deviation of that, as a share of it: of several loads the last is waited for."""
     l2_latency: float
     l1_latency: float
     launch_microseconds: float
@@ -141,6 +143,7 @@ _H200_CONSTANTS = TimeConstants(
     l2_write_requests_per_clock=36.8,
     clocks_per_block=1.19,
     dram_latency=857.0,
+    latency_spread=0.28,
     l2_latency=281.0,
     l1_latency=34.0,
     launch_microseconds=2.73,

@@ -105,14 +105,24 @@ class KernelCode:
         }  # fmt: skip
 
     def chain(
-        self, executions: Sequence[float], warps: float, latencies: Sequence[float]
+        self,
+        executions: Sequence[float],
+        warps: float,
+        latencies: Sequence[float],
+        spreads: Sequence[float] | None = None,
     ) -> float:
-        """Return the clocks that an average warp needs alone; latencies by PTX index."""
+        """Return the clocks that an average warp needs alone; latencies and spreads by PTX index.
 
-        def latency(statement: int) -> float:
-            return latencies[statement - 1] if 0 < statement <= len(latencies) else latencies[0]
+        What they are is said at `machine_chain_clocks`.
+        """
 
-        return machine_chain_clocks(self.code, executions, warps, latency)
+        def at(values: Sequence[float], statement: int) -> float:
+            return values[statement - 1] if 0 < statement <= len(values) else values[0]
+
+        return machine_chain_clocks(
+            self.code, executions, warps, lambda statement: at(latencies, statement),
+            lambda statement: at(spreads, statement) if spreads else 0.0,
+        )  # fmt: skip
 
     def replace(
         self,

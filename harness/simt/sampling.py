@@ -253,6 +253,11 @@ def sample_launch(
         lines = float(counters["lines"][index]) / requests if requests else 1.0
         return hit * constants.l1_latency + (1 - hit) * beyond + (lines - 1)
 
+    def load_spread(index: int) -> float:
+        sectors = float(seen[index])
+        missed = 1 - float(hits[index]) / sectors if sectors else 1.0
+        return missed * dram_share * constants.dram_latency * constants.latency_spread
+
     return LaunchCounters(
         kernel=launch.kernel,
         grid=launch.grid,
@@ -262,7 +267,8 @@ def sample_launch(
         sampled_blocks=len(runner.ran),
         resident_blocks=max(1, held.blocks),
         chain_clocks=machine.chain(
-            executions, warps, [load_latency(index) for index in range(len(seen))]
+            executions, warps, [load_latency(index) for index in range(len(seen))],
+            [load_spread(index) for index in range(len(seen))],
         )
         if machine is not None and executions
         else chain_clocks(launch.module, probe.first_warp_path, load_latency),
@@ -318,15 +324,27 @@ def _whole_launch(
     outputs: Mapping[int, int],
     atomics: dict[int, list[npt.NDArray[np.int64]]] | None,
 ) -> LaunchCounters:
-    """Return the counters of all blocks in one run. No cache is replayed: every load goes to L2."""
+    """Return the counters of all blocks in one run. No L1 is replayed."""
     launch = asked.launch
     blocks = launch.block_count
     runner = _Runner(asked, budget)
     result = runner.run(range(blocks), random=True)
-    latency = gpu.constants.l2_latency
+    footprint = footprint_of(
+        gpu, asked.memory, runner.fresh, runner.uses, blocks, held, whole_range=True
+    )
+    constants = gpu.constants
+
+    def beyond(counts: Counts) -> tuple[float, float]:
+        """Return latency and spread of an average load: what is not in the L2 is in DRAM."""
+        missed = footprint.read + footprint.between_waves
+        share = min(1.0, missed / max(32.0, 32 * counts.load_sectors))
+        latency = share * constants.dram_latency + (1 - share) * constants.l2_latency
+        return latency, share * constants.dram_latency * constants.latency_spread
+
     if code is None:
         counts = count_by_kind(launch.module, result, 1.0)
         counts.hottest_atomic = float(result.hottest_atomic_sector)
+        latency, _ = beyond(counts)
         chain = chain_clocks(launch.module, result.first_warp_path, lambda _: latency)
     else:
         machine = KernelCode(launch.module, launch.module.functions[launch.kernel], code)
@@ -336,15 +354,13 @@ def _whole_launch(
         counts = count_by_kind(launch.module, result, 1.0, shares)
         counts.hottest_atomic = float(result.hottest_atomic_sector)
         counts = machine.replace(counts, executions, result, 1.0, warps, shares)
-        latencies = [latency] * len(launch.module.instructions)
-        chain = machine.chain(executions, warps, latencies)
+        latency, spread = beyond(counts)
+        length = len(launch.module.instructions)
+        chain = machine.chain(executions, warps, [latency] * length, [spread] * length)
     if atomics is not None:
         for place in outputs:
             if (touched := runner.atomics(place)).size:
                 atomics.setdefault(place, []).append(touched)
-    footprint = footprint_of(
-        gpu, asked.memory, runner.fresh, runner.uses, blocks, held, whole_range=True
-    )
     return LaunchCounters(
         kernel=launch.kernel,
         grid=launch.grid,
