@@ -12,7 +12,7 @@ from math import prod
 
 import numpy as np
 import pytest
-from simt_support import compile_ptx_text, execute, kernel_named
+from simt_support import compile_ptx, compile_ptx_text, execute, kernel_named
 
 from kernelblaster.harness.simt.core_records import Result
 from kernelblaster.harness.simt.counters import Counts
@@ -207,3 +207,47 @@ def test_a_load_lifted_out_of_an_unrolled_loop_is_made_once_for_each_part(turns:
     ways = (turns >= 16) + (turns // 4 % 4 >= 2) + (turns // 4 % 2 > 0) + (turns % 4 > 0)
     assert WARPS * parts <= made.load_requests <= WARPS * max(ways, parts)
     assert made.load_sectors == 4 * made.load_requests
+
+
+COPIES = """
+#include <cuda_pipeline.h>
+extern "C" __global__ void k(const float* a, float* out, int row, int pitch, int step) {
+    __shared__ __align__(128) float s[1024];
+    int t = threadIdx.x, in_row = row / 4;
+    const float* from = a + t / in_row * step + t % in_row * 4;
+    __pipeline_memcpy_async(s + t / in_row * pitch + t % in_row * 4, from, 16);
+    __pipeline_commit();
+    __pipeline_wait_prior(0);
+    out[t] = s[t / in_row * pitch + t % in_row * 4];
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("row", "pitch", "asked", "counted", "fetched"),
+    [
+        (16, 16, 16, 16, 16),
+        # Rows of 64 bytes, 80 apart: every other begins in the middle of a sector. With 16 sectors
+        # of the other operand's request each, ncu counts 18 and 20 on average (mm_cp_async).
+        (16, 20, 16, 20, 24),
+        # Rows of 256 bytes, 272 apart: ncu counts 19 and 24, with the rows above (mm_ldmatrix).
+        (64, 68, 16, 18, 24),
+        (64, 64, 16, 16, 16),
+    ],
+)
+def test_asynchronous_copies_are_cut_at_the_sectors_of_both_sides(
+    row: int, pitch: int, asked: int, counted: int, fetched: int
+) -> None:
+    module = compile_ptx(COPIES)
+    data = np.arange(1024, dtype=np.float32)
+    result, (_, out) = execute(
+        module, "k", 1, 32, data, np.zeros(32, np.float32), row, pitch, 128, outputs=(1,)
+    )
+    assert not result.reports and out[0] == 0 and out[1] == 4
+    copy = next(each.index for each in module.instructions if "shared" in each.text[:30]
+                and each.opcode == "cp" and each.modifiers[-1] != "commit_group")  # fmt: skip
+    counters = result.counters[copy]
+    assert counters["sectors"] == asked
+    assert (counters["copy_sectors"], counters["copy_fetched"]) == (counted, fetched)
+    counts = count_by_kind(module, result, 1.0)
+    assert (counts.load_requests, counts.load_sectors, counts.copy_fetched) == (1, counted, fetched)

@@ -220,8 +220,8 @@ class Trace:
     """Global accesses in the order the warps made them.
 
     `records` is a sequence of: place of the block in the run (from 1), warp, instruction index,
-    number of sectors | 256 for a store | 512 for an atomic, then the sectors (address - arena
-    base) / 32.
+    number of sectors | 256 for a store | 512 for an atomic | 1024 past the L1, then the sectors
+    (address - arena base) / 32.
     """
 
     records: NDArray[np.uint32]

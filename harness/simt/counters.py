@@ -29,6 +29,14 @@ class Counts:
     """128-byte lines, summed over the requests."""
     load_bytes: float = 0.0
     """Bytes that threads asked for."""
+    copy_requests: float = 0.0
+    """Asynchronous copies past the L1; with their sectors and lines they are among the loads."""
+    copy_sectors: float = 0.0
+    copy_lines: float = 0.0
+    copy_fetched: float = 0.0
+    """Sectors that they fetch from the L2: more where what they copy lies otherwise in sectors."""
+    copy_wavefronts: float = 0.0
+    """Theirs among the shared wavefronts."""
     store_requests: float = 0.0
     store_sectors: float = 0.0
     store_lines: float = 0.0

@@ -73,6 +73,8 @@ def access(frame: Frame, instruction: Instruction) -> Row:
         row["flags"] |= Flag.UNCOUNTED
     if given & {"volatile", "relaxed", "acquire", "release"}:
         row["flags"] |= Flag.STRONG
+    if given & {"volatile", "relaxed", "acquire", "cg", "cv"}:
+        row["flags"] |= Flag.BYPASS
     if "volatile" in given:
         row["flags"] |= Flag.VOLATILE
     if "release" in given:
@@ -155,6 +157,8 @@ def copy(frame: Frame, instruction: Instruction) -> Row:
     row = new_row(Op.ASYNC_COPY)
     row["space"], row["count"], row["flags"] = Space.SHARED, size.bits, 0
     frame.address(instruction, destination, row)
+    if "cg" in given:
+        row["flags"] |= Flag.BYPASS
     base, _ = frame.source(instruction, source.base, "u64")
     row["operands"] = len(frame.operands)
     frame.operands += [base, source.offset]

@@ -206,6 +206,8 @@ class Flag(IntEnum):
     """The address counts from the lane's current frame (Op.CALL_FRAME)."""
     FLUSH = 1 << 16
     """.ftz: subnormal operands and results of arithmetic count as zeros."""
+    BYPASS = 1 << 17
+    """A load or asynchronous copy that goes past the L1."""
 
 
 class Rounded(IntEnum):
@@ -402,8 +404,9 @@ COUNTER_FIELDS: tuple[str, ...] = (
     "warps", "active_threads", "threads", "divergent", "global_requests", "sectors", "lines",
     "bytes", "local_requests", "local_sectors", "shared_requests", "shared_wavefronts",
     "shared_wavefronts_ideal", "shared_wavefronts_64", "shared_wavefronts_128", "atomic_lanes",
-    "atomic_turns", "atomic_passes",
+    "atomic_turns", "atomic_passes", "copy_sectors", "copy_fetched", "copy_wavefronts",
 )  # fmt: skip
+"""copy_*: of asynchronous copies past the L1, by where the bytes go (memory.c)."""
 COUNTER = np.dtype([(name, "<i8") for name in COUNTER_FIELDS])
 
 REPORT_FIELDS: tuple[str, ...] = (

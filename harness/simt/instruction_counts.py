@@ -66,6 +66,13 @@ def _count_memory(counts: Counts, instruction: Instruction, row: np.void, scale:
     """Add the global and local traffic of one instruction; returns its global sectors."""
     requests, sectors = float(row["global_requests"]) * scale, float(row["sectors"]) * scale
     lines, moved = float(row["lines"]) * scale, float(row["bytes"]) * scale
+    if row["copy_sectors"]:
+        sectors = float(row["copy_sectors"]) * scale
+        counts.copy_requests += requests
+        counts.copy_sectors += sectors
+        counts.copy_lines += lines
+        counts.copy_fetched += float(row["copy_fetched"]) * scale
+        counts.copy_wavefronts += float(row["copy_wavefronts"]) * scale
     counts.local_sectors += float(row["local_sectors"]) * scale
     if not requests:
         return 0.0
@@ -96,7 +103,7 @@ def _count_memory(counts: Counts, instruction: Instruction, row: np.void, scale:
 
 def _count_shared(counts: Counts, row: np.void, scale: float) -> float:
     """Add the shared-memory traffic of one instruction; returns its wavefronts."""
-    wavefronts = float(row["shared_wavefronts"]) * scale
+    wavefronts = float(row["copy_wavefronts"] or row["shared_wavefronts"]) * scale
     counts.shared_requests += float(row["shared_requests"]) * scale
     counts.shared_wavefronts += wavefronts
     # A conflict-free vector load still needs a wavefront for every 128 bytes.

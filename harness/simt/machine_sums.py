@@ -241,6 +241,8 @@ class KernelCode:
             wide = widths.get(index, 1) if scalar and size == 4 else 1
             column = {1: "shared_wavefronts", 2: "shared_wavefronts_64",
                       4: "shared_wavefronts_128"}[wide]  # fmt: skip
+            if row["copy_wavefronts"]:
+                column = "copy_wavefronts"
             asked = scale * float(shares[index])
             wavefronts = float(row[column]) * asked
             if index + 1 in self._spinning:  # every turn tries again

@@ -60,3 +60,20 @@ def local_cost(lanes: Sequence[int], addresses: Sequence[int], size: int) -> Cou
         for i in range(max(1, size // WORD))
     }
     return Counter(local_requests=1, local_sectors=len(words))
+
+
+def copy_cost(sources: Sequence[int], targets: Sequence[int]) -> Counter[str]:
+    """Return what an asynchronous copy past the L1 costs more than a load and a store.
+
+    Pieces are cut at the sectors of where they come from and of where they go.
+    """
+    pairs = list(zip(sources, targets, strict=True))
+
+    def pieces(source: int, target: int) -> int:
+        return len({(a // source, b // target) for a, b in pairs})
+
+    return Counter(
+        copy_sectors=pieces(LINE, SECTOR),
+        copy_fetched=pieces(SECTOR, SECTOR),
+        copy_wavefronts=pieces(2 * SECTOR, WORD * BANKS),
+    )

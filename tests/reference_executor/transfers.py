@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from kernelblaster.harness.simt.ptx_records import Address, Immediate, Instruction, Register, Vector
 
+from .counting import copy_cost
 from .formats import FORMATS, add, decode, encode
 from .state import Block, Warp, window_of
 from .words import TYPE_BITS, Words, integer, low, words_of
@@ -166,6 +167,10 @@ def copy(block: Block, warp: Warp, instruction: Instruction, lanes: list[int]) -
         asked = sum(amounts[lane] for lane in reading)
         block.counts[instruction.index]["bytes"] += asked - size * len(reading)
     block.count(instruction.index, "shared", lanes, [targets[n][1] for n in lanes], size, "store")
+    if words.has("cg"):
+        block.counts[instruction.index].update(copy_cost(
+            [sources[lane][1] for lane in reading], [targets[lane][1] for lane in reading]
+        ))  # fmt: skip
     for lane in lanes:
         for byte in range(size):
             value = 0

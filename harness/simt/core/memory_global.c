@@ -54,9 +54,10 @@ static void touch_sector(Block *block, uint32_t sector, int allocation, Access a
     }
 }
 
-/* Trace record: block number, warp, pc, sector count | store << 8 | atomic << 9, sectors. */
-static void append_trace(Block *block, const Warp *warp, int pc, Access access,
-                         const uint32_t *sectors, int count) {
+/* Trace record: block number, warp, pc, sector count | store << 8 | atomic << 9 | past the L1 << 10,
+   sectors. */
+static void append_trace(Block *block, const Warp *warp, const Instruction *row, int pc,
+                         Access access, const uint32_t *sectors, int count) {
     Machine *machine = block->machine;
     if (machine->trace_length + 4 + LANES > machine->trace_capacity) {
         int64_t capacity = machine->trace_capacity ? 2 * machine->trace_capacity : 1 << 16;
@@ -74,7 +75,8 @@ static void append_trace(Block *block, const Warp *warp, int pc, Access access,
     record[1] = warp->first_thread / LANES;
     record[2] = (uint32_t)pc;
     record[3] = (uint32_t)count | (uint32_t)(access == ACCESS_STORE) << 8 |
-                (uint32_t)(access == ACCESS_ATOMIC) << 9;
+                (uint32_t)(access == ACCESS_ATOMIC) << 9 |
+                (uint32_t)!!(row->flags & FLAG_BYPASS) << 10;
     memcpy(record + 4, sectors, (size_t)count * sizeof *sectors);
     machine->trace_length += 4 + count;
 }
@@ -185,7 +187,7 @@ LaneMask global_access(Block *block, const Warp *warp, const Instruction *row, i
     counter->sectors += sector_count;
     counter->lines += count_lines(sectors, sector_count, base);
     counter->bytes += byte_count;
-    if (machine->tracing) append_trace(block, warp, pc, access, sectors, sector_count);
+    if (machine->tracing) append_trace(block, warp, row, pc, access, sectors, sector_count);
     if (access == ACCESS_ATOMIC) {
         counter->atomic_lanes += lane_count;
         count_passes(machine, counter, allowed, addresses);

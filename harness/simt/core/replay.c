@@ -34,7 +34,7 @@ static bool look_up(Cache *cache, uint64_t sector, bool allocate) {
 }
 
 /* One request of each warp in turn; `starts` and `ends` delimit the warps' records in `trace`.
-   Loads allocate; stores and atomics pass through to L2. Returns the number of misses, -1 when
+   Loads allocate; stores, atomics and loads past the L1 go on to the L2. Returns the number of misses, -1 when
    memory is short. Misses: sector | 1 << 31 for a store or atomic, at most `capacity` kept. */
 int64_t simt_replay_l1(const uint32_t *trace, int64_t warp_count, const int64_t *starts,
                        const int64_t *ends, int64_t bytes, int associativity, int64_t *sectors,
@@ -53,11 +53,11 @@ int64_t simt_replay_l1(const uint32_t *trace, int64_t warp_count, const int64_t 
             running = true;
             const uint32_t *record = trace + at[warp];
             int count = (int)(record[3] & 255);
-            bool writes = record[3] >> 8 & 3;
+            bool writes = record[3] >> 8 & 3, past = record[3] >> 10 & 1;
             for (int i = 0; i < count; i++) {
                 uint32_t sector = record[4 + i];
                 sectors[record[2]]++;
-                bool hit = look_up(&cache, sector, !writes);
+                bool hit = !past && look_up(&cache, sector, !writes);
                 if (hit && !writes) hits[record[2]]++;
                 else if (missed++ < capacity)
                     misses[missed - 1] = sector | (writes ? UINT32_C(1) << 31 : 0);
