@@ -19,7 +19,7 @@ from .machine_listing import MachineCode, MachineInstruction
 from .machine_mix import pipe_of, tensor_units, width_of
 from .machine_shares import MemoryJoins
 from .ptx_loops import Loop, loops_around
-from .ptx_records import TYPE_BYTES, Function, Module
+from .ptx_records import TYPE_BYTES, Function, Instruction, Module
 
 Shares = npt.NDArray[np.float64]
 
@@ -245,6 +245,9 @@ class KernelCode:
                 column = "copy_wavefronts"
             asked = scale * float(shares[index])
             wavefronts = float(row[column]) * asked
+            if column == "shared_wavefronts" and instruction.opcode in ("ld", "st"):
+                own = max(4, size * _elements(instruction))
+                wavefronts *= max(1.0, 4 * widths.get(index, 1) / own)
             if index + 1 in self._spinning:  # every turn tries again
                 wavefronts *= float(row["atomic_turns"]) / float(row["shared_requests"])
             total += wavefronts
@@ -257,3 +260,7 @@ def _returns_old_value(instruction: MachineInstruction) -> bool:
     """Say whether it is an atomic on global memory whose result lands in a register."""
     arguments = instruction.arguments.split(", ")
     return instruction.base in ("ATOM", "ATOMG") and arguments[1:2] != ["RZ"]
+
+
+def _elements(instruction: Instruction) -> int:
+    return next((int(word[1:]) for word in instruction.modifiers if word in ("v2", "v4")), 1)

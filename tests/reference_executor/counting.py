@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 SECTOR, LINE, WORD, BANKS = 32, 128, 4, 32
-HALF_WARP = 16
+HALF_WARP, QUARTER_WARP = 16, 8
 
 
 def _busiest(chunks: set[int], groups: int) -> int:
@@ -14,18 +14,26 @@ def _busiest(chunks: set[int], groups: int) -> int:
     return max(Counter(chunk % groups for chunk in chunks).values())
 
 
-def shared_cost(lanes: Sequence[int], addresses: Sequence[int], size: int) -> Counter[str]:
+def shared_cost(
+    lanes: Sequence[int], addresses: Sequence[int], size: int, *, storing: bool
+) -> Counter[str]:
     """Return the counts of one request to shared memory of `size` bytes a lane.
 
     32 banks of 4 bytes. A wavefront serves one word of each bank, to every lane that wants it.
     Up to 4 bytes a lane the warp is served at once; wider accesses go one half-warp after the
-    other. `_64` and `_128` are the wavefronts that a 4-byte access's share of an access of 8 or
+    other, stores of 16 bytes one quarter after the other. `_64` and `_128` are the wavefronts that a 4-byte access's share of an access of 8 or
     16 bytes would take: banks in groups of 2 and 4, the latter by half-warps.
     """
     counts = Counter(shared_requests=1)
     pairs = list(zip(lanes, addresses, strict=True))
-    halves = [[a for lane, a in pairs if lane // HALF_WARP == half] for half in (0, 1)]
-    for part in [list(addresses)] if size <= WORD else halves:
+
+    def parts(length: int) -> list[list[int]]:
+        count = 32 // length
+        return [[a for lane, a in pairs if lane // length == part] for part in range(count)]
+
+    widest = parts(QUARTER_WARP if storing else HALF_WARP)
+    wide = widest if size == 16 else parts(HALF_WARP)
+    for part in [list(addresses)] if size <= WORD else wide:
         if not part:
             continue
         words = {(a // WORD) + i for a in part for i in range(max(1, size // WORD))}
@@ -33,7 +41,7 @@ def shared_cost(lanes: Sequence[int], addresses: Sequence[int], size: int) -> Co
         counts["shared_wavefronts_ideal"] += -(-len(words) // BANKS)
     if size == WORD:
         counts["shared_wavefronts_64"] += _busiest({a // 8 for a in addresses}, BANKS // 2)
-        for part in halves:
+        for part in widest:
             if part:
                 counts["shared_wavefronts_128"] += _busiest({a // 16 for a in part}, BANKS // 4)
     return counts

@@ -171,7 +171,7 @@ class Block:
                 counts["shared_wavefronts_ideal"] += 1
                 counts["atomic_turns"] += max(Counter(addresses).values())
             else:
-                counts.update(shared_cost(lanes, addresses, size))
+                counts.update(shared_cost(lanes, addresses, size, storing=kind == "store"))
         elif space == "local":
             counts.update(local_cost(lanes, addresses, size))
         if kind == "atomic":

@@ -30,28 +30,32 @@ static int busiest_bank(LaneMask lanes, const uint64_t *addresses, int words, in
     return busiest;
 }
 
+static LaneMask lanes_of_part(int part, int parts) {
+    return parts == 1 ? ALL_LANES : ((UINT32_C(1) << LANES / parts) - 1) << part * (LANES / parts);
+}
+
 /* 4 bytes a lane: the whole warp at once. 8 and 16 bytes: one half-warp after the other, so that
-   even a broadcast takes two wavefronts (measured on an H200). */
+   even a broadcast takes two wavefronts (measured on an H200). What a lane stores of 16 bytes comes
+   from the registers by quarters of the warp (ncu's count of mm_wmma_shared's stores). */
 static void count_wavefronts(Counter *counter, LaneMask lanes, const uint64_t *addresses,
-                             int bytes) {
-    int phases = bytes > 4 ? 2 : 1, words = bytes > 4 ? bytes / 4 : 1;
-    for (int phase = 0; phase < phases; phase++) {
-        LaneMask part = phases == 1 ? lanes : lanes & (phase ? 0xffff0000u : 0xffffu);
-        if (!part) continue;
+                             int bytes, bool storing) {
+    int parts = bytes <= 4 ? 1 : storing && bytes == 16 ? 4 : 2, words = bytes > 4 ? bytes / 4 : 1;
+    for (int part = 0; part < parts; part++) {
+        LaneMask some = lanes & lanes_of_part(part, parts);
+        if (!some) continue;
         int distinct = 0;
-        counter->shared_wavefronts += busiest_bank(part, addresses, words, 2, &distinct);
+        counter->shared_wavefronts += busiest_bank(some, addresses, words, 2, &distinct);
         counter->shared_wavefronts_ideal += (distinct + BANKS - 1) / BANKS;
     }
     if (bytes != 4) return;
-    /* ptxas merges neighbouring scalar loads: what a lane's part of a wider load would cost. */
+    /* ptxas merges neighbouring scalar accesses: what a lane's part of a wider one would cost. */
     int ignored = 0;
     counter->shared_wavefronts_64 += busiest_bank(lanes, addresses, 1, 3, &ignored);
-    if (lanes & 0xffffu)
-        counter->shared_wavefronts_128 +=
-            busiest_bank(lanes & 0xffffu, addresses, 1, 4, &ignored);
-    if (lanes & 0xffff0000u)
-        counter->shared_wavefronts_128 +=
-            busiest_bank(lanes & 0xffff0000u, addresses, 1, 4, &ignored);
+    parts = storing ? 4 : 2;
+    for (int part = 0; part < parts; part++) {
+        LaneMask some = lanes & lanes_of_part(part, parts);
+        if (some) counter->shared_wavefronts_128 += busiest_bank(some, addresses, 1, 4, &ignored);
+    }
 }
 
 /* Atomics: lanes on one bank take turns even on one address, a wavefront each. `atomic_turns` is
@@ -95,7 +99,8 @@ LaneMask shared_access(Block *block, const Warp *warp, const Instruction *row, i
             if (bytes < 4) return allowed; /* only whole words are ever merged */
             /* 32 words from an odd one on touch 17 pairs, two of them on one pair of banks. */
             counter->shared_wavefronts_64 += differ && first & 4 ? 2 : 1;
-            counter->shared_wavefronts_128 += !!(lanes & 0xffffu) + !!(lanes & 0xffff0000u);
+            for (int part = 0, parts = access == ACCESS_STORE ? 4 : 2; part < parts; part++)
+                counter->shared_wavefronts_128 += !!(lanes & lanes_of_part(part, parts));
             return allowed;
         }
     }
@@ -109,7 +114,7 @@ LaneMask shared_access(Block *block, const Warp *warp, const Instruction *row, i
         allowed &= ~(UINT32_C(1) << lane);
         report(block, kind, pc, warp, lane, address, SPACE_SHARED, detail, -1, -1);
     }
-    if (allowed && access != ACCESS_ATOMIC) count_wavefronts(counter, allowed, addresses, bytes);
+    if (allowed && access != ACCESS_ATOMIC) count_wavefronts(counter, allowed, addresses, bytes, access == ACCESS_STORE);
     return allowed;
 }
 
