@@ -228,6 +228,12 @@ class KernelCode:
         """
         total = least = 0.0
         rows = result.counters
+        counting = {
+            each.statement - 1
+            for block in self.code.blocks
+            for each in block.instructions
+            if each.opcode.startswith("ATOMS.POPC")
+        }
         for index in np.flatnonzero(rows["shared_requests"]).tolist():
             instruction = self.module.instructions[index]
             row = rows[index]
@@ -243,6 +249,8 @@ class KernelCode:
                       4: "shared_wavefronts_128"}[wide]  # fmt: skip
             if row["copy_wavefronts"]:
                 column = "copy_wavefronts"
+            elif index in counting:
+                column = "shared_wavefronts_64"
             asked = scale * float(shares[index])
             wavefronts = float(row[column]) * asked
             if column == "shared_wavefronts" and instruction.opcode in ("ld", "st"):

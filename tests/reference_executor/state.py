@@ -170,6 +170,8 @@ class Block:
                 counts["shared_requests"] += 1
                 counts["shared_wavefronts_ideal"] += 1
                 counts["atomic_turns"] += max(Counter(addresses).values())
+                words = {a // 4 for a in addresses}
+                counts["shared_wavefronts_64"] += max(Counter(a % 32 for a in words).values())
             else:
                 counts.update(shared_cost(lanes, addresses, size, storing=kind == "store"))
         elif space == "local":

@@ -72,6 +72,9 @@ static void count_atomic(Counter *counter, LaneMask lanes, const uint64_t *addre
     counter->atomic_turns += most;
     counter->shared_wavefronts += busiest;
     counter->shared_wavefronts_ideal++;
+    /* A count of one for each lane is added up in the warp: an address then takes one turn. */
+    int ignored = 0;
+    counter->shared_wavefronts_64 += busiest_bank(lanes, addresses, 1, 2, &ignored);
 }
 
 LaneMask shared_access(Block *block, const Warp *warp, const Instruction *row, int pc,
