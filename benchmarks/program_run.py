@@ -21,6 +21,7 @@ from kernelblaster.harness.compiler_output import compile_errors, kernel_resourc
 from kernelblaster.harness.errors import UserError
 from kernelblaster.harness.records import KernelResources, LaunchProfile
 from kernelblaster.harness.simt import core
+from kernelblaster.harness.simt.block_runs import LaunchFailed
 from kernelblaster.harness.simt.candidate import (
     HARMLESS,
     KernelLaunch,
@@ -36,7 +37,7 @@ from kernelblaster.harness.simt.profile import describe_launch
 from kernelblaster.harness.simt.ptx import PtxError, parse
 from kernelblaster.harness.simt.ptx_records import Module
 from kernelblaster.harness.simt.runtime import Runtime, build_runtime
-from kernelblaster.harness.simt.sampling import LaunchFailed, sample_launch
+from kernelblaster.harness.simt.sampling import sample_launch
 from kernelblaster.harness.symbols import readable
 from kernelblaster.harness.toolchain import Toolchain
 

@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 
 from . import core
+from .block_runs import LaunchFailed
 from .candidate import HARMLESS, Candidate, KernelLaunch, WorkspaceTooLarge, load_candidate
 from .machine_listing import read_listing
 from .occupancy import occupancy
 from .ptx import PtxError
 from .runtime import Allocation, Transfer
-from .sampling import LaunchFailed, sample_launch
+from .sampling import sample_launch
 from .transfers import account
 from .verify_run import OTHER_POISON, POISON, describe_report, finding
 

@@ -15,8 +15,9 @@ import numpy.typing as npt
 
 from . import block_choice as choose
 from . import core
-from .candidate import HARMLESS, KernelLaunch
-from .counters import Counts, LaunchCounters, Written
+from .block_runs import SAMPLE_INSTRUCTIONS, BlockRuns, LaunchFailed
+from .candidate import KernelLaunch
+from .counters import Counts, LaunchCounters
 from .footprint import fetched_share, filled_bytes, footprint_of, lost_reuse
 from .gpus import Gpu
 from .instruction_counts import count_by_kind
@@ -26,107 +27,14 @@ from .occupancy import Occupancy, shared_carveout
 from .ptx_records import Module
 from .replay import replay_l1, trace_shape
 from .warp_chain import chain_clocks
+from .written import written_of
 
-SAMPLE_INSTRUCTIONS = 1_500_000
-"""Warp instructions that one sample, or the group of an SM, should stay under."""
 WRITE_ACCESSES = 2.0
 """Accesses of DRAM for a store to a single place: it reads the rest, and writes."""
 UNEVEN = 0.005
 """Difference of two samples' instructions from which more blocks are sampled."""
 MOST_UNEVEN = 192
 """Blocks in one random sample where blocks differ much in their work."""
-SECTOR = 32
-"""Bytes: the unit in which the core notes who touched what."""
-MOST_EXTRA_BATCHES = 8
-"""Further random samples where the first seem to leave part of an output unwritten."""
-
-
-class LaunchFailed(Exception):
-    """The launch cannot be profiled: what the runs reported, or nothing where it ran too long."""
-
-    def __init__(
-        self, kernel: str, reports: list[core.Report], reads: frozenset[int] = frozenset()
-    ) -> None:
-        super().__init__(kernel)
-        self.kernel = kernel
-        self.reports = reports
-        self.reads = reads
-        """Places of the allocations that the failing run read."""
-
-    @property
-    def waits(self) -> bool:
-        """Blocks waited for what the blocks of the run never did."""
-        return any("never changes" in report.detail for report in self.reports)
-
-
-class _Runner:
-    """Runs blocks of one launch and collects the footprint over all runs."""
-
-    def __init__(self, asked: KernelLaunch, budget: int) -> None:
-        self.asked = asked
-        self.budget = budget
-        self.uses: list[tuple[int, core.Result]] = []
-        self.ran: set[int] = set()
-        self.fresh: list[tuple[int, core.Result]] = []
-        """The uses by blocks that had not run before."""
-        self.written_bytes = [0.0] * len(asked.memory.starts)
-        """Sectors written by the blocks that ran, each block counting its own."""
-        self.random: list[tuple[int, core.Result]] = []
-        """The uses of the random samples: only these are fair estimates."""
-
-    def run(
-        self, blocks: Sequence[int], *, trace: bool = False, random: bool = False
-    ) -> core.Result:
-        result = core.run(
-            self.asked.launch, self.asked.memory, list(blocks), checks=False, seed=0, trace=trace,
-            max_instructions=self.budget,
-        )  # fmt: skip
-        reports = [report for report in result.reports if report.kind not in HARMLESS]
-        if reports or result.timed_out:
-            reads = frozenset(i for i, use in enumerate(result.uses) if use.read_range)
-            raise LaunchFailed(self.asked.launch.kernel, reports, reads)
-        self.uses.append((len(blocks), result))
-        if self.ran.isdisjoint(blocks) or not self.fresh:
-            self.fresh.append((len(blocks), result))
-        if random:
-            self.random.append((len(blocks), result))
-        new = len(set(blocks) - self.ran) / len(blocks)
-        for place, use in enumerate(result.uses):
-            self.written_bytes[place] += new * use.block_written_sectors * 32.0
-        self.ran.update(blocks)
-        return result
-
-    def joins_blocks(self) -> bool:
-        """Say whether a block may use what other blocks of the launch have left in memory."""
-        uses = [use for _, result in self.uses for use in result.uses]
-        written = {use.start for use in uses if use.written_range}
-        return any(use.atomic_sectors.size for use in uses) and any(
-            use.loaded and use.start in written for use in uses
-        )
-
-    def atomics(self, place: int) -> npt.NDArray[np.int64]:
-        """Return the sectors of an allocation that atomics touched, from its start."""
-        start = (self.asked.memory.starts[place] - self.asked.memory.base) // SECTOR
-        found = [result.uses[place].atomic_sectors for _, result in self.uses]
-        return np.unique(np.concatenate(found)) - start
-
-    def atomic_lines(self) -> float:
-        """Return the distinct lines that atomics of any run touched."""
-        found = [use.atomic_sectors for _, result in self.uses for use in result.uses]
-        sectors = np.unique(np.concatenate(found)) if found else np.zeros(0, dtype=np.int64)
-        return float(np.unique(sectors >> 2).size)
-
-    def reads(self, place: int) -> bool:
-        """Say whether any block read an allocation."""
-        return any(result.uses[place].read_range for _, result in self.uses)
-
-    def written_range(self, place: int) -> tuple[int, int] | None:
-        """Return the first byte and the end of what any block wrote of an allocation."""
-        found = [result.uses[place].written_range for _, result in self.uses]
-        ranges = [each for each in found if each]
-        if not ranges:
-            return None
-        return min(first for first, _ in ranges), max(end for _, end in ranges)
 
 
 def sample_launch(
@@ -166,7 +74,7 @@ def sample_launch(
         except LaunchFailed as error:
             if launch.grid_workspace or any(report.kind != "timed_out" for report in error.reports):
                 raise
-    runner = _Runner(asked, budget)
+    runner = BlockRuns(asked, budget)
     group = choose.group(gpu, blocks, max(1, held.blocks), generator)
     # A block may do less when it runs again on what it wrote: no block runs twice where the grid
     # is large enough.
@@ -206,7 +114,7 @@ def sample_launch(
     affordable = cost < SAMPLE_INSTRUCTIONS
     if corners and affordable:
         runner.run(corners)
-    written = _written(runner, blocks, cost, generator, outputs)
+    written = written_of(runner, blocks, cost, generator, outputs)
     if atomics is not None:
         for place in outputs:
             if (touched := runner.atomics(place)).size:
@@ -327,7 +235,7 @@ def _whole_launch(
     """Return the counters of all blocks in one run. No L1 is replayed."""
     launch = asked.launch
     blocks = launch.block_count
-    runner = _Runner(asked, budget)
+    runner = BlockRuns(asked, budget)
     result = runner.run(range(blocks), random=True)
     footprint = footprint_of(
         gpu, asked.memory, runner.fresh, runner.uses, blocks, held, whole_range=True
@@ -375,7 +283,7 @@ def _whole_launch(
         read_footprint=footprint.read,
         write_footprint=footprint.written,
         reread_bytes=footprint.between_waves,
-        written=_written(runner, blocks, 1, random.Random(0), outputs),
+        written=written_of(runner, blocks, 1, random.Random(0), outputs),
         read=[place for place in range(len(asked.memory.starts)) if runner.reads(place)],
         joins_blocks=runner.joins_blocks(),
     )
@@ -402,55 +310,3 @@ def _hottest(probe: core.Result, result: core.Result, ran: int, blocks: int) -> 
         return many * (blocks / ran if ran else 1.0)
     growth = min(1.0, max(0.0, math.log(many / one) / math.log(ran)))
     return float(many * (blocks / ran) ** growth)
-
-
-def _written(
-    runner: _Runner,
-    blocks: int,
-    cost: int,
-    generator: random.Random,
-    outputs: Mapping[int, int],
-) -> dict[int, Written]:
-    """Return `LaunchCounters.written`, running further blocks where an output seems incomplete."""
-    spent, everything = 0, blocks <= sum(count for count, _ in runner.random)
-    size = min(64, blocks)
-    for _ in range(MOST_EXTRA_BATCHES):
-        short = any(
-            0 < _random_bytes(runner, place, blocks) < 0.9 * nbytes
-            for place, nbytes in outputs.items()
-        )
-        if everything or not short or spent + size * cost > SAMPLE_INSTRUCTIONS:
-            break
-        runner.run(choose.fresh(blocks, size, runner.ran, generator), random=True)
-        spent += size * cost
-    found = {}
-    ran = len(runner.ran)
-    widening = 1 / choose.least_range(ran) if ran < blocks else 1.0
-    for place, start in enumerate(runner.asked.memory.starts):
-        limits = runner.written_range(place)
-        if limits:
-            found[place] = Written(
-                grid_bytes=_random_bytes(runner, place, blocks),
-                sampled_bytes=runner.written_bytes[place],
-                first=limits[0] - start,
-                end=limits[1] - start,
-                span=widening * (limits[1] - limits[0]),
-            )
-    return found
-
-
-def _random_bytes(runner: _Runner, place: int, blocks: int) -> float:
-    """Return what the whole grid writes of an allocation by the random samples.
-
-    Two standard errors are added, so that an honest kernel whose blocks differ is not taken for
-    one that leaves work out, but no more than a fifth: beyond that nothing can be said.
-    """
-    counts = [count for count, _ in runner.random]
-    each = [result.uses[place].block_written_sectors * 32.0 for _, result in runner.random]
-    ran = sum(counts)
-    mean = sum(each) / ran
-    error = 0.0
-    if len(each) > 1:
-        spread = sum(n * (total / n - mean) ** 2 for n, total in zip(counts, each, strict=True))
-        error = math.sqrt(spread / (len(each) - 1) / ran)
-    return blocks * (mean + min(2 * error, 0.2 * mean))

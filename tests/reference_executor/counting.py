@@ -21,8 +21,9 @@ def shared_cost(
 
     32 banks of 4 bytes. A wavefront serves one word of each bank, to every lane that wants it.
     Up to 4 bytes a lane the warp is served at once; wider accesses go one half-warp after the
-    other, stores of 16 bytes one quarter after the other. `_64` and `_128` are the wavefronts that a 4-byte access's share of an access of 8 or
-    16 bytes would take: banks in groups of 2 and 4, the latter by half-warps.
+    other, stores of 16 bytes one quarter after the other. `_64` and `_128` are the wavefronts that
+    a 4-byte access's share of an access of 8 or 16 bytes would take: banks in groups of 2 and 4,
+    the latter by half-warps, or quarters where it stores.
     """
     counts = Counter(shared_requests=1)
     pairs = list(zip(lanes, addresses, strict=True))

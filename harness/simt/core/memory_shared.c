@@ -77,6 +77,29 @@ static void count_atomic(Counter *counter, LaneMask lanes, const uint64_t *addre
     counter->shared_wavefronts_64 += busiest_bank(lanes, addresses, 1, 2, &ignored);
 }
 
+static int distinct_pairs(LaneMask lanes, const uint64_t *first, int first_shift,
+                          const uint64_t *second, int second_shift) {
+    uint64_t found[LANES];
+    int count = 0;
+    FOR_EACH_LANE(lane, lanes) {
+        uint64_t pair = first[lane] >> first_shift << 24 ^ second[lane] >> second_shift;
+        bool known = false;
+        for (int i = count - 1; i >= 0 && !known; i--) known = found[i] == pair;
+        if (!known) found[count++] = pair;
+    }
+    return count;
+}
+
+/* What goes from the L2 straight to shared memory is cut at the sectors of both: each piece is
+   fetched by itself, the L1 counts those of one line that end in one sector once. What comes of 64
+   bytes is written at once where it stays in one row of the banks. */
+void count_copy(Counter *counter, LaneMask lanes, const PendingCopy *copy) {
+    const uint64_t *from = copy->global_address, *to = copy->shared_address;
+    counter->copy_fetched += distinct_pairs(lanes, from, 5, to, 5);
+    counter->copy_sectors += distinct_pairs(lanes, from, 7, to, 5);
+    counter->copy_wavefronts += distinct_pairs(lanes, from, 6, to, 7);
+}
+
 LaneMask shared_access(Block *block, const Warp *warp, const Instruction *row, int pc,
                        LaneMask lanes, const uint64_t *addresses, int bytes, Access access) {
     Machine *machine = block->machine;

@@ -197,6 +197,7 @@ void global_shadow(Block *, const Warp *, const Instruction *, int pc, LaneMask,
                    const uint64_t *addresses, int bytes, Access, const uint8_t (*values)[32]);
 void publish(Block *);
 /* memory_shared.c */
+void count_copy(Counter *counter, LaneMask lanes, const PendingCopy *copy);
 LaneMask shared_access(Block *, const Warp *, const Instruction *, int pc, LaneMask,
                        const uint64_t *addresses, int bytes, Access);
 void shared_shadow(Block *, const Warp *, const Instruction *, int pc, LaneMask,
