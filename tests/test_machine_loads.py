@@ -99,6 +99,7 @@ SIDES = """
         if ((i + t) & 1) x += load(p); else x -= load(p) * 2.f;
     }
 """
+UNIFORM_SIDES = SIDES.replace("(i + t) & 1", "i & 1")
 
 
 @dataclass(frozen=True)
@@ -130,6 +131,7 @@ CASES = {
     "twice_store": Case(TWICE_STORE, (), fewer=False),
     "repeated": Case(REPEATED),
     "sides": Case(SIDES),
+    "uniform_sides": Case(UNIFORM_SIDES, fewer=False),
 }
 WARPS = 2
 

@@ -39,11 +39,15 @@ def lifted_out_of(
 ) -> Loop | None:
     """Return the outermost loop that an instruction in this block was lifted out of, if any.
 
+    None too where it stands in a machine loop that is no known loop of PTX.
+
     Args:
         block: where the instruction stands.
         around: the PTX loops around its statement, the innermost first.
         machine: the PTX loop of each machine loop (`machine_loops`).
     """
+    if any(span not in machine for span in block.loops):
+        return None
     kept = set(machine.values())
     still = {machine[span] for span in block.loops if span in machine}
     left = None

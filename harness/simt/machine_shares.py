@@ -7,7 +7,7 @@ A load or store of PTX counts as executed unless the machine code surely does it
 - it has no machine instruction, and another access that has one covers its address: in the same
   basic block or in one that dominates it, then it was joined with that one or dropped as repeated;
 - the same, but neither comes before the other (both sides of a branch): then the one that has an
-  instruction stands for both, as often as its block runs.
+  instruction stands for both, as often as the last block before both runs.
 
 Nothing is concluded from predicated instructions.
 """
@@ -120,14 +120,16 @@ class MemoryJoins:
             asked = executed.get(index, 0.0) + sum(executed.get(other, 0.0) for other in others)
             if asked <= 0 or any(each.predicate for _, each in copies):
                 continue
-            made = sum(executions[place] for place, _ in copies)
             blocks = [self.code.blocks[place] for place, _ in copies]
             around = loops.get(index + 1, ())
             left = [lifted_out_of(block, around, machine) for block in blocks]
             entries = [loop.entries for loop in left if loop is not None]
             if len(entries) == len(copies):
+                made = sum(executions[place] for place, _ in copies)
                 made = min(max(made, min(entries)), sum(entries))
-            elif not others:
+            elif others:
+                made = executed.get(self._blocks.before_all((index, *others)), 0.0)
+            else:
                 continue
             for each in (index, *others):
                 found[each] = min(1.0, made / asked)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Sequence
 
 from .ptx_records import Function, Instruction, Module, Symbol
 
@@ -20,6 +21,14 @@ class BasicBlocks:
         True as well where both are in one block, in whatever order.
         """
         return bool(self._dominators[self._block(second)] >> self._block(first) & 1)
+
+    def before_all(self, indices: Sequence[int]) -> int:
+        """Return the first instruction of the last block that every way to any of these takes."""
+        common = -1
+        for index in indices:
+            common &= self._dominators[self._block(index)]
+        blocks = [block for block in range(len(self._starts)) if common >> block & 1]
+        return self._starts[max(blocks, key=lambda block: self._dominators[block].bit_count())]
 
     def _block(self, index: int) -> int:
         return bisect_right(self._starts, index) - 1
