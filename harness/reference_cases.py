@@ -20,7 +20,7 @@ import torch
 from .records import TOLERANCES, Tolerance
 from .reference_model import Instance, Reference, ReferenceFault, clone_arguments
 from .reference_mutants import Mutants
-from .tensor_comparison import largest_error
+from .tensor_comparison import CHUNK, largest_error
 
 CASES = (
     (0, "normal", "as get_inputs() gives them"),
@@ -132,7 +132,8 @@ class Case:
     def finite(self) -> bool:
         """Whether the answers are finite, in single and in double precision."""
         answers = [*self.outputs, *(tensor for tensor in self.exact if tensor is not None)]
-        return all(bool(torch.isfinite(answer).all()) for answer in answers)
+        parts = (part for answer in answers for part in answer.reshape(-1).split(CHUNK))
+        return all(bool(torch.isfinite(part).all()) for part in parts)
 
     def own_errors(self) -> list[float | None]:
         """Return PyTorch's largest error of each output against double precision."""
@@ -326,7 +327,7 @@ def _to_double(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _root_mean_square(answer: torch.Tensor) -> float:
-    return float(answer.double().square().mean().sqrt())
+    return float(answer.to(torch.float64, copy=True).square_().mean().sqrt())
 
 
 def _write(path: Path, tensor: torch.Tensor) -> None:

@@ -124,12 +124,15 @@ def _host_lines(host_source: str) -> Iterator[tuple[int, str]]:
     """
     of_candidate, skipping, number = False, 0, 0
     for line in host_source.splitlines():
-        if match := _LINE_MARKER.match(line):
+        if not line.startswith("#"):
+            if of_candidate and not skipping:
+                yield number, line
+        elif match := _LINE_MARKER.match(line):
             number = int(match.group(1))
             if match.group(2) is not None:
                 of_candidate = match.group(2).rsplit("/", 1)[-1] == "candidate.cu"
             continue
-        if line.startswith("#if"):
+        elif line.startswith("#if"):
             skipping += bool(skipping) or line.startswith("#if 0")
         elif line.startswith("#endif"):
             skipping = max(skipping - 1, 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from dataclasses import dataclass
 from importlib import resources
@@ -23,8 +24,9 @@ class Seed:
     """By name, with a neutral prior: for a state the seed does not know."""
 
 
+@functools.cache
 def load_seed() -> Seed:
-    """Read the seed shipped with the package.
+    """Read the seed shipped with the package, once in a process.
 
     Raises:
         ValueError: a state names a technique or a signature feature that does not exist.

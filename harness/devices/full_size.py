@@ -23,7 +23,8 @@ from ..verification import agree, decode_elements
 LEAST_WRITTEN = 0.9
 """Share of each output that the launches of one call must write, by estimate."""
 PAGE = 4096
-CHUNK_PAGES = 1024
+CHUNK_PAGES = 128
+"""Pages compared at a time: their values in double precision stay in a cache."""
 SECTOR = 32
 """Bytes of the pieces of memory that atomics are noted for."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -12,8 +13,13 @@ from tree_sitter import Language, Node, Parser
 from .records import NotRecognised
 
 
+@functools.lru_cache(maxsize=256)
 def parse(data: bytes) -> Node:
-    """Return the root of the syntax tree of a CUDA source."""
+    """Return the root of the syntax tree of a CUDA source.
+
+    Every rewrite looks at the same few sources: their trees are kept, with the nodes below that
+    were looked at. Nobody changes one.
+    """
     return Parser(Language(tree_sitter_cuda.language())).parse(data).root_node
 
 
@@ -24,10 +30,12 @@ def text_of(node: Node) -> str:
 
 def descendants(node: Node, *kinds: str) -> Iterator[Node]:
     """Yield the node and everything below it that is of one of the kinds, in source order."""
-    if node.type in kinds:
-        yield node
-    for child in node.children:
-        yield from descendants(child, *kinds)
+    waiting = [node]
+    while waiting:
+        first = waiting.pop()
+        if first.type in kinds:
+            yield first
+        waiting.extend(reversed(first.children))
 
 
 def squeezed(text: str) -> str:
