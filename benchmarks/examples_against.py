@@ -1,0 +1,145 @@
+"""Run the examples with this checkout and with another one, in turns, and compare their seconds.
+
+    python benchmarks/examples_against.py /path/to/other/checkout [--turns 2]
+        [--out benchmarks/results/examples_end_to_end.txt] [EXAMPLE...]
+
+Each run is the README's main job, `kernelblaster optimize EXAMPLE` on the simulated device with a
+fresh knowledge base. What is built once for a machine (the simulator's own libraries) is built by
+one run of each checkout before the first that counts. The two versions make different numbers of
+evaluations, so seconds per evaluation stand beside the seconds; processor seconds are user and
+system time of the whole process tree and bear other load on the machine better than wall seconds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import os
+import platform
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent.parent
+WARM_UP = "row_sum"
+
+
+@dataclass(frozen=True)
+class Seconds:
+    """What one run took and did."""
+
+    wall: float
+    processor: float
+    evaluations: int
+    gain: float
+
+
+def optimize(checkout: Path, example: str, cache: Path) -> Seconds:
+    """Run one example once with the package of `checkout`, its caches kept in `cache`."""
+    with tempfile.TemporaryDirectory(prefix="kernelblaster-") as folder:
+        scratch = Path(folder)
+        (scratch / "site").mkdir()
+        (scratch / "site/kernelblaster").symlink_to(checkout)
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        began = time.monotonic()
+        done = subprocess.run(
+            [
+                sys.executable, "-m", "kernelblaster", "optimize",
+                str(HERE / f"examples/{example}.py"), "--run", str(scratch / "run"),
+                "--kb", str(scratch / "kb"), "--gpu", "H100", "--seed", "0", "--json",
+            ],
+            capture_output=True, text=True, cwd=scratch,
+            env=os.environ | {"PYTHONPATH": str(scratch / "site"), "XDG_CACHE_HOME": str(cache)},
+        )  # fmt: skip
+        wall = time.monotonic() - began
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    if done.returncode:
+        raise SystemExit(f"{checkout}: {example}: exit {done.returncode}: {done.stderr[-500:]}")
+    result = json.loads(done.stdout.splitlines()[-1])
+    processor = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return Seconds(wall, processor, result["evaluations"], result["gain"])
+
+
+def commit(checkout: Path) -> str:
+    """Return a checkout's commit, short, and whether files differ from it."""
+    git = ["git", "-C", str(checkout)]
+    name = subprocess.check_output([*git, "rev-parse", "--short", "HEAD"], text=True).strip()
+    changed = subprocess.check_output([*git, "status", "--porcelain", "-uno"], text=True)
+    return name + (" with changes" if changed.strip() else "")
+
+
+def row(example: str, old: list[Seconds], new: list[Seconds]) -> str:
+    """Return one line of the table: means over the turns, then every turn's wall seconds."""
+
+    def mean(runs: list[Seconds], field: str) -> float:
+        return float(sum(getattr(run, field) for run in runs) / len(runs))
+
+    cells = [f"{example:12s}"]
+    for field, form in (("wall", "7.1f"), ("processor", "7.1f"), ("evaluations", "5.0f")):
+        cells += [f"{mean(old, field):{form}} {mean(new, field):{form}}"]
+    per = [mean(runs, "wall") / mean(runs, "evaluations") for runs in (old, new)]
+    cells += [f"{per[0]:6.2f} {per[1]:6.2f}", f"{mean(old, 'wall') / mean(new, 'wall'):5.2f}"]
+    turns = ", ".join(f"{a.wall:.1f} {b.wall:.1f}" for a, b in zip(old, new, strict=True))
+    return "  ".join(cells) + f"   {turns}"
+
+
+def main() -> None:
+    """Run the examples in turns and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("old", type=Path, help="the other checkout")
+    parser.add_argument("--turns", type=int, default=2)
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("examples", nargs="*", help="example names; all by default")
+    arguments = parser.parse_args()
+    other = arguments.old.resolve()
+    names = arguments.examples or sorted(path.stem for path in HERE.glob("examples/*.py"))
+    lines = [
+        f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d %H:%M} UTC, {platform.machine()}, "
+        f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at the start",
+        f"old: {commit(other)}, new: {commit(HERE)}; {arguments.turns} turns each, in turns",
+        "",
+        f"{'':12s}  {'wall s':^15s}  {'processor s':^15s}  {'evaluat.':^11s}  {'s/evaluat.':^13s}  "
+        "old/",
+        f"{'example':12s}  {'old':>7s} {'new':>7s}  {'old':>7s} {'new':>7s}  {'old':>5s} "
+        f"{'new':>5s}  {'old':>6s} {'new':>6s}    new   wall s by turn (old new)",
+    ]
+    print("\n".join(lines), flush=True)
+    all_old: list[Seconds] = []
+    all_new: list[Seconds] = []
+    with tempfile.TemporaryDirectory(prefix="kernelblaster-cache-") as folder:
+        caches = {other: Path(folder) / "old", HERE: Path(folder) / "new"}
+        for checkout, cache in caches.items():
+            optimize(checkout, WARM_UP, cache)
+        for name in names:
+            old, new = [], []
+            for _ in range(arguments.turns):
+                old.append(optimize(other, name, caches[other]))
+                new.append(optimize(HERE, name, caches[HERE]))
+            all_old += old
+            all_new += new
+            lines.append(row(name, old, new))
+            print(lines[-1], flush=True)
+    totals = [
+        "",
+        *(
+            f"sum of {what}: {sum(map(get, all_old)):.1f} old, {sum(map(get, all_new)):.1f} new, "
+            f"ratio {sum(map(get, all_old)) / sum(map(get, all_new)):.2f}"
+            for what, get in (
+                ("wall seconds", lambda run: run.wall),
+                ("processor seconds", lambda run: run.processor),
+                ("evaluations", lambda run: run.evaluations),
+            )
+        ),
+    ]
+    print("\n".join(totals))
+    if arguments.out:
+        arguments.out.write_text("\n".join(lines + totals) + "\n")
+
+
+if __name__ == "__main__":
+    main()
