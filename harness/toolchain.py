@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import os
 import re
@@ -281,6 +282,19 @@ def _host_compiler() -> Path:
 
 
 def _version_text(program: Path) -> str:
+    """Return what a program says of its version; asked once in a process while it stays the same.
+
+    Every step of a run opens its device anew.
+    """
+    try:
+        found = program.stat()
+    except OSError as error:
+        raise UserError(f"{program} does not start: {error}") from error
+    return _ask_version(program, (found.st_ino, found.st_size, found.st_mtime_ns))
+
+
+@functools.lru_cache(maxsize=16)
+def _ask_version(program: Path, identity: tuple[int, ...]) -> str:
     try:
         result = subprocess.run(
             [program, "--version"], capture_output=True, text=True, timeout=60, check=False

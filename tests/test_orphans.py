@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 import simulated_kernels as kernels
 from test_processes import alive, sleep_process
+from worker_processes import workers_of
 
 from kernelblaster.harness import orphans
 from kernelblaster.harness.cuda import scratch
@@ -102,19 +103,6 @@ def test_evaluate_ends_in_good_order(tmp_path: Path, number: int, code: int) -> 
     assert "Traceback" not in error and f"stopped by {signal.Signals(number).name}" in error
     assert not alive(child)
     assert [*(tmp_path / "tmp").iterdir()] == []
-
-
-def workers_of(parent: int) -> list[int]:
-    found = []
-    for entry in Path("/proc").glob("[0-9]*"):
-        try:
-            words = (entry / "stat").read_text().rpartition(")")[2].split()
-            command = (entry / "cmdline").read_bytes()
-        except OSError:
-            continue
-        if int(words[1]) == parent and b"harness.simt.worker" in command:
-            found.append(int(entry.name))
-    return found
 
 
 # ---- scratch folders of the GPU's worker ----

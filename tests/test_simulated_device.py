@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
-from pathlib import Path
 
 import pytest
 import simulated_kernels as kernels
 from conformance.device import DeviceConformance
+from worker_processes import workers_of
 
 from kernelblaster.harness.devices import open_device
 from kernelblaster.harness.devices.simulated import SimulatedDevice
@@ -68,13 +68,13 @@ async def test_a_cancelled_verification_leaves_no_process(task: Task) -> None:
     running = asyncio.create_task(device.verify(task, kernels.ENDLESS_HOST_LOOP))
     for _ in range(200):
         await asyncio.sleep(0.1)
-        if _workers():
+        if workers_of(os.getpid()):
             break
-    assert _workers(), "the worker was started"
+    assert workers_of(os.getpid()), "the worker was started"
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
-    assert not _workers()
+    assert not workers_of(os.getpid())
 
 
 @pytest.mark.parametrize(
@@ -182,17 +182,3 @@ async def _profiles(device: SimulatedDevice, task: Task, *sources: str) -> list[
 
 def _why(stage: StageResult) -> str:
     return f"{stage.outcome}: {stage.reason}"
-
-
-def _workers() -> list[int]:
-    """Return the children of this very process that run the worker."""
-    found = []
-    for entry in Path("/proc").glob("[0-9]*"):
-        try:
-            parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-            command = (entry / "cmdline").read_bytes()
-        except (OSError, ValueError, IndexError):
-            continue
-        if parent == os.getpid() and b"simt.worker" in command:
-            found.append(int(entry.name))
-    return found

@@ -5,16 +5,16 @@ from __future__ import annotations
 import json
 import secrets
 import signal
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from ..cache import cache_root
 from ..errors import UserError
-from ..processes import TimedOut, how_it_ended, last_line, python_environment, run_process
+from ..processes import TimedOut, how_it_ended, last_line, python_environment
 from ..records import Diagnostic, Outcome, Record
 from ..simt.runtime import HOST_TOUCHED_DEVICE
+from .worker_start import run_worker
 
 LARGEST_REPORT = 64 << 20
 
@@ -78,10 +78,9 @@ def run_candidate(request: dict[str, Any], scratch: Path, limits: Limits) -> Rep
     environment = python_environment(scratch)
     environment["KERNELBLASTER_CACHE"] = str(cache_root())
     environment["OMP_NUM_THREADS"] = environment["OPENBLAS_NUM_THREADS"] = "1"
-    command = [sys.executable, "-P", "-m", f"{_package()}.harness.simt.worker", str(request_file)]
     try:
-        status = run_process(
-            command, directory=scratch, environment=environment, log=scratch / "log",
+        status = run_worker(
+            request_file, directory=scratch, environment=environment, log=scratch / "log",
             seconds=limits.seconds,
         )  # fmt: skip
     except TimedOut:
@@ -147,7 +146,3 @@ def _why(status: int, log: Path) -> str:
         )
     # A killed process has nothing to add: what its log ends with came before.
     return how_it_ended(status, last_line(log) if status > 0 else "")
-
-
-def _package() -> str:
-    return __name__.split(".")[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from functools import partial
 from pathlib import Path
@@ -47,6 +48,7 @@ from .child import Limits, Reply, isolation_facts, run_candidate
 from .findings import explained, judge, judge_build, no_launch, of_report
 from .full_size import Checked, judge_full_size, judge_whole, nothing_launched
 from .protocol import Measurement
+from .worker_start import starter_of
 
 VERIFY_SECONDS = 60.0
 PROFILE_SECONDS = 60.0
@@ -113,6 +115,7 @@ class SimulatedDevice:
         return await off_loop(self._profile, task, source, sample)
 
     def _compile(self, task: Task, source: str) -> StageResult:
+        starter_of(os.getpid()).warm()
         full, verify = together(
             partial(self._build, source, task.full), partial(self._build, source, task.verify)
         )

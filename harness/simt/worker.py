@@ -12,10 +12,22 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from ..isolation.candidate_process import enclose_process
 from ..isolation.privileges import set_limits
+
+
+class Order(TypedDict):
+    """What a worker is started with where it is forked (worker_starter.py)."""
+
+    request: str
+    """Path of its request's file."""
+    directory: str
+    """Its working directory."""
+    log: str
+    """Where its standard output and error go."""
+    environment: dict[str, str]
 
 
 def main(arguments: list[str]) -> int:

@@ -1,0 +1,118 @@
+"""Workers are forked by a process kept warm: none outlives its limit, its starter or its parent."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from test_processes import stays_alive
+from worker_processes import workers_of
+
+from kernelblaster.harness.devices import worker_start
+from kernelblaster.harness.devices.worker_start import run_worker, starter_of
+from kernelblaster.harness.processes import TimedOut, python_environment
+
+
+def run(folder: Path, seconds: float = 30.0) -> int:
+    """Run a worker whose request is a FIFO: it waits until somebody writes one."""
+    request = folder / "request.json"
+    if not request.exists():
+        os.mkfifo(request)
+    return run_worker(
+        request, directory=folder, environment=python_environment(folder), log=folder / "log",
+        seconds=seconds,
+    )  # fmt: skip
+
+
+def waiting_worker() -> int:
+    """Return the worker that runs, as soon as there is one."""
+    deadline = time.monotonic() + 60
+    while not workers_of(os.getpid()):
+        assert time.monotonic() < deadline, "no worker was started"
+        time.sleep(0.02)
+    (worker,) = workers_of(os.getpid())
+    return worker
+
+
+def test_a_worker_that_fails_says_why_in_its_log(tmp_path: Path) -> None:
+    (tmp_path / "request.json").write_text("no request")
+    assert run(tmp_path) == 1
+    assert "JSONDecodeError" in (tmp_path / "log").read_text()
+
+
+def test_a_worker_knows_nothing_of_its_starter(tmp_path: Path) -> None:
+    thread = threading.Thread(target=lambda: run(tmp_path, seconds=20))
+    thread.start()
+    worker = waiting_worker()
+    time.sleep(0.3)
+    open_files = {os.readlink(entry) for entry in Path(f"/proc/{worker}/fd").iterdir()}
+    session = os.getsid(worker)
+    os.kill(worker, signal.SIGKILL)
+    thread.join()
+    assert session == worker
+    assert not any(name.startswith(("socket:", "pipe:", "anon_inode:")) for name in open_files)
+
+
+def test_a_worker_past_its_limit_is_killed(tmp_path: Path) -> None:
+    with pytest.raises(TimedOut):
+        run(tmp_path, seconds=1.0)
+    assert not workers_of(os.getpid())
+
+
+def test_where_the_starter_is_killed_the_worker_is_and_the_next_one_runs(tmp_path: Path) -> None:
+    statuses: list[int] = []
+    thread = threading.Thread(target=lambda: statuses.append(run(tmp_path)))
+    thread.start()
+    worker = waiting_worker()
+    starter = starter_of(os.getpid())._process
+    assert starter is not None
+    starter.kill()
+    thread.join()
+    assert statuses == [-signal.SIGKILL] and not stays_alive(worker)
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "request.json").write_text("no request")
+    assert run(other) == 1
+    assert starter_of(os.getpid())._process is not starter
+
+
+def test_without_a_starter_a_worker_is_started_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "request.json").write_text("no request")
+
+    def no_starter(process: int) -> worker_start.Starter:
+        raise worker_start._NoStarter("none here")
+
+    monkeypatch.setattr(worker_start, "starter_of", no_starter)
+    assert run(tmp_path) == 1
+    assert "JSONDecodeError" in (tmp_path / "log").read_text()
+
+
+@pytest.mark.slow
+def test_nothing_outlives_a_killed_parent(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "request.json")
+    program = (
+        "import sys; from pathlib import Path\n"
+        "from kernelblaster.harness.devices.worker_start import run_worker\n"
+        "from kernelblaster.harness.processes import python_environment\n"
+        f"folder = Path({str(tmp_path)!r})\n"
+        "run_worker(folder / 'request.json', directory=folder, log=folder / 'log', seconds=60,\n"
+        "           environment=python_environment(folder))\n"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", program])
+    deadline = time.monotonic() + 60
+    while not (workers := workers_of(parent.pid)):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    stat = Path(f"/proc/{workers[0]}/stat").read_text()
+    starter = int(stat.rpartition(")")[2].split()[1])
+    parent.kill()
+    parent.wait()
+    assert not stays_alive(workers[0]) and not stays_alive(starter)
