@@ -4,8 +4,9 @@
         [--out benchmarks/results/examples_end_to_end.txt] [EXAMPLE...]
 
 Each run is the README's main job, `kernelblaster optimize EXAMPLE` on the simulated device with a
-fresh knowledge base. What is built once for a machine (the simulator's own libraries) is built by
-one run of each checkout before the first that counts. The two versions make different numbers of
+fresh knowledge base, and each example with a cache that holds nothing of it. What is built once for
+a machine (the simulator's own libraries, Python's bytecode) is built by one run of each checkout
+before the first that counts. The two versions make different numbers of
 evaluations, so seconds per evaluation stand beside the seconds; processor seconds are user and
 system time of the whole process tree and bear other load on the machine better than wall seconds.
 """
@@ -18,6 +19,7 @@ import json
 import os
 import platform
 import resource
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -45,6 +47,11 @@ def optimize(checkout: Path, example: str, cache: Path) -> Seconds:
         scratch = Path(folder)
         (scratch / "site").mkdir()
         (scratch / "site/kernelblaster").symlink_to(checkout)
+        for kept in ("builds", "cases", "full", "tasks"):
+            shutil.rmtree(cache / "kernelblaster" / kept, ignore_errors=True)
+        # An installed package has its bytecode.
+        environment = dict(os.environ)
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         began = time.monotonic()
         done = subprocess.run(
@@ -54,7 +61,7 @@ def optimize(checkout: Path, example: str, cache: Path) -> Seconds:
                 "--kb", str(scratch / "kb"), "--gpu", "H100", "--seed", "0", "--json",
             ],
             capture_output=True, text=True, cwd=scratch,
-            env=os.environ | {"PYTHONPATH": str(scratch / "site"), "XDG_CACHE_HOME": str(cache)},
+            env=environment | {"PYTHONPATH": str(scratch / "site"), "XDG_CACHE_HOME": str(cache)},
         )  # fmt: skip
         wall = time.monotonic() - began
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -86,6 +93,18 @@ def row(example: str, old: list[Seconds], new: list[Seconds]) -> str:
     cells += [f"{per[0]:6.2f} {per[1]:6.2f}", f"{mean(old, 'wall') / mean(new, 'wall'):5.2f}"]
     turns = ", ".join(f"{a.wall:.1f} {b.wall:.1f}" for a, b in zip(old, new, strict=True))
     return "  ".join(cells) + f"   {turns}"
+
+
+def totals(old: list[Seconds], new: list[Seconds]) -> list[str]:
+    """Return the sums of both sides and their ratios."""
+    lines = []
+    for what, field in (
+        ("wall seconds", "wall"), ("processor seconds", "processor"), ("evaluations", "evaluations")
+    ):  # fmt: skip
+        sums = [float(sum(getattr(run, field) for run in runs)) for runs in (old, new)]
+        ratio = sums[0] / sums[1]
+        lines.append(f"sum of {what}: {sums[0]:.1f} old, {sums[1]:.1f} new, ratio {ratio:.2f}")
+    return lines
 
 
 def main() -> None:
@@ -124,21 +143,9 @@ def main() -> None:
             all_new += new
             lines.append(row(name, old, new))
             print(lines[-1], flush=True)
-    totals = [
-        "",
-        *(
-            f"sum of {what}: {sum(map(get, all_old)):.1f} old, {sum(map(get, all_new)):.1f} new, "
-            f"ratio {sum(map(get, all_old)) / sum(map(get, all_new)):.2f}"
-            for what, get in (
-                ("wall seconds", lambda run: run.wall),
-                ("processor seconds", lambda run: run.processor),
-                ("evaluations", lambda run: run.evaluations),
-            )
-        ),
-    ]
-    print("\n".join(totals))
-    if arguments.out:
-        arguments.out.write_text("\n".join(lines + totals) + "\n")
+            if arguments.out:
+                arguments.out.write_text("\n".join([*lines, "", *totals(all_old, all_new)]) + "\n")
+    print("\n".join(totals(all_old, all_new)))
 
 
 if __name__ == "__main__":

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import importlib
 import logging
 import shutil
 from collections.abc import Sequence
@@ -191,6 +193,15 @@ class ChromaIndex:
             return []
         folders = (path for path in self._directory.iterdir() if path.name.isdigit())
         return sorted(folders, key=lambda path: int(path.name))
+
+
+def import_chroma() -> None:
+    """Import Chroma, which takes a second, while nothing else is to be done.
+
+    What ails it is dealt with where the index is used.
+    """
+    with contextlib.suppress(Exception):
+        importlib.import_module("chromadb")
 
 
 def _persistent_client(folder: Path) -> Any:

@@ -18,6 +18,7 @@ from ..harness.records import Task
 from ..harness.tasks import load_task as read_task
 from ..memory.artifacts import ArtifactStore
 from ..memory.locations import default_knowledge_directory, new_run_directory
+from ..memory.state_index import import_chroma
 from ..tools.budgets import BUDGETS_FILE, require_prices, write_budgets
 from ..tools.chat_models import check_models, parse_models
 from ..tools.model_records import BUILTIN, Budgets, ModelPlan
@@ -33,7 +34,10 @@ async def load_task(state: OptimizeRequest) -> dict[str, Any]:
         UserError: the task, device, GPU, model or knowledge base cannot be used.
     """
     plan = await asyncio.to_thread(resolve_plan, state)
-    task = await read_task(Path(plan.task_path), plan.dimensions)
+    # PyTorch describes the task in a process of its own: time to import what is needed afterwards.
+    task, _ = await asyncio.gather(
+        read_task(Path(plan.task_path), plan.dimensions), asyncio.to_thread(import_chroma)
+    )
     summary = await asyncio.to_thread(store_task, plan, task, state.budgets)
     report_progress(
         "task",
