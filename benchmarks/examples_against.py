@@ -114,7 +114,7 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=2)
     parser.add_argument("--out", type=Path)
     parser.add_argument("examples", nargs="*", help="example names; all by default")
-    arguments = parser.parse_args()
+    arguments = parser.parse_intermixed_args()
     other = arguments.old.resolve()
     names = arguments.examples or sorted(path.stem for path in HERE.glob("examples/*.py"))
     lines = [
