@@ -3,7 +3,7 @@
     python benchmarks/ground_truth/measure.py OUT [--only PROGRAM ...] [--no-profiles]
 
 Builds the programs beside this file, times their launches (NAME_times.csv), profiles them once
-with Nsight Compute (NAME_raw.csv.gz and NAME_details.csv.gz; the programs of WHOLE with the set `full`,
+with Nsight Compute (NAME_raw.csv.gz and NAME_details.csv.gz; those in WHOLE with all counters,
 `constants` with the counters that identify its constants), and writes the outputs of `outputs`
 (outputs.txt.gz) and what the machine is (machine.json). Each step that fails is told and left out.
 Needs nvcc, ncu and the standard library only; about 6 minutes on an H200.

@@ -27,6 +27,9 @@ class Footprint:
     written: float
     between_waves: float
     """Bytes read again by later waves of blocks."""
+    awaited: float
+    """Bytes that blocks would wait for DRAM to bring if those that run together kept in step: none
+    of them would find in the L2 what they share."""
     overflow: float
     """Share of what one wave of blocks touches that the L2 cannot hold, 0 to 1."""
 
@@ -61,7 +64,7 @@ def footprint_of(
         whole_range: the corners of the grid have run.
     """
     totals = {"read": 0.0, "written": 0.0}
-    in_wave = between_waves = 0.0
+    in_wave = between_waves = awaited = 0.0
     wave = min(blocks, gpu.sms * max(1, held.blocks))
     for allocation in range(len(memory.starts)):
         for name in totals:
@@ -87,10 +90,12 @@ def footprint_of(
             # What every wave reads afresh, unless the L2 keeps this allocation from wave to wave.
             # Neighbours that share a rim do so while the L2 has it.
             shared = each * blocks / whole
+            if reading:
+                awaited += each * wave * whole / here
             if name == "read" and span > gpu.l2_bytes / 2 and shared > RIM:
                 between_waves += max(0.0, blocks / wave * here - whole)
     return Footprint(
-        totals["read"], totals["written"], between_waves,
+        totals["read"], totals["written"], between_waves, awaited,
         overflow=max(0.0, 1 - gpu.l2_bytes / in_wave) if in_wave else 0.0,
     )
 
@@ -104,6 +109,21 @@ def lost_reuse(overflow: float) -> float:
     return min(1.0, math.pow(overflow / 0.65, 1.5))
 
 
+def _halves(misses: npt.NDArray[np.uint32], shape: Shape) -> tuple[float, float]:
+    """Return what is fetched over what is asked for, 1 to 2: at any time, and within a request."""
+    sectors = np.unique(misses[misses < 1 << 31])
+    if not sectors.size or not shape.sectors:
+        return 1.0, 1.0
+    ever = 2.0 * np.unique(sectors >> 1).size / sectors.size
+    return ever, min(2.0, 2.0 * shape.units / shape.sectors)
+
+
+def first_halves(misses: npt.NDArray[np.uint32], shape: Shape) -> float:
+    """Return the share of sectors that no earlier request for the other half has fetched."""
+    ever, at_once = _halves(misses, shape)
+    return min(1.0, ever / at_once)
+
+
 def fetched_share(
     misses: npt.NDArray[np.uint32], shape: Shape, overflow: float
 ) -> float:
@@ -112,11 +132,7 @@ def fetched_share(
     The other half is of use where anybody asks for it while the L2 still holds it: at any time,
     or within the request where the L2 overflows.
     """
-    sectors = np.unique(misses[misses < 1 << 31])
-    if not sectors.size or not shape.sectors:
-        return 1.0
-    ever = 2.0 * np.unique(sectors >> 1).size / sectors.size
-    at_once = min(2.0, 2.0 * shape.units / shape.sectors)
+    ever, at_once = _halves(misses, shape)
     # The other half is asked for soon after: it is lost only where the L2 is swept many times.
     lost = min(1.0, math.pow(overflow / 0.8, 3.0))
     return float((1 - lost) * ever + lost * at_once)
