@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from simt_support import compile_ptx_text
 
 from kernelblaster.harness.simt.core_records import Trace
 from kernelblaster.harness.simt.machine import machine_listing
@@ -153,6 +154,20 @@ def test_an_unrolled_loop_takes_whole_turns_and_leaves_the_rest() -> None:
     assert _executions(11) == {0: 2.0, 1: 4.0, 2: 2.0, 3: 6.0, 4: 2.0, 5: 0.0, 6: 0.0}
     assert _executions(8) == {0: 2.0, 1: 4.0, 2: 2.0, 3: 0.0, 4: 2.0, 5: 0.0, 6: 0.0}
     assert _executions(3)[1] == 0.0 and _executions(3)[3] == 6.0
+
+
+@pytest.mark.parametrize("words", ["static", "namespace {"])
+def test_a_kernel_that_no_other_file_sees_is_read_like_any(tmp_path: Path, words: str) -> None:
+    """Its label in the listing stands for the kernel, not for a function that nobody calls."""
+    close = "}" if "{" in words else ""
+    path = compile_ptx_text(
+        f"{words} __global__ void scale(float *x) {{ x[threadIdx.x] *= 2.f; }} {close}\n"
+        "void launch(float *x) { scale<<<1, 32>>>(x); }\n"
+    )
+    listing = machine_listing(find_toolchain(), path, "sm_90")
+    assert listing is not None
+    ((name, code),) = read_listing(listing).items()
+    assert "scale" in name and {block.function for block in code.blocks} == {""}
 
 
 def test_slow_paths_for_odd_operands_are_not_taken() -> None:

@@ -82,7 +82,8 @@ def read_listing(text: str) -> dict[str, MachineCode]:
         elif match := _SECTION.match(line):
             current, statement, labels = [], 0, []
             found[match[1]] = current
-        elif current is not None and (match := _LABEL.match(line)):
+        elif current is not None and (match := _LABEL.match(line)) and match[1] not in found:
+            # A kernel with internal linkage has a label of its own, beside its section's.
             labels.append(match[1])
     return {name: MachineCode(_blocks(code)) for name, code in found.items() if code}
 
