@@ -242,6 +242,23 @@ def test_a_row_that_cannot_be_shared_is_refused(body: str, why: str) -> None:
         assert why in reason(ROW_BODY.replace("BODY", body), made, technique)
 
 
+@pytest.mark.parametrize("batch", ["batch", "blockIdx.y"])
+def test_a_row_of_a_batch_is_refused(batch: str) -> None:
+    """A grid of rows alone would lose the batch, which comes from another axis of it."""
+    made = softmax_task()
+    before = "" if batch == "blockIdx.y" else "const int batch = blockIdx.y;\n"
+    body = (
+        f"{before}float s = 0.0f;\nfor (int c = 0; c < X_SIZE_1; ++c) {{"
+        f" s += x[({batch} * 8 + row) * X_SIZE_1 + c]; }}\nout0[{batch} * 8 + row] = s;"
+    )
+    source = ROW_BODY.replace("    BODY\n", body).replace(
+        "k<<<(X_SIZE_0 + BLOCK - 1) / BLOCK, BLOCK,", "k<<<dim3((X_SIZE_0 + 255) / 256, 8), 256,"
+    )
+    for technique in ("parallelize_row_reduction", "block_row_reduction", "tune_block_size",
+                      "vectorize_memory_access"):  # fmt: skip
+        assert reason(source, made, technique, **({"size": 128} if "tune" in technique else {}))
+
+
 def test_a_row_too_long_for_registers_is_refused() -> None:
     made = softmax_task(columns=8192)
     by_warp = change(initial(made), made, "parallelize_row_reduction")

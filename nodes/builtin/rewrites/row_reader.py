@@ -110,11 +110,22 @@ class _Reader:
             raise NotRecognised(f"{', '.join(self._uncombined)} is not combined after its loop")
         if not self._rows and self._mapping != "block":
             raise NotRecognised("the number of rows is not checked")
+        self._check_places()
         check_sharing(self._kernel, self._steps)
         return RowBody(
             self._mapping, self._width, bool(self._caches), self._row, self._row_type,
             self._rows, self._columns, tuple(self._steps),
         )  # fmt: skip
+
+    def _check_places(self) -> None:
+        """Check that a row's work depends on where its thread is through the row alone.
+
+        Another grid than the author's has no other index (a batch in `blockIdx.z`) to give it.
+        """
+        for step in self._steps:
+            for line in step.lines if isinstance(step, Loop) else (step.text,):
+                if is_thread_expression(resolved(line, self._local)):
+                    raise NotRecognised("the row depends on more than its index")
 
     # Statements
 
