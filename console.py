@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -291,12 +292,22 @@ def show_evaluation(console: Console, evaluation: Evaluation) -> None:
             markup=False,
             soft_wrap=True,
         )
-        table = Table("metric", "value", box=None, padding=(0, 2))
-        for name, value in sorted(launch.metrics.items()):
-            table.add_row(name, f"{value:,.4g}")
-        console.print(table)
+        for line in metric_lines(launch.metrics):
+            console.print(line, markup=False, highlight=False, soft_wrap=True)
         for advice in launch.advice:
             console.print(f"  {advice}", markup=False, soft_wrap=True)
+
+
+def metric_lines(metrics: Mapping[str, float]) -> list[str]:
+    """Return one line a metric, by name; whole on a narrow terminal too: the names are NVIDIA's."""
+    if not metrics:
+        return []
+    width = max(map(len, metrics))
+    return ["  metrics, in ncu's base units (nanoseconds, bytes, per cent):"] + [
+        f"  {name:<{width}}  {value:,.0f}" if abs(value) >= 10_000 else
+        f"  {name:<{width}}  {value:,.4g}"
+        for name, value in sorted(metrics.items())
+    ]  # fmt: skip
 
 
 def show_runs(console: Console, found: Sequence[Mapping[str, Any]]) -> None:
@@ -314,7 +325,7 @@ def show_runs(console: Console, found: Sequence[Mapping[str, Any]]) -> None:
         best = f"{entry['best_us']:.2f} {entry['provenance']}" if "best_us" in entry else ""
         table.add_row(
             escape(entry["run"]),
-            escape(str(entry.get("task", ""))),
+            escape(_near(str(entry.get("task", "")))),
             str(entry.get("gpu", "")),
             entry["status"],
             gain,
@@ -323,6 +334,14 @@ def show_runs(console: Console, found: Sequence[Mapping[str, Any]]) -> None:
             f"{entry.get('seconds', 0.0):.0f}",
         )
     console.print(table)
+
+
+def _near(path: str) -> str:
+    """Return a path from here, where that is shorter."""
+    try:
+        return min(path, os.path.relpath(path), key=len) if path else path
+    except (OSError, ValueError):  # The working directory is gone; a path that is none.
+        return path
 
 
 def show_knowledge(console: Console, states: Sequence[Mapping[str, Any]]) -> None:
@@ -340,7 +359,7 @@ def show_knowledge(console: Console, states: Sequence[Mapping[str, Any]]) -> Non
                 entry["technique"],
                 f"{math.exp(entry['prior_log_gain']):.2f}x",
                 "" if mean is None else f"{math.exp(mean):.2f}x",
-                f"{entry['passed']} / {entry['trials']}",
+                f"{entry['passed']} / {entry['tries']}",
             )
         console.print(table)
         lessons = state["lessons"]

@@ -338,7 +338,7 @@ def list_runs(root: Path) -> list[dict[str, Any]]:
             pass
         else:
             entry |= {"status": result.outcome} | result.model_dump(
-                mode="json", include={"gain", "best_us", "evaluations", "provenance"}
+                mode="json", include={"gpu", "gain", "best_us", "evaluations", "provenance"}
             )
         found.append(entry)
     return found

@@ -139,6 +139,15 @@ def test_unknown_state(tmp_path: Path) -> None:
     assert_one_clear_line(kernelblaster("kb", "show", "nirvana"), "nirvana")
 
 
+def test_a_knowledge_base_is_shown(tmp_path: Path) -> None:
+    with KnowledgeBase.open(tmp_path / "knowledge") as knowledge:
+        states = knowledge.show()
+    done = kernelblaster("kb", "show", "--kb", tmp_path / "knowledge")
+    assert done.returncode == 0, done.stderr
+    assert all(state["name"] in done.stdout for state in states)
+    assert "passed / tried" in done.stdout and "0 / 0" in done.stdout
+
+
 @pytest.mark.parametrize("command", ["show", "stats", "reindex"])
 def test_looking_at_a_knowledge_base_that_is_not_there_makes_none(
     tmp_path: Path, command: str
