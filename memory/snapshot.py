@@ -196,7 +196,8 @@ def discover(
         secondary=secondary,
         centroid=centroid,
         spread=DISCOVERED_SPREAD,
-        description=f"Found in a profile. Bottleneck {bound}. " + "; ".join(features) + ".",
+        description=f"Found in a profile, its shares to the nearest {QUANTUM:.0%}. "
+        f"Bottleneck {bound}. " + "; ".join(features) + ".",
         origin="discovered",
     )
 

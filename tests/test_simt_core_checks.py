@@ -155,7 +155,7 @@ def test_global_bounds(module: Module) -> None:
     (report,) = result.reports
     assert (report.block, report.thread, report.count, report.space) == (3, 4, 28, "global")
     assert report.line == line_of("if (i < n) c[i] = a[i];")
-    assert "0 bytes past the end of an allocation of 400 bytes" in report.detail
+    assert "just past the end of an allocation of 400 bytes" in report.detail
     result, (_, got) = execute(module, "bounds", 4, 32, zeros(128), zeros(100), 128)
     only(result, "out_of_bounds")  # and nothing was written past the end
     result, _ = execute(module, "bounds", 1, 32, np.uint64(0), zeros(32), 32)

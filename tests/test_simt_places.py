@@ -16,7 +16,7 @@ BUFFERS = [Buffer("x", 1000, 100), Buffer("y", 2000, 8)]
     ("address", "words"),
     [
         (1099, "byte 99 of x (100 bytes)"),
-        (1100, "0 bytes past the end of x (100 bytes)"),
+        (1100, "just past the end of x (100 bytes)"),
         (996, "4 bytes before the start of x (100 bytes)"),
         (1990, "10 bytes before the start of y (8 bytes)"),
         (1 << 40, "address 0x10000000000, outside device memory"),

@@ -362,7 +362,8 @@ class _Run:
             return "before every allocation"
         start, end = int(self.starts[place]), int(self.ends[place])
         if address >= end:
-            return f"{address - end} bytes past the end of an allocation of {end - start} bytes"
+            far = f"{address - end} bytes" if address > end else "just"
+            return f"{far} past the end of an allocation of {end - start} bytes"
         return f"across the end of an allocation of {end - start} bytes"
 
 

@@ -34,7 +34,8 @@ def place(address: int, buffers: Iterable[Buffer], of: str = "") -> str:
         distance = buffer.start - address if before else address - end
         if best is None or distance < best[0]:
             side = "before the start" if before else "past the end"
-            best = (distance, f"{distance} bytes {side} of {told}")
+            far = f"{distance} bytes" if distance else "just"
+            best = (distance, f"{far} {side} of {told}")
     if best is None or best[0] > FAR:
         return f"address 0x{address:x}, outside {of.removeprefix('of ') or 'device memory'}"
     return best[1]
