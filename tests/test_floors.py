@@ -73,6 +73,8 @@ def test_modules_say_why_they_exist_and_import_relatively(path: Path) -> None:
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and not node.level and path.name != "__init__.py":
             assert not (node.module or "").startswith("kernelblaster"), path
+        if isinstance(node, ast.Import):
+            assert not any(item.name.startswith("kernelblaster") for item in node.names), path
 
 
 def test_only_the_face_lives_in_the_root() -> None:
