@@ -310,6 +310,9 @@ def report(run: Annotated[Path, typer.Argument(help="Run directory.")]) -> None:
 def kb_show(
     state: Annotated[str | None, typer.Argument(help="Only this state.")] = None,
     kb: KnowledgeDirectory = None,
+    measured: Annotated[
+        bool, typer.Option("--measured", help="What real GPUs said, instead of the simulated one.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Show states, techniques, expected gains and lessons."""
@@ -317,7 +320,7 @@ def kb_show(
     from .tools.workspace import open_knowledge
 
     with open_knowledge(str(knowledge_directory(kb)), create=False) as knowledge:
-        states = knowledge.show()
+        states = knowledge.show(device_kind="cuda" if measured else "simulated")
     if state is not None:
         states = [entry for entry in states if state in (entry["id"], entry["name"])]
         if not states:
@@ -325,7 +328,7 @@ def kb_show(
     if as_json:
         print_json({"states": states})
     else:
-        show_knowledge(Console(), states)
+        show_knowledge(Console(), states, "measured" if measured else "simulated")
 
 
 @knowledge_app.command("stats")
@@ -395,4 +398,7 @@ def main() -> None:
     except OSError as error:
         if error.errno in (28, 30, 122):  # no space, read-only, quota
             fail(f"cannot write: {error.strerror}: {error.filename}; free some space, then resume")
+        if error.filename is not None and error.errno in (1, 2, 13, 20, 21, 36, 40):
+            # Not permitted, not there, no folder or a folder, too long a name, a loop of links.
+            fail(f"cannot use {error.filename}: {error.strerror}")
         raise

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -344,15 +343,17 @@ def _near(path: str) -> str:
         return path
 
 
-def show_knowledge(console: Console, states: Sequence[Mapping[str, Any]]) -> None:
-    """Print each state with its techniques and lessons."""
+def show_knowledge(
+    console: Console, states: Sequence[Mapping[str, Any]], provenance: str
+) -> None:
+    """Print each state with its techniques and lessons; gains are of one provenance."""
     for state in states:
         console.print(
             f"[bold]{escape(state['name'])}[/] ({state['origin']}; {state['primary']}; "
             f"{state['evidence']} rows of evidence)"
         )
         console.print(f"  {state['description']}", markup=False, soft_wrap=True)
-        table = Table("technique", "prior", "measured", "passed / tried", box=None, padding=(0, 2))
+        table = Table("technique", "prior", provenance, "passed / tried", box=None, padding=(0, 2))
         for entry in state["optimizations"]:
             mean = entry["mean_log_gain"]
             table.add_row(

@@ -280,8 +280,8 @@ class KnowledgeBase:
     def show(self, at: int | None = None, device_kind: str = "simulated") -> list[dict[str, Any]]:
         """Return each state with its techniques: the prior, and what evidence there says.
 
-        JSON values. `mean_log_gain` is None where no try passed; only evidence of comparable
-        devices is counted.
+        JSON values. `mean_log_gain` is None where no try passed; only evidence and lessons of
+        comparable devices are counted.
         """
         snapshot = self.snapshot(at)
         rows = [row for row in snapshot.evidence() if comparable(row.device_kind, device_kind)]
@@ -302,6 +302,7 @@ class KnowledgeBase:
                 "lessons": [
                     {"kind": item.kind, "text": item.text, "contested": item.contested}
                     for item in snapshot.lessons(state=state.id)
+                    if comparable(item.device_kind, device_kind)
                 ],
             }
             for state in snapshot.states()

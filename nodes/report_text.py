@@ -32,13 +32,15 @@ def report_text(
 
 def _headline(result: RunResult) -> str:
     low, high = result.gain_ci
+    # A time model gives a number, no spread: two equal ends would read as certainty.
+    within = f", interval {low:.2f} to {high:.2f}" if low < high else ""
     outcomes = ", ".join(f"{name} {count}" for name, count in sorted(result.outcomes.items()))
     return "\n".join(
         (
             f"{result.task} on {result.gpu}: every time below is {result.provenance}",
             f"  initial {result.initial_us:.2f} us ({result.bottleneck_before})",
             f"  best    {result.best_us:.2f} us ({result.bottleneck_after})",
-            f"  gain    {result.gain:.2f}x, interval {low:.2f} to {high:.2f} ({result.outcome})",
+            f"  gain    {result.gain:.2f}x{within} ({result.outcome})",
             *_beside_pytorch(result.baselines),
             f"  {result.evaluations} evaluations ({outcomes}), "
             f"{result.model_calls} model calls, {result.tokens} tokens{_money(result)}",

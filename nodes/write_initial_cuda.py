@@ -108,7 +108,8 @@ def _translate(task: Task) -> str:
     if isinstance(written, NotWritten):
         raise UserError(
             f"no initial CUDA for {task.name}: {written.reason}; "
-            "give a first kernel with --start KERNEL.cu"
+            "give a first kernel with --start KERNEL.cu, or a model that writes one with "
+            "--model initial_cuda=openai:NAME"
         )
     return written.source
 

@@ -146,6 +146,12 @@ def test_a_knowledge_base_is_shown(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert all(state["name"] in done.stdout for state in states)
     assert "passed / tried" in done.stdout and "0 / 0" in done.stdout
+    assert "simulated" in done.stdout and " measured" not in done.stdout
+
+
+def test_a_name_that_is_too_long(tmp_path: Path) -> None:
+    done = kernelblaster("optimize", EXAMPLES / "softmax.py", "--run", tmp_path / ("a" * 300))
+    assert_one_clear_line(done, "too long")
 
 
 @pytest.mark.parametrize("command", ["show", "stats", "reindex"])

@@ -310,6 +310,10 @@ def test_counts_say_how_often_a_state_was_seen(knowledge: KnowledgeBase) -> None
     )
     assert (row["tries"], row["passed"], row["mean_log_gain"]) == (3, 3, 0.5)
     json.dumps(knowledge.show())
+    measured = next(
+        item for item in knowledge.show(device_kind="cuda") if item["id"] == "dram_bandwidth_bound"
+    )
+    assert all(item["tries"] == 0 for item in measured["optimizations"]), "simulated ones apart"
 
 
 # Updates and lessons
