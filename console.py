@@ -140,6 +140,8 @@ class ProgressView:
             verdict = f"[{color}]{gain:.2f}x[/]" + ("" if event["accepted"] else ", not kept")
         elif event["outcome"] == "not_applicable":
             verdict = f"[dim]does not apply: {escape(event['reason'])}[/]"
+        elif event["outcome"] == "no_answer":
+            verdict = f"[red]not written: {escape(event['reason'])}[/]"
         else:
             verdict = f"[red]{event['outcome']}[/]"
         self._grow(event, verdict)

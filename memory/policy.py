@@ -27,6 +27,7 @@ from .posterior import (
 )
 from .preparation import Preparation
 from .records import (
+    NO_ANSWER,
     NOT_APPLICABLE,
     Evidence,
     ExpectedGain,
@@ -60,7 +61,9 @@ NEIGHBOUR_DISCOUNT = 0.5
 """Factor on a neighbour's prior gain and strength."""
 TRANSITION_SHRINKAGE = 3.0
 """Observations at which half of a transition's apparent advantage is believed."""
-BLAMELESS = frozenset({Outcome.DEGENERATE_TASK.value, Outcome.PROFILER_UNAVAILABLE.value})
+BLAMELESS = frozenset(
+    {Outcome.DEGENERATE_TASK.value, Outcome.PROFILER_UNAVAILABLE.value, NO_ANSWER}
+)
 """Outcomes that say nothing about the technique."""
 
 

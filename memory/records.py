@@ -13,8 +13,10 @@ SIGNATURE_NAME: Literal["signature/v1"] = "signature/v1"
 
 NOT_APPLICABLE = "not_applicable"
 """Outcome of a step whose technique found nothing to rewrite in the source."""
+NO_ANSWER = "no_answer"
+"""Outcome of a step whose writer, a model, gave nothing that could be read."""
 
-OUTCOMES = frozenset({*(outcome.value for outcome in Outcome), NOT_APPLICABLE})
+OUTCOMES = frozenset({*(outcome.value for outcome in Outcome), NOT_APPLICABLE, NO_ANSWER})
 
 Author = str
 """`builtin`, `person`, or the model's name."""
@@ -113,7 +115,7 @@ class Evidence(Record):
     """The technique applied just before in the trajectory."""
     expected_log_gain: float
     outcome: str
-    """A `harness.records.Outcome` value, or `not_applicable`."""
+    """A `harness.records.Outcome` value, `not_applicable` or `no_answer`."""
     log_gain: float | None = None
     """log(time of parent / time of child); only a passed outcome has one."""
     standard_error: float = 0.0

@@ -10,7 +10,9 @@ import asyncio
 from typing import Any, TypedDict
 
 from ..harness.records import Outcome, StageResult, Task
+from ..memory.records import NO_ANSWER, NOT_APPLICABLE
 from ..tools.evaluation import Evaluator
+from ..tools.model_records import BUILTIN
 from ..tools.workspace import Workspace
 from .awaited import awaited
 from .profile_baseline import kernel_point
@@ -25,8 +27,6 @@ from .records import (
     TechniqueStep,
 )
 from .workspaces import opened
-
-NOT_APPLICABLE = "not_applicable"
 
 
 class Reads(TypedDict):
@@ -83,7 +83,10 @@ async def conclude_lowering(state: Reads) -> dict[str, Any]:
         last = attempts[len(attempts) - 1]
         result = LoweringResult(
             applied=False,
-            outcome=NOT_APPLICABLE,
+            # A model that declines has replied; one without a reply says nothing of the technique.
+            outcome=NOT_APPLICABLE
+            if last.author == BUILTIN or last.reply_sha256
+            else NO_ANSWER,
             reason=last.reason,
             author=last.author,
             prompt_sha256=last.prompt_sha256,

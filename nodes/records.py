@@ -217,7 +217,7 @@ class LoweringResult(Record):
     applied: bool
     """False when no source could be written: no evaluation was spent."""
     outcome: str
-    """An Outcome value, or `not_applicable`."""
+    """An Outcome value, `not_applicable` or `no_answer`."""
     reason: str = ""
     point: KernelPoint | None = None
     """The child, when it passed."""

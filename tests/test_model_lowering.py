@@ -20,7 +20,7 @@ from scripted_chat_model import ScriptedChatModel, cut_off, http_error, refusal,
 from kernelblaster.graph.session import Capped, Session
 from kernelblaster.memory.artifacts import ArtifactStore
 from kernelblaster.memory.knowledge_base import KnowledgeBase
-from kernelblaster.memory.records import Evidence, Step
+from kernelblaster.memory.records import Evidence, PolicyContext, Step
 from kernelblaster.memory.run_store import RunStore
 from kernelblaster.nodes.code_replies import (
     CodeReply,
@@ -29,10 +29,10 @@ from kernelblaster.nodes.code_replies import (
     read_code,
     read_edits,
 )
-from kernelblaster.nodes.records import OptimizeRequest, RunResult
+from kernelblaster.nodes.records import Attempt, OptimizeRequest, RunResult
 from kernelblaster.tools.asking import MalformedReply
 from kernelblaster.tools.budgets import write_budgets
-from kernelblaster.tools.model_records import Budgets
+from kernelblaster.tools.model_records import BUILTIN, Budgets
 
 FILE = '#include "task.cuh"\n__global__ void k() {}\nextern "C" void launch() {\n    k();\n}\n'
 ONE = (TextRewrite("vectorize_memory_access", 0.5),)
@@ -291,6 +291,27 @@ def test_a_model_that_gives_no_code_is_stood_in_for(
     (row,) = evidence_of(tmp_path)
     assert row.author.startswith("builtin (import:scripted_chat_model:current failed: ")
     assert reason in row.author
+
+
+def test_a_model_without_an_answer_says_nothing_of_the_technique(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing stands in for it here; neither belief nor lesson may suffer from that."""
+    nothing = Attempt(number=0, source_sha256=None, author=BUILTIN, reason="not applicable")
+    monkeypatch.setattr("kernelblaster.nodes.write_kernel._rewritten", lambda *_: nothing)
+    run(tmp_path, monkeypatch, ScriptedChatModel(["no code"] * 9))
+    (row,) = evidence_of(tmp_path)
+    assert (row.outcome, row.log_gain) == ("no_answer", None)
+    with KnowledgeBase.open(tmp_path / "kb") as knowledge:
+        assert knowledge.lessons() == []
+        state = knowledge.state(row.state_before)
+        assert state is not None
+        context = PolicyContext(
+            device_kind=row.device_kind, gpu=row.gpu, arch=row.arch, family=row.family,
+            op_class=row.op_class, dtype=row.dtype, harness=row.harness,
+        )  # fmt: skip
+        ((_, expected),) = knowledge.beliefs(state, [row.technique], context)
+    assert expected.trials == expected.failures == expected.not_applicable == 0.0
 
 
 def test_a_malformed_reply_is_asked_for_again_with_the_reason(

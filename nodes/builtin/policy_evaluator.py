@@ -6,6 +6,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 
+from ...memory.policy import BLAMELESS
 from ...memory.records import Step
 from ..records import PolicyEvaluation, TechniqueReview
 
@@ -13,7 +14,11 @@ from ..records import PolicyEvaluation, TechniqueReview
 def evaluate(
     iteration: int, steps: Sequence[Step], state_names: Mapping[str, str]
 ) -> PolicyEvaluation:
-    """Return one review for each (state, technique) among the steps of an iteration."""
+    """Return one review for each (state, technique) among the steps of an iteration.
+
+    Steps whose outcome says nothing of the technique are left out.
+    """
+    steps = [step for step in steps if step.outcome not in BLAMELESS]
     groups: dict[tuple[str, str], list[Step]] = defaultdict(list)
     for step in steps:
         groups[step.state_id, step.technique].append(step)
