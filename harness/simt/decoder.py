@@ -104,6 +104,7 @@ def decode(
     rows = _table(len(module.instructions), decoded, constant_offset)
     _mark_guesses(rows, bytes(frame.constants), constant_offset)
     operands = np.array(frame.operands or [0], dtype=np.int32)
+    _mark_copies(rows, operands)
     tagged = operands >= CONSTANT_TAG
     operands[tagged] += constant_offset - CONSTANT_TAG
     atomic = rows["opcode"] == Op.ATOMIC
@@ -168,6 +169,30 @@ def _mark_guesses(rows: NDArray[np.void], constants: bytes, constant_offset: int
     for index in np.flatnonzero(rows["opcode"] == Op.LOAD) if swapped else ():
         if place(rows[index]) in swapped:
             rows["flags"][index] |= Flag.GUESS
+
+
+def _mark_copies(rows: NDArray[np.void], operands: NDArray[np.int32]) -> None:
+    """Flag the loads whose values go nowhere but into stores, by way of moves and selections."""
+    opcode = rows["opcode"]
+    moves = np.isin(opcode, (Op.MOVE, Op.SELECT))
+    used = {int(register) for register in rows["guard"]}
+    for name in _REGISTER_FIELDS:
+        used |= set(rows[name][~moves].tolist())
+    elsewhere = np.ones(len(operands), dtype=bool)
+    for row in rows[np.isin(opcode, (Op.LOAD, Op.STORE))]:
+        elsewhere[row["operands"] : row["operands"] + 2 * row["count"]] = False
+    used |= set(operands[elsewhere].tolist())
+    used.discard(-1)
+    flows = [(int(r["destination"]), {int(r["source0"]), int(r["source1"])}) for r in rows[moves]]
+    reached = True
+    while reached:
+        passed = [sources for target, sources in flows if target in used and sources - used]
+        reached = bool(passed)
+        used.update(*passed)
+    for index in np.flatnonzero(opcode == Op.LOAD):
+        first, count = int(rows["operands"][index]), int(rows["count"][index])
+        if used.isdisjoint(operands[first : first + 2 * count : 2].tolist()):
+            rows["flags"][index] |= Flag.COPY
 
 
 def may_wait(program: Program) -> bool:

@@ -204,6 +204,8 @@ class Flag(IntEnum):
     """Passing of function arguments: no memory request of the real machine."""
     FRAME = 1024
     """The address counts from the lane's current frame (Op.CALL_FRAME)."""
+    COPY = 32768
+    """A load whose values are only stored again: structures are copied with their padding."""
     FLUSH = 1 << 16
     """.ftz: subnormal operands and results of arithmetic count as zeros."""
     BYPASS = 1 << 17

@@ -293,6 +293,7 @@ void shared_shadow(Block *block, const Warp *warp, const Instruction *row, int p
                    const uint64_t *addresses, int bytes, Access access,
                    const uint8_t (*values)[32]) {
     bool strong = row->flags & (FLAG_STRONG | FLAG_GUESS), atomic = access == ACCESS_ATOMIC;
+    const Machine *machine = block->machine;
     uint32_t epoch = block->epoch_start;
     if (access == ACCESS_LOAD && !strong && !(bytes & 3) && !block->shared_reads) {
         lanes = quick_loads(block, warp, pc, lanes, addresses, bytes / 4);
@@ -303,7 +304,9 @@ void shared_shadow(Block *block, const Warp *warp, const Instruction *row, int p
             SharedShadow *cell = &block->shared_shadow[here >> 2];
             uint8_t *written = &block->shared_written[here >> 2];
             bool pending = *written & COPY_PENDING;
-            if (access != ACCESS_STORE && (*written & part) != part && !pending)
+            if (access != ACCESS_STORE && (*written & part) != part && !pending &&
+                !copies_padding(block->shared_written, (uint64_t)(machine->shared_bytes + 3) / 4, row,
+                                addresses[lane], bytes))
                 report(block, KIND_UNINITIALIZED_READ, pc, warp, lane, here, SPACE_SHARED,
                        DETAIL_READ, -1, -1);
             if (cell->writer_time >= epoch || pending ||

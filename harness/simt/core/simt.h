@@ -310,11 +310,24 @@ static inline bool read_alone(const uint8_t readers[4], int read, int part, int 
     return true;
 }
 
-static inline uint16_t short_pc(int pc) { return (uint16_t)(pc < UNKNOWN_PC ? pc : UNKNOWN_PC); }
-
 static inline int type_bytes(int type) {
     static const uint8_t bytes[] = {1, 1, 2, 2, 4, 4, 8, 8, 2, 2, 4, 8, 4, 4, 4, 1};
     return bytes[type];
 }
+
+/* Is what nobody wrote at `here` padding, copied with what it pads? Then the same load takes bytes
+   that were written; of an access to single bytes, which only padding and arrays of bytes are
+   copied by, also others of the same sixteen count. `written`: four bits for each granule. */
+static inline bool copies_padding(const uint8_t *written, uint64_t granules, const Instruction *row,
+                                  uint64_t offset, int bytes) {
+    if (!(row->flags & FLAG_COPY)) return false;
+    uint64_t first = offset, end = offset + (uint64_t)bytes;
+    if (type_bytes(row->type) == 1) first &= ~UINT64_C(15), end = first + 16;
+    for (uint64_t byte = first; byte < end && byte >> 2 < granules; byte++)
+        if (written[byte >> 2] >> (byte & 3) & 1) return true;
+    return false;
+}
+
+static inline uint16_t short_pc(int pc) { return (uint16_t)(pc < UNKNOWN_PC ? pc : UNKNOWN_PC); }
 
 #endif
