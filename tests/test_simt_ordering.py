@@ -137,6 +137,55 @@ template <typename T> __global__ void in_place_shared(T *x, int first, int n, in
 #define IN_PLACE(T) template __global__ void in_place<T>(T *, int, int, int); \
     template __global__ void in_place_shared<T>(T *, int, int, int);
 IN_PLACE(short) IN_PLACE(char)
+// A warp has a row of 33 halves to itself: every other row shares a word with the next.
+__global__ void odd_rows(short *x, int neighbour) {
+    __shared__ short s[4 * 33];
+    int t = threadIdx.x, row = t / 32, lane = t % 32;
+    for (int i = t; i < 132; i += 128) s[i] = x[i];
+    asm volatile("bar.sync 1, 128;" ::: "memory");
+    short more = neighbour ? s[(row + 1) % 4 * 33] : 1;
+    for (int i = lane; i < 33; i += 32) s[row * 33 + i] += more;
+    asm volatile("bar.sync 1, 128;" ::: "memory");
+    for (int i = t; i < 132; i += 128) x[i] = s[i];
+}
+// Every lane takes what the first lane of its word wrote.
+__global__ void first_of_a_word(const char *x, char *y, char *through, int in_shared, int meet) {
+    __shared__ char s[32];
+    char *p = in_shared ? s : through;
+    int t = threadIdx.x;
+    p[t] = x[t];
+    if (meet) __syncwarp();
+    y[t] = p[t & ~3];
+}
+struct Best { float value; long long index; };
+struct Wide { double value; int index; };
+struct Narrow { short value; int index; };
+// The largest of 128, by copying whole structures; their padding is nobody's.
+template <typename T> __global__ void largest(const int *x, T *through, int *c) {
+    __shared__ T s[64];
+    int t = threadIdx.x;
+    through[t].value = x[t], through[t].index = t;
+    through[t + 64].value = x[t + 64], through[t + 64].index = t + 64;
+    __syncthreads();
+    s[t] = through[127 - t].value > through[t].value ? through[127 - t] : through[t];
+    for (int half = 32; half; half /= 2) {
+        __syncthreads();
+        if (t < half && s[t + half].value > s[t].value) s[t] = s[t + half];
+    }
+    if (t == 0) c[0] = s[0].index;
+}
+template __global__ void largest<Best>(const int *, Best *, int *);
+template __global__ void largest<Wide>(const int *, Wide *, int *);
+template __global__ void largest<Narrow>(const int *, Narrow *, int *);
+__global__ void index_never_written(const int *x, int *c) {
+    __shared__ Best s[64];
+    int t = threadIdx.x;
+    s[t].value = x[t];
+    __syncthreads();
+    if (t < 32 && s[t + 32].value > s[t].value) s[t] = s[t + 32];
+    __syncthreads();
+    c[t] = (int)s[t].index;
+}
 __global__ void struct_with_padding(const int *which, double *c) {
     struct Item { char tag; double value; } items[4];
     for (int i = 0; i < 4; i++) items[i].tag = i, items[i].value = i * 0.5;
@@ -202,6 +251,40 @@ def test_lanes_that_take_their_neighbours_bytes_race(
         )
         assert kinds(result) == {"race"}
         assert "overwrites what warp" in result.reports[0].detail
+
+
+def test_words_that_two_warps_share_between_named_barriers(module: Module) -> None:
+    x = np.arange(132).astype(np.int16)
+    for seed in range(4):
+        result, (got,) = execute(module, "odd_rows", 1, 128, x, 0, seed=seed)
+        assert result.reports == () and np.array_equal(got, x + 1)
+        assert "race" in kinds(execute(module, "odd_rows", 1, 128, x, 1, seed=seed)[0])
+
+
+@pytest.mark.parametrize("in_shared", [0, 1])
+def test_a_lane_that_wrote_beside_another_in_a_word(module: Module, in_shared: int) -> None:
+    data = [np.arange(32).astype(np.int8), np.zeros(32, np.int8), np.zeros(32, np.int8), in_shared]
+    result, _ = execute(module, "first_of_a_word", 1, 32, *data, 0)
+    assert kinds(result) == {"race"}
+    assert {report.thread for report in result.reports} & {1, 2, 3}
+    assert "thread 0 (warp 0) wrote" in result.reports[0].detail
+    result, (_, got, _) = execute(module, "first_of_a_word", 1, 32, *data, 1)
+    assert result.reports == () and np.array_equal(got, np.arange(32) & ~3)
+
+
+@pytest.mark.parametrize("name", ["4Best", "4Wide", "6Narrow"])
+def test_padding_is_copied_with_what_it_pads(module: Module, name: str) -> None:
+    x = np.random.default_rng(0).permutation(128).astype(np.int32)
+    result, (_, _, got) = execute(
+        module, f"_Z7largestI{name}EvPKiPT_Pi", 1, 64, x, np.zeros(2048, np.uint8),
+        np.zeros(1, np.int32), outputs=(1,),
+    )  # fmt: skip
+    assert result.reports == () and got[0] == x.argmax()
+
+
+def test_a_member_that_nobody_wrote_is_no_padding(module: Module) -> None:
+    x = np.zeros(64, np.int32)
+    assert kinds(execute(module, "index_never_written", 1, 64, x, x)[0]) == {"uninitialized_read"}
 
 
 def test_order_is_passed_on(module: Module) -> None:

@@ -19,7 +19,7 @@ _FLAGS = (
     "-fno-strict-aliasing",  # a register is read as whatever type the instruction says
 )
 SECTOR_USE_BYTES = 12
-GLOBAL_SHADOW_BYTES = 44
+GLOBAL_SHADOW_BYTES = 48
 
 _POINTERS = (
     "code", "operands", "constants", "parameters", "allocation_starts", "allocation_ends",

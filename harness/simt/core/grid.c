@@ -87,7 +87,7 @@ static void start_block(Block *block, int64_t place) {
         memset(block->local_written, 0, (size_t)threads * (size_t)machine->local_bytes);
     }
     if (block->shared_reads) {
-        memset(block->shared_reads, 0, words * (size_t)block->warp_count * sizeof(uint32_t));
+        memset(block->shared_reads, 0, words * (size_t)block->warp_count * sizeof(WarpRead));
         memset(block->known, 0, sizeof block->known);
     }
     for (int i = 0; i < block->warp_count; i++)
@@ -167,7 +167,7 @@ static Block *make_block(Machine *machine, Releases *releases) {
     block->local_written = calloc((size_t)warp_count * LANES, (size_t)machine->local_bytes + 1);
     block->lanes_known = calloc((size_t)warp_count * LANES, sizeof *block->lanes_known);
     if (machine->checks && machine->partial_barriers)
-        block->shared_reads = calloc(shared_words * (size_t)warp_count, sizeof(uint32_t));
+        block->shared_reads = calloc(shared_words * (size_t)warp_count, sizeof(WarpRead));
     bool complete = block->registers && block->warps && block->shared && block->shared_shadow &&
                     block->local && block->shared_written && block->local_written &&
                     block->lanes_known &&

@@ -288,8 +288,11 @@ static void note_writer(Block *block, const Warp *warp, GlobalShadow *cell, int 
     }
     bool recent = cell->writer_block == block->number && cell->writer_time >= block->epoch_start;
     bool same_warp = recent && cell->writer / LANES == thread / LANES;
-    cell->latest_bytes = recent && cell->writer == thread ? cell->latest_bytes | bytes : bytes;
-    cell->written_bytes = same_warp ? cell->written_bytes | bytes : bytes;
+    bool same_time = cell->writer_time == now;
+    cell->latest_bytes = note_byte_writers(cell->byte_writers, same_warp ? cell->latest_bytes : 0,
+                                           same_time, bytes, lane);
+    bool at_once = same_warp && (same_time || !is_known_in_part(block));
+    cell->written_bytes = at_once ? cell->written_bytes | bytes : bytes;
     cell->writer_block = block->number, cell->writer = thread, cell->writer_time = now;
     cell->writer_pc = short_pc(pc);
 }
@@ -304,9 +307,12 @@ static Conflict find_conflict(const Block *block, const Warp *warp, const Global
     int after = access == ACCESS_LOAD ? DETAIL_READ_AFTER_WRITE : DETAIL_WRITE_AFTER_WRITE;
     int number = (int)(warp->first_thread / LANES);
     bool same_warp = cell->writer_block == block->number && cell->writer / LANES == number;
-    if (cell->writer_block && (same_warp ? cell->latest_bytes : cell->written_bytes) & part &&
-        !ordered(block, warp, lane, cell->writer_block, cell->writer, cell->writer_time))
-        return (Conflict){after, cell->writer, cell->writer_pc, cell->writer_block};
+    int wrote = same_warp ? byte_writer(cell->byte_writers, cell->latest_bytes, part, lane)
+                : cell->writer_block && cell->written_bytes & part ? cell->writer % LANES
+                                                                   : -1;
+    int writer = cell->writer / LANES * LANES + wrote;
+    if (wrote >= 0 && !ordered(block, warp, lane, cell->writer_block, writer, cell->writer_time))
+        return (Conflict){after, writer, cell->writer_pc, cell->writer_block};
     if (access != ACCESS_ATOMIC && cell->atomic_block && cell->atomic_bytes & part &&
         !ordered(block, warp, lane, cell->atomic_block, cell->atomic, cell->atomic_time))
         return (Conflict){after, cell->atomic, cell->atomic_pc, cell->atomic_block};

@@ -144,12 +144,23 @@ LaneMask shared_access(Block *block, const Warp *warp, const Instruction *row, i
     return allowed;
 }
 
-/* Another warp that read a word and has not been waited for, or -1: exact, with partial barriers. */
-static int other_reader(const Block *block, uint64_t word, int warp) {
-    const uint32_t *times = block->shared_reads + word * (uint64_t)block->warp_count;
+/* Another warp that read these bytes of a word and has not been waited for, or -1: exact, with
+   partial barriers. */
+static int other_reader(const Block *block, uint64_t word, uint32_t part, int warp) {
+    const WarpRead *reads = block->shared_reads + word * (uint64_t)block->warp_count;
     for (int other = 0; other < block->warp_count; other++)
-        if (other != warp && times[other] && times[other] >= block->known[warp][other]) return other;
+        if (other != warp && reads[other].bytes & part &&
+            reads[other].time >= block->known[warp][other])
+            return other;
     return -1;
+}
+
+static void note_warp_read(Block *block, const Warp *warp, uint64_t word, uint32_t part) {
+    WarpRead *read = block->shared_reads + word * (uint64_t)block->warp_count +
+                     warp->first_thread / LANES;
+    uint32_t now = block->machine->clock;
+    read->bytes = read->time == now ? read->bytes | part : part; /* nobody is accused for the later */
+    read->time = now;
 }
 
 /* Whom this access races with, or DETAIL_NONE. `pending`: an asynchronous copy into the granule has
@@ -161,12 +172,15 @@ static int find_conflict(const Block *block, const Warp *warp, const SharedShado
     int thread = (int)warp->first_thread + lane, number = thread / LANES;
     if (cell->writer_time >= epoch || pending) {
         bool same_warp = cell->writer / LANES == number;
-        bool ordered = same_warp ? lanes_ordered(warp, cell->writer % LANES, lane, cell->writer_time)
+        int wrote = same_warp ? byte_writer(cell->byte_writers, cell->latest_bytes, part, lane)
+                              : cell->writer % LANES;
+        bool touched = same_warp ? wrote >= 0 : (cell->written_bytes & part) != 0;
+        bool ordered = same_warp ? lanes_ordered(warp, wrote, lane, cell->writer_time)
                                  : warps_ordered(block, warp, cell->writer / LANES,
                                                  cell->writer_time);
-        bool touched = (same_warp ? cell->latest_bytes : cell->written_bytes) & part;
         bool meant = cell->atomic && (access == ACCESS_ATOMIC || (volatile_access && !same_warp));
-        *other = cell->writer, *other_pc = cell->writer_pc;
+        *other = touched ? cell->writer / LANES * LANES + wrote : cell->writer;
+        *other_pc = cell->writer_pc;
         if (pending && touched) return DETAIL_COPY_PENDING;
         if (touched && !ordered && !meant)
             return access == ACCESS_LOAD ? DETAIL_READ_AFTER_WRITE : DETAIL_WRITE_AFTER_WRITE;
@@ -175,7 +189,8 @@ static int find_conflict(const Block *block, const Warp *warp, const SharedShado
         return DETAIL_NONE;
     *other = cell->reader, *other_pc = cell->reader_pc;
     if (block->shared_reads && !cell->volatile_reader) {
-        int reader = other_reader(block, (uint64_t)(cell - block->shared_shadow), number);
+        int reader = other_reader(block, (uint64_t)(cell - block->shared_shadow), (uint32_t)part,
+                                  number);
         if (reader >= 0) {
             if (cell->reader / LANES != reader) *other = SEVERAL_LANES | reader;
             return DETAIL_WRITE_AFTER_READ;
@@ -243,8 +258,11 @@ static void note_writer(const Block *block, const Warp *warp, SharedShadow *cell
     uint16_t thread = (uint16_t)(warp->first_thread + (uint32_t)lane);
     bool recent = cell->writer_time >= block->epoch_start;
     bool same_warp = recent && cell->writer / LANES == thread / LANES;
-    cell->latest_bytes = recent && cell->writer == thread ? cell->latest_bytes | part : part;
-    cell->written_bytes = same_warp ? cell->written_bytes | part : part;
+    bool same_time = cell->writer_time == block->machine->clock && cell->atomic == atomic;
+    cell->latest_bytes = note_byte_writers(cell->byte_writers, same_warp ? cell->latest_bytes : 0,
+                                           same_time, part, lane);
+    bool at_once = same_warp && (same_time || !is_known_in_part(block));
+    cell->written_bytes = at_once ? cell->written_bytes | part : part;
     cell->writer = thread;
     cell->writer_pc = short_pc(pc);
     cell->writer_time = block->machine->clock;
@@ -328,8 +346,7 @@ void shared_shadow(Block *block, const Warp *warp, const Instruction *row, int p
             }
             if (access == ACCESS_LOAD) {
                 if (block->shared_reads && !strong)
-                    block->shared_reads[(here >> 2) * (uint64_t)block->warp_count +
-                                        warp->first_thread / LANES] = block->machine->clock;
+                    note_warp_read(block, warp, here >> 2, (uint32_t)part);
                 if (!strong || row->flags & FLAG_VOLATILE)
                     note_reader(block, warp, cell, lane, part, pc, strong);
             } else if (atomic) {

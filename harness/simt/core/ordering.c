@@ -46,8 +46,7 @@ bool warps_ordered(const Block *block, const Warp *warp, int other_warp, uint32_
 
 /* Where every earlier read is known to be over, only the latest reader need be kept. */
 bool reader_ordered(const Block *block, const Warp *warp, int reader, uint32_t time) {
-    bool may_be = block->fences || block->machine->partial_barriers;
-    if (!may_be || reader == SEVERAL_WARPS) return false;
+    if (!is_known_in_part(block) || reader == SEVERAL_WARPS) return false;
     return warps_ordered(block, warp,
                          reader & SEVERAL_LANES ? reader & ~SEVERAL_LANES : reader / LANES, time);
 }

@@ -31,20 +31,21 @@ typedef struct {
 /* Last plain writer, last atomic writer and the readers of four bytes of global memory; block 0
    is nobody. Atomics have a place of their own, so that they do not hide a plain write. Threads are
    numbers in the block, or one of the below; pcs that do not fit are UNKNOWN_PC. `written_bytes`
-   are those that the writer's warp wrote, `latest_bytes` those of the writer alone. Where several
-   lanes of one warp read, `byte_readers` says which of them read which byte: lanes that share a word
-   and keep to their own bytes do not race. */
+   are those that the writer's warp wrote, `latest_bytes` those of the writer, and of lanes of its warp
+   that wrote at the same time; `byte_writers` says which lane. Where several lanes of one warp read,
+   `byte_readers` says which of them read which byte: lanes that share a word and keep to their own
+   bytes do not race. */
 typedef struct {
     uint32_t writer_block, writer_time, atomic_block, atomic_time, reader_block, reader_time;
     uint16_t writer, atomic, reader, writer_pc, atomic_pc, reader_pc;
-    uint8_t written_bytes, latest_bytes, atomic_bytes, read_bytes, byte_readers[4];
+    uint8_t written_bytes, latest_bytes, atomic_bytes, read_bytes, byte_readers[4], byte_writers[4];
 } GlobalShadow;
 
 /* The same for shared memory. What lies before the block's start or last barrier does not count. */
 typedef struct {
     uint32_t writer_time, reader_time;
     uint16_t writer, reader, writer_pc, reader_pc;
-    uint8_t written_bytes, latest_bytes, read_bytes, byte_readers[4];
+    uint8_t written_bytes, latest_bytes, read_bytes, byte_readers[4], byte_writers[4];
     bool atomic, volatile_reader;
 } SharedShadow;
 
@@ -157,6 +158,11 @@ typedef struct {
     int32_t count, capacity;
 } Releases;
 
+/* When a warp last read a word, and which bytes of it then. */
+typedef struct {
+    uint32_t time, bytes;
+} WarpRead;
+
 typedef struct {
     Machine *machine;
     uint8_t *shared, *local;
@@ -164,7 +170,7 @@ typedef struct {
     uint8_t *shared_written; /* a byte a granule of four: bits of its written bytes, COPY_PENDING */
     uint8_t *local_written;  /* a byte a byte */
     uint32_t (*lanes_known)[LANES];
-    uint32_t *shared_reads; /* with partial barriers: when each warp last read each word */
+    WarpRead *shared_reads; /* with partial barriers: of each word, by each warp */
     Warp *warps;
     uint8_t *registers;
     int32_t warp_count, phase;
@@ -313,6 +319,30 @@ static inline bool read_alone(const uint8_t readers[4], int read, int part, int 
 static inline int type_bytes(int type) {
     static const uint8_t bytes[] = {1, 1, 2, 2, 4, 4, 8, 8, 2, 2, 4, 8, 4, 4, 4, 1};
     return bytes[type];
+}
+
+/* May other warps know of what this one did in part: of earlier stores but not of later ones? */
+static inline bool is_known_in_part(const Block *block) {
+    return block->fences || block->machine->partial_barriers;
+}
+
+/* Which bytes of a word were written last: by this lane, or by others of its warp at one `time`. */
+static inline uint8_t note_byte_writers(uint8_t writers[4], int before, bool same_time, int part,
+                                        int lane) {
+    int kept = 0;
+    for (int i = 0; i < 4; i++) {
+        if (part >> i & 1) writers[i] = (uint8_t)lane;
+        else if (before >> i & 1 && (same_time || writers[i] == lane)) kept |= 1 << i;
+    }
+    return (uint8_t)(kept | part);
+}
+
+/* A lane of the same warp that wrote one of these bytes last, this one if no other did; -1: none. */
+static inline int byte_writer(const uint8_t writers[4], int latest, int part, int lane) {
+    int found = -1;
+    for (int i = 0; i < 4; i++)
+        if ((latest & part) >> i & 1 && (found < 0 || found == lane)) found = writers[i];
+    return found;
 }
 
 /* Is what nobody wrote at `here` padding, copied with what it pads? Then the same load takes bytes
