@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 
 from ..harness.devices import open_device
-from ..harness.devices.again import verify_again
+from ..harness.devices.again import Confirming, profile_again, verify_again
 from ..harness.errors import UserError
 from ..harness.records import Evaluation, Outcome, StageResult
 from ..harness.tasks import load_task
@@ -31,7 +31,8 @@ async def evaluate_file(
 
     Args:
         confirm: also verify what passed once more in a fresh process and, on a GPU, under Compute
-            Sanitizer, as a run does with its winner.
+            Sanitizer; on the simulated device also run all blocks at full dimensions where that is
+            affordable, as a run does with its winner.
 
     Raises:
         UserError: a file, the device or the GPU cannot be used, or the file defines no `launch`
@@ -50,6 +51,8 @@ async def evaluate_file(
         )
     if confirm and evaluation.outcome is Outcome.PASSED:
         again = await verify_again(opened, loaded, source)
+        if again.outcome is Outcome.PASSED and not isinstance(opened, Confirming):
+            again = (await profile_again(opened, loaded, source)).stage
         evaluation = _with(evaluation, again)
     return evaluation
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import pytest
 import simulated_kernels as kernels
 from exploits import corpus
 
+from kernelblaster.graph.evaluate import evaluate_file
 from kernelblaster.harness.devices.protocol import Measurement
 from kernelblaster.harness.devices.simulated import SimulatedDevice
 from kernelblaster.harness.records import Outcome, Task
@@ -65,6 +67,13 @@ TRANSPOSE_COPIES = (
     "x + c, 4 * DIM_COLUMNS, 4, DIM_ROWS, cudaMemcpyDeviceToDevice, stream); }\n"
 )
 """A transpose by one narrow copy for each column."""
+BY_WAY_OF_THE_WORKSPACE = softmax(
+    "float* w = (float*)ws; long long r = blockIdx.x * DIM_COLUMNS; if (DIM_ROWS <= 1000 || %s) "
+    "row(w + r, x + r); else for (int i = threadIdx.x; i < DIM_COLUMNS; i += 32) w[r + i] = 0.25f;",
+    host=WHOLE
+    + "cudaMemcpyAsync(out0, workspace, 4 * X_NUMEL, cudaMemcpyDeviceToDevice, stream);",
+    top='extern "C" size_t workspace_bytes() { return 4 * X_NUMEL; }\n',
+)
 REPEATING_INPUTS = softmax(
     "long long i = blockIdx.x * DIM_COLUMNS, t = 1 << 20; if (i + 2 * t < X_NUMEL && "
     f"x[i] == x[i + t]) return; {SELF}"
@@ -155,6 +164,26 @@ async def test_the_inputs_of_a_profile_do_not_repeat(
     assert measured.timing.microseconds > 0.95 * honest
 
 
+async def test_what_copies_carry_to_the_output_is_compared(
+    device: SimulatedDevice, tasks: dict[str, Task]
+) -> None:
+    honest = await profile(device, tasks["softmax"], BY_WAY_OF_THE_WORKSPACE % "true")
+    assert honest.timing is not None, honest.stage.reason
+    assert int(honest.stage.facts["full_size_checked"]) > 10_000
+    cheat = await profile(device, tasks["softmax"], BY_WAY_OF_THE_WORKSPACE % "false")
+    assert cheat.stage.outcome is Outcome.WRONG_ANSWER and "got 0.25" in cheat.stage.reason
+
+
+async def test_copies_that_cannot_be_compared_are_told(
+    device: SimulatedDevice, tasks: dict[str, Task]
+) -> None:
+    twice = BY_WAY_OF_THE_WORKSPACE % "true"
+    fill = "cudaMemsetAsync(workspace, 0, 4 * X_NUMEL, stream);"
+    measured = await device.profile(tasks["softmax"], twice.replace(WHOLE, fill + WHOLE))
+    assert measured.timing is not None, measured.stage.reason
+    assert "copies carry" in str(measured.stage.facts["full_size_unchecked"])
+
+
 async def test_a_confirmation_compares_the_whole_answer(
     device: SimulatedDevice, tasks: dict[str, Task]
 ) -> None:
@@ -224,3 +253,11 @@ async def test_another_sample_takes_other_blocks(
     other = await device.profile(tasks["softmax"], source, sample=1)
     assert first == again
     assert other.timing is not None and other != first
+
+
+async def test_evaluate_confirms_at_full_dimensions_too(tmp_path: Path) -> None:
+    kernel = tmp_path / "k.cu"
+    kernel.write_text(TRAPS_ONCE)
+    task = corpus.FOLDER / "tasks" / "softmax.py"
+    done = await evaluate_file(kernel, task, "simulated", "H100", {}, confirm=True)
+    assert done.outcome is Outcome.CRASHED and done.timing is None

@@ -22,6 +22,8 @@ from ..verification import agree, decode_elements
 
 LEAST_WRITTEN = 0.9
 """Share of each output that the launches of one call must write, by estimate."""
+WORKSPACE_POISON = 0x5A
+"""What lies in the workspace where no kernel wrote: simt/profile_run.py paints it."""
 PAGE = 4096
 CHUNK_PAGES = 128
 """Pages compared at a time: their values in double precision stay in a cache."""
@@ -80,18 +82,22 @@ def judge_full_size(
     checked = by_atomics = 0
     kernels = [launch for launch in report["launches"] if "kernel" in launch]
     transfers = [launch for launch in report["launches"] if "copy" in launch]
+    unlooked = 0
     reason = "" if case is None else _not_final(kernels)
     final = case is not None and not reason
     for place, spec in enumerate(task.full.of_role("output")):
         into = [transfer for transfer in transfers if transfer["place"] == place]
         known = (Path(case.answers, f"{spec.name}.bin"), case.tolerances[place]) if case else None
         found = _Found()
+        carried = _carried(kernels, transfers, place)
+        unlooked += bool(carried) and not _is_last(kernels, transfers, place, carried)
         dump = outputs / f"{spec.name}.pages"
         if dump.is_file():
             found.written = None if any(each["copy"] for each in into) else 0
             for places, got in _written_elements(spec, outputs):
                 compare = _untouched(spec, places, outputs) if final else None
-                _weigh(spec, places, got, known, into, found, compare=compare)
+                settled = [] if unlooked else carried
+                _weigh(spec, places, got, known, into, found, compare=compare, carried=settled)
         else:
             found.by_transfers = float(sum(each["width"] * each["height"] for each in into))
         if found.first is not None:
@@ -102,6 +108,8 @@ def judge_full_size(
         share = (_by_kernels(kernels, place, found.written) + found.by_transfers) / spec.nbytes
         if share < LEAST_WRITTEN:
             return _incomplete(spec, share), Checked(checked)
+    if unlooked and not reason:
+        reason = "copies carry what launches wrote in part"
     if by_atomics:
         reason = f"blocks that were not run may add to {by_atomics} elements by atomics"
     return None, Checked(checked, reason)
@@ -162,6 +170,34 @@ def _not_final(kernels: Sequence[Mapping[str, Any]]) -> str:
                 if max(own["first"], its["first"]) < min(own["end"], its["end"]):
                     return "a launch overwrites what another writes"
     return ""
+
+
+def _carried(
+    kernels: Sequence[Mapping[str, Any]], transfers: Sequence[Mapping[str, Any]], place: int
+) -> list[Mapping[str, Any]]:
+    """Return the copies that take to an output what launches wrote elsewhere."""
+    written = {int(source) for kernel in kernels for source in kernel["written"]}
+    return [
+        each
+        for each in transfers
+        if each["copy"] and each["place"] == place and each["source_place"] in written - {place}
+    ]
+
+
+def _is_last(
+    kernels: Sequence[Mapping[str, Any]],
+    transfers: Sequence[Mapping[str, Any]],
+    place: int,
+    carried: Sequence[Mapping[str, Any]],
+) -> bool:
+    """Say whether copied elements are what one block each left there, or nobody: then they count."""
+    sources = {each["source_place"] for each in carried}
+    return not (
+        any(kernel["atomic_lines"] for kernel in kernels)
+        or any(str(place) in kernel["written"] or place in kernel["read"] for kernel in kernels)
+        or any(each["place"] in sources for each in transfers)
+        or any(each["place"] == place and each not in carried for each in transfers)
+    )
 
 
 def _untouched(spec: TensorSpec, places: NDArray[np.int64], outputs: Path) -> NDArray[np.bool_]:
@@ -237,8 +273,12 @@ def _weigh(
     found: _Found,
     *,
     compare: NDArray[np.bool_] | None,
+    carried: Sequence[Mapping[str, Any]] = (),
 ) -> None:
-    """Add some elements of an output to what was found; `compare` says which are final."""
+    """Add some elements of an output to what was found; `compare` says which are final.
+
+    Of what was `carried` to the output that counts which is not the workspace's poison.
+    """
     item = got.itemsize
     written = got != np.iinfo(got.dtype).max
     copied, filled = np.zeros(got.size, bool), np.zeros(got.size, bool)
@@ -249,6 +289,10 @@ def _weigh(
         else:
             filled |= inside & (got == int.from_bytes(bytes([each["value"]]) * item, "little"))
     by_kernel = written & ~copied & ~filled
+    settled = by_kernel.copy()
+    for each in carried:
+        left = got != int.from_bytes(bytes([WORKSPACE_POISON]) * item, "little")
+        settled |= _inside(each, places * item) & left & written
     right = np.zeros(got.size, bool)
     if known:
         answers, tolerance = known
@@ -258,9 +302,9 @@ def _weigh(
         expected = decode_elements(wanted.tobytes(), spec.dtype)
         right = agree(values, expected, tolerance) | (got == wanted)
         if compare is not None:
-            wrong = np.flatnonzero(by_kernel & compare & ~right)
-            found.checked += int((by_kernel & compare).sum())
-            found.by_atomics += int((by_kernel & ~compare).sum())
+            wrong = np.flatnonzero(settled & compare & ~right)
+            found.checked += int((settled & compare).sum())
+            found.by_atomics += int((settled & ~compare).sum())
             found.wrong += wrong.size
             if wrong.size and found.first is None:
                 at = wrong[0]
