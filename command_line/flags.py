@@ -50,6 +50,8 @@ def read_settings(**flags: Any) -> Settings:
     except ValidationError as error:
         is_flag = str(error.errors()[0]["loc"][0]) in given
         raise UserError(("" if is_flag else "settings: ") + describe(error)) from error
+    except (UnicodeDecodeError, OSError) as error:
+        raise UserError(f"settings: kernelblaster.env cannot be read: {error}") from error
     except SettingsError as error:
         raise UserError(f"settings: {error}; prices and context_tokens are JSON") from error
 

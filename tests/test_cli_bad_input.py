@@ -18,7 +18,9 @@ MODEL = (
 INPUTS = "def get_inputs():\n    return [torch.rand(N)]\ndef get_init_inputs():\n    return []\n"
 
 
-def kernelblaster(*arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
+def kernelblaster(
+    *arguments: object, folder: Path | None = None, **environment: str
+) -> subprocess.CompletedProcess[str]:
     """Run the command line as a user does."""
     import os
 
@@ -27,6 +29,7 @@ def kernelblaster(*arguments: object, **environment: str) -> subprocess.Complete
         capture_output=True,
         text=True,
         timeout=120,
+        cwd=folder,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **environment},
     )
 
@@ -77,6 +80,12 @@ def test_flags_are_refused_before_anything_is_made(tmp_path: Path, name: str) ->
     assert_one_clear_line(done, word)
     assert done.stdout == ""
     assert not (tmp_path / "run").exists()
+
+
+def test_a_settings_file_that_is_no_text(tmp_path: Path) -> None:
+    (tmp_path / "kernelblaster.env").write_bytes(b"\xff\xfe")
+    done = kernelblaster("runs", folder=tmp_path)
+    assert_one_clear_line(done, "kernelblaster.env")
 
 
 STARTS = {

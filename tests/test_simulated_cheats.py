@@ -244,6 +244,14 @@ async def test_a_transpose_by_narrow_copies_costs_more_than_a_kernel(
     assert whole.timing.microseconds > 10 * naive.timing.microseconds
 
 
+async def test_too_many_launches_are_no_endless_loop(
+    device: SimulatedDevice, tasks: dict[str, Task]
+) -> None:
+    source = softmax(host=f"for (int i = 0; i < 65; i++) {WHOLE}")
+    measured = await device.profile(tasks["softmax"], source)
+    assert measured.stage.outcome is Outcome.UNSUPPORTED and "64 launches" in measured.stage.reason
+
+
 async def test_another_sample_takes_other_blocks(
     device: SimulatedDevice, tasks: dict[str, Task]
 ) -> None:

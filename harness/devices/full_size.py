@@ -190,7 +190,7 @@ def _is_last(
     place: int,
     carried: Sequence[Mapping[str, Any]],
 ) -> bool:
-    """Say whether copied elements are what one block each left there, or nobody: then they count."""
+    """Say whether each copied element is what one block left there, or nobody: then it counts."""
     sources = {each["source_place"] for each in carried}
     return not (
         any(kernel["atomic_lines"] for kernel in kernels)

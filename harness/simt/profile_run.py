@@ -70,8 +70,8 @@ def profile(request: dict[str, Any]) -> dict[str, Any]:
         if reports:
             return False
         if sum("kernel" in launch for launch in launches) >= MOST_LAUNCHES:
-            reports.append(finding("timed_out", f"more than {MOST_LAUNCHES} launches in one call",
-                                    asked.launch.kernel, None))  # fmt: skip
+            message = f"more than {MOST_LAUNCHES} launches in one call: its time needs a real GPU"
+            reports.append(finding("unsupported", message, asked.launch.kernel, None))
             return False
         kernel = resources.get(asked.launch.kernel, {})
         threads = int(np.prod(asked.launch.block))
