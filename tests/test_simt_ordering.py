@@ -177,6 +177,30 @@ template <typename T> __global__ void largest(const int *x, T *through, int *c) 
 template __global__ void largest<Best>(const int *, Best *, int *);
 template __global__ void largest<Wide>(const int *, Wide *, int *);
 template __global__ void largest<Narrow>(const int *, Narrow *, int *);
+// Three numbers kept in a vector of four: nobody writes the fourth, and nobody reads it.
+template <typename V> __global__ void three_of_four(const int *x, V *through, int *c) {
+    __shared__ V s[64];
+    int t = threadIdx.x;
+    s[t].x = through[t].x = x[t];
+    s[t].y = through[t].y = x[t] + 1;
+    s[t].z = through[t].z = x[t] + 2;
+    __syncthreads();
+    V p = s[63 - t], q = through[63 - t];
+    c[t] = p.x * p.y + p.z + q.x * q.y + q.z;
+}
+template __global__ void three_of_four<float4>(const int *, float4 *, int *);
+template __global__ void three_of_four<short4>(const int *, short4 *, int *);
+template __global__ void three_of_four<uchar4>(const int *, uchar4 *, int *);
+template <typename V> __global__ void fourth_never_written(const int *x, int *c) {
+    __shared__ V s[64];
+    int t = threadIdx.x;
+    s[t].x = s[t].y = s[t].z = x[t];
+    __syncthreads();
+    V p = s[63 - t];
+    c[t] = p.x + p.y + p.z + p.w;
+}
+template __global__ void fourth_never_written<float4>(const int *, int *);
+template __global__ void fourth_never_written<uchar4>(const int *, int *);
 __global__ void index_never_written(const int *x, int *c) {
     __shared__ Best s[64];
     int t = threadIdx.x;
@@ -280,6 +304,24 @@ def test_padding_is_copied_with_what_it_pads(module: Module, name: str) -> None:
         np.zeros(1, np.int32), outputs=(1,),
     )  # fmt: skip
     assert result.reports == () and got[0] == x.argmax()
+
+
+@pytest.mark.parametrize("name", ["6float4", "6short4", "6uchar4"])
+def test_an_element_that_nobody_reads_need_not_be_written(module: Module, name: str) -> None:
+    x = np.arange(64).astype(np.int32)
+    result, (_, _, got) = execute(
+        module, f"_Z13three_of_fourI{name}EvPKiPT_Pi", 1, 64, x, np.zeros(1024, np.uint8),
+        np.zeros(64, np.int32), outputs=(1,),
+    )  # fmt: skip
+    assert result.reports == ()
+    np.testing.assert_array_equal(got, 2 * (x * (x + 1) + x + 2)[::-1])
+
+
+@pytest.mark.parametrize("name", ["6float4", "6uchar4"])
+def test_an_element_that_is_read_must_be_written(module: Module, name: str) -> None:
+    x = np.arange(64).astype(np.int32)
+    result, _ = execute(module, f"_Z20fourth_never_writtenI{name}EvPKiPi", 1, 64, x, x)
+    assert kinds(result) == {"uninitialized_read"}
 
 
 def test_a_member_that_nobody_wrote_is_no_padding(module: Module) -> None:

@@ -172,7 +172,10 @@ def _mark_guesses(rows: NDArray[np.void], constants: bytes, constant_offset: int
 
 
 def _mark_copies(rows: NDArray[np.void], operands: NDArray[np.int32]) -> None:
-    """Flag the loads whose values go nowhere but into stores, by way of moves and selections."""
+    """Flag the loads whose values go nowhere but into stores, by way of moves and selections.
+
+    `target` of a vector load says which of its elements nobody reads.
+    """
     opcode = rows["opcode"]
     moves = np.isin(opcode, (Op.MOVE, Op.SELECT))
     used = {int(register) for register in rows["guard"]}
@@ -183,6 +186,11 @@ def _mark_copies(rows: NDArray[np.void], operands: NDArray[np.int32]) -> None:
         elsewhere[row["operands"] : row["operands"] + 2 * row["count"]] = False
     used |= set(operands[elsewhere].tolist())
     used.discard(-1)
+    stored: set[int] = set()
+    for row in rows[opcode == Op.STORE]:
+        stored |= set(operands[row["operands"] : row["operands"] + 2 * row["count"] : 2].tolist())
+    moved = {int(r) for name in ("source0", "source1") for r in rows[name][moves]}
+    read = used | stored | moved
     flows = [(int(r["destination"]), {int(r["source0"]), int(r["source1"])}) for r in rows[moves]]
     reached = True
     while reached:
@@ -191,8 +199,13 @@ def _mark_copies(rows: NDArray[np.void], operands: NDArray[np.int32]) -> None:
         used.update(*passed)
     for index in np.flatnonzero(opcode == Op.LOAD):
         first, count = int(rows["operands"][index]), int(rows["count"][index])
-        if used.isdisjoint(operands[first : first + 2 * count : 2].tolist()):
+        results = operands[first : first + 2 * count : 2].tolist()
+        if used.isdisjoint(results):
             rows["flags"][index] |= Flag.COPY
+        if count > 1:
+            rows["target"][index] = sum(
+                1 << place for place, result in enumerate(results) if result not in read
+            )
 
 
 def may_wait(program: Program) -> bool:

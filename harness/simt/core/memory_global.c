@@ -385,7 +385,7 @@ void global_shadow(Block *block, const Warp *warp, const Instruction *row, int p
                     note_writer(block, warp, cell, lane, part, pc, strong);
                     continue;
                 }
-                if (known && access != ACCESS_STORE && (*known & part) != part &&
+                if (known && access != ACCESS_STORE && bytes_read(row, done - count, part) & ~*known &&
                     !copies_padding(machine->initialised, machine->arena_size / 4, row, offset, own))
                     report(block, KIND_UNINITIALIZED_READ, pc, warp, lane, here, SPACE_GLOBAL,
                            DETAIL_READ, -1, -1);

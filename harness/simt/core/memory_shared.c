@@ -322,7 +322,7 @@ void shared_shadow(Block *block, const Warp *warp, const Instruction *row, int p
             SharedShadow *cell = &block->shared_shadow[here >> 2];
             uint8_t *written = &block->shared_written[here >> 2];
             bool pending = *written & COPY_PENDING;
-            if (access != ACCESS_STORE && (*written & part) != part && !pending &&
+            if (access != ACCESS_STORE && bytes_read(row, done, part) & ~*written && !pending &&
                 !copies_padding(block->shared_written, (uint64_t)(machine->shared_bytes + 3) / 4, row,
                                 addresses[lane], bytes))
                 report(block, KIND_UNINITIALIZED_READ, pc, warp, lane, here, SPACE_SHARED,

@@ -358,6 +358,16 @@ static inline bool copies_padding(const uint8_t *written, uint64_t granules, con
     return false;
 }
 
+/* Which of these bytes of a load somebody reads: not those of a vector's unused elements. They
+   begin `done` bytes into the access; `part` are their places in their granule. */
+static inline int bytes_read(const Instruction *row, int done, int part) {
+    if (row->opcode != OP_LOAD || !row->target) return part;
+    int element = type_bytes(row->type), first = __builtin_ctz((unsigned)part);
+    for (int i = first; part >> i & 1; i++)
+        if (row->target >> ((done + i - first) / element) & 1) part &= ~(1 << i);
+    return part;
+}
+
 static inline uint16_t short_pc(int pc) { return (uint16_t)(pc < UNKNOWN_PC ? pc : UNKNOWN_PC); }
 
 #endif
