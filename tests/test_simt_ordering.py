@@ -148,6 +148,20 @@ __global__ void odd_rows(short *x, int neighbour) {
     asm volatile("bar.sync 1, 128;" ::: "memory");
     for (int i = t; i < 132; i += 128) x[i] = s[i];
 }
+// What a lane did to one half of a word before the lanes met was not done with what it does to the
+// other half later.
+__global__ void half_then_half(short *x, int *c, int in_shared, int write, int meet) {
+    __shared__ short s[64];
+    short *p = in_shared ? s : x;
+    int t = threadIdx.x, seen = 0;
+    if (in_shared) s[2 * t] = s[2 * t + 1] = 1;
+    __syncwarp();
+    if (write) p[2 * t] = t; else seen = p[2 * t];
+    if (meet) __syncwarp();
+    if (write) p[2 * t + 1] = t; else seen += p[2 * t + 1];
+    p[2 * t + 2 & 63] = t;
+    c[t] = seen;
+}
 // Every lane takes what the first lane of its word wrote.
 __global__ void first_of_a_word(const char *x, char *y, char *through, int in_shared, int meet) {
     __shared__ char s[32];
@@ -294,6 +308,14 @@ def test_a_lane_that_wrote_beside_another_in_a_word(module: Module, in_shared: i
     assert "thread 0 (warp 0) wrote" in result.reports[0].detail
     result, (_, got, _) = execute(module, "first_of_a_word", 1, 32, *data, 1)
     assert result.reports == () and np.array_equal(got, np.arange(32) & ~3)
+
+
+@pytest.mark.parametrize("in_shared", [0, 1])
+@pytest.mark.parametrize("write", [0, 1])
+def test_halves_of_a_word_at_different_times(module: Module, in_shared: int, write: int) -> None:
+    data = (np.zeros(64, np.int16), np.zeros(32, np.int32), in_shared, write)
+    assert execute(module, "half_then_half", 1, 32, *data, 1)[0].reports == ()
+    assert "race" in kinds(execute(module, "half_then_half", 1, 32, *data, 0)[0])
 
 
 @pytest.mark.parametrize("name", ["4Best", "4Wide", "6Narrow"])

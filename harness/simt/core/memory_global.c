@@ -250,9 +250,9 @@ static void note_reader(Block *block, const Warp *warp, GlobalShadow *cell, int 
             bool seen = reader_ordered(block, warp, cell->reader, cell->reader_time);
             cell->reader = seen ? thread : SEVERAL_WARPS;
             renew_byte_readers(cell->byte_readers, bytes, lane);
-        } else if (cell->reader == thread) {
+        } else if (cell->reader == thread && is_since_meeting(warp, cell->reader_time)) {
             note_byte_readers(cell->byte_readers, before, bytes, lane);
-        } else if (cell->reader_time >= warp->synchronised) {
+        } else if (cell->reader != thread && cell->reader_time >= warp->synchronised) {
             note_byte_readers(cell->byte_readers, before, bytes, lane);
             cell->reader = several, cell->reader_pc = short_pc(pc); /* the earlier time stays */
             return;
@@ -290,7 +290,8 @@ static void note_writer(Block *block, const Warp *warp, GlobalShadow *cell, int 
     bool same_warp = recent && cell->writer / LANES == thread / LANES;
     bool same_time = cell->writer_time == now;
     cell->latest_bytes = note_byte_writers(cell->byte_writers, same_warp ? cell->latest_bytes : 0,
-                                           same_time, bytes, lane);
+                                           same_time, is_since_meeting(warp, cell->writer_time),
+                                           bytes, lane);
     bool at_once = same_warp && (same_time || !is_known_in_part(block));
     cell->written_bytes = at_once ? cell->written_bytes | bytes : bytes;
     cell->writer_block = block->number, cell->writer = thread, cell->writer_time = now;
@@ -319,7 +320,7 @@ static Conflict find_conflict(const Block *block, const Warp *warp, const Global
     if (access != ACCESS_LOAD && cell->reader_block && cell->read_bytes & part &&
         !(cell->reader_block == block->number &&
           (cell->reader == warp->first_thread + (uint32_t)lane ||
-           (cell->reader == (SEVERAL_LANES | number) &&
+           ((cell->reader == (SEVERAL_LANES | number) || cell->reader / LANES == number) &&
             read_alone(cell->byte_readers, cell->read_bytes, part, lane)))) &&
         !ordered(block, warp, lane, cell->reader_block, cell->reader, cell->reader_time))
         return (Conflict){DETAIL_WRITE_AFTER_READ, cell->reader, cell->reader_pc,

@@ -198,8 +198,7 @@ static int find_conflict(const Block *block, const Warp *warp, const SharedShado
         if (cell->reader == SEVERAL_WARPS) return DETAIL_NONE;
     }
     bool same_warp = cell->reader == (SEVERAL_LANES | number) || cell->reader / LANES == number;
-    if (cell->reader == (SEVERAL_LANES | number) &&
-        read_alone(cell->byte_readers, cell->read_bytes, part, lane))
+    if (same_warp && read_alone(cell->byte_readers, cell->read_bytes, part, lane))
         return DETAIL_NONE;
     if (cell->reader == thread || (cell->volatile_reader && !same_warp)) return DETAIL_NONE;
     bool ordered;
@@ -245,7 +244,9 @@ static inline void note_reader(const Block *block, const Warp *warp, SharedShado
     } else {
         bool again = recent && cell->reader == thread;
         cell->read_bytes = again ? cell->read_bytes | part : part;
-        note_byte_readers(cell->byte_readers, again ? before : 0, part, lane);
+        if (again && !is_since_meeting(warp, cell->reader_time))
+            renew_byte_readers(cell->byte_readers, part, lane);
+        else note_byte_readers(cell->byte_readers, again ? before : 0, part, lane);
         cell->reader = thread;
     }
     cell->volatile_reader = is_volatile;
@@ -260,7 +261,8 @@ static void note_writer(const Block *block, const Warp *warp, SharedShadow *cell
     bool same_warp = recent && cell->writer / LANES == thread / LANES;
     bool same_time = cell->writer_time == block->machine->clock && cell->atomic == atomic;
     cell->latest_bytes = note_byte_writers(cell->byte_writers, same_warp ? cell->latest_bytes : 0,
-                                           same_time, part, lane);
+                                           same_time, is_since_meeting(warp, cell->writer_time),
+                                           part, lane);
     bool at_once = same_warp && (same_time || !is_known_in_part(block));
     cell->written_bytes = at_once ? cell->written_bytes | part : part;
     cell->writer = thread;

@@ -326,13 +326,14 @@ static inline bool is_known_in_part(const Block *block) {
     return block->fences || block->machine->partial_barriers;
 }
 
-/* Which bytes of a word were written last: by this lane, or by others of its warp at one `time`. */
-static inline uint8_t note_byte_writers(uint8_t writers[4], int before, bool same_time, int part,
-                                        int lane) {
+/* Which bytes of a word were written last: by lanes of a warp at one time, or by this lane since it
+   last met others. */
+static inline uint8_t note_byte_writers(uint8_t writers[4], int before, bool same_time,
+                                        bool since_meeting, int part, int lane) {
     int kept = 0;
     for (int i = 0; i < 4; i++) {
         if (part >> i & 1) writers[i] = (uint8_t)lane;
-        else if (before >> i & 1 && (same_time || writers[i] == lane)) kept |= 1 << i;
+        else if (before >> i & 1 && (same_time || (since_meeting && writers[i] == lane))) kept |= 1 << i;
     }
     return (uint8_t)(kept | part);
 }
@@ -366,6 +367,11 @@ static inline int bytes_read(const Instruction *row, int done, int part) {
     for (int i = first; part >> i & 1; i++)
         if (row->target >> ((done + i - first) / element) & 1) part &= ~(1 << i);
     return part;
+}
+
+/* Have no lanes of the warp met since `time`? */
+static inline bool is_since_meeting(const Warp *warp, uint32_t time) {
+    return time >= warp->synchronised && !warp->met_partly;
 }
 
 static inline uint16_t short_pc(int pc) { return (uint16_t)(pc < UNKNOWN_PC ? pc : UNKNOWN_PC); }
