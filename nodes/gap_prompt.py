@@ -10,6 +10,7 @@ from ..memory.signature import signature_of
 from ..tools.evaluation import Evaluator
 from ..tools.model_records import Message
 from ..tools.workspace import Workspace
+from .prompt_context.changes import change_text
 from .prompt_context.common import task_context
 from .prompt_context.iteration import (
     alike,
@@ -19,7 +20,6 @@ from .prompt_context.iteration import (
     moved_text,
     steps_text,
 )
-from .prompt_context.measurements import change_text
 from .prompts.render import render
 from .records import Gap, GapAnalysis, RunPlan, TaskSummary
 

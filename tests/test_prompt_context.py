@@ -12,6 +12,7 @@ from kernelblaster.harness.contract import header
 from kernelblaster.harness.ncu_profile import profile_from_pages
 from kernelblaster.harness.records import (
     Diagnostic,
+    Evaluation,
     LaunchProfile,
     LineProfile,
     Outcome,
@@ -23,6 +24,7 @@ from kernelblaster.harness.simt.gpus import GPUS
 from kernelblaster.harness.simt.time_model import together
 from kernelblaster.memory.records import ExpectedGain, Lesson, Posterior, SettingGain, Step
 from kernelblaster.memory.seed import load_seed
+from kernelblaster.nodes.prompt_context.changes import change_text
 from kernelblaster.nodes.prompt_context.contract import (
     compulsory_bytes,
     product_operations,
@@ -243,6 +245,8 @@ def test_the_summary_says_how_far_from_moving_each_byte_once() -> None:
     floor = compulsory_bytes(task) / 3350e9 * 1e6
     assert f"{200 / floor:.3g} times" in text and "not measured" in text
     assert f"GFLOP: {2 * 512 * 384 * 256 / peaks_of(GPUS['H100']).fp32 * 1e6:.3g} us" in text
+    split = 3 * 2 * 512 * 384 * 256 / (peaks_of(GPUS["H100"]).tensor_fp16 / 2) * 1e6
+    assert f"as three products of TF32 parts {split:.3g} us at the tensor cores' peak." in text
     unknown = summary_text(task, profile(launch(), gpu="RTX 3060"), timing(200.0))
     assert "at the DRAM's peak" not in unknown and "times that" not in unknown
 
@@ -254,6 +258,11 @@ def test_a_launch_is_told_with_figures_beside_their_peaks() -> None:
     assert "2 GFLOP at 10 TFLOPS (14.9% of peak)" in text
     assert "lsu 190 us, dram 120 us" in text and "atomic" not in text
     assert "advice: Use wider loads." in text
+
+
+def test_the_tensor_pipe_is_told_by_what_nsight_compute_counts_of_it() -> None:
+    busy = {"sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_elapsed": 47.5}
+    assert "tensor pipe 48 %" in profile_text(profile(launch(metrics=busy)))
 
 
 def test_what_is_left_is_said_by_the_rule_of_the_time_model() -> None:
@@ -291,8 +300,28 @@ def test_traffic_is_told_over_the_tensors_own_bytes() -> None:
     text = summary_text(task, profile(launch()), timing(200.0))
     assert f"writes {1e8 / outputs:.2f} times the output's." in text
     assert f"reads are {3e8 / (compulsory_bytes(task) - outputs):.2f} times the inputs'" in text
+    assert "cold caches" not in text
+    real = profile(launch(), launch()).model_copy(update={"provenance": Provenance.NCU})
+    assert "profiled with cold caches" in summary_text(task, real, timing(200.0))
     bare = profile(launch(), launch(metrics={}))
     assert "own bytes" not in summary_text(task, bare, timing(200.0))
+
+
+def test_a_change_names_the_launches_that_take_another_time() -> None:
+    def measured(*launches: LaunchProfile) -> Evaluation:
+        total = math.fsum(each.microseconds for each in launches)
+        return Evaluation.model_construct(profile=profile(*launches), timing=timing(total))
+
+    product = launch(kernel="product", microseconds=37.0, terms={})
+    before = measured(product, launch(kernel="split", microseconds=17.0, terms={}))
+    after = measured(product, launch(kernel="split", microseconds=9.0, terms={}))
+    text = change_text(before, after)
+    assert text.startswith("54 us -> 46 us")
+    assert text.endswith("split 17 us -> 9 us") and "product" not in text
+    joined = change_text(before, measured(launch(kernel="all", microseconds=40.0, terms={})))
+    assert "all 40 us, new" in joined and "product 37 us, gone" in joined
+    alone = measured(product)
+    assert "product" not in change_text(alone, alone)
 
 
 def test_of_many_launches_the_longest_are_described_and_the_others_named() -> None:

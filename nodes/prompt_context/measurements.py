@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
-from ...harness.records import Evaluation, LaunchProfile, Profile, Provenance, Task, Timing
+from ...harness.records import LaunchProfile, Profile, Provenance, Task, Timing
 from ...harness.simt.gpus import Gpu
 from ...harness.simt.time_model import together
 from .contract import compulsory_bytes, product_operations
@@ -29,10 +29,14 @@ _UNITS = (
     ("fma pipe", (f"sm__inst_executed_pipe_fma.{_PERCENT}",)),
     ("alu pipe", (f"sm__inst_executed_pipe_alu.{_PERCENT}",)),
     ("xu pipe", (f"sm__inst_executed_pipe_xu.{_PERCENT}",)),
-    ("tensor pipe", (f"sm__inst_executed_pipe_tensor.{_PERCENT}",)),
+    (
+        "tensor pipe",
+        (f"sm__inst_executed_pipe_tensor.{_PERCENT}", f"sm__pipe_tensor_cycles_active.{_PERCENT}"),
+    ),
     ("issue slots", (f"sm__inst_executed.{_PERCENT}", f"sm__inst_issued.{_PERCENT}")),
 )
-_READ, _WRITTEN = ("dram__bytes_read.sum",), ("dram__bytes_write.sum",)
+READ, WRITTEN = ("dram__bytes_read.sum",), ("dram__bytes_write.sum",)
+"""Names under which a profile counts the DRAM's bytes."""
 _FLOPS = "smsp__sass_thread_inst_executed_op_{}_pred_on.sum"
 _CYCLES = ("smsp__cycles_elapsed.avg", "gpc__cycles_elapsed.max")
 _SECTORS = "l1tex__average_t_sectors_per_request_pipe_lsu_mem_global_op_{}.ratio"
@@ -46,17 +50,17 @@ def summary_text(task: Task, profile: Profile, timing: Timing) -> str:
         Provenance.NCU: "measured",
         Provenance.EVENTS: "measured with CUDA events",
     }[timing.provenance]
-    lines = [f"launch() takes {_microseconds(timing.microseconds)} ({how})."]
+    lines = [f"launch() takes {in_microseconds(timing.microseconds)} ({how})."]
     total = compulsory_bytes(task)
     gpu = known_gpu(profile.gpu)
     if gpu:
         floor = total / peaks_of(gpu).dram_bytes * 1e6
         lines.append(
-            f"All tensors moved once are {_bytes(total)}: {_microseconds(floor)} at the DRAM's "
+            f"All tensors moved once are {in_bytes(total)}: {in_microseconds(floor)} at the DRAM's "
             f"peak; this kernel takes {timing.microseconds / floor:.3g} times that."
         )
     else:
-        lines.append(f"All tensors moved once are {_bytes(total)}.")
+        lines.append(f"All tensors moved once are {in_bytes(total)}.")
     moved = _moved(task, profile)
     if moved:
         lines.append(moved)
@@ -64,10 +68,17 @@ def summary_text(task: Task, profile: Profile, timing: Timing) -> str:
     if operations:
         text = f"Its matrix products are {operations / 1e9:.3g} GFLOP"
         if gpu and task.dtype == "float32":
-            text += f": {_microseconds(operations / peaks_of(gpu).fp32 * 1e6)} at the FP32 peak"
+            peaks = peaks_of(gpu)
+            text += f": {in_microseconds(operations / peaks.fp32 * 1e6)} at the FP32 peak"
+            if peaks.tensor_fp16:
+                split = 3 * operations / (peaks.tensor_fp16 / 2)
+                text += (
+                    f"; as three products of TF32 parts {in_microseconds(split * 1e6)} at the "
+                    "tensor cores' peak"
+                )
         elif gpu and task.dtype in ("float16", "bfloat16"):
             seconds = operations / peaks_of(gpu).tensor_fp16
-            text += f": {_microseconds(seconds * 1e6)} at the tensor cores' peak"
+            text += f": {in_microseconds(seconds * 1e6)} at the tensor cores' peak"
         lines.append(f"{text}.")
     return " ".join(lines)
 
@@ -81,43 +92,6 @@ def attainable(task: Task, profile: Profile, timing: Timing) -> float | None:
     if gpu is None:
         return None
     return timing.microseconds / (compulsory_bytes(task) / peaks_of(gpu).dram_bytes * 1e6)
-
-
-def change_text(before: Evaluation, after: Evaluation) -> str:
-    """Return what a step did to the call's time, to its DRAM traffic and to the time model's terms.
-
-    Terms are those of the longest launch, where the time model gives them.
-    """
-    if before.timing is None or after.timing is None:
-        return ""
-    parts = [_change("", before.timing.microseconds, after.timing.microseconds, _microseconds)]
-    if before.profile is None or after.profile is None:
-        return parts[0]
-    for name, metrics in (("DRAM read", _READ), ("written", _WRITTEN)):
-        left, right = _sum(before.profile, metrics), _sum(after.profile, metrics)
-        if left is not None and right is not None:
-            parts.append(_change(name, left, right, _bytes))
-    old, new = _longest(before.profile).terms, _longest(after.profile).terms
-    if old and new:
-        largest = {
-            name for terms in (old, new) for name in sorted(terms, key=terms.__getitem__)[-2:]
-        }
-        parts += [
-            _change(f"{name.replace('_', ' ')} alone", old[name], new[name], _microseconds)
-            for name in sorted(largest, key=lambda name: -old.get(name, 0.0))
-            if name in old and name in new
-        ]
-    return ", ".join(parts)
-
-
-def _longest(profile: Profile) -> LaunchProfile:
-    return max(profile.launches, key=lambda launch: launch.microseconds)
-
-
-def _change(name: str, before: float, after: float, words: Callable[[float], str]) -> str:
-    left, right = words(before), words(after)
-    text = left if left == right else f"{left} -> {right}"
-    return f"{name} {text}".strip()
 
 
 def profile_text(profile: Profile) -> str:
@@ -144,7 +118,7 @@ def launch_text(launch: LaunchProfile, share: float, gpu: Gpu | None) -> str:
     shared = f", {launch.dynamic_shared_bytes}" if launch.dynamic_shared_bytes else ""
     lines = [
         f"{launch.kernel}<<<{_three(launch.grid)}, {_three(launch.block)}{shared}>>>: "
-        f"{_microseconds(launch.microseconds)}"
+        f"{in_microseconds(launch.microseconds)}"
         + ("" if share > 0.995 else f" ({share:.0%} of the call)")
         + f", limited by {limit}"
     ]
@@ -180,7 +154,7 @@ def _terms(terms: Mapping[str, float]) -> str:
     largest = max(terms.values(), default=0.0)
     shown = sorted(((value, name) for name, value in terms.items()), reverse=True)
     words = [
-        f"{name.replace('_', ' ')} {_microseconds(value)}"
+        f"{name.replace('_', ' ')} {in_microseconds(value)}"
         for value, name in shown
         if value > 0.03 * largest
     ]
@@ -197,7 +171,7 @@ def _left(launch: LaunchProfile, gpu: Gpu | None) -> str:
         return ""
     if launch.terms:
         return _left_by_terms(launch, gpu)
-    read, written = _first(launch.metrics, _READ), _first(launch.metrics, _WRITTEN)
+    read, written = _first(launch.metrics, READ), _first(launch.metrics, WRITTEN)
     if not read and not written:
         return ""
     floor = ((read or 0.0) + (written or 0.0)) / peaks_of(gpu).dram_bytes * 1e6
@@ -223,7 +197,7 @@ def _left_by_terms(launch: LaunchProfile, gpu: Gpu) -> str:
         if name != first
     }
     shown = [
-        f"{name.replace('_', ' ')} {_microseconds(value)}"
+        f"{name.replace('_', ' ')} {in_microseconds(value)}"
         for name, value in sorted(saved.items(), key=lambda item: (-item[1], item[0]))
         if value >= 0.005 * whole
     ]
@@ -236,18 +210,25 @@ def _left_by_terms(launch: LaunchProfile, gpu: Gpu) -> str:
 
 def _moved(task: Task, profile: Profile) -> str:
     """Return the DRAM traffic of the call over the tensors' own bytes; empty where not counted."""
-    read, written = _sum(profile, _READ), _sum(profile, _WRITTEN)
+    read, written = summed(profile, READ), summed(profile, WRITTEN)
     outputs = sum(each.nbytes for each in task.full.tensors if each.role == "output")
     inputs = compulsory_bytes(task) - outputs
     if read is None or written is None or not inputs or not outputs:
         return ""
-    return (
+    text = (
         f"DRAM reads are {read / inputs:.2f} times the inputs' own bytes, writes "
         f"{written / outputs:.2f} times the output's."
     )
+    if profile.provenance is Provenance.NCU and len(profile.launches) > 1:
+        text += (
+            " Each launch was profiled with cold caches: in the call it may find in L2 what the "
+            "one before it wrote."
+        )
+    return text
 
 
-def _sum(profile: Profile, names: tuple[str, ...]) -> float | None:
+def summed(profile: Profile, names: tuple[str, ...]) -> float | None:
+    """Return a metric over all launches of a call; None where one of them lacks it."""
     counts = [_first(launch.metrics, names) for launch in profile.launches]
     known = [count for count in counts if count is not None]
     return sum(known) if len(known) == len(counts) else None
@@ -255,11 +236,11 @@ def _sum(profile: Profile, names: tuple[str, ...]) -> float | None:
 
 def _traffic(launch: LaunchProfile, peaks: Peaks | None) -> str:
     metrics = launch.metrics
-    read, written = _first(metrics, _READ), _first(metrics, _WRITTEN)
+    read, written = _first(metrics, READ), _first(metrics, WRITTEN)
     if read is None or written is None:
         return ""
     rate = (read + written) / (launch.microseconds * 1e-6)
-    text = f"DRAM: {_bytes(read)} read, {_bytes(written)} written, {rate / 1e9:.0f} GB/s"
+    text = f"DRAM: {in_bytes(read)} read, {in_bytes(written)} written, {rate / 1e9:.0f} GB/s"
     if peaks:
         text += f" of {peaks.dram_bytes / 1e9:.0f} ({rate / peaks.dram_bytes:.0%})"
     rates = [
@@ -373,11 +354,13 @@ def _three(sizes: tuple[int, int, int]) -> str:
     return str(shown[0]) if len(shown) == 1 else f"({', '.join(map(str, shown))})"
 
 
-def _microseconds(value: float) -> str:
+def in_microseconds(value: float) -> str:
+    """Return a time in microseconds in three digits."""
     return f"{value:.0f} us" if value >= 100 else f"{value:.3g} us"
 
 
-def _bytes(value: float) -> str:
+def in_bytes(value: float) -> str:
+    """Return a number of bytes in the unit that fits, of powers of ten."""
     for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if value >= size:
             return f"{value / size:.4g} {unit}"
