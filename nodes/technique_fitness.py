@@ -101,9 +101,12 @@ def _no_waste(at_hand: AtHand) -> str | None:
         operation = f"mem_global_op_{kind}.ratio"
         used = at_hand.metric(f"smsp__sass_average_data_bytes_per_sector_{operation}")
         sectors = at_hand.metric(f"l1tex__average_t_sectors_per_request_pipe_lsu_{operation}")
-        if used and used < FULL_SECTOR and not (sectors and sectors <= CONSECUTIVE):
+        consecutive = sectors is not None and 0 < sectors <= CONSECUTIVE
+        if used and used < FULL_SECTOR and not consecutive:
             return None
-        known += bool(used)
+        if not used and sectors and not consecutive:
+            return None  # a measured profile does not count the bytes that were used
+        known += bool(used or consecutive)
     one = known and len(at_hand.profile.launches) == 1
     return "no bytes of the sectors are wasted" if one else None
 
@@ -157,6 +160,11 @@ def _nothing_staged(at_hand: AtHand) -> str | None:
     return "no tiles are staged in shared memory" if small else None
 
 
+def _copied_ahead(at_hand: AtHand) -> str | None:
+    ahead = re.search(r"pipeline_commit|cp\.async\.(commit|bulk)|memcpy_async", at_hand.source)
+    return "tiles are copied ahead already" if ahead else _nothing_staged(at_hand)
+
+
 def _launch_hidden(at_hand: AtHand) -> str | None:
     terms = at_hand.profile.dominant.terms
     if not terms or terms.get("launch", 0.0) >= HIDDEN_LAUNCH * max(terms.values()):
@@ -174,8 +182,8 @@ def _restricted(at_hand: AtHand) -> str | None:
     return "pointers are __restrict__ already" if known else None
 
 
-_DIVIDES = re.compile(r"\df\s*/|[\])]\s*/\s*[A-Za-z(]")
-"""A division of floating-point values, as far as the text shows it."""
+_DIVIDES = re.compile(r"\df\s*/|[\])]\s*/\s*(?![A-Z][A-Z0-9_]*\b)[A-Za-z(]")
+"""A division of floating-point values, as far as the text shows it: CAPITALS are sizes."""
 _RULES: dict[str, Callable[[AtHand], str | None]] = {
     "fuse_elementwise_kernels": _one_launch,
     "kernel_fusion_epilogue": _one_launch,
@@ -194,8 +202,8 @@ _RULES: dict[str, Callable[[AtHand], str | None]] = {
     "remove_barriers": _no_barriers,
     "parallelize_row_reduction": _rows_shared,
     "block_row_reduction": _block_rows,
-    "double_buffering": _nothing_staged,
-    "cp_async_pipeline": _nothing_staged,
+    "double_buffering": _copied_ahead,
+    "cp_async_pipeline": _copied_ahead,
     "grid_stride_loop": _launch_hidden,
     "read_only_cache": _restricted,
 }
