@@ -159,8 +159,14 @@ def _is_used(name: Bottleneck, metrics: Mapping[str, float]) -> bool:
     }.get(name)
     if words is None:
         return True
-    counted = [value for key, value in metrics.items() if any(word in key for word in words)]
-    return any(value > 0 for value in counted) or (not counted and name != "tensor")
+    counted = {key: value for key, value in metrics.items() if any(word in key for word in words)}
+    at_work = any(value > _idle(key) for key, value in counted.items())
+    return at_work or (not counted and name != "tensor")
+
+
+def _idle(metric: str) -> float:
+    """Return what a counter shows of a resource that does nothing: shares are read to about 1 %."""
+    return 1.0 if "pct_of_peak" in metric else 0.0
 
 
 def reading_of(profile: Profile) -> type[StateReading]:

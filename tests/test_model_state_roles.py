@@ -139,6 +139,9 @@ def test_a_real_profile_without_terms_admits_all_but_unused_tensor_cores() -> No
     )  # fmt: skip
     profile = Profile(launches=(launch,), gpu="H100", provenance=Provenance.NCU)
     assert "tensor" not in plausible(profile) and "lsu" in plausible(profile)
+    share = {"sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active": 0.7}
+    noise = launch.model_copy(update={"metrics": share})
+    assert "tensor" not in plausible(profile.model_copy(update={"launches": (noise,)}))
     busy = launch.model_copy(update={"metrics": {"sm__inst_executed_pipe_tensor.sum": 8.0}})
     assert "tensor" in plausible(profile.model_copy(update={"launches": (busy,)}))
     assert {"atomic", "shared_memory"} <= set(plausible(profile)), "nothing was counted of them"
