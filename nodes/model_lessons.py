@@ -100,8 +100,11 @@ def notes_on(steps: Sequence[Step]) -> type[KnowledgeNotes]:
 def steps_of(lesson: ModelLesson, steps: Sequence[Step]) -> list[Step]:
     """Return the steps that a lesson rests on.
 
+    Of one technique, steps of others are left out: they may show its condition, but what is
+    measured of it is its own.
+
     Raises:
-        ValueError: there are no such steps, or they are not about what the lesson says.
+        ValueError: there are no such steps, or none is about what the lesson says.
     """
     if lesson.kind == "composite":
         chain = chain_of(lesson.evidence, steps)
@@ -115,13 +118,13 @@ def steps_of(lesson: ModelLesson, steps: Sequence[Step]) -> list[Step]:
     if len(lesson.techniques) > 1:
         raise ValueError(f"a {lesson.kind} is about one technique; use `composite` for several")
     cited = resolve(lesson.evidence, steps)
-    for step in cited:
-        if step.technique != lesson.techniques[0]:
-            raise ValueError(
-                f"the step {str(step.evidence_id)[:12]} is about {step.technique}, not "
-                f"{lesson.techniques[0][:48]}"
-            )
-    return cited
+    own = [step for step in cited if step.technique == lesson.techniques[0]]
+    if not own:
+        raise ValueError(
+            f"the step {str(cited[0].evidence_id)[:12]} is about {cited[0].technique}, not "
+            f"{lesson.techniques[0][:48]}"
+        )
+    return own
 
 
 def _gains(steps: Iterable[Step]) -> tuple[float, ...]:

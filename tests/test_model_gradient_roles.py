@@ -284,6 +284,18 @@ def test_lessons_that_the_steps_do_not_show_are_asked_for_again(
     assert len([each for each in ran.lessons if each.author == CURRENT]) == 1
 
 
+def test_of_the_steps_that_a_lesson_cites_its_techniques_own_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = ScriptedChatModel(
+        [about(lambda found: lesson(found, evidence=[found[0][0], found[1][0]]))]
+    )
+    ran = run(tmp_path, monkeypatch, model, "parameter_update")
+    assert len(model.calls) == 1, "asked once"
+    (written,) = [each for each in ran.lessons if each.author == CURRENT]
+    assert len(written.evidence) == 1
+
+
 @pytest.mark.parametrize(
     "text",
     [
