@@ -27,9 +27,15 @@ from kernelblaster.memory.records import (
 from kernelblaster.memory.seed import load_seed
 from kernelblaster.memory.signature import DIMENSIONS
 from kernelblaster.memory.snapshot import discover
-from kernelblaster.nodes.builtin.gap_analyst import is_sequence
+from kernelblaster.nodes.builtin.gap_analyst import analyze, is_sequence
 from kernelblaster.nodes.builtin.parameter_updater import Known, knowledge_update
-from kernelblaster.nodes.records import Gap, GapAnalysis, OptimizeRequest
+from kernelblaster.nodes.records import (
+    Gap,
+    GapAnalysis,
+    OptimizeRequest,
+    PolicyEvaluation,
+    TechniqueReview,
+)
 
 SEED = load_seed()
 STATE = "dram_bandwidth_bound"
@@ -181,6 +187,23 @@ def test_two_steps_must_have_gained_for_a_sequence() -> None:
     assert is_sequence([step(0.5), step(0.0), step(0.06)])
     for gains in ((0.5,), (0.5, 0.004, 0.02), (0.5, None), (0.5, -0.5)):
         assert not is_sequence([step(gain) for gain in gains])
+
+
+def test_a_loss_where_a_gain_was_expected_is_not_called_confirmed() -> None:
+    def kind(expected: float, measured: float) -> str:
+        review = TechniqueReview(
+            state_id=STATE, state_name="DRAM", technique="t", trials=1, successes=1,
+            expected_log_gain=math.log(expected), measured_log_gain=math.log(measured),
+            evidence=("e1",), outcomes={"passed": 1},
+        )  # fmt: skip
+        found = PolicyEvaluation(
+            iteration=0, reviews=(review,), mean_absolute_error=0.1, success_rate=1.0,
+            author="builtin",
+        )  # fmt: skip
+        return analyze(found, ()).gaps[0].kind
+
+    assert kind(1.02, 0.954) == "overestimated"
+    assert kind(1.57, 1.48) == kind(1.02, 0.995) == kind(0.97, 0.95) == "confirmed"
 
 
 def test_a_gain_near_one_is_said_as_none() -> None:

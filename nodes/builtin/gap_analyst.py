@@ -6,11 +6,12 @@ import math
 from collections.abc import Mapping, Sequence
 
 from ...memory.records import Step
-from ..prompt_context.experience import measured_gain
+from ..prompt_context.experience import NO_GAIN, measured_gain
 from ..records import Gap, GapAnalysis, PolicyEvaluation, TechniqueReview, Trajectory
 
 AGREEMENT = 0.10
-"""Expected and measured log gain this close are called confirmed (about 10 %)."""
+"""Expected and measured log gain this close are called confirmed (about 10 %); a loss where a gain
+was expected never is."""
 SEQUENCE_GAIN = math.log(1.05)
 """Log gain from which a step counts towards a sequence; two such steps make one."""
 
@@ -38,9 +39,10 @@ def _gap(review: TechniqueReview) -> Gap:
     else:
         moved = ", ".join(dict.fromkeys(review.bottlenecks)) or "unknown"
         difference = measured - review.expected_log_gain
+        lost = measured <= -NO_GAIN < NO_GAIN <= review.expected_log_gain
         kind = (
             "confirmed"
-            if abs(difference) <= AGREEMENT
+            if abs(difference) <= AGREEMENT and not lost
             else "underestimated"
             if difference > 0
             else "overestimated"
