@@ -15,7 +15,7 @@ from ..tools.model_records import BUILTIN, Message
 from ..tools.workspace import Workspace, open_knowledge
 from .asked import asked, stand_in
 from .builtin.selector import explores, select
-from .model_proposals import NEW_SHARE
+from .model_proposals import MOST_EXPECTED, NEW_SHARE
 from .progress import report_progress
 from .prompt_context.experience import (
     ceiling_text,
@@ -200,7 +200,10 @@ def _line(
     if card is not None:
         words.append(f"a new technique: {card.description.rstrip('.')}")
         if rank is not None and expected.trials < 0.5 and card.prior_log_gain:
-            words.append(f"as proposed {gain_text(card.prior_log_gain / NEW_SHARE)}; discounted")
+            more = " or more" if card.prior_log_gain >= MOST_EXPECTED else ""
+            words.append(
+                f"as proposed {gain_text(card.prior_log_gain / NEW_SHARE)}{more}; discounted"
+            )
     if rank is not None:
         words.append(f"rank {rank}")
     for log_gain, what in (

@@ -324,6 +324,20 @@ def test_the_proposers_order_and_what_it_expected_are_told_to_the_selector(
     assert f"Avoid when: {CARD['avoid_when']}" in prompt and "`rank` is its order" in prompt
 
 
+def test_a_proposed_gain_above_what_is_believed_is_told_as_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bold = {**CARD, "expected_speedup": 12.0}
+    model = ScriptedChatModel(
+        by_role={"optimization_proposer": [proposals("fast_math", proposal(NEW, new=bold))],
+                 "optimization_selector": [CHOICE], "lowering": [good("lowering")]}
+    )  # fmt: skip
+    run(tmp_path, monkeypatch, model, "optimization_proposer", "optimization_selector", "lowering",
+        steps=1)  # fmt: skip
+    prompt = model.calls_of("optimization_selector")[0].prompt
+    assert "(expected 3x" in prompt and "as proposed 9x or more; discounted" in prompt
+
+
 def test_a_described_technique_that_was_not_chosen_keeps_its_description(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
