@@ -418,6 +418,8 @@ def test_lessons_are_those_that_bear_on_the_case() -> None:
         lesson("general", technique="tile"),
         lesson("of this state", technique="tile then pad", state="here", op_class="matmul"),
         lesson("doubtful", technique="tile", state="here", op_class="matmul", contested=True),
+        lesson("as expected", technique="tile", kind="observation"),
+        lesson("seen by a model", technique="tile", kind="observation", author="openai:m"),
     ]
     text = lessons_text(
         lessons, state="here", op_class="matmul", device_kind="simulated", techniques=("tile",)
@@ -426,6 +428,7 @@ def test_lessons_are_those_that_bear_on_the_case() -> None:
         "- correction: of this state",
         "- correction (contested by later evidence): doubtful",
         "- correction: general",
+        "- observation: seen by a model",
     ]
 
 

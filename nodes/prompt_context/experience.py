@@ -15,6 +15,7 @@ from ...memory.records import (
     Step,
     Transition,
 )
+from ...tools.model_records import BUILTIN
 from ..records import TechniqueStep
 
 MOST_TRIED = 8
@@ -162,8 +163,10 @@ def lessons_text(
     for lesson in lessons:
         if (lesson.device_kind == "simulated") != (device_kind == "simulated"):
             continue
-        if lesson.op_class not in (None, op_class) or lesson.kind == "observation":
+        if lesson.op_class not in (None, op_class):
             continue
+        if lesson.kind == "observation" and lesson.author == BUILTIN:
+            continue  # by rule it says that an expectation held
         named = set((lesson.technique or "").split(" then ")) - {""}
         if wanted and named and not named & wanted:
             continue
