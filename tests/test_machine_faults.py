@@ -15,6 +15,7 @@ import simulated_kernels as kernels
 from kernelblaster.harness.devices import child, simulated
 from kernelblaster.harness.devices.simulated import SimulatedDevice
 from kernelblaster.harness.errors import UserError
+from kernelblaster.harness.processes import TimedOut
 from kernelblaster.harness.records import Outcome, Task
 from kernelblaster.harness.tasks import load_task
 
@@ -40,7 +41,6 @@ def with_limits(monkeypatch: pytest.MonkeyPatch, **changes: Any) -> SimulatedDev
         ({"address_space": 32 << 30}, "cannot reserve 80"),
         # Not even what is imported does.
         ({"address_space": 64 << 20}, "does not start on this machine"),
-        ({"seconds": 0.02}, "no start within 0.02 s"),
     ],
 )
 async def test_what_fails_before_the_candidate_is_loaded_is_not_its_fault(
@@ -51,6 +51,19 @@ async def test_what_fails_before_the_candidate_is_loaded_is_not_its_fault(
         with pytest.raises(UserError, match=words) as caught:
             await stage(task, kernels.SCALE)
         assert "\n" not in str(caught.value) and "ulimit" in str(caught.value)
+
+
+async def test_a_worker_that_never_reads_its_request_is_the_machines_fault(
+    task: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def too_late(*_: Any, **__: Any) -> int:
+        raise TimedOut
+
+    monkeypatch.setattr(child, "run_worker", too_late)
+    device = with_limits(monkeypatch, seconds=7.0)
+    for stage in (device.verify, device.profile):
+        with pytest.raises(UserError, match="no start within 7 s"):
+            await stage(task, kernels.SCALE)
 
 
 async def test_what_fails_after_it_is(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
