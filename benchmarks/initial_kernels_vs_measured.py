@@ -1,10 +1,10 @@
 """Compare simulated with measured times of the examples' built-in initial kernels.
 
-    python benchmarks/initial_kernels_vs_measured.py benchmarks/results/gpu_first_light_h200.jsonl
+    python benchmarks/initial_kernels_vs_measured.py benchmarks/results/optimize_on_gpu_h200.json
 
-The file holds a line for each evaluation on a machine with the GPU: kind `example`, its task,
-whether the worker was warm, outcome and microseconds. None of these kernels had a part in choosing
-the time model's terms or constants.
+The file is what optimize_on_gpu.py wrote on a machine with the GPU: of each example the first
+kernel's microseconds. None of these kernels had a part in choosing the time model's terms or
+constants.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import datetime
 import json
 import math
 import statistics
-from collections import defaultdict
 from pathlib import Path
 
 from kernelblaster.harness.devices import open_device
@@ -26,13 +25,9 @@ EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 
 
 def measured_times(path: Path) -> dict[str, float]:
-    """Return the median measured microseconds of each example, warm worker, passes only."""
-    times: dict[str, list[float]] = defaultdict(list)
-    for line in path.read_text().splitlines():
-        row = json.loads(line)
-        if row["kind"] == "example" and row["warm"] and row["outcome"] == "passed":
-            times[row["task"]].append(row["microseconds"])
-    return {task: statistics.median(values) for task, values in sorted(times.items())}
+    """Return the measured microseconds of each example's first kernel."""
+    rows = json.loads(path.read_text())["rows"]
+    return {row["task"]: row["initial_us"] for row in sorted(rows, key=lambda row: row["task"])}
 
 
 async def compare(measured: dict[str, float], gpu: str) -> None:

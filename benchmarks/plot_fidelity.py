@@ -18,6 +18,7 @@ DOCS = HERE.parent / "docs"
 SETS = (
     ("25 public launches", "simulated_vs_measured_h200.json", "#4878a8"),
     ("57 held out, first sight", "held_out_first_sight_h200.json", "#c05a3c"),
+    ("42 more, first sight", "second_look_first_sight_h200.json", "#5a9a4a"),
 )
 WIDTH, HEIGHT, LEFT, BOTTOM, TOP = 520, 420, 60, 44, 26
 
