@@ -49,7 +49,12 @@ def written(path: Path) -> bool:
 def test_a_process_that_is_killed_takes_its_childrens_children_along(
     tmp_path: Path, number: int
 ) -> None:
-    parent = subprocess.Popen([sys.executable, "-c", PARENT, str(tmp_path)], env=ENVIRONMENT)
+    parent = subprocess.Popen(
+        [sys.executable, "-c", PARENT, str(tmp_path)],
+        env=ENVIRONMENT,
+        # Tests that run under nohup hand on that it is ignored.
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),
+    )
     wait_for(lambda: written(tmp_path / "pid"))
     grandchild = int((tmp_path / "pid").read_text())
     assert alive(grandchild)

@@ -107,7 +107,8 @@ def _launch_shape(
         )
     if "launch" in named:
         yield (
-            f"{launch.blocks} blocks take longer to launch than to run: give each thread more work."
+            f"Launching {launch.blocks} blocks takes about as long as their work, or longer: give "
+            "each thread more work."
         )
 
 
