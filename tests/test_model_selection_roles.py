@@ -308,16 +308,23 @@ def test_nothing_may_be_proposed_under_the_name_that_stops(
     assert ran.told("proposals")[0]["refused"] == {"stop": "that is no technique"}
 
 
+def selector_prompt(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, card: dict[str, Any]
+) -> str:
+    """Return what the selector is told after a proposal of fast_math and of a new technique."""
+    model = ScriptedChatModel(
+        by_role={"optimization_proposer": [proposals("fast_math", proposal(NEW, new=card))],
+                 "optimization_selector": [CHOICE], "lowering": [good("lowering")]}
+    )  # fmt: skip
+    run(folder, monkeypatch, model, "optimization_proposer", "optimization_selector", "lowering",
+        steps=1)  # fmt: skip
+    return str(model.calls_of("optimization_selector")[0].prompt)
+
+
 def test_the_proposers_order_and_what_it_expected_are_told_to_the_selector(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    model = ScriptedChatModel(
-        by_role={"optimization_proposer": [proposals("fast_math", proposal(NEW, new=CARD))],
-                 "optimization_selector": [CHOICE], "lowering": [good("lowering")]}
-    )  # fmt: skip
-    run(tmp_path, monkeypatch, model, "optimization_proposer", "optimization_selector", "lowering",
-        steps=1)  # fmt: skip
-    prompt = model.calls_of("optimization_selector")[0].prompt
+    prompt = selector_prompt(tmp_path, monkeypatch, CARD)
     assert f"as proposed {CARD['expected_speedup']}x; discounted; rank 2)" in prompt
     assert f"a new technique: {str(CARD['description']).rstrip('.')};" in prompt
     assert "never tried here; rank 1). fast_math acts on line 1. Avoid when: Memory is" in prompt
@@ -327,14 +334,7 @@ def test_the_proposers_order_and_what_it_expected_are_told_to_the_selector(
 def test_a_proposed_gain_above_what_is_believed_is_told_as_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bold = {**CARD, "expected_speedup": 12.0}
-    model = ScriptedChatModel(
-        by_role={"optimization_proposer": [proposals("fast_math", proposal(NEW, new=bold))],
-                 "optimization_selector": [CHOICE], "lowering": [good("lowering")]}
-    )  # fmt: skip
-    run(tmp_path, monkeypatch, model, "optimization_proposer", "optimization_selector", "lowering",
-        steps=1)  # fmt: skip
-    prompt = model.calls_of("optimization_selector")[0].prompt
+    prompt = selector_prompt(tmp_path, monkeypatch, {**CARD, "expected_speedup": 12.0})
     assert "(expected 3x" in prompt and "as proposed 9x or more; discounted" in prompt
 
 

@@ -18,12 +18,11 @@ from numpy.typing import NDArray
 
 from ..cases import FullCase
 from ..records import Diagnostic, Outcome, StageResult, Task, TensorSpec, Tolerance
+from ..simt.poison import PROFILED_WORKSPACE
 from ..verification import agree, decode_elements
 
 LEAST_WRITTEN = 0.9
 """Share of each output that the launches of one call must write, by estimate."""
-WORKSPACE_POISON = 0x5A
-"""What lies in the workspace where no kernel wrote: simt/profile_run.py paints it."""
 PAGE = 4096
 CHUNK_PAGES = 128
 """Pages compared at a time: their values in double precision stay in a cache."""
@@ -291,7 +290,7 @@ def _weigh(
     by_kernel = written & ~copied & ~filled
     settled = by_kernel.copy()
     for each in carried:
-        left = got != int.from_bytes(bytes([WORKSPACE_POISON]) * item, "little")
+        left = got != int.from_bytes(bytes([PROFILED_WORKSPACE]) * item, "little")
         settled |= _inside(each, places * item) & left & written
     right = np.zeros(got.size, bool)
     if known:

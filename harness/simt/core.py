@@ -22,7 +22,7 @@ from .core_records import (
 from .decoder import UnsupportedInstruction
 from .encoding import COUNTER, REPORT, USE, Detail, Space, Status
 from .library import GLOBAL_SHADOW_BYTES, SECTOR_USE_BYTES, Machine, core_library
-from .places import Buffer, place
+from .places import Buffer, how_far, place
 from .ptx_records import Instruction
 
 __all__ = [
@@ -362,7 +362,7 @@ class _Run:
             return "before every allocation"
         start, end = int(self.starts[place]), int(self.ends[place])
         if address >= end:
-            far = f"{address - end} bytes" if address > end else "just"
+            far = how_far(address - end)
             return f"{far} past the end of an allocation of {end - start} bytes"
         return f"across the end of an allocation of {end - start} bytes"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -109,33 +110,38 @@ def lost_reuse(overflow: float) -> float:
     return min(1.0, math.pow(overflow / 0.65, 1.5))
 
 
-def _halves(misses: npt.NDArray[np.uint32], shape: Shape) -> tuple[float, float]:
-    """Return what is fetched over what is asked for, 1 to 2: at any time, and within a request."""
+class Fetched(NamedTuple):
+    """What is fetched over what is asked for, 1 to 2: DRAM gives two sectors at a time."""
+
+    ever: float
+    """Where anybody asks for the other half at any time."""
+    at_once: float
+    """Where only the same request does."""
+
+
+def fetched_halves(misses: npt.NDArray[np.uint32], shape: Shape) -> Fetched:
+    """Return what is fetched for the sectors that the L1 missed."""
     sectors = np.unique(misses[misses < 1 << 31])
     if not sectors.size or not shape.sectors:
-        return 1.0, 1.0
+        return Fetched(1.0, 1.0)
     ever = 2.0 * np.unique(sectors >> 1).size / sectors.size
-    return ever, min(2.0, 2.0 * shape.units / shape.sectors)
+    return Fetched(ever, min(2.0, 2.0 * shape.units / shape.sectors))
 
 
-def first_halves(misses: npt.NDArray[np.uint32], shape: Shape) -> float:
+def first_halves(fetched: Fetched) -> float:
     """Return the share of sectors that no earlier request for the other half has fetched."""
-    ever, at_once = _halves(misses, shape)
-    return min(1.0, ever / at_once)
+    return min(1.0, fetched.ever / fetched.at_once)
 
 
-def fetched_share(
-    misses: npt.NDArray[np.uint32], shape: Shape, overflow: float
-) -> float:
+def fetched_share(fetched: Fetched, overflow: float) -> float:
     """Return how much DRAM reads for what is missed: it fetches 64 bytes at a time.
 
     The other half is of use where anybody asks for it while the L2 still holds it: at any time,
     or within the request where the L2 overflows.
     """
-    ever, at_once = _halves(misses, shape)
     # The other half is asked for soon after: it is lost only where the L2 is swept many times.
     lost = min(1.0, math.pow(overflow / 0.8, 3.0))
-    return float((1 - lost) * ever + lost * at_once)
+    return float((1 - lost) * fetched.ever + lost * fetched.at_once)
 
 
 def filled_bytes(samples: Sequence[Counts], footprint: Footprint) -> float:

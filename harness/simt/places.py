@@ -34,11 +34,15 @@ def place(address: int, buffers: Iterable[Buffer], of: str = "") -> str:
         distance = buffer.start - address if before else address - end
         if best is None or distance < best[0]:
             side = "before the start" if before else "past the end"
-            far = f"{distance} bytes" if distance else "just"
-            best = (distance, f"{far} {side} of {told}")
+            best = (distance, f"{how_far(distance)} {side} of {told}")
     if best is None or best[0] > FAR:
         return f"address 0x{address:x}, outside {of.removeprefix('of ') or 'device memory'}"
     return best[1]
+
+
+def how_far(distance: int) -> str:
+    """Return a distance in bytes; the first byte behind something is `just` behind it."""
+    return f"{distance} bytes" if distance else "just"
 
 
 def short_name(symbol: str) -> str:

@@ -15,11 +15,12 @@ from .block_runs import LaunchFailed
 from .candidate import HARMLESS, Candidate, KernelLaunch, WorkspaceTooLarge, load_candidate
 from .machine_listing import read_listing
 from .occupancy import occupancy
+from .poison import POISON, PROFILED_WORKSPACE
 from .ptx import PtxError
 from .runtime import Allocation, Transfer
 from .sampling import sample_launch
 from .transfers import account
-from .verify_run import OTHER_POISON, POISON, describe_report, finding
+from .verify_run import describe_report, finding
 
 TILE_BYTES = 4 << 20
 MOST_LAUNCHES = 64
@@ -214,9 +215,7 @@ def _back_tensors(request: dict[str, Any], candidate: Candidate) -> None:
             else:
                 _repeat(candidate, allocation, values)
     if candidate.workspace is not None:
-        # No NaN: what a sampled block computes from parts that other blocks would have written
-        # must not look like an output that nobody wrote.
-        tile = np.full(TILE_BYTES, OTHER_POISON[1], dtype=np.uint8)
+        tile = np.full(TILE_BYTES, PROFILED_WORKSPACE, dtype=np.uint8)
         _repeat(candidate, candidate.workspace, tile)
 
 

@@ -19,6 +19,7 @@ from .block_runs import SAMPLE_INSTRUCTIONS, BlockRuns, LaunchFailed
 from .candidate import KernelLaunch
 from .counters import Counts, LaunchCounters
 from .footprint import (
+    fetched_halves,
     fetched_share,
     filled_bytes,
     first_halves,
@@ -151,7 +152,8 @@ def sample_launch(
         lost = lost_reuse(footprint.overflow)
         reread += lost * max(0.0, missed - distinct) * 32 * group_scale
     loads_shape, stores_shape = trace_shape(resident.trace)
-    fetched = fetched_share(replay.misses, loads_shape, footprint.overflow)
+    halves = fetched_halves(replay.misses, loads_shape)
+    fetched = fetched_share(halves, footprint.overflow)
     filled = filled_bytes(samples, footprint)
     # The share of the scattered writes that reach DRAM one by one.
     alone = filled / max(1.0, footprint.written)
@@ -160,7 +162,7 @@ def sample_launch(
     misses = missed * group_scale * 32
     dram_share = min(1.0, (footprint.read + reread) / misses) if misses else 1.0
     constants = gpu.constants
-    together = footprint.awaited * first_halves(replay.misses, loads_shape) - footprint.read
+    together = footprint.awaited * first_halves(halves) - footprint.read
     waited = footprint.read + IN_STEP * max(0.0, together)
     awaited = min(1.0, (waited + reread) / misses) if misses else 1.0
     beyond = awaited * constants.dram_latency + (1 - awaited) * constants.l2_latency

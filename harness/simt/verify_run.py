@@ -21,13 +21,10 @@ from .candidate import (
 )
 from .decoder import may_wait
 from .places import Buffer, place
+from .poison import OTHER_POISON, POISON
 from .ptx import PtxError
 from .runtime import Transfer
 
-POISON = 0xFF
-"""Byte written over outputs and workspace: NaN for every float type, -1 for integers."""
-OTHER_POISON = (0x00, 0x5A)
-"""The same for the second run of a case: what depends on poison differs between the two."""
 CHECKED_CASES = 2
 """Cases that run with all checks on whatever they cost."""
 CHEAP_INSTRUCTIONS = 300_000

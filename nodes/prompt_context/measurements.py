@@ -54,10 +54,10 @@ def summary_text(task: Task, profile: Profile, timing: Timing) -> str:
     total = compulsory_bytes(task)
     gpu = known_gpu(profile.gpu)
     if gpu:
-        floor = total / peaks_of(gpu).dram_bytes * 1e6
         lines.append(
-            f"All tensors moved once are {in_bytes(total)}: {in_microseconds(floor)} at the DRAM's "
-            f"peak; this kernel takes {timing.microseconds / floor:.3g} times that."
+            f"All tensors moved once are {in_bytes(total)}: {in_microseconds(_floor(task, gpu))} "
+            f"at the DRAM's peak; this kernel takes {timing.microseconds / _floor(task, gpu):.3g} "
+            "times that."
         )
     else:
         lines.append(f"All tensors moved once are {in_bytes(total)}.")
@@ -89,9 +89,12 @@ def attainable(task: Task, profile: Profile, timing: Timing) -> float | None:
     None where the GPU's peaks are not known.
     """
     gpu = known_gpu(profile.gpu)
-    if gpu is None:
-        return None
-    return timing.microseconds / (compulsory_bytes(task) / peaks_of(gpu).dram_bytes * 1e6)
+    return None if gpu is None else timing.microseconds / _floor(task, gpu)
+
+
+def _floor(task: Task, gpu: Gpu) -> float:
+    """Return the microseconds of moving every tensor once at the DRAM's peak."""
+    return compulsory_bytes(task) / peaks_of(gpu).dram_bytes * 1e6
 
 
 def profile_text(profile: Profile) -> str:
