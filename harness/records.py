@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-HARNESS_VERSION = "8"
+HARNESS_VERSION = "9"
 """Raised whenever a change of the harness could change an evaluation: part of every cache key."""
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from pathlib import Path
 
 import pytest
 import simulated_kernels as kernels
@@ -162,6 +163,55 @@ async def test_a_profile_is_deterministic_and_marked(device: SimulatedDevice, ta
     ]  # fmt: skip
     assert first.timing.provenance is Provenance.SIMULATED
     assert len(first.timing.samples) == 2
+
+
+UNEVEN = (
+    kernels.HEAD
+    + """
+namespace {
+__global__ void scale(const float* x, float* y) {
+    long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x;
+    float v = x[i];
+    int turns = %s;
+    for (int turn = 0; turn < turns; ++turn) v = __sinf(v);
+    y[i] = v > 1e30f ? v : x[i] * 2.0f + 1.0f;
+}
+}
+"""
+    + kernels.LAUNCH
+    + "\n    scale<<<X_NUMEL / 256, 256, 0, stream>>>(x, out0);\n}\n"
+)
+"""Right, in blocks that do so many turns before."""
+
+
+async def test_the_same_code_runs_on_the_same_blocks_wherever_it_was_built(
+    task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, times = UNEVEN % "blockIdx.x * 2654435761u % 97", []
+    for cache in ("here", "there"):
+        monkeypatch.setenv("KERNELBLASTER_CACHE", str(tmp_path / cache))
+        measured = await SimulatedDevice("H200").profile(task, source)
+        assert measured.timing, measured.stage.reason
+        times.append(measured.timing.samples)
+    assert times[0] == times[1] and times[0][0] != times[0][1]
+
+
+async def test_blocks_with_more_and_less_work_are_timed(
+    device: SimulatedDevice, task: Task
+) -> None:
+    even, triangle = await _profiles(
+        device, task, UNEVEN % "512", UNEVEN % "blockIdx.x * 1024 / gridDim.x"
+    )
+    assert triangle.microseconds == pytest.approx(even.microseconds, rel=0.2)
+
+
+async def test_one_block_with_most_of_the_work_is_not_timed_by_the_others(
+    device: SimulatedDevice, task: Task
+) -> None:
+    for sample in range(3):
+        measured = await device.profile(task, UNEVEN % "blockIdx.x ? 0 : 100000", sample)
+        assert measured.stage.outcome is Outcome.UNSUPPORTED and measured.timing is None
+        assert "blocks differ so much in their work" in measured.stage.reason
 
 
 def test_unknown_names_are_user_errors() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import random
+import re
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from .occupancy import occupancy
 from .poison import POISON, PROFILED_WORKSPACE
 from .ptx import PtxError
 from .runtime import Allocation, Transfer
-from .sampling import sample_launch
+from .sampling import TooUneven, sample_launch
 from .transfers import account
 from .verify_run import describe_report, finding
 
@@ -28,6 +29,8 @@ MOST_LAUNCHES = 64
 MOST_TRANSFERS = 1024
 """Copies and fills in one call."""
 PAGE = 4096
+_LOCAL_NAME = re.compile(rb"_[0-9a-f]{8}_\d+_\w+?_cu_(?:[0-9a-f]{8})?")
+"""What nvcc puts into the names of what is local to a file: hashes of its place."""
 LARGEST_DUMP = 8 << 30
 """Outputs larger than this are not handed to the parent. Only pages that were written are."""
 
@@ -86,6 +89,12 @@ def profile(request: dict[str, Any]) -> dict[str, Any]:
         except core.UnsupportedInstruction as error:
             reports.append(finding("unsupported", str(error), asked.launch.kernel, error.line))
             return False
+        except TooUneven:
+            message = (
+                "its blocks differ so much in their work that a few of them do not tell its time"
+            )
+            reports.append(finding("unsupported", message, asked.launch.kernel, None))
+            return False
         except LaunchFailed as error:
             if why := _not_judged(error, asked, incomplete):
                 reports.append(finding("unsupported", why, asked.launch.kernel, None))
@@ -143,10 +152,14 @@ def _not_judged(error: LaunchFailed, asked: KernelLaunch, incomplete: set[int]) 
 
 
 def _identity(ptx: Path) -> str:
-    """Return what names this code: not the folder that it happened to be compiled in."""
-    lines = ptx.read_bytes().splitlines()
-    text = b"\n".join(line for line in lines if not line.lstrip().startswith(b".file"))
-    return hashlib.sha256(text).hexdigest()
+    """Return what names this code: not the folder that it happened to be compiled in.
+
+    nvcc names that folder in `.file`, hashes it into the names of what is local to the file, and
+    spells those names in the debugging strings at the end.
+    """
+    text = ptx.read_bytes().partition(b"\t.section\t.debug_str")[0]
+    lines = [line for line in text.splitlines() if not line.lstrip().startswith(b".file")]
+    return hashlib.sha256(_LOCAL_NAME.sub(b"", b"\n".join(lines))).hexdigest()
 
 
 def _run_whole(request: dict[str, Any]) -> dict[str, Any]:

@@ -45,6 +45,15 @@ UNEVEN = 0.005
 """Difference of two samples' instructions from which more blocks are sampled."""
 MOST_UNEVEN = 192
 """Blocks in one random sample where blocks differ much in their work."""
+TOO_UNEVEN = 8.0
+"""Ratio of two samples' instructions a block from which neither stands for the grid."""
+OUTLIER = 16.0
+"""How often an average block's instructions one run's blocks may execute on average, where that
+run would be a tenth of the whole grid's work."""
+
+
+class TooUneven(Exception):
+    """The blocks of a launch differ so much in their work that a few do not tell the time."""
 
 
 def sample_launch(
@@ -73,6 +82,7 @@ def sample_launch(
 
     Raises:
         LaunchFailed: a block did something that ends a launch, or ran too long.
+        TooUneven: a few blocks do not stand for the others.
         UnsupportedInstruction: the core does not know an instruction of the kernel.
     """
     launch = asked.launch
@@ -90,7 +100,7 @@ def sample_launch(
     # is large enough.
     first = choose.fresh(blocks, 1, group, generator)
     probe = runner.run(first, trace=True)
-    cost = max(1, int(probe.counters["warps"].sum()))
+    cost = max(1, int(_work(probe)))
     first_sample, second_sample = choose.samples(
         blocks, max(1, SAMPLE_INSTRUCTIONS // cost), {*group, *first}, generator
     )
@@ -124,6 +134,9 @@ def sample_launch(
     affordable = cost < SAMPLE_INSTRUCTIONS
     if corners and affordable:
         runner.run(corners)
+    takes_turns = _takes_turns(machine, probe, taken)
+    if not takes_turns and _too_uneven(runner, taken, blocks):
+        raise TooUneven(launch.kernel)
     written = written_of(runner, blocks, cost, generator, outputs)
     if atomics is not None:
         for place in outputs:
@@ -205,7 +218,7 @@ def sample_launch(
         ),
         filled_bytes=filled,
         atomic_lines=runner.atomic_lines(),
-        takes_turns=_takes_turns(machine, probe, taken),
+        takes_turns=takes_turns,
         local_bytes=float(launch.local_bytes),
         written=written,
         read=[place for place in range(len(asked.memory.starts)) if runner.reads(place)],
@@ -217,8 +230,31 @@ def _differ(taken: Sequence[tuple[Sequence[int], core.Result]]) -> bool:
     """Say whether the samples executed clearly different numbers of instructions a block."""
     if len(taken) < 2:
         return False
-    each = [float(result.counters["warps"].sum()) / len(chosen) for chosen, result in taken]
+    each = [_work(result) / len(chosen) for chosen, result in taken]
     return max(each) > (1 + UNEVEN) * min(each)
+
+
+def _too_uneven(
+    runner: BlockRuns, taken: Sequence[tuple[Sequence[int], core.Result]], blocks: int
+) -> bool:
+    """Say whether the samples, or other blocks that ran, belie what the samples say of the grid.
+
+    A grid may leave all its work to a few blocks: the chance of drawing one of them is small, and
+    the corners of the grid, where such a block mostly lies, are run beside the samples.
+    """
+    each = [_work(result) / len(chosen) for chosen, result in taken]
+    if not each or len(runner.ran) >= blocks:
+        return False
+    average = max(1.0, sum(each) / len(each))
+    return max(each) > TOO_UNEVEN * max(1.0, min(each)) or any(
+        _work(result) > max(OUTLIER * count * average, 0.1 * blocks * average)
+        for count, result in runner.uses
+    )
+
+
+def _work(result: core.Result) -> float:
+    """Return the warp instructions of a run."""
+    return float(result.counters["warps"].sum())
 
 
 def _takes_turns(
@@ -232,9 +268,9 @@ def _takes_turns(
     """
     if machine is None or not machine.returns_atomics() or not taken:
         return False
-    work = sum(float(result.counters["warps"].sum()) for _, result in taken)
+    work = sum(_work(result) for _, result in taken)
     each = work / max(1, sum(len(chosen) for chosen, _ in taken))
-    return float(probe.counters["warps"].sum()) > 8 * max(1.0, each)
+    return _work(probe) > 8 * max(1.0, each)
 
 
 def _whole_launch(
