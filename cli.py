@@ -43,6 +43,7 @@ from .command_line.flags import (
 from .command_line.following import Showing, follow, follow_all
 from .command_line.output import fail, print_json
 from .harness.errors import UserError
+from .harness.tasks import begin_loading
 
 app = typer.Typer(
     help="Agents that rewrite a CUDA kernel, measure every rewrite, and remember.",
@@ -101,6 +102,8 @@ def optimize(
     as_json: Json = False,
 ) -> None:
     """Make the first CUDA kernel for a PyTorch reference, then make it faster."""
+    chosen = parse_dimensions(dimensions or [])
+    begin_loading(task, chosen)
     from .graph.session import Session
     from .memory.locations import new_run_directory
     from .nodes.records import OptimizeRequest
@@ -132,7 +135,7 @@ def optimize(
             repairs=settings.repairs if repairs is None else repairs,
             seed=settings.seed if seed is None else seed,
             knowledge=str(kb) if kb else None,
-            dimensions=parse_dimensions(dimensions or []),
+            dimensions=chosen,
         )
     except ValidationError as error:
         raise UserError(describe(error)) from error
@@ -247,6 +250,8 @@ def evaluate(
     as_json: Json = False,
 ) -> None:
     """Compile, verify, profile and time one kernel."""
+    chosen = parse_dimensions(dimensions or [])
+    begin_loading(task, chosen)
     from .console import show_evaluation
     from .graph.evaluate import evaluate_file
     from .harness.interruption import Stopped, run_until_stopped
@@ -259,7 +264,7 @@ def evaluate(
                 task,
                 with_gpus(device or settings.device, gpus),
                 gpu or settings.gpu,
-                parse_dimensions(dimensions or []),
+                chosen,
                 confirm,
             )
         )

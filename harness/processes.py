@@ -11,15 +11,17 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import partial
 from pathlib import Path
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from .orphans import ended_with_us
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
+First = TypeVar("First")
+Second = TypeVar("Second")
 
 POLL_SECONDS = 0.01
 """How often a waiting thread looks whether its child ended or its caller was cancelled."""
@@ -69,6 +71,34 @@ async def off_loop(
         raise
 
 
+def in_background(function: Callable[[], Result]) -> Future[Result]:
+    """Run a blocking function in a thread; its child processes end when the main thread does."""
+    future: Future[Result] = Future()
+
+    def run() -> None:
+        _cancelled.set(_MainThreadEnded())
+        try:
+            future.set_result(function())
+        except BaseException as error:
+            future.set_exception(error)
+
+    threading.Thread(target=contextvars.Context().run, args=(run,)).start()
+    return future
+
+
+class _MainThreadEnded(threading.Event):
+    def is_set(self) -> bool:
+        return not threading.main_thread().is_alive()
+
+
+def result_of(future: Future[Result]) -> Result:
+    """Wait for what runs in the background. Raises its exception, or Cancelled."""
+    while not wait([future], POLL_SECONDS).done:
+        if caller_cancelled():
+            raise Cancelled
+    return future.result()
+
+
 def together(*functions: Callable[[], Result]) -> list[Result]:
     """Run blocking functions at the same time, each in a thread; return their results in order.
 
@@ -79,6 +109,13 @@ def together(*functions: Callable[[], Result]) -> list[Result]:
             pool.submit(contextvars.copy_context().run, function) for function in functions
         ]
         return [future.result() for future in futures]
+
+
+def both(first: Callable[[], First], second: Callable[[], Second]) -> tuple[First, Second]:
+    """Run two blocking functions with results of different types as `together` does."""
+    functions: list[Callable[[], Any]] = [first, second]
+    one, other = together(*functions)
+    return one, other
 
 
 def run_process(

@@ -1,11 +1,12 @@
 """The child process that runs a person's reference with PyTorch, so that no other process needs it.
 
-    python -m kernelblaster.harness.reference REQUEST.json RESULT.json
+    python -P -m kernelblaster.harness.reference REQUEST.json RESULT.json
 
 REQUEST: {"path", "source", "set": {NAME: value}, "verify": {NAME: value} | null, "cases": folder}.
 With "verify" null the task is described first and its verify dimensions are chosen; otherwise only
-the cases are made; with "answers": folder too, one case at full dimensions ("verify") is, with its
-answers in that folder. RESULT: {"error": one line} or {"task": {...} | null}.
+the cases are made. With "answers": folder too, one case at full dimensions ("verify") is made, with
+its answers in that folder, or, with "exact": true, the tolerances of the case that lies there are.
+RESULT: {"error": one line} or {"task": {...} | null}.
 """
 
 from __future__ import annotations
@@ -18,11 +19,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from .dimensions import module_integers, shrunk, shrunk_apart
 from .records import TOLERANCES
-from .reference_cases import write_cases, write_full_case
+from .reference_cases import write_cases
+from .reference_full_case import widen_tolerances, write_full_case
 from .reference_model import Instance, Reference, ReferenceFault, specs
 from .reference_program import NotExportable, export_program, op_class
 
@@ -36,14 +39,22 @@ BASES = (128, 64, 32, 16)
 """Sizes to shrink to, the first that stays within SHRUNK_ELEMENTS."""
 
 
-def main(request_path: str, result_path: str) -> None:
+def main(arguments: list[str]) -> int:
     """Answer one request; what is wrong with the reference goes into the result."""
-    request = json.loads(Path(request_path).read_text(encoding="utf-8"))
+    request_path, result_path = map(Path, arguments)
+    request = json.loads(request_path.read_text(encoding="utf-8"))
     try:
         result = _answer(request)
     except ReferenceFault as fault:
         result = {"error": str(fault)}
-    Path(result_path).write_text(json.dumps(result), encoding="utf-8")
+    result_path.write_text(json.dumps(result), encoding="utf-8")
+    return 0
+
+
+def warm() -> None:
+    """Have PyTorch import what describing a task takes: most of it comes with the first use."""
+    with torch.no_grad(), FakeTensorMode(allow_non_fake_inputs=True):
+        torch.export.export(torch.nn.ReLU(), (torch.zeros(2),))
 
 
 def _answer(request: Mapping[str, Any]) -> dict[str, Any]:
@@ -53,7 +64,10 @@ def _answer(request: Mapping[str, Any]) -> dict[str, Any]:
         reference = Reference(source, path, request["verify"])
         if request.get("answers"):
             _limit_memory()
-            write_full_case(reference, cases, Path(request["answers"]))
+            if request["exact"]:
+                widen_tolerances(reference, Path(request["answers"]))
+            else:
+                write_full_case(reference, cases, Path(request["answers"]))
         else:
             write_cases(reference, cases)
         return {"task": None}
@@ -190,4 +204,4 @@ def _ranks(variant: _Variant) -> list[tuple[str, int, str]]:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2])
+    sys.exit(main(sys.argv[1:]))

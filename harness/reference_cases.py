@@ -10,7 +10,7 @@ import copy
 import itertools
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -40,12 +40,6 @@ OFFSETS = (16.0, 4.0)
 """The same, for how far from zero. A variance of 4096 values taken as E[x^2] - E[x]^2, summed in
 order in float32, is there 5 times the tolerance off; two plain passes stay at a third of it. From
 32 on plain kernels fail too in one row of thousands: that would refuse honest ones."""
-
-FULL_SEED = 11
-"""Of the case at full dimensions: none of the seeds above."""
-
-FULL_OWN_ERROR_FACTOR = 32.0
-"""As OWN_ERROR_FACTOR, at full dimensions, where sums are longer."""
 
 OWN_ERROR_FACTOR = 8.0
 """A candidate may be this many times as far from the double-precision answer as PyTorch is, where
@@ -86,24 +80,6 @@ def write_cases(reference: Reference, directory: Path) -> None:
     (directory / "cases.json").write_text(text, encoding="utf-8")
 
 
-def write_full_case(reference: Reference, inputs: Path, answers: Path) -> None:
-    """Write one case at full dimensions: what `launch` is given, and apart from it the answers.
-
-    answers/case.json holds {"tolerances": one of each output}. Raises ReferenceFault.
-    """
-    for disturbed in (True, False):
-        how = Draw(FULL_SEED, "normal", disturbed, factor=1.0, positive=False)
-        case = Case(reference, draw(reference, how))
-        if case.finite:
-            break
-    for name, tensor in case.tensors.items():
-        _write(inputs / f"{name}.bin", tensor)
-    for index, answer in enumerate(case.outputs):
-        _write(answers / f"out{index}.bin", answer)
-    text = json.dumps({"tolerances": case.full_tolerances()})
-    (answers / "case.json").write_text(text, encoding="utf-8")
-
-
 class Draw(NamedTuple):
     """How the inputs and parameters of a case were chosen: enough to choose them again."""
 
@@ -131,9 +107,7 @@ class Case:
     @property
     def finite(self) -> bool:
         """Whether the answers are finite, in single and in double precision."""
-        answers = [*self.outputs, *(tensor for tensor in self.exact if tensor is not None)]
-        parts = (part for answer in answers for part in answer.reshape(-1).split(CHUNK))
-        return all(bool(torch.isfinite(part).all()) for part in parts)
+        return all_finite([*self.outputs, *(exact for exact in self.exact if exact is not None)])
 
     def own_errors(self) -> list[float | None]:
         """Return PyTorch's largest error of each output against double precision."""
@@ -153,56 +127,22 @@ class Case:
         """
 
         def absolute(base: float, answer: torch.Tensor, error: float | None) -> float:
-            square = _root_mean_square(answer) if scaled or full else 1.0
+            square = root_mean_square(answer) if scaled or full else 1.0
             if scaled and error != 0.0:
                 base *= max(1.0, square) if math.isfinite(square) else 1.0
             if full and 0.0 < square < 1.0:
                 base *= square
             return max(base, OWN_ERROR_FACTOR * (error or 0.0))
 
-        return self._each_tolerance(absolute)
-
-    def full_tolerances(self) -> list[dict[str, float]]:
-        """Return the tolerance of each output at full dimensions.
-
-        The absolute part is relative to the root mean square of the output: the elements of a
-        softmax over thousands are all smaller than KernelBench's tolerance, and zeros would pass.
-        """
-
-        def absolute(base: float, answer: torch.Tensor, error: float | None) -> float:
-            square = _root_mean_square(answer)
-            scale = square if math.isfinite(square) else 1.0
-            if error is None:
-                scale, error = max(1.0, scale), 0.0
-            return max(base * scale, FULL_OWN_ERROR_FACTOR * error)
-
-        return self._each_tolerance(absolute)
+        return each_tolerance(self.outputs, self.own_errors(), absolute)
 
     def write(self, folder: Path) -> None:
         for name, tensor in self.tensors.items():
-            _write(folder / f"{name}.bin", tensor)
+            write_tensor(folder / f"{name}.bin", tensor)
         for index, (answer, exact) in enumerate(zip(self.outputs, self.exact, strict=True)):
-            _write(folder / f"out{index}.bin", answer)
+            write_tensor(folder / f"out{index}.bin", answer)
             if exact is not None:
-                _write(folder / f"out{index}.f64.bin", exact)
-
-    def _each_tolerance(
-        self, absolute: Callable[[float, torch.Tensor, float | None], float]
-    ) -> list[dict[str, float]]:
-        """Return each output's tolerance, 0 where it holds no floating numbers.
-
-        `absolute` is given KernelBench's absolute part, PyTorch's answer and its own error.
-        """
-        found = []
-        for answer, error in zip(self.outputs, self.own_errors(), strict=True):
-            base = TOLERANCES.get(str(answer.dtype).removeprefix("torch."))
-            if base is None:
-                found.append({"absolute": 0.0, "relative": 0.0})
-                continue
-            found.append(
-                {"absolute": absolute(base.absolute, answer, error), "relative": base.relative}
-            )
-        return found
+                write_tensor(folder / f"out{index}.f64.bin", exact)
 
     def _double(self, reference: Reference) -> list[torch.Tensor | None]:
         """Return the answers in double precision; None where a model insists on its own type."""
@@ -326,11 +266,44 @@ def _to_double(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.double() if tensor.is_floating_point() else tensor
 
 
-def _root_mean_square(answer: torch.Tensor) -> float:
-    return float(answer.to(torch.float64, copy=True).square_().mean().sqrt())
+def each_tolerance(
+    answers: Sequence[torch.Tensor],
+    errors: Sequence[float | None],
+    absolute: Callable[[float, torch.Tensor, float | None], float],
+) -> list[dict[str, float]]:
+    """Return each output's tolerance, 0 where it holds no floating numbers.
+
+    `absolute` is given KernelBench's absolute part, PyTorch's answer and its own error.
+    """
+    found = []
+    for answer, error in zip(answers, errors, strict=True):
+        base = TOLERANCES.get(str(answer.dtype).removeprefix("torch."))
+        if base is None:
+            found.append({"absolute": 0.0, "relative": 0.0})
+            continue
+        found.append(
+            {"absolute": absolute(base.absolute, answer, error), "relative": base.relative}
+        )
+    return found
 
 
-def _write(path: Path, tensor: torch.Tensor) -> None:
+def all_finite(answers: Iterable[torch.Tensor]) -> bool:
+    """Say whether no element is infinite or undefined."""
+    return all(bool(torch.isfinite(part).all()) for answer in answers for part in _parts(answer))
+
+
+def root_mean_square(answer: torch.Tensor) -> float:
+    """Return the root of the mean of the squares, taken in double precision."""
+    total = sum(float(part.to(torch.float64, copy=True).square_().sum()) for part in _parts(answer))
+    return math.sqrt(total / max(1, answer.numel()))
+
+
+def _parts(answer: torch.Tensor) -> Iterator[torch.Tensor]:
+    """Yield pieces whose copies the allocator keeps: fresh pages cost more than the work."""
+    yield from answer.reshape(-1).split(CHUNK)
+
+
+def write_tensor(path: Path, tensor: torch.Tensor) -> None:
     """Write raw little-endian row-major elements; bfloat16, which numpy lacks, as its bits."""
     tensor = tensor.detach().contiguous()
     if tensor.dtype is torch.bfloat16:

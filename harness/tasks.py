@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import json
-import sys
+import os
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,7 +15,8 @@ from .cache import cache_root, new_entry
 from .dimensions import module_integers
 from .errors import UserError
 from .files import read_regular
-from .processes import TimedOut, off_loop, python_environment, read_log, run_process
+from .fork_client import Program, run_forked, server_of
+from .processes import TimedOut, off_loop, python_environment, read_log
 from .pytorch import torch_version
 from .records import HARNESS_VERSION, Task, sha256_of, sha256_of_json
 
@@ -23,13 +25,23 @@ REFERENCE_SECONDS = 600.0
 
 LARGEST_REFERENCE_BYTES = 1 << 20
 
-_THRIFT = {
-    "MALLOC_MMAP_THRESHOLD_": str(32 << 20), "MALLOC_TRIM_THRESHOLD_": str(1 << 30),
-    "OMP_WAIT_POLICY": "PASSIVE",
-}  # fmt: skip
-"""What spares the child processor time. Its allocator (glibc's; others pass over it) uses again
-what comparing answers frees, rather than have it faulted in anew page by page; and threads that
-wait for each other sleep, where the other cores are busy with compilers."""
+REFERENCE = Program(
+    "harness.reference",
+    (
+        ("CUDA_VISIBLE_DEVICES", ""), ("OMP_WAIT_POLICY", "PASSIVE"),
+        ("MALLOC_MMAP_THRESHOLD_", str(32 << 20)), ("MALLOC_TRIM_THRESHOLD_", str(1 << 30)),
+    ),
+)  # fmt: skip
+"""Runs a reference, with what spares processor time. Its allocator (glibc's; others pass over it)
+uses again what comparing answers frees, rather than have it faulted in anew page by page; and
+threads that wait for each other sleep, where the other cores are busy with compilers."""
+
+
+def begin_loading(path: Path, overrides: Mapping[str, int] | None = None) -> None:
+    """Have PyTorch begin to be imported where `load_task` is going to need it; never raises."""
+    with contextlib.suppress(UserError, OSError):
+        if not (_described_in(_read(path), dict(overrides or {})) / "task.json").is_file():
+            server_of(os.getpid(), REFERENCE).warm()
 
 
 async def load_task(path: Path, overrides: Mapping[str, int] | None = None) -> Task:
@@ -52,8 +64,7 @@ def load_task_now(path: Path, overrides: Mapping[str, int] | None = None) -> Tas
             raise UserError(f"{path}: no module-level integer {name} to set (it has: {known})")
         if value < 1:
             raise UserError(f"{path}: {name}={value}: a dimension is at least 1")
-    key = sha256_of_json([sha256_of(source), chosen, torch_version(), HARNESS_VERSION])
-    final = cache_root() / "tasks" / key[:2] / key
+    final = _described_in(source, chosen)
     described = _cached(final / "task.json")
     if described is None:
         with tempfile.TemporaryDirectory(prefix=".cases-", dir=cache_root()) as scratch:
@@ -77,6 +88,11 @@ def load_task_now(path: Path, overrides: Mapping[str, int] | None = None) -> Tas
     return Task.model_validate(described)
 
 
+def _described_in(source: str, chosen: Mapping[str, int]) -> Path:
+    key = sha256_of_json([sha256_of(source), chosen, torch_version(), HARNESS_VERSION])
+    return cache_root() / "tasks" / key[:2] / key
+
+
 def cases_directory(task: Task) -> Path:
     """Return where the cases of a task are kept, whether or not they are there."""
     key = sha256_of(task.id, torch_version(), HARNESS_VERSION)
@@ -98,6 +114,8 @@ def run_reference(
     verify: Mapping[str, int] | None,
     cases: Path,
     answers: Path | None = None,
+    *,
+    exact: bool = False,
 ) -> dict[str, Any]:
     """Run the child once (see reference.py) and return its result. Raises UserError."""
     with tempfile.TemporaryDirectory(prefix=".reference-", dir=cache_root()) as scratch:
@@ -105,19 +123,15 @@ def run_reference(
         request = {
             "path": str(path), "source": source, "set": dict(chosen),
             "verify": None if verify is None else dict(verify), "cases": str(cases),
-            "answers": None if answers is None else str(answers),
+            "answers": None if answers is None else str(answers), "exact": exact,
         }  # fmt: skip
         (folder / "request.json").write_text(json.dumps(request), encoding="utf-8")
-        command = [
-            sys.executable, "-m", f"{__package__}.reference",
-            str(folder / "request.json"), str(folder / "result.json"),
-        ]  # fmt: skip
-        environment = python_environment(folder) | _THRIFT | {"CUDA_VISIBLE_DEVICES": ""}
+        files = [str(folder / name) for name in ("request.json", "result.json")]
         log = folder / "log"
         try:
-            status = run_process(
-                command, directory=folder, environment=environment, log=log,
-                seconds=REFERENCE_SECONDS,
+            status = run_forked(
+                REFERENCE, files, directory=folder, log=log, seconds=REFERENCE_SECONDS,
+                environment=python_environment(folder) | dict(REFERENCE.environment),
             )  # fmt: skip
         except TimedOut:
             raise UserError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,9 @@ from exploits import corpus
 from kernelblaster.graph.evaluate import evaluate_file
 from kernelblaster.harness.devices.protocol import Measurement
 from kernelblaster.harness.devices.simulated import SimulatedDevice
+from kernelblaster.harness.full_case import FullCase, prepare_full_case_now
 from kernelblaster.harness.records import Outcome, Task
-from kernelblaster.harness.tasks import load_task
+from kernelblaster.harness.tasks import full_case_directories, load_task
 
 TRANSPOSE_TASK = """
 import torch
@@ -52,6 +54,32 @@ __device__ void row(float* o, const float* x) {
 """
 WHOLE = "k<<<DIM_ROWS, 32, 0, stream>>>(out0, x, workspace);"
 SELF = "long long r = blockIdx.x; row(out0 + r * DIM_COLUMNS, x + r * DIM_COLUMNS);"
+
+
+ROUNDING_TASK = """
+import torch
+import torch.nn as nn
+
+N = 65536
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        return (x + 4096.0) - 4096.0
+
+
+def get_inputs():
+    return [torch.randn(N)]
+"""
+EXACT = (
+    kernels.HEAD
+    + "__global__ void k(float* y, const float* x) {\n"
+    + "    int i = blockIdx.x * 256 + threadIdx.x;\n"
+    + "    if (i < X_NUMEL) y[i] = x[i] %s;\n}\n"
+    + kernels.LAUNCH
+    + "k<<<(X_NUMEL + 255) / 256, 256, 0, stream>>>(out0, x); }\n"
+)
+"""More precise than PyTorch, which rounds to a four-thousandth."""
 
 
 def softmax(body: str = SELF, host: str = WHOLE, top: str = "") -> str:
@@ -218,7 +246,7 @@ async def test_a_confirmation_that_could_not_compare_says_so(
 async def test_without_an_answer_at_full_dimensions_each_result_says_so(
     device: SimulatedDevice, tasks: dict[str, Task], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kernelblaster.harness.cases.FULL_CASE_BYTES", 1000)
+    monkeypatch.setattr("kernelblaster.harness.full_case.FULL_CASE_BYTES", 1000)
     measured = await device.profile(tasks["softmax"], softmax())
     assert measured.timing is not None, measured.stage.reason
     assert "over the limit" in str(measured.stage.facts["full_size_unchecked"])
@@ -269,3 +297,42 @@ async def test_evaluate_confirms_at_full_dimensions_too(tmp_path: Path) -> None:
     task = corpus.FOLDER / "tasks" / "softmax.py"
     done = await evaluate_file(kernel, task, "simulated", "H100", {}, confirm=True)
     assert done.outcome is Outcome.CRASHED and done.timing is None
+
+
+async def test_pytorchs_own_error_at_full_dimensions_is_found_where_it_matters(
+    device: SimulatedDevice, tmp_path: Path
+) -> None:
+    path = tmp_path / "rounding.py"
+    path.write_text(ROUNDING_TASK)
+    task = await load_task(path)
+    for folder in full_case_directories(task):
+        shutil.rmtree(folder, ignore_errors=True)
+
+    async def profile(source: str) -> tuple[Outcome, bool]:
+        measured = await device.profile(task, source)
+        found = prepare_full_case_now(task)
+        assert isinstance(found, FullCase)
+        return measured.stage.outcome, found.exact
+
+    as_pytorch = EXACT % "+ 4096.0f - 4096.0f"
+    assert await profile(as_pytorch) == (Outcome.PASSED, False)
+    assert await profile(EXACT % "") == (Outcome.PASSED, True)
+    assert await profile(EXACT % "* 1.1f") == (Outcome.WRONG_ANSWER, True)
+
+
+async def test_what_a_first_profile_waits_for_is_made_meanwhile(
+    device: SimulatedDevice, tmp_path: Path
+) -> None:
+    path = tmp_path / "rounding.py"
+    path.write_text(ROUNDING_TASK)
+    task = await load_task(path)
+    for folder in full_case_directories(task):
+        shutil.rmtree(folder, ignore_errors=True)
+    await device.compile(task, EXACT % "")
+    for _ in range(300):
+        if all((folder / "case.json").is_file() for folder in full_case_directories(task)[1:]):
+            break
+        await asyncio.sleep(0.1)
+    else:
+        pytest.fail("nothing was made")
+    assert isinstance(prepare_full_case_now(task), FullCase)

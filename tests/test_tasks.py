@@ -280,7 +280,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Answer]:
         (root / name / "request.json").write_text(json.dumps(request))
     code = (
         "import sys; from kernelblaster.harness.reference import main\n"
-        "for folder in sys.argv[1:]: main(folder + '/request.json', folder + '/result.json')"
+        "for folder in sys.argv[1:]: main([folder + '/request.json', folder + '/result.json'])"
     )
     command = [sys.executable, "-c", code, *(str(root / name) for name in sources)]
     subprocess.run(command, check=True, capture_output=True, cwd=root)

@@ -11,12 +11,14 @@ from typing import Any
 
 from ..cache import cache_root
 from ..errors import UserError
+from ..fork_client import Program, run_forked
 from ..processes import TimedOut, how_it_ended, last_line, python_environment
 from ..records import Diagnostic, Outcome, Record
 from ..simt.runtime import HOST_TOUCHED_DEVICE
-from .worker_start import run_worker
 
 LARGEST_REPORT = 64 << 20
+WORKER = Program("harness.simt.worker")
+"""Runs one candidate on the simulated GPU."""
 
 
 class Limits(Record):
@@ -79,9 +81,9 @@ def run_candidate(request: dict[str, Any], scratch: Path, limits: Limits) -> Rep
     environment["KERNELBLASTER_CACHE"] = str(cache_root())
     environment["OMP_NUM_THREADS"] = environment["OPENBLAS_NUM_THREADS"] = "1"
     try:
-        status = run_worker(
-            request_file, directory=scratch, environment=environment, log=scratch / "log",
-            seconds=limits.seconds,
+        status = run_forked(
+            WORKER, [str(request_file)], directory=scratch, environment=environment,
+            log=scratch / "log", seconds=limits.seconds,
         )  # fmt: skip
     except TimedOut:
         if _still_holds(request_file, written):

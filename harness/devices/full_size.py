@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..cases import FullCase
+from ..full_case import FullCase
 from ..records import Diagnostic, Outcome, StageResult, Task, TensorSpec, Tolerance
 from ..simt.poison import PROFILED_WORKSPACE
 from ..verification import agree, decode_elements

@@ -9,19 +9,17 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from ..cases import (
+from ..cases import prepare_cases_now, read_cases, read_weak_to
+from ..contract import header
+from ..fork_client import server_of
+from ..full_case import (
     FullCase,
     NoFullCase,
-    prepare_cases_now,
+    begin_full_case,
+    exact_full_case_now,
     prepare_full_case_now,
-    read_cases,
-    read_weak_to,
 )
-from ..contract import header
-from ..processes import (
-    off_loop,
-    together,
-)
+from ..processes import both, off_loop, together
 from ..records import (
     Build,
     DeviceIdentity,
@@ -44,11 +42,10 @@ from ..simt.runtime import build_runtime
 from ..simt.transfers import describe_transfer
 from ..toolchain import Toolchain, build_now, find_toolchain
 from ..verification import check_outputs, compare, degenerate
-from .child import Limits, Reply, isolation_facts, run_candidate
+from .child import WORKER, Limits, Reply, isolation_facts, run_candidate
 from .findings import explained, judge, judge_build, no_launch, of_report
 from .full_size import Checked, judge_full_size, judge_whole, nothing_launched
 from .protocol import Measurement
-from .worker_start import starter_of
 
 VERIFY_SECONDS = 60.0
 PROFILE_SECONDS = 60.0
@@ -88,7 +85,6 @@ class SimulatedDevice:
         self._verify_seconds = verify_seconds
         self._profile_seconds = profile_seconds
         self._runtime: Path | None = None
-        self._disassembled: tuple[str, str | None] | None = None
 
     @property
     def identity(self) -> DeviceIdentity:
@@ -115,7 +111,9 @@ class SimulatedDevice:
         return await off_loop(self._profile, task, source, sample)
 
     def _compile(self, task: Task, source: str) -> StageResult:
-        starter_of(os.getpid()).warm()
+        server_of(os.getpid(), WORKER).warm()
+        # A first profile waits for it, and PyTorch needs longer than compiling and verifying.
+        begin_full_case(task)
         full, verify = together(
             partial(self._build, source, task.full), partial(self._build, source, task.verify)
         )
@@ -153,26 +151,22 @@ class SimulatedDevice:
             return Measurement(stage=refused)
         prepared = prepare_full_case_now(task)
         full_case = prepared if isinstance(prepared, FullCase) else None
-        with tempfile.TemporaryDirectory(prefix="kernelblaster-profile-") as folder:
-            outputs = Path(folder, "outputs")
-            outputs.mkdir()
-            reply = self._run(
-                "profile", built, task, cases, outputs, Path(folder), sample, full_case
-            )
-            if reply.report is None:
-                return Measurement(stage=_no_report(reply, built))
-            failed = judge({"name": "", "guards": [], "modified": [], **_faults(reply.report)})
-            checked = Checked(0)
-            if not failed and reply.report["launches"]:
-                failed, checked = judge_full_size(task, full_case, reply.report, outputs)
-            elif not failed:
-                failed = nothing_launched(task)
+        sampled = partial(self._sampled_answer, built, task, cases, full_case, sample)
+        every_block = partial(self._whole_answer, built, task, cases, full_case)
+        if sample:
+            (reply, failed, checked), whole = both(sampled, every_block)
+        else:
+            (reply, failed, checked), whole = sampled(), ""
+        if reply.report is None:
+            return Measurement(stage=_no_report(reply, built))
         if isinstance(prepared, NoFullCase):
             checked = Checked(checked.elements, prepared.reason)
         # Too little written by the sampled blocks says that the time is not known, not that the
         # answer is wrong: all blocks together may say so.
-        if full_case and (failed.outcome is Outcome.UNSUPPORTED if failed else sample):
-            whole = self._whole_answer(built, task, cases, full_case)
+        unsure = failed is not None and failed.outcome is Outcome.UNSUPPORTED
+        if unsure and not sample:
+            whole = every_block()
+        if full_case and (unsure or (sample and not failed)):
             if isinstance(whole, StageResult):
                 failed = whole
             elif not whole:
@@ -185,10 +179,38 @@ class SimulatedDevice:
         told = bool(sample) or full_case is None
         return self._measure(reply.report, built, checked, told)
 
+    def _sampled_answer(
+        self, built: Build, task: Task, cases: Path, full_case: FullCase | None, sample: int
+    ) -> tuple[Reply, StageResult | None, Checked]:
+        """Return the profile's reply, how what the sampled blocks wrote fails, what was compared.
+
+        Without a report there is nothing to say but why.
+        """
+        with tempfile.TemporaryDirectory(prefix="kernelblaster-profile-") as folder:
+            outputs = Path(folder, "outputs")
+            outputs.mkdir()
+            reply = self._run(
+                "profile", built, task, cases, outputs, Path(folder), sample, full_case
+            )
+            if reply.report is None:
+                return reply, None, Checked(0)
+            failed = judge({"name": "", "guards": [], "modified": [], **_faults(reply.report)})
+            if failed:
+                return reply, failed, Checked(0)
+            if not reply.report["launches"]:
+                return reply, nothing_launched(task), Checked(0)
+            failed, checked = judge_full_size(task, full_case, reply.report, outputs)
+            if failed and full_case:
+                exact = exact_full_case_now(task, full_case)
+                failed, checked = judge_full_size(task, exact, reply.report, outputs)
+            return reply, failed, checked
+
     def _whole_answer(
-        self, built: Build, task: Task, cases: Path, full_case: FullCase
+        self, built: Build, task: Task, cases: Path, full_case: FullCase | None
     ) -> StageResult | str:
         """Return how the run of all blocks fails, why there is none, or "" where it is right."""
+        if full_case is None:
+            return "there is nothing to compare with"
         with tempfile.TemporaryDirectory(prefix="kernelblaster-whole-") as folder:
             outputs = Path(folder, "outputs")
             outputs.mkdir()
@@ -201,7 +223,13 @@ class SimulatedDevice:
                             **_faults(reply.report)})  # fmt: skip
             if failed and all(found.kind == "timed_out" for found in failed.diagnostics):
                 return "all blocks together are too much work to be simulated"
-            return failed or judge_whole(task, full_case, outputs) or ""
+            if failed:
+                return failed
+            return (
+                judge_whole(task, full_case, outputs)
+                and judge_whole(task, exact_full_case_now(task, full_case), outputs)
+                or ""
+            )
 
     def _measure(
         self, report: dict[str, Any], built: Build, checked: Checked, told: bool
@@ -308,12 +336,8 @@ class SimulatedDevice:
 
     def _listing(self, built: Build, scratch: Path) -> str | None:
         """Write the machine code of a build, by PTX statements, and return where; None without."""
-        known = self._disassembled
-        if known is None or known[0] != built.key:
-            ptx = Path(built.directory, "candidate.ptx")
-            known = (built.key, machine_listing(self._toolchain, ptx, self.gpu.arch))
-            self._disassembled = known
-        text = known[1]
+        ptx = Path(built.directory, "candidate.ptx")
+        text = machine_listing(self._toolchain, ptx, self.gpu.arch)
         if text is None:
             return None
         path = scratch / "machine.sass"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 from pathlib import Path
 
@@ -10,13 +11,30 @@ from ..toolchain import Toolchain
 from .statement_labels import label_statements
 
 SECONDS = 120.0
+LABELS = 1
+"""Raised whenever a listing of the same PTX may change: one that was kept is then another's."""
 
 
 def machine_listing(toolchain: Toolchain, ptx: Path, arch: str) -> str | None:
     """Return nvdisasm's listing of a PTX file compiled with its statements as source lines.
 
-    None where ptxas or nvdisasm is missing or refuses: profiles then rest on PTX alone.
+    It is kept beside the PTX. None where ptxas or nvdisasm is missing or refuses: profiles then
+    rest on PTX alone.
     """
+    kept = ptx.with_suffix(f".{LABELS}.sass")
+    with contextlib.suppress(OSError):
+        return kept.read_text(errors="replace")
+    listing = _make(toolchain, ptx, arch)
+    if listing is not None:
+        # A candidate is profiled where its build cannot be written, too.
+        with contextlib.suppress(OSError), tempfile.TemporaryDirectory(dir=ptx.parent) as scratch:
+            new = Path(scratch, kept.name)
+            new.write_text(listing)
+            new.replace(kept)
+    return listing
+
+
+def _make(toolchain: Toolchain, ptx: Path, arch: str) -> str | None:
     ptxas, nvdisasm = toolchain.tool("ptxas"), toolchain.tool("nvdisasm")
     if ptxas is None or nvdisasm is None:
         return None

@@ -12,22 +12,15 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any
 
 from ..isolation.candidate_process import enclose_process
 from ..isolation.privileges import set_limits
 
 
-class Order(TypedDict):
-    """What a worker is started with where it is forked (worker_starter.py)."""
-
-    request: str
-    """Path of its request's file."""
-    directory: str
-    """Its working directory."""
-    log: str
-    """Where its standard output and error go."""
-    environment: dict[str, str]
+def warm() -> None:
+    """Import what every request takes."""
+    from . import profile_run, verify_run  # noqa: F401
 
 
 def main(arguments: list[str]) -> int:

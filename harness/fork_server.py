@@ -1,21 +1,23 @@
-"""Starts workers by forking one process that has their modules imported and nothing else done.
+"""Runs programs by forking one process that has their modules imported and nothing else done.
 
-    python -P -m ...simt.worker_starter DESCRIPTOR
+    python -P -m kernelblaster.harness.fork_server DESCRIPTOR MODULE
 
-Importing NumPy and the simulator takes longer than most candidates. This process never loads a
-candidate and reads no request's file: it is told, over the sequenced-packet socket DESCRIPTOR,
-which worker to start, and forks it. What a worker gives up (see worker.py) it gives up itself,
+Importing PyTorch, or NumPy and the simulator, takes longer than most of what is asked of them. This
+process imports MODULE and calls its `warm()`; it never loads a candidate and reads no request. It
+is told, over the sequenced-packet socket DESCRIPTOR, with which arguments to call MODULE's `main`,
+and forks a process that does. What that process gives up (see simt/worker.py) it gives up itself,
 after the fork. When the other end of the socket closes, all that still runs is killed.
 
-Each message is JSON (see `Order`) with one end of another such socket, over which the worker's
-process number is sent at once and its exit status (negative: the signal) when it has ended. A
-message back, or that socket's end, kills the worker.
+Each message is JSON (see `Order`) with one end of another such socket, over which the new process'
+number is sent at once and its exit status (negative: the signal) when it has ended. A message
+back, or that socket's end, kills it. A server that is asked nothing for a while ends.
 """
 
 from __future__ import annotations
 
 import contextlib
 import gc
+import importlib
 import json
 import os
 import selectors
@@ -23,48 +25,68 @@ import signal
 import socket
 import sys
 import traceback
-from typing import NoReturn
+from collections.abc import Callable
+from typing import NoReturn, TypedDict
 
-from . import profile_run, verify_run  # noqa: F401  (what all workers import)
-from .worker import Order
-from .worker import main as work
+IDLE_SECONDS = 300.0
+"""After so long without anything to do the memory of what was imported is given back."""
+
+Main = Callable[[list[str]], int]
+
+
+class Order(TypedDict):
+    """What one process is started with."""
+
+    arguments: list[str]
+    """Of the module's `main`."""
+    directory: str
+    """Its working directory."""
+    log: str
+    """Where its standard output and error go."""
+    environment: dict[str, str]
+
 
 LARGEST_ORDER = 1 << 20
 
 
 def main(arguments: list[str]) -> int:
-    """Start workers until the socket named by the only argument closes."""
+    """Serve a module, the second argument, until the socket named by the first closes."""
     orders = socket.socket(fileno=int(arguments[0]))
+    module = importlib.import_module(arguments[1])
+    module.warm()
     ended, tell = os.pipe()
     for descriptor in (ended, tell):
         os.set_blocking(descriptor, False)
     signal.set_wakeup_fd(tell, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda number, frame: None)
-    # What is shared with the workers stays shared: a collection would write to all of it.
+    # What is shared with the forks stays shared: a collection would write to all of it.
     gc.freeze()
     running: dict[int, socket.socket] = {}
     with selectors.DefaultSelector() as selector:
         selector.register(orders, selectors.EVENT_READ)
         selector.register(ended, selectors.EVENT_READ)
         while True:
-            for key, _ in selector.select():
+            ready = selector.select(IDLE_SECONDS)
+            if not ready and not running:
+                return 0
+            for key, _ in ready:
                 if key.fileobj is orders:
                     message, descriptors, _, _ = socket.recv_fds(orders, LARGEST_ORDER, 1)
                     if not message:
-                        for worker in running:
-                            _kill(worker)
+                        for forked in running:
+                            _kill(forked)
                         return 0
                     asker = socket.socket(fileno=descriptors[0])
-                    worker = os.fork()
-                    if worker == 0:
-                        _become_worker(json.loads(message))
-                    running[worker] = asker
-                    selector.register(asker, selectors.EVENT_READ, worker)
-                    _tell(asker, worker)
+                    forked = os.fork()
+                    if forked == 0:
+                        _become(module.main, json.loads(message))
+                    running[forked] = asker
+                    selector.register(asker, selectors.EVENT_READ, forked)
+                    _tell(asker, forked)
                 elif key.fileobj == ended:
                     os.read(ended, 4096)
-                    for worker, status in _ended(running):
-                        asker = running.pop(worker)
+                    for forked, status in _ended(running):
+                        asker = running.pop(forked)
                         with contextlib.suppress(KeyError):
                             selector.unregister(asker)
                         _tell(asker, status)
@@ -75,21 +97,21 @@ def main(arguments: list[str]) -> int:
 
 
 def _ended(running: dict[int, socket.socket]) -> list[tuple[int, int]]:
-    """Return the workers that have ended, with their statuses, and kill what they left behind."""
+    """Return the processes that have ended, with their statuses, and kill what they left behind."""
     found = []
-    for worker in running:
-        if os.waitid(os.P_PID, worker, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+    for forked in running:
+        if os.waitid(os.P_PID, forked, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
             continue
         # While it has not been waited for, its number is nobody else's.
-        _kill(worker)
-        found.append((worker, os.waitstatus_to_exitcode(os.waitpid(worker, 0)[1])))
+        _kill(forked)
+        found.append((forked, os.waitstatus_to_exitcode(os.waitpid(forked, 0)[1])))
     return found
 
 
-def _kill(worker: int) -> None:
+def _kill(forked: int) -> None:
     for kill in (os.killpg, os.kill):  # It may not yet lead a group of its own.
         with contextlib.suppress(OSError):
-            kill(worker, signal.SIGKILL)
+            kill(forked, signal.SIGKILL)
 
 
 def _tell(asker: socket.socket, number: int) -> None:
@@ -97,7 +119,7 @@ def _tell(asker: socket.socket, number: int) -> None:
         asker.send(b"%d" % number)
 
 
-def _become_worker(order: Order) -> NoReturn:
+def _become(main: Main, order: Order) -> NoReturn:
     """Be the new process: one that knows nothing of the others, and ends here."""
     status = 1
     try:
@@ -116,7 +138,7 @@ def _become_worker(order: Order) -> NoReturn:
                     os.close(descriptor)
         os.environ.clear()
         os.environ.update(order["environment"])
-        status = work([order["request"]])
+        status = main(order["arguments"])
     except BaseException:  # Nothing may return into the loop above.
         traceback.print_exc()
     finally:

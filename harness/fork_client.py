@@ -1,4 +1,4 @@
-"""Runs a worker to its end: forked by a process that is kept warm, or started anew without one."""
+"""Runs a module's main to its end in a fork of a process kept warm, or in a new one without it."""
 
 from __future__ import annotations
 
@@ -13,51 +13,71 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from ..orphans import ended_with_us, watcher_of
-from ..processes import (
+from .fork_server import Order
+from .orphans import ended_with_us, watcher_of
+from .processes import (
     Cancelled,
     TimedOut,
     caller_cancelled,
     python_environment,
     run_process,
 )
-from ..simt.worker import Order
 
 LOOK_SECONDS = 0.05
 """How often a waiting thread looks whether its caller was cancelled."""
-START_SECONDS = 30.0
+START_SECONDS = 60.0
+"""Importing PyTorch from a cold disk takes a while."""
 
 
-def run_worker(
-    request: Path, *, directory: Path, environment: Mapping[str, str], log: Path, seconds: float
+@dataclass(frozen=True)
+class Program:
+    """A module with `main(arguments) -> status` and `warm()`, which imports all that main will."""
+
+    module: str
+    """Below this package: harness.simt.worker."""
+    environment: tuple[tuple[str, str], ...] = ()
+    """What it has to find when it is imported."""
+
+
+def run_forked(
+    program: Program,
+    arguments: Sequence[str],
+    *,
+    directory: Path,
+    environment: Mapping[str, str],
+    log: Path,
+    seconds: float,
 ) -> int:
-    """Serve a request's file in a process of its own; the rest is as in `run_process`."""
+    """Call a program's main in a process of its own; the rest is as in `run_process`."""
     order: Order = {
-        "request": str(request), "directory": str(directory), "log": str(log),
+        "arguments": list(arguments), "directory": str(directory), "log": str(log),
         "environment": dict(environment),
     }  # fmt: skip
     try:
-        return starter_of(os.getpid()).run(order, seconds)
-    except _NoStarter:
+        return server_of(os.getpid(), program).run(order, seconds)
+    except _NoServer:
         # It says best itself what stands in the way.
-        command = [sys.executable, "-P", "-m", _module("worker"), str(request)]
+        command = [sys.executable, "-P", "-m", _full_name(program.module), *arguments]
         return run_process(
             command, directory=directory, environment=environment, log=log, seconds=seconds
         )
 
 
-class _NoStarter(Exception):
-    """The process that forks workers cannot be started, or ended."""
+class _NoServer(Exception):
+    """The process that forks cannot be started, or ended."""
 
 
-class Starter:
-    """The process that forks workers, started when it is first wanted."""
+class ForkServer:
+    """The process that forks for one program, started when it is first wanted."""
 
-    def __init__(self) -> None:
+    def __init__(self, program: Program) -> None:
+        self._program = program
         self._mutex = threading.Lock()
+        self._asked = False
         self._process: subprocess.Popen[bytes] | None = None
         self._orders: socket.socket | None = None
 
@@ -67,23 +87,24 @@ class Starter:
             self._ensure()
 
     def run(self, order: Order, seconds: float) -> int:
-        """Run one worker and return its status. Raises TimedOut, Cancelled, _NoStarter."""
+        """Run one process and return its status. Raises TimedOut, Cancelled, _NoServer."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with ours:
             with theirs, self._mutex:
                 try:
                     orders = self._ensure()
+                    self._asked = True
                     socket.send_fds(orders, [json.dumps(order).encode()], [theirs.fileno()])
                 except OSError as error:
-                    raise _NoStarter(str(error)) from error
+                    raise _NoServer(str(error)) from error
             try:
-                worker = _number(ours, time.monotonic() + START_SECONDS)
+                forked = _number(ours, time.monotonic() + START_SECONDS)
             except TimedOut:
-                worker = None
-            if worker is None:
-                raise _NoStarter("it does not answer")
+                forked = None
+            if forked is None:
+                raise _NoServer("it does not answer")
             deadline = time.monotonic() + seconds
-            with ended_with_us(worker):
+            with ended_with_us(forked):
                 try:
                     status = _number(ours, deadline)
                 except BaseException:
@@ -93,31 +114,43 @@ class Starter:
                         _number(ours, time.monotonic() + START_SECONDS, heed_caller=False)
                     raise
             if status is None:
-                # Its starter was killed: so is the worker, as it would have been in its place.
+                # The server was killed: so is what it forked, as it would have been in its place.
                 with contextlib.suppress(OSError):
-                    os.killpg(worker, signal.SIGKILL)
+                    os.killpg(forked, signal.SIGKILL)
                 return -signal.SIGKILL
             return status
 
     def close(self) -> None:
-        """End the process, and with it the workers that run."""
+        """End the process, and with it what it forked."""
         with self._mutex:
-            if self._orders is not None:
-                self._orders.close()
-            if self._process is not None:
-                self._process.wait()
-                watcher_of(os.getpid()).remove(self._process.pid)
-            self._process = self._orders = None
+            self._forget()
+
+    def _forget(self) -> None:
+        if self._orders is not None:
+            self._orders.close()
+        if self._process is not None:
+            if not self._asked:  # It may be importing still, and has forked nothing.
+                self._process.kill()
+            self._process.wait()
+            watcher_of(os.getpid()).remove(self._process.pid)
+        self._process = self._orders = None
 
     def _ensure(self) -> socket.socket:
         if self._orders is not None and self._process is not None and self._process.poll() is None:
             return self._orders
+        self._forget()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", _module("worker_starter"), str(theirs.fileno())],
+                [
+                    sys.executable, "-P", "-m", _full_name("harness.fork_server"),
+                    str(theirs.fileno()), _full_name(self._program.module),
+                ],
                 cwd="/",
-                env=python_environment(Path("/")) | {"OPENBLAS_NUM_THREADS": "1"},
+                # A fork has no threads but one: let there be none before.
+                env=python_environment(Path("/"))
+                | {"OPENBLAS_NUM_THREADS": "1"}
+                | dict(self._program.environment),
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -130,11 +163,11 @@ class Starter:
 
 
 @functools.cache
-def starter_of(process: int) -> Starter:
-    """Return the one starter of this process, whose number is given: a fork gets another."""
-    starter = Starter()
-    atexit.register(starter.close)
-    return starter
+def server_of(process: int, program: Program) -> ForkServer:
+    """Return this process' one server of a program; its number is given: a fork gets another."""
+    server = ForkServer(program)
+    atexit.register(server.close)
+    return server
 
 
 def _number(ours: socket.socket, deadline: float, *, heed_caller: bool = True) -> int | None:
@@ -152,5 +185,5 @@ def _number(ours: socket.socket, deadline: float, *, heed_caller: bool = True) -
             return None
 
 
-def _module(name: str) -> str:
-    return f"{__name__.split('.')[0]}.harness.simt.{name}"
+def _full_name(module: str) -> str:
+    return f"{__name__.split('.')[0]}.{module}"

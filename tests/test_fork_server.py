@@ -1,9 +1,10 @@
-"""Workers are forked by a process kept warm: none outlives its limit, its starter or its parent."""
+"""Programs are forked by a process kept warm: none outlives its limit, its server, its parent."""
 
 from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -14,8 +15,9 @@ import pytest
 from test_processes import stays_alive
 from worker_processes import workers_of
 
-from kernelblaster.harness.devices import worker_start
-from kernelblaster.harness.devices.worker_start import run_worker, starter_of
+from kernelblaster.harness import fork_client
+from kernelblaster.harness.devices.child import WORKER
+from kernelblaster.harness.fork_client import Program, run_forked, server_of
 from kernelblaster.harness.processes import TimedOut, python_environment
 
 
@@ -24,9 +26,9 @@ def run(folder: Path, seconds: float = 30.0) -> int:
     request = folder / "request.json"
     if not request.exists():
         os.mkfifo(request)
-    return run_worker(
-        request, directory=folder, environment=python_environment(folder), log=folder / "log",
-        seconds=seconds,
+    return run_forked(
+        WORKER, [str(request)], directory=folder, environment=python_environment(folder),
+        log=folder / "log", seconds=seconds,
     )  # fmt: skip
 
 
@@ -46,7 +48,7 @@ def test_a_worker_that_fails_says_why_in_its_log(tmp_path: Path) -> None:
     assert "JSONDecodeError" in (tmp_path / "log").read_text()
 
 
-def test_a_worker_knows_nothing_of_its_starter(tmp_path: Path) -> None:
+def test_a_worker_knows_nothing_of_its_server(tmp_path: Path) -> None:
     thread = threading.Thread(target=lambda: run(tmp_path, seconds=20))
     thread.start()
     worker = waiting_worker()
@@ -65,34 +67,49 @@ def test_a_worker_past_its_limit_is_killed(tmp_path: Path) -> None:
     assert not workers_of(os.getpid())
 
 
-def test_where_the_starter_is_killed_the_worker_is_and_the_next_one_runs(tmp_path: Path) -> None:
+def test_where_the_server_is_killed_the_worker_is_and_the_next_one_runs(tmp_path: Path) -> None:
     statuses: list[int] = []
     thread = threading.Thread(target=lambda: statuses.append(run(tmp_path)))
     thread.start()
     worker = waiting_worker()
-    starter = starter_of(os.getpid())._process
-    assert starter is not None
-    starter.kill()
+    server = server_of(os.getpid(), WORKER)._process
+    assert server is not None
+    server.kill()
     thread.join()
     assert statuses == [-signal.SIGKILL] and not stays_alive(worker)
     other = tmp_path / "other"
     other.mkdir()
     (other / "request.json").write_text("no request")
     assert run(other) == 1
-    assert starter_of(os.getpid())._process is not starter
+    assert server_of(os.getpid(), WORKER)._process is not server
 
 
-def test_without_a_starter_a_worker_is_started_anew(
+def test_without_a_server_a_worker_is_started_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "request.json").write_text("no request")
 
-    def no_starter(process: int) -> worker_start.Starter:
-        raise worker_start._NoStarter("none here")
+    def no_server(process: int, program: Program) -> fork_client.ForkServer:
+        raise fork_client._NoServer("none here")
 
-    monkeypatch.setattr(worker_start, "starter_of", no_starter)
+    monkeypatch.setattr(fork_client, "server_of", no_server)
     assert run(tmp_path) == 1
     assert "JSONDecodeError" in (tmp_path / "log").read_text()
+
+
+def test_a_server_that_is_asked_nothing_ends() -> None:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    program = (
+        "import sys\n"
+        "from kernelblaster.harness import fork_server\n"
+        "fork_server.IDLE_SECONDS = 0.1\n"
+        f"sys.exit(fork_server.main(['{theirs.fileno()}', 'kernelblaster.harness.simt.worker']))\n"
+    )
+    with ours, theirs:
+        done = subprocess.run(
+            [sys.executable, "-c", program], pass_fds=[theirs.fileno()], timeout=60
+        )
+    assert done.returncode == 0
 
 
 @pytest.mark.slow
@@ -100,11 +117,12 @@ def test_nothing_outlives_a_killed_parent(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "request.json")
     program = (
         "import sys; from pathlib import Path\n"
-        "from kernelblaster.harness.devices.worker_start import run_worker\n"
+        "from kernelblaster.harness.devices.child import WORKER\n"
+        "from kernelblaster.harness.fork_client import run_forked\n"
         "from kernelblaster.harness.processes import python_environment\n"
         f"folder = Path({str(tmp_path)!r})\n"
-        "run_worker(folder / 'request.json', directory=folder, log=folder / 'log', seconds=60,\n"
-        "           environment=python_environment(folder))\n"
+        "run_forked(WORKER, [str(folder / 'request.json')], directory=folder,\n"
+        "           log=folder / 'log', seconds=60, environment=python_environment(folder))\n"
     )
     parent = subprocess.Popen([sys.executable, "-c", program])
     deadline = time.monotonic() + 60
@@ -112,7 +130,7 @@ def test_nothing_outlives_a_killed_parent(tmp_path: Path) -> None:
         assert time.monotonic() < deadline
         time.sleep(0.05)
     stat = Path(f"/proc/{workers[0]}/stat").read_text()
-    starter = int(stat.rpartition(")")[2].split()[1])
+    server = int(stat.rpartition(")")[2].split()[1])
     parent.kill()
     parent.wait()
-    assert not stays_alive(workers[0]) and not stays_alive(starter)
+    assert not stays_alive(workers[0]) and not stays_alive(server)
