@@ -132,7 +132,7 @@ def wmma(frame: Frame, instruction: Instruction) -> Row:
     modifiers = instruction.modifiers
     shape = next((m for m in modifiers if _SHAPE.fullmatch(m)), "m0n0k0")
     allowed = {"load", "store", "mma", "sync", "aligned", "a", "b", "c", "d", "row", "col",
-               "satfinite", *SPACES, shape}  # fmt: skip
+               "satfinite", "rn", *SPACES, shape}  # fmt: skip
     types = check_modifiers(frame, instruction, allowed)
     if not any(shape in shapes for shapes in _WMMA_SHAPES.values()) or "satfinite" in modifiers:
         raise frame.refuse(instruction, "tensor-core shape")
@@ -145,7 +145,9 @@ def wmma(frame: Frame, instruction: Instruction) -> Row:
     loading = modifiers[0] == "load"
     row = new_row(Op.WMMA_LOAD if loading else Op.WMMA_STORE)
     row["type"], row["target"] = TYPE_OF[types[-1]], parts[0] << 8 | parts[1]
-    row["flags"], row["space"] = int("row" in modifiers), space_of(instruction)
+    # Bit 0: row-major; above: A, B, or sums.
+    which = {"a": 0, "b": 1}.get(modifiers[1], 2)
+    row["flags"], row["space"] = int("row" in modifiers) | which << 1, space_of(instruction)
     first, second, *stride = instruction.operands
     fragment, memory = (first, second) if loading else (second, first)
     items = items_of(fragment)

@@ -8,6 +8,7 @@ lifted out of a loop says how often that is entered.
 
 from __future__ import annotations
 
+import math
 import re
 from collections import defaultdict
 from collections.abc import Container, Mapping, Sequence
@@ -20,6 +21,7 @@ from .ptx_loops import Loop
 from .ptx_records import Instruction
 
 _SLOW = re.compile(r"slowpath|mediumpath|_f64_full")
+_PRODUCT = re.compile(r"^[HIDB]MMA\.(8|16)8(4|8|16|32|64|128|256)\b")
 _SPECIAL = ("ex2", "lg2", "rcp", "rsqrt", "sin", "cos", "tanh")
 _FIXED: dict[str, tuple[str, ...]] = {
     "bar": ("BAR",), "barrier": ("BAR",), "shfl": ("SHFL",), "vote": ("VOTE", "VOTEU"),
@@ -99,9 +101,11 @@ def _evidence(
             worth = WEAK
         around = loops.get(statement, ())
         count, entered = executed.get(statement, 0.0), around[0].entries if around else 0.0
-        copies: dict[int, int] = defaultdict(int)
-        for place, _ in members:
-            copies[place] += 1
+        copies: dict[int, float] = defaultdict(float)
+        together: dict[int, int] = defaultdict(int)
+        for place, instruction in members:
+            copies[place] += _share_of(statements[statement], instruction)
+            together[place] += 1
         lifted = {place: lifted_out_of(code.blocks[place], around, machine) for place in copies}
         left = {place: loop.entries for place, loop in lifted.items() if loop is not None}
         split = left if len(left) == len(copies) else None
@@ -111,7 +115,7 @@ def _evidence(
             split = _split(code.blocks, copies, count, entered)
         if split is None:
             # Copies of what ptxas doubled share the count; parts of one expansion all have it.
-            shares = dict.fromkeys(copies, len(members)) if name == "=" else copies
+            shares = dict.fromkeys(copies, sum(copies.values())) if name == "=" else copies
             split, worth = {place: count / shares[place] for place in copies}, WEAK
         for place, instruction in members:
             found[place].append(
@@ -119,7 +123,7 @@ def _evidence(
                     split[place],
                     worth if name == "=" else WEAK,
                     bool(instruction.predicate),
-                    1 / copies[place],
+                    1 / together[place],
                 )
             )
     return found
@@ -145,8 +149,9 @@ def _expected(ptx: Instruction) -> tuple[tuple[str, ...], int]:
         return ("LDGSTS",), FIRM
     if opcode == "wmma":
         load, store = "load" in modifiers, "store" in modifiers
-        return (("LDG", "LD", "LDS") if load else ("STG", "ST", "STS") if store
-                else ("HMMA", "IMMA")), WEAK  # fmt: skip
+        if load or store:
+            return ("LDG", "LD", "LDS") if load else ("STG", "ST", "STS"), WEAK
+        return ("HMMA", "IMMA", "DMMA", "BMMA"), FIRM
     kind = modifiers[-1] if modifiers else ""
     if opcode in ("add", "sub", "mul", "fma", "mad") and kind in _FLOAT:
         return _FLOAT[kind], FAIR
@@ -157,8 +162,21 @@ def _expected(ptx: Instruction) -> tuple[tuple[str, ...], int]:
     return (), WEAK
 
 
+def _share_of(ptx: Instruction, machine: MachineInstruction) -> float:
+    """Return which part of a PTX instruction a machine instruction does: of a matrix product's."""
+    if ptx.opcode not in ("mma", "wmma"):
+        return 1.0
+    whole = re.search(r"m(\d+)n(\d+)k(\d+)", ".".join(ptx.modifiers))
+    part = _PRODUCT.search(machine.opcode)
+    if not whole or not part:
+        return 1.0
+    # 16816 is a product of 16 x 8 x 16, 884 one of 8 x 8 x 4.
+    rows, inner = part.groups()
+    return int(rows) * 8 * int(inner) / math.prod(map(int, whole.groups()))
+
+
 def _split(
-    blocks: Sequence[MachineBlock], copies: Mapping[int, int], count: float, entered: float
+    blocks: Sequence[MachineBlock], copies: Mapping[int, float], count: float, entered: float
 ) -> dict[int, float] | None:
     """Share the executions of one PTX instruction among its copies; None where nothing says how.
 

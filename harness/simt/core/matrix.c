@@ -252,11 +252,11 @@ void execute_matrix(Block *block, Warp *warp, const Instruction *row, int pc, La
     case OP_MMA_INTEGER: multiply_integers(block->machine, warp, row); break;
     case OP_MMA_DOUBLE: multiply_doubles(block->machine, warp, row); break;
     case OP_WMMA_MMA:
-        if (is_linear(row->source_type)) multiply_linear(block->machine, warp, row);
+        if (has_mma_layout(row->source_type)) multiply_mma_layout(block->machine, warp, row);
         else multiply_matrices(block->machine, warp, row);
         break;
     default:
-        if (is_linear(row->type)) move_linear(block, warp, row, pc);
+        if (has_mma_layout(row->type)) move_mma_layout(block, warp, row, pc);
         else move_matrix(block, warp, row, pc);
     }
 }

@@ -17,12 +17,12 @@ void pack_fragment(uint8_t *registers, const int32_t *operands, int count, int t
    next (`length` where lines follow each other), and, returned, the space. */
 int matrix_place(const Instruction *, const Warp *, int length, uint64_t *origin, uint64_t *stride);
 /* matrix_other.c */
-bool is_linear(int type);
+bool has_mma_layout(int type);
 void store_matrix(Block *, Warp *, const Instruction *, int pc);
 void transpose_tile(Warp *, const Instruction *);
 void multiply_integers(const Machine *, Warp *, const Instruction *);
 void multiply_doubles(const Machine *, Warp *, const Instruction *);
-void multiply_linear(const Machine *, Warp *, const Instruction *);
-void move_linear(Block *, Warp *, const Instruction *, int pc);
+void multiply_mma_layout(const Machine *, Warp *, const Instruction *);
+void move_mma_layout(Block *, Warp *, const Instruction *, int pc);
 
 #endif

@@ -128,11 +128,50 @@ void transpose_tile(Warp *warp, const Instruction *row) {
             REGISTER(uint16_t, row->destination)[8 * line + column] = tile[8 * column + line];
 }
 
-/* ---- wmma of types whose fragments are opaque and not measured: element n is lane n % 32's ------ */
+/* ---- wmma of 8-bit integers, tf32 and f64: fragments as in mma.sync (nvcc's machine code) -------- */
 
-bool is_linear(int type) {
+bool has_mma_layout(int type) {
     return type == TYPE_S8 || type == TYPE_U8 || type == TYPE_S32 || type == TYPE_F64 ||
            type == TYPE_TF32;
+}
+
+typedef struct {
+    int type, rows, columns;
+    char which; /* a, b, or c for the sums */
+} Fragment;
+
+typedef struct {
+    int row, column;
+} Place;
+
+/* Registers hold whole words: four bytes of an 8-bit type, or one element. */
+static int elements_of_word(int type) { return type_bytes(type) == 1 ? 4 : 1; }
+
+/* Where element `index` of a lane's registers lies in the matrix. Lanes are eight lines of four:
+   rows of A, columns of B, rows of the sums, but their columns where these are 8 x 32, which is
+   computed as the transpose of 32 x 8. */
+static Place place_of(Fragment f, int lane, int index) {
+    int each = elements_of_word(f.type), word = index / each;
+    int across = 4 * each, within = each * (lane % 4) + index % each;
+    if (f.which == 'a') {
+        int blocks = f.rows / 8;
+        return (Place){8 * (word % blocks) + lane / 4, across * (word / blocks) + within};
+    }
+    if (f.which == 'b') {
+        int blocks = f.columns / 8;
+        return (Place){across * (word / blocks) + within, 8 * (word % blocks) + lane / 4};
+    }
+    int pair = index / 2, second = 2 * (lane % 4) + index % 2;
+    if (f.rows == 8 && f.columns == 32) return (Place){second, 8 * pair + lane / 4};
+    int blocks = f.rows / 8;
+    return (Place){8 * (pair % blocks) + lane / 4, 8 * (pair / blocks) + second};
+}
+
+/* How many of a lane's elements one access moves: neighbours in memory, of one line. */
+static int elements_of_access(Fragment f, bool row_major) {
+    if (f.which == 'a') return row_major ? elements_of_word(f.type) : 1;
+    if (f.which == 'b') return row_major ? 1 : elements_of_word(f.type);
+    return row_major == !(f.rows == 8 && f.columns == 32) ? 2 : 1;
 }
 
 static double read_element(const uint8_t *at, int type) {
@@ -157,67 +196,78 @@ static void write_element(uint8_t *at, int type, double value) {
     }
 }
 
-/* Registers hold whole words: four bytes of an 8-bit type, or one element. */
-static uint8_t *slot(uint8_t *registers, const int32_t *operands, int type, int index) {
-    int lane = index % LANES, element = index / LANES, bytes = type_bytes(type);
-    int each = bytes < 4 ? 4 / bytes : 1, width = bytes < 4 ? 4 : bytes;
-    return registers + operands[2 * (element / each)] + lane * width + element % each * bytes;
+static uint8_t *slot(uint8_t *registers, const int32_t *operands, int type, int lane, int index) {
+    int bytes = type_bytes(type), each = elements_of_word(type);
+    return registers + operands[2 * (index / each)] + lane * each * bytes + index % each * bytes;
 }
 
-void move_linear(Block *block, Warp *warp, const Instruction *row, int pc) {
+static void collect(uint8_t *registers, const int32_t *operands, Fragment f, double *matrix) {
+    for (int lane = 0; lane < LANES; lane++)
+        for (int index = 0; index < f.rows * f.columns / LANES; index++) {
+            Place at = place_of(f, lane, index);
+            matrix[at.row * f.columns + at.column] =
+                read_element(slot(registers, operands, f.type, lane, index), f.type);
+        }
+}
+
+/* Moves a fragment between registers and memory, one access of all lanes after the other. */
+void move_mma_layout(Block *block, Warp *warp, const Instruction *row, int pc) {
     uint8_t *registers = warp->registers;
     const int32_t *operands = block->machine->operands + row->operands;
-    int rows = row->target >> 8, columns = row->target & 255, bytes = type_bytes(row->type);
+    Fragment f = {row->type, row->target >> 8, row->target & 255, "abc"[row->flags >> 1]};
     bool row_major = row->flags & 1, storing = row->opcode == OP_WMMA_STORE;
-    int length = row_major ? columns : rows;
+    int bytes = type_bytes(row->type), together = elements_of_access(f, row_major);
+    int width = together * bytes;
     Access access = storing ? ACCESS_STORE : ACCESS_LOAD;
     uint64_t addresses[LANES], origin, stride;
-    int space = matrix_place(row, warp, length, &origin, &stride);
-    for (int first = 0; first < rows * columns; first += LANES) {
+    int space = matrix_place(row, warp, row_major ? f.columns : f.rows, &origin, &stride);
+    for (int first = 0; first < f.rows * f.columns / LANES; first += together) {
         uint8_t values[LANES][32];
-        uint8_t *slots[LANES];
         for (int lane = 0; lane < LANES; lane++) {
-            int line = (first + lane) / length, at = (first + lane) % length;
+            Place place = place_of(f, lane, first);
+            int line = row_major ? place.row : place.column;
+            int at = row_major ? place.column : place.row;
             addresses[lane] = origin + ((uint64_t)line * stride + (uint64_t)at) * (uint64_t)bytes;
-            slots[lane] = slot(registers, operands, row->type,
-                               row_major ? line * columns + at : at * columns + line);
-            memcpy(values[lane], slots[lane], (size_t)bytes);
+            for (int i = 0; i < together; i++)
+                memcpy(values[lane] + i * bytes,
+                       slot(registers, operands, f.type, lane, first + i), (size_t)bytes);
         }
         LaneMask allowed;
         if (space == SPACE_SHARED) {
-            allowed = shared_access(block, warp, row, pc, ALL_LANES, addresses, bytes, access);
+            allowed = shared_access(block, warp, row, pc, ALL_LANES, addresses, width, access);
             if (block->machine->checks)
-                shared_shadow(block, warp, row, pc, allowed, addresses, bytes, access,
+                shared_shadow(block, warp, row, pc, allowed, addresses, width, access,
                               (const uint8_t(*)[32])values);
         } else {
-            allowed = global_access(block, warp, row, pc, ALL_LANES, addresses, bytes, access);
+            allowed = global_access(block, warp, row, pc, ALL_LANES, addresses, width, access);
             if (block->machine->checks)
-                global_shadow(block, warp, row, pc, allowed, addresses, bytes, access,
+                global_shadow(block, warp, row, pc, allowed, addresses, width, access,
                               (const uint8_t(*)[32])values);
         }
         for (int lane = 0; lane < LANES; lane++) {
             uint8_t *memory = space == SPACE_SHARED ? block->shared + addresses[lane]
                                                     : (uint8_t *)addresses[lane];
-            if (!(allowed >> lane & 1)) {
-                if (!storing) memset(slots[lane], 0, (size_t)bytes);
-            } else if (storing) {
-                memcpy(memory, values[lane], (size_t)bytes);
-            } else {
-                memcpy(slots[lane], memory, (size_t)bytes);
+            bool reached = allowed >> lane & 1;
+            if (storing) {
+                if (reached) memcpy(memory, values[lane], (size_t)width);
+                continue;
+            }
+            for (int i = 0; i < together; i++) {
+                uint8_t *to = slot(registers, operands, f.type, lane, first + i);
+                if (reached) memcpy(to, memory + i * bytes, (size_t)bytes);
+                else memset(to, 0, (size_t)bytes);
             }
         }
     }
     if (storing) block->changes++;
 }
 
-void multiply_linear(const Machine *machine, Warp *warp, const Instruction *row) {
+void multiply_mma_layout(const Machine *machine, Warp *warp, const Instruction *row) {
     uint8_t *registers = warp->registers;
     Product p = product_of(machine, row);
     double left[MOST_ELEMENTS], right[MOST_ELEMENTS], sums[MOST_ELEMENTS];
-    for (int i = 0; i < p.rows * p.inner; i++)
-        left[i] = read_element(slot(registers, p.a, row->source_type, i), row->source_type);
-    for (int i = 0; i < p.inner * p.columns; i++)
-        right[i] = read_element(slot(registers, p.b, row->source_type, i), row->source_type);
+    collect(registers, p.a, (Fragment){row->source_type, p.rows, p.inner, 'a'}, left);
+    collect(registers, p.b, (Fragment){row->source_type, p.inner, p.columns, 'b'}, right);
     if (row->source_type == TYPE_TF32) { /* sums are floats, laid out as those of halves */
         float a[MOST_ELEMENTS], b[MOST_ELEMENTS], d[MOST_ELEMENTS];
         for (int i = 0; i < p.rows * p.inner; i++)
@@ -229,14 +279,18 @@ void multiply_linear(const Machine *machine, Warp *warp, const Instruction *row)
         pack_fragment(registers, p.d, p.d_count, TYPE_F32, p.rows, p.columns, d);
         return;
     }
-    for (int i = 0; i < p.rows * p.columns; i++)
-        sums[i] = read_element(slot(registers, p.c, row->type, i), row->type);
+    Fragment result = {row->type, p.rows, p.columns, 'c'};
+    collect(registers, p.c, result, sums);
     for (int line = 0; line < p.rows; line++)
         for (int column = 0; column < p.columns; column++)
             for (int k = 0; k < p.inner; k++)
                 sums[line * p.columns + column] =
                     __builtin_fma(left[line * p.inner + k], right[k * p.columns + column],
                                   sums[line * p.columns + column]);
-    for (int i = 0; i < p.rows * p.columns; i++)
-        write_element(slot(registers, p.d, row->type, i), row->type, sums[i]);
+    for (int lane = 0; lane < LANES; lane++)
+        for (int index = 0; index < p.rows * p.columns / LANES; index++) {
+            Place at = place_of(result, lane, index);
+            write_element(slot(registers, p.d, row->type, lane, index), row->type,
+                          sums[at.row * p.columns + at.column]);
+        }
 }
