@@ -18,7 +18,7 @@ from rich.tree import Tree
 
 from .graph.best_so_far import BestSoFar
 from .harness.doctor import Check
-from .harness.records import Evaluation
+from .harness.records import Evaluation, outcome_in_words
 from .nodes.records import RunResult
 
 LESSONS_SHOWN = 8
@@ -273,7 +273,8 @@ def show_capped(console: Console, reason: str, best: BestSoFar | None) -> None:
 def show_evaluation(console: Console, evaluation: Evaluation) -> None:
     """Print the verdict on one kernel, and its profile when it passed."""
     if evaluation.timing is None or evaluation.profile is None:
-        console.print(f"[red]{evaluation.outcome}[/]: {escape(evaluation.reason)}", soft_wrap=True)
+        said = escape(outcome_in_words(evaluation.outcome, evaluation.reason))
+        console.print(f"[red]{said.replace(':', '[/]:', 1)}", soft_wrap=True)
         for item in evaluation.diagnostics:
             where = f"line {item.line}: " if item.line else ""
             console.print(f"  {item.kind}: {where}{item.message}", markup=False, soft_wrap=True)

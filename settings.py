@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -68,7 +68,7 @@ class Settings(BaseSettings):
     """Lowering tries the built-in rewrite of a technique before it asks a model."""
     prices: dict[str, Price] = Field(default_factory=dict)
     """JSON, by model name; beside LIST_PRICES, and before them."""
-    context_tokens: dict[Role, int] = Field(default_factory=dict)
+    context_tokens: dict[Role, Annotated[int, Field(ge=1000)]] = Field(default_factory=dict)
     """JSON: tokens a role's prompt may have."""
 
     max_tokens: int | None = Field(default=None, ge=0)

@@ -29,7 +29,7 @@ from .job_records import (
     read_results,
     write_results,
 )
-from .records import DeviceIdentity, Outcome, Record, StageResult, Task
+from .records import DeviceIdentity, Outcome, Record, StageResult, Task, outcome_in_words
 from .tasks import load_task
 
 KINDS = ("auto", "cuda", "simulated")
@@ -307,11 +307,11 @@ def _verdict(result: JobResult) -> StageResult:
 
 
 def _line(result: JobResult) -> str:
-    verdict = _verdict(result)
+    stage = _verdict(result)
     if result.measured and result.measured.timing:
         timing = result.measured.timing
         return f"passed, {timing.microseconds:.2f} us ({timing.provenance})"
-    return f"{verdict.outcome}: {verdict.reason}"
+    return outcome_in_words(stage.outcome, stage.reason)
 
 
 def _without_folder(stage: StageResult) -> StageResult:

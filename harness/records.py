@@ -236,6 +236,12 @@ class Build(Record):
     diagnostics: tuple[Diagnostic, ...] = ()
 
 
+def outcome_in_words(outcome: str, reason: str) -> str:
+    """Return an outcome and its reason as one line; a reason often begins with its outcome."""
+    words = outcome.replace("_", " ")
+    return reason if reason.startswith(f"{words}: ") else f"{words}: {reason}"
+
+
 class StageResult(Record):
     """What one stage (compile, verify) says: a pass, or the outcome and why."""
 

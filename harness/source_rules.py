@@ -34,7 +34,7 @@ def check_source(source: str) -> tuple[Diagnostic, ...]:
 
 
 def _directives(source: str) -> Iterator[Diagnostic]:
-    for number, line in _logical_lines(source):
+    for number, line in logical_lines(source):
         for probe in _PROBE.finditer(line):
             if probe.group(1) is None or _leads_out(probe.group(1)):
                 yield Diagnostic(
@@ -72,7 +72,7 @@ def _leads_out(header: str) -> bool:
     return header.startswith(("/", "\\", "~")) or ".." in header
 
 
-def _logical_lines(source: str) -> Iterator[tuple[int, str]]:
+def logical_lines(source: str) -> Iterator[tuple[int, str]]:
     """Yield (1-based first line, text) with spliced lines joined and comments blanked."""
 
     def blank(match: re.Match[str]) -> str:

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Collection, Mapping
 from typing import Any, NotRequired, TypedDict
 
-from ..harness.records import Outcome, Timing
+from ..harness.records import Outcome, Timing, outcome_in_words
 from ..harness.timing import Ratio
 from ..tools.evaluation import Evaluator
 from .awaited import awaited
@@ -170,13 +170,14 @@ async def _again(state: Reads, point: KernelPoint) -> tuple[Timing | None, Ratio
         )
         for stage in (verdict, measured.stage):
             if stage.outcome is not Outcome.PASSED:
-                return None, None, f"it did not pass again: {stage.outcome}: {stage.reason}"
+                words = outcome_in_words(stage.outcome, stage.reason)
+                return None, None, f"it did not pass again: {words}"
         if point.source_sha256 == initial.source_sha256:
             return measured.timing, None, ""
         compared = await evaluator.compare(task, first, source)
     if compared is None:
         return measured.timing, None, ""
     if compared.ratio is None:
-        words = f"{compared.stage.outcome}: {compared.stage.reason}"
+        words = outcome_in_words(compared.stage.outcome, compared.stage.reason)
         return None, None, f"timed beside the initial kernel, one of the two failed: {words}"
     return measured.timing, compared.ratio, ""

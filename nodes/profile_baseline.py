@@ -9,7 +9,7 @@ import asyncio
 from typing import Any, TypedDict
 
 from ..harness.errors import UserError
-from ..harness.records import Evaluation, Outcome
+from ..harness.records import Evaluation, Outcome, outcome_in_words
 from ..tools.evaluation import Evaluator
 from ..tools.workspace import open_knowledge
 from .awaited import awaited
@@ -44,8 +44,9 @@ async def profile_baseline(state: Reads) -> dict[str, Any]:
         evaluation = await awaited(plan, workspace, lambda: evaluator.evaluate(task, source))
     if evaluation.outcome is not Outcome.PASSED:
         origin = f"--start {plan.start_path}" if plan.start_path else "the built-in initial kernel"
+        words = outcome_in_words(evaluation.outcome, evaluation.reason)
         raise UserError(
-            f"{origin} does not pass for {task.name}: {evaluation.outcome}: {evaluation.reason}"
+            f"{origin} does not pass for {task.name}: {words}"
             + ("" if plan.start_path else "; give a first kernel with --start KERNEL.cu")
         )
     point = kernel_point(evaluation, ())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
-from ..harness.records import Outcome
+from ..harness.records import Outcome, outcome_in_words
 from ..memory.ledger import RoleTotals
 from ..memory.records import Lesson, Step
 from .records import RunResult
@@ -95,7 +95,7 @@ def _refused(steps: Sequence[Step]) -> str:
     unjudged = [each for each in unique if each[1] == Outcome.UNSUPPORTED.value]
     wrong = [each for each in unique if each[1] != Outcome.UNSUPPORTED.value]
     return "\n\n".join(
-        "\n".join([title, *(f"  {name}: {outcome}: {reason}" for name, outcome, reason in rows)])
+        "\n".join([title, *(f"  {name}: {outcome_in_words(*said)}" for name, *said in rows)])
         for title, rows in (
             ("Refused:", wrong),
             ("Not judged: this device cannot run or time them, a real GPU may:", unjudged),

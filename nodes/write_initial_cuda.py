@@ -14,7 +14,7 @@ from typing import Any, TypedDict
 
 from ..harness.errors import UserError
 from ..harness.files import read_regular
-from ..harness.records import Evaluation, Outcome, Record, Task
+from ..harness.records import Evaluation, Outcome, Record, Task, outcome_in_words
 from ..tools.asking import MalformedReply
 from ..tools.evaluation import Evaluator
 from ..tools.model_records import BUILTIN, Message
@@ -139,7 +139,7 @@ async def _write_by_model(plan: RunPlan, summary: TaskSummary) -> Written:
             )
             if evaluation.outcome in (Outcome.PASSED, *NOT_ITS_FAULT):
                 return Written(source=source, author=answer.author)
-            why = f"{evaluation.outcome}: {evaluation.reason}"
+            why = outcome_in_words(evaluation.outcome, evaluation.reason)
             failed.append(source)
             _tell(number, evaluation)
             said = await asyncio.to_thread(reply_words, workspace, answer.reply_sha256)

@@ -165,6 +165,16 @@ async def test_a_profile_is_deterministic_and_marked(device: SimulatedDevice, ta
     assert len(first.timing.samples) == 2
 
 
+async def test_sizes_written_into_a_source_are_told(device: SimulatedDevice, task: Task) -> None:
+    written = kernels.SCALE.replace("X_NUMEL", "4194304")
+    failed = await device.verify(task, written)
+    assert failed.outcome is Outcome.OUT_OF_BOUNDS
+    assert "line 8 writes 4194304, which is DIM_N at full dimensions" in failed.reason
+    assert failed.diagnostics[-1].kind == "written_size" and failed.diagnostics[-1].line == 8
+    other = await device.verify(task, kernels.SCALE.replace("* 2.0f", "* 3.0f"))
+    assert "task.cuh" not in other.reason
+
+
 UNEVEN = (
     kernels.HEAD
     + """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Generic, Literal, TypeVar, get_args
+from typing import Annotated, Generic, Literal, TypeVar, get_args
 
 from pydantic import Field
 
@@ -82,7 +82,7 @@ class ModelPlan(Record):
     """By model name."""
     rewrites_first: bool = False
     """Whether lowering tries the built-in rewrite of a technique before it asks a model."""
-    context_tokens: dict[Role, int] = Field(default_factory=dict)
+    context_tokens: dict[Role, Annotated[int, Field(ge=1000)]] = Field(default_factory=dict)
     """Where a role's prompt may be longer or shorter than CONTEXT_TOKENS says."""
 
     def model_of(self, role: Role) -> str:

@@ -46,6 +46,7 @@ from .child import WORKER, Limits, Reply, isolation_facts, run_candidate
 from .findings import explained, judge, judge_build, no_launch, of_report
 from .full_size import Checked, judge_full_size, judge_whole, nothing_launched
 from .protocol import Measurement
+from .written_sizes import with_written_sizes
 
 VERIFY_SECONDS = 60.0
 PROFILE_SECONDS = 60.0
@@ -57,6 +58,11 @@ VERIFY_WORKSPACE = 1 << 30
 """Bytes of workspace at the verify dimensions: they are poisoned, so they cost real memory."""
 PROFILE_WORKSPACE = 8 << 30
 LARGEST_OUTPUT = 8 << 30
+_AT_OTHER_SIZES = (
+    Outcome.OUT_OF_BOUNDS, Outcome.WRONG_ANSWER, Outcome.UNINITIALIZED_READ, Outcome.CRASHED,
+    Outcome.RACE,
+)  # fmt: skip
+"""What becomes of a kernel that has other dimensions written into it."""
 
 
 class SimulatedDevice:
@@ -140,6 +146,8 @@ class SimulatedDevice:
             if reply.report is None:
                 return _no_report(reply, built)
             judged = _judge_run(task, cases, outputs, reply.report, built, source)
+            if judged.outcome in _AT_OTHER_SIZES:
+                judged = with_written_sizes(judged, task, source)
             facts = judged.facts | isolation_facts(reply.report)
             return judged.model_copy(update={"facts": facts})
 
