@@ -30,9 +30,12 @@ class Showing(NamedTuple):
 
 
 def follow(session: Any, showing: Showing) -> None:
-    """Run a session as `showing` says, and print what it came to."""
+    """Run a new session as `showing` says, and print what it came to."""
     try:
         follow_all([session], showing)
+    except UserError:
+        session.discard_unserved()
+        raise
     finally:
         session.close()
 

@@ -6,6 +6,7 @@ import asyncio
 import fcntl
 import json
 import os
+import shutil
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -80,6 +81,8 @@ class Session:
         self.directory = directory
         self.request = request
         self.control = RunControl()
+        self.unserved = False
+        """The request cannot be served: nothing was evaluated, and nobody was asked."""
         self._lock = lock
 
     @classmethod
@@ -128,6 +131,11 @@ class Session:
             )
         return cls(directory, request, _take_lock(directory))
 
+    def discard_unserved(self) -> None:
+        """Remove the directory of a run that could not begin: there is nothing to go on from."""
+        if self.unserved:
+            shutil.rmtree(self.directory, ignore_errors=True)
+
     def close(self) -> None:
         """Let the directory go."""
         os.close(self._lock)
@@ -170,6 +178,10 @@ class Session:
                         watch(cast(dict[str, Any], event))
                 except GraphDrained as drained:
                     raise Interrupted(self.directory) from drained
+                except UserError:
+                    state = await graph.aget_state(config)
+                    self.unserved = not state.values.get("plan")
+                    raise
                 except BudgetReached as reached:
                     best = await self._best(await graph.aget_state(config))
                     raise Capped(self.directory, reached.reason, best) from reached
@@ -245,6 +257,10 @@ def read_request(directory: Path) -> OptimizeRequest:
     except FileNotFoundError as error:
         raise UserError(
             f"{directory} is no run directory (no run.json); list runs with: kernelblaster runs"
+        ) from error
+    except NotADirectoryError as error:
+        raise UserError(
+            f"{directory} is a file, no run directory; list runs with: kernelblaster runs"
         ) from error
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(f"{path} is damaged: {error}; start a new run") from error

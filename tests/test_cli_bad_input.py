@@ -57,6 +57,8 @@ def test_a_reference_that_cannot_be_used(tmp_path: Path, name: str) -> None:
     (tmp_path / "task.py").write_text(text)
     done = kernelblaster("optimize", tmp_path / "task.py", "--run", tmp_path / "run")
     assert_one_clear_line(done, word)
+    # The same command, mended, is not told that the directory is taken.
+    assert not (tmp_path / "run").exists()
 
 
 FLAGS = {
@@ -136,6 +138,8 @@ def test_no_host_compiler(tmp_path: Path) -> None:
 @pytest.mark.parametrize("command", ["resume", "report"])
 def test_a_directory_that_is_no_run(tmp_path: Path, command: str) -> None:
     assert_one_clear_line(kernelblaster(command, tmp_path), "run.json")
+    (tmp_path / "file").write_text("")
+    assert_one_clear_line(kernelblaster(command, tmp_path / "file"), "is a file", "runs")
 
 
 def test_a_bad_setting_in_the_environment(tmp_path: Path) -> None:
