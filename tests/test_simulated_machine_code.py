@@ -170,7 +170,7 @@ def test_a_kernel_that_no_other_file_sees_is_read_like_any(tmp_path: Path, words
     assert "scale" in name and {block.function for block in code.blocks} == {""}
 
 
-def test_slow_paths_for_odd_operands_are_not_taken() -> None:
+def test_slow_paths_are_taken_for_odd_operands_alone() -> None:
     code = read_listing(
         _listing(
             _line(0x00, "MUFU.RCP R2, R3", 1)
@@ -189,6 +189,8 @@ def test_slow_paths_for_odd_operands_are_not_taken() -> None:
     found = block_executions(code, statements, {1: 8.0, 2: 8.0}, {}, 8.0)
     assert found[0] == 8.0 and found[-1] == 0.0
     assert sum(found) == 16.0  # the entry and the exit
+    found = block_executions(code, statements, {1: 8.0, 2: 8.0}, {}, 8.0, slow={1: 5.0})
+    assert found == [8.0, 5.0, 5.0, 8.0, pytest.approx(0.29 * 5.0)]
 
 
 def test_loads_of_one_block_are_waited_for_together() -> None:

@@ -127,6 +127,8 @@ def plain(frame: Frame, instruction: Instruction) -> Row:
         row["flags"] |= Flag.PROPAGATE_NAN
     if "ftz" in given:
         row["flags"] |= Flag.FLUSH
+    if opcode in ("div", "sqrt", "rcp") and type_name == "f32" and "rn" in given:
+        row["flags"] |= Flag.SLOW_PATH
     return set_operands(frame, instruction, row, type_name, _OPERAND_COUNT.get(opcode, 1))
 
 

@@ -210,6 +210,8 @@ class Flag(IntEnum):
     """.ftz: subnormal operands and results of arithmetic count as zeros."""
     BYPASS = 1 << 17
     """A load or asynchronous copy that goes past the L1."""
+    SLOW_PATH = 1 << 18
+    """A division, root or reciprocal to the last bit: odd operands take a called function."""
 
 
 class Rounded(IntEnum):
@@ -407,8 +409,10 @@ COUNTER_FIELDS: tuple[str, ...] = (
     "bytes", "local_requests", "local_sectors", "shared_requests", "shared_wavefronts",
     "shared_wavefronts_ideal", "shared_wavefronts_64", "shared_wavefronts_128", "atomic_lanes",
     "atomic_turns", "atomic_passes", "copy_sectors", "copy_fetched", "copy_wavefronts",
+    "slow_paths",
 )  # fmt: skip
-"""copy_*: of asynchronous copies past the L1, by where the bytes go (memory.c)."""
+"""copy_*: of asynchronous copies past the L1, by where the bytes go (memory.c); slow_paths:
+executions in which a lane takes one (Flag.SLOW_PATH)."""
 COUNTER = np.dtype([(name, "<i8") for name in COUNTER_FIELDS])
 
 REPORT_FIELDS: tuple[str, ...] = (

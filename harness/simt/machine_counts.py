@@ -34,6 +34,9 @@ _FLOAT: dict[str, tuple[str, ...]] = {
     "f16": ("HFMA2", "HADD2", "HMUL2"), "f16x2": ("HFMA2", "HADD2", "HMUL2"),
     "bf16": ("HFMA2", "HADD2", "HMUL2"), "bf16x2": ("HFMA2", "HADD2", "HMUL2"),
 }  # fmt: skip
+SLOW_SHARE = 0.29
+"""Of the function that is called for odd operands, how much one call goes through: 29 of the 100
+instructions of a division's for a zero or an infinity (for a number near the end 60)."""
 FIRM, FAIR, WEAK = 0, 1, 2
 """What evidence is worth: it stays where it stood; it may be hoisted; it may be anything."""
 
@@ -54,6 +57,7 @@ def block_executions(
     loops: Mapping[int, Sequence[Loop]],
     warps: float,
     unsure: Container[int] = (),
+    slow: Mapping[int, float] | None = None,
 ) -> list[float]:
     """Return how many warps went through each block.
 
@@ -64,6 +68,7 @@ def block_executions(
         loops: the PTX loops around each statement, the innermost first.
         warps: warps that start the kernel.
         unsure: statements whose instructions stand for others as well (machine_shares).
+        slow: executions of divisions, roots and reciprocals in which a lane has odd operands.
     """
     evidence = _evidence(code, statements, executed, loops, unsure)
     counts: list[float | None] = [_judge(found) for found in evidence]
@@ -74,7 +79,8 @@ def block_executions(
             counts[index] = 0.0
         elif block.function in called and counts[index] is None:
             counts[index] = -1.0
-    return _flow(code, counts, evidence, called, warps)
+    found = _flow(code, counts, evidence, called, warps)
+    return _with_slow_paths(code, found, dead, slow) if slow else found
 
 
 def _evidence(
@@ -303,6 +309,33 @@ def _called(code: MachineCode) -> set[str]:
         for instruction in block.instructions
         if instruction.base == "CALL" and not _SLOW.search(instruction.target)
     }
+
+
+def _with_slow_paths(
+    code: MachineCode, found: list[float], dead: Container[int], slow: Mapping[int, float]
+) -> list[float]:
+    """Add the calls of slow paths, what each goes through of the called function, and the way back.
+
+    A statement's call stands in one block for each copy of the statement, which share its count.
+    """
+    places: dict[int, list[tuple[int, str]]] = defaultdict(list)
+    for index, block in enumerate(code.blocks):
+        for each in block.instructions:
+            if each.base == "CALL" and _SLOW.search(each.target) and slow.get(each.statement):
+                places[each.statement].append((index, each.target))
+    calls: dict[str, float] = defaultdict(float)
+    for statement, members in places.items():
+        for index, target in members:
+            taken = slow[statement] / len(members)
+            calls[target] += taken
+            back: list[int] = []
+            while index in dead and index not in back:
+                back.append(index)
+                found[index] += taken
+                ways = code.blocks[index].successors
+                index = ways[0] if len(ways) == 1 else -1
+    return [count + SLOW_SHARE * calls.get(block.function, 0.0)
+            for count, block in zip(found, code.blocks, strict=True)]  # fmt: skip
 
 
 def _flow(

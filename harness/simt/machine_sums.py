@@ -52,6 +52,10 @@ class KernelCode:
             loops,
             warps,
             {index + 1 for index in self._joins.stands_for},
+            {
+                index + 1: float(result.counters["slow_paths"][index]) * scale
+                for index in np.flatnonzero(result.counters["slow_paths"]).tolist()
+            },
         )
 
     def shares(self, executions: Sequence[float], result: Result, scale: float) -> Shares:

@@ -229,6 +229,10 @@ class Execution:
         columns = [block.read(warp, o, expected).tolist() for o in sources]
         if words.opcode in ("addc", "subc", "madc"):
             columns.append(block.read(warp, _CARRY).tolist())
+        is_odd = arithmetic.SLOW_PATHS.get(words.opcode)
+        if is_odd and words.has("rn") and words.type == "f32":
+            odd = any(is_odd(*(column[n] for column in columns)) for n in lanes)
+            self.counts[instruction.index]["slow_paths"] += odd
         rows = [rule(*(column[n] for column in columns)) for n in lanes]
         results: list[Operand] = [target]
         if isinstance(target, Pair):

@@ -260,6 +260,26 @@ static void dot_product(const Instruction *row, uint8_t *registers, LaneMask mas
     }
 }
 
+/* Does any lane's operand take the function that ptxas calls for what the short sequence around
+   MUFU cannot do? By exponents, as measured on an H200 with every pair of them. */
+bool takes_slow_path(const Instruction *row, uint8_t *registers, LaneMask mask) {
+    FOR_EACH_LANE(lane, mask) {
+        float x = REGISTER(float, row->source0)[lane];
+        int a = x == 0 ? -150 : isfinite(x) ? ilogbf(x) : 200;
+        if (row->opcode == OP_DIV) {
+            float y = REGISTER(float, row->source1)[lane];
+            int b = y == 0 ? -150 : isfinite(y) ? ilogbf(y) : 200;
+            if (a < -101 || a > 127 || b < -125 || b > 124 || a - b < -124 || a - b > 126)
+                return true;
+        } else if (row->opcode == OP_SQRT) {
+            if (!(x > 0) || a < -101 || a > 127) return true;
+        } else if (a < -126 || a > 125) {
+            return true;
+        }
+    }
+    return false;
+}
+
 bool execute_arithmetic(const Instruction *row, uint8_t *registers, LaneMask mask) {
     if (row->flags & FLAG_FLUSH) return execute_flushed(execute_arithmetic, row, registers, mask);
     switch (row->opcode) {

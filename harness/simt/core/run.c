@@ -117,7 +117,11 @@ WarpState run_warp(Block *block, Warp *warp) {
                     if (opcode == OP_CONVERT || opcode == OP_CONVERT_PACK ||
                         opcode == OP_CONVERT_FP8)
                         known = execute_convert(row, registers, mask);
-                    else known = execute_arithmetic(row, registers, mask);
+                    else {
+                        if (row->flags & FLAG_SLOW_PATH)
+                            counter->slow_paths += takes_slow_path(row, registers, mask);
+                        known = execute_arithmetic(row, registers, mask);
+                    }
                 } else if (is_between(opcode, OP_AND, OP_BFIND)) {
                     known = execute_bits(row, registers, mask);
                 } else if (is_between(opcode, OP_LOAD, OP_ASYNC_WAIT)) {

@@ -231,6 +231,7 @@ void execute_memory(Block *, Warp *, const Instruction *, int pc, LaneMask);
 void complete_copies(Block *, Warp *, int groups_left);
 /* arithmetic.c, bits.c, convert.c: false when the row has a type they do not know */
 bool execute_arithmetic(const Instruction *, uint8_t *registers, LaneMask);
+bool takes_slow_path(const Instruction *, uint8_t *registers, LaneMask);
 bool execute_bits(const Instruction *, uint8_t *registers, LaneMask);
 bool execute_convert(const Instruction *, uint8_t *registers, LaneMask);
 /* flush.c: any of them, with FLAG_FLUSH */
