@@ -1,6 +1,18 @@
-"""`python -m kernelblaster` is the command line."""
+"""`python -m kernelblaster` and `kernelblaster` are the command line."""
 
-from .cli import main
+import sys
+
+
+def main() -> None:
+    """Entry point: who interrupts it while it is being imported is not shown where that was."""
+    try:
+        from .cli import main as command_line
+
+        command_line()
+    except KeyboardInterrupt:
+        sys.stderr.write("kernelblaster: stopped\n")
+        sys.exit(130)
+
 
 if __name__ == "__main__":
     main()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import typer
@@ -82,13 +83,15 @@ def watch(session: Any, showing: Showing) -> dict[str, Any]:
         loop = asyncio.get_running_loop()
         task = asyncio.current_task()
         assert task is not None
+        if not (showing.quiet or showing.events or session.resumed):
+            view.note(f"loading {Path(session.request.task).name} …")
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, stop, task)
         return await session.run(view.event)
 
     def stop(task: asyncio.Task[Any]) -> None:
         nonlocal asked_to_stop
-        if asked_to_stop:
+        if asked_to_stop or not session.begun:
             task.cancel()
             return
         asked_to_stop = True
@@ -100,6 +103,9 @@ def watch(session: Any, showing: Showing) -> dict[str, Any]:
             result = asyncio.run(work())
     except (Interrupted, asyncio.CancelledError):
         stopped = str(Interrupted(session.directory))
+        if not session.begun:
+            session.discard_unserved()
+            stopped = "stopped before anything was done"
         Console(stderr=True).print(stopped, highlight=False, soft_wrap=True)
         raise typer.Exit(130) from None
     except Waiting as waiting:

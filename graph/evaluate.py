@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import tempfile
 from pathlib import Path
 
 from ..harness.devices import open_device
 from ..harness.devices.again import Confirming, profile_again, verify_again
 from ..harness.errors import UserError
 from ..harness.records import Evaluation, Outcome, StageResult
+from ..harness.scratch import scratch_folder
 from ..harness.tasks import load_task
 from ..memory.run_store import RunStore
 from ..nodes.write_initial_cuda import read_source
@@ -41,7 +41,7 @@ async def evaluate_file(
     source = await asyncio.to_thread(read_source, kernel)
     opened = open_device(device, gpu)
     loaded = await load_task(task, dimensions)
-    with tempfile.TemporaryDirectory(prefix="kernelblaster-") as scratch:
+    with scratch_folder("evaluate") as scratch:
         with RunStore(Path(scratch) / "run.sqlite") as store:
             evaluation = await Evaluator(opened, store).evaluate(loaded, source)
     if any(found.kind in NO_KERNEL for found in evaluation.diagnostics):

@@ -81,8 +81,9 @@ class Session:
         self.directory = directory
         self.request = request
         self.control = RunControl()
-        self.unserved = False
-        """The request cannot be served: nothing was evaluated, and nobody was asked."""
+        self.resumed = (directory / "checkpoints.sqlite").exists()
+        self.begun = False
+        """The request can be served; before that nothing is evaluated, and nobody is asked."""
         self._lock = lock
 
     @classmethod
@@ -133,7 +134,7 @@ class Session:
 
     def discard_unserved(self) -> None:
         """Remove the directory of a run that could not begin: there is nothing to go on from."""
-        if self.unserved:
+        if not self.begun:
             shutil.rmtree(self.directory, ignore_errors=True)
 
     def close(self) -> None:
@@ -163,6 +164,7 @@ class Session:
         async with open_checkpointer(self.directory) as checkpointer:
             graph = build_graph().compile(checkpointer=checkpointer, name="optimize")
             started = (await graph.aget_state(config)).values
+            self.begun = bool(started)
             if "result" not in started:
                 check_identity(started.get("plan"))
                 await asyncio.to_thread(sit_down, self.directory, started.get("plan"))
@@ -175,13 +177,10 @@ class Session:
                         durability="sync",
                         control=self.control,
                     ):
+                        self.begun = True
                         watch(cast(dict[str, Any], event))
                 except GraphDrained as drained:
                     raise Interrupted(self.directory) from drained
-                except UserError:
-                    state = await graph.aget_state(config)
-                    self.unserved = not state.values.get("plan")
-                    raise
                 except BudgetReached as reached:
                     best = await self._best(await graph.aget_state(config))
                     raise Capped(self.directory, reached.reason, best) from reached

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from .errors import UserError
+from .scratch import new_scratch
 
 
 def cache_root() -> Path:
@@ -44,7 +44,7 @@ def new_entry(final: Path) -> Iterator[Path]:
     """
     try:
         final.parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(prefix=".new-", dir=final.parent))
+        temporary = new_scratch("entry", cache_root())
     except OSError as error:
         raise unwritable(final.parent, error) from error
     try:

@@ -79,7 +79,11 @@ def _device(gpu: str) -> Check:
 
 
 def _disk() -> Check:
-    root = cache_root()
+    remedy = "free some space, or set KERNELBLASTER_CACHE to a directory with room"
+    try:
+        root = cache_root()
+    except UserError as error:
+        return Check(name="cache", passed=False, required=True, finding=str(error), remedy=remedy)
     existing = root
     while not existing.exists():
         existing = existing.parent
@@ -88,7 +92,7 @@ def _disk() -> Check:
     return Check(
         name="cache", passed=writable and free > 1.0, required=True,
         finding=f"{root}, {free:.1f} GiB free{'' if writable else ', not writable'}",
-        remedy="free some space, or set KERNELBLASTER_CACHE to a directory with room",
+        remedy=remedy,
     )  # fmt: skip
 
 

@@ -7,6 +7,7 @@ import contextlib
 import functools
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -26,9 +27,11 @@ from .processes import (
     python_environment,
     run_process,
 )
+from .scratch import new_scratch
 
 LOOK_SECONDS = 0.05
 """How often a waiting thread looks whether its caller was cancelled."""
+CLOSE_SECONDS = 2.0
 START_SECONDS = 60.0
 """Importing PyTorch from a cold disk takes a while."""
 
@@ -77,7 +80,8 @@ class ForkServer:
     def __init__(self, program: Program) -> None:
         self._program = program
         self._mutex = threading.Lock()
-        self._asked = False
+        self._answered = False
+        self._home: Path | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._orders: socket.socket | None = None
 
@@ -93,7 +97,6 @@ class ForkServer:
             with theirs, self._mutex:
                 try:
                     orders = self._ensure()
-                    self._asked = True
                     socket.send_fds(orders, [json.dumps(order).encode()], [theirs.fileno()])
                 except OSError as error:
                     raise _NoServer(str(error)) from error
@@ -103,6 +106,7 @@ class ForkServer:
                 forked = None
             if forked is None:
                 raise _NoServer("it does not answer")
+            self._answered = True
             deadline = time.monotonic() + seconds
             with ended_with_us(forked):
                 try:
@@ -125,20 +129,31 @@ class ForkServer:
         with self._mutex:
             self._forget()
 
+    def close_at_exit(self) -> None:
+        """Do what `close` does; who interrupts it wants it sooner."""
+        with contextlib.suppress(KeyboardInterrupt):
+            self.close()
+
     def _forget(self) -> None:
         if self._orders is not None:
             self._orders.close()
         if self._process is not None:
-            if not self._asked:  # It may be importing still, and has forked nothing.
-                self._process.kill()
+            # Before its first answer it may be importing still, and has forked nothing.
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(CLOSE_SECONDS if self._answered else 0.0)
+            self._process.kill()
             self._process.wait()
             watcher_of(os.getpid()).remove(self._process.pid)
-        self._process = self._orders = None
+        if self._home is not None:
+            shutil.rmtree(self._home, ignore_errors=True)
+        self._process = self._orders = self._home = None
+        self._answered = False
 
     def _ensure(self) -> socket.socket:
         if self._orders is not None and self._process is not None and self._process.poll() is None:
             return self._orders
         self._forget()
+        self._home = new_scratch("server")
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self._process = subprocess.Popen(
@@ -148,7 +163,7 @@ class ForkServer:
                 ],
                 cwd="/",
                 # A fork has no threads but one: let there be none before.
-                env=python_environment(Path("/"))
+                env=python_environment(self._home)
                 | {"OPENBLAS_NUM_THREADS": "1"}
                 | dict(self._program.environment),
                 pass_fds=[theirs.fileno()],
@@ -166,7 +181,7 @@ class ForkServer:
 def server_of(process: int, program: Program) -> ForkServer:
     """Return this process' one server of a program; its number is given: a fork gets another."""
     server = ForkServer(program)
-    atexit.register(server.close)
+    atexit.register(server.close_at_exit)
     return server
 
 

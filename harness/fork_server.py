@@ -24,6 +24,7 @@ import selectors
 import signal
 import socket
 import sys
+import tempfile
 import traceback
 from collections.abc import Callable
 from typing import NoReturn, TypedDict
@@ -138,6 +139,7 @@ def _become(main: Main, order: Order) -> NoReturn:
                     os.close(descriptor)
         os.environ.clear()
         os.environ.update(order["environment"])
+        tempfile.tempdir = None  # What was found for the server's environment.
         status = main(order["arguments"])
     except BaseException:  # Nothing may return into the loop above.
         traceback.print_exc()

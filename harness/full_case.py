@@ -17,7 +17,7 @@ from .cache import cache_root, new_entry
 from .errors import UserError
 from .processes import in_background, result_of
 from .records import Record, Task, Tolerance
-from .tasks import full_case_directories, run_reference
+from .tasks import ReferenceFails, full_case_directories, run_reference
 
 FULL_CASE_BYTES = 8 << 30
 """Largest total of all tensors at full dimensions for which PyTorch's answer is kept."""
@@ -63,30 +63,29 @@ def prepare_full_case_now(task: Task) -> FullCase | NoFullCase:
     return cases.wait(task) or _make(task)
 
 
-def exact_full_case_now(task: Task, case: FullCase) -> FullCase:
+def exact_full_case_now(task: Task, case: FullCase) -> FullCase | NoFullCase:
     """Return the case with room in its tolerances for PyTorch's own error, found when first asked.
 
-    They are no narrower than before: what has passed passes. Where PyTorch fails in double
-    precision they stay. Raises UserError where the case is gone, Cancelled as above.
+    They are no narrower than before: what has passed passes. Or why that error cannot be found
+    now: then nothing can be said of what differs. Raises Cancelled as above.
     """
     if case.exact:
         return case
     inputs, answers = full_case_directories(task)
-    described = _full_case(task, inputs, answers)
-    if described and not described["exact"]:
-        with contextlib.suppress(UserError):
-            run_reference(
-                Path(task.path), task.source, {}, task.full.dimensions, inputs, answers, exact=True
-            )
+    with _cases_of(os.getpid()).widening:
         described = _full_case(task, inputs, answers)
-    if described is None:
-        raise UserError(f"{answers}: the case at full dimensions is gone: run again")
-    return case.model_copy(
-        update={
-            "tolerances": tuple(map(Tolerance.model_validate, described["tolerances"])),
-            "exact": True,
-        }
-    )
+        if described and not described.get("exact"):
+            try:
+                run_reference(
+                    Path(task.path), task.source, {}, task.full.dimensions, inputs, answers,
+                    exact=True,
+                )  # fmt: skip
+            except UserError as error:
+                return NoFullCase(reason=f"PyTorch fails in double precision: {error}")
+            described = _full_case(task, inputs, answers)
+    if described is None or not described.get("exact"):
+        return NoFullCase(reason="the files of the case are gone")
+    return case.model_copy(update={"tolerances": tuple(described["tolerances"]), "exact": True})
 
 
 class _Cases:
@@ -94,6 +93,8 @@ class _Cases:
 
     def __init__(self) -> None:
         self._mutex = threading.Lock()
+        self.widening = threading.Lock()
+        """Held while one answers in double precision: two would take twice the memory."""
         self._under_way: dict[Path, Future[FullCase | NoFullCase]] = {}
 
     def begin(self, task: Task) -> None:
@@ -135,14 +136,10 @@ def _make(task: Task) -> FullCase | NoFullCase:
             shutil.rmtree(folder, ignore_errors=True)
         if no_room := _no_room(total):
             return NoFullCase(reason=no_room)
-        with new_entry(answers) as new_answers, new_entry(inputs) as new_inputs:
-            try:
-                run_reference(
-                    Path(task.path), task.source, {}, task.full.dimensions, new_inputs, new_answers
-                )
-            except UserError as error:
-                failure = json.dumps({"failure": str(error)})
-                (new_answers / "case.json").write_text(failure, encoding="utf-8")
+        try:
+            _write(task, inputs, answers)
+        except _NotNow as error:
+            return NoFullCase(reason=f"PyTorch's answer cannot be had now: {error}")
         described = _full_case(task, inputs, answers) or {"failure": "incomplete files"}
     if "failure" in described:
         return NoFullCase(reason=f"PyTorch fails at these dimensions: {described['failure']}")
@@ -150,6 +147,24 @@ def _make(task: Task) -> FullCase | NoFullCase:
         inputs=str(inputs), answers=str(answers), tolerances=tuple(described["tolerances"]),
         exact=described["exact"],
     )  # fmt: skip
+
+
+class _NotNow(Exception):
+    """No fault of the reference: it may be there the next time."""
+
+
+def _write(task: Task, inputs: Path, answers: Path) -> None:
+    """Make the case, or note that the reference fails. Raises _NotNow, UserError."""
+    with new_entry(answers) as new_answers, new_entry(inputs) as new_inputs:
+        try:
+            run_reference(
+                Path(task.path), task.source, {}, task.full.dimensions, new_inputs, new_answers
+            )
+        except ReferenceFails as error:
+            failure = json.dumps({"failure": str(error)})
+            (new_answers / "case.json").write_text(failure, encoding="utf-8")
+        except UserError as error:
+            raise _NotNow(str(error)) from error
 
 
 def _no_room(total: int) -> str:
@@ -167,17 +182,19 @@ def _no_room(total: int) -> str:
 
 
 def _full_case(task: Task, inputs: Path, answers: Path) -> dict[str, Any] | None:
-    """Return what case.json says; None where a file is missing or has another size."""
+    """Return what case.json says, tolerances as such; None where a file is missing or damaged."""
+    outputs = task.full.of_role("output")
     try:
         described: dict[str, Any] = json.loads((answers / "case.json").read_text(encoding="utf-8"))
         if "failure" in described:
             return described
-        if not {"tolerances", "disturbed", "exact"} <= described.keys():
+        tolerances = [Tolerance.model_validate(each) for each in described["tolerances"]]
+        if len(tolerances) != len(outputs) or not {"disturbed", "exact"} <= described.keys():
             return None
         for tensor in task.full.tensors:
             folder = answers if tensor.role == "output" else inputs
             if (folder / f"{tensor.name}.bin").stat().st_size != tensor.nbytes:
                 return None
-    except (OSError, ValueError):
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
         return None
-    return described
+    return described | {"tolerances": tolerances}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import os
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,6 +29,7 @@ from .job_records import (
     write_results,
 )
 from .records import DeviceIdentity, Outcome, Record, StageResult, Task, outcome_in_words
+from .scratch import scratch_folder
 from .tasks import load_task
 
 KINDS = ("auto", "cuda", "simulated")
@@ -93,7 +93,7 @@ async def run_jobs(
     with _held(results):
         known = await asyncio.to_thread(_known, results)
         work = _Work(asked, known, results, say)
-        with tempfile.TemporaryDirectory(prefix="kernelblaster-jobs-") as scratch:
+        with scratch_folder("jobs") as scratch:
             await work.run(device, gpus, opened, Path(scratch))
     return work.summary()
 

@@ -65,9 +65,10 @@ async def off_loop(
         return await asyncio.shield(work)
     except asyncio.CancelledError:
         event.set()
+        # Its exception is read, so that it is not reported as forgotten, also where the caller is
+        # cancelled a second time while it waits here.
+        work.add_done_callback(lambda done: done.cancelled() or done.exception())
         await asyncio.wait([work])
-        if not work.cancelled():
-            work.exception()  # Read, so that it is not reported as forgotten.
         raise
 
 
@@ -163,9 +164,15 @@ def run_process(
 
 
 def read_log(log: Path, limit: int = 1 << 20) -> str:
-    """Return the first `limit` bytes of a log as text; whatever is not UTF-8 is replaced."""
-    with log.open("rb") as file:
-        return file.read(limit).decode("utf-8", "replace")
+    """Return the first `limit` bytes of a log as text; whatever is not UTF-8 is replaced.
+
+    Nothing where a process was killed before it began one.
+    """
+    try:
+        with log.open("rb") as file:
+            return file.read(limit).decode("utf-8", "replace")
+    except FileNotFoundError:
+        return ""
 
 
 def last_line(log: Path) -> str:

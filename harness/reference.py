@@ -6,7 +6,7 @@ REQUEST: {"path", "source", "set": {NAME: value}, "verify": {NAME: value} | null
 With "verify" null the task is described first and its verify dimensions are chosen; otherwise only
 the cases are made. With "answers": folder too, one case at full dimensions ("verify") is made, with
 its answers in that folder, or, with "exact": true, the tolerances of the case that lies there are.
-RESULT: {"error": one line} or {"task": {...} | null}.
+RESULT: {"error": one line, "passing": whether it need not fail again} or {"task": {...} | null}.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .dimensions import module_integers, shrunk, shrunk_apart
 from .records import TOLERANCES
 from .reference_cases import write_cases
 from .reference_full_case import widen_tolerances, write_full_case
-from .reference_model import Instance, Reference, ReferenceFault, specs
+from .reference_model import Instance, Reference, ReferenceFault, lacks_memory, specs
 from .reference_program import NotExportable, export_program, op_class
 
 SHRUNK_ELEMENTS = 1 << 20
@@ -46,7 +46,7 @@ def main(arguments: list[str]) -> int:
     try:
         result = _answer(request)
     except ReferenceFault as fault:
-        result = {"error": str(fault)}
+        result = {"error": str(fault), "passing": lacks_memory(fault)}
     result_path.write_text(json.dumps(result), encoding="utf-8")
     return 0
 

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import torch
 
 from .records import TOLERANCES, Tolerance
-from .reference_model import Instance, Reference, ReferenceFault, clone_arguments
+from .reference_model import Instance, Reference, ReferenceFault, clone_arguments, lacks_memory
 from .reference_mutants import Mutants
 from .tensor_comparison import CHUNK, largest_error
 
@@ -152,7 +152,9 @@ class Case:
             answers = reference.outputs(
                 model, clone_arguments(self.instance.arguments, lambda t: _to_double(_fresh(t)))
             )
-        except (ReferenceFault, RuntimeError):
+        except (ReferenceFault, RuntimeError) as error:
+            if lacks_memory(error):
+                raise ReferenceFault(f"in double precision: {error}") from error
             return nothing
         if [answer.shape for answer in answers] != [answer.shape for answer in self.outputs]:
             return nothing

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from pathlib import Path
 
 import torch
@@ -61,7 +62,7 @@ def widen_tolerances(reference: Reference, answers: Path) -> None:
     case = Case(reference, draw(reference, _how(described["disturbed"])))
     tolerances = each_tolerance(case.outputs, case.own_errors(), _absolute)
     described |= {"tolerances": tolerances, "exact": True}
-    new = answers / "case.json.new"
+    new = answers / f"case.json.{os.getpid()}"
     new.write_text(json.dumps(described), encoding="utf-8")
     new.replace(answers / "case.json")
 

@@ -42,6 +42,12 @@ class ReferenceFault(Exception):
     """What is wrong with the reference, in one line."""
 
 
+def lacks_memory(error: BaseException) -> bool:
+    """Say whether memory that could not be had is the reason: another time there may be more."""
+    words = ("allocate memory", "out of memory")
+    return isinstance(error.__cause__ or error, MemoryError) or any(w in str(error) for w in words)
+
+
 @dataclass(frozen=True)
 class Instance:
     """One seeded model and its inputs: what `launch` is given, by role."""

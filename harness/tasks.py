@@ -6,7 +6,6 @@ import ast
 import contextlib
 import json
 import os
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from .fork_client import Program, run_forked, server_of
 from .processes import TimedOut, off_loop, python_environment, read_log
 from .pytorch import torch_version
 from .records import HARNESS_VERSION, Task, sha256_of, sha256_of_json
+from .scratch import scratch_folder
 
 REFERENCE_SECONDS = 600.0
 """Time limit of the child: importing PyTorch, describing the task, answering the cases."""
@@ -44,6 +44,10 @@ def begin_loading(path: Path, overrides: Mapping[str, int] | None = None) -> Non
             server_of(os.getpid(), REFERENCE).warm()
 
 
+class ReferenceFails(UserError):
+    """The reference itself does not do: it will not the next time either."""
+
+
 async def load_task(path: Path, overrides: Mapping[str, int] | None = None) -> Task:
     """Load a task without blocking the event loop; see `load_task_now`."""
     return await off_loop(load_task_now, path, overrides)
@@ -67,7 +71,7 @@ def load_task_now(path: Path, overrides: Mapping[str, int] | None = None) -> Tas
     final = _described_in(source, chosen)
     described = _cached(final / "task.json")
     if described is None:
-        with tempfile.TemporaryDirectory(prefix=".cases-", dir=cache_root()) as scratch:
+        with scratch_folder("cases", cache_root()) as scratch:
             cases = Path(scratch, "cases")
             cases.mkdir()
             result = run_reference(path, source, chosen, None, cases)
@@ -117,9 +121,11 @@ def run_reference(
     *,
     exact: bool = False,
 ) -> dict[str, Any]:
-    """Run the child once (see reference.py) and return its result. Raises UserError."""
-    with tempfile.TemporaryDirectory(prefix=".reference-", dir=cache_root()) as scratch:
-        folder = Path(scratch)
+    """Run the child once (see reference.py) and return its result.
+
+    Raises ReferenceFails where the reference is at fault, UserError for all else.
+    """
+    with scratch_folder("reference", cache_root()) as folder:
         request = {
             "path": str(path), "source": source, "set": dict(chosen),
             "verify": None if verify is None else dict(verify), "cases": str(cases),
@@ -143,7 +149,8 @@ def run_reference(
         except (FileNotFoundError, ValueError):
             raise UserError(f"{path}: {_death(status, read_log(log))}") from None
     if "error" in result:
-        raise UserError(f"{path}: {result['error']}")
+        kind = UserError if result.get("passing") else ReferenceFails
+        raise kind(f"{path}: {result['error']}")
     return result
 
 

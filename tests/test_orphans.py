@@ -17,8 +17,7 @@ import simulated_kernels as kernels
 from test_processes import alive, sleep_process
 from worker_processes import workers_of
 
-from kernelblaster.harness import orphans
-from kernelblaster.harness.cuda import scratch
+from kernelblaster.harness import orphans, scratch
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
 PARENT = """
@@ -120,12 +119,12 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_folders_of_dead_processes_are_swept_and_no_others(temporary: Path) -> None:
-    mine = scratch.new_scratch()
+    mine = scratch.new_scratch("test")
     (mine / "log").write_text("in use")
     program = (
         f"import tempfile; tempfile.tempdir = {str(temporary)!r}\n"
-        "from kernelblaster.harness.cuda.scratch import new_scratch\n"
-        "print(new_scratch(), flush=True); input()"
+        "from kernelblaster.harness.scratch import new_scratch\n"
+        "print(new_scratch('test'), flush=True); input()"
     )
     other = subprocess.Popen(
         [sys.executable, "-c", program], env=ENVIRONMENT, stdin=subprocess.PIPE,
@@ -134,11 +133,12 @@ def test_folders_of_dead_processes_are_swept_and_no_others(temporary: Path) -> N
     assert other.stdout is not None
     theirs = Path(other.stdout.readline().strip())
     (theirs / "inputs").mkdir()
-    namespace, process, started = theirs.name.removeprefix(scratch.PREFIX).split("-")[:3]
-    reused = temporary / f"{scratch.PREFIX}{namespace}-{os.getpid()}-1-abc"
-    elsewhere = temporary / f"{scratch.PREFIX}1{namespace}-{process}-{started}-abc"
-    older = temporary / f"{scratch.PREFIX}x8a_k2"
-    link = temporary / f"{scratch.PREFIX}{namespace}-{process}-{started}-link"
+    prefix = f"{scratch.PREFIX}test-"
+    namespace, process, started = theirs.name.removeprefix(prefix).split("-")[:3]
+    reused = temporary / f"{prefix}{namespace}-{os.getpid()}-1-abc"
+    elsewhere = temporary / f"{prefix}1{namespace}-{process}-{started}-abc"
+    older = temporary / f"{prefix}x8a_k2"
+    link = temporary / f"{prefix}{namespace}-{process}-{started}-link"
     for folder in (reused, elsewhere, older):
         folder.mkdir()
     link.symlink_to(older)

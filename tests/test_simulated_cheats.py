@@ -13,7 +13,8 @@ from exploits import corpus
 from kernelblaster.graph.evaluate import evaluate_file
 from kernelblaster.harness.devices.protocol import Measurement
 from kernelblaster.harness.devices.simulated import SimulatedDevice
-from kernelblaster.harness.full_case import FullCase, prepare_full_case_now
+from kernelblaster.harness.errors import UserError
+from kernelblaster.harness.full_case import FullCase, NoFullCase, prepare_full_case_now
 from kernelblaster.harness.records import Outcome, Task
 from kernelblaster.harness.tasks import full_case_directories, load_task
 
@@ -336,3 +337,72 @@ async def test_what_a_first_profile_waits_for_is_made_meanwhile(
     else:
         pytest.fail("nothing was made")
     assert isinstance(prepare_full_case_now(task), FullCase)
+
+
+async def test_what_cannot_be_answered_in_double_precision_now_is_not_called_wrong(
+    device: SimulatedDevice, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "rounding.py"
+    path.write_text(ROUNDING_TASK)
+    task = await load_task(path)
+    for folder in full_case_directories(task):
+        shutil.rmtree(folder, ignore_errors=True)
+    prepared = prepare_full_case_now(task)
+    assert isinstance(prepared, FullCase) and not prepared.exact
+
+    def killed(*_: object, **__: object) -> dict[str, object]:
+        raise UserError("the reference was killed")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("kernelblaster.harness.full_case.run_reference", killed)
+        for sample in (0, 1):
+            measured = await device.profile(task, EXACT % "", sample)
+            assert measured.stage.outcome is Outcome.PASSED
+            told = str(measured.stage.facts["full_size_unchecked"])
+            assert "PyTorch's own error is not known" in told and "was killed" in told
+    measured = await device.profile(task, EXACT % "", 1)
+    assert "full_size_unchecked" not in measured.stage.facts
+
+
+async def test_a_machine_that_has_no_memory_now_may_have_some_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "rounding.py"
+    path.write_text(ROUNDING_TASK)
+    task = await load_task(path)
+    for folder in full_case_directories(task):
+        shutil.rmtree(folder, ignore_errors=True)
+
+    def killed(*_: object, **__: object) -> dict[str, object]:
+        raise UserError("the reference was killed")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("kernelblaster.harness.full_case.run_reference", killed)
+        found = prepare_full_case_now(task)
+        assert isinstance(found, NoFullCase) and "was killed" in found.reason
+    assert isinstance(prepare_full_case_now(task), FullCase)
+
+
+ONE_OF_FEW = (
+    kernels.HEAD
+    + """
+__global__ void k(float* y, const float* x) {
+    if (blockIdx.x) return;
+    for (long long i = threadIdx.x; i < X_NUMEL; i += 256) y[i] = (x[i] + 4096.0f) - 4096.0f;
+}
+"""
+    + kernels.LAUNCH
+    + "k<<<%d, 256, 0, stream>>>(out0, x); }\n"
+)
+
+
+@pytest.mark.parametrize("blocks", [2, 8, 64, 128, 300])
+async def test_a_grid_whose_first_block_does_all_has_no_time(
+    device: SimulatedDevice, tmp_path: Path, blocks: int
+) -> None:
+    path = tmp_path / "rounding.py"
+    path.write_text(ROUNDING_TASK)
+    task = await load_task(path)
+    for sample in (0, 1, 2):
+        measured = await device.profile(task, ONE_OF_FEW % blocks, sample)
+        assert measured.stage.outcome is Outcome.UNSUPPORTED, measured.timing

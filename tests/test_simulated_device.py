@@ -169,7 +169,7 @@ async def test_sizes_written_into_a_source_are_told(device: SimulatedDevice, tas
     written = kernels.SCALE.replace("X_NUMEL", "4194304")
     failed = await device.verify(task, written)
     assert failed.outcome is Outcome.OUT_OF_BOUNDS
-    assert "line 8 writes 4194304, which is DIM_N at full dimensions" in failed.reason
+    assert "if the 4194304 in line 8 is DIM_N, as at full dimensions" in failed.reason
     assert failed.diagnostics[-1].kind == "written_size" and failed.diagnostics[-1].line == 8
     other = await device.verify(task, kernels.SCALE.replace("* 2.0f", "* 3.0f"))
     assert "task.cuh" not in other.reason

@@ -30,8 +30,8 @@ from ..processes import (
     last_line,
     python_environment,
 )
+from ..scratch import new_scratch
 from .gpu_lock import gpu_lock
-from .scratch import new_scratch
 
 START_SECONDS = 300.0
 """Importing PyTorch from a cold disk and opening the context."""
@@ -185,7 +185,7 @@ class GpuWorker:
 
     def _start_once(self, *, enclosed: bool) -> None:
         """Start the process and greet it. Raises _NotStarted."""
-        scratch = self._scratch = new_scratch()
+        scratch = self._scratch = new_scratch("gpu")
         self._received = b""
         with (scratch / "log").open("wb") as log:
             self._process = subprocess.Popen(

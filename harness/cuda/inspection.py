@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +15,7 @@ from ..ncu_profile import NcuResult
 from ..processes import scrubbed_environment
 from ..records import Build, Record, StageResult, Task, TensorSpec
 from ..sanitizer import sanitize_program
+from ..scratch import scratch_folder
 from ..toolchain import Toolchain, build_now
 from .gpu_lock import gpu_lock
 from .gpus import FoundGpu
@@ -99,7 +99,7 @@ def _program(
     tensors: Sequence[TensorSpec], built: Build, stage: Stage
 ) -> Iterator[tuple[list[str], Path]]:
     """Yield the command that calls launch() once, with the GPU to itself, and a folder for it."""
-    with tempfile.TemporaryDirectory(prefix="kernelblaster-inspect-") as folder:
+    with scratch_folder("inspect") as folder:
         directory = Path(folder)
         manifest = directory / "manifest.json"
         manifest.write_text(json.dumps(_manifest(tensors, built, stage)))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -33,6 +32,7 @@ from ..records import (
     TaskVariant,
     Timing,
 )
+from ..scratch import scratch_folder
 from ..simt.counters import LaunchCounters
 from ..simt.gpus import Gpu, find_gpu
 from ..simt.library import core_library
@@ -139,7 +139,7 @@ class SimulatedDevice:
         refused = judge_build(built, source)
         if refused:
             return refused
-        with tempfile.TemporaryDirectory(prefix="kernelblaster-verify-") as folder:
+        with scratch_folder("verify") as folder:
             outputs = Path(folder, "outputs")
             outputs.mkdir()
             reply = self._run("verify", built, task, cases, outputs, Path(folder))
@@ -177,6 +177,8 @@ class SimulatedDevice:
         if full_case and (unsure or (sample and not failed)):
             if isinstance(whole, StageResult):
                 failed = whole
+            elif isinstance(whole, NoFullCase):
+                checked = Checked(0, whole.reason)
             elif not whole:
                 checked = Checked(sum(spec.numel for spec in task.full.of_role("output")))
             elif checked.withheld:
@@ -194,7 +196,7 @@ class SimulatedDevice:
 
         Without a report there is nothing to say but why.
         """
-        with tempfile.TemporaryDirectory(prefix="kernelblaster-profile-") as folder:
+        with scratch_folder("profile") as folder:
             outputs = Path(folder, "outputs")
             outputs.mkdir()
             reply = self._run(
@@ -210,16 +212,22 @@ class SimulatedDevice:
             failed, checked = judge_full_size(task, full_case, reply.report, outputs)
             if failed and full_case:
                 exact = exact_full_case_now(task, full_case)
-                failed, checked = judge_full_size(task, exact, reply.report, outputs)
+                if isinstance(exact, FullCase):
+                    failed, checked = judge_full_size(task, exact, reply.report, outputs)
+                elif failed.outcome is Outcome.WRONG_ANSWER:
+                    failed, checked = None, Checked(0, _unknown(exact).reason)
             return reply, failed, checked
 
     def _whole_answer(
         self, built: Build, task: Task, cases: Path, full_case: FullCase | None
-    ) -> StageResult | str:
-        """Return how the run of all blocks fails, why there is none, or "" where it is right."""
+    ) -> StageResult | NoFullCase | str:
+        """Return how the run of all blocks fails, why there is none, or "" where it is right.
+
+        NoFullCase where it is beyond a tolerance that is not known.
+        """
         if full_case is None:
             return "there is nothing to compare with"
-        with tempfile.TemporaryDirectory(prefix="kernelblaster-whole-") as folder:
+        with scratch_folder("whole") as folder:
             outputs = Path(folder, "outputs")
             outputs.mkdir()
             reply = self._run("whole", built, task, cases, outputs, Path(folder), 0, full_case)
@@ -233,11 +241,13 @@ class SimulatedDevice:
                 return "all blocks together are too much work to be simulated"
             if failed:
                 return failed
-            return (
-                judge_whole(task, full_case, outputs)
-                and judge_whole(task, exact_full_case_now(task, full_case), outputs)
-                or ""
-            )
+            failed = judge_whole(task, full_case, outputs)
+            if failed is None:
+                return ""
+            exact = exact_full_case_now(task, full_case)
+            if isinstance(exact, NoFullCase):
+                return _unknown(exact)
+            return judge_whole(task, exact, outputs) or ""
 
     def _measure(
         self, report: dict[str, Any], built: Build, checked: Checked, told: bool
@@ -355,6 +365,12 @@ class SimulatedDevice:
 
 def _faults(report: dict[str, Any]) -> dict[str, Any]:
     return {"faults": report.get("faults", []), "reports": report.get("reports", [])}
+
+
+def _unknown(why: NoFullCase) -> NoFullCase:
+    """Return why an answer beyond the tolerance is not called wrong."""
+    told = f"it is beyond the tolerance, and PyTorch's own error is not known: {why.reason}"
+    return NoFullCase(reason=told)
 
 
 def _no_report(reply: Reply, built: Build) -> StageResult:

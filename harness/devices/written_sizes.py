@@ -23,7 +23,7 @@ def with_written_sizes(failed: StageResult, task: Task, source: str) -> StageRes
     found = written_sizes(task, source)
     if found is None:
         return failed
-    reason = f"{failed.reason}; line {found.line} {found.message}"
+    reason = f"{failed.reason}; {found.message}"
     return failed.model_copy(
         update={"reason": reason, "diagnostics": (*failed.diagnostics, found)}
     )
@@ -43,8 +43,8 @@ def written_sizes(task: Task, source: str) -> Diagnostic | None:
                 first = names[value][0]
                 return Diagnostic(
                     kind="written_size",
-                    message=f"writes {value}, which is {first} at full dimensions and "
-                    f"{shrunken.get(first)} here: use the names of task.cuh",
+                    message=f"if the {value} in line {line} is {first}, as at full dimensions: "
+                    f"that is {shrunken.get(first)} here, use the names of task.cuh",
                     line=line,
                 )
     return None

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import sys
-import tempfile
 from pathlib import Path
 
 from ..processes import TimedOut, python_environment, read_log, run_process
 from ..records import Record
+from ..scratch import scratch_folder
 from .candidate_process import attempt, enclose_process
 from .landlock import version
 from .privileges import leave_network
@@ -33,8 +33,8 @@ class Sandbox(Record):
 
 def sandbox() -> Sandbox:
     """Try everything in a child process and return what worked. Blocks for a moment."""
-    with tempfile.TemporaryDirectory(prefix="kernelblaster-sandbox-") as folder:
-        directory, log = Path(folder), Path(folder, "log")
+    with scratch_folder("sandbox") as directory:
+        log = directory / "log"
         try:
             status = run_process(
                 [sys.executable, "-P", "-m", __name__],

@@ -197,6 +197,8 @@ class _Run:
                 mine[name] = min(mine[name], theirs[name])
             for name in ("read_last", "written_last"):
                 mine[name] = max(mine[name], theirs[name])
+        machine = self.machine
+        machine.busiest_block = max(machine.busiest_block, other.machine.busiest_block)
         if other.trace_records.size:
             self.trace_records = np.concatenate([self.trace_records, other.trace_records])
         self._absorb_reports(other)
@@ -234,6 +236,7 @@ class _Run:
             timed_out=self.status is Status.TIMED_OUT,
             uses=tuple(self._use(index) for index in range(len(self.starts))),
             hottest_atomic_sector=int(machine.hottest_sector),
+            busiest_block=int(machine.busiest_block),
             first_warp_path=self.path[: machine.path_length].copy(),
             trace=trace,
         )

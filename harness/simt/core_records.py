@@ -259,6 +259,8 @@ class Result:
     uses: tuple[AllocationUse, ...]
     hottest_atomic_sector: int
     """Most atomic operations of single lanes on one 32-byte sector."""
+    busiest_block: int
+    """Most warp instructions that one block executed."""
     first_warp_path: NDArray[np.int32]
     """Instructions executed by warp 0 of the first block, in order."""
     trace: Trace | None = None

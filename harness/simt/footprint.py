@@ -90,6 +90,8 @@ def footprint_of(
             in_wave += here
             # What every wave reads afresh, unless the L2 keeps this allocation from wave to wave.
             # Neighbours that share a rim do so while the L2 has it.
+            if not whole:
+                continue
             shared = each * blocks / whole
             if reading:
                 awaited += each * wave * whole / here

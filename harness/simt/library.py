@@ -28,7 +28,7 @@ _POINTERS = (
 )  # fmt: skip
 _LONGS = (
     "trace_length", "trace_capacity", "arena_base", "arena_size", "first_block", "block_count",
-    "instruction_budget", "path_length", "path_capacity", "seed",
+    "instruction_budget", "path_length", "path_capacity", "busiest_block", "seed",
 )  # fmt: skip
 _INTS = (
     "entry", "register_bytes", "constant_offset", "constant_bytes", "parameter_bytes",
@@ -45,7 +45,7 @@ class Machine(ctypes.Structure):
         *[(name, ctypes.c_void_p) for name in _POINTERS],
         *[(name, ctypes.c_int64) for name in _LONGS[:2]],
         *[(name, ctypes.c_uint64) for name in _LONGS[2:4]],
-        *[(name, ctypes.c_int64) for name in _LONGS[4:9]],
+        *[(name, ctypes.c_int64) for name in _LONGS[4:10]],
         ("seed", ctypes.c_uint64),
         ("grid_workspace", ctypes.c_uint64),
         *[(name, ctypes.c_int32) for name in _INTS],

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import tempfile
 from pathlib import Path
 
+from ..cache import cache_root
 from ..processes import TimedOut, run_process, scrubbed_environment
+from ..scratch import scratch_folder
 from ..toolchain import Toolchain
 from .statement_labels import label_statements
 
@@ -27,8 +28,8 @@ def machine_listing(toolchain: Toolchain, ptx: Path, arch: str) -> str | None:
     listing = _make(toolchain, ptx, arch)
     if listing is not None:
         # A candidate is profiled where its build cannot be written, too.
-        with contextlib.suppress(OSError), tempfile.TemporaryDirectory(dir=ptx.parent) as scratch:
-            new = Path(scratch, kept.name)
+        with contextlib.suppress(OSError), scratch_folder("listing", cache_root()) as folder:
+            new = folder / kept.name
             new.write_text(listing)
             new.replace(kept)
     return listing
@@ -39,8 +40,7 @@ def _make(toolchain: Toolchain, ptx: Path, arch: str) -> str | None:
     if ptxas is None or nvdisasm is None:
         return None
     labelled = label_statements(ptx.read_text(errors="replace"))
-    with tempfile.TemporaryDirectory(prefix="kernelblaster-sass-") as scratch:
-        folder = Path(scratch)
+    with scratch_folder("sass") as folder:
         (folder / "statements.ptx").write_text(labelled)
         assemble = [str(ptxas), f"-arch={arch}", "-O3", "-lineinfo", "statements.ptx", "-o",
                     "statements.cubin"]  # fmt: skip

@@ -45,11 +45,10 @@ UNEVEN = 0.005
 """Difference of two samples' instructions from which more blocks are sampled."""
 MOST_UNEVEN = 192
 """Blocks in one random sample where blocks differ much in their work."""
-TOO_UNEVEN = 8.0
-"""Ratio of two samples' instructions a block from which neither stands for the grid."""
 OUTLIER = 16.0
-"""How often an average block's instructions one run's blocks may execute on average, where that
-run would be a tenth of the whole grid's work."""
+"""How often an average block's work one block may do, where that is a tenth of the whole grid's."""
+ALMOST_ALL = 0.75
+"""Of the whole grid's work, what one of several blocks may do: a few blocks are an average too."""
 
 
 class TooUneven(Exception):
@@ -237,19 +236,18 @@ def _differ(taken: Sequence[tuple[Sequence[int], core.Result]]) -> bool:
 def _too_uneven(
     runner: BlockRuns, taken: Sequence[tuple[Sequence[int], core.Result]], blocks: int
 ) -> bool:
-    """Say whether the samples, or other blocks that ran, belie what the samples say of the grid.
+    """Say whether one block does so much that the grid's work is not spread over the SMs.
 
-    A grid may leave all its work to a few blocks: the chance of drawing one of them is small, and
-    the corners of the grid, where such a block mostly lies, are run beside the samples.
+    A grid may leave its work to a few blocks: the chance of drawing one of them is small, and the
+    corners of the grid, where such a block mostly lies, are run beside the samples.
     """
-    each = [_work(result) / len(chosen) for chosen, result in taken]
-    if not each or len(runner.ran) >= blocks:
+    if not taken or blocks == 1:
         return False
+    each = [_work(result) / len(chosen) for chosen, result in taken]
     average = max(1.0, sum(each) / len(each))
-    return max(each) > TOO_UNEVEN * max(1.0, min(each)) or any(
-        _work(result) > max(OUTLIER * count * average, 0.1 * blocks * average)
-        for count, result in runner.uses
-    )
+    busiest = max(result.busiest_block for _, result in runner.uses)
+    whole = blocks * average
+    return busiest > max(OUTLIER * average, 0.1 * whole) or busiest > ALMOST_ALL * whole
 
 
 def _work(result: core.Result) -> float:

@@ -75,7 +75,7 @@ static void start_block(Block *block, int64_t place) {
     block->epoch_start = ++machine->clock;
     block->acquired = block->fenced = 0;
     block->fences = false;
-    block->phase = 0, block->changes = 0, block->suspended = false, block->object_count = 0;
+    block->phase = 0, block->executed = 0, block->changes = 0, block->suspended = false, block->object_count = 0;
     memset(block->barriers, 0, sizeof block->barriers);
     /* Poison: unwritten memory must not look like a plausible zero, nor the same in two runs:
        negative numbers in one, positive ones in the other. */
@@ -229,7 +229,10 @@ int simt_run(Machine *machine) {
         } else {
             break;
         }
+        int64_t left = machine->instruction_budget;
         ended = run_block(block);
+        block->executed += left - machine->instruction_budget;
+        if (block->executed > machine->busiest_block) machine->busiest_block = block->executed;
         if (block->stop) status = block->status;
         if (!ended) {
             if (!set_aside(&residents, block)) status = STATUS_OUT_OF_MEMORY, discard_block(block);

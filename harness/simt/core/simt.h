@@ -79,6 +79,7 @@ typedef struct {
     int64_t trace_length, trace_capacity;
     uint64_t arena_base, arena_size;
     int64_t first_block, block_count, instruction_budget, path_length, path_capacity;
+    int64_t busiest_block; /* most warp instructions of one block */
     uint64_t seed, grid_workspace;
     int32_t entry, register_bytes, constant_offset, constant_bytes, parameter_bytes;
     int32_t shared_bytes, local_bytes, allocation_count;
@@ -183,6 +184,7 @@ typedef struct {
     int32_t near_allocation;
     bool fences;          /* some warp used a fence: others may rely on it */
     int32_t reduce_true, reduce_all; /* lanes of barrier.red so far */
+    int64_t executed; /* warp instructions */
     int64_t changes;  /* of memory or barriers: while there are some, spinning may end */
     bool stop, suspended;
     int32_t status;

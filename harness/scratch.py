@@ -7,31 +7,47 @@ import os
 import re
 import shutil
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
-PREFIX = "kernelblaster-gpu-"
-_NAME = re.compile(re.escape(PREFIX) + r"(\d+)-(\d+)-(\d+)-\w+")
+PREFIX = "kernelblaster-scratch-"
+_NAME = re.compile(re.escape(PREFIX) + r"\w+-(\d+)-(\d+)-(\d+)-\w+")
 
 
-def new_scratch() -> Path:
-    """Return a new folder of this process; what dead processes of this user left is removed."""
-    sweep()
-    namespace, process = _namespace(), os.getpid()
-    prefix = f"{PREFIX}{namespace}-{process}-{_started(process)}-"
-    return Path(tempfile.mkdtemp(prefix=prefix))
+def new_scratch(purpose: str, parent: Path | None = None) -> Path:
+    """Return a new folder of this process; what dead processes of this user left is removed.
+
+    It lies in `parent`, or where temporary files do; `purpose` is a word of its name.
+    Raises OSError where it cannot be made.
+    """
+    sweep(parent)
+    return Path(tempfile.mkdtemp(prefix=_prefix(purpose), dir=parent))
 
 
-def sweep() -> None:
+@contextlib.contextmanager
+def scratch_folder(purpose: str, parent: Path | None = None) -> Iterator[Path]:
+    """Yield a folder as `new_scratch` makes it, and remove it afterwards."""
+    sweep(parent)
+    with tempfile.TemporaryDirectory(prefix=_prefix(purpose), dir=parent) as folder:
+        yield Path(folder)
+
+
+def sweep(parent: Path | None = None) -> None:
     """Remove the folders of this user whose process has ended."""
     namespace = _namespace()
     with contextlib.suppress(OSError):
-        for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
+        for folder in (parent or Path(tempfile.gettempdir())).glob(f"{PREFIX}*"):
             named = _NAME.fullmatch(folder.name)
             # A process of another container cannot be looked up from here.
             if named is None or int(named[1]) != namespace:
                 continue
             if _started(int(named[2])) != int(named[3]) and _is_ours(folder):
                 shutil.rmtree(folder, ignore_errors=True)
+
+
+def _prefix(purpose: str) -> str:
+    process = os.getpid()
+    return f"{PREFIX}{purpose}-{_namespace()}-{process}-{_started(process)}-"
 
 
 def _is_ours(folder: Path) -> bool:
