@@ -157,7 +157,8 @@ class ProgressView:
         off = "" if error is None else f", expected gains off by {math.exp(error):.2f}x on average"
         self.note(
             f"[cyan]policy evaluation[/] of iteration {event['iteration'] + 1}: "
-            f"{event['techniques']} techniques, {event['success_rate']:.0%} passed{off}"
+            f"{event['techniques']} techniques in their states, {event['success_rate']:.0%} of the "
+            f"tries passed{off}"
         )
         self._console.print(self._tree(event["iteration"]))
         if self._spent:

@@ -16,7 +16,7 @@ _TOLD = {
     "profiler_unavailable": "no hardware counters were read ({})",
     "sanitizer_missing": "Compute Sanitizer did not finish its check ({})",
     "isolation_missing": "this machine does not offer to candidates: {}",
-    "task_weak_to": "the task cannot tell from right: {}",
+    "task_weak_to": "the checks of this task would not notice {}",
     "full_size_unchecked": "the answer at full size was not compared ({})",
     "compile_failure": "torch.compile was not measured ({})",
 }
