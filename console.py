@@ -122,6 +122,10 @@ class ProgressView:
     def _on_choice(self, event: Mapping[str, Any]) -> None:
         self._now(event, f"writing {event['technique']}")
 
+    def _on_ended(self, event: Mapping[str, Any]) -> None:
+        self.note(f"{self._place(event)}ends: {escape(event['reason'])}")
+        self._now(event, "")
+
     def _on_attempt(self, event: Mapping[str, Any]) -> None:
         if event["written"]:
             self._now(event, f"compiling and verifying {event['technique']}")

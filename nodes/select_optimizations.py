@@ -71,12 +71,12 @@ async def select_optimizations(state: Reads) -> dict[str, Any]:
         source_sha256=state["current"].source_sha256,
     )
     if choice is None:
-        return {"choice": None, "ended": "no technique left that applies to this code"}
+        return _end(state, "no technique left that applies to this code")
     by_model = state["plan"].models.model_of("optimization_selector") != BUILTIN
     if by_model and len(proposals) > 1:
         asked_for = await _ask(state, choice)
         if isinstance(asked_for, str):
-            return {"choice": None, "ended": f"the selector stopped: {asked_for}"}
+            return _end(state, f"the selector stopped: {asked_for}")
         choice = asked_for
     report_progress(
         "choice",
@@ -91,6 +91,15 @@ async def select_optimizations(state: Reads) -> dict[str, Any]:
         author=choice.author,
     )
     return {"choice": choice}
+
+
+def _end(state: Reads, reason: str) -> dict[str, Any]:
+    """Return the end of the trajectory, told."""
+    report_progress(
+        "ended", iteration=state["iteration"], rollout=state["rollout"], step=state["step"],
+        reason=reason,
+    )  # fmt: skip
+    return {"choice": None, "ended": reason}
 
 
 async def _ask(state: Reads, drawn: TechniqueChoice) -> TechniqueChoice | str:
