@@ -1,6 +1,6 @@
 """Run the examples with this checkout and with another one, in turns, and compare their seconds.
 
-    python benchmarks/examples_against.py /path/to/other/checkout [--turns 2]
+    python benchmarks/examples_against.py /path/to/other/checkout [--turns 2] [--floor]
         [--out benchmarks/results/examples_end_to_end.txt] [EXAMPLE...]
 
 Each run is the README's main job, `kernelblaster optimize EXAMPLE` on the simulated device with a
@@ -9,6 +9,8 @@ a machine (the simulator's own libraries, Python's bytecode) is built by one run
 before the first that counts. The two versions make different numbers of
 evaluations, so seconds per evaluation stand beside the seconds; processor seconds are user and
 system time of the whole process tree and bear other load on the machine better than wall seconds.
+With --floor what this checkout had compiled is compiled again by nvcc alone: what would be left if
+all else took no time.
 """
 
 from __future__ import annotations
@@ -72,6 +74,28 @@ def optimize(checkout: Path, example: str, cache: Path) -> Seconds:
     return Seconds(wall, processor, result["evaluations"], result["gain"])
 
 
+def nvcc_alone(cache: Path) -> tuple[int, float]:
+    """Compile again whatever lies in a cache; return how many sources, and processor seconds."""
+    from kernelblaster.harness.toolchain import FLAGS, find_toolchain
+
+    toolchain, count, seconds = find_toolchain(), 0, 0.0
+    for source in sorted((cache / "kernelblaster/builds").glob("*/*/candidate.cu")):
+        arch = json.loads((source.parent / "build.json").read_text())["arch"]
+        with tempfile.TemporaryDirectory(prefix="kernelblaster-") as folder:
+            for name in ("candidate.cu", "task.cuh"):
+                shutil.copy(source.with_name(name), folder)
+            before = resource.getrusage(resource.RUSAGE_CHILDREN)
+            subprocess.run(
+                [toolchain.nvcc, f"-arch={arch}", "-ccbin", toolchain.host_compiler, *FLAGS,
+                 "candidate.cu", "-o", "candidate.so"],
+                cwd=folder, capture_output=True,
+            )  # fmt: skip
+            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        count += 1
+        seconds += after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return count, seconds
+
+
 def commit(checkout: Path) -> str:
     """Return a checkout's commit, short, and whether files differ from it."""
     git = ["git", "-C", str(checkout)]
@@ -113,6 +137,7 @@ def main() -> None:
     parser.add_argument("old", type=Path, help="the other checkout")
     parser.add_argument("--turns", type=int, default=2)
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--floor", action="store_true", help="compile again by nvcc alone")
     parser.add_argument("examples", nargs="*", help="example names; all by default")
     arguments = parser.parse_intermixed_args()
     other = arguments.old.resolve()
@@ -142,7 +167,10 @@ def main() -> None:
             all_old += old
             all_new += new
             lines.append(row(name, old, new))
-            print(lines[-1], flush=True)
+            if arguments.floor:
+                count, seconds = nvcc_alone(caches[HERE])
+                lines.append(f"{'':12s}  nvcc alone, {count} sources: {seconds:.1f} processor s")
+            print("\n".join(lines[-1 - arguments.floor :]), flush=True)
             if arguments.out:
                 arguments.out.write_text("\n".join([*lines, "", *totals(all_old, all_new)]) + "\n")
     print("\n".join(totals(all_old, all_new)))
