@@ -93,7 +93,7 @@ def test_a_settings_file_that_is_no_text(tmp_path: Path) -> None:
 STARTS = {
     "empty": (b"", "empty"),
     "binary": (b"\x7fELF\0\xff\xfe", "not a text file"),
-    "does not compile": (b'#include "task.cuh"\nvoid launch( {\n', "compile_error"),
+    "does not compile": (b'#include "task.cuh"\nvoid launch( {\n', "compile error"),
     "no launch": (b'#include "task.cuh"\n__global__ void k() {}\n', "launch"),
 }
 
