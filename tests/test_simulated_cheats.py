@@ -169,6 +169,22 @@ def tasks(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Task]:
     return asyncio.run(load())
 
 
+@pytest.fixture
+async def rounding(tmp_path: Path) -> Task:
+    """ROUNDING_TASK, of which PyTorch has not yet answered anything at full dimensions."""
+    path = tmp_path / "rounding.py"
+    path.write_text(ROUNDING_TASK)
+    task = await load_task(path)
+    for folder in full_case_directories(task):
+        shutil.rmtree(folder, ignore_errors=True)
+    return task
+
+
+def killed(*_: object, **__: object) -> dict[str, object]:
+    """Stand for a reference that the machine ended."""
+    raise UserError("the reference was killed")
+
+
 async def profile(device: SimulatedDevice, task: Task, source: str) -> Measurement:
     """Verify, which must pass, then profile."""
     verdict = await device.verify(task, source)
@@ -301,17 +317,12 @@ async def test_evaluate_confirms_at_full_dimensions_too(tmp_path: Path) -> None:
 
 
 async def test_pytorchs_own_error_at_full_dimensions_is_found_where_it_matters(
-    device: SimulatedDevice, tmp_path: Path
+    device: SimulatedDevice, rounding: Task
 ) -> None:
-    path = tmp_path / "rounding.py"
-    path.write_text(ROUNDING_TASK)
-    task = await load_task(path)
-    for folder in full_case_directories(task):
-        shutil.rmtree(folder, ignore_errors=True)
 
     async def profile(source: str) -> tuple[Outcome, bool]:
-        measured = await device.profile(task, source)
-        found = prepare_full_case_now(task)
+        measured = await device.profile(rounding, source)
+        found = prepare_full_case_now(rounding)
         assert isinstance(found, FullCase)
         return measured.stage.outcome, found.exact
 
@@ -322,65 +333,44 @@ async def test_pytorchs_own_error_at_full_dimensions_is_found_where_it_matters(
 
 
 async def test_what_a_first_profile_waits_for_is_made_meanwhile(
-    device: SimulatedDevice, tmp_path: Path
+    device: SimulatedDevice, rounding: Task
 ) -> None:
-    path = tmp_path / "rounding.py"
-    path.write_text(ROUNDING_TASK)
-    task = await load_task(path)
-    for folder in full_case_directories(task):
-        shutil.rmtree(folder, ignore_errors=True)
-    await device.compile(task, EXACT % "")
+    await device.compile(rounding, EXACT % "")
     for _ in range(300):
-        if all((folder / "case.json").is_file() for folder in full_case_directories(task)[1:]):
+        if all((folder / "case.json").is_file() for folder in full_case_directories(rounding)[1:]):
             break
         await asyncio.sleep(0.1)
     else:
         pytest.fail("nothing was made")
-    assert isinstance(prepare_full_case_now(task), FullCase)
+    assert isinstance(prepare_full_case_now(rounding), FullCase)
 
 
 async def test_what_cannot_be_answered_in_double_precision_now_is_not_called_wrong(
-    device: SimulatedDevice, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    device: SimulatedDevice, rounding: Task, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = tmp_path / "rounding.py"
-    path.write_text(ROUNDING_TASK)
-    task = await load_task(path)
-    for folder in full_case_directories(task):
-        shutil.rmtree(folder, ignore_errors=True)
-    prepared = prepare_full_case_now(task)
+    prepared = prepare_full_case_now(rounding)
     assert isinstance(prepared, FullCase) and not prepared.exact
-
-    def killed(*_: object, **__: object) -> dict[str, object]:
-        raise UserError("the reference was killed")
 
     with monkeypatch.context() as patched:
         patched.setattr("kernelblaster.harness.full_case.run_reference", killed)
         for sample in (0, 1):
-            measured = await device.profile(task, EXACT % "", sample)
+            measured = await device.profile(rounding, EXACT % "", sample)
             assert measured.stage.outcome is Outcome.PASSED
             told = str(measured.stage.facts["full_size_unchecked"])
             assert "PyTorch's own error is not known" in told and "was killed" in told
-    measured = await device.profile(task, EXACT % "", 1)
+    measured = await device.profile(rounding, EXACT % "", 1)
     assert "full_size_unchecked" not in measured.stage.facts
 
 
 async def test_a_machine_that_has_no_memory_now_may_have_some_later(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    rounding: Task, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = tmp_path / "rounding.py"
-    path.write_text(ROUNDING_TASK)
-    task = await load_task(path)
-    for folder in full_case_directories(task):
-        shutil.rmtree(folder, ignore_errors=True)
-
-    def killed(*_: object, **__: object) -> dict[str, object]:
-        raise UserError("the reference was killed")
 
     with monkeypatch.context() as patched:
         patched.setattr("kernelblaster.harness.full_case.run_reference", killed)
-        found = prepare_full_case_now(task)
+        found = prepare_full_case_now(rounding)
         assert isinstance(found, NoFullCase) and "was killed" in found.reason
-    assert isinstance(prepare_full_case_now(task), FullCase)
+    assert isinstance(prepare_full_case_now(rounding), FullCase)
 
 
 ONE_OF_FEW = (
@@ -398,11 +388,8 @@ __global__ void k(float* y, const float* x) {
 
 @pytest.mark.parametrize("blocks", [2, 8, 64, 128, 300])
 async def test_a_grid_whose_first_block_does_all_has_no_time(
-    device: SimulatedDevice, tmp_path: Path, blocks: int
+    device: SimulatedDevice, rounding: Task, blocks: int
 ) -> None:
-    path = tmp_path / "rounding.py"
-    path.write_text(ROUNDING_TASK)
-    task = await load_task(path)
     for sample in (0, 1, 2):
-        measured = await device.profile(task, ONE_OF_FEW % blocks, sample)
+        measured = await device.profile(rounding, ONE_OF_FEW % blocks, sample)
         assert measured.stage.outcome is Outcome.UNSUPPORTED, measured.timing
