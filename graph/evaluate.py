@@ -42,7 +42,7 @@ async def evaluate_file(
     opened = open_device(device, gpu)
     loaded = await load_task(task, dimensions)
     with scratch_folder("evaluate") as scratch:
-        with RunStore(Path(scratch) / "run.sqlite") as store:
+        with RunStore(scratch / "run.sqlite") as store:
             evaluation = await Evaluator(opened, store).evaluate(loaded, source)
     if any(found.kind in NO_KERNEL for found in evaluation.diagnostics):
         raise UserError(

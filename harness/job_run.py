@@ -94,7 +94,7 @@ async def run_jobs(
         known = await asyncio.to_thread(_known, results)
         work = _Work(asked, known, results, say)
         with scratch_folder("jobs") as scratch:
-            await work.run(device, gpus, opened, Path(scratch))
+            await work.run(device, gpus, opened, scratch)
     return work.summary()
 
 

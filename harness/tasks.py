@@ -72,7 +72,7 @@ def load_task_now(path: Path, overrides: Mapping[str, int] | None = None) -> Tas
     described = _cached(final / "task.json")
     if described is None:
         with scratch_folder("cases", cache_root()) as scratch:
-            cases = Path(scratch, "cases")
+            cases = scratch / "cases"
             cases.mkdir()
             result = run_reference(path, source, chosen, None, cases)
             described = {

@@ -99,8 +99,7 @@ def _program(
     tensors: Sequence[TensorSpec], built: Build, stage: Stage
 ) -> Iterator[tuple[list[str], Path]]:
     """Yield the command that calls launch() once, with the GPU to itself, and a folder for it."""
-    with scratch_folder("inspect") as folder:
-        directory = Path(folder)
+    with scratch_folder("inspect") as directory:
         manifest = directory / "manifest.json"
         manifest.write_text(json.dumps(_manifest(tensors, built, stage)))
         with gpu_lock(stage.gpu_uuid):

@@ -140,9 +140,9 @@ class SimulatedDevice:
         if refused:
             return refused
         with scratch_folder("verify") as folder:
-            outputs = Path(folder, "outputs")
+            outputs = folder / "outputs"
             outputs.mkdir()
-            reply = self._run("verify", built, task, cases, outputs, Path(folder))
+            reply = self._run("verify", built, task, cases, outputs, folder)
             if reply.report is None:
                 return _no_report(reply, built)
             judged = _judge_run(task, cases, outputs, reply.report, built, source)
@@ -197,10 +197,10 @@ class SimulatedDevice:
         Without a report there is nothing to say but why.
         """
         with scratch_folder("profile") as folder:
-            outputs = Path(folder, "outputs")
+            outputs = folder / "outputs"
             outputs.mkdir()
             reply = self._run(
-                "profile", built, task, cases, outputs, Path(folder), sample, full_case
+                "profile", built, task, cases, outputs, folder, sample, full_case
             )
             if reply.report is None:
                 return reply, None, Checked(0)
@@ -228,9 +228,9 @@ class SimulatedDevice:
         if full_case is None:
             return "there is nothing to compare with"
         with scratch_folder("whole") as folder:
-            outputs = Path(folder, "outputs")
+            outputs = folder / "outputs"
             outputs.mkdir()
-            reply = self._run("whole", built, task, cases, outputs, Path(folder), 0, full_case)
+            reply = self._run("whole", built, task, cases, outputs, folder, 0, full_case)
             if reply.outcome is Outcome.TIMED_OUT:
                 return "all blocks together take too long to be simulated"
             if reply.report is None:
