@@ -6,7 +6,7 @@ import sys
 def main() -> None:
     """Entry point: who interrupts it while it is being imported is not shown where that was."""
     try:
-        from .cli import main as command_line
+        from .cli.app import main as command_line
 
         command_line()
     except KeyboardInterrupt:

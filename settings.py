@@ -10,7 +10,7 @@ from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from .memory.locations import default_knowledge_directory, default_runs_directory
-from .tools.model_records import Budgets, ModelPlan, Price, Role
+from .tools.models.records import Budgets, ModelPlan, Price, Role
 
 LIST_PRICES: dict[str, Price] = {
     name: Price(input_per_million=fresh, cached_per_million=cached, output_per_million=written)

@@ -11,11 +11,11 @@ import sys
 import time
 from pathlib import Path
 
-from kernelblaster.harness.simt import core
-from kernelblaster.harness.simt.candidate import memory_of, place_variables
 from kernelblaster.harness.simt.gpus import find_gpu
-from kernelblaster.harness.simt.ptx import PtxError, parse
-from kernelblaster.harness.simt.runtime import Runtime
+from kernelblaster.harness.simt.ptx.parser import PtxError, parse
+from kernelblaster.harness.simt.run import core
+from kernelblaster.harness.simt.run.candidate import memory_of, place_variables
+from kernelblaster.harness.simt.run.runtime import Runtime
 
 
 def main() -> None:

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from census_programs import Outcome
 
+from kernelblaster.harness.build.toolchain import Toolchain
 from kernelblaster.harness.devices.simulated import SimulatedDevice
 from kernelblaster.harness.records import Outcome as Verdict
-from kernelblaster.harness.tasks import load_task
-from kernelblaster.harness.toolchain import Toolchain
+from kernelblaster.harness.task.loading import load_task
 
 HERE = Path(__file__).resolve().parent
 _TASK = re.compile(r"^// task: (\w+)", re.MULTILINE)

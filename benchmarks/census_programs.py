@@ -18,9 +18,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from kernelblaster.harness.build.toolchain import Toolchain, build
 from kernelblaster.harness.records import Build
 from kernelblaster.harness.simt.gpus import find_gpu
-from kernelblaster.harness.toolchain import Toolchain, build
 
 HERE = Path(__file__).resolve().parent
 SITE = Path(sysconfig.get_paths()["purelib"])

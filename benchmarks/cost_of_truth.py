@@ -23,11 +23,11 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-from kernelblaster.harness.contract import header
 from kernelblaster.harness.devices.cuda import CudaDevice
 from kernelblaster.harness.errors import UserError
 from kernelblaster.harness.records import Outcome, Task
-from kernelblaster.harness.tasks import load_task
+from kernelblaster.harness.task.contract import header
+from kernelblaster.harness.task.loading import load_task
 
 REFERENCE = """
 import torch

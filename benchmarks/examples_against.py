@@ -76,7 +76,7 @@ def optimize(checkout: Path, example: str, cache: Path) -> Seconds:
 
 def nvcc_alone(cache: Path) -> tuple[int, float]:
     """Compile again whatever lies in a cache; return how many sources, and processor seconds."""
-    from kernelblaster.harness.toolchain import FLAGS, find_toolchain
+    from kernelblaster.harness.build.toolchain import FLAGS, find_toolchain
 
     toolchain, count, seconds = find_toolchain(), 0, 0.0
     for source in sorted((cache / "kernelblaster/builds").glob("*/*/candidate.cu")):

@@ -17,9 +17,9 @@ import math
 import statistics
 from pathlib import Path
 
-from kernelblaster.harness.devices import open_device
-from kernelblaster.harness.tasks import load_task
-from kernelblaster.nodes.builtin.initial_cuda import InitialKernel, write_initial_cuda
+from kernelblaster.harness.devices.registry import open_device
+from kernelblaster.harness.task.loading import load_task
+from kernelblaster.tools.first_kernel.writer import InitialKernel, write_initial_cuda
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 

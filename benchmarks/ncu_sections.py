@@ -27,11 +27,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from kernelblaster.harness.ncu import find_ncu, profile_program, python_modules, read_report
-from kernelblaster.harness.ncu_command import BASIC, DEFAULT, DETAILED, FULL, Collection
-from kernelblaster.harness.ncu_profile import NcuResult
+from kernelblaster.harness.nsight.command import BASIC, DEFAULT, DETAILED, FULL, Collection
+from kernelblaster.harness.nsight.ncu import find_ncu, profile_program, python_modules, read_report
+from kernelblaster.harness.nsight.profile import NcuResult
 from kernelblaster.harness.records import LaunchProfile, Profile
-from kernelblaster.memory.signature import distance, signature_of
+from kernelblaster.memory.knowledge.signature import distance, signature_of
 
 SECONDS = 600.0
 

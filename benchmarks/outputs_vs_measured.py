@@ -22,9 +22,9 @@ import numpy.typing as npt
 from program_run import run_program
 from simulated_vs_measured import read_text
 
+from kernelblaster.harness.build.toolchain import find_toolchain
 from kernelblaster.harness.errors import UserError
 from kernelblaster.harness.simt.gpus import find_gpu
-from kernelblaster.harness.toolchain import find_toolchain
 
 HERE = Path(__file__).resolve().parent / "ground_truth"
 _BITS = {"i32": 32, "f32": 32, "f64": 64, "f16": 16, "bf16": 16}

@@ -17,29 +17,29 @@ from typing import Any
 
 import numpy as np
 
-from kernelblaster.harness.compiler_output import compile_errors, kernel_resources
+from kernelblaster.harness.build.compiler_output import compile_errors, kernel_resources
+from kernelblaster.harness.build.toolchain import Toolchain
 from kernelblaster.harness.errors import UserError
 from kernelblaster.harness.records import KernelResources, LaunchProfile
-from kernelblaster.harness.simt import core
-from kernelblaster.harness.simt.block_runs import LaunchFailed
-from kernelblaster.harness.simt.candidate import (
+from kernelblaster.harness.simt.counters import LaunchCounters
+from kernelblaster.harness.simt.gpus import Gpu
+from kernelblaster.harness.simt.model.profile import describe_launch
+from kernelblaster.harness.simt.occupancy import occupancy
+from kernelblaster.harness.simt.ptx.parser import PtxError, parse
+from kernelblaster.harness.simt.ptx.records import Module
+from kernelblaster.harness.simt.run import core
+from kernelblaster.harness.simt.run.block_runs import LaunchFailed
+from kernelblaster.harness.simt.run.candidate import (
     HARMLESS,
     KernelLaunch,
     memory_of,
     place_variables,
 )
-from kernelblaster.harness.simt.counters import LaunchCounters
-from kernelblaster.harness.simt.gpus import Gpu
-from kernelblaster.harness.simt.machine import machine_listing
-from kernelblaster.harness.simt.machine_listing import MachineCode, read_listing
-from kernelblaster.harness.simt.occupancy import occupancy
-from kernelblaster.harness.simt.profile import describe_launch
-from kernelblaster.harness.simt.ptx import PtxError, parse
-from kernelblaster.harness.simt.ptx_records import Module
-from kernelblaster.harness.simt.runtime import Runtime, build_runtime
-from kernelblaster.harness.simt.sampling import sample_launch
-from kernelblaster.harness.symbols import readable
-from kernelblaster.harness.toolchain import Toolchain
+from kernelblaster.harness.simt.run.runtime import Runtime, build_runtime
+from kernelblaster.harness.simt.sample.sampling import sample_launch
+from kernelblaster.harness.simt.sass.labelled import machine_listing
+from kernelblaster.harness.simt.sass.listing import MachineCode, read_listing
+from kernelblaster.harness.vetting.symbols import readable
 
 MOST_INSTRUCTIONS = 2_000_000_000
 """Warp instructions that one sample of blocks may execute: beyond, the launch is refused."""

@@ -45,13 +45,13 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 
 from kernelblaster.graph.session import Session
 from kernelblaster.harness.records import Task
-from kernelblaster.memory.artifacts import ArtifactStore
-from kernelblaster.memory.run_store import RunStore
-from kernelblaster.nodes.prompt_context.common import task_context
-from kernelblaster.nodes.prompts.render import render
+from kernelblaster.memory.run.artifacts import ArtifactStore
+from kernelblaster.memory.run.run_store import RunStore
+from kernelblaster.nodes.common.prompts.render import render
+from kernelblaster.nodes.common.prompts.subject import task_context
 from kernelblaster.nodes.records import OptimizeRequest
-from kernelblaster.tools.asking import estimate_tokens
-from kernelblaster.tools.model_records import ROLES, ModelPlan
+from kernelblaster.tools.models.asking import estimate_tokens
+from kernelblaster.tools.models.records import ROLES, ModelPlan
 from kernelblaster.tools.workspace import open_workspace
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
@@ -60,7 +60,7 @@ LAUNCHES = {"softmax": "softmax_thread", "matmul": "mm_naive", "layer_norm": "la
 
 OF_A_STEP = (
     "state_extractor", "state_selector", "optimization_proposer", "optimization_selector",
-    "lowering",
+    "kernel_writer",
 )  # fmt: skip
 OF_AN_ITERATION = ("policy_evaluation", "gap_analysis", "parameter_update")
 
@@ -281,7 +281,7 @@ def report(name: str, directory: Path, pages: Path | None, count: Counter) -> Co
     ratios = (0.0, 0.0)
     for number in sorted({min(len(steps), n) for n in (4, 8, len(steps))}):
         whole = statistics.mean(sum(step.tokens.values()) for step in steps[:number]) + iteration
-        lowering = statistics.mean(step.tokens.get("lowering", 0) for step in steps[:number])
+        lowering = statistics.mean(step.tokens.get("kernel_writer", 0) for step in steps[:number])
         for label, sent in others_sent:
             other = statistics.mean(sent[:number])
             lines.append(

@@ -32,11 +32,11 @@ from typing import Any
 import numpy as np
 from program_run import Launched, ProgramRun, run_program
 
+from kernelblaster.harness.build.toolchain import find_toolchain
 from kernelblaster.harness.errors import UserError
-from kernelblaster.harness.ncu_profile import profile_from_pages
+from kernelblaster.harness.nsight.profile import profile_from_pages
 from kernelblaster.harness.records import LaunchProfile
 from kernelblaster.harness.simt.gpus import Gpu, find_gpu
-from kernelblaster.harness.toolchain import find_toolchain
 
 _GLOBAL = "l1tex__t_{}_pipe_lsu_mem_global_op_{}.sum"
 _HITS = "l1tex__t_sector_pipe_lsu_mem_global_op_ld_hit_rate.pct"

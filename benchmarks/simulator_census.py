@@ -20,9 +20,9 @@ from pathlib import Path
 from census_own import run_kernels
 from census_programs import Outcome, run_programs
 
-from kernelblaster.harness.simt.candidate import HARMLESS
-from kernelblaster.harness.simt.runtime import build_runtime
-from kernelblaster.harness.toolchain import Toolchain, find_toolchain
+from kernelblaster.harness.build.toolchain import Toolchain, find_toolchain
+from kernelblaster.harness.simt.run.candidate import HARMLESS
+from kernelblaster.harness.simt.run.runtime import build_runtime
 
 HERE = Path(__file__).resolve().parent
 

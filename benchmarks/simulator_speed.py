@@ -21,14 +21,14 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from kernelblaster.harness.contract import header
+from kernelblaster.harness.build.toolchain import Toolchain, build, find_toolchain
 from kernelblaster.harness.devices.simulated import SimulatedDevice
 from kernelblaster.harness.records import Build, Task
-from kernelblaster.harness.simt import core
-from kernelblaster.harness.simt.candidate import KernelLaunch, load_candidate
-from kernelblaster.harness.simt.runtime import build_runtime
-from kernelblaster.harness.tasks import load_task
-from kernelblaster.harness.toolchain import Toolchain, build, find_toolchain
+from kernelblaster.harness.simt.run import core
+from kernelblaster.harness.simt.run.candidate import KernelLaunch, load_candidate
+from kernelblaster.harness.simt.run.runtime import build_runtime
+from kernelblaster.harness.task.contract import header
+from kernelblaster.harness.task.loading import load_task
 
 HERE = Path(__file__).resolve().parent
 KERNELS = (

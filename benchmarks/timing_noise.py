@@ -22,7 +22,7 @@ from gpu_log import Log
 from kernelblaster.harness.devices.cuda import CudaDevice
 from kernelblaster.harness.errors import UserError
 from kernelblaster.harness.records import Task
-from kernelblaster.harness.tasks import load_task
+from kernelblaster.harness.task.loading import load_task
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 WIDEST = 0.01

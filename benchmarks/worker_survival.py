@@ -23,9 +23,9 @@ from gpu_log import Log, gpu_memory, processes, settled_memory, workers
 
 from kernelblaster.harness.devices.cuda import CudaDevice
 from kernelblaster.harness.errors import UserError
+from kernelblaster.harness.judge.timing import Stopping
 from kernelblaster.harness.records import Outcome, StageResult, Task
-from kernelblaster.harness.tasks import load_task
-from kernelblaster.harness.timing import Stopping
+from kernelblaster.harness.task.loading import load_task
 
 CANDIDATE_SECONDS = 2.0
 PROFILED = 4

@@ -7,13 +7,13 @@ from typing import Literal
 from langgraph.graph import END, START, StateGraph
 
 from ..harness.records import Outcome
-from ..nodes.lowering_stages import (
+from ..nodes.kernel_writer.node import write_kernel
+from ..nodes.run.gates import (
     compile_candidate,
     conclude_lowering,
     profile_candidate,
     verify_candidate,
 )
-from ..nodes.write_kernel import write_kernel
 from .state import LoweringOutput, LoweringState
 
 

@@ -14,17 +14,17 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import Send
 
-from ..nodes.analyze_performance_gap import analyze_performance_gap
-from ..nodes.confirm_winner import confirm_winner
-from ..nodes.evaluate_policy import evaluate_policy
-from ..nodes.load_task import load_task
-from ..nodes.profile_baseline import profile_baseline
-from ..nodes.randomness import generator
+from ..nodes.common.randomness import generator
+from ..nodes.gap_analysis.node import analyze_performance_gap
+from ..nodes.initial_cuda.node import write_initial_cuda
+from ..nodes.parameter_update.node import update_parameters
+from ..nodes.policy_evaluation.node import evaluate_policy
 from ..nodes.records import KernelPoint
-from ..nodes.report import report
-from ..nodes.update_parameters import update_parameters
-from ..nodes.verify_softly import verify_softly
-from ..nodes.write_initial_cuda import write_initial_cuda
+from ..nodes.run.confirm_winner import confirm_winner
+from ..nodes.run.load_task import load_task
+from ..nodes.run.profile_baseline import profile_baseline
+from ..nodes.run.report import report
+from ..nodes.soft_verifier.node import verify_softly
 from .rollout import graph as rollout_graph
 from .state import OptimizeOutput, OptimizeRequest, OptimizeState, RolloutInput
 

@@ -7,12 +7,12 @@ from typing import Any, Literal
 from langchain_core.runnables import RunnableConfig
 from langgraph.graph import END, START, StateGraph
 
-from ..nodes.extract_state import extract_state
-from ..nodes.propose_optimizations import propose_optimizations
-from ..nodes.record_step import record_step
+from ..nodes.optimization_proposer.node import propose_optimizations
+from ..nodes.optimization_selector.node import select_optimizations
 from ..nodes.records import Trajectory
-from ..nodes.select_optimizations import select_optimizations
-from ..nodes.select_state import select_state
+from ..nodes.run.record_step import record_step
+from ..nodes.state_extractor.node import extract_state
+from ..nodes.state_selector.node import select_state
 from .lowering import graph as lowering
 from .state import LoweringState, RolloutInput, RolloutOutput, RolloutState
 

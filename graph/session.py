@@ -21,18 +21,18 @@ from langgraph.errors import GraphDrained
 from langgraph.runtime import RunControl
 from langgraph.types import StateSnapshot
 
-from ..harness.devices import open_device
+from ..harness.devices.job_records import counted
+from ..harness.devices.registry import open_device
 from ..harness.errors import UserError
-from ..harness.job_records import counted
-from ..memory.run_store import RunStore
+from ..memory.run.exchange import count_waiting
+from ..memory.run.run_store import RunStore
 from ..nodes import records as node_records
-from ..nodes.load_task import with_absolute_paths
 from ..nodes.records import OptimizeRequest, RunPlan, RunResult
-from ..nodes.report import write_file
-from ..tools.budgets import BudgetReached, write_budgets
-from ..tools.chat_models import check_models
-from .best_so_far import BestSoFar, keep_best
-from .exchange import count_waiting
+from ..nodes.run.best_so_far import BestSoFar, keep_best
+from ..nodes.run.load_task import with_absolute_paths
+from ..nodes.run.report import write_file
+from ..tools.models.budgets import BudgetReached, write_budgets
+from ..tools.models.chat_models import check_models
 from .optimize import build_graph
 
 RUN_FORMAT = "kernelblaster-run/1"
@@ -298,7 +298,7 @@ def checkpoint_serializer() -> JsonPlusSerializer:
     """Return a serializer that refuses every type but the records this project checkpoints."""
     from ..harness import records as harness_records
     from ..memory import records as memory_records
-    from ..tools import model_records
+    from ..tools.models import records as model_records
 
     modules = (harness_records, memory_records, node_records, model_records)
     allowed = [

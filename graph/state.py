@@ -26,7 +26,7 @@ from ..nodes.records import (
     merge_by_id,
     merge_reviews,
 )
-from ..tools.model_records import Budgets, ModelPlan
+from ..tools.models.records import Budgets, ModelPlan
 
 
 class OptimizeState(TypedDict, total=False):

@@ -7,17 +7,17 @@ import os
 import platform
 import shutil
 
-from .cache import cache_root
-from .cuda.gpus import FoundGpu, find_gpus
+from .build.cache import cache_root
+from .build.toolchain import find_toolchain
 from .cuda.inspection import try_counters
-from .devices import device_choice, open_device
+from .cuda.present_gpus import FoundGpu, find_gpus
+from .devices.registry import device_choice, open_device
 from .errors import UserError
 from .isolation.probe import sandbox
-from .ncu import find_ncu
-from .pytorch import require_matching_torch, torch_version
+from .nsight.ncu import find_ncu
+from .nsight.sanitizer import find_sanitizer
 from .records import Record
-from .sanitizer import find_sanitizer
-from .toolchain import find_toolchain
+from .task.pytorch import require_matching_torch, torch_version
 
 
 class Check(Record):

@@ -82,3 +82,27 @@ def _kind(mode: int) -> str:
         stat.S_IFBLK: "a device", stat.S_IFSOCK: "a socket",
     }  # fmt: skip
     return kinds.get(stat.S_IFMT(mode), "no regular file")
+
+
+LARGEST_SOURCE_BYTES = 1_000_000
+
+
+def read_source(path: Path) -> str:
+    """Return the text of a CUDA source file.
+
+    Raises:
+        UserError: no such file, no regular file, empty, too large, or not text.
+    """
+    try:
+        data = read_regular(path, LARGEST_SOURCE_BYTES, "a kernel's source")
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}") from error
+    if not data.strip():
+        raise UserError(f"{path} is empty: give a CUDA source that defines `launch`")
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path} is not a text file: byte {error.start} is not UTF-8") from error
+    if "\0" in text:
+        raise UserError(f"{path} is not a text file: it contains NUL bytes")
+    return text

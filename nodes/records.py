@@ -18,7 +18,7 @@ from ..harness.records import (
     Timing,
 )
 from ..memory.records import ExpectedGain, Optimization, PerformanceState, Step
-from ..tools.model_records import Budgets, ModelPlan
+from ..tools.models.records import Budgets, ModelPlan
 
 
 class OptimizeRequest(Record):

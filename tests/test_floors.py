@@ -13,8 +13,8 @@ import kernelblaster
 
 ROOT = Path(kernelblaster.__file__).resolve().parent
 FLOORS = ["harness", "memory", "tools", "nodes", "graph", ""]
-FACE = {"__init__.py", "__main__.py", "cli.py", "console.py", "settings.py"}
-TOP = "command_line"
+FACE = {"__init__.py", "__main__.py", "settings.py"}
+TOP = "cli"
 """The folder that stands on the top floor with the face."""
 SOURCES = sorted(
     path
@@ -26,7 +26,7 @@ SOURCES = sorted(
 def floor_of(parts: tuple[str, ...]) -> int:
     """Return the index of the floor that a dotted module (less the package name) stands on.
 
-    The face and `command_line` are the last.
+    The face and `cli` are the last.
     """
     return FLOORS.index(parts[0]) if parts and parts[0] in FLOORS else FLOORS.index("")
 
@@ -57,7 +57,7 @@ def test_no_import_points_up(path: Path) -> None:
 
 def test_the_commands_stand_on_what_they_share() -> None:
     for path in (ROOT / TOP).rglob("*.py"):
-        assert not [parts for parts in imported(path) if parts[:1] in ((), ("cli",))], path
+        assert not [parts for parts in imported(path) if parts[:1] in ((), ("__main__",))], path
 
 
 def test_records_import_nothing_of_the_house() -> None:
@@ -83,7 +83,7 @@ def test_only_the_face_lives_in_the_root() -> None:
 
 def test_importing_the_graph_loads_nothing_heavy() -> None:
     code = (
-        "import sys, kernelblaster.graph.optimize, kernelblaster.cli;"
+        "import sys, kernelblaster.graph.optimize, kernelblaster.cli.app;"
         "print([m for m in ('torch', 'chromadb', 'langchain_openai') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ..harness.devices import open_device
 from ..harness.devices.protocol import Device
+from ..harness.devices.registry import open_device
 from ..harness.records import DeviceIdentity, Task
-from ..memory.artifacts import ArtifactStore
-from ..memory.knowledge_base import KnowledgeBase
-from ..memory.run_store import RunStore
-from .asking import Asker
-from .model_records import ModelPlan
+from ..memory.knowledge.knowledge_base import KnowledgeBase
+from ..memory.run.artifacts import ArtifactStore
+from ..memory.run.run_store import RunStore
+from .models.asking import Asker
+from .models.records import ModelPlan
 
 
 class Workspace:

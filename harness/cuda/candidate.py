@@ -9,7 +9,7 @@ from pathlib import Path
 
 from .buffers import Buffers
 from .host_calls import HostCalls, Launch, bind_to_checks
-from .machine import Fault
+from .session import Fault
 
 
 class Candidate:

@@ -19,18 +19,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..cache import cache_root
+from ..build.cache import cache_root
+from ..build.launch_contract import build_contract_library
 from ..errors import UserError
-from ..launch_contract import build_contract_library
-from ..orphans import watcher_of
-from ..processes import (
+from ..process.children import (
     Cancelled,
     caller_cancelled,
     how_it_ended,
     last_line,
     python_environment,
 )
-from ..scratch import new_scratch
+from ..process.orphans import watcher_of
+from ..process.scratch import new_scratch
 from .gpu_lock import gpu_lock
 
 START_SECONDS = 300.0
@@ -330,7 +330,7 @@ def shared_worker(uuid: str) -> GpuWorker:
 
 def host_calls_library() -> Path:
     """Return host_calls.c compiled against the toolkit's headers. Raises UserError."""
-    from ..toolchain import find_toolchain
+    from ..build.toolchain import find_toolchain
 
     source = Path(__file__).resolve().parent / "host_calls.c"
     headers = find_toolchain().cuda_headers()

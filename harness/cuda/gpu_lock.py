@@ -12,9 +12,9 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from ..cache import cache_root
+from ..build.cache import cache_root
 from ..errors import UserError
-from ..processes import Cancelled, caller_cancelled
+from ..process.children import Cancelled, caller_cancelled
 
 FOLDERS = (Path("/run/lock"), Path("/tmp"))
 """Where every user may make files; the first of them that is so. Not $TMPDIR, which differs."""

@@ -8,11 +8,11 @@ from contextlib import contextmanager
 from typing import Any
 
 from ..errors import UserError
-from ..processes import Cancelled, caller_cancelled
+from ..process.children import Cancelled, caller_cancelled
 from ..records import Diagnostic, Outcome, StageResult, Task
 from .client import GpuWorker, WorkerEnded, WorkerTimedOut
-from .gpus import FoundGpu
 from .inspection import Stage
+from .present_gpus import FoundGpu
 
 POLL_SECONDS = 0.01
 

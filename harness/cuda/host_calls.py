@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from ..elf import DYNSYM, read_sections, read_symbols, require_elf
+from ..build.launch_contract import read_faults
 from ..isolation.candidate_thread import Runner, run_here
-from ..launch_contract import read_faults
+from ..vetting.elf import DYNSYM, read_sections, read_symbols, require_elf
 
 Result = TypeVar("Result")
 

@@ -8,17 +8,17 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from ..build.toolchain import Toolchain, build_now
 from ..errors import UserError
-from ..ncu import profile_program
-from ..ncu_command import BASIC, DEFAULT, Collection
-from ..ncu_profile import NcuResult
-from ..processes import scrubbed_environment
+from ..nsight.command import BASIC, DEFAULT, Collection
+from ..nsight.ncu import profile_program
+from ..nsight.profile import NcuResult
+from ..nsight.sanitizer import sanitize_program
+from ..process.children import scrubbed_environment
+from ..process.scratch import scratch_folder
 from ..records import Build, Record, StageResult, Task, TensorSpec
-from ..sanitizer import sanitize_program
-from ..scratch import scratch_folder
-from ..toolchain import Toolchain, build_now
 from .gpu_lock import gpu_lock
-from .gpus import FoundGpu
+from .present_gpus import FoundGpu
 
 PROFILE_SECONDS = 120.0
 """Limit of one profiling run: replays of every launch, and starting twice."""

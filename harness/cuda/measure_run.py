@@ -10,13 +10,13 @@ from typing import Any
 
 import torch
 
-from ..reference_model import Instance
-from ..tensor_comparison import compare
-from ..timing import Stopping, measure
-from ..verification import Mismatch
+from ..judge.tensor_comparison import compare
+from ..judge.timing import Stopping, measure
+from ..judge.verification import Mismatch
+from ..reference.model import Instance
 from .buffers import PAINTINGS, Buffers
 from .candidate import Candidate, PreparedCall
-from .machine import Fault, Machine
+from .session import Fault, Machine
 from .task_context import TaskContext, values_of
 from .verify_run import Stage, allocate, case_of
 

@@ -11,12 +11,12 @@ from typing import Any
 
 import torch
 
+from ..judge.tensor_comparison import all_agree
+from ..judge.verification import MEAN, ZEROS, accepted_everywhere, unchanged
 from ..records import Task, TensorSpec, Tolerance
-from ..reference_cases import CASES, Case, Draw, draw, first_finite
-from ..reference_model import Instance, Reference, clone_arguments
-from ..reference_mutants import Mutants
-from ..tensor_comparison import all_agree
-from ..verification import MEAN, ZEROS, accepted_everywhere, unchanged
+from ..reference.cases import CASES, Case, Draw, draw, first_finite
+from ..reference.model import Instance, Reference, clone_arguments
+from ..reference.mutants import Mutants
 
 EXACT_SECONDS = 0.5
 """Double precision answers are computed for every candidate where one takes no longer than this."""

@@ -8,12 +8,12 @@ from typing import Any
 
 import torch
 
-from ..reference_model import Instance
-from ..tensor_comparison import compare, largest_error
-from ..verification import least_own_error
+from ..judge.tensor_comparison import compare, largest_error
+from ..judge.verification import least_own_error
+from ..reference.model import Instance
 from .buffers import PAINTINGS, Buffers
 from .candidate import Candidate
-from .machine import Fault, Machine
+from .session import Fault, Machine
 from .task_context import Plan, TaskContext, values_of
 
 Stage = Callable[[str], None]
@@ -25,7 +25,7 @@ def verify(
 ) -> dict[str, Any]:
     """Run every case; stop at the first fault. Returns the body of the report.
 
-    {"degenerate": words} or {"cases": [as devices/findings.py's judge() takes them],
+    {"degenerate": words} or {"cases": [as judge/findings.py's judge() takes them],
     "mismatches": [[case, message], ...], "repeat": [case, message] | null, "facts": {...}}.
     """
     plans = context.plans()

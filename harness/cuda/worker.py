@@ -21,7 +21,7 @@ from typing import IO, TYPE_CHECKING, Any
 from .isolation import give_up, limit_files, open_host_thread, shut_off
 
 if TYPE_CHECKING:
-    from .machine import CudaMachine
+    from .session import CudaMachine
     from .task_context import TaskContext
 
 TASKS_KEPT = 2
@@ -37,7 +37,7 @@ def main() -> None:
     try:
         import torch
 
-        from .machine import CudaMachine
+        from .session import CudaMachine
 
         enclosed = enclosed and torch.version.cuda is not None
         missing += shut_off([Path(path) for path in greeting["writable"]]) if enclosed else [
@@ -81,7 +81,7 @@ class Worker:
         """Return what the parent must know of this GPU and this PyTorch."""
         import torch
 
-        from .machine import loaded_runtime
+        from .session import loaded_runtime
 
         properties = self.machine.properties
         return {
@@ -100,7 +100,7 @@ class Worker:
         """Return the answer to a request; whatever goes wrong is in it."""
         import torch
 
-        from ..reference_model import ReferenceFault
+        from ..reference.model import ReferenceFault
 
         reached: set[str] = set()
 
@@ -125,7 +125,7 @@ class Worker:
         return answer
 
     def _serve(self, request: dict[str, Any], stage: Callable[[str], None]) -> dict[str, Any]:
-        from ..timing import Stopping
+        from ..judge.timing import Stopping
         from .input_files import forget_inputs, write_inputs
         from .measure_run import measure_candidates, rehearse_measuring
         from .verify_run import rehearse_verifying, verify

@@ -9,16 +9,19 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from .. import timing
-from ..contract import header
+from ..build.toolchain import Toolchain, build_now, find_toolchain
+from ..cuda.answers import Facts, baseline_facts, timing_failure, timing_of, verdict
 from ..cuda.client import CANDIDATE_SECONDS, REFERENCE_SECONDS, GpuWorker, shared_worker
-from ..cuda.gpus import FoundGpu, find_gpus
+from ..cuda.event_profile import event_profile
 from ..cuda.held_gpu import HeldGpu, hold_one
 from ..cuda.inspection import profile_candidate, sanitize_candidate
+from ..cuda.present_gpus import FoundGpu, find_gpus
 from ..errors import UserError
-from ..ncu_profile import elapsed_cycles
-from ..processes import off_loop
-from ..pytorch import require_matching_torch, torch_version
+from ..judge import timing
+from ..judge.findings import judge_build, no_launch
+from ..judge.timing import Stopping
+from ..nsight.profile import elapsed_cycles
+from ..process.children import off_loop
 from ..records import (
     Build,
     DeviceIdentity,
@@ -27,11 +30,8 @@ from ..records import (
     StageResult,
     Task,
 )
-from ..timing import Stopping
-from ..toolchain import Toolchain, build_now, find_toolchain
-from .cuda_answers import Facts, baseline_facts, timing_failure, timing_of, verdict
-from .event_profile import event_profile
-from .findings import judge_build, no_launch
+from ..task.contract import header
+from ..task.pytorch import require_matching_torch, torch_version
 from .protocol import Comparison, Measurement
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from functools import partial
 
-from ..contract import header
-from ..cuda.gpus import architecture, is_called
+from ..build.toolchain import Toolchain, build_now, find_toolchain
+from ..cuda.present_gpus import architecture, is_called
 from ..errors import UserError
-from ..job_records import Executor, Job, JobTask
-from ..processes import off_loop, together
+from ..judge.findings import judge_build
+from ..process.children import off_loop, together
 from ..records import (
     Build,
     DeviceIdentity,
@@ -20,8 +20,8 @@ from ..records import (
     source_sha256,
 )
 from ..simt.gpus import GPUS, Gpu, find_gpu
-from ..toolchain import Toolchain, build_now, find_toolchain
-from .findings import judge_build
+from ..task.contract import header
+from .job_records import Executor, Job, JobTask
 from .protocol import Measurement
 
 

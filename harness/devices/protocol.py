@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from ..judge.timing import Ratio
 from ..records import DeviceIdentity, Profile, Record, StageResult, Task, Timing
-from ..timing import Ratio
 
 
 class Measurement(Record):

@@ -8,17 +8,14 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from ..cases import prepare_cases_now, read_cases, read_weak_to
-from ..contract import header
-from ..fork_client import server_of
-from ..full_case import (
-    FullCase,
-    NoFullCase,
-    begin_full_case,
-    exact_full_case_now,
-    prepare_full_case_now,
-)
-from ..processes import both, off_loop, together
+from ..build.toolchain import Toolchain, build_now, find_toolchain
+from ..judge.findings import explained, judge, judge_build, no_launch, of_report
+from ..judge.full_size import Checked, judge_full_size, judge_whole, nothing_launched
+from ..judge.verification import check_outputs, compare, degenerate
+from ..judge.written_sizes import with_written_sizes
+from ..process.children import both, off_loop, together
+from ..process.fork_client import server_of
+from ..process.scratch import scratch_folder
 from ..records import (
     Build,
     DeviceIdentity,
@@ -32,21 +29,24 @@ from ..records import (
     TaskVariant,
     Timing,
 )
-from ..scratch import scratch_folder
+from ..simt.child import WORKER, Limits, Reply, isolation_facts, run_candidate
 from ..simt.counters import LaunchCounters
 from ..simt.gpus import Gpu, find_gpu
-from ..simt.library import core_library
-from ..simt.machine import machine_listing
-from ..simt.profile import describe_launch
-from ..simt.runtime import build_runtime
-from ..simt.transfers import describe_transfer
-from ..toolchain import Toolchain, build_now, find_toolchain
-from ..verification import check_outputs, compare, degenerate
-from .child import WORKER, Limits, Reply, isolation_facts, run_candidate
-from .findings import explained, judge, judge_build, no_launch, of_report
-from .full_size import Checked, judge_full_size, judge_whole, nothing_launched
+from ..simt.model.profile import describe_launch
+from ..simt.model.transfers import describe_transfer
+from ..simt.run.library import core_library
+from ..simt.run.runtime import build_runtime
+from ..simt.sass.labelled import machine_listing
+from ..task.cases import prepare_cases_now, read_cases, read_weak_to
+from ..task.contract import header
+from ..task.full_case import (
+    FullCase,
+    NoFullCase,
+    begin_full_case,
+    exact_full_case_now,
+    prepare_full_case_now,
+)
 from .protocol import Measurement
-from .written_sizes import with_written_sizes
 
 VERIFY_SECONDS = 60.0
 PROFILE_SECONDS = 60.0

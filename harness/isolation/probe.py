@@ -6,9 +6,9 @@ import json
 import sys
 from pathlib import Path
 
-from ..processes import TimedOut, python_environment, read_log, run_process
+from ..process.children import TimedOut, python_environment, read_log, run_process
+from ..process.scratch import scratch_folder
 from ..records import Record
-from ..scratch import scratch_folder
 from .candidate_process import attempt, enclose_process
 from .landlock import version
 from .privileges import leave_network

@@ -20,7 +20,7 @@ from ..isolation.privileges import set_limits
 
 def warm() -> None:
     """Import what every request takes."""
-    from . import profile_run, verify_run  # noqa: F401
+    from .run import verify_run  # noqa: F401
 
 
 def main(arguments: list[str]) -> int:
@@ -28,11 +28,11 @@ def main(arguments: list[str]) -> int:
     request: dict[str, Any] = json.loads(Path(arguments[0]).read_text())
     set_limits(request["limits"])
     if request["mode"] == "verify":
-        from .verify_run import verify as serve
+        from .run.verify_run import verify as serve
     else:
-        from .profile_run import profile as serve
-    from .library import core_library
-    from .runtime import NoAddressSpace
+        from .sample.profile_run import profile as serve
+    from .run.library import core_library
+    from .run.runtime import NoAddressSpace
 
     # Compiling it, if it came to that, takes processes and a cache to write.
     core_library()

@@ -10,10 +10,10 @@ from simt_support import compile_ptx, execute
 
 from kernelblaster.harness.devices.simulated import SimulatedDevice
 from kernelblaster.harness.records import Record, StageResult, Task
-from kernelblaster.harness.simt.candidate import HARMLESS
-from kernelblaster.harness.simt.core import Report
-from kernelblaster.harness.simt.ptx import Module
-from kernelblaster.harness.tasks import load_task
+from kernelblaster.harness.simt.ptx.parser import Module
+from kernelblaster.harness.simt.run.candidate import HARMLESS
+from kernelblaster.harness.simt.run.core import Report
+from kernelblaster.harness.task.loading import load_task
 
 from .corpus import Bug, launch_of, one_unit
 

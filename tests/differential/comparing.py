@@ -12,10 +12,10 @@ from reference_executor.executor import Execution, Outcome
 from reference_executor.state import Arena as ReferenceArena
 from simt_support import Arena, argument_bytes
 
-from kernelblaster.harness.simt.candidate import HARMLESS
-from kernelblaster.harness.simt.core import Launch, Result, run
-from kernelblaster.harness.simt.encoding import COUNTER_FIELDS
-from kernelblaster.harness.simt.ptx_records import Module
+from kernelblaster.harness.simt.decode.encoding import COUNTER_FIELDS
+from kernelblaster.harness.simt.ptx.records import Module
+from kernelblaster.harness.simt.run.candidate import HARMLESS
+from kernelblaster.harness.simt.run.core import Launch, Result, run
 
 Array = NDArray[np.generic]
 

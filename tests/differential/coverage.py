@@ -23,7 +23,7 @@ vmax vmax2 vmax4 vmin vmin2 vmin4 vote vset vset2 vset4 vshl vshr vsub vsub2 vsu
 def decoded_opcodes() -> set[str]:
     """Return the opcodes that stand as strings anywhere in the decoder's modules."""
     found: set[str] = set()
-    for path in Path(simt.__file__).parent.glob("decode*.py"):
+    for path in (Path(simt.__file__).parent / "decode").glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 found.add(node.value)

@@ -8,7 +8,7 @@ import numpy as np
 from reference_executor.formats import FORMATS, is_nan
 from reference_executor.words import TYPE_BITS
 
-from kernelblaster.harness.simt.ptx import parse
+from kernelblaster.harness.simt.ptx.parser import parse
 
 from .comparing import run_both
 from .inputs import values

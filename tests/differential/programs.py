@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from kernelblaster.harness.simt.ptx import parse
+from kernelblaster.harness.simt.ptx.parser import parse
 
 from .comparing import Array, run_both
 

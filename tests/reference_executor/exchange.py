@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kernelblaster.harness.simt.ptx_records import Instruction, Pair
+from kernelblaster.harness.simt.ptx.records import Instruction, Pair
 
 from .state import Block, Warp, window_of
 from .transfers import combine

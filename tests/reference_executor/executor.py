@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from kernelblaster.harness.simt.ptx_records import (
+from kernelblaster.harness.simt.ptx.records import (
     Immediate,
     Instruction,
     Module,

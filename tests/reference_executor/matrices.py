@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelblaster.harness.simt.ptx_records import Instruction, Operand, Vector
+from kernelblaster.harness.simt.ptx.records import Instruction, Operand, Vector
 
 from .formats import FORMATS, encode
 from .state import LANES, Block, Warp

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelblaster.harness.simt.ptx_records import (
+from kernelblaster.harness.simt.ptx.records import (
     Function,
     Immediate,
     Instruction,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable
 
-from kernelblaster.harness.simt.ptx_records import Address, Immediate, Instruction, Register, Vector
+from kernelblaster.harness.simt.ptx.records import Address, Immediate, Instruction, Register, Vector
 
 from .counting import copy_cost
 from .formats import FORMATS, add, decode, encode

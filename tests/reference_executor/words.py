@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, cached_property
 
-from kernelblaster.harness.simt.ptx_records import Instruction
+from kernelblaster.harness.simt.ptx.records import Instruction
 
 from .formats import FORMATS, Format
 

@@ -1,0 +1,1 @@
+"""The command line: what a person types, sees and gets back."""

@@ -1,0 +1,409 @@
+"""The command line: optimize, resume, evaluate, jobs, runs, report, kb, task and doctor."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+import sys
+from pathlib import Path
+from typing import Annotated
+
+# Before langgraph is imported: only this project's records may come back from a checkpoint.
+os.environ.setdefault("LANGGRAPH_STRICT_MSGPACK", "true")
+os.environ.setdefault("LANGSMITH_TRACING", "false")
+
+import typer
+from pydantic import ValidationError
+from rich.console import Console
+
+from ..harness.errors import UserError
+from ..harness.task.loading import begin_loading
+from .flags import (
+    DeviceName,
+    Dimensions,
+    Events,
+    Gpu,
+    Gpus,
+    Json,
+    KnowledgeDirectory,
+    MaxCalls,
+    MaxGpuSeconds,
+    MaxMoney,
+    MaxSeconds,
+    MaxTokens,
+    Quiet,
+    TaskPath,
+    check_request,
+    checked_budgets,
+    describe,
+    knowledge_directory,
+    parse_dimensions,
+    read_settings,
+    with_gpus,
+)
+from .following import Showing, follow, follow_all
+from .output import fail, print_json
+
+app = typer.Typer(
+    help="Agents that rewrite a CUDA kernel, measure every rewrite, and remember.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+knowledge_app = typer.Typer(help="The knowledge base.", no_args_is_help=True)
+app.add_typer(knowledge_app, name="kb")
+task_app = typer.Typer(help="Tasks.", no_args_is_help=True)
+app.add_typer(task_app, name="task")
+jobs_app = typer.Typer(help="Evaluation on another host (device deferred).", no_args_is_help=True)
+app.add_typer(jobs_app, name="jobs")
+
+@app.command()
+def optimize(
+    task: TaskPath,
+    start: Annotated[Path | None, typer.Option(help="First kernel; else one is written.")] = None,
+    gpu: Gpu = None,
+    gpus: Gpus = None,
+    device: DeviceName = None,
+    model: Annotated[
+        str | None,
+        typer.Option(help="builtin, openai:NAME, or ROLE=MODEL,ROLE=MODEL (docs/models.md)."),
+    ] = None,
+    base_url: Annotated[str | None, typer.Option(help="OpenAI-compatible endpoint.")] = None,
+    structured_output: Annotated[
+        str | None, typer.Option(help="json_schema, function_calling, or json_mode.")
+    ] = None,
+    temperature: Annotated[float | None, typer.Option(help="Of the models.")] = None,
+    max_tokens: MaxTokens = None,
+    max_money: MaxMoney = None,
+    max_calls: MaxCalls = None,
+    max_gpu_seconds: MaxGpuSeconds = None,
+    max_seconds: MaxSeconds = None,
+    iterations: Annotated[int | None, typer.Option(help="Policy updates.")] = None,
+    rollouts: Annotated[int | None, typer.Option(help="Trajectories an iteration.")] = None,
+    steps: Annotated[int | None, typer.Option(help="Techniques a trajectory.")] = None,
+    repairs: Annotated[
+        int | None,
+        typer.Option(help="Times a failed candidate is mended; by a model 2, else 1."),
+    ] = None,
+    rewrites_first: Annotated[
+        bool | None,
+        typer.Option(
+            "--rewrites-first/--models-first",
+            help="Try a technique's built-in rewrite before a model writes it.",
+        ),
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Same seed, same run.")] = None,
+    run: Annotated[Path | None, typer.Option("--run", help="Run directory.")] = None,
+    kb: KnowledgeDirectory = None,
+    dimensions: Dimensions = None,
+    quiet: Quiet = False,
+    events: Events = None,
+    as_json: Json = False,
+) -> None:
+    """Make the first CUDA kernel for a PyTorch reference, then make it faster."""
+    chosen = parse_dimensions(dimensions or [])
+    begin_loading(task, chosen)
+    from ..graph.session import Session
+    from ..memory.locations import new_run_directory
+    from ..nodes.records import OptimizeRequest
+
+    settings = read_settings(
+        model=model,
+        base_url=base_url,
+        structured_output=structured_output,
+        temperature=temperature,
+        rewrites_first=rewrites_first,
+        max_tokens=max_tokens,
+        max_money=max_money,
+        max_calls=max_calls,
+        max_gpu_seconds=max_gpu_seconds,
+        max_seconds=max_seconds,
+    )
+    try:
+        request = OptimizeRequest(
+            task=str(task),
+            start=str(start) if start else None,
+            gpu=gpu or settings.gpu,
+            device=with_gpus(device or settings.device, gpus),
+            model=settings.model,
+            models=settings.models,
+            budgets=settings.budgets,
+            iterations=settings.iterations if iterations is None else iterations,
+            rollouts=settings.rollouts if rollouts is None else rollouts,
+            steps=settings.steps if steps is None else steps,
+            repairs=settings.repairs if repairs is None else repairs,
+            seed=settings.seed if seed is None else seed,
+            knowledge=str(kb) if kb else None,
+            dimensions=chosen,
+        )
+    except ValidationError as error:
+        raise UserError(describe(error)) from error
+    check_request(request)
+    directory = run or new_run_directory(task.stem, settings.runs_directory)
+    follow(Session.create(directory, request), Showing(as_json, quiet, events))
+
+
+@app.command()
+def resume(
+    runs: Annotated[list[Path], typer.Argument(help="Run directories.", metavar="RUN...")],
+    results: Annotated[
+        Path | None, typer.Option(help="File of `jobs run`: take the runs' results from it first.")
+    ] = None,
+    max_tokens: MaxTokens = None,
+    max_money: MaxMoney = None,
+    max_calls: MaxCalls = None,
+    max_gpu_seconds: MaxGpuSeconds = None,
+    max_seconds: MaxSeconds = None,
+    quiet: Quiet = False,
+    events: Events = None,
+    as_json: Json = False,
+) -> None:
+    """Go on with runs that were stopped, killed or wait for results, from their checkpoints."""
+    from ..graph.session import Session
+    from ..harness.devices.job_records import read_results
+    from ..memory.run.exchange import take_results
+    from ..tools.models.budgets import change_budgets
+
+    raised = checked_budgets(
+        tokens=max_tokens,
+        money=max_money,
+        calls=max_calls,
+        gpu_seconds=max_gpu_seconds,
+        wall_seconds=max_seconds,
+    )
+    found = read_results(results) if results else None
+    sessions: list[Session] = []
+    try:
+        for run in dict.fromkeys(path.resolve() for path in runs):
+            sessions.append(Session.open(run))
+        directories = [session.directory for session in sessions]
+        for line in take_results(directories, found, results) if found and results else []:
+            typer.echo(line, err=as_json or bool(events))
+        for run in directories:
+            change_budgets(run, raised)
+        follow_all(sessions, Showing(as_json, quiet, events))
+    finally:
+        for session in sessions:
+            session.close()
+
+
+@jobs_app.command("export")
+def jobs_export(
+    runs: Annotated[list[Path], typer.Argument(help="Run directories.", metavar="RUN...")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="File to write.")],
+    as_json: Json = False,
+) -> None:
+    """Write what runs of device deferred wait for to one file, for the host that has the GPU."""
+    from ..graph.session import read_request
+    from ..harness.devices.job_records import counted
+    from ..memory.run.exchange import export_jobs
+
+    directories = list(dict.fromkeys(path.resolve() for path in runs))
+    for run in directories:
+        read_request(run)
+    counts = export_jobs(directories, output)
+    if as_json:
+        print_json({"file": str(output), "runs": counts})
+        return
+    for name, count in counts.items():
+        typer.echo(f"{name}: {counted(count)}")
+    typer.echo(f"run them on the GPU host: kernelblaster jobs run {output} -o results.json")
+
+
+@jobs_app.command("run")
+def jobs_run(
+    jobs: Annotated[Path, typer.Argument(help="File of `jobs export`.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="File to write, or go on with.")],
+    device: Annotated[
+        str, typer.Option(help="Which jobs: cuda, simulated, or auto for what each asks for.")
+    ] = "auto",
+    gpus: Annotated[str, typer.Option(help="Which GPUs work, for example 0,1.")] = "0",
+    as_json: Json = False,
+) -> None:
+    """Run a jobs file here: each job through every gate, each result kept as it comes."""
+    from ..harness.jobs.command import conclude, run_command
+
+    def say(line: str) -> None:
+        typer.echo(line, err=as_json)
+
+    summary = run_command(jobs, output, device, gpus, say)
+    if as_json and summary:
+        print_json(summary.model_dump(mode="json"))
+    code = conclude(summary, output, say)
+    if code:
+        raise typer.Exit(code)
+
+
+@app.command()
+def evaluate(
+    kernel: Annotated[Path, typer.Argument(help="CUDA source that defines `launch`.")],
+    task: Annotated[Path, typer.Option("--task", help="PyTorch reference it must compute.")],
+    gpu: Gpu = None,
+    gpus: Gpus = None,
+    device: DeviceName = None,
+    dimensions: Dimensions = None,
+    confirm: Annotated[
+        bool,
+        typer.Option("--confirm", help="Verify again, in a fresh process and under a sanitizer."),
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Compile, verify, profile and time one kernel."""
+    chosen = parse_dimensions(dimensions or [])
+    begin_loading(task, chosen)
+    from ..harness.process.interruption import Stopped, run_until_stopped
+    from ..tools.evaluation.file import evaluate_file
+    from .console import show_evaluation
+
+    settings = read_settings()
+    try:
+        evaluation = run_until_stopped(
+            evaluate_file(
+                kernel,
+                task,
+                with_gpus(device or settings.device, gpus),
+                gpu or settings.gpu,
+                chosen,
+                confirm,
+            )
+        )
+    except Stopped as stopped:
+        typer.echo(f"stopped by {stopped}; nothing is kept", err=True)
+        raise typer.Exit(stopped.exit_code) from None
+    if as_json:
+        print_json(evaluation.model_dump(mode="json"))
+    else:
+        show_evaluation(Console(), evaluation)
+    if evaluation.outcome != "passed":
+        raise typer.Exit(1)
+
+
+@app.command()
+def runs(as_json: Json = False) -> None:
+    """List the runs in the runs directory."""
+    from ..graph.session import list_runs
+    from .console import show_runs
+
+    found = list_runs(read_settings().runs_directory)
+    if as_json:
+        print_json({"runs": found})
+    else:
+        show_runs(Console(), found)
+
+
+@app.command()
+def report(run: Annotated[Path, typer.Argument(help="Run directory.")]) -> None:
+    """Print the report of a finished run."""
+    from ..graph.session import read_request
+    from ..memory.run.exchange import count_waiting
+
+    request = read_request(run)
+    path = run / "report.txt"
+    if not path.is_file():
+        waiting = count_waiting(run) if request.device.startswith("deferred") else 0
+        if waiting:
+            raise UserError(
+                f"{run} waits for {waiting} {'job' if waiting == 1 else 'jobs'} of the GPU host; "
+                f"export with: kernelblaster jobs export {run} -o jobs.json"
+            )
+        raise UserError(f"{run} is not finished; go on with: kernelblaster resume {run}")
+    sys.stdout.write(path.read_text())
+
+
+@knowledge_app.command("show")
+def kb_show(
+    state: Annotated[str | None, typer.Argument(help="Only this state.")] = None,
+    kb: KnowledgeDirectory = None,
+    measured: Annotated[
+        bool, typer.Option("--measured", help="What real GPUs said, instead of the simulated one.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Show states, techniques, expected gains and lessons."""
+    from ..tools.workspace import open_knowledge
+    from .console import show_knowledge
+
+    with open_knowledge(str(knowledge_directory(kb)), create=False) as knowledge:
+        states = knowledge.show(device_kind="cuda" if measured else "simulated")
+    if state is not None:
+        states = [entry for entry in states if state in (entry["id"], entry["name"])]
+        if not states:
+            raise UserError(f"the knowledge base has no state {state!r}; list them: kb show")
+    if as_json:
+        print_json({"states": states})
+    else:
+        show_knowledge(Console(), states, "measured" if measured else "simulated")
+
+
+@knowledge_app.command("stats")
+def kb_stats(kb: KnowledgeDirectory = None, as_json: Json = False) -> None:
+    """Count what the knowledge base holds."""
+    from ..tools.workspace import open_knowledge
+    from .console import show_counts
+
+    directory = knowledge_directory(kb)
+    with open_knowledge(str(directory), create=False) as knowledge:
+        counts = knowledge.stats()
+    if as_json:
+        print_json({"directory": str(directory), **counts})
+    else:
+        show_counts(Console(), str(directory), counts)
+
+
+@knowledge_app.command("reindex")
+def kb_reindex(kb: KnowledgeDirectory = None) -> None:
+    """Rebuild the vector index from the evidence."""
+    from ..tools.workspace import open_knowledge
+
+    with open_knowledge(str(knowledge_directory(kb)), create=False) as knowledge:
+        typer.echo(f"{knowledge.reindex()} states indexed")
+
+
+@task_app.command("show")
+def task_show(task: TaskPath, dimensions: Dimensions = None) -> None:
+    """Print a task's tensors, the exact `launch` signature and task.cuh."""
+    from ..harness.task.contract import header, signature
+    from ..harness.task.loading import load_task
+
+    loaded = asyncio.run(load_task(task, parse_dimensions(dimensions or [])))
+    typer.echo(f"{loaded.name}: {loaded.op_class}, {loaded.dtype}\n")
+    typer.echo(signature(loaded) + "\n")
+    for variant in (loaded.full, loaded.verify):
+        typer.echo(f"// {variant.name}\n{header(variant)}")
+
+
+@app.command()
+def doctor(as_json: Json = False) -> None:
+    """Say what this machine can do, and how to mend what it cannot."""
+    from ..harness.doctor import examine
+    from ..tools.models.chat_models import parse_models
+    from ..tools.models.check import check_endpoint
+    from .console import show_checks
+
+    settings = read_settings()
+    models = settings.models.model_copy(update={"roles": parse_models(settings.model)})
+    checks = [*asyncio.run(examine(settings.gpu)), asyncio.run(check_endpoint(models))]
+    if as_json:
+        print_json({"checks": [check.model_dump() for check in checks]})
+    else:
+        show_checks(Console(), checks)
+    if any(check.required and not check.passed for check in checks):
+        raise typer.Exit(2)
+
+
+def main() -> None:
+    """Entry point: a UserError is one line and exit code 2, never a traceback."""
+    try:
+        app()
+    except UserError as error:
+        fail(str(error))
+    except sqlite3.DatabaseError as error:
+        fail(f"a database cannot be used: {error}; free some space or check the directory's rights")
+    except OSError as error:
+        if error.errno in (28, 30, 122):  # no space, read-only, quota
+            fail(f"cannot write: {error.strerror}: {error.filename}; free some space, then resume")
+        if error.filename is not None and error.errno in (1, 2, 13, 20, 21, 36, 40):
+            # Not permitted, not there, no folder or a folder, too long a name, a loop of links.
+            fail(f"cannot use {error.filename}: {error.strerror}")
+        raise

@@ -1,0 +1,128 @@
+"""The flags that several commands have, and one clear line where a flag is wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+from pydantic import ValidationError
+from pydantic_settings import SettingsError
+
+from ..harness.errors import UserError
+from ..settings import Settings
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
+TaskPath = Annotated[Path, typer.Argument(help="PyTorch reference in KernelBench form.")]
+Gpu = Annotated[str | None, typer.Option(help="GPU to optimise for.")]
+DeviceName = Annotated[
+    str | None, typer.Option("--device", help="auto, cuda, simulated, or deferred.")
+]
+Gpus = Annotated[
+    str | None, typer.Option("--gpus", help="Numbers of this machine's GPUs to work on: 0,1.")
+]
+Dimensions = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="NAME=VALUE: a dimension at which candidates are verified."),
+]
+KnowledgeDirectory = Annotated[Path | None, typer.Option("--kb", help="Knowledge base directory.")]
+MaxTokens = Annotated[int | None, typer.Option(help="Cap on tokens of all model calls.")]
+MaxMoney = Annotated[float | None, typer.Option(help="Cap on dollars, by the table of prices.")]
+MaxCalls = Annotated[int | None, typer.Option(help="Cap on model calls.")]
+MaxGpuSeconds = Annotated[float | None, typer.Option(help="Cap on time on the device.")]
+MaxSeconds = Annotated[float | None, typer.Option(help="Cap on working time.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Show only what it came to.")]
+Events = Annotated[
+    Literal["jsonl"] | None,
+    typer.Option(help="jsonl: one JSON object a line on standard output as things happen."),
+]
+
+
+def read_settings(**flags: Any) -> Settings:
+    """Return the settings, with the flags that were given in their place.
+
+    Raises:
+        UserError: a flag, or a variable in the environment, has a bad value.
+    """
+    given = {name: value for name, value in flags.items() if value is not None}
+    try:
+        return Settings(**given)
+    except ValidationError as error:
+        is_flag = str(error.errors()[0]["loc"][0]) in given
+        raise UserError(("" if is_flag else "settings: ") + describe(error)) from error
+    except (UnicodeDecodeError, OSError) as error:
+        raise UserError(f"settings: kernelblaster.env cannot be read: {error}") from error
+    except SettingsError as error:
+        raise UserError(f"settings: {error}; prices and context_tokens are JSON") from error
+
+
+def checked_budgets(**caps: Any) -> Any:
+    """Return caps from flags.
+
+    Raises:
+        UserError: one is negative.
+    """
+    from ..tools.models.records import Budgets
+
+    try:
+        return Budgets(**caps)
+    except ValidationError as error:
+        flag = str(error.errors()[0]["loc"][0]).removeprefix("wall_").replace("_", "-")
+        raise UserError(f"--max-{flag}: {error.errors()[0]['msg'].lower()}") from error
+
+
+def check_request(request: Any) -> None:
+    """Refuse what can be refused before a run directory is made.
+
+    Raises:
+        UserError: unknown GPU, device, model, file, or a foreign knowledge base.
+    """
+    from ..nodes.run.load_task import resolve_plan
+
+    if not Path(request.task).is_file():
+        raise UserError(f"no such file: {request.task}; give a PyTorch reference (examples/)")
+    resolve_plan(request)
+
+
+def knowledge_directory(chosen: Path | None) -> Path:
+    """Return the knowledge base a command works on."""
+    return chosen or read_settings().knowledge_directory
+
+
+def with_gpus(device: str, gpus: str | None) -> str:
+    """Return the device that works on the GPUs of `--gpus`.
+
+    Raises:
+        UserError: no list of numbers, a GPU twice, or not with this device.
+    """
+    if gpus is None:
+        return device
+    from ..harness.devices.registry import parse_gpus
+
+    numbers = parse_gpus(gpus)
+    if device not in ("auto", "cuda"):
+        raise UserError(f"--gpus goes with --device cuda, not with {device}")
+    return f"cuda:{','.join(map(str, numbers))}"
+
+
+def parse_dimensions(pairs: list[str]) -> dict[str, int]:
+    """Return {NAME: VALUE} of `--set NAME=VALUE` flags.
+
+    Raises:
+        UserError: a flag is not of that form, or its value is no positive integer.
+    """
+    parsed: dict[str, int] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        number = value.isascii() and value.isdecimal()
+        if not (equals and name.isidentifier() and number and int(value) > 0):
+            raise UserError(f"--set {pair}: write NAME=VALUE with a positive integer")
+        parsed[name] = int(value)
+    return parsed
+
+
+def describe(error: ValidationError) -> str:
+    """Return the first complaint of a validation error as one line with the flag's name."""
+    first = error.errors()[0]
+    flag = ".".join(str(part) for part in first["loc"]).replace("_", "-")
+    return f"--{flag} {first.get('input')!r}: {first['msg'].lower()}"

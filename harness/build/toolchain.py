@@ -1,0 +1,304 @@
+"""NVIDIA's compiler as installed from PyPI or found on PATH, and its builds, cached by content."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+from ..errors import UserError
+from ..process.children import TimedOut, off_loop, read_log, run_process, scrubbed_environment
+from ..records import Build, Diagnostic, Record, sha256_of
+from ..vetting.device_rules import device_code
+from ..vetting.host_code import check_machine_code
+from ..vetting.source_rules import check_source, host_assembly
+from ..vetting.symbols import undefined_symbols
+from .cache import cache_root, new_entry
+from .compiler_output import compile_errors, kernel_resources, machine_fault
+
+OLDEST_NVCC = (12, 4)
+"""Older compilers do not know sm_90a fully and name their runtime symbols differently."""
+
+COMPILE_SECONDS = 120.0
+COMPILE_MEMORY_KIB = 16 << 20
+"""Limits of one compiler run: a template bomb costs one candidate, not the machine."""
+
+FLAGS = (
+    "-std=c++17", "-lineinfo", "-O3", "-shared", "-Xcompiler", "-fPIC", "--cudart", "none",
+    "-Xcompiler", "-fno-jump-tables,-fno-exceptions", "-Xlinker", "-z,relro,-z,now",
+    "-Xptxas", "-v", "-allow-unsupported-compiler", "--keep", "--keep-dir", ".", "-I", ".",
+)  # fmt: skip
+
+RULES = "6"
+"""Raised whenever a build's diagnostics may change: a cached build keeps its own."""
+
+_WHEELS = "nvidia-cuda-nvcc nvidia-cuda-crt nvidia-nvvm nvidia-cuda-runtime nvidia-cuda-cccl"
+
+
+class Toolchain(Record):
+    """nvcc and the host compiler it drives."""
+
+    nvcc: str
+    """Path of the executable."""
+    version: str
+    """For example 13.0.88."""
+    host_compiler: str
+    """Path of the C++ compiler given to nvcc with -ccbin."""
+    host_version: str
+    """First line of its --version."""
+
+    @property
+    def identity(self) -> str:
+        """What a build depends on, in one line."""
+        return f"nvcc {self.version}, {self.host_version}"
+
+    def cuda_headers(self) -> Path:
+        """Return the folder of CUDA's headers. Raises UserError where there is none."""
+        root = Path(self.nvcc).resolve().parent.parent
+        for place in (root / "include", *root.glob("targets/*/include")):
+            if (place / "cuda_runtime_api.h").is_file():
+                return place
+        raise UserError(
+            f"CUDA headers are missing: no cuda_runtime_api.h below {root}; "
+            "pip install nvidia-cuda-runtime nvidia-cuda-crt"
+        )
+
+    def tool(self, name: str) -> Path | None:
+        """Return the path of another CUDA tool (nvdisasm, cuobjdump), beside nvcc or on PATH."""
+        beside = Path(self.nvcc).resolve().parent / name
+        if beside.is_file():
+            return beside
+        found = shutil.which(name)
+        return Path(found) if found else None
+
+
+def find_toolchain() -> Toolchain:
+    """Find nvcc (PyPI wheels first, then PATH) and a host C++ compiler.
+
+    Raises UserError, with what to install, where one is missing, too old, or does not start.
+    """
+    compiler = _host_compiler()
+    host_version = _version_text(compiler).splitlines()[0].strip()
+    too_old: list[str] = []
+    for nvcc in [*_nvcc_of_wheels(), *_nvcc_of_path()]:
+        match = re.search(r"\bV(\d+)\.(\d+)\.(\d+)", _version_text(nvcc))
+        if match is None:
+            continue
+        version = ".".join(match.groups())
+        if (int(match.group(1)), int(match.group(2))) < OLDEST_NVCC:
+            too_old.append(f"{nvcc} is version {version}")
+            continue
+        return Toolchain(
+            nvcc=str(nvcc), version=version, host_compiler=str(compiler), host_version=host_version
+        )
+    found = f" ({'; '.join(too_old)}, too old)" if too_old else ""
+    raise UserError(
+        f"no CUDA compiler {OLDEST_NVCC[0]}.{OLDEST_NVCC[1]} or newer found{found}: "
+        f"pip install {_WHEELS}, or put nvcc on PATH"
+    )
+
+
+async def build(toolchain: Toolchain, source: str, header: str, arch: str) -> Build:
+    """Compile a candidate without blocking the event loop; see `build_now`."""
+    return await off_loop(build_now, toolchain, source, header, arch)
+
+
+def build_now(toolchain: Toolchain, source: str, header: str, arch: str) -> Build:
+    """Compile a candidate against one task.cuh for one architecture, for example sm_90.
+
+    One nvcc run leaves candidate.so (the host half, CUDA runtime undefined), candidate.ptx and
+    candidate.cubin in `Build.directory`. A source that does not compile is a Build that did not
+    succeed, with the errors on the candidate's own lines; it is cached too. Raises UserError for
+    faults of the machine or an unknown architecture. What host or device code may not hold (see
+    source_rules, device_rules and machine_code) is a diagnostic of a build that did succeed: do not
+    run such a build, nor one that `symbols.check_library` refuses.
+    """
+    if not re.fullmatch(r"sm_\d{2,3}[af]?", arch):
+        raise UserError(f"unknown architecture {arch!r}: expected for example sm_90")
+    key = sha256_of(source.encode("utf-8", "surrogatepass"), header, arch, *FLAGS, RULES,
+                    toolchain.identity)  # fmt: skip
+    failed = Build(key=key, succeeded=False, arch=arch, compiler=toolchain.identity)
+    if refused := check_source(source):
+        return failed.model_copy(update={"diagnostics": refused})
+    final = cache_root() / "builds" / key[:2] / key
+    if cached := _load(final):
+        return cached
+    try:
+        with new_entry(final) as directory:
+            (directory / "candidate.cu").write_text(source, encoding="utf-8", newline="")
+            (directory / "task.cuh").write_text(header, encoding="utf-8")
+            status, log = _run_nvcc(toolchain, arch, directory)
+            if status == 0:
+                result = _collect(directory, key, arch, toolchain, log)
+                _refuse_static_runtime(toolchain, result)
+            else:
+                _raise_for_machine(toolchain, directory, log)
+                errors = compile_errors(log, directory / "candidate.ptx")
+                result = failed.model_copy(update={"diagnostics": errors})
+            result = result.model_copy(update={"directory": str(final)})
+            _drop_intermediates(directory)
+            (directory / "build.json").write_text(result.model_dump_json(), encoding="utf-8")
+    except (TimedOut, _Killed) as error:
+        slow = Diagnostic(kind="compile_error", message=str(error))
+        return failed.model_copy(update={"diagnostics": (slow,)})
+    return result
+
+
+class _Killed(Exception):
+    """The compiler was ended from outside. Not cached: it may have been the machine's load."""
+
+
+def _refuse_static_runtime(toolchain: Toolchain, result: Build) -> None:
+    """Raise where the host compiler put the C++ runtime into the object.
+
+    The object then asks for files, locks and memory on the runtime's behalf, and nothing can be
+    said of what the candidate itself asks for.
+    """
+    if "_Unwind_RaiseException" in result.undefined_symbols:
+        raise UserError(
+            f"{toolchain.host_compiler} links the C++ runtime statically, which hides what a "
+            "candidate calls: set CXX to a compiler that links it shared, for example /usr/bin/g++"
+        )
+
+
+def _collect(directory: Path, key: str, arch: str, toolchain: Toolchain, log: str) -> Build:
+    host = (directory / "candidate.cudafe1.cpp").read_text(errors="replace")
+    # One target written with -gencode leaves the architecture out of the name.
+    named = directory / f"candidate.{arch}.cubin"
+    if named.exists():
+        named.rename(directory / "candidate.cubin")
+    return Build(
+        key=key,
+        succeeded=True,
+        arch=arch,
+        compiler=toolchain.identity,
+        kernels=kernel_resources(log),
+        undefined_symbols=undefined_symbols(directory / "candidate.so"),
+        diagnostics=(
+            *host_assembly(host),
+            *check_machine_code(directory / "candidate.so", toolchain.tool("objdump")),
+            *device_code((directory / "candidate.ptx").read_text(errors="replace")),
+        ),
+    )
+
+
+def _run_nvcc(toolchain: Toolchain, arch: str, directory: Path) -> tuple[int, str]:
+    log = directory / "nvcc.log"
+    limits = f'ulimit -v {COMPILE_MEMORY_KIB}; ulimit -f 2097152; ulimit -c 0; exec "$@"'
+    command = [
+        "/bin/sh", "-c", limits, "sh", toolchain.nvcc, _target(arch),
+        "-ccbin", toolchain.host_compiler, *FLAGS, "candidate.cu", "-o", "candidate.so",
+    ]  # fmt: skip
+    environment = scrubbed_environment(directory)
+    try:
+        status = run_process(
+            command, directory=directory, environment=environment, log=log, seconds=COMPILE_SECONDS
+        )
+    except TimedOut:
+        raise TimedOut(f"compilation ran past its limit of {COMPILE_SECONDS:.0f} s") from None
+    return status, read_log(log)
+
+
+def _target(arch: str) -> str:
+    """Return nvcc's option for an architecture.
+
+    `-arch=sm_90a` also makes a pass for plain sm_90, which refuses what only sm_90a has (wgmma).
+    """
+    if arch[-1].isdigit():
+        return f"-arch={arch}"
+    return f"-gencode=arch=compute_{arch.removeprefix('sm_')},code={arch}"
+
+
+def _raise_for_machine(toolchain: Toolchain, directory: Path, log: str) -> None:
+    """Raise where a failed run is no fault of the source alone: it must not be cached."""
+    if shutil.disk_usage(directory).free < 16 << 20:
+        raise UserError(f"no space left for compiling in {directory.parent}: free some and retry")
+    if fault := machine_fault(log):
+        raise UserError(f"{toolchain.nvcc} cannot work here: {fault[:300]}")
+    if re.search(r"^nvcc error.*signal 9|^\S+: fatal error: Killed", log, re.MULTILINE):
+        raise _Killed("the compiler was killed, most likely for using too much memory")
+
+
+def _load(directory: Path) -> Build | None:
+    """Return a cached build that is whole; drop one whose files were damaged since."""
+    try:
+        result = Build.model_validate_json((directory / "build.json").read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        if not directory.exists():
+            return None
+    except (OSError, ValueError):
+        pass
+    else:
+        files = ("candidate.so", "candidate.ptx", "candidate.cubin") if result.succeeded else ()
+        if all((directory / name).is_file() for name in files):
+            # The cache folder may have been moved as a whole.
+            return result.model_copy(update={"directory": str(directory)})
+    shutil.rmtree(directory, ignore_errors=True)
+    return None
+
+
+def _drop_intermediates(directory: Path) -> None:
+    kept = {"candidate.cu", "task.cuh", "candidate.so", "candidate.ptx", "candidate.cubin",
+            "nvcc.log"}  # fmt: skip
+    for path in directory.iterdir():
+        if path.name not in kept:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def _nvcc_of_wheels() -> list[Path]:
+    """Return nvcc of NVIDIA's wheels (nvidia/cu13/...), newest first, where the parts are whole."""
+    spec = importlib.util.find_spec("nvidia")
+    places = list(spec.submodule_search_locations or []) if spec else []
+    roots = [root for place in places for root in Path(place).glob("cu[0-9]*")]
+    needed = ("bin/nvcc", "bin/ptxas", "nvvm/bin/cicc", "include/cuda_runtime.h",
+              "include/cccl/nv/target")  # fmt: skip
+    whole = [root for root in roots if all((root / name).exists() for name in needed)]
+    whole.sort(key=lambda root: int(re.sub(r"\D", "", root.name)), reverse=True)
+    return [root / "bin" / "nvcc" for root in whole]
+
+
+def _nvcc_of_path() -> list[Path]:
+    found = shutil.which("nvcc")
+    return [Path(found).resolve()] if found else []
+
+
+def _host_compiler() -> Path:
+    chosen = os.environ.get("CXX")
+    if chosen:
+        path = shutil.which(chosen)
+        if path is None:
+            raise UserError(f"CXX={chosen}: no such program; unset it or name a C++ compiler")
+        return Path(path)
+    for name in ("g++", "c++", "clang++"):
+        if path := shutil.which(name):
+            return Path(path)
+    raise UserError(
+        "no host C++ compiler found, and nvcc needs one: apt-get install g++ (or set CXX)"
+    )
+
+
+def _version_text(program: Path) -> str:
+    """Return what a program says of its version; asked once in a process while it stays the same.
+
+    Every step of a run opens its device anew.
+    """
+    try:
+        found = program.stat()
+    except OSError as error:
+        raise UserError(f"{program} does not start: {error}") from error
+    return _ask_version(program, (found.st_ino, found.st_size, found.st_mtime_ns))
+
+
+@functools.lru_cache(maxsize=16)
+def _ask_version(program: Path, identity: tuple[int, ...]) -> str:
+    try:
+        result = subprocess.run(
+            [program, "--version"], capture_output=True, text=True, timeout=60, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise UserError(f"{program} does not start: {error}") from error
+    return result.stdout or "unknown version"

@@ -1,0 +1,106 @@
+"""What the GPU worker's answers mean: verdicts, times, and how they compare with PyTorch's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..judge import timing
+from ..judge.findings import judge
+from ..records import Diagnostic, Outcome, Provenance, StageResult, Timing
+
+METHOD = "cuda events, L2 flushed, inputs fresh, interleaved with PyTorch eager"
+PRECISION_LOSS = 100.0
+"""A candidate this many times as far from the double-precision answer as PyTorch is loses
+precision: reported, not refused. TF32 in a float32 task gives thousands, long sums in one float32
+hundreds, another order of summation tens."""
+MOST_DIAGNOSTICS = 5
+
+Facts = dict[str, float | int | str]
+
+
+def verdict(answer: dict[str, Any]) -> StageResult:
+    """Return the verdict on a verification that the worker finished."""
+    if "degenerate" in answer:
+        reason = f"the task cannot tell right from wrong: {answer['degenerate']}"
+        return StageResult(outcome=Outcome.DEGENERATE_TASK, reason=reason)
+    for case in answer["cases"]:
+        failed = judge(case)
+        if failed:
+            return failed
+    if answer["mismatches"]:
+        found = tuple(
+            Diagnostic(kind="mismatch", message=f"{message} (case {case})")
+            for case, message in answer["mismatches"][:MOST_DIAGNOSTICS]
+        )
+        return StageResult(
+            outcome=Outcome.WRONG_ANSWER, reason=found[0].message, diagnostics=found
+        )
+    if answer["repeat"]:
+        case, message = answer["repeat"]
+        reason = f"two runs on the same input disagree: {message} (case {case})"
+        return StageResult(
+            outcome=Outcome.NONDETERMINISTIC, reason=reason,
+            diagnostics=(Diagnostic(kind="nondeterministic", message=reason),),
+        )  # fmt: skip
+    facts: Facts = dict(answer["facts"])
+    ratio = float(facts["precision_ratio"])
+    lost = Diagnostic(
+        kind="precision_loss",
+        message=f"error against double precision is {ratio:.0f} times PyTorch's own: computed in "
+        "less than the task's precision, or in long sums that lose it",
+    )
+    return StageResult(
+        outcome=Outcome.PASSED,
+        facts=facts,
+        diagnostics=(lost,) if ratio > PRECISION_LOSS else (),
+    )
+
+
+def timing_failure(answer: dict[str, Any]) -> StageResult:
+    """Return why a candidate that was verified could not be timed."""
+    failed = judge(answer["case"])
+    if failed is None:
+        reason = f"{answer['mismatch']}, though verification passed"
+        failed = StageResult(
+            outcome=Outcome.WRONG_ANSWER, reason=reason,
+            diagnostics=(Diagnostic(kind="mismatch", message=reason),),
+        )  # fmt: skip
+    return failed
+
+
+def baseline_facts(answer: dict[str, Any]) -> Facts:
+    """Return the baselines of the same rounds, and how the candidate compares with them."""
+    samples = answer["samples"]
+    facts: Facts = {
+        "rounds": len(samples["candidate"]),
+        "timed_answers_checked": int(answer["checked"]),
+        "input_sets": int(answer["sets"]),
+    }
+    best, against = "", None
+    for name in ("eager", "compile"):
+        if name not in samples:
+            continue
+        median = timing.summary(samples[name])["median"]
+        facts[f"{name}_us"] = median
+        if against is None or median < against:
+            best, against = name, median
+    if answer["compile_failure"]:
+        facts["compile_failure"] = str(answer["compile_failure"])
+    ratio = timing.compare(samples["candidate"], samples[best])
+    return facts | {
+        "baseline": best,
+        "speedup": 1 / ratio.ratio,
+        "speedup_low": 1 / ratio.interval[1],
+        "speedup_high": 1 / ratio.interval[0],
+        "ratio_half_width": ratio.half_width,
+    }
+
+
+def timing_of(samples: Sequence[float]) -> Timing:
+    """Return the measured time of a contestant."""
+    found = timing.summary(samples)
+    return Timing(
+        microseconds=found["median"], samples=tuple(samples),
+        interval=(found["low"], found["high"]), method=METHOD, provenance=Provenance.EVENTS,
+    )  # fmt: skip

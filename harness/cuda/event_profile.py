@@ -1,0 +1,90 @@
+"""A profile without hardware counters: launches with event times, and ptxas's static facts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..records import (
+    Bottleneck,
+    Build,
+    KernelResources,
+    LaunchProfile,
+    Profile,
+    Provenance,
+    Task,
+)
+from ..vetting.symbols import readable
+
+LAUNCH_MICROSECONDS = 4.0
+"""A kernel shorter than this mostly waits for its own start."""
+DRAM_SHARE = 0.5
+"""From this share of a copy's bandwidth on, counting each byte of the task once, memory limits."""
+NO_COUNTERS = (
+    "Measured by events alone: no hardware counters were read, so the bottleneck is judged from "
+    "the time and the task's own bytes."
+)
+
+
+def event_profile(
+    task: Task,
+    built: Build,
+    launches: Sequence[Mapping[str, Any]],
+    gpu: str,
+    machine: Mapping[str, Any],
+) -> Profile:
+    """Return the profile of one call of launch().
+
+    Args:
+        launches: the worker's records, in order: kernel, grid, block, shared_bytes, microseconds.
+        machine: the worker's hello: sms, copy_bytes_per_second.
+    """
+    resources = {kernel.kernel: kernel for kernel in built.kernels}
+    total = sum(float(launch["microseconds"] or 0.0) for launch in launches)
+    limit = _bottleneck(task, total, float(machine["copy_bytes_per_second"]))
+    return Profile(
+        launches=tuple(
+            _launch(launch, resources.get(launch["kernel"]), limit, int(machine["sms"]))
+            for launch in launches
+        ),
+        gpu=gpu,
+        provenance=Provenance.EVENTS,
+    )
+
+
+def _launch(
+    launch: Mapping[str, Any], resources: KernelResources | None, limit: Bottleneck, sms: int
+) -> LaunchProfile:
+    grid, block = tuple(launch["grid"]), tuple(launch["block"])
+    microseconds = float(launch["microseconds"] or 0.0)
+    metrics: dict[str, float] = {
+        "gpu__time_duration.sum": microseconds * 1e3,
+        "launch__grid_size": grid[0] * grid[1] * grid[2],
+        "launch__block_size": block[0] * block[1] * block[2],
+        "launch__shared_mem_per_block_dynamic": float(launch["shared_bytes"]),
+        "launch__sm_count": float(sms),
+    }
+    if resources:
+        metrics |= {
+            "launch__registers_per_thread": resources.registers,
+            "launch__shared_mem_per_block_static": resources.static_shared_bytes,
+            "ptxas__spill_store_bytes": resources.spill_store_bytes,
+            "ptxas__spill_load_bytes": resources.spill_load_bytes,
+        }
+    return LaunchProfile(
+        kernel=readable(launch["kernel"]),
+        grid=(grid[0], grid[1], grid[2]),
+        block=(block[0], block[1], block[2]),
+        dynamic_shared_bytes=int(launch["shared_bytes"]),
+        microseconds=microseconds,
+        metrics=metrics,
+        bottleneck="launch" if microseconds < LAUNCH_MICROSECONDS else limit,
+        advice=(NO_COUNTERS,),
+    )
+
+
+def _bottleneck(task: Task, microseconds: float, copy_bandwidth: float) -> Bottleneck:
+    bytes_once = sum(spec.nbytes for spec in task.full.tensors)
+    if microseconds > 0 and bytes_once / (microseconds * 1e-6) >= DRAM_SHARE * copy_bandwidth:
+        return "dram"
+    return "latency"

@@ -1,0 +1,172 @@
+"""The GPU inside the worker: its stream, its errors, its clock, and a cache to be flushed."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+
+from .host_calls import HostCalls
+
+FLUSH_FACTOR = 4
+"""The flush writes this many times the L2, so that also a cache that favours old lines holds none
+of them, and then reads the first half: written lines would otherwise be pushed out by what is timed
+and at its cost (5 us of 50 on an H200). Together about 120 us there, in which the host has time to
+enqueue what is timed."""
+
+_KINDS = {
+    2: "invalid_launch",  # cudaErrorMemoryAllocation
+    98: "invalid_launch",  # cudaErrorInvalidDeviceFunction
+    209: "invalid_launch",  # cudaErrorNoKernelImageForDevice
+    700: "out_of_bounds",  # cudaErrorIllegalAddress
+    701: "invalid_launch",  # cudaErrorLaunchOutOfResources
+    702: "timed_out",  # cudaErrorLaunchTimeout
+    710: "assert",  # cudaErrorAssert
+    715: "trap",  # cudaErrorIllegalInstruction
+    716: "misaligned",  # cudaErrorMisalignedAddress
+    717: "out_of_bounds",  # cudaErrorInvalidAddressSpace
+    718: "trap",  # cudaErrorInvalidPc
+    719: "trap",  # cudaErrorLaunchFailure: __trap() among others
+}
+
+_NOT_READY = 600
+"""What asking an unfinished event leaves behind: no error."""
+
+Fault = tuple[str, str]
+"""Kind (as in judge/findings.py) and message."""
+
+
+class Machine(Protocol):
+    """What verification and timing need of the machine they run on."""
+
+    device: torch.device
+    calls: HostCalls
+    stream: int
+    """Handle of the stream that candidates are given."""
+
+    def finish_stream(self) -> Fault | None:
+        """Wait for the candidate's stream; return what went wrong on the GPU."""
+        ...
+
+    def finish_device(self) -> Fault | None:
+        """Wait for everything on the GPU; return what went wrong."""
+        ...
+
+    def is_broken(self) -> bool:
+        """Whether the context is lost, so that this process is of no more use."""
+        ...
+
+    def free_bytes(self) -> int:
+        """Memory that can still be allocated."""
+        ...
+
+    def clock(self, call: Callable[[], Any]) -> tuple[float, Fault | None]:
+        """Flush the L2, run a call on the stream; return its microseconds and what went wrong."""
+        ...
+
+
+class CudaMachine:
+    """The one GPU that this process sees."""
+
+    def __init__(self, host_calls: Path) -> None:
+        """Open the context and bind host_calls.c to the runtime that PyTorch loaded.
+
+        Raises RuntimeError or OSError where CUDA does not work here.
+        """
+        self.device = torch.device("cuda", 0)
+        torch.zeros(1, device=self.device)
+        self.properties = torch.cuda.get_device_properties(self.device)
+        self.calls = HostCalls(host_calls, loaded_runtime())
+        self._runtime = self.calls.runtime
+        self._runtime.cudaGetErrorName.restype = ctypes.c_char_p
+        self._runtime.cudaGetErrorString.restype = ctypes.c_char_p
+        self._stream = torch.cuda.Stream(self.device)
+        self.stream = int(self._stream.cuda_stream)
+        self._scrap = torch.empty(
+            FLUSH_FACTOR * max(self.properties.L2_cache_size, 32 << 20),
+            dtype=torch.uint8, device=self.device,
+        )  # fmt: skip
+        self._reread = self._scrap[: self._scrap.numel() // 2].view(torch.float32)
+        self._sum = torch.empty((), device=self.device)
+        self._begin = torch.cuda.Event(enable_timing=True)
+        self._end = torch.cuda.Event(enable_timing=True)
+        self.clock(lambda: None)
+        self._other_bytes = self._bytes_outside_pytorch()
+
+    def finish_stream(self) -> Fault | None:
+        """See Machine."""
+        return self._fault(self._runtime.cudaStreamSynchronize(ctypes.c_void_p(self.stream)))
+
+    def finish_device(self) -> Fault | None:
+        """See Machine."""
+        return self._fault(self._runtime.cudaDeviceSynchronize())
+
+    def is_broken(self) -> bool:
+        """See Machine."""
+        self._runtime.cudaGetLastError()
+        return bool(self._runtime.cudaDeviceSynchronize() != 0)
+
+    def free_bytes(self) -> int:
+        """See Machine."""
+        torch.cuda.empty_cache()
+        return int(torch.cuda.mem_get_info(self.device)[0])
+
+    def clock(self, call: Callable[[], Any]) -> tuple[float, Fault | None]:
+        """See Machine."""
+        with torch.cuda.stream(self._stream):
+            self._scrap.zero_()
+            torch.sum(self._reread, dim=0, out=self._sum)
+            self._begin.record()
+            call()
+            self._end.record()
+        fault = self.finish_stream()
+        if fault is not None:
+            return 0.0, fault
+        return 1000.0 * float(self._begin.elapsed_time(self._end)), None
+
+    def use_anew(self) -> None:
+        """Load kernels that nothing has loaded before and run them. Raises RuntimeError."""
+        values = torch.arange(1000, device=self.device)
+        self.finish_device()
+        fault = self.clock(lambda: values.flip(0).cumsum(0))[1]
+        if fault is not None:
+            raise RuntimeError(fault[1])
+
+    def leaked_bytes(self) -> int:
+        """Return how much more GPU memory is in use than at the start, PyTorch's own left out."""
+        torch.cuda.empty_cache()
+        return self._bytes_outside_pytorch() - self._other_bytes
+
+    def copy_bandwidth(self) -> float:
+        """Return bytes per second (read plus written) of a large copy on the device, best of 5."""
+        source = torch.empty(1 << 29, dtype=torch.uint8, device=self.device)
+        target = torch.empty_like(source)
+        times = [self.clock(lambda: target.copy_(source))[0] for _ in range(5)]
+        return 2e6 * float(source.numel()) / min(times)
+
+    def _bytes_outside_pytorch(self) -> int:
+        free, total = torch.cuda.mem_get_info(self.device)
+        return int(total - free - torch.cuda.memory_reserved(self.device))
+
+    def _fault(self, code: int) -> Fault | None:
+        """Return a runtime's error code as a fault; the error a launch left counts too."""
+        last = self._runtime.cudaGetLastError()
+        code = code or last
+        if code in (0, _NOT_READY):
+            return None
+        name = self._runtime.cudaGetErrorName(code).decode()
+        words = self._runtime.cudaGetErrorString(code).decode()
+        return _KINDS.get(code, "cuda_error"), f"{words} ({name})"
+
+
+def loaded_runtime(maps: Path = Path("/proc/self/maps")) -> Path:
+    """Return the CUDA runtime that this process has loaded. Raises OSError where it has none."""
+    for line in maps.read_text().splitlines():
+        path = line.split(maxsplit=5)[-1]
+        if re.search(r"/libcudart[^/]*\.so[.\d]*$", path):
+            return Path(path)
+    raise OSError("this PyTorch does not load the CUDA runtime as a shared library")

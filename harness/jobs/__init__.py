@@ -1,0 +1,1 @@
+"""Evaluation on another host: the jobs of a file, run there."""

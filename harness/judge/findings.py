@@ -1,0 +1,149 @@
+"""Turns what the child reports of a verification run into an outcome with its one-line reason."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from ..records import Build, Diagnostic, Outcome, StageResult
+from ..vetting.symbols import check_library, readable
+
+_OUTCOMES: dict[str, Outcome] = {
+    "unsupported": Outcome.UNSUPPORTED,
+    "forbidden": Outcome.FORBIDDEN,
+    "invalid_launch": Outcome.CRASHED,
+    "out_of_bounds": Outcome.OUT_OF_BOUNDS,
+    "misaligned": Outcome.MISALIGNED,
+    "trap": Outcome.CRASHED,
+    "assert": Outcome.CRASHED,
+    "barrier_divergence": Outcome.CRASHED,
+    "race": Outcome.RACE,
+    "timed_out": Outcome.TIMED_OUT,
+    "uninitialized_read": Outcome.UNINITIALIZED_READ,
+    "modified_input": Outcome.WRONG_ANSWER,
+}
+"""By kind of finding, the gravest first: the first kind met names the outcome."""
+
+
+def judge(case: dict[str, Any], source: str = "") -> StageResult | None:
+    """Return the failure that one case shows, or None where the child saw no fault.
+
+    In `source` the lines of faulty host calls are looked for.
+    """
+    found = [
+        *(located(Diagnostic(kind=str(kind), message=str(message)), source)
+          for kind, message in case["faults"]),
+        *(of_report(report) for report in case["reports"]),
+        *(
+            Diagnostic(kind="out_of_bounds", message=f"wrote {text} (guard band damaged)")
+            for text in case["guards"]
+        ),
+        *(
+            Diagnostic(kind="modified_input", message=f"modified its input {name}")
+            for name in case["modified"]
+        ),
+    ]
+    if not found:
+        return None
+    order = list(_OUTCOMES)
+    found.sort(key=lambda item: order.index(item.kind) if item.kind in order else len(order))
+    first = found[0]
+    return StageResult(
+        outcome=_OUTCOMES.get(first.kind, Outcome.CRASHED),
+        reason=sentence(first, str(case["name"])),
+        diagnostics=tuple(found),
+    )
+
+
+def no_launch(built: Build) -> StageResult:
+    """Return what is said of a candidate that passed without starting a kernel."""
+    reason = "launch() started no kernel: there is nothing to time"
+    return StageResult(
+        outcome=Outcome.PROFILER_UNAVAILABLE, reason=reason, build=built,
+        diagnostics=(Diagnostic(kind="no_launch", message=reason),),
+    )  # fmt: skip
+
+
+def sentence(diagnostic: Diagnostic, case: str = "") -> str:
+    """Return a diagnostic as one line: kind, place, what happened, how often."""
+    place = []
+    if diagnostic.kernel:
+        place.append(f"kernel {readable(diagnostic.kernel)}")
+    if diagnostic.line:
+        place.append(f"line {diagnostic.line}")
+    kind = diagnostic.kind.replace("_", " ")
+    message = diagnostic.message if diagnostic.message != kind else ""
+    text = ": ".join(part for part in (kind, " ".join(place), message) if part)
+    if diagnostic.count > 1:
+        text += f" ({diagnostic.count} times)"
+    text = re.sub(r"\b_Z\w+", lambda name: readable(name[0]), " ".join(text.split()))
+    return text + (f" [case {case}]" if case else "")
+
+
+def explained(wrong: StageResult, notes: tuple[Diagnostic, ...]) -> StageResult:
+    """Return a wrong answer with what was noted on the way; a value never written is its cause."""
+    told = {"diagnostics": (*wrong.diagnostics, *notes)}
+    for note in notes:
+        if note.kind == "uninitialized_read":
+            return wrong.model_copy(
+                update={"outcome": Outcome.UNINITIALIZED_READ,
+                        "reason": f"{sentence(note)}; {wrong.reason}",
+                        "diagnostics": (note, *wrong.diagnostics, *notes)}
+            )  # fmt: skip
+    return wrong.model_copy(update=told)
+
+
+def of_report(report: dict[str, Any]) -> Diagnostic:
+    """Return one of the child's reports as a diagnostic."""
+    return Diagnostic(
+        kind=str(report["kind"]),
+        message=str(report["message"]),
+        kernel=report.get("kernel"),
+        line=report.get("line"),
+        count=int(report.get("count", 1)),
+    )
+
+
+def located(diagnostic: Diagnostic, source: str) -> Diagnostic:
+    """Return a diagnostic of a host call with its line, where the source has only one such call.
+
+    Host code carries no line numbers, so the kernel launched or the function called is looked for.
+    """
+    launched = re.search(r"(\w+)<<<", diagnostic.message)
+    called = re.search(r"\bcuda[A-Z]\w+", diagnostic.message)
+    name = ""
+    if launched:
+        name = re.split(r"[<(]", readable(launched[1]))[0].split("::")[-1].split()[-1]
+        wanted = rf"\b{re.escape(name)}\s*(<[^;]*>\s*)?<<<"
+    elif called:
+        wanted = rf"\b{called[0]}\b"
+    else:
+        return diagnostic
+    lines = [
+        number
+        for number, line in enumerate(source.split("\n"), 1)
+        if re.search(wanted, line.split("//")[0])
+    ]
+    known = {"line": lines[0]} if len(lines) == 1 and diagnostic.line is None else {}
+    return diagnostic.model_copy(update={**known, **({"kernel": name} if name else {})})
+
+
+def judge_build(built: Build, source: str = "") -> StageResult | None:
+    """Return why a build may not run, or None. `source` as in `judge`."""
+    if not built.succeeded:
+        first = built.diagnostics[0]
+        forbidden = first.kind.startswith("forbidden")
+        return StageResult(
+            outcome=Outcome.FORBIDDEN if forbidden else Outcome.COMPILE_ERROR,
+            reason=sentence(first), diagnostics=built.diagnostics, build=built,
+        )  # fmt: skip
+    found = (*built.diagnostics, *check_library(Path(built.directory, "candidate.so")))
+    if not found:
+        return None
+    found = tuple(located(diagnostic, source) for diagnostic in found)
+    missing = found[0].kind == "missing_launch"
+    return StageResult(
+        outcome=Outcome.COMPILE_ERROR if missing else Outcome.FORBIDDEN,
+        reason=sentence(found[0]), diagnostics=tuple(found), build=built,
+    )  # fmt: skip

@@ -1,0 +1,353 @@
+"""Judges what the sampled blocks wrote at full dimensions: is it right, and is it all.
+
+Blocks are sampled, so nothing proves a whole answer; but what was written must be PyTorch's, and
+the launches must write, by estimate, nearly all of every output. Otherwise the time would be that
+of a kernel that does its work at the shrunken dimensions only. Where all blocks were run, the
+whole answer is compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..records import Diagnostic, Outcome, StageResult, Task, TensorSpec, Tolerance
+from ..task.full_case import FullCase
+from .poison import PROFILED_WORKSPACE
+from .verification import agree, decode_elements
+
+LEAST_WRITTEN = 0.9
+"""Share of each output that the launches of one call must write, by estimate."""
+PAGE = 4096
+CHUNK_PAGES = 128
+"""Pages compared at a time: their values in double precision stay in a cache."""
+SECTOR = 32
+"""Bytes of the pieces of memory that atomics are noted for."""
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What was compared with PyTorch's answer at full dimensions."""
+
+    elements: int
+    withheld: str = ""
+    """Why some of what the blocks wrote could not be compared; empty where all of it was."""
+
+    @property
+    def facts(self) -> dict[str, float | int | str]:
+        """How much was compared, and why not all of it."""
+        facts: dict[str, float | int | str] = {"full_size_checked": self.elements}
+        return facts | ({"full_size_unchecked": self.withheld} if self.withheld else {})
+
+    @property
+    def diagnostics(self) -> tuple[Diagnostic, ...]:
+        """What to say of a pass that nothing, or too little, was compared for."""
+        if not self.withheld:
+            return ()
+        what = "part of the answer was not" if self.elements else "nothing was"
+        message = f"at full dimensions {what} compared with PyTorch's: {self.withheld}"
+        return (Diagnostic(kind="not_compared", message=message),)
+
+
+@dataclass
+class _Found:
+    """What the parts of one output add up to."""
+
+    checked: int = 0
+    """Elements compared with PyTorch's."""
+    wrong: int = 0
+    first: tuple[int, float, float] | None = None
+    """Index, expected, got."""
+    written: int | None = None
+    """Bytes that kernels wrote; None where that cannot be told."""
+    by_atomics: int = 0
+    """Elements that atomics touched: other blocks would go on adding to them."""
+    by_transfers: float = 0.0
+    """Bytes that only copies and fills wrote, and rightly where an answer tells."""
+
+
+def judge_full_size(
+    task: Task, case: FullCase | None, report: Mapping[str, Any], outputs: Path
+) -> tuple[StageResult | None, Checked]:
+    """Return the failure that a profile run shows, if any, and what was compared.
+
+    Raises ValueError where what the child left is malformed.
+    """
+    checked = by_atomics = 0
+    kernels = [launch for launch in report["launches"] if "kernel" in launch]
+    transfers = [launch for launch in report["launches"] if "copy" in launch]
+    unlooked = 0
+    reason = "" if case is None else _not_final(kernels)
+    final = case is not None and not reason
+    for place, spec in enumerate(task.full.of_role("output")):
+        into = [transfer for transfer in transfers if transfer["place"] == place]
+        known = (Path(case.answers, f"{spec.name}.bin"), case.tolerances[place]) if case else None
+        found = _Found()
+        carried = _carried(kernels, transfers, place)
+        unlooked += bool(carried) and not _is_last(kernels, transfers, place, carried)
+        dump = outputs / f"{spec.name}.pages"
+        if dump.is_file():
+            found.written = None if any(each["copy"] for each in into) else 0
+            for places, got in _written_elements(spec, outputs):
+                compare = _untouched(spec, places, outputs) if final else None
+                settled = [] if unlooked else carried
+                _weigh(spec, places, got, known, into, found, compare=compare, carried=settled)
+        else:
+            found.by_transfers = float(sum(each["width"] * each["height"] for each in into))
+        if found.first is not None:
+            return _wrong(spec, found), Checked(checked)
+        checked += found.checked
+        by_atomics += found.by_atomics
+        found.by_transfers += _copied_from_kernels(kernels, into)
+        share = (_by_kernels(kernels, place, found.written) + found.by_transfers) / spec.nbytes
+        if share < LEAST_WRITTEN:
+            return _incomplete(spec, share), Checked(checked)
+    if unlooked and not reason:
+        reason = "copies carry what launches wrote in part"
+    if by_atomics:
+        reason = f"blocks that were not run may add to {by_atomics} elements by atomics"
+    return None, Checked(checked, reason)
+
+
+def judge_whole(task: Task, case: FullCase, outputs: Path) -> StageResult | None:
+    """Return how the outputs of a run of all blocks differ from PyTorch's; None where they agree.
+
+    Raises ValueError where what the child left is malformed.
+    """
+    for place, spec in enumerate(task.full.of_role("output")):
+        if not spec.numel:
+            continue
+        if not (outputs / f"{spec.name}.pages").is_file():
+            raise ValueError(f"{spec.name}: the pages of the output are missing")
+        path = Path(case.answers, f"{spec.name}.bin")
+        found = _Found()
+        for places, got in _written_elements(spec, outputs):
+            everything = np.ones(got.size, bool)
+            _weigh(spec, places, got, (path, case.tolerances[place]), [], found, compare=everything)
+        if found.first is not None:
+            return _wrong(spec, found, "written by the whole grid")
+        # An element whose right value is the poison's own bits is taken for written.
+        right = np.memmap(path, dtype=f"<u{spec.nbytes // spec.numel}", mode="r")
+        missing = spec.numel - found.checked - int((right == np.iinfo(right.dtype).max).sum())
+        if missing > 0:
+            return _mismatch(
+                f"at full dimensions {missing} of {spec.numel} elements of {spec.name} are not "
+                "written, though all blocks were run"
+            )
+    return None
+
+
+def nothing_launched(task: Task) -> StageResult | None:
+    """Return the failure of a launch() that started no work; None for outputs of no elements."""
+    written = [spec.name for spec in task.full.of_role("output") if spec.numel]
+    if not written:
+        return None
+    return _mismatch(
+        f"at full dimensions launch() started no kernel and no copy: {written[0]} is not written"
+    )
+
+
+def _not_final(kernels: Sequence[Mapping[str, Any]]) -> str:
+    """Return why what a launch wrote may change when all blocks run; empty where it stays.
+
+    It may where a launch reads or overwrites what sampled blocks of another wrote, and where the
+    blocks of one join what they have found.
+    """
+    if any(kernel["joins_blocks"] for kernel in kernels):
+        return "blocks use atomics and read what the launch writes"
+    for index, kernel in enumerate(kernels):
+        for place, own in kernel["written"].items():
+            for other in (*kernels[:index], *kernels[index + 1 :]):
+                its = other["written"].get(place, {"first": 0, "end": 0})
+                if int(place) in other["read"]:
+                    return "a launch reads what another writes"
+                if max(own["first"], its["first"]) < min(own["end"], its["end"]):
+                    return "a launch overwrites what another writes"
+    return ""
+
+
+def _carried(
+    kernels: Sequence[Mapping[str, Any]], transfers: Sequence[Mapping[str, Any]], place: int
+) -> list[Mapping[str, Any]]:
+    """Return the copies that take to an output what launches wrote elsewhere."""
+    written = {int(source) for kernel in kernels for source in kernel["written"]}
+    return [
+        each
+        for each in transfers
+        if each["copy"] and each["place"] == place and each["source_place"] in written - {place}
+    ]
+
+
+def _is_last(
+    kernels: Sequence[Mapping[str, Any]],
+    transfers: Sequence[Mapping[str, Any]],
+    place: int,
+    carried: Sequence[Mapping[str, Any]],
+) -> bool:
+    """Say whether each copied element is what one block left there, or nobody: then it counts."""
+    sources = {each["source_place"] for each in carried}
+    return not (
+        any(kernel["atomic_lines"] for kernel in kernels)
+        or any(str(place) in kernel["written"] or place in kernel["read"] for kernel in kernels)
+        or any(each["place"] in sources for each in transfers)
+        or any(each["place"] == place and each not in carried for each in transfers)
+    )
+
+
+def _untouched(spec: TensorSpec, places: NDArray[np.int64], outputs: Path) -> NDArray[np.bool_]:
+    """Say which elements no atomic has touched: what a block stored there is its last word."""
+    path = outputs / f"{spec.name}.atomics"
+    if not path.is_file():
+        return np.ones(places.size, bool)
+    sectors = np.fromfile(path, dtype=np.int64)
+    return ~np.isin(places * (spec.nbytes // spec.numel) // SECTOR, sectors)
+
+
+def _by_kernels(
+    kernels: Sequence[Mapping[str, Any]], place: int, really_written: int | None
+) -> float:
+    """Return the estimated bytes of an allocation that all launches write, each byte once.
+
+    Blocks count whole sectors; where the bytes that the sampled ones left are known, that corrects
+    the estimate.
+    """
+    found = [kernel["written"][str(place)] for kernel in kernels if str(place) in kernel["written"]]
+    if not found:
+        return 0.0
+    sampled = sum(each["sampled_bytes"] for each in found)
+    density = 1.0 if really_written is None else min(1.0, really_written / max(sampled, 1.0))
+    estimates = [min(each["span"], each["grid_bytes"] * density) for each in found]
+    if len(found) == 1:
+        return float(estimates[0])
+    union, reached = 0, 0
+    for each in sorted(found, key=lambda each: int(each["first"])):
+        union += max(0, each["end"] - max(each["first"], reached))
+        reached = max(reached, each["end"])
+    widest = max(each["span"] / max(1, each["end"] - each["first"]) for each in found)
+    return float(min(sum(estimates), widest * union))
+
+
+def _copied_from_kernels(
+    kernels: Sequence[Mapping[str, Any]], into: Sequence[Mapping[str, Any]]
+) -> float:
+    """Return the bytes that copies carry from where kernels wrote them (the workspace)."""
+    return sum(
+        min(float(each["width"] * each["height"]), _by_kernels(kernels, each["source_place"], None))
+        for each in into
+        if each["copy"] and each["source_place"] is not None
+    )
+
+
+def _written_elements(
+    spec: TensorSpec, outputs: Path
+) -> Iterator[tuple[NDArray[np.int64], NDArray[Any]]]:
+    """Yield (indices, raw elements) of the pages that a run left something in."""
+    pages = np.fromfile(outputs / f"{spec.name}.pages", dtype=np.int64)
+    if pages.size == 0:
+        return
+    if pages[0] < 0 or pages[-1] * PAGE >= spec.nbytes or (np.diff(pages) <= 0).any():
+        raise ValueError(f"{spec.name}: the pages of the output are not in order")
+    item = spec.nbytes // spec.numel
+    raw = np.fromfile(outputs / f"{spec.name}.data", dtype=f"<u{item}")
+    if raw.nbytes != PAGE * (pages.size - 1) + min(PAGE, spec.nbytes - int(pages[-1]) * PAGE):
+        raise ValueError(f"{spec.name}: the pages of the output are not whole")
+    each = PAGE // item
+    for start in range(0, pages.size, CHUNK_PAGES):
+        got = raw[start * each : (start + CHUNK_PAGES) * each]
+        first = pages[start : start + CHUNK_PAGES] * each
+        yield (first[:, None] + np.arange(each)).ravel()[: got.size], got
+
+
+def _weigh(
+    spec: TensorSpec,
+    places: NDArray[np.int64],
+    got: NDArray[Any],
+    known: tuple[Path, Tolerance] | None,
+    into: Sequence[Mapping[str, Any]],
+    found: _Found,
+    *,
+    compare: NDArray[np.bool_] | None,
+    carried: Sequence[Mapping[str, Any]] = (),
+) -> None:
+    """Add some elements of an output to what was found; `compare` says which are final.
+
+    Of what was `carried` to the output that counts which is not the workspace's poison.
+    """
+    item = got.itemsize
+    written = got != np.iinfo(got.dtype).max
+    copied, filled = np.zeros(got.size, bool), np.zeros(got.size, bool)
+    for each in into:
+        inside = _inside(each, places * item)
+        if each["copy"]:
+            copied |= inside
+        else:
+            filled |= inside & (got == int.from_bytes(bytes([each["value"]]) * item, "little"))
+    by_kernel = written & ~copied & ~filled
+    settled = by_kernel.copy()
+    for each in carried:
+        left = got != int.from_bytes(bytes([PROFILED_WORKSPACE]) * item, "little")
+        settled |= _inside(each, places * item) & left & written
+    right = np.zeros(got.size, bool)
+    if known:
+        answers, tolerance = known
+        # Pages lie in order, so this reads the file from front to back.
+        wanted = np.array(np.memmap(answers, dtype=got.dtype, mode="r")[places])
+        values = decode_elements(got.tobytes(), spec.dtype)
+        expected = decode_elements(wanted.tobytes(), spec.dtype)
+        right = agree(values, expected, tolerance) | (got == wanted)
+        if compare is not None:
+            wrong = np.flatnonzero(settled & compare & ~right)
+            found.checked += int((settled & compare).sum())
+            found.by_atomics += int((settled & ~compare).sum())
+            found.wrong += wrong.size
+            if wrong.size and found.first is None:
+                at = wrong[0]
+                found.first = (int(places[at]), float(expected[at]), float(values[at]))
+    by_transfers = (copied | filled) & ~by_kernel
+    found.by_transfers += item * int((by_transfers & right if known else by_transfers).sum())
+    # An element whose right value is the poison's own bits cannot be told from an unwritten one.
+    whole = by_kernel | (right & ~written)
+    if copied.any() and not whole.any():
+        return
+    found.written = (found.written or 0) + item * int(whole.sum())
+
+
+def _inside(transfer: Mapping[str, Any], offsets: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Say which byte offsets of an output a transfer wrote."""
+    row, column = np.divmod(offsets - transfer["offset"], max(1, transfer["pitch"]))
+    return np.asarray((row >= 0) & (row < transfer["height"]) & (column < transfer["width"]))
+
+
+def _wrong(
+    spec: TensorSpec, found: _Found, which: str = "that the sampled blocks wrote"
+) -> StageResult:
+    assert found.first is not None
+    flat, expected, got = found.first
+    index = ", ".join(str(int(i)) for i in np.unravel_index(flat, spec.shape)) if spec.shape else ""
+    return _mismatch(
+        f"at full dimensions {spec.name}[{index}]: expected {expected:.7g}, got {got:.7g}; "
+        f"{found.wrong} of {found.checked} elements {which} differ"
+    )
+
+
+def _mismatch(reason: str) -> StageResult:
+    return StageResult(
+        outcome=Outcome.WRONG_ANSWER, reason=reason,
+        diagnostics=(Diagnostic(kind="mismatch", message=reason),),
+    )  # fmt: skip
+
+
+def _incomplete(spec: TensorSpec, share: float) -> StageResult:
+    reason = (
+        f"the sampled blocks write only {100 * share:.0f} % of {spec.name} at full dimensions: "
+        "this launch cannot be timed by sampling"
+    )
+    return StageResult(
+        outcome=Outcome.UNSUPPORTED, reason=reason,
+        diagnostics=(Diagnostic(kind="not_written", message=reason),),
+    )  # fmt: skip

@@ -1,0 +1,111 @@
+"""Is an answer right? The comparison of verification.py, for tensors, wherever they lie."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import torch
+
+from ..records import Tolerance
+from .verification import Mismatch
+
+CHUNK = 1 << 20
+"""Elements compared at a time, in double precision: so few that the allocator keeps and reuses
+their memory. Fresh pages cost more than the comparison."""
+
+
+def compare(
+    got: torch.Tensor, expected: torch.Tensor, tolerance: Tolerance, name: str
+) -> Mismatch | None:
+    """Return how an output differs from PyTorch's answer of the same shape; None where it agrees.
+
+    Floating elements agree when |got - expected| <= absolute + relative * |expected|, when both are
+    NaN, or both the same infinity; all others when equal.
+    """
+    wrong = torch.zeros((), dtype=torch.int64, device=got.device)
+    largest = torch.zeros((), dtype=torch.float64, device=got.device)
+    for a, b in _chunks(got, expected):
+        wrong += (~_agree(a, b, tolerance)).sum()
+        largest = torch.maximum(largest, _largest(a, b))
+    count = int(wrong)
+    if count == 0:
+        return None
+    index, region = _places(got, expected, tolerance)
+    return Mismatch(
+        tensor=name,
+        index=index,
+        expected=float(expected[index]),
+        got=float(got[index]),
+        count=count,
+        total=got.numel(),
+        largest_error=float(largest),
+        region=region,
+    )
+
+
+def largest_error(got: torch.Tensor, expected: torch.Tensor) -> float:
+    """Return the largest absolute difference where both are finite."""
+    largest = torch.zeros((), dtype=torch.float64, device=got.device)
+    for a, b in _chunks(got, expected):
+        largest = torch.maximum(largest, _largest(a, b))
+    return float(largest)
+
+
+def all_agree(
+    got: Sequence[torch.Tensor], wanted: Sequence[torch.Tensor], tolerances: Sequence[Tolerance]
+) -> bool:
+    """Say whether all outputs agree; not where a shape or a type differs."""
+    if [(a.shape, a.dtype) for a in got] != [(b.shape, b.dtype) for b in wanted]:
+        return False
+    return all(
+        compare(a.contiguous(), b, tolerance, "") is None
+        for a, b, tolerance in zip(got, wanted, tolerances, strict=True)
+    )
+
+
+def _chunks(
+    got: torch.Tensor, expected: torch.Tensor
+) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    a, b = got.reshape(-1), expected.reshape(-1)
+    for start in range(0, a.numel(), CHUNK):
+        yield a[start : start + CHUNK], b[start : start + CHUNK]
+
+
+def _agree(got: torch.Tensor, expected: torch.Tensor, tolerance: Tolerance) -> torch.Tensor:
+    if got.dtype is torch.bool:
+        # A byte that is neither 0 nor 1 is true in C++: the candidate's bool is read as one.
+        return (got.view(torch.uint8) != 0) == expected
+    if not expected.is_floating_point():
+        return got == expected
+    a, b = got.double(), expected.double()
+    near = (a - b).abs() <= tolerance.absolute + tolerance.relative * b.abs()
+    # An infinite expectation makes the tolerance infinite: only the same infinity agrees with it.
+    return (near & a.isfinite() & b.isfinite()) | (a == b) | (a.isnan() & b.isnan())
+
+
+def _largest(got: torch.Tensor, expected: torch.Tensor) -> torch.Tensor:
+    a, b = got.double(), expected.double()
+    difference = torch.where(a.isfinite() & b.isfinite(), (a - b).abs(), 0.0)
+    return difference.max()
+
+
+def _places(
+    got: torch.Tensor, expected: torch.Tensor, tolerance: Tolerance
+) -> tuple[tuple[int, ...], tuple[tuple[int, int], ...]]:
+    """Return the first differing index in row-major order and the box of all of them."""
+    wrong = torch.cat([~_agree(a, b, tolerance) for a, b in _chunks(got, expected)])
+    # torch.argmax of a uint8 tensor may return any of several maxima.
+    position = torch.arange(wrong.numel(), device=wrong.device)
+    flat = int(torch.where(wrong, position, wrong.numel()).min())
+    wrong = wrong.reshape(got.shape)
+    index: list[int] = []
+    region = []
+    for axis in reversed(range(got.dim())):
+        flat, remainder = divmod(flat, got.shape[axis])
+        index.insert(0, remainder)
+    for axis in range(got.dim()):
+        others = [other for other in range(got.dim()) if other != axis]
+        line = wrong.any(dim=others) if others else wrong
+        places = line.nonzero().reshape(-1)
+        region.append((int(places[0]), int(places[-1])))
+    return tuple(index), tuple(region)

@@ -1,0 +1,175 @@
+"""How long does it take, and which is faster? Interleaved rounds, medians, their intervals."""
+
+from __future__ import annotations
+
+import math
+import random
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import numpy
+from numpy.typing import NDArray
+
+from ..records import Record
+
+Floats = NDArray[numpy.float64]
+
+CONFIDENCE = 0.95
+RESAMPLES = 2000
+
+
+class Stopping(Record):
+    """When enough rounds were measured."""
+
+    half_width: float = 0.01
+    """Of the interval of the median ratio, relative to the ratio: narrower is precise enough."""
+    least: int = 20
+    """Rounds measured in any case."""
+    most: int = 400
+    batch: int = 10
+    """Rounds between two looks at the interval."""
+    seconds: float = 0.6
+    """Budget: no new batch starts after it, once `least` rounds are there."""
+    warmup: int = 3
+    """Rounds run and thrown away first."""
+
+
+class Ratio(Record):
+    """How the times of two contestants of the same rounds compare."""
+
+    ratio: float
+    """Median over the rounds of first / second: below 1 where the first is faster."""
+    interval: tuple[float, float]
+    """95 % interval of that median, see `median_interval`."""
+    rounds: int
+
+    @property
+    def half_width(self) -> float:
+        """Half the width of the interval, relative to the ratio."""
+        return (self.interval[1] - self.interval[0]) / 2 / self.ratio
+
+    @property
+    def is_faster(self) -> bool:
+        """Whether the first is faster beyond doubt: the whole interval lies below 1."""
+        return self.interval[1] < 1.0
+
+
+class Observer(Protocol):
+    """Looks on while contestants run; both calls are outside what is timed."""
+
+    def before(self, name: str, round_number: int) -> None:
+        """Called before each run: gives fresh inputs, for example."""
+        ...
+
+    def after(self, name: str, round_number: int) -> None:
+        """Called after each run has finished: looks at its outputs, for example."""
+        ...
+
+
+def median_interval(
+    samples: Sequence[float], *, confidence: float = CONFIDENCE, seed: int = 0
+) -> tuple[float, float]:
+    """Return an interval of the median that covers it at least as often as it says.
+
+    The bootstrap percentile interval, and never less than the one between order statistics: of 20
+    samples the bootstrap's alone covers the median in 93.7 % of draws from a normal distribution,
+    and did in 166 of 180 comparisons of a kernel with itself. A point for a single sample.
+
+    Raises ValueError where there are no samples.
+    """
+    if not samples:
+        raise ValueError("no samples: a failed measurement is no number")
+    values: Floats = numpy.sort(numpy.asarray(samples, dtype=numpy.float64))
+    generator = numpy.random.default_rng(seed)
+    drawn = generator.integers(0, len(values), size=(RESAMPLES, len(values)))
+    medians = numpy.median(values[drawn], axis=1)
+    tail = (1 - confidence) / 2
+    low, high = numpy.percentile(medians, [100 * tail, 100 - 100 * tail])
+    outside = _samples_outside(len(values), tail)
+    return min(float(low), float(values[outside])), max(float(high), float(values[-1 - outside]))
+
+
+def _samples_outside(count: int, tail: float) -> int:
+    """Return how many of the smallest samples may be left out of an interval of the median.
+
+    Whatever the distribution, at most k samples lie below its median with the probability that a
+    fair coin shows at most k heads in `count` tosses: the largest k for which that is at most
+    `tail`, so that the interval's ends are order statistics (Thompson 1936).
+    """
+    left_out, probability = -1, 0.0
+    while probability <= tail:
+        left_out += 1
+        probability += math.comb(count, left_out) * 0.5**count
+    return max(left_out - 1, 0)
+
+
+def compare(first: Sequence[float], second: Sequence[float], *, seed: int = 0) -> Ratio:
+    """Return the ratio of two contestants, round by round: what drifts in time cancels.
+
+    Raises ValueError where the numbers of rounds differ, or none is there, or a time is no time.
+    """
+    if len(first) != len(second):
+        raise ValueError(f"{len(first)} and {len(second)} samples are no pairs")
+    if not first or min(*first, *second) <= 0:
+        raise ValueError("a ratio needs pairs of positive times")
+    ratios = [a / b for a, b in zip(first, second, strict=True)]
+    return Ratio(
+        ratio=float(numpy.median(ratios)),
+        interval=median_interval(ratios, seed=seed),
+        rounds=len(ratios),
+    )
+
+
+def measure(
+    names: Sequence[str],
+    run: Callable[[str], float],
+    stopping: Stopping,
+    *,
+    observers: Sequence[Observer] = (),
+    seed: int = 0,
+    clock: Callable[[], float] = time.monotonic,
+) -> dict[str, list[float]]:
+    """Run every contestant once a round, in random order, until their ratios are known.
+
+    Args:
+        names: contestants; the rounds end when the ratio of the first to each other is within
+            `stopping.half_width`, or the budget is spent.
+        run: runs the named contestant once and returns its microseconds.
+        seed: of the order within each round: nobody always runs after the same one.
+
+    Returns the microseconds of each contestant, round by round.
+    """
+    order, shuffle = list(names), random.Random(seed)
+    samples: dict[str, list[float]] = {name: [] for name in names}
+    began = clock()
+    for number in range(-stopping.warmup, stopping.most):
+        shuffle.shuffle(order)
+        for name in order:
+            for observer in observers:
+                observer.before(name, number)
+            microseconds = run(name)
+            for observer in observers:
+                observer.after(name, number)
+            if number >= 0:
+                samples[name].append(microseconds)
+        done = number + 1
+        if done >= stopping.least and done % stopping.batch == 0:
+            if clock() - began > stopping.seconds or _is_precise(names, samples, stopping):
+                break
+    return samples
+
+
+def _is_precise(names: Sequence[str], samples: dict[str, list[float]], stopping: Stopping) -> bool:
+    first = samples[names[0]]
+    others = [samples[name] for name in names[1:]]
+    if not others:
+        low, high = median_interval(first)
+        return (high - low) / 2 <= stopping.half_width * float(numpy.median(first))
+    return all(compare(first, other).half_width <= stopping.half_width for other in others)
+
+
+def summary(samples: Sequence[float]) -> dict[str, Any]:
+    """Return median and interval of one contestant, in microseconds."""
+    low, high = median_interval(samples)
+    return {"median": float(numpy.median(samples)), "low": low, "high": high}

@@ -1,0 +1,252 @@
+"""Is an answer right? Outputs of a candidate against PyTorch's, element by element."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy
+from numpy.typing import NDArray
+
+from ..records import Diagnostic, Outcome, Record, StageResult, Task, TensorSpec, Tolerance
+from ..task.cases import Case, read_cases
+
+Array = NDArray[Any]
+
+MOST_DIAGNOSTICS = 5
+
+ZEROS, MEAN = "zeros", "the mean of the output everywhere"
+"""Answers that are wrong in principle: what accepts them cannot tell right from wrong."""
+
+
+class Mismatch(Record):
+    """How one output differs from PyTorch's answer; the element is the first in row-major order."""
+
+    tensor: str
+    index: tuple[int, ...]
+    expected: float
+    got: float
+    count: int
+    """Elements outside the tolerance."""
+    total: int
+    largest_error: float
+    """Largest absolute difference where both are finite."""
+    region: tuple[tuple[int, int], ...]
+    """First and last index of the differing elements along each axis."""
+
+    @property
+    def message(self) -> str:
+        """One line that names the place, the values, and how much is wrong."""
+        place = f"[{', '.join(map(str, self.index))}]" if self.index else ""
+        text = (
+            f"{self.tensor}{place}: expected {self.expected:.7g}, got {self.got:.7g}; "
+            f"{self.count} of {self.total} elements differ"
+        )
+        if 1 < self.count < self.total:
+            spans = ", ".join(f"{first}..{last}" for first, last in self.region)
+            text += f", all within [{spans}]"
+        if self.largest_error > 0:
+            text += f", largest error {self.largest_error:.3g}"
+        return text
+
+
+def compare(got: bytes, expected: bytes, spec: TensorSpec, tolerance: Tolerance) -> Mismatch | None:
+    """Compare raw little-endian row-major elements; None where they agree.
+
+    Floating elements agree when |got - expected| <= absolute + relative * |expected|, when both are
+    NaN, or both the same infinity; all others when equal. Raises ValueError for wrong lengths.
+    """
+    actual, wanted = decode(got, spec), decode(expected, spec)
+    wrong = ~agree(actual, wanted, tolerance)
+    if not wrong.any():
+        return None
+    places = numpy.argwhere(wrong)
+    index = tuple(int(position) for position in places[0])
+    low, high = places.min(axis=0), places.max(axis=0)
+    return Mismatch(
+        tensor=spec.name,
+        index=index,
+        expected=float(wanted[index]),
+        got=float(actual[index]),
+        count=len(places),
+        total=spec.numel,
+        largest_error=_largest_difference(actual, wanted),
+        region=tuple((int(a), int(b)) for a, b in zip(low, high, strict=True)),
+    )
+
+
+def check_outputs(
+    task: Task, cases_dir: Path, outputs_dir: Path, report: Mapping[str, Any]
+) -> StageResult:
+    """Judge what a candidate that ran without a fault left in outputs_dir/<i>/out<k>.bin.
+
+    `report` is the child's: {"cases": [{"name", "launches", "instructions"}, ...]}; a case it does
+    not mention was not run and cannot pass. Facts of a pass: cases, kernel launches a call, largest
+    error, and precision_ratio, the largest ratio of the candidate's error to PyTorch's own, both
+    against double precision.
+    """
+    ran = {case["name"]: case for case in report["cases"]}
+    found: list[Diagnostic] = []
+    largest, ratio = 0.0, 0.0
+    cases = read_cases(cases_dir)
+    for case in cases:
+        if case.name not in ran:
+            found.append(_mismatch("it was not run", case))
+            continue
+        for output, (spec, tolerance) in enumerate(_outputs(task, case)):
+            name = f"{spec.name}.bin"
+            expected = (cases_dir / case.directory / name).read_bytes()
+            try:
+                got = (outputs_dir / case.directory / name).read_bytes()
+                mismatch = compare(got, expected, spec, tolerance)
+            except FileNotFoundError:
+                found.append(_mismatch(f"{spec.name} was not written", case))
+                continue
+            except ValueError as error:
+                found.append(_mismatch(str(error), case))
+                continue
+            if mismatch:
+                found.append(_mismatch(mismatch.message, case))
+                continue
+            actual = decode(got, spec)
+            largest = max(largest, _largest_difference(actual, decode(expected, spec)))
+            exact = cases_dir / case.directory / f"{spec.name}.f64.bin"
+            ratio = max(ratio, _precision_ratio(actual, exact, spec, case.own_errors[output]))
+    if found:
+        return StageResult(
+            outcome=Outcome.WRONG_ANSWER,
+            reason=found[0].message,
+            diagnostics=tuple(found[:MOST_DIAGNOSTICS]),
+        )
+    return StageResult(
+        outcome=Outcome.PASSED,
+        facts={
+            "cases": len(cases),
+            "launches": max(int(case.get("launches", 0)) for case in ran.values()),
+            "max_abs_error": largest,
+            "tolerance_absolute": task.tolerance.absolute,
+            "tolerance_relative": task.tolerance.relative,
+            "precision_ratio": ratio,
+        },
+    )
+
+
+def degenerate(task: Task, cases_dir: Path) -> str | None:
+    """Return which kernel that computes nothing would pass this task; None where none would.
+
+    Tried: zeros, one constant (the mean of each output), and each input handed back as it is.
+    """
+    cases = read_cases(cases_dir)
+    mutants: dict[str, bool] = {ZEROS: True, MEAN: True}
+    mutants |= {unchanged(spec.name): True for spec in task.verify.of_role("input")}
+    for case in cases:
+        folder = cases_dir / case.directory
+        for spec, tolerance in _outputs(task, case):
+            wanted = decode((folder / f"{spec.name}.bin").read_bytes(), spec)
+            for mutant, answer in _mutants(task, folder, wanted):
+                same_size = answer.size == wanted.size
+                mutants[mutant] &= same_size and bool(
+                    agree(answer.reshape(wanted.shape), wanted, tolerance).all()
+                )
+        if not any(mutants.values()):
+            return None
+    return accepted_everywhere(mutants) or None
+
+
+def unchanged(name: str) -> str:
+    """Return the name of the wrong answer that is an input as it was."""
+    return f"input {name} unchanged"
+
+
+def accepted_everywhere(mutants: Mapping[str, bool]) -> str:
+    """Put in words the first wrong answer that passes every case; "" where none does."""
+    for mutant, passes in mutants.items():
+        if passes:
+            return f"a kernel that returns {mutant} passes every case of this task"
+    return ""
+
+
+def decode(data: bytes, spec: TensorSpec) -> Array:
+    """Return raw elements as an array of the tensor's shape; bfloat16 becomes float32.
+
+    Raises ValueError where the length does not fit.
+    """
+    if len(data) != spec.nbytes:
+        raise ValueError(f"{spec.name}: {len(data)} bytes instead of {spec.nbytes}")
+    return decode_elements(data, spec.dtype).reshape(spec.shape)
+
+
+def decode_elements(data: bytes, dtype: str) -> Array:
+    """Return raw elements in a row; bfloat16 becomes float32."""
+    if dtype == "bfloat16":
+        bits = numpy.frombuffer(data, "<u2").astype(numpy.uint32) << 16
+        floats: Array = bits.view(numpy.float32)
+        return floats
+    if dtype == "bool":
+        flags: Array = numpy.frombuffer(data, numpy.uint8) != 0
+        return flags
+    plain: Array = numpy.frombuffer(data, numpy.dtype(dtype).newbyteorder("<"))
+    return plain
+
+
+def agree(got: Array, wanted: Array, tolerance: Tolerance) -> NDArray[numpy.bool_]:
+    """Say of each element whether it agrees; see `compare`."""
+    if wanted.dtype.kind != "f":
+        return numpy.asarray(got == wanted)
+    a, b = got.astype(numpy.float64), wanted.astype(numpy.float64)
+    with numpy.errstate(invalid="ignore", over="ignore"):
+        near = numpy.abs(a - b) <= tolerance.absolute + tolerance.relative * numpy.abs(b)
+    # An infinite expectation makes the tolerance infinite: only the same infinity agrees with it.
+    both_finite = numpy.isfinite(a) & numpy.isfinite(b)
+    return numpy.asarray((near & both_finite) | (a == b) | (numpy.isnan(a) & numpy.isnan(b)))
+
+
+def least_own_error(dtype: str, largest: float) -> float:
+    """Return what PyTorch's own error counts as at least: it is sometimes exactly right by luck.
+
+    Half a unit in the last place of the largest element.
+    """
+    epsilon = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10}.get(dtype, 2.0**-7)
+    return 0.5 * epsilon * largest
+
+
+def _outputs(task: Task, case: Case) -> Iterator[tuple[TensorSpec, Tolerance]]:
+    return zip(task.verify.of_role("output"), case.tolerances, strict=True)
+
+
+def _mutants(task: Task, folder: Path, wanted: Array) -> Iterator[tuple[str, Array]]:
+    yield ZEROS, numpy.zeros_like(wanted)
+    finite = wanted[numpy.isfinite(wanted)]
+    mean = finite.mean(dtype=numpy.float64) if finite.size else 0.0
+    yield MEAN, numpy.full_like(wanted, mean)
+    for spec in task.verify.of_role("input"):
+        yield (
+            unchanged(spec.name),
+            decode((folder / f"{spec.name}.bin").read_bytes(), spec),
+        )
+
+
+def _largest_difference(got: Array, wanted: Array) -> float:
+    a, b = got.astype(numpy.float64), wanted.astype(numpy.float64)
+    finite = numpy.isfinite(a) & numpy.isfinite(b)
+    return float(numpy.abs(a[finite] - b[finite]).max()) if finite.any() else 0.0
+
+
+def _precision_ratio(
+    got: Array, exact_path: Path, spec: TensorSpec, own_error: float | None
+) -> float:
+    """Return the error against double precision over PyTorch's own; 0 where neither is known.
+
+    See `least_own_error`.
+    """
+    if own_error is None or not exact_path.is_file():
+        return 0.0
+    exact = numpy.frombuffer(exact_path.read_bytes(), "<f8").reshape(spec.shape)
+    finite = numpy.abs(exact[numpy.isfinite(exact)])
+    own = max(own_error, least_own_error(spec.dtype, float(finite.max()) if finite.size else 0.0))
+    return _largest_difference(got, exact) / own if own > 0 else 0.0
+
+
+def _mismatch(message: str, case: Case) -> Diagnostic:
+    return Diagnostic(kind="mismatch", message=f"{message} (case {case.name})")

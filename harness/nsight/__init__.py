@@ -1,0 +1,1 @@
+"""NVIDIA's own tools: Nsight Compute and Compute Sanitizer, asked and read."""

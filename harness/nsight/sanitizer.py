@@ -1,0 +1,155 @@
+"""Compute Sanitizer: finds what a GPU does not show, and says it as our outcomes do."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from ..process.children import TimedOut, read_log, run_process
+from ..records import Diagnostic, Outcome, StageResult
+
+TOOLS = ("memcheck", "racecheck")
+MOST_REPORTS = 5
+_FOUND_SOMETHING = 86
+"""Exit status that the sanitizer is told to end with where it reports an error."""
+_INSTALLATIONS = ("/usr/local/cuda/bin", "/opt/cuda/bin", "/usr/lib/cuda/bin")
+
+_REPORT = re.compile(
+    # Every report begins like this; what does too, and is none, is listed.
+    r"^========= (?!COMPUTE-SANITIZER|Target application|Warning: |[A-Z]+ SUMMARY)"
+    r"(?P<what>[A-Z].*)$"
+)
+_AFTERMATH = "Program hit "
+"""What the runtime said of a kernel that failed: a report of its own where no other says why."""
+_PLACE = re.compile(r"in (?:\S*/)?(?P<file>[^/\s:]+\.cu):(?P<line>\d+)")
+
+
+def find_sanitizer() -> Path | None:
+    """Return compute-sanitizer: the one on PATH, else in CUDA's usual places, else None."""
+    found = shutil.which("compute-sanitizer")
+    if found:
+        return Path(found)
+    places = (Path(folder) / "compute-sanitizer" for folder in _INSTALLATIONS)
+    return next((place for place in places if place.is_file()), None)
+
+
+def sanitize_program(
+    target: Sequence[str],
+    *,
+    directory: Path,
+    environment: Mapping[str, str],
+    seconds: float,
+    sanitizer: Path | None = None,
+    tools: Sequence[str] = TOOLS,
+) -> StageResult:
+    """Run a program under each tool; blocks, see `off_loop`.
+
+    Where a tool cannot be run or does not finish, the fact `sanitizer_missing` says which and why;
+    the fact `sanitizer` names those that found nothing.
+
+    Args:
+        target: program and arguments; it should end with status 0.
+        directory: an existing folder of its own, for the logs.
+        seconds: limit of each tool.
+        sanitizer: compute-sanitizer; searched for when not given.
+    """
+    sanitizer = sanitizer or find_sanitizer()
+    if sanitizer is None:
+        missing = "compute-sanitizer is not on PATH: install it with the CUDA toolkit"
+        return StageResult(outcome=Outcome.PASSED, facts={"sanitizer_missing": missing})
+    clean, missing_tools = [], []
+    for tool in tools:
+        log = directory / f"{tool}.log"
+        command = [
+            str(sanitizer), "--tool", tool, "--error-exitcode", str(_FOUND_SOMETHING),
+            "--print-limit", str(MOST_REPORTS), "--show-backtrace", "no", *target,
+        ]  # fmt: skip
+        try:
+            status = run_process(
+                command, directory=directory, environment=environment, log=log, seconds=seconds
+            )
+        except TimedOut:
+            missing_tools.append(f"{tool}: did not finish within {seconds:g} s")
+            continue
+        except OSError as error:
+            missing_tools.append(f"{tool}: cannot be started: {error.strerror or error}")
+            continue
+        text = read_log(log)
+        failed = read_reports(tool, text)
+        if failed is None and status == _FOUND_SOMETHING:
+            failed = _failure(Diagnostic(kind="crashed", message=_last_words(text, status)))
+        if failed is not None:
+            return failed
+        if status == 0:
+            clean.append(tool)
+        else:
+            missing_tools.append(f"{tool}: {_last_words(text, status)}")
+    facts: dict[str, float | int | str] = {}
+    if clean:
+        facts["sanitizer"] = ", ".join(clean)
+    if missing_tools:
+        facts["sanitizer_missing"] = "; ".join(missing_tools)
+    return StageResult(outcome=Outcome.PASSED, facts=facts)
+
+
+def read_reports(tool: str, text: str) -> StageResult | None:
+    """Return the failure that a tool's output describes, None where it reports none.
+
+    Race warnings are left out: the tool itself does not call them errors. So is what the runtime
+    said of a launch that a report explains.
+    """
+    found: list[Diagnostic] = []
+    lines = text.splitlines()
+    for number, line in enumerate(lines):
+        match = _REPORT.match(line)
+        if match is None or (found and match.group("what").startswith(_AFTERMATH)):
+            continue
+        block = [match.group("what").strip()]
+        for following in lines[number + 1 :]:
+            if not following.startswith("=========     "):
+                break
+            block.append(following.removeprefix("=========").strip())
+        words = "; ".join(block)
+        place = _PLACE.search(words)
+        found.append(
+            Diagnostic(
+                kind=_kind(words),
+                message=f"compute-sanitizer {tool}: {words}"[:600],
+                line=int(place.group("line")) if place else None,
+            )
+        )
+    return _failure(*found[:MOST_REPORTS]) if found else None
+
+
+def _failure(*found: Diagnostic) -> StageResult:
+    return StageResult(
+        outcome=_OUTCOMES[found[0].kind], reason=found[0].message, diagnostics=found
+    )
+
+
+_OUTCOMES = {
+    "race": Outcome.RACE,
+    "misaligned": Outcome.MISALIGNED,
+    "out_of_bounds": Outcome.OUT_OF_BOUNDS,
+    "uninitialized_read": Outcome.UNINITIALIZED_READ,
+    "crashed": Outcome.CRASHED,
+}
+
+
+def _kind(words: str) -> str:
+    if words.startswith("Error: Race"):
+        return "race"
+    if "misaligned" in words.lower():
+        return "misaligned"
+    if words.startswith("Uninitialized"):
+        return "uninitialized_read"
+    if words.startswith("Invalid __"):
+        return "out_of_bounds"
+    return "crashed"
+
+
+def _last_words(text: str, status: int) -> str:
+    said = [line.lstrip("= ") for line in text.splitlines() if line.strip("= ")]
+    return f"ended with status {status}" + (f": {said[-1][:200]}" if said else "")

@@ -1,0 +1,1 @@
+"""What runs in the reference's child process, beside PyTorch."""

@@ -1,0 +1,150 @@
+"""Starts the child process that runs a candidate, and believes only what it can check."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import signal
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ..build.cache import cache_root
+from ..errors import UserError
+from ..process.children import TimedOut, how_it_ended, last_line, python_environment
+from ..process.fork_client import Program, run_forked
+from ..records import Diagnostic, Outcome, Record
+from .run.runtime import HOST_TOUCHED_DEVICE
+
+LARGEST_REPORT = 64 << 20
+WORKER = Program("harness.simt.worker")
+"""Runs one candidate on the simulated GPU."""
+
+
+class Limits(Record):
+    """Limits of one run of a candidate."""
+
+    seconds: float
+    """Wall clock, and processor time per core."""
+    output_bytes: int
+    """Largest file that the child may write."""
+    address_space: int
+    """Bytes that the child may map: the arena, and the maps the checks keep beside it."""
+    max_instructions: int
+    """Warp instructions that one call of `launch` may execute on the simulated GPU."""
+
+
+class Reply(Record):
+    """The child's report, or why there is none."""
+
+    report: dict[str, Any] | None = None
+    outcome: Outcome | None = None
+    """Set where there is no report."""
+    reason: str = ""
+
+    @property
+    def diagnostics(self) -> tuple[Diagnostic, ...]:
+        """The failure as a diagnostic."""
+        if self.outcome is None:
+            return ()
+        return (Diagnostic(kind=str(self.outcome), message=self.reason),)
+
+
+def run_candidate(request: dict[str, Any], scratch: Path, limits: Limits) -> Reply:
+    """Run the worker on a request and return its report.
+
+    The request's file, the report and the log lie in `scratch`, which the caller removes.
+
+    Raises:
+        UserError: the worker failed before it loaded the candidate.
+    """
+    token = secrets.token_hex(16)
+    report = scratch / "report.json"
+    request_file = scratch / "request.json"
+    written = json.dumps(
+        {
+            **request,
+            "token": token,
+            "report": str(report),
+            "max_instructions": limits.max_instructions,
+            "limits": {
+                "RLIMIT_CPU": int(limits.seconds) + 5,
+                "RLIMIT_FSIZE": limits.output_bytes + (64 << 20),
+                "RLIMIT_AS": limits.address_space,
+                "RLIMIT_CORE": 0,
+                "RLIMIT_NOFILE": 128,
+            },
+        }
+    ).encode()
+    request_file.write_bytes(written)
+    environment = python_environment(scratch)
+    environment["KERNELBLASTER_CACHE"] = str(cache_root())
+    environment["OMP_NUM_THREADS"] = environment["OPENBLAS_NUM_THREADS"] = "1"
+    try:
+        status = run_forked(
+            WORKER, [str(request_file)], directory=scratch, environment=environment,
+            log=scratch / "log", seconds=limits.seconds,
+        )  # fmt: skip
+    except TimedOut:
+        if _still_holds(request_file, written):
+            raise _machine_fault(f"no start within {limits.seconds:g} s") from None
+        return Reply(
+            outcome=Outcome.TIMED_OUT,
+            reason=f"did not finish within {limits.seconds:g} s: a loop that does not end, "
+            "or far too much work",
+        )
+    found = _read(report, token)
+    if found is not None:
+        if "machine_error" in found:
+            raise _machine_fault(str(found["machine_error"]))
+        return Reply(report=found)
+    if _still_holds(request_file, written):
+        raise _machine_fault(_why(status, scratch / "log"))
+    outcome = Outcome.FORBIDDEN if status == -signal.SIGSYS else Outcome.CRASHED
+    return Reply(outcome=outcome, reason=_why(status, scratch / "log"))
+
+
+def isolation_facts(report: Mapping[str, Any]) -> dict[str, str]:
+    """Return, as a fact, what could not be applied to the child; no fact where all was."""
+    missing = "; ".join(report["isolation_missing"])
+    return {"isolation_missing": missing} if missing else {}
+
+
+def _still_holds(path: Path, data: bytes) -> bool:
+    """Whether the request's file is as it was written: nobody without the token can make it so."""
+    try:
+        return path.stat().st_size == len(data) and path.read_bytes() == data
+    except OSError:
+        return False
+
+
+def _machine_fault(reason: str) -> UserError:
+    return UserError(
+        f"the simulated GPU does not start on this machine: {reason}; does a limit (ulimit -v, a "
+        "container's memory) stand in the way?"
+    )
+
+
+def _read(path: Path, token: str) -> dict[str, Any] | None:
+    """Return the report if it is one of ours: of bounded size, JSON, with the token."""
+    try:
+        if path.is_symlink() or path.stat().st_size > LARGEST_REPORT:
+            return None
+        value = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return None
+    if not isinstance(value, dict) or value.get("token") != token:
+        return None
+    return value
+
+
+def _why(status: int, log: Path) -> str:
+    if status == HOST_TOUCHED_DEVICE:
+        return "host code read or wrote device memory: only kernels may touch device pointers"
+    if status == -signal.SIGSYS:
+        return (
+            "host code asked the operating system for what launch() may not have: a process, a "
+            "thread, a socket, a timer, another process or the like"
+        )
+    # A killed process has nothing to add: what its log ends with came before.
+    return how_it_ended(status, last_line(log) if status > 0 else "")

@@ -1,0 +1,1 @@
+"""PTX instructions as the flat rows that the C core executes."""

@@ -1,0 +1,1 @@
+"""From counters to time: the time model, its advice, and the profile they make."""

@@ -1,0 +1,241 @@
+"""Estimates how long a launch takes from what it demands of each resource of a named GPU.
+
+The structure (which terms exist and how they combine) was found by comparing with 25 launches
+measured on one H200; benchmarks/simulated_vs_measured.py shows how well it holds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ...records import Bottleneck
+from ..gpus import Gpu
+
+TIE = 0.85
+"""Another resource is named beside the first from this share of the first's time."""
+
+
+@dataclass(frozen=True)
+class Demand:
+    """What one launch asks of the GPU; every count is for the whole grid."""
+
+    blocks: int
+    resident_blocks: int
+    """Blocks that one SM holds at a time."""
+    pipes: dict[str, float]
+    """Warp instructions by pipe: fma, fma_heavy, alu, xu, fp64, fp16, lsu, tensor, control."""
+    tensor_operations: float
+    """Multiply-adds on the tensor cores."""
+    global_wavefronts: float
+    """LSU data wavefronts of global accesses: one for each 128-byte line of a request."""
+    shared_wavefronts: float
+    l2_read_sectors: float
+    """32-byte sectors that reach the L2 for reading."""
+    l2_read_requests: float
+    """128-byte lines of requests that do."""
+    l2_write_sectors: float
+    l2_write_requests: float
+    dram_read_bytes: float
+    dram_write_bytes: float
+    dram_accesses: float
+    """Accesses of DRAM to single places, far from those beside them."""
+    atomic_nanoseconds: float
+    """What the most contended sector takes for its atomics, one after the other."""
+    atomic_turns: float
+    atomic_passes: float
+    """See counters.Counts."""
+    atomic_lines: float
+    """Distinct lines that atomics touch."""
+    chain_clocks: float
+    """Clocks that one warp needs alone, from its dependences and latencies."""
+    barriers_per_warp: float = 0.0
+
+    @property
+    def l2_sectors(self) -> float:
+        """32-byte sectors that reach the L2."""
+        return self.l2_read_sectors + self.l2_write_sectors + self.atomic_passes
+
+    @property
+    def instructions(self) -> float:
+        """Warp instructions issued."""
+        return sum(self.pipes.values())
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """The time of one launch and the time each resource alone would need, in microseconds."""
+
+    microseconds: float
+    terms: dict[str, float]
+    bottleneck: Bottleneck
+    ties: tuple[Bottleneck, ...]
+    pipe_clocks: dict[str, float] = field(default_factory=dict)
+    """Clocks that each pipe of one SM is busy."""
+
+
+def estimate(gpu: Gpu, demand: Demand, *, l2_left_dirty: bool = False) -> Estimate:
+    """Return the estimated time of a launch.
+
+    Args:
+        gpu: the GPU.
+        demand: what the launch asks of it.
+        l2_left_dirty: what ran before left written lines in the L2, as a flush that only writes
+            does; the harness's own flush ends with reads.
+    """
+    constants, clocks_per_us = gpu.constants, gpu.clock_ghz * 1e3
+    if demand.tensor_operations:
+        clocks_per_us *= constants.tensor_clock_share
+    busy_sms = min(gpu.sms, demand.blocks)
+    per_sm = _imbalance(gpu, demand) / busy_sms
+    pipe_clocks = {name: clocks * per_sm for name, clocks in _pipe_clocks(gpu, demand).items()}
+    tensor = pipe_clocks["tensor"] / clocks_per_us
+    compute = max(value for name, value in pipe_clocks.items() if name != "tensor") / clocks_per_us
+    wavefronts = demand.global_wavefronts + demand.shared_wavefronts
+    lsu = max(wavefronts, demand.pipes.get("lsu", 0.0)) * per_sm / clocks_per_us
+    l2 = _l2_clocks(gpu, demand) / clocks_per_us
+    dram = _dram_microseconds(gpu, demand, l2_left_dirty)
+    launch = demand.blocks * constants.clocks_per_block / clocks_per_us
+    latency = _latency_clocks(gpu, demand) / clocks_per_us
+    atomic = _atomic_microseconds(gpu, demand)
+    lsu_name: Bottleneck = (
+        "shared_memory" if demand.shared_wavefronts > demand.global_wavefronts else "lsu"
+    )
+    terms: dict[Bottleneck, float] = {
+        "dram": dram, "l2": l2, lsu_name: lsu, "compute": compute, "tensor": tensor,
+        "latency": latency, "launch": launch, "atomic": atomic,
+    }  # fmt: skip
+    ranked = sorted(terms, key=lambda name: -terms[name])
+    ties = tuple(name for name in ranked[1:] if terms[name] >= TIE * terms[ranked[0]])
+    return Estimate(
+        together(gpu, terms, in_phases=_in_phases(demand)),
+        {name: value for name, value in terms.items()},
+        ranked[0],
+        ties,
+        pipe_clocks,
+    )
+
+
+def together(
+    gpu: Gpu,
+    terms: Mapping[Bottleneck, float] | Mapping[str, float],
+    *,
+    in_phases: bool = False,
+) -> float:
+    """Return the microseconds of a launch whose resources alone would need `terms`.
+
+    Args:
+        gpu: the GPU.
+        terms: microseconds by resource.
+        in_phases: the SM's own work and its waiting for memory follow each other.
+    """
+    alone: dict[str, float] = {str(name): value for name, value in terms.items()}
+    inside = [
+        max(alone.get("compute", 0.0), alone.get("tensor", 0.0)),
+        alone.get("lsu", 0.0) or alone.get("shared_memory", 0.0),
+    ]
+    outside = [
+        alone.get("l2", 0.0),
+        alone.get("dram", 0.0),
+        max(alone.get("launch", 0.0), alone.get("latency", 0.0)),
+        alone.get("atomic", 0.0),
+    ]
+    overlap = gpu.constants.overlap
+    if in_phases:
+        busy = _norm(inside, overlap) + _norm(outside, overlap)
+    else:
+        busy = _norm([*inside, *outside], overlap)
+    return busy + gpu.constants.launch_microseconds
+
+
+def _norm(parts: Sequence[float], exponent: float) -> float:
+    largest = max(parts)
+    if largest <= 0:
+        return 0.0
+    total = math.fsum((part / largest) ** exponent for part in parts)
+    return largest * math.pow(total, 1 / exponent)
+
+
+def _in_phases(demand: Demand) -> bool:
+    """Say whether blocks work and wait in turns: few to an SM, held together by few barriers.
+
+    With one or two blocks there is no other to work while all warps of one wait for memory.
+    """
+    return demand.resident_blocks <= 2 and 0.5 <= demand.barriers_per_warp <= 8
+
+
+def _l2_clocks(gpu: Gpu, demand: Demand) -> float:
+    """Return the clocks of the L2: reads and writes share it; small requests cost as many."""
+    constants = gpu.constants
+    return max(
+        demand.l2_read_sectors / constants.l2_read_sectors_per_clock,
+        demand.l2_read_requests / constants.l2_read_requests_per_clock,
+    ) + max(
+        demand.l2_write_sectors / constants.l2_write_sectors_per_clock,
+        demand.l2_write_requests / constants.l2_write_requests_per_clock,
+    )
+
+
+def _dram_microseconds(gpu: Gpu, demand: Demand, l2_left_dirty: bool) -> float:
+    constants = gpu.constants
+    read, written = demand.dram_read_bytes, demand.dram_write_bytes
+    evicted = 0.0
+    if l2_left_dirty and read:
+        # What the kernel reads pushes out of the L2 what lay there dirty before.
+        evicted = min(constants.dirty_bytes, read) * read / (read + written)
+    peak = gpu.dram_gigabytes_per_second * constants.dram_efficiency * 1e3
+    accesses = demand.dram_accesses / (constants.dram_accesses_per_nanosecond * 1e3)
+    return max((read + written + evicted) / peak, accesses)
+
+
+def _atomic_microseconds(gpu: Gpu, demand: Demand) -> float:
+    """Return what atomics take: on one sector in turn, on few lines in few slices of the L2."""
+    constants = gpu.constants
+    if demand.atomic_passes <= 0:
+        return 0.0
+    slices = math.pow(max(1.0, demand.atomic_lines), 0.56)
+    few = constants.atomic_turns_per_nanosecond * slices
+    nanoseconds = max(
+        demand.atomic_nanoseconds,
+        demand.atomic_turns / few,
+        demand.atomic_passes / constants.atomic_passes_per_nanosecond,
+    )
+    return nanoseconds * 1e-3
+
+
+def _imbalance(gpu: Gpu, demand: Demand) -> float:
+    """Return the busiest SM's blocks over the average, for grids of few waves."""
+    per_sm = demand.blocks / gpu.sms
+    if per_sm <= 1 or per_sm > 4 * max(1, demand.resident_blocks):
+        return 1.0
+    return math.ceil(per_sm) / per_sm
+
+
+def _pipe_clocks(gpu: Gpu, demand: Demand) -> dict[str, float]:
+    """Return the clocks each pipe needs, were all work on one SM."""
+    rates, pipes = gpu.throughput, demand.pipes
+    heavy = pipes.get("fma_heavy", 0.0)
+    fma = pipes.get("fma", 0.0)
+    fp16 = pipes.get("fp16", 0.0)
+    return {
+        "issue": demand.instructions / (4 * gpu.constants.issue_efficiency),
+        # Integer multiply-adds go through the heavy half of the FMA pipe.
+        "fma": max((fma + heavy) * 32 / rates.fp32, heavy * 32 / rates.int32),
+        "alu": pipes.get("alu", 0.0) * 32 / rates.int32,
+        "xu": pipes.get("xu", 0.0) * 32 / rates.special,
+        "fp64": pipes.get("fp64", 0.0) * 32 / rates.fp64,
+        "fp16": fp16 * 64 / rates.fp16,
+        "barrier": pipes.get("barrier", 0.0) * gpu.constants.barrier_clocks,
+        "tensor": demand.tensor_operations / (rates.tensor_fp16 * gpu.constants.tensor_efficiency),
+    }
+
+
+def _latency_clocks(gpu: Gpu, demand: Demand) -> float:
+    """Return the clocks that the rounds of resident blocks need one after another."""
+    rounds = demand.blocks / (gpu.sms * max(1, demand.resident_blocks))
+    if rounds <= 1:
+        return demand.chain_clocks
+    if rounds <= 4:  # the last wave is partly empty, but blocks do not end in step
+        rounds = (math.ceil(rounds) + rounds) / 2
+    return rounds * demand.chain_clocks + (rounds - 1) * gpu.constants.block_turnover

@@ -1,0 +1,1 @@
+"""PTX text as records: tokens, scopes, instructions, basic blocks and loops."""

@@ -1,0 +1,1 @@
+"""Candidates in the simulated GPU: memory, launches, blocks, and what they report."""

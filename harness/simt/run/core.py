@@ -1,0 +1,390 @@
+"""Runs one kernel launch on the simulated GPU: the only door to the C core."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import numpy.typing as npt
+
+from ..decode.decoder import UnsupportedInstruction
+from ..decode.encoding import COUNTER, REPORT, USE, Detail, Space, Status
+from ..decode.places import Buffer, how_far, place
+from ..ptx.records import Instruction
+from .library import GLOBAL_SHADOW_BYTES, SECTOR_USE_BYTES, Machine, core_library
+from .records import (
+    GRID_WORKSPACE_BYTES,
+    AllocationUse,
+    Launch,
+    Memory,
+    Report,
+    ReportKind,
+    Result,
+    Trace,
+)
+
+__all__ = [
+    "GRID_WORKSPACE_BYTES", "AllocationUse", "Launch", "Memory", "Report", "ReportKind", "Result",
+    "Trace", "UnsupportedInstruction", "run",
+]  # fmt: skip
+
+_REPORT_CAPACITY = 256
+_PATH_CAPACITY = 1 << 22
+_KINDS = tuple(ReportKind)
+_SPACES = {Space.GLOBAL: "global", Space.SHARED: "shared", Space.LOCAL: "local",
+           Space.PARAMETER: "parameter"}  # fmt: skip
+
+
+def run(
+    launch: Launch,
+    memory: Memory,
+    blocks: Sequence[int] | None = None,
+    *,
+    checks: bool = True,
+    seed: int = 0,
+    trace: bool = False,
+    max_instructions: int = 20_000_000_000,
+    threads: int = 1,
+) -> Result:
+    """Run blocks of a launch, one after the other in the order given.
+
+    Args:
+        launch: The kernel and its arguments.
+        memory: The arena; the kernel reads and writes it in place.
+        blocks: Linear block indices; None for the whole grid.
+        checks: Look for races, uninitialised reads and the like. Bounds are always checked.
+        seed: Order in which the warps of a block take their turns; 0 is ascending.
+        trace: Keep every global access for replay_l1.
+        max_instructions: Warp instructions after which the run ends as timed out.
+        threads: Host threads. Only used without checks, for kernels without global atomics.
+
+    Raises:
+        UnsupportedInstruction: the kernel contains an instruction that the core does not know.
+    """
+    chosen = list(range(launch.block_count)) if blocks is None else list(blocks)
+    if not all(0 <= block < launch.block_count for block in chosen):
+        raise ValueError(f"block indices lie between 0 and {launch.block_count - 1}")
+    if checks or launch.program.joins_blocks:
+        threads = 1
+    threads = max(1, min(threads, len(chosen)))
+    bounds = [len(chosen) * part // threads for part in range(threads + 1)]
+    parts = [
+        _Run(launch, memory, chosen, first, last, checks, seed, trace, max_instructions)
+        for first, last in zip(bounds, bounds[1:], strict=False)
+    ]
+    if threads == 1:
+        parts[0].execute()
+    else:
+        with ThreadPoolExecutor(threads) as pool:
+            for done in [pool.submit(part.execute) for part in parts]:
+                done.result()
+    for part in parts[1:]:
+        parts[0].absorb(part)
+    return parts[0].result(len(chosen))
+
+
+class _Run:
+    """The arrays of one call of the core; kept alive until the results are copied out."""
+
+    def __init__(
+        self,
+        launch: Launch,
+        memory: Memory,
+        blocks: Sequence[int],
+        first: int,
+        last: int,
+        checks: bool,
+        seed: int,
+        trace: bool,
+        max_instructions: int,
+    ) -> None:
+        program = launch.program
+        self.launch, self.memory, self.program = launch, memory, program
+        self.library = core_library()
+        self.blocks = np.array(blocks[first:last], dtype=np.int64)
+        self.starts = np.array(memory.starts, dtype=np.uint64)
+        self.ends = np.array(memory.ends, dtype=np.uint64)
+        self.counters = np.zeros(len(program.rows), dtype=COUNTER)
+        self.reports = np.zeros(_REPORT_CAPACITY, dtype=REPORT)
+        self.uses = np.zeros(max(1, len(self.starts)), dtype=USE)
+        for kind in ("read", "written", "atomic"):
+            self.uses[f"{kind}_first"], self.uses[f"{kind}_last"] = np.iinfo(np.int64).max, -1
+        # Both maps are as long as the arena, but the system commits only the pages touched.
+        self.sectors = np.zeros((memory.size // 32 + 1) * SECTOR_USE_BYTES, dtype=np.uint8)
+        shadow = (memory.size // 4 + 1) * GLOBAL_SHADOW_BYTES if checks else 0
+        self.shadow = np.zeros(shadow, dtype=np.uint8)
+        self.path = np.zeros(_PATH_CAPACITY, dtype=np.int32)
+        self.constants = np.frombuffer(program.constants + bytes(8), dtype=np.uint8)
+        self.parameters = np.frombuffer(launch.parameter_buffer() + bytes(8), dtype=np.uint8)
+        self.status = Status.FINISHED
+        self.trace_records = np.zeros(0, dtype=np.uint32)
+        machine = self.machine = Machine()
+        for name, array in (
+            ("code", program.rows), ("operands", program.operands),
+            ("constants", self.constants), ("parameters", self.parameters),
+            ("allocation_starts", self.starts), ("allocation_ends", self.ends),
+            ("blocks", self.blocks), ("counters", self.counters), ("reports", self.reports),
+            ("uses", self.uses), ("sectors", self.sectors), ("path", self.path),
+            ("functions", program.functions),
+        ):  # fmt: skip
+            setattr(machine, name, array.ctypes.data)
+        if checks:
+            machine.shadow = self.shadow.ctypes.data
+            if memory.initialised is not None:
+                machine.initialised = memory.initialised.ctypes.data
+        machine.arena_base, machine.arena_size = memory.base, memory.size
+        machine.first_block, machine.block_count = first, last - first
+        machine.instruction_budget = max_instructions
+        machine.path_capacity = _PATH_CAPACITY
+        machine.seed = seed & (2**64 - 1)
+        machine.entry = program.entry
+        machine.register_bytes = program.register_bytes
+        machine.constant_offset = program.constant_offset
+        machine.constant_bytes = len(program.constants)
+        machine.parameter_bytes = program.parameter_bytes
+        machine.shared_bytes, machine.local_bytes = program.shared_bytes, program.local_bytes
+        machine.allocation_count = len(self.starts)
+        machine.report_capacity = _REPORT_CAPACITY
+        machine.checks, machine.tracing = int(checks), int(trace)
+        machine.resident_limit = launch.resident_blocks
+        machine.grid_workspace = launch.grid_workspace
+        machine.partial_barriers = int(program.partial_barriers)
+        machine.stacked, machine.function_count = int(program.stacked), len(program.functions)
+        machine.grid = (ctypes.c_uint32 * 3)(*launch.grid)
+        machine.block = (ctypes.c_uint32 * 3)(*launch.block)
+        machine.special_offsets = type(machine.special_offsets)(*program.special_offsets)
+
+    def execute(self) -> None:
+        """Call the core; ctypes gives up Python's lock meanwhile."""
+        machine = self.machine
+        self.status = Status(self.library.simt_run(ctypes.byref(machine)))
+        if machine.trace:
+            count = machine.trace_length
+            pointer = ctypes.cast(machine.trace, ctypes.POINTER(ctypes.c_uint32))
+            if count:
+                self.trace_records = np.ctypeslib.as_array(pointer, (count,)).copy()
+            self.library.simt_free(ctypes.c_void_p(machine.trace))
+            machine.trace = None
+        if self.status is Status.OUT_OF_MEMORY:
+            raise MemoryError("the simulated GPU ran out of host memory")
+        if self.status is Status.UNKNOWN_INSTRUCTION:
+            instruction = self.launch.module.instructions[machine.failed_instruction]
+            raise UnsupportedInstruction(
+                instruction.text, instruction.line, self.launch.kernel, "operand type"
+            )
+
+    def absorb(self, other: _Run) -> None:
+        """Add another part of the same launch, as if its blocks had followed this one's."""
+        for name in COUNTER.names or ():
+            self.counters[name] += other.counters[name]
+        for index in range(len(self.starts)):
+            mine, theirs = self.uses[index], other.uses[index]
+            for name in ("block_read_sectors", "block_written_sectors", "loads"):
+                mine[name] += theirs[name]
+            first = min(theirs["read_first"], theirs["written_first"])
+            last = max(theirs["read_last"], theirs["written_last"])
+            if last >= 0:
+                self.library.simt_merge_uses(
+                    ctypes.c_void_p(self.sectors.ctypes.data),
+                    ctypes.c_void_p(other.sectors.ctypes.data),
+                    ctypes.c_int64(first),
+                    ctypes.c_int64(last),
+                    ctypes.c_void_p(self.uses.ctypes.data + index * USE.itemsize),
+                )
+            for name in ("read_first", "written_first"):
+                mine[name] = min(mine[name], theirs[name])
+            for name in ("read_last", "written_last"):
+                mine[name] = max(mine[name], theirs[name])
+        machine = self.machine
+        machine.busiest_block = max(machine.busiest_block, other.machine.busiest_block)
+        if other.trace_records.size:
+            self.trace_records = np.concatenate([self.trace_records, other.trace_records])
+        self._absorb_reports(other)
+        self.blocks = np.concatenate([self.blocks, other.blocks])
+        if self.status is Status.FINISHED:
+            self.status = other.status
+
+    def _absorb_reports(self, other: _Run) -> None:
+        count = self.machine.report_count
+        for row in other.reports[: other.machine.report_count]:
+            same = [
+                index
+                for index in range(count)
+                if all(self.reports[index][n] == row[n] for n in ("kind", "instruction", "detail"))
+            ]
+            if same:
+                self.reports[same[0]]["count"] += row["count"]
+            elif count < _REPORT_CAPACITY:
+                self.reports[count] = row
+                count += 1
+        self.machine.report_count = count
+
+    def result(self, blocks: int) -> Result:
+        """Copy everything out."""
+        machine, launch = self.machine, self.launch
+        warps = -(-(launch.block[0] * launch.block[1] * launch.block[2]) // 32)
+        trace = None
+        if machine.tracing:
+            trace = Trace(self.trace_records, tuple(int(b) for b in self.blocks), warps)
+        return Result(
+            kernel=launch.kernel,
+            blocks=blocks,
+            counters=self.counters,
+            reports=tuple(self._report(row) for row in self.reports[: machine.report_count]),
+            timed_out=self.status is Status.TIMED_OUT,
+            uses=tuple(self._use(index) for index in range(len(self.starts))),
+            hottest_atomic_sector=int(machine.hottest_sector),
+            busiest_block=int(machine.busiest_block),
+            first_warp_path=self.path[: machine.path_length].copy(),
+            trace=trace,
+        )
+
+    def _use(self, index: int) -> AllocationUse:
+        row, base = self.uses[index], self.memory.base
+
+        def span(first: str, last: str) -> tuple[int, int] | None:
+            if row[last] < 0:
+                return None
+            return base + 32 * int(row[first]), base + 32 * (int(row[last]) + 1)
+
+        return AllocationUse(
+            start=int(self.starts[index]),
+            end=int(self.ends[index]),
+            read_sectors=int(row["read_sectors"]),
+            written_sectors=int(row["written_sectors"]),
+            block_read_sectors=int(row["block_read_sectors"]),
+            block_written_sectors=int(row["block_written_sectors"]),
+            read_range=span("read_first", "read_last"),
+            written_range=span("written_first", "written_last"),
+            loaded=bool(row["loads"]),
+            atomic_sectors=self._atomic_sectors(row),
+        )
+
+    def _atomic_sectors(self, row: np.void) -> npt.NDArray[np.int64]:
+        # Kernels with global atomics run on one thread: these counts are never merged.
+        first, last = int(row["atomic_first"]), int(row["atomic_last"])
+        if last < 0:
+            return np.zeros(0, dtype=np.int64)
+        counts = self.sectors.view(np.uint32).reshape(-1, SECTOR_USE_BYTES // 4)
+        return first + np.flatnonzero(counts[first : last + 1, 2]).astype(np.int64)
+
+    def _report(self, row: np.void) -> Report:
+        instruction = self.launch.module.instructions[int(row["instruction"])]
+        return Report(
+            kind=_KINDS[int(row["kind"])],
+            kernel=self.launch.kernel,
+            instruction=instruction.text,
+            line=instruction.inner_line or instruction.line,
+            called_from=_call_site(instruction),
+            ptx_line=instruction.ptx_line,
+            block=int(row["block"]),
+            thread=int(row["thread"]),
+            address=int(row["address"]),
+            space=_SPACES.get(Space(int(row["space"])), "") if row["space"] >= 0 else "",
+            buffer=self._buffer(row),
+            count=int(row["count"]),
+            detail=self._detail(row),
+            other_line=self._other_line(row),
+            other_block=int(row["other_block"]),
+            other_thread=int(row["other_thread"]),
+        )
+
+    def _buffer(self, row: np.void) -> str:
+        address, program = int(row["address"]), self.program
+        if row["space"] == Space.SHARED:
+            named = program.shared_variables or (Buffer("the block", 0, program.shared_bytes),)
+            return place(address, named, "of shared memory")
+        if row["space"] in (Space.LOCAL, Space.PARAMETER):
+            local = row["space"] == Space.LOCAL
+            size = program.local_bytes if local else program.parameter_bytes
+            whole = Buffer("the thread's local variables" if local else "the arguments", 0, size)
+            return place(address, [whole])
+        return ""
+
+    def _other_line(self, row: np.void) -> int | None:
+        if row["other_instruction"] < 0:
+            return None
+        other = self.launch.module.instructions[int(row["other_instruction"])]
+        return other.inner_line or other.line
+
+    def _detail(self, row: np.void) -> str:
+        """Put in words what a report knows beside its kind."""
+        kind, detail = _KINDS[int(row["kind"])], Detail(int(row["detail"]))
+        block, warp = int(row["other_block"]), int(row["other_warp"])
+        thread, elsewhere = int(row["other_thread"]), block != int(row["block"])
+        if block < 0:
+            other = "other blocks"
+        elif elsewhere:
+            other = f"block {block}" + (f" thread {thread}" if thread >= 0 else "")
+        elif thread >= 0:
+            other = f"thread {thread} (warp {warp})"
+        else:
+            other = f"warp {warp}" if warp >= 0 else "other warps"
+        line = self._other_line(row)
+        at = f" at line {line}" if line else ""
+        within = not elsewhere and warp == int(row["thread"]) // 32
+        between = "with no __syncwarp() between" if within else "with no barrier between"
+        if elsewhere:
+            between = "and blocks run in any order"
+        words = {
+            Detail.READ: "read",
+            Detail.WRITE: "write",
+            Detail.READ_AFTER_WRITE: f"reads what {other} wrote{at}, {between}",
+            Detail.WRITE_AFTER_WRITE: f"overwrites what {other} wrote{at}, {between}",
+            Detail.WRITE_AFTER_READ: f"overwrites what {other} read{at}, {between}",
+            Detail.SAME_INSTRUCTION: "lanes of one store write different values to one address",
+            Detail.OTHER_BARRIER: "threads of one block wait at different barriers"
+            + (f", others at line {line}" if line else ""),
+            Detail.PARTIAL_WARP: "a warp-wide instruction is executed without all its lanes",
+            Detail.SPINNING: "spins on a value that never changes: the instruction budget is spent",
+            Detail.NEVER_RELEASED: f"deadlock: barrier {int(row['address'])} waits for threads "
+            "that never arrive",
+            Detail.STACK: "the call stack overflows (endless recursion?)",
+            Detail.BAD_CALL: "a call through a pointer to no function, or with other arguments",
+            Detail.BARRIER_OBJECT: "more arrivals than the barrier was made for",
+            Detail.LANES_MISSING: f"waits for {_lanes(int(row['address']))}, which its mask names "
+            "and which never come: they wait elsewhere",
+            Detail.COPY_PENDING: f"touches what an asynchronous copy of {other}{at} may not have "
+            "brought yet: it was not waited for",
+        }.get(detail, "")
+        if kind is ReportKind.OUT_OF_BOUNDS and row["space"] == Space.GLOBAL:
+            return f"{words}, {self._nearest(int(row['address']))}"
+        if kind is ReportKind.SHUFFLE_INACTIVE and detail is Detail.NONE:
+            return f"takes a value from lane {int(row['address'])}, which does not take part"
+        if kind is ReportKind.BARRIER_EXITED:
+            return "had left the kernel when the others met at this barrier"
+        if kind is ReportKind.TIMED_OUT and detail is Detail.NONE:
+            return "the instruction budget is spent"
+        return words
+
+    def _nearest(self, address: int) -> str:
+        place = int(np.searchsorted(self.starts, np.uint64(address), side="right")) - 1
+        if place < 0:
+            return "before every allocation"
+        start, end = int(self.starts[place]), int(self.ends[place])
+        if address >= end:
+            far = how_far(address - end)
+            return f"{far} past the end of an allocation of {end - start} bytes"
+        return f"across the end of an allocation of {end - start} bytes"
+
+
+def _call_site(instruction: Instruction) -> int | None:
+    """Return the outermost call's line where an instruction was inlined from another."""
+    inner, outer = instruction.inner_line, instruction.line
+    return outer if inner and inner != outer else None
+
+
+def _lanes(mask: int) -> str:
+    """Return a mask of lanes in words: `lanes 3-7, 9`."""
+    parts: list[str] = []
+    lane = 0
+    while lane < 32:
+        last = lane
+        while last < 32 and mask >> last & 1:
+            last += 1
+        if last > lane:
+            parts.append(str(lane) if last == lane + 1 else f"{lane}-{last - 1}")
+        lane = last + 1
+    return f"{'lane' if mask.bit_count() == 1 else 'lanes'} {', '.join(parts)}"

@@ -1,0 +1,133 @@
+"""Replays traces of global accesses through modelled caches: L1 of one SM, L2 of the GPU."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .library import core_library
+from .records import Trace
+
+
+@dataclass(frozen=True)
+class L1Replay:
+    """Sectors that went to L1, those it held, and the stream that goes on to L2."""
+
+    sectors: NDArray[np.int64]
+    """Requested, by instruction index."""
+    hits: NDArray[np.int64]
+    """Found in L1, by instruction index; stores and atomics never are."""
+    misses: NDArray[np.uint32]
+    """In order: sector | 1 << 31 for a store or an atomic."""
+
+    def made(
+        self, shares: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return sectors and hits of which each instruction makes only a share.
+
+        What is left out is asked for again what was loaded before: it would have hit.
+        """
+        sectors = self.sectors * shares
+        return sectors, np.maximum(0.0, self.hits - (self.sectors - sectors))
+
+    def hit_rate(self, instructions: Sequence[int]) -> float:
+        """Return the share of these instructions' sectors that was found, 1 for none."""
+        sectors = int(self.sectors[instructions].sum())
+        return float(self.hits[instructions].sum()) / sectors if sectors else 1.0
+
+
+@dataclass(frozen=True)
+class L2Replay:
+    """Sectors that went to L2 and those it held."""
+
+    read_sectors: int
+    read_hits: int
+    write_sectors: int
+    write_hits: int
+
+
+def _pointer(array: NDArray[np.generic]) -> ctypes.c_void_p:
+    return ctypes.c_void_p(array.ctypes.data)
+
+
+def replay_l1(
+    traces: Sequence[Trace], capacity_bytes: int, instructions: int, ways: int = 16
+) -> L1Replay:
+    """Interleave the warps of co-resident blocks, a request each, through one sectored LRU cache.
+
+    Args:
+        traces: Traces whose blocks all share the SM.
+        capacity_bytes: L1 without its shared-memory part.
+        instructions: Instructions in the module: the length of the counts returned.
+        ways: Associativity.
+    """
+    library = core_library()
+    sorted_parts, starts, ends, length = [], [], [], 0
+    for trace in traces:
+        keys = trace.keys()
+        part = np.zeros(len(trace.records) + 1, dtype=np.uint32)
+        first, last = np.zeros(len(keys), dtype=np.int64), np.zeros(len(keys), dtype=np.int64)
+        library.simt_index_trace(
+            _pointer(trace.records), ctypes.c_int64(len(trace.records)), _pointer(keys),
+            ctypes.c_int64(len(keys)), _pointer(part), _pointer(first), _pointer(last),
+        )  # fmt: skip
+        sorted_parts.append(part)
+        starts.append(first + length)
+        ends.append(last + length)
+        length += len(part)
+    records = np.concatenate(sorted_parts or [np.zeros(1, dtype=np.uint32)])
+    first = np.concatenate(starts or [np.zeros(0, dtype=np.int64)])
+    last = np.concatenate(ends or [np.zeros(0, dtype=np.int64)])
+    sectors = np.zeros(instructions, dtype=np.int64)
+    hits = np.zeros(instructions, dtype=np.int64)
+    misses = np.zeros(max(1, len(records)), dtype=np.uint32)
+    missed = library.simt_replay_l1(
+        _pointer(records), ctypes.c_int64(len(first)), _pointer(first), _pointer(last),
+        ctypes.c_int64(capacity_bytes), ctypes.c_int(ways), _pointer(sectors), _pointer(hits),
+        _pointer(misses), ctypes.c_int64(len(misses)),
+    )  # fmt: skip
+    if missed < 0:
+        raise MemoryError("no memory for the cache replay")
+    return L1Replay(sectors, hits, misses[:missed].copy())
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How scattered the requests of a trace are, for loads or for stores and atomics."""
+
+    sectors: int
+    units: int
+    """64-byte units, summed over the requests: what DRAM fetches."""
+    places: int
+    """Places 256 bytes wide, summed over the requests that go to more than four."""
+
+
+def trace_shape(trace: Trace) -> tuple[Shape, Shape]:
+    """Return the shape of a trace's loads, and of its stores and atomics."""
+    results = np.zeros(6, dtype=np.int64)
+    core_library().simt_trace_shape(
+        _pointer(trace.records), ctypes.c_int64(len(trace.records)), _pointer(results)
+    )
+    numbers = [int(number) for number in results]
+    return Shape(*numbers[:3]), Shape(*numbers[3:])
+
+
+def replay_l2(
+    streams: Sequence[NDArray[np.uint32]], capacity_bytes: int, ways: int = 16
+) -> L2Replay:
+    """Interleave the miss streams of several SMs through one cache that allocates on write too."""
+    arrays = [np.ascontiguousarray(stream, dtype=np.uint32) for stream in streams]
+    pointers = (ctypes.c_void_p * max(1, len(arrays)))(*[a.ctypes.data for a in arrays])
+    lengths = np.array([len(a) for a in arrays] or [0], dtype=np.int64)
+    counts = np.zeros(4, dtype=np.int64)
+    failed = core_library().simt_replay_l2(
+        pointers, _pointer(lengths), ctypes.c_int64(len(arrays)), ctypes.c_int64(capacity_bytes),
+        ctypes.c_int(ways), _pointer(counts),
+    )  # fmt: skip
+    if failed:
+        raise MemoryError("no memory for the cache replay")
+    return L2Replay(*(int(count) for count in counts))

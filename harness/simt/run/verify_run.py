@@ -1,0 +1,232 @@
+"""Runs a candidate on every case with the checks on, and leaves its outputs in files."""
+
+from __future__ import annotations
+
+import os
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ...judge.poison import OTHER_POISON, POISON
+from ..decode.decoder import may_wait
+from ..decode.places import Buffer, place
+from ..ptx.parser import PtxError
+from . import core
+from .candidate import (
+    HARMLESS,
+    Candidate,
+    KernelLaunch,
+    Tensor,
+    WorkspaceTooLarge,
+    load_candidate,
+    memory_of,
+)
+from .runtime import Transfer
+
+CHECKED_CASES = 2
+"""Cases that run with all checks on whatever they cost."""
+CHEAP_INSTRUCTIONS = 300_000
+"""Warp instructions a case up to which later cases are checked as well."""
+MOST_REPORTS = 8
+
+
+class _Run:
+    """What one call of launch() met."""
+
+    def __init__(self, request: dict[str, Any]) -> None:
+        self.checks = True
+        self.seed = 0
+        self.budget = int(request["max_instructions"])
+        self.failed = False
+        self.reports: list[dict[str, Any]] = []
+        self.notes: list[dict[str, Any]] = []
+        self.launches = 0
+        self.instructions = 0
+
+    def on_launch(self, candidate: Candidate, launch: KernelLaunch) -> bool:
+        """Simulate the whole grid; a launch after a failed one does not run, as on a GPU."""
+        if self.failed:
+            return False
+        self.launches += 1
+        try:
+            result = core.run(
+                launch.launch, launch.memory, self._blocks(launch.launch), checks=self.checks,
+                seed=self.seed, trace=False,
+                max_instructions=max(1, self.budget - self.instructions),
+            )  # fmt: skip
+        except core.UnsupportedInstruction as error:
+            self.reports.append(finding("unsupported", str(error), launch.launch.kernel,
+                                        error.line))  # fmt: skip
+            self.failed = True
+            return False
+        self.instructions += int(result.counters["warps"].sum())
+        for report in result.reports:
+            told = describe_report(report, candidate)
+            # A compiler may load a local variable early and not use it: only where the answer is
+            # wrong, or differs when other poison lies there, is that a fault.
+            local = report.kind == "uninitialized_read" and report.space == "local"
+            (self.notes if local or report.kind in HARMLESS else self.reports).append(told)
+        if result.timed_out and not any(report.kind == "timed_out" for report in result.reports):
+            self.reports.append(finding("timed_out", "the instruction budget is spent",
+                                        launch.launch.kernel, None))  # fmt: skip
+        fatal = {"timed_out", "trap", "assert", "barrier_divergence"}
+        self.failed = any(report["kind"] in fatal for report in self.reports)
+        return not self.failed
+
+    def _blocks(self, launch: core.Launch) -> list[int] | None:
+        """Return the order of the blocks: ascending, and in the second run none in particular.
+
+        Blocks that may wait for others run in ascending order, as they would start on a GPU: here
+        one ends before the next begins.
+        """
+        if not self.seed or may_wait(launch.program):
+            return None
+        blocks = list(range(launch.block_count))
+        random.Random(self.seed).shuffle(blocks)
+        return blocks
+
+
+def verify(request: dict[str, Any]) -> dict[str, Any]:
+    """Run every case; stop at the first that shows a fault. Returns the report's body."""
+    state = _Run(request)
+    try:
+        candidate = load_candidate(request, state.on_launch)
+    except PtxError as error:
+        return _stopped(finding("unsupported", str(error), None, error.line))
+    except WorkspaceTooLarge as error:
+        return _stopped(finding("invalid_launch", str(error), None, None))
+    candidate.runtime.account_transfers(
+        lambda transfer: _note_transfer(candidate, transfer), in_place_of_moving=False
+    )
+    cases = []
+    for index, case in enumerate(request["cases"]):
+        state.checks = index < CHECKED_CASES or state.instructions < CHEAP_INSTRUCTIONS
+        result = _run_case(request, state, candidate, case, again=index == 0)
+        cases.append(result)
+        if result["faults"] or result["reports"] or result["guards"] or result["modified"]:
+            break
+    return {"cases": cases}
+
+
+def _run_case(
+    request: dict[str, Any], state: _Run, candidate: Candidate, case: dict[str, Any], *, again: bool
+) -> dict[str, Any]:
+    source = Path(request["cases_directory"], case["directory"])
+    originals = {}
+    for tensor in candidate.tensors:
+        if tensor.role != "output":
+            data = np.fromfile(source / f"{tensor.name}.bin", dtype=np.uint8)
+            if data.size != tensor.nbytes:
+                raise ValueError(f"case {case['name']}: {tensor.name} has {data.size} bytes")
+            originals[tensor] = data
+    result: dict[str, Any] = {"name": case["name"], "checked": state.checks}
+    reports: list[dict[str, Any]] = []
+    checks, cheap = state.checks, True
+    for repeat in range(2 if again else 1):
+        # The other order of warps is for the results; only what may be a race is looked at again.
+        state.checks = checks and (repeat == 0 or bool(reports) or cheap)
+        state.seed, state.reports, state.notes, state.failed = repeat, [], [], False
+        state.launches = state.instructions = 0
+        _fill(candidate, originals, OTHER_POISON if repeat else (POISON, POISON))
+        faults = candidate.call()
+        reports += state.reports
+        cheap = state.instructions < CHEAP_INSTRUCTIONS
+        result |= {
+            "faults": faults[:MOST_REPORTS],
+            "reports": reports[:MOST_REPORTS],
+            "notes": state.notes[:MOST_REPORTS],
+            "guards": candidate.runtime.broken_guards()[:MOST_REPORTS],
+            "modified": _modified(candidate, originals),
+            "launches": state.launches,
+            "instructions": state.instructions,
+        }
+        if faults or result["guards"] or result["modified"]:
+            break
+        if reports:
+            # In one order of warps a missing barrier reads memory that is not written yet, in
+            # another it shows as the race it is: the second run tells.
+            if any(report["kind"] != "uninitialized_read" for report in reports):
+                break
+            continue
+        folder = "again" if repeat else "."
+        target = Path(request["outputs_directory"], folder, case["directory"])
+        os.makedirs(target, exist_ok=True)
+        for tensor, allocation in candidate.tensors.items():
+            if tensor.role == "output":
+                candidate.runtime.view(allocation).tofile(target / f"{tensor.name}.bin")
+    return result
+
+
+def _fill(
+    candidate: Candidate,
+    originals: dict[Tensor, np.ndarray[Any, Any]],
+    poison: tuple[int, int],
+) -> None:
+    """Copy the inputs in and paint everything else: outputs and workspace with their poison."""
+    runtime = candidate.runtime
+    runtime.paint_guards()
+    for tensor, allocation in candidate.tensors.items():
+        runtime.view(allocation)[:] = originals.get(tensor, poison[0])
+    if candidate.workspace:
+        runtime.view(candidate.workspace)[:] = poison[1]
+    memory = memory_of(runtime)
+    candidate.initialised = memory.initialised = np.zeros(memory.size // 4 + 1, np.uint8)
+    unwritten = [candidate.workspace, *(candidate.tensors[tensor] for tensor in candidate.tensors
+                                        if tensor not in originals)]  # fmt: skip
+    for allocation in runtime.allocations:
+        if allocation not in unwritten:
+            memory.mark_initialised(allocation.address, allocation.size)
+
+
+def _note_transfer(candidate: Candidate, transfer: Transfer) -> None:
+    """Note what a copy or fill initialises: a copy of unwritten bytes leaves them unwritten."""
+    memory = memory_of(candidate.runtime, candidate.initialised)
+    for row in range(transfer.height):
+        memory.copy_initialised(
+            transfer.source + row * transfer.source_pitch if transfer.source else None,
+            transfer.target + row * transfer.target_pitch,
+            transfer.width,
+        )
+
+
+def _modified(candidate: Candidate, originals: dict[Tensor, np.ndarray[Any, Any]]) -> list[str]:
+    return [
+        tensor.name
+        for tensor, data in originals.items()
+        if not np.array_equal(candidate.runtime.view(candidate.tensors[tensor]), data)
+    ]
+
+
+def describe_report(report: core.Report, candidate: Candidate) -> dict[str, Any]:
+    """Return a report of the core as plain values, its address told as a place in a buffer."""
+    message, kind = report.detail, str(report.kind)
+    if report.space:
+        # Only here are the names of global buffers known.
+        where = report.buffer or place(
+            report.address,
+            [Buffer(x.name, x.address, x.size) for x in candidate.runtime.allocations],
+        )
+        outside = kind == "out_of_bounds"
+        message = f"{message.split(',')[0]} {where}" if outside else f"{message} at {where}".strip()
+    if report.block >= 0 and report.thread >= 0:
+        message += f", block {report.block} thread {report.thread}"
+    if report.called_from:
+        message += f", called from line {report.called_from}"
+    message += f"; PTX line {report.ptx_line}: {report.instruction}"
+    return {
+        "kind": kind, "message": message, "kernel": report.kernel, "line": report.line,
+        "count": report.count,
+    }  # fmt: skip
+
+
+def finding(kind: str, message: str, kernel: str | None, line: int | None) -> dict[str, Any]:
+    """Return something the child itself found, in the form of `describe_report`."""
+    return {"kind": kind, "message": message, "kernel": kernel, "line": line, "count": 1}
+
+
+def _stopped(report: dict[str, Any]) -> dict[str, Any]:
+    """Return the body for a candidate that could not be loaded."""
+    case = {"name": "", "faults": [], "guards": [], "modified": [], "checked": True}
+    return {"cases": [{**case, "reports": [report]}]}

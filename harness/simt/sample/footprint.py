@@ -1,0 +1,155 @@
+"""Estimates which bytes the whole grid touches, and what DRAM moves for them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ..counters import Counts
+from ..gpus import Gpu
+from ..occupancy import Occupancy
+from ..run.records import Memory, Result
+from ..run.replay import Shape
+
+RIM = 3.0
+"""Blocks that read a sector, on average, up to which it is taken for a rim shared by neighbours."""
+
+
+@dataclass(frozen=True)
+class Footprint:
+    """Distinct bytes that the whole grid touches."""
+
+    read: float
+    written: float
+    between_waves: float
+    """Bytes read again by later waves of blocks."""
+    awaited: float
+    """Bytes that blocks would wait for DRAM to bring if those that run together kept in step: none
+    of them would find in the L2 what they share."""
+    overflow: float
+    """Share of what one wave of blocks touches that the L2 cannot hold, 0 to 1."""
+
+
+Uses = Sequence[tuple[int, Result]]
+"""Runs: how many blocks, and what came of them."""
+
+
+def footprint_of(
+    gpu: Gpu,
+    memory: Memory,
+    fresh: Uses,
+    uses: Uses,
+    blocks: int,
+    held: Occupancy,
+    *,
+    whole_range: bool,
+) -> Footprint:
+    """Estimate the footprint of the grid from all runs.
+
+    Of each allocation: what a block touches times the blocks, but no more than the range that all
+    the runs together, corners included, have touched; where the corners were too costly to run
+    (`whole_range` is False), no more than the allocation.
+
+    Args:
+        gpu: the GPU that is simulated.
+        memory: what is allocated.
+        fresh: the runs by blocks that had not run before.
+        uses: all runs.
+        blocks: blocks of the grid.
+        held: the launch's occupancy.
+        whole_range: the corners of the grid have run.
+    """
+    totals = {"read": 0.0, "written": 0.0}
+    in_wave = between_waves = awaited = 0.0
+    wave = min(blocks, gpu.sms * max(1, held.blocks))
+    for allocation in range(len(memory.starts)):
+        for name in totals:
+            touched, ran, first, end = 0.0, 0, 1 << 62, 0
+            reading = name == "read"
+            for count, result in fresh:
+                use = result.uses[allocation]
+                ran += count
+                touched += use.block_read_sectors if reading else use.block_written_sectors
+            for _, result in uses:
+                use = result.uses[allocation]
+                limits = use.read_range if reading else use.written_range
+                if limits:
+                    first, end = min(first, limits[0]), max(end, limits[1])
+            if end <= first:
+                continue
+            size = float(memory.ends[allocation] - memory.starts[allocation])
+            span = float(end - first) if whole_range else size
+            each = touched / ran * 32.0
+            whole, here = min(each * blocks, span), min(each * wave, span)
+            totals[name] += whole
+            in_wave += here
+            # What every wave reads afresh, unless the L2 keeps this allocation from wave to wave.
+            # Neighbours that share a rim do so while the L2 has it.
+            if not whole:
+                continue
+            shared = each * blocks / whole
+            if reading:
+                awaited += each * wave * whole / here
+            if name == "read" and span > gpu.l2_bytes / 2 and shared > RIM:
+                between_waves += max(0.0, blocks / wave * here - whole)
+    return Footprint(
+        totals["read"], totals["written"], between_waves, awaited,
+        overflow=max(0.0, 1 - gpu.l2_bytes / in_wave) if in_wave else 0.0,
+    )
+
+
+def lost_reuse(overflow: float) -> float:
+    """Return the share of later uses that find the L2 without their sector.
+
+    A cache that drops the least recently used loses all of a sweep that is a few times its size.
+    The shape is from two of the public launches: a quarter too much, and three quarters.
+    """
+    return min(1.0, math.pow(overflow / 0.65, 1.5))
+
+
+class Fetched(NamedTuple):
+    """What is fetched over what is asked for, 1 to 2: DRAM gives two sectors at a time."""
+
+    ever: float
+    """Where anybody asks for the other half at any time."""
+    at_once: float
+    """Where only the same request does."""
+
+
+def fetched_halves(misses: npt.NDArray[np.uint32], shape: Shape) -> Fetched:
+    """Return what is fetched for the sectors that the L1 missed."""
+    sectors = np.unique(misses[misses < 1 << 31])
+    if not sectors.size or not shape.sectors:
+        return Fetched(1.0, 1.0)
+    ever = 2.0 * np.unique(sectors >> 1).size / sectors.size
+    return Fetched(ever, min(2.0, 2.0 * shape.units / shape.sectors))
+
+
+def first_halves(fetched: Fetched) -> float:
+    """Return the share of sectors that no earlier request for the other half has fetched."""
+    return min(1.0, fetched.ever / fetched.at_once)
+
+
+def fetched_share(fetched: Fetched, overflow: float) -> float:
+    """Return how much DRAM reads for what is missed: it fetches 64 bytes at a time.
+
+    The other half is of use where anybody asks for it while the L2 still holds it: at any time,
+    or within the request where the L2 overflows.
+    """
+    # The other half is asked for soon after: it is lost only where the L2 is swept many times.
+    lost = min(1.0, math.pow(overflow / 0.8, 3.0))
+    return float((1 - lost) * fetched.ever + lost * fetched.at_once)
+
+
+def filled_bytes(samples: Sequence[Counts], footprint: Footprint) -> float:
+    """Return the bytes that are read because what is stored covers sectors only in part."""
+    if not samples or footprint.written <= 0:
+        return 0.0
+    missing = 1 - samples[0].store_bytes / footprint.written
+    atomics = samples[0].atomic_requests > 0
+    return footprint.written * missing if missing > 0.1 and not atomics else 0.0

@@ -1,0 +1,126 @@
+"""How many clocks one warp needs alone: a scoreboard over the machine code it goes through.
+
+A warp issues in order and stops at the first instruction whose operands are not there, so the
+loads in flight are those of ptxas' own schedule. Of several in flight each takes a time of its own:
+the more there are, the later the last of them is expected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from statistics import NormalDist
+
+from .listing import MachineCode, MachineInstruction
+from .mix import latency_of, registers_of
+
+BARRIER_CLOCKS = 12.0
+BRANCH_CLOCKS = 6.0
+_LOADS = ("LDG", "LD", "ATOMG", "ATOM", "LDGSTS")
+_Step = tuple[tuple[str, ...], tuple[str, ...], float, float, float]
+"""Registers written and read, latency, further clocks of issue, spread of a global load."""
+
+
+def machine_chain_clocks(
+    code: MachineCode,
+    executions: Sequence[float],
+    warps: float,
+    load_latency: Callable[[int], float],
+    load_spread: Callable[[int], float] = lambda statement: 0.0,
+) -> float:
+    """Return the clocks between the first instruction of an average warp and its last result.
+
+    Args:
+        code: the kernel's machine code.
+        executions: how often each block ran (machine_counts).
+        warps: warps that start the kernel.
+        load_latency: clocks of the global load of a statement.
+        load_spread: standard deviation of that.
+    """
+    flying: list[float] = []
+    ready: dict[str, float] = {}
+    now = clocks = 0.0
+    turns = [count / warps if warps else 0.0 for count in executions]
+    steps = [
+        [_step(instruction, load_latency, load_spread) for instruction in block.instructions]
+        if turns[index] > 1e-6 and not block.function
+        else []
+        for index, block in enumerate(code.blocks)
+    ]
+    index = 0
+    while index < len(steps):
+        span = code.blocks[index].loop
+        inner = span is not None and span[0] == index and all(
+            block.loop == span for block in code.blocks[span[0] : span[1] + 1]
+        )  # fmt: skip
+        end = span[1] if inner and span is not None else index
+        first = 0.0
+        if inner and turns[index] > 1.5:
+            # The first turn waits for what was begun before the loop, those after it for what the
+            # turn before has begun.
+            first = _entries(code, turns, index, end) / turns[index]
+            for place in range(index, end + 1):
+                after = _run(steps[place], ready, flying, now)
+                clocks += (after - now) * turns[place] * first
+                now = after
+        for place in range(index, end + 1):
+            after = _run(steps[place], ready, flying, now)
+            clocks += (after - now) * turns[place] * (1 - first)
+            now = after
+        index = end + 1
+    return clocks + max(0.0, max(ready.values(), default=now) - now)
+
+
+def _entries(code: MachineCode, turns: Sequence[float], first: int, last: int) -> float:
+    """Return how often an average warp comes to a loop, by the blocks before it."""
+    before = [at for at in code.blocks[first].predecessors if not first <= at <= last]
+    return min(turns[first], sum(turns[at] for at in before))
+
+
+def _run(
+    steps: Sequence[_Step], ready: dict[str, float], flying: list[float], now: float
+) -> float:
+    for written, read, latency, extra, spread in steps:
+        now += 1.0
+        for register in read:
+            if ready.get(register, 0.0) > now:
+                now = ready[register]
+        now += extra
+        arrival = now + latency
+        if spread:
+            flying[:] = [each for each in flying if each > now]
+            arrival += spread * _last_of(len(flying) + 1)
+            flying.append(arrival)
+        for register in written:
+            ready[register] = arrival
+    return now
+
+
+@cache
+def _last_of(count: int) -> float:
+    """Return by how many standard deviations the largest of some normal values is expected."""
+    return NormalDist().inv_cdf((count - 0.375) / (count + 0.25)) if count > 1 else 0.0
+
+
+def _step(
+    instruction: MachineInstruction,
+    load_latency: Callable[[int], float],
+    load_spread: Callable[[int], float],
+) -> _Step:
+    written, read = registers_of(instruction)
+    spread = 0.0
+    if instruction.base in _LOADS:
+        latency = load_latency(instruction.statement)
+        spread = load_spread(instruction.statement)
+    else:
+        latency = latency_of(instruction)
+    extra = 0.0
+    if instruction.base == "BAR":
+        extra = BARRIER_CLOCKS
+    elif instruction.base in ("BRA", "CALL", "RET"):
+        extra = BRANCH_CLOCKS
+    if instruction.base == "LDGSTS":
+        written = ("@copies",)  # a group of asynchronous copies is waited for as a whole
+    if instruction.base == "DEPBAR":
+        read = (*read, "@copies")
+    return written, read, latency, extra, spread

@@ -1,0 +1,138 @@
+"""The pipe that each machine instruction runs on, its latency, and its registers."""
+
+from __future__ import annotations
+
+import re
+
+from .listing import MachineInstruction
+
+_PIPES: dict[str, tuple[str, ...]] = {
+    "fma": ("FFMA", "FADD", "FMUL", "FSWZADD", "FFMA32I", "FADD32I", "FMUL32I"),
+    "fma_heavy": ("IMAD", "IDP", "IMUL"),
+    "fp16": ("HFMA2", "HADD2", "HMUL2", "HFMA2_32I", "HADD2_32I", "HMUL2_32I"),
+    "fp64": ("DFMA", "DADD", "DMUL", "DSETP", "DMNMX"),
+    "xu": ("MUFU", "I2F", "F2I", "F2F", "FRND", "POPC", "FLO", "BREV", "FCHK", "REDUX"),
+    "lsu": ("LDG", "STG", "LDS", "STS", "LD", "ST", "RED", "REDG", "ATOM", "ATOMG", "ATOMS",
+            "SHFL", "LDSM", "STSM", "LDL", "STL", "LDGSTS", "MATCH"),
+    "tensor": ("HMMA", "IMMA", "DMMA", "BMMA"),
+    "barrier": ("BAR",),
+    "control": ("BRA", "EXIT", "BSSY", "BSYNC", "CALL", "RET", "WARPSYNC", "NOP", "BREAK",
+                "S2R", "S2UR", "CS2R", "LDC", "ULDC", "DEPBAR", "LDGDEPBAR", "MEMBAR", "ERRBAR",
+                "CCTL", "YIELD", "NANOSLEEP", "BRX", "JMP", "KILL", "RPCMOV", "BMOV", "QSPC",
+                "ELECT", "VOTE", "VOTEU", "R2UR"),
+}  # fmt: skip
+_PIPE = {opcode: pipe for pipe, opcodes in _PIPES.items() for opcode in opcodes}
+_LATENCIES: dict[str, float] = {
+    "LDS": 23.0, "LDSM": 29.0, "SHFL": 24.0, "MUFU": 17.5, "S2R": 25.0, "S2UR": 25.0, "LDC": 30.0,
+    "ULDC": 12.0, "HMMA": 27.0, "IMMA": 27.0, "DMMA": 40.0, "I2F": 17.5, "F2I": 17.5, "F2F": 17.5,
+    "FRND": 17.5, "POPC": 18.5, "FLO": 18.5, "BREV": 18.5, "FCHK": 17.5, "LDL": 33.0,
+    "ATOMS": 60.0, "DFMA": 8.4, "DADD": 8.4, "DMUL": 8.4, "REDUX": 40.0, "MATCH": 30.0,
+    "VOTE": 12.0, "VOTEU": 12.0, "R2UR": 12.0,
+}  # fmt: skip
+"""Clocks from issue to result, measured on an H200 by chains (benchmarks/ground_truth: latency_*,
+chase_*); those without a chain of their own are their neighbours'. All others: ALU_CLOCKS."""
+ALU_CLOCKS = 4.5
+_REGISTER = re.compile(r"(?<![\w.])(U?R|U?P)(\d+)(\.64)?\b")
+_SPLIT = re.compile(r",(?![^\[]*\])")
+_NO_RESULT = frozenset(
+    ("STG", "STS", "STL", "ST", "RED", "REDG", "BAR", "BRA", "EXIT", "BSSY", "BSYNC", "CALL",
+     "RET", "NOP", "WARPSYNC", "DEPBAR", "LDGDEPBAR", "LDGSTS", "MEMBAR", "STSM", "CCTL", "ERRBAR",
+     "BREAK", "YIELD", "NANOSLEEP", "KILL")
+)  # fmt: skip
+_PREDICATE_RESULTS = {"SHFL": 2, "VOTE": 2, "ISETP": 2, "FSETP": 2, "DSETP": 2, "HSETP2": 2,
+                      "PLOP3": 2, "UISETP": 2, "UPLOP3": 2}  # fmt: skip
+
+
+def pipe_of(instruction: MachineInstruction) -> str:
+    """Return the pipe: fma, fma_heavy, alu, xu, fp64, fp16, lsu, tensor, uniform or control."""
+    base = instruction.base
+    if base == "IMAD" and instruction.opcode.startswith(("IMAD.MOV", "IMAD.U32", "IMAD.IADD",
+                                                         "IMAD.SHL")):  # fmt: skip
+        return "fma_heavy"
+    found = _PIPE.get(base)
+    if found:
+        return found
+    return "uniform" if base.startswith("U") else "alu"
+
+
+def latency_of(instruction: MachineInstruction) -> float:
+    """Return the clocks from issue to result; global loads are not meant."""
+    return _LATENCIES.get(instruction.base, ALU_CLOCKS)
+
+
+def width_of(instruction: MachineInstruction) -> int:
+    """Return how many 32-bit registers a memory instruction moves for each thread."""
+    if ".128" in instruction.opcode:
+        return 4
+    return 2 if ".64" in instruction.opcode else 1
+
+
+_TENSOR_FULL = {"HMMA": 16, "IMMA": 32, "DMMA": 4, "BMMA": 256}
+"""Depth (k) of the product of 16 x 8 that takes TENSOR_CLOCKS."""
+
+
+def tensor_units(instruction: MachineInstruction) -> float:
+    """Return the full products of one tensor instruction: half for half the depth, and so on.
+
+    tf32 counts double: its full depth is 8. Measured: products of m16n8k16 on fp16 and bf16, of
+    k8 on tf32 and of k32 on int8 take the same time.
+    """
+    match = re.search(r"\.(8|16)8(4|8|16|32|64|128|256)(?=\.|$)", instruction.opcode)
+    if match is None:
+        return 1.0
+    rows, depth = int(match[1]), int(match[2])
+    full = _TENSOR_FULL.get(instruction.base, 16)
+    if "TF32" in instruction.opcode:
+        full = 8
+    return rows / 16 * depth / full
+
+
+def registers_of(instruction: MachineInstruction) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the registers and predicates that an instruction writes, and those that it reads."""
+    base, opcode = instruction.base, instruction.opcode
+    arguments = [part.strip() for part in _SPLIT.split(instruction.arguments)]
+    if base == "LDGSTS" or base in _NO_RESULT:
+        results = 0
+    else:
+        results = _PREDICATE_RESULTS.get(base, 1)
+    written: list[str] = []
+    read: list[str] = []
+    wide = width_of(instruction)
+    if "WIDE" in opcode or base in ("DFMA", "DADD", "DMUL") or opcode.startswith("F2F.F64"):
+        wide = 2
+    if base == "LDSM":
+        wide = 4 if ".4" in opcode[-4:] else 2 if ".2" in opcode else 1
+    for place, argument in enumerate(arguments):
+        for kind, number, pair in _REGISTER.findall(argument):
+            first = int(number)
+            span = 1
+            if kind in ("R", "UR"):
+                span = _span(base, opcode, place, argument, wide, pair, results)
+            names = [f"{kind}{first + step}" for step in range(span)]
+            if place < results and "[" not in argument:
+                written += names
+            elif 0 < place and kind in ("P", "UP") and place <= 2 and base in ("IADD3", "LEA"):
+                written += names  # carries out
+            else:
+                read += names
+    if instruction.predicate:
+        read.append(instruction.predicate.lstrip("!"))
+    return tuple(written), tuple(read)
+
+
+def _span(
+    base: str, opcode: str, place: int, argument: str, wide: int, pair: str, results: int
+) -> int:
+    if base in ("HMMA", "IMMA", "DMMA"):
+        return 4 if place in (0, 1, 3) else 2
+    if "[" in argument:
+        return 2 if pair else 1
+    if place < results:
+        return wide
+    if base in ("STG", "STS", "STL", "ST"):
+        return wide
+    if base in ("DFMA", "DADD", "DMUL", "DSETP"):
+        return 2
+    if "WIDE" in opcode and place == 3:
+        return 2
+    return 1

@@ -1,0 +1,109 @@
+"""What a candidate's device code must not do: read the GPU's clocks, keep memory, keep L2 lines."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from ..records import Diagnostic
+
+_FILE = re.compile(r'^\s*\.file\s+(\d+)\s+"([^"]*)"', re.MULTILINE)
+_PLACE = re.compile(r"^\s*\.loc\s+(\d+)\s+(\d+)(?:.*\binlined_at\s+(\d+)\s+(\d+))?")
+_CLOCK = re.compile(r"%(?:globaltimer(?:_lo|_hi)?|clock(?:64|_hi)?)\b")
+_HEAP = re.compile(r"^\s*(malloc|free),\s*$")
+_PERSISTING = re.compile(r"\bL2::evict_last\b")
+_HINTED = re.compile(r"L2::cache_hint\b")
+_WAITING = ("/cuda/std/__thread/threading_support.h", "/cuda/std/__thread/threading_support_cuda.h",
+            "/cuda/std/__cuda/chrono.h")  # fmt: skip
+"""Files of the toolkit whose loops give up waiting (barriers, pipelines, atomics) by the clock."""
+_SAFE_POLICIES = frozenset(
+    # L2::evict_first and L2::evict_normal, as the toolkit and CUTLASS encode them
+    {0x12F0000000000000, 0x10F0000000000000, 0x1000000000000000}
+)
+
+Place = tuple[str, str, int | None]
+"""File of an instruction, file it was inlined into ("" for none), line of the candidate."""
+
+
+def device_code(ptx: str) -> tuple[Diagnostic, ...]:
+    """Return one diagnostic for each line of the candidate's DEVICE code that may not be there.
+
+    Reading the GPU's clock, in whatever file, but for the toolkit's own waiting loops; the device's
+    heap: what it holds outlives the candidate, and no other than its kernels sees it; and lines of
+    the L2 that are to stay: they outlive a flush, and the next timed call finds them.
+    """
+    found: dict[tuple[str, int | None], None] = {}
+    for text, (file, caller, line) in _placed(ptx):
+        clock = _CLOCK.search(text)
+        if clock and not (file.endswith(_WAITING) and caller.endswith(_WAITING)):
+            found[f"{clock.group(0)}: device code reads the GPU's clock", line] = None
+        if _PERSISTING.search(text):
+            found["L2::evict_last: persisting-L2 tricks: its lines outlive a flush", line] = None
+        if (heap := _HEAP.match(text)) and line is not None:
+            words = "device memory is not for a candidate to manage: use the workspace"
+            found[f"{heap.group(1)} in device code: {words}", line] = None
+    for policy in _unknown_policies(ptx):
+        words = "persisting-L2 tricks: a cache hint that is not evict_first or evict_normal"
+        found[f"{words} ({policy})", None] = None
+    return tuple(
+        Diagnostic(kind="forbidden_symbol", message=message, line=line) for message, line in found
+    )
+
+
+def _placed(ptx: str) -> Iterator[tuple[str, Place]]:
+    """Yield each line with where it comes from."""
+    files = dict(_FILE.findall(ptx))
+    file = caller = ""
+    line: int | None = None
+    for text in ptx.splitlines():
+        if place := _PLACE.match(text):
+            file, caller = files.get(place[1], ""), files.get(place[3] or "", "")
+            line = None
+            for name, number in ((caller, place[4]), (file, place[2])):
+                if re.search(r"(?:^|/)candidate\.cu$", name):
+                    line = int(number)
+        elif not text.lstrip().startswith((".file", "//")):
+            yield text, (file, caller, line)
+
+
+def _unknown_policies(ptx: str) -> Iterator[str]:
+    """Yield the policies of cache hints that may be others than those that are harmless.
+
+    A policy is known where all that is ever moved into its register is a harmless number or comes
+    from createpolicy; registers are numbered afresh in each function, which only adds to what must
+    be harmless.
+    """
+    if not _HINTED.search(ptx):
+        return
+    text = re.sub(r"//[^\n]*|/\*.*?\*/", " ", ptx, flags=re.DOTALL)
+    # What ends with its line, or is followed by an instruction.
+    text = re.sub(r"^\s*\.(?:loc|file)\b[^\n]*|^\s*\.?[\w$]+:", " ", text, flags=re.MULTILINE)
+    sources: dict[str, list[str]] = {}
+    hints: dict[str, None] = {}
+    for statement in re.split(r"[;{}]", text):
+        words = statement.split()
+        if words and words[0].startswith("@"):
+            words = words[1:]
+        if not words or words[0].startswith("."):
+            continue
+        operands = "".join(words[1:]).split(",")
+        if _HINTED.search(words[0]):
+            hints[operands[-1]] = None
+        opcode = words[0].split(".")[0]
+        safe = opcode == "createpolicy" and ".cvt" not in words[0]
+        source = "created" if safe else operands[-1] if opcode == "mov" else "computed"
+        sources.setdefault(operands[0], []).append(source)
+    for hint in hints:
+        if not _harmless(hint, sources, set()):
+            yield hint
+
+
+def _harmless(value: str, sources: dict[str, list[str]], seen: set[str]) -> bool:
+    if value == "created" or value in seen:
+        return True
+    if re.fullmatch(r"-?\d+|0[xX][0-9a-fA-F]+U?", value):
+        return int(value.rstrip("U"), 0) & (1 << 64) - 1 in _SAFE_POLICIES
+    seen.add(value)
+    return bool(sources.get(value)) and all(
+        _harmless(source, sources, seen) for source in sources[value]
+    )

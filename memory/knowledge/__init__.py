@@ -1,0 +1,1 @@
+"""The knowledge base: evidence, states, policy and lessons."""

@@ -1,0 +1,91 @@
+"""The append-only table that everything a knowledge base knows is derived from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from ..database import Database
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS entries (
+    sequence INTEGER PRIMARY KEY AUTOINCREMENT,
+    kind TEXT NOT NULL,
+    id TEXT NOT NULL,
+    body TEXT NOT NULL,
+    UNIQUE (kind, id)
+);
+CREATE INDEX IF NOT EXISTS entries_by_kind ON entries (kind, sequence);
+"""
+
+
+class Entry(NamedTuple):
+    """One row; `id` is a hash of the content, `body` its JSON, `sequence` 0 until stored."""
+
+    kind: str
+    id: str
+    body: str
+    sequence: int = 0
+
+
+class Journal:
+    """Entries in order of arrival. Nothing is ever changed or removed.
+
+    The sequence number is a snapshot's name: what is read `upto` it stays the same for ever,
+    because sqlite commits writers one after another, in other processes too.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.database = Database(path, SCHEMA)
+
+    def append(self, entries: Iterable[Entry]) -> int:
+        """Insert the entries in one transaction, ignoring known ids; return how many were new."""
+        with self.database.transaction():
+            return sum(
+                self.database.execute(
+                    "INSERT OR IGNORE INTO entries (kind, id, body) VALUES (?, ?, ?)",
+                    (entry.kind, entry.id, entry.body),
+                )
+                for entry in entries
+            )
+
+    def append_closed(self, entries: Iterable[Entry], marker: Entry) -> int:
+        """Insert entries and then their marker in one transaction; return the marker's sequence.
+
+        Where the marker is known nothing is inserted, and the number it got then is returned:
+        whoever repeats the call reads the same snapshot.
+        """
+        insert = "INSERT OR IGNORE INTO entries (kind, id, body) VALUES (?, ?, ?)"
+        find = "SELECT sequence FROM entries WHERE kind = ? AND id = ?"
+        with self.database.transaction():
+            if self.database.value(find, (marker.kind, marker.id)) is None:
+                for entry in (*entries, marker):
+                    self.database.execute(insert, (entry.kind, entry.id, entry.body))
+            return int(self.database.value(find, (marker.kind, marker.id)))
+
+    def entries(self, kind: str | None = None, upto: int | None = None) -> list[Entry]:
+        """Return the entries of a kind (or all) with sequence <= upto, in order of sequence."""
+        rows = self.database.rows(
+            "SELECT kind, id, body, sequence FROM entries"
+            " WHERE (?1 IS NULL OR kind = ?1) AND (?2 IS NULL OR sequence <= ?2) ORDER BY sequence",
+            (kind, upto),
+        )
+        return [Entry(row["kind"], row["id"], row["body"], row["sequence"]) for row in rows]
+
+    def sequence(self, kind: str | None = None) -> int:
+        """Return the highest sequence number (of a kind), 0 when there is none."""
+        return int(
+            self.database.value(
+                "SELECT COALESCE(MAX(sequence), 0) FROM entries WHERE (?1 IS NULL OR kind = ?1)",
+                (kind,),
+            )
+        )
+
+    def merge(self, other: Journal) -> int:
+        """Take over the other's entries that are missing here; return how many."""
+        return self.append(other.entries())
+
+    def close(self) -> None:
+        """Close the file."""
+        self.database.close()

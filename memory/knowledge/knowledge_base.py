@@ -1,0 +1,348 @@
+"""The persistent CUDA knowledge base: states, what to try in them, what experience says of it."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Self
+
+from ...harness.errors import UserError
+from ...harness.records import Bottleneck
+from ..records import (
+    Evidence,
+    ExpectedGain,
+    KnowledgeUpdate,
+    Lesson,
+    Optimization,
+    PerformanceState,
+    PolicyContext,
+    SettingGain,
+    Signature,
+    StateOptimization,
+    Transition,
+)
+from .directory import Lock, prepare
+from .evidence import EvidenceStore
+from .facts import comparable
+from .journal import Entry, Journal
+from .policy import unknown_technique
+from .seed import Seed, load_seed
+from .snapshot import LESSON, OPTIMIZATION, STATE, Snapshot
+from .state_index import ChromaIndex, nearest_exact
+
+UPDATE = "update"
+KEPT_SNAPSHOTS = 4
+
+
+class KnowledgeBase:
+    """A directory `kb.json`, `evidence.sqlite` (the truth) and `chroma/` (an index of it).
+
+    Everything read takes `at`, a sequence number (None: now): what is read at a number stays the
+    same whatever is written later. Any number of processes may read and write one directory. The
+    first to open it owns the Chroma index; the others find the nearest state by computing every
+    distance, which gives the same answer. Methods are synchronous and safe under threads.
+    """
+
+    @classmethod
+    def open(cls, directory: Path, create: bool = True) -> Self:
+        """Open a knowledge base, making it where the directory is missing or empty.
+
+        Raises:
+            UserError: the directory belongs to another program or version, holds other files, is
+                not writable, or (without `create`) does not exist. Nothing is changed then.
+        """
+        prepare(directory, create=create)
+        return cls(directory)
+
+    def __init__(self, directory: Path) -> None:
+        """Take a prepared directory; use `open`."""
+        self.directory = directory
+        self._journal = Journal(directory / "evidence.sqlite")
+        self.evidence = EvidenceStore(self._journal)
+        self._seed = load_seed()
+        self._index = ChromaIndex(directory / "chroma")
+        self._lock = Lock(directory / "index.lock")
+        self._guard = threading.RLock()
+        self._snapshots: dict[int, Snapshot] = {}
+
+    # What is known
+
+    def sequence(self) -> int:
+        """Return the number of the newest entry: the name of a snapshot."""
+        return self._journal.sequence()
+
+    def seed(self) -> Seed:
+        """Return the seed: states, priors, and every technique's description."""
+        return self._seed
+
+    @property
+    def owns_index(self) -> bool:
+        """Whether this object, and no other process, uses the Chroma index."""
+        return self._lock.held
+
+    def snapshot(self, at: int | None = None) -> Snapshot:
+        """Return all that was known at a sequence number; the last few are kept."""
+        with self._guard:
+            number = self.sequence() if at is None else at
+            found = self._snapshots.get(number)
+            if found is None:
+                entries = self._journal.entries(upto=number)
+                rows = self.evidence.rows(upto=number)
+                found = Snapshot(self._seed, entries, rows, number)
+                while len(self._snapshots) >= KEPT_SNAPSHOTS:
+                    del self._snapshots[next(iter(self._snapshots))]
+                self._snapshots[number] = found
+            return found
+
+    def states(self, at: int | None = None) -> list[PerformanceState]:
+        """Return the seed's states, then the discovered ones in order of arrival."""
+        return self.snapshot(at).states()
+
+    def state(self, state_id: str, at: int | None = None) -> PerformanceState | None:
+        """Return one state, or None where it is not (yet) known."""
+        return next((state for state in self.states(at) if state.id == state_id), None)
+
+    def match_state(
+        self,
+        signature: Signature,
+        primary: Bottleneck,
+        secondary: Bottleneck | None = None,
+        at: int | None = None,
+    ) -> tuple[PerformanceState, float, bool]:
+        """Return the state a profile is in, its distance, and whether it is a new one.
+
+        The state nearest by signature that agrees about the bottleneck, when the profile lies
+        within the state's spread. Otherwise a new state made from the signature, with the
+        distance to the nearest known one; it is not stored: put it into a `KnowledgeUpdate`.
+        """
+        with self._guard:
+            snapshot = self.snapshot(at)
+            bottlenecks = [primary] if secondary is None else [primary, secondary]
+            newest = self.snapshot() if self.owns_index else snapshot
+            find = self._index.nearest if self.owns_index else nearest_exact
+            nearest = find(newest.indexed_states(), signature.values, bottlenecks, snapshot.at)
+            return snapshot.choose(nearest, signature, primary, secondary)
+
+    def candidates(
+        self, state: PerformanceState | str, context: PolicyContext, at: int | None = None
+    ) -> list[tuple[Optimization, ExpectedGain]]:
+        """Return what could be tried in a state, highest score first.
+
+        The state may be a new one that `match_state` made. Left out: what `context.tried` names,
+        and what an uncontested lesson deprecates in this state.
+
+        Raises:
+            UserError: the id names no state.
+        """
+        snapshot = self.snapshot(at)
+        known = self._known(state, snapshot)
+        excluded = snapshot.deprecated(known.id, context.device_kind, context.op_class)
+        return snapshot.policy(context.device_kind).candidates(known, context, excluded)
+
+    def deprecated(
+        self, state: PerformanceState | str, context: PolicyContext, at: int | None = None
+    ) -> frozenset[str]:
+        """Return the techniques that `candidates` leaves out because a lesson deprecates them.
+
+        Raises:
+            UserError: the id names no state.
+        """
+        snapshot = self.snapshot(at)
+        known = self._known(state, snapshot)
+        return snapshot.deprecated(known.id, context.device_kind, context.op_class)
+
+    def beliefs(
+        self,
+        state: PerformanceState | str,
+        techniques: Iterable[str | Optimization],
+        context: PolicyContext,
+        at: int | None = None,
+    ) -> list[tuple[Optimization, ExpectedGain]]:
+        """Return what to expect of techniques in a state, in the order given.
+
+        Nothing is left out: techniques already tried, deprecated (`deprecated` names them), or
+        unheard of are answered too. Unheard of means with a neutral prior for a name, with its own
+        for an Optimization.
+
+        Raises:
+            UserError: the id names no state.
+        """
+        snapshot = self.snapshot(at)
+        named = [
+            item
+            if isinstance(item, Optimization)
+            else self._seed.techniques.get(item) or unknown_technique(item)
+            for item in techniques
+        ]
+        policy = snapshot.policy(context.device_kind)
+        return policy.beliefs(self._known(state, snapshot), named, context)
+
+    def settings(
+        self,
+        state: PerformanceState | str,
+        techniques: Iterable[str],
+        context: PolicyContext,
+        at: int | None = None,
+    ) -> dict[str, list[SettingGain]]:
+        """Return, for each technique, what its parameter settings gained here, the best first.
+
+        Raises:
+            UserError: the id names no state.
+        """
+        snapshot = self.snapshot(at)
+        policy = snapshot.policy(context.device_kind)
+        where = self._known(state, snapshot)
+        return {name: policy.settings(where, name, context) for name in techniques}
+
+    def transitions(self, device_kind: str, at: int | None = None) -> list[Transition]:
+        """Return which technique after which gained more than alone, the best first."""
+        return self.snapshot(at).policy(device_kind).transitions(device_kind)
+
+    def lessons(
+        self, at: int | None = None, technique: str | None = None, state: str | None = None
+    ) -> list[Lesson]:
+        """Return lessons in order of id, with `contested` set where later evidence disagrees."""
+        return self.snapshot(at).lessons(technique, state)
+
+    def _known(self, state: PerformanceState | str, snapshot: Snapshot) -> PerformanceState:
+        if isinstance(state, PerformanceState):
+            return state
+        found = self.state(state, snapshot.at)
+        if found is None:
+            raise UserError(f"the knowledge base {self.directory} knows no state {state}")
+        return found
+
+    # What is added
+
+    def add_evidence(self, rows: Iterable[Evidence]) -> int:
+        """Add evidence, ignoring rows already there; return how many were new."""
+        return self.evidence.add(rows)
+
+    def add_state(self, state: PerformanceState) -> bool:
+        """Add a discovered state; False where its id is known."""
+        return bool(self._journal.append([_state_entry(state)]))
+
+    def apply_update(self, update: KnowledgeUpdate) -> int:
+        """Apply all changes of a parameter update in one transaction; return its number.
+
+        The number names the snapshot that the update completes. An update that was applied
+        before changes nothing and returns the number it got then, whatever came since.
+        """
+        entries = [
+            *map(_state_entry, update.states),
+            *map(_optimization_entry, update.optimizations),
+            *map(_lesson_entry, update.lessons),
+        ]
+        marker = Entry(UPDATE, update.id, update.model_dump_json(include={"run", "iteration"}))
+        return self._journal.append_closed(entries, marker)
+
+    def merge(self, other: KnowledgeBase) -> int:
+        """Take over all that the other knows and this does not; return how many entries."""
+        return self._journal.merge(other._journal)
+
+    # Care
+
+    def reindex(self) -> int:
+        """Build the Chroma index anew; return how many states it holds.
+
+        Raises:
+            UserError: another process owns the index.
+        """
+        if not self.owns_index:
+            raise UserError(
+                f"the knowledge base {self.directory} is in use by another process; "
+                "reindex when it has ended"
+            )
+        with self._guard:
+            return self._index.rebuild(self.snapshot().indexed_states())
+
+    def stats(self, at: int | None = None) -> dict[str, int]:
+        """Return counts, by name."""
+        snapshot = self.snapshot(at)
+        rows = snapshot.evidence()
+        states = snapshot.states()
+        return {
+            "sequence": snapshot.at,
+            "states": len(states),
+            "discovered_states": sum(state.origin == "discovered" for state in states),
+            "techniques": len(self._seed.techniques),
+            "evidence": len(rows),
+            "evidence_simulated": sum(row.device_kind == "simulated" for row in rows),
+            "passed": sum(row.log_gain is not None for row in rows),
+            "improved": sum((row.log_gain or 0.0) > 0.0 for row in rows),
+            "lessons": len(snapshot.lessons()),
+            "runs": len({row.run for row in rows}),
+            "tasks": len({row.task_id for row in rows}),
+        }
+
+    def show(self, at: int | None = None, device_kind: str = "simulated") -> list[dict[str, Any]]:
+        """Return each state with its techniques: the prior, and what evidence there says.
+
+        JSON values. `mean_log_gain` is None where no try passed; only evidence and lessons of
+        comparable devices are counted.
+        """
+        snapshot = self.snapshot(at)
+        rows = [row for row in snapshot.evidence() if comparable(row.device_kind, device_kind)]
+        table = snapshot.optimizations(device_kind)
+        return [
+            {
+                "id": state.id,
+                "name": state.name,
+                "origin": state.origin,
+                "primary": state.primary,
+                "secondary": state.secondary,
+                "description": state.description,
+                "evidence": state.count,
+                "optimizations": [
+                    _summary(optimization, [row for row in rows if row.state_before == state.id])
+                    for _, optimization in sorted(table.get(state.id, {}).items())
+                ],
+                "lessons": [
+                    {"kind": item.kind, "text": item.text, "contested": item.contested}
+                    for item in snapshot.lessons(state=state.id)
+                    if comparable(item.device_kind, device_kind)
+                ],
+            }
+            for state in snapshot.states()
+        ]
+
+    def close(self) -> None:
+        """Close the files and give the index back."""
+        with self._guard:
+            self._index.close()
+            self._journal.close()
+            self._lock.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _state_entry(state: PerformanceState) -> Entry:
+    plain = state.model_copy(update={"count": 0})
+    return Entry(STATE, plain.id, plain.model_dump_json())
+
+
+def _optimization_entry(change: StateOptimization) -> Entry:
+    return Entry(OPTIMIZATION, change.id, change.model_dump_json())
+
+
+def _lesson_entry(lesson: Lesson) -> Entry:
+    body = lesson.model_dump_json(exclude={"created", "contested"})
+    return Entry(LESSON, lesson.id, body)
+
+
+def _summary(optimization: Optimization, rows: list[Evidence]) -> dict[str, Any]:
+    tries = [row for row in rows if row.technique == optimization.technique]
+    gains = [row.log_gain for row in tries if row.log_gain is not None]
+    return {
+        "technique": optimization.technique,
+        "prior_log_gain": optimization.prior_log_gain,
+        "tries": len(tries),
+        "passed": len(gains),
+        "mean_log_gain": math.fsum(gains) / len(gains) if gains else None,
+    }

@@ -1,0 +1,1 @@
+"""What one run keeps: evaluations, steps, artifacts, spending and jobs."""

@@ -1,0 +1,63 @@
+"""Keep texts by the sha256 of their content, so that state and databases hold only references."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from ...harness.errors import UserError
+from ...harness.files import write_atomically
+
+
+class ArtifactStore:
+    """Files `DIRECTORY/ab/cdef...`, named by the sha256 of their bytes, written once.
+
+    Safe under threads, processes and kill -9: a file appears whole, by rename, or not at all.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    def put_text(self, text: str) -> str:
+        """Store a text and return the hexadecimal sha256 of its UTF-8 bytes.
+
+        Raises:
+            UserError: the disk is full or the directory is not writable.
+        """
+        data = text.encode()
+        name = hashlib.sha256(data).hexdigest()
+        target = self._path(name)
+        if target.is_file():
+            return name
+        try:
+            write_atomically(target, data)
+        except OSError as error:
+            raise UserError(
+                f"cannot write to the artifact directory {self.directory}: {error.strerror}; "
+                "free some space or choose another --run directory"
+            ) from error
+        return name
+
+    def get_text(self, name: str) -> str:
+        """Return the text stored under a sha256.
+
+        Raises:
+            UserError: there is no such artifact, or its bytes are no longer what was stored.
+        """
+        path = self._path(name)
+        try:
+            data = path.read_bytes()
+        except OSError as error:
+            raise UserError(
+                f"artifact {name[:12]} is missing from {self.directory}; "
+                "the run directory is incomplete: restore it, or start a new run"
+            ) from error
+        if hashlib.sha256(data).hexdigest() != name:
+            raise UserError(
+                f"artifact {path} is damaged (its content does not match its name); "
+                "delete it and start a new run"
+            )
+        return data.decode()
+
+    def _path(self, name: str) -> Path:
+        return self.directory / name[:2] / name[2:]

@@ -1,1 +1,0 @@
-"""What the agents do without a language model."""

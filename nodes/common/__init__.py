@@ -1,0 +1,1 @@
+"""What several agents share: asking, interrupts, randomness, parts of prompts."""

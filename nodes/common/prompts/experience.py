@@ -1,0 +1,175 @@
+"""What is known already: the path to a kernel, what was tried on it, techniques and lessons."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from ....memory.records import ExpectedGain, Lesson, Optimization, SettingGain, Step, Transition
+from ....tools.models.records import BUILTIN
+from ...records import TechniqueStep
+
+MOST_TRIED = 8
+MOST_LESSONS = 6
+MOST_SETTINGS = 4
+NO_GAIN = 0.01
+"""Log gain below which a step gained nothing worth the name (about 1 %)."""
+LONGEST_REASON = 200
+"""Characters of a failure's reason."""
+
+
+def gain_text(log_gain: float) -> str:
+    """Return a log gain as a person reads it: `1.35x`."""
+    return f"{math.exp(log_gain):.3g}x"
+
+
+def measured_gain(log_gain: float) -> str:
+    """Return what a step gained; said as no gain where that is within what a measurement moves."""
+    if abs(log_gain) < NO_GAIN:
+        return f"no gain ({math.exp(log_gain):.4g}x)"
+    return gain_text(log_gain)
+
+
+def parameters_text(parameters: Mapping[str, Any]) -> str:
+    """Return parameter values as ` {"tile": 32}`; empty where there are none."""
+    return f" {json.dumps(dict(parameters))}" if parameters else ""
+
+
+def path_text(path: Sequence[TechniqueStep]) -> str:
+    """Return how the kernel came about: technique and gain of each step."""
+    if not path:
+        return "This is the first kernel: nothing was applied yet."
+    steps = [
+        f"{step.technique}{parameters_text(step.parameters)} {measured_gain(math.log(step.gain))}"
+        for step in path
+    ]
+    return f"Applied so far: {', then '.join(steps)}."
+
+
+def tried_text(steps: Iterable[Step], source_sha256: str) -> str:
+    """Return what was tried on this very source and what came of it, the newest last.
+
+    Repetitions of a technique with the same parameters and outcome are told once.
+    """
+    told: dict[tuple[str, str, str], str] = {}
+    for step in steps:
+        if step.parent_sha256 != source_sha256:
+            continue
+        key = step.technique, parameters_text(step.parameters), step.outcome
+        told.pop(key, None)
+        told[key] = f"- {step.technique}{key[1]}: {outcome_text(step)}"
+    return "\n".join(list(told.values())[-MOST_TRIED:])
+
+
+def outcome_text(step: Step) -> str:
+    """Return what came of a step in a few words: its gain and what limits now, or the failure."""
+    if step.log_gain is not None:
+        moved = (
+            f", limit {step.bottleneck_before} -> {step.bottleneck_after}"
+            if step.bottleneck_after and step.bottleneck_after != step.bottleneck_before
+            else ""
+        )
+        slower = " (slower)" if step.log_gain <= -NO_GAIN else ""
+        return f"{measured_gain(step.log_gain)}{slower}{moved}"
+    reason = " ".join(step.reason.split())
+    if len(reason) > LONGEST_REASON:
+        reason = reason[:LONGEST_REASON].rsplit(" ", 1)[0] + " ..."
+    return f"failed: {step.outcome.replace('_', ' ')}" + (f": {reason}" if reason else "")
+
+
+def technique_text(optimization: Optimization, parameters: bool = True) -> str:
+    """Return a technique's card: what it does, when, when not, side effects, how."""
+    lines = [
+        f"{optimization.technique}: {optimization.description}",
+        f"- applies when: {optimization.applies_when}",
+        f"- avoid when: {optimization.avoid_when}",
+        f"- side effects: {optimization.side_effects}",
+        f"- notes: {optimization.notes}",
+    ]
+    if parameters and optimization.parameters:
+        values = ", ".join(
+            f"{name} {values}" for name, values in sorted(optimization.parameters.items())
+        )
+        lines.append(f"- values worth trying, the default first: {values}")
+    return "\n".join(line for line in lines if not line.endswith(": "))
+
+
+def expected_text(expected: ExpectedGain) -> str:
+    """Return what the policy expects of a technique, and from how much experience."""
+    text = (
+        f"expected {gain_text(expected.mean_log)} when it passes "
+        f"({expected.success_probability:.0%} of the time)"
+    )
+    if expected.trials < 0.5:
+        return f"{text}; never tried here"
+    text += f"; {expected.trials:.0f} {'try' if round(expected.trials) == 1 else 'tries'}"
+    for count, what in ((expected.failures, "failed"), (expected.slowdowns, "slower")):
+        if count >= 0.5:
+            text += f", {count:.0f} {what}"
+    return text
+
+
+def ceiling_text(log_gain: float, ceiling: float | None) -> str:
+    """Return that a gain is more than can be had here; empty where it is not."""
+    if ceiling is None or log_gain <= math.log(max(ceiling, 1.0)):
+        return ""
+    return f"; here at most {max(ceiling, 1.0):.3g}x, where every tensor is moved once"
+
+
+def settings_text(gains: Sequence[SettingGain]) -> str:
+    """Return what parameter values gained in this state before, the best first."""
+    return "\n".join(
+        f"- {json.dumps(item.parameters)}: {measured_gain(item.mean_log)} in {item.tries} "
+        f"{'try' if item.tries == 1 else 'tries'}"
+        + (f", {item.failures} failed" if item.failures else "")
+        for item in [item for item in gains if item.parameters][:MOST_SETTINGS]
+    )
+
+
+def transitions_text(transitions: Sequence[Transition], technique: str) -> str:
+    """Return what this technique gained right after others, where that is known to matter."""
+    return "\n".join(
+        f"- right after {item.previous}: {gain_text(item.advantage)} over its usual gain "
+        f"({item.trials:.0f} tries)"
+        for item in transitions
+        if item.technique == technique and abs(item.advantage) >= 0.05
+    )
+
+
+def lessons_text(
+    lessons: Sequence[Lesson],
+    *,
+    state: str,
+    op_class: str,
+    device_kind: str,
+    techniques: Iterable[str] = (),
+) -> str:
+    """Return the lessons that bear on the case, the closest first, contested ones marked.
+
+    A lesson counts that was learned on comparable devices and whose state, class of operation and
+    technique, where it names them, are those of the case. `techniques` empty: of any technique.
+    """
+    wanted = set(techniques)
+    found = []
+    for lesson in lessons:
+        if (lesson.device_kind == "simulated") != (device_kind == "simulated"):
+            continue
+        if lesson.op_class not in (None, op_class):
+            continue
+        if lesson.kind == "observation" and lesson.author == BUILTIN:
+            continue  # by rule it says that an expectation held
+        named = set((lesson.technique or "").split(" then ")) - {""}
+        if wanted and named and not named & wanted:
+            continue
+        closeness = (lesson.state != state, lesson.op_class is None, lesson.contested)
+        found.append((closeness, -lesson.created, lesson))
+    found.sort(key=lambda item: item[:2])
+    return "\n".join(lesson_line(lesson) for _, _, lesson in found[:MOST_LESSONS])
+
+
+def lesson_line(lesson: Lesson) -> str:
+    """Return one lesson on one line."""
+    contested = " (contested by later evidence)" if lesson.contested else ""
+    return f"- {lesson.kind}{contested}: {' '.join(lesson.text.split())}"

@@ -1,0 +1,48 @@
+"""What most templates speak of, by the names they use: the task, the device, the kernel at hand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ....harness.records import DeviceIdentity, Evaluation, Task
+from ...records import TechniqueStep
+from .contract import launch_signature, program_text, reference_text, task_header
+from .device import device_text, tensor_text
+from .experience import path_text
+from .listing import excerpt, hot_lines, listing
+from .measurements import profile_text, summary_text
+
+
+def task_context(task: Task, identity: DeviceIdentity) -> dict[str, Any]:
+    """Return what `_contract.md`, `_task.md` and the device's section need."""
+    return {
+        "name": task.name,
+        "dtype": task.dtype,
+        "op_class": task.op_class,
+        "tolerance": task.tolerance,
+        "signature": launch_signature(task),
+        "header": task_header(task),
+        "reference": reference_text(task),
+        "program": program_text(task),
+        "arch": identity.arch,
+        "device": device_text(identity.gpu, identity.arch, identity.kind),
+        "tensor": tensor_text(identity.gpu, identity.arch, identity.kind),
+    }
+
+
+def kernel_context(
+    task: Task, source: str, evaluation: Evaluation, path: Sequence[TechniqueStep]
+) -> dict[str, Any]:
+    """Return the sections about a kernel that passed: its listing, and where its time goes."""
+    assert evaluation.profile is not None and evaluation.timing is not None
+    hot = hot_lines(evaluation.profile)
+    marked = [line for line, _ in hot]
+    return {
+        "listing": listing(source, marked),
+        "excerpt": excerpt(source, marked),
+        "hot": hot,
+        "path": path_text(path),
+        "summary": summary_text(task, evaluation.profile, evaluation.timing),
+        "profile": profile_text(evaluation.profile),
+    }

@@ -1,0 +1,1 @@
+"""Performance-gap analysis: why measurement and policy disagree."""

@@ -1,0 +1,101 @@
+"""Built-in gap analysis: sort disagreements by kind and say what the measurements show."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from ...memory.records import Step
+from ..common.prompts.experience import NO_GAIN, measured_gain
+from ..records import Gap, GapAnalysis, PolicyEvaluation, TechniqueReview, Trajectory
+
+AGREEMENT = 0.10
+"""Expected and measured log gain this close are called confirmed (about 10 %); a loss where a gain
+was expected never is."""
+SEQUENCE_GAIN = math.log(1.05)
+"""Log gain from which a step counts towards a sequence; two such steps make one."""
+
+
+def analyze(evaluation: PolicyEvaluation, trajectories: Sequence[Trajectory]) -> GapAnalysis:
+    """Return the gaps: one for each reviewed technique, and one for each sequence that paid.
+
+    A sequence needs two steps that gained, else it says no more than one of them alone.
+    """
+    gaps = [_gap(review) for review in evaluation.reviews]
+    names = {review.state_id: review.state_name for review in evaluation.reviews}
+    gaps += [gap for t in trajectories if (gap := _sequence(t, names)) is not None]
+    return GapAnalysis(
+        iteration=evaluation.iteration,
+        gaps=tuple(sorted(gaps, key=lambda g: (g.kind, g.state_id, g.technique, g.techniques))),
+        author="builtin",
+    )
+
+
+def _gap(review: TechniqueReview) -> Gap:
+    measured = review.measured_log_gain
+    if measured is None:
+        failures = ", ".join(f"{name} {count}x" for name, count in review.outcomes.items())
+        kind, why = "fails", f"{failures}: {'; '.join(review.reasons) or 'no reason given'}"
+    else:
+        moved = ", ".join(dict.fromkeys(review.bottlenecks)) or "unknown"
+        difference = measured - review.expected_log_gain
+        lost = measured <= -NO_GAIN < NO_GAIN <= review.expected_log_gain
+        kind = (
+            "confirmed"
+            if abs(difference) <= AGREEMENT and not lost
+            else "underestimated"
+            if difference > 0
+            else "overestimated"
+        )
+        why = (
+            f"expected {math.exp(review.expected_log_gain):.2f}x, measured "
+            f"{measured_gain(measured)} over {review.successes} of {review.trials} "
+            f"{'try' if review.trials == 1 else 'tries'}; "
+            f"bottleneck {moved}"
+        )
+    if review.remark:
+        why = f"{why}; {review.remark}"
+    return Gap(
+        kind=kind,
+        state_id=review.state_id,
+        state_name=review.state_name,
+        technique=review.technique,
+        explanation=why,
+        evidence=review.evidence,
+        log_gain=measured,
+    )
+
+
+def _sequence(trajectory: Trajectory, state_names: Mapping[str, str]) -> Gap | None:
+    """Return the techniques that led to the trajectory's best, when two or more of them gained."""
+    made_by = {step.child_sha256: step for step in reversed(trajectory.steps) if step.child_sha256}
+    leading: list[Step] = []
+    source: str | None = trajectory.best.source_sha256
+    while source in made_by and len(leading) < len(trajectory.steps):
+        leading.insert(0, made_by[source])
+        source = leading[0].parent_sha256
+    return sequence_gap(leading, state_names) if is_sequence(leading) else None
+
+
+def is_sequence(steps: Sequence[Step]) -> bool:
+    """Say whether two or more of the steps gained: with one alone, their order says nothing."""
+    return sum((step.log_gain or 0.0) >= SEQUENCE_GAIN for step in steps) >= 2
+
+
+def sequence_gap(leading: Sequence[Step], state_names: Mapping[str, str]) -> Gap:
+    """Return what steps gained together, each on the kernel of the one before."""
+    gain = math.fsum(step.log_gain or 0.0 for step in leading)
+    names = tuple(step.technique for step in leading)
+    return Gap(
+        kind="sequence",
+        state_id=leading[0].state_id,
+        state_name=state_names.get(leading[0].state_id, leading[0].state_id),
+        technique=names[0],
+        explanation=(
+            f"{' then '.join(names)} gained {math.exp(gain):.2f}x together "
+            f"({', '.join(measured_gain(step.log_gain or 0.0) for step in leading)})"
+        ),
+        evidence=tuple(step.evidence_id for step in leading if step.evidence_id),
+        techniques=names,
+        log_gain=gain,
+    )

@@ -1,0 +1,152 @@
+"""Performance-gap analysis: why measurement and policy disagree.
+
+Reads plan, summary, policy_evaluation, trajectories; writes gap_analysis. Second part of the
+textual gradient (KernelBlaster: performance-gap analysis). Which gaps there are is computed; a
+model says why, from the code and the profiles before and after.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypedDict
+
+from ...memory.records import Step
+from ...tools.models.records import BUILTIN, Answer, Message
+from ...tools.workspace import Workspace
+from ..common.asking import asked, stand_in
+from ..common.prompts.iteration import resolve
+from ..progress import report_progress
+from ..records import (
+    Gap,
+    GapAnalysis,
+    KernelPoint,
+    PolicyEvaluation,
+    RunPlan,
+    TaskSummary,
+    Trajectory,
+)
+from ..replies import GapCauses, checked
+from .builtin import analyze, is_sequence, sequence_gap
+from .prompt import gap_messages
+
+
+class Reads(TypedDict):
+    """What this agent reads."""
+
+    plan: RunPlan
+    summary: TaskSummary
+    iteration: int
+    initial: KernelPoint
+    policy_evaluation: PolicyEvaluation
+    trajectories: dict[str, Trajectory]
+
+
+async def analyze_performance_gap(state: Reads) -> dict[str, Any]:
+    """Explain each disagreement, and name the sequences that worked."""
+    trajectories = [
+        trajectory
+        for _, trajectory in sorted(state["trajectories"].items())
+        if trajectory.iteration == state["iteration"]
+    ]
+    analysis = analyze(state["policy_evaluation"], trajectories)
+    if state["plan"].models.model_of("gap_analysis") != BUILTIN and analysis.gaps:
+        steps = sorted(
+            (step for trajectory in trajectories for step in trajectory.steps),
+            key=lambda step: (step.rollout, step.step),
+        )
+        analysis = explained(analysis, steps, await _ask(state, analysis, steps))
+    report_progress(
+        "gap_analysis",
+        iteration=state["iteration"],
+        gaps=[
+            {"kind": gap.kind, "technique": gap.technique, "explanation": gap.explained}
+            for gap in analysis.gaps
+        ],
+        author=analysis.author,
+    )
+    return {"gap_analysis": analysis}
+
+
+async def _ask(state: Reads, analysis: GapAnalysis, steps: Sequence[Step]) -> Answer[GapCauses]:
+    def prepare(workspace: Workspace) -> tuple[tuple[Message, ...], type[GapCauses]]:
+        messages = gap_messages(
+            workspace,
+            state["plan"],
+            state["summary"],
+            analysis,
+            steps,
+            state["policy_evaluation"].summary,
+        )
+        return messages, causes_of(analysis.gaps, steps)
+
+    return await asked(state["plan"], "gap_analysis", (state["iteration"],), prepare)
+
+
+def causes_of(gaps: Sequence[Gap], steps: Sequence[Step]) -> type[GapCauses]:
+    """Return the form of causes: of gaps that there are, and sequences that happened."""
+
+    def check(reply: GapCauses) -> None:
+        for cause in reply.causes:
+            if cause.gap > len(gaps):
+                raise ValueError(f"there is no gap {cause.gap}: the list has {len(gaps)}")
+        for number in reply.unordered:
+            if not 1 <= number <= len(gaps) or gaps[number - 1].kind != "sequence":
+                raise ValueError(f"gap {number} is no sequence of the list")
+        for chain in reply.sequences:
+            chain_of(chain.evidence, steps)
+
+    return checked(GapCauses, check)
+
+
+def chain_of(ids: Sequence[str], steps: Sequence[Step]) -> list[Step]:
+    """Return the steps of a sequence.
+
+    Raises:
+        ValueError: they are no sequence: one failed, one does not begin with the kernel that the
+            one before made, together they gained nothing, or no more than one of them gained.
+    """
+    chain = resolve(ids, steps)
+    if len(chain) < 2:
+        raise ValueError("a sequence has two steps or more")
+    for step in chain:
+        if step.log_gain is None:
+            raise ValueError(f"{step.technique} failed: no sequence that gained has it")
+    for before, after in zip(chain, chain[1:], strict=False):
+        if before.child_sha256 != after.parent_sha256:
+            raise ValueError(
+                f"{after.technique} was not applied to the kernel that {before.technique} made"
+            )
+    if sum(step.log_gain or 0.0 for step in chain) <= 0.0:
+        raise ValueError(f"{' then '.join(s.technique for s in chain)} gained nothing together")
+    if not is_sequence(chain):
+        raise ValueError(
+            "fewer than two of these steps gained 5 % or more: their order says nothing; leave "
+            "the sequence out"
+        )
+    return chain
+
+
+def explained(
+    analysis: GapAnalysis, steps: Sequence[Step], answer: Answer[GapCauses]
+) -> GapAnalysis:
+    """Return the gaps with a model's causes, with the sequences that it adds, without those that
+    it says are none."""
+    reply = answer.value
+    if reply is None:
+        return analysis.model_copy(update={"author": stand_in(answer)})
+    said = {cause.gap: cause for cause in reply.causes}
+    gaps = [
+        gap.model_copy(update={"cause": said[at].cause, "condition": said[at].condition})
+        if at in said
+        else gap
+        for at, gap in enumerate(analysis.gaps, 1)
+        if at not in reply.unordered
+    ]
+    names = {gap.state_id: gap.state_name for gap in analysis.gaps}
+    listed = {gap.techniques for gap in gaps}
+    for wanted in reply.sequences:
+        gap = sequence_gap(chain_of(wanted.evidence, steps), names)
+        if gap.techniques not in listed:
+            gaps.append(gap.model_copy(update={"cause": wanted.cause}))
+            listed.add(gap.techniques)
+    return analysis.model_copy(update={"gaps": tuple(gaps), "author": answer.author})

@@ -1,0 +1,94 @@
+"""What performance-gap analysis shows a model: gaps, steps, what they moved and changed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...harness.records import Task
+from ...memory.knowledge.signature import signature_of
+from ...memory.records import Step
+from ...tools.evaluation.evaluator import Evaluator
+from ...tools.models.records import Message
+from ...tools.workspace import Workspace
+from ..common.prompts.changes import change_text
+from ..common.prompts.iteration import (
+    alike,
+    diffs_text,
+    kernels_of,
+    labels_of,
+    moved_text,
+    steps_text,
+)
+from ..common.prompts.render import render
+from ..common.prompts.subject import task_context
+from ..records import Gap, GapAnalysis, RunPlan, TaskSummary
+
+
+def gap_messages(
+    workspace: Workspace,
+    plan: RunPlan,
+    summary: TaskSummary,
+    analysis: GapAnalysis,
+    steps: Sequence[Step],
+    evaluated: str,
+) -> tuple[Message, ...]:
+    """Return the prompt of gap analysis; `evaluated` is what policy evaluation says in sum."""
+    task = workspace.task(summary.artifact)
+    return render(
+        "gap_analysis",
+        plan.models.context_of("gap_analysis"),
+        **task_context(task, workspace.measured_by),
+        gaps=gap_lines(analysis.gaps, steps),
+        steps=steps_text(steps, {gap.state_id: gap.state_name for gap in analysis.gaps}),
+        evaluated=evaluated,
+        moved=_moved(workspace, task, steps),
+        diffs=_diffs(workspace, steps),
+    )
+
+
+def gap_lines(gaps: Sequence[Gap], steps: Sequence[Step]) -> list[str]:
+    """Return the gaps in words, numbered from 1, each with the ids of its steps."""
+    labels = labels_of(steps)
+    lines = []
+    for at, gap in enumerate(gaps, 1):
+        ids = ", ".join(labels[name] for name in gap.evidence if name in labels)
+        what = "" if gap.techniques else f"{gap.technique} "
+        words = " ".join(gap.explained.split())
+        lines.append(f'{at}. {gap.kind}: {what}in "{gap.state_name}": {words} [{ids}]')
+    return lines
+
+
+def _moved(workspace: Workspace, task: Task, steps: Sequence[Step]) -> str:
+    """Return, for each step that passed, what it did to the time and to the profile's figures."""
+    evaluator = Evaluator(workspace.device, workspace.store)
+    lines = []
+    for label, step in alike(steps):
+        source = workspace.artifacts.get_text(step.parent_sha256)
+        before = workspace.store.get(evaluator.key(task, source))
+        after = workspace.store.get(step.evaluation_key) if step.evaluation_key else None
+        if before and after and before.profile and after.profile:
+            words = moved_text(
+                signature_of(before.profile).values, signature_of(after.profile).values
+            )
+            told = "; ".join(part for part in (change_text(before, after), words) if part)
+            lines.append(f"- {label}: {told}")
+    return "\n".join(lines)
+
+
+def _diffs(workspace: Workspace, steps: Sequence[Step]) -> str:
+    """Return what each step changed in the code, those first that missed their expectation most."""
+    kernels, read = kernels_of(steps), workspace.artifacts.get_text
+    ranked = sorted(
+        alike(steps),
+        key=lambda pair: -abs((pair[1].log_gain or 0.0) - pair[1].expected_log_gain),
+    )
+    return diffs_text(
+        [
+            (
+                f"{label}, {kernels[step.parent_sha256]} -> {kernels[str(step.child_sha256)]}",
+                read(step.parent_sha256),
+                read(str(step.child_sha256)),
+            )
+            for label, step in ranked
+        ]
+    )

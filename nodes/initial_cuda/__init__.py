@@ -1,0 +1,1 @@
+"""Initial CUDA: the first kernel of a task."""

@@ -1,0 +1,1 @@
+"""Kernel writer: the chosen technique lowered into code."""

@@ -1,0 +1,59 @@
+"""Built-in lowering: apply the chosen technique's rewrite with parameter values not tried yet."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ...harness.records import Record, Task
+from ...tools.rewriting.records import Rewritten
+from ...tools.techniques.catalogue import rewrites
+from ..common.randomness import generator
+from ..records import TechniqueChoice
+
+
+class Written(Record):
+    """A source, or the reason why there is none."""
+
+    source: str | None
+    parameters: dict[str, Any]
+    note: str
+
+
+def rewrite(
+    parent: str,
+    task: Task,
+    choice: TechniqueChoice,
+    tried: Sequence[Mapping[str, Any]],
+    *,
+    seed: int,
+    place: tuple[int, int, int],
+    explore: bool,
+) -> Written:
+    """Return the first rewrite of `parent` with parameters not in `tried`.
+
+    The settings come in the order worth trying. A rollout that explores (`explore`) takes another
+    one first in half the draws: otherwise parameters would never be tuned.
+    """
+    found = [candidate for candidate in rewrites() if candidate.technique == choice.technique]
+    if not found:
+        return Written(source=None, parameters={}, note="no built-in rewrite: needs a model")
+    note = "every parameter value was tried"
+    for parameters in _order(choice.settings, seed, place, explore):
+        if any(dict(earlier) == parameters for earlier in tried):
+            continue
+        result = found[0].apply(parent, task, parameters)
+        if isinstance(result, Rewritten):
+            return Written(source=result.source, parameters=parameters, note=result.note)
+        note = result.reason
+    return Written(source=None, parameters={}, note=note)
+
+
+def _order(
+    settings: Sequence[dict[str, Any]], seed: int, place: tuple[int, int, int], explore: bool
+) -> list[dict[str, Any]]:
+    """Return the settings as given, or, in half the exploring draws, in a seeded shuffle."""
+    stream = generator(seed, "parameters", *place)
+    if not explore or stream.random() < 0.5:
+        return list(settings)
+    return [settings[int(index)] for index in stream.permutation(len(settings))]

@@ -1,0 +1,152 @@
+"""Lowering: write the chosen technique into code (the `write` node of the lowering graph).
+
+Reads plan, summary, parent, choice and the attempts so far; writes the next attempt, or gives up.
+The built-in writer rewrites the syntax tree; a failed attempt is followed by the technique's next
+parameter values, never by the same source again. A model is shown the file, its profile and the
+technique; a failed attempt goes on as a conversation, with what was found wrong as next message.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, TypedDict
+
+from ...harness.records import Outcome
+from ...tools.models.asking import MalformedReply
+from ...tools.models.code_reply import CodeReply, read_code
+from ...tools.models.records import BUILTIN, Answer
+from ...tools.workspace import Workspace, open_workspace
+from ..common.asking import stand_in
+from ..common.budgeted import budgeted
+from ..common.workspaces import opened
+from ..optimization_selector.builtin import explores
+from ..progress import report_progress
+from ..records import Attempt, KernelPoint, RunPlan, StateChoice, TaskSummary, TechniqueChoice
+from .builtin import rewrite
+from .prompt import lowering_messages
+
+NOT_ITS_FAULT = (Outcome.DEGENERATE_TASK, Outcome.PROFILER_UNAVAILABLE)
+"""Outcomes that no other source would change: a model is not paid to try."""
+
+
+class Reads(TypedDict, total=False):
+    """What this agent reads; a checkpoint of an earlier version lacks the last two."""
+
+    plan: RunPlan
+    summary: TaskSummary
+    parent: KernelPoint
+    choice: TechniqueChoice
+    attempts: dict[int, Attempt]
+    place: tuple[int, int, int]
+    state_choice: StateChoice
+    knowledge_at: int
+
+
+async def write_kernel(state: Reads) -> dict[str, Any]:
+    """Write one more attempt; an attempt without a source ends the lowering."""
+    if state["plan"].models.model_of("kernel_writer") == BUILTIN:
+        attempt = await asyncio.to_thread(_write, state)
+    else:
+        attempt = await budgeted(lambda: _write_by_model(state))
+    iteration, rollout, step = state["place"]
+    report_progress(
+        "attempt",
+        iteration=iteration,
+        rollout=rollout,
+        step=step,
+        technique=state["choice"].technique,
+        number=attempt.number,
+        parameters=attempt.parameters,
+        written=attempt.source_sha256 is not None,
+        reason=attempt.reason,
+    )
+    return {"attempts": {**state["attempts"], attempt.number: attempt}}
+
+
+def _write(state: Reads) -> Attempt:
+    plan = state["plan"]
+    with open_workspace(plan.run_directory, plan.device, plan.gpu) as workspace:
+        return _rewritten(workspace, state)
+
+
+def _rewritten(workspace: Workspace, state: Reads) -> Attempt:
+    """Return the built-in writer's next attempt."""
+    plan, choice, attempts = state["plan"], state["choice"], state["attempts"]
+    task = workspace.task(state["summary"].artifact)
+    parent = workspace.artifacts.get_text(state["parent"].source_sha256)
+    tried = [attempt.parameters for attempt in attempts.values()]
+    written = rewrite(
+        parent,
+        task,
+        choice,
+        tried,
+        seed=plan.seed,
+        place=state["place"],
+        explore=explores(state["place"][1]),
+    )
+    return Attempt(
+        number=len(attempts),
+        source_sha256=workspace.artifacts.put_text(written.source) if written.source else None,
+        parameters=written.parameters,
+        author=BUILTIN,
+        reason=written.note,
+    )
+
+
+async def _write_by_model(state: Reads) -> Attempt:
+    """Return the model's next attempt; the built-in writer's where it goes first or must help."""
+    plan, attempts = state["plan"], state["attempts"]
+    first = not attempts
+    if not first and attempts[len(attempts) - 1].outcome in NOT_ITS_FAULT:
+        reason = "no other source would change that"
+        return Attempt(number=len(attempts), source_sha256=None, author=BUILTIN, reason=reason)
+    async with opened(plan) as workspace:
+        if first and plan.models.rewrites_first:
+            attempt = await asyncio.to_thread(_rewritten, workspace, state)
+            if attempt.source_sha256 is not None:
+                return attempt
+        messages = await asyncio.to_thread(lowering_messages, workspace, state)
+        sources = await asyncio.to_thread(_sources, workspace, state)
+
+        def read(text: str) -> CodeReply:
+            reply = read_code(text, sources[-1], may_decline=first)
+            if any(_same(reply.source, earlier) for earlier in sources[1:]):
+                raise MalformedReply("this file was tried before and failed: mend its cause")
+            return reply
+
+        asker = workspace.asker(plan.models)
+        place = (*state["place"], len(attempts))
+        answer = await asker.text("kernel_writer", place, messages, read)
+        return await asyncio.to_thread(_attempt, workspace, state, answer)
+
+
+def _attempt(workspace: Workspace, state: Reads, answer: Answer[CodeReply]) -> Attempt:
+    """Return what a model's answer came to, or what the built-in writer does in its place."""
+    reply, number = answer.value, len(state["attempts"])
+    if reply is None:
+        helped = _rewritten(workspace, state)
+        if helped.source_sha256 is None:
+            why = f"{answer.author} failed: {answer.reason}"
+            return helped.model_copy(update={"author": answer.author, "reason": why})
+        return helped.model_copy(update={"author": stand_in(answer)})
+    declined = reply.source is None
+    return Attempt(
+        number=number,
+        source_sha256=None if declined else workspace.artifacts.put_text(str(reply.source)),
+        parameters=reply.parameters,
+        author=answer.author,
+        reason=f"the model declines: {reply.not_applicable}" if declined else "",
+        prompt_sha256=answer.prompt_sha256,
+        reply_sha256=answer.reply_sha256,
+    )
+
+
+def _sources(workspace: Workspace, state: Reads) -> list[str]:
+    """Return the parent's source and that of each attempt, in order."""
+    written = [attempt.source_sha256 for attempt in state["attempts"].values()]
+    shas = [state["parent"].source_sha256, *(sha256 for sha256 in written if sha256)]
+    return [workspace.artifacts.get_text(sha256) for sha256 in shas]
+
+
+def _same(left: str | None, right: str) -> bool:
+    return left is not None and left.split() == right.split()

@@ -1,0 +1,196 @@
+"""The conversation of a lowering: the file and the technique, then each attempt and its failure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from ...harness.records import DeviceIdentity, Evaluation, Task
+from ...memory.records import (
+    ExpectedGain,
+    Lesson,
+    Optimization,
+    PolicyContext,
+    SettingGain,
+    Transition,
+)
+from ...tools.evaluation.evaluator import Evaluator
+from ...tools.models.code_reply import fenced, holds_edits
+from ...tools.models.records import Message
+from ...tools.models.reply_forms import RawReply
+from ...tools.workspace import Workspace, open_knowledge
+from ..common.prompts.experience import (
+    expected_text,
+    gain_text,
+    lessons_text,
+    settings_text,
+    technique_text,
+    transitions_text,
+    tried_text,
+)
+from ..common.prompts.failures import failure_text
+from ..common.prompts.listing import listing
+from ..common.prompts.render import render
+from ..common.prompts.subject import kernel_context, task_context
+from ..optimization_proposer.node import architecture_family
+from ..records import Attempt, KernelPoint, RunPlan, TechniqueChoice
+
+REPAIR_TOKENS = 6000
+"""Of one message that says what went wrong."""
+
+State = Mapping[str, Any]
+"""What write_kernel reads."""
+
+
+class Experience(NamedTuple):
+    """What the knowledge base holds on the chosen technique in this situation."""
+
+    optimization: Optimization
+    expected: ExpectedGain
+    settings: list[SettingGain]
+    transitions: list[Transition]
+    lessons: list[Lesson]
+
+
+def lowering_messages(workspace: Workspace, state: State) -> tuple[Message, ...]:
+    """Return the whole conversation up to the question that is open now."""
+    plan: RunPlan = state["plan"]
+    task = workspace.task(state["summary"].artifact)
+    budget = plan.models.context_of("kernel_writer")
+    messages = render("kernel_writer", budget, **lowering_context(workspace, state, task))
+    for attempt in state["attempts"].values():
+        if attempt.source_sha256 is not None:
+            messages = (*messages, *_exchange(workspace, task, attempt, state["choice"].technique))
+    return messages
+
+
+def lowering_context(workspace: Workspace, state: State, task: Task) -> dict[str, Any]:
+    """Return what the template `lowering` speaks of."""
+    parent: KernelPoint = state["parent"]
+    choice = state["choice"]
+    source = workspace.artifacts.get_text(parent.source_sha256)
+    evaluation = workspace.store.get(parent.evaluation_key)
+    if evaluation is None:
+        raise LookupError(f"run.sqlite holds no evaluation {parent.evaluation_key}")
+    identity = workspace.measured_by
+    known = _experience(state, identity)
+    found = task_context(task, identity) | kernel_context(task, source, evaluation, parent.path)
+    card = technique_text(known.optimization)
+    if "tensor" not in f"{choice.technique} {known.optimization.description}".lower():
+        found["tensor"] = ""
+    return found | {
+        "technique": card,
+        "technique_name": choice.technique,
+        "parameters": json.dumps(choice.settings[0]) if any(choice.settings[:1]) else "",
+        "expected": _expected(choice, known.expected),
+        "settings": settings_text(known.settings),
+        "transitions": transitions_text(known.transitions, choice.technique),
+        "lessons": lessons_text(
+            known.lessons,
+            state=_state_id(state),
+            op_class=task.op_class,
+            device_kind=identity.kind,
+            techniques=(choice.technique,),
+        ),
+        "tried": tried_text(_steps(workspace, state), parent.source_sha256),
+    }
+
+
+def repair_messages(
+    evaluation: Evaluation | None, source: str, *, numbered: bool, keep: str
+) -> tuple[Message, ...]:
+    """Return the message that says what is wrong with a candidate.
+
+    Args:
+        evaluation: the verdict on it.
+        source: its text.
+        numbered: whether the whole file is shown again, with line numbers.
+        keep: what must survive the mending, in words.
+    """
+    failure = (
+        failure_text(evaluation.outcome, evaluation.reason, evaluation.diagnostics, source)
+        if evaluation
+        else "It did not pass."
+    )
+    return render(
+        "repair",
+        REPAIR_TOKENS,
+        failure=failure,
+        listing=listing(source) if numbered else "",
+        keep=keep,
+    )
+
+
+def reply_words(workspace: Workspace, sha256: str | None) -> str:
+    """Return the text of a model's stored reply; empty where there is none."""
+    if sha256 is None:
+        return ""
+    return RawReply.model_validate_json(workspace.artifacts.get_text(sha256)).words()
+
+
+def _exchange(
+    workspace: Workspace, task: Task, attempt: Attempt, technique: str
+) -> tuple[Message, ...]:
+    """Return an attempt as the model gave it, and what was found wrong with it."""
+    source = workspace.artifacts.get_text(str(attempt.source_sha256))
+    said = reply_words(workspace, attempt.reply_sha256) or fenced(source)
+    key = Evaluator(workspace.device, workspace.store).key(task, source)
+    return (
+        Message(role="assistant", content=said),
+        *repair_messages(
+            workspace.store.get(key), source, numbered=holds_edits(said), keep=technique
+        ),
+    )
+
+
+def _experience(state: State, identity: DeviceIdentity) -> Experience:
+    plan: RunPlan = state["plan"]
+    parent: KernelPoint = state["parent"]
+    choice, summary = state["choice"], state["summary"]
+    at = state.get("knowledge_at")
+    context = PolicyContext(
+        device_kind=identity.kind,
+        gpu=identity.gpu,
+        arch=identity.arch,
+        family=architecture_family(identity.arch),
+        op_class=summary.op_class,
+        dtype=summary.dtype,
+        harness=identity.harness,
+        previous_technique=parent.path[-1].technique if parent.path else None,
+    )
+    with open_knowledge(plan.knowledge_directory) as knowledge:
+        where = state["state_choice"].state if "state_choice" in state else knowledge.states(at)[0]
+        ((optimization, expected),) = knowledge.beliefs(where, [choice.technique], context, at)
+        return Experience(
+            optimization=choice.optimization or optimization,
+            expected=expected,
+            settings=knowledge.settings(where, [choice.technique], context, at)[choice.technique],
+            transitions=knowledge.transitions(identity.kind, at),
+            lessons=knowledge.lessons(at),
+        )
+
+
+def _expected(choice: TechniqueChoice, believed: ExpectedGain) -> str:
+    """Return what is expected; of a technique that nobody knew, what its proposer was believed."""
+    if choice.optimization is None or believed.trials >= 0.5:
+        return expected_text(believed)
+    return f"expected {gain_text(choice.expected_log_gain)}, a guess: it was never tried"
+
+
+def _state_id(state: State) -> str:
+    return str(state["state_choice"].state.id) if "state_choice" in state else ""
+
+
+def _steps(workspace: Workspace, state: State) -> list[Any]:
+    """Return earlier iterations' steps and this rollout's own, in order.
+
+    What parallel rollouts do meanwhile is left out, so that a prompt does not depend on timing.
+    """
+    iteration, rollout, _ = state["place"]
+    return [
+        step
+        for step in workspace.store.replay.steps()
+        if step.iteration < iteration or (step.iteration, step.rollout) == (iteration, rollout)
+    ]
+

@@ -1,0 +1,1 @@
+"""Optimization proposer: techniques put on the table for this code."""

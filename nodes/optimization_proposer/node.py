@@ -1,0 +1,215 @@
+"""Optimization proposer: put techniques on the table for this code in this state.
+
+Reads plan, summary, current, state_choice, observation, the steps so far, described; writes
+proposals and, of those that a model described, described: one not chosen keeps its description.
+Sources: the knowledge base's optimizations for the state and its neighbours, what applies to the
+code though the knowledge base does not list it there, and what a model thinks of.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, NotRequired, TypedDict
+
+from ...memory.records import PolicyContext, Step
+from ...tools.models.records import BUILTIN, Message
+from ...tools.techniques.catalogue import applicable
+from ...tools.workspace import Workspace, open_knowledge, open_workspace
+from ..common.asking import asked, stand_in
+from ..progress import report_progress
+from ..records import KernelPoint, Observation, Proposal, RunPlan, StateChoice, TaskSummary
+from ..replies import Proposals
+from .builtin import propose
+from .prompt import proposals_of, proposals_on, proposer_messages
+from .table import Table, described_in, refusals
+
+REAL_GAIN = 0.02
+"""Log gain above which a step changed the situation (about 2 %)."""
+
+
+class Past(TypedDict):
+    """Which steps a prompt may speak of."""
+
+    iteration: int
+    steps: tuple[Step, ...]
+
+
+class Reads(TypedDict):
+    """What this agent reads."""
+
+    plan: RunPlan
+    summary: TaskSummary
+    current: KernelPoint
+    observation: Observation
+    state_choice: StateChoice
+    knowledge_at: int
+    iteration: int
+    rollout: int
+    step: int
+    steps: tuple[Step, ...]
+    described: NotRequired[tuple[Proposal, ...]]
+
+
+async def propose_optimizations(state: Reads) -> dict[str, Any]:
+    """List what could be tried here, with the policy's expected gain of each."""
+    table = await asyncio.to_thread(_table, state)
+    by_model = state["plan"].models.model_of("optimization_proposer") != BUILTIN
+    told: dict[str, Any] = {}
+    changes: dict[str, Any] = {}
+    if by_model:
+        proposals, told = await _ask(state, table)
+        changes["described"] = _described(state, proposals)
+    else:
+        proposals, told["inapplicable"] = _builtin(table)
+    report_progress(
+        "proposals",
+        iteration=state["iteration"],
+        rollout=state["rollout"],
+        step=state["step"],
+        techniques=[p.technique for p in proposals],
+        **told,
+    )
+    return {"proposals": proposals, **changes}
+
+
+def _described(state: Reads, proposals: tuple[Proposal, ...]) -> tuple[Proposal, ...]:
+    """Return the proposals of the trajectory so far that a model described, each name once."""
+    found = {each.technique: each for each in (*proposals, *state.get("described", ()))}
+    return tuple(each for _, each in sorted(found.items()) if each.optimization is not None)
+
+
+def _builtin(table: Table) -> tuple[tuple[Proposal, ...], int]:
+    return propose(
+        table.known, table.unlisted, table.reasons, table.measured, cards=table.cards()
+    )
+
+
+def _table(state: Reads) -> Table:
+    """Return what could be tried, as the knowledge base stood when the iteration began."""
+    plan, current = state["plan"], state["current"]
+    with open_workspace(plan.run_directory, plan.device, plan.gpu) as workspace:
+        task = workspace.task(state["summary"].artifact)
+        source = workspace.artifacts.get_text(current.source_sha256)
+        tried = techniques_tried(workspace, state)
+        identity = workspace.measured_by
+        steps = known_steps(workspace, state)
+    context = PolicyContext(
+        device_kind=identity.kind,
+        gpu=identity.gpu,
+        arch=identity.arch,
+        family=architecture_family(identity.arch),
+        op_class=state["summary"].op_class,
+        dtype=state["summary"].dtype,
+        harness=identity.harness,
+        previous_technique=current.path[-1].technique if current.path else None,
+        tried=tried,
+    )
+    reasons = applicable(source, task)
+    at, where = state["knowledge_at"], state["state_choice"].state
+    with open_knowledge(plan.knowledge_directory) as knowledge:
+        known = knowledge.candidates(where, context, at)
+        settled = {optimization.technique for optimization, _ in known} | set(tried)
+        deprecated = knowledge.deprecated(where, context, at)
+        settled |= deprecated
+        unlisted = knowledge.beliefs(where, sorted(set(reasons) - settled), context, at)
+        tunable = sorted({*reasons, *(optimization.technique for optimization, _ in known)})
+        measured = knowledge.settings(where, tunable, context, at)
+        lessons = knowledge.lessons(at)
+        described = described_in(knowledge, identity.kind, at)
+        seed = frozenset(knowledge.seed().techniques)
+    described |= {
+        each.technique: each.optimization
+        for each in state.get("described", ())
+        if each.optimization
+    }
+    described |= {step.technique: step.optimization for step in steps if step.optimization}
+    return Table(
+        where=where,
+        context=context,
+        known=known,
+        unlisted=unlisted,
+        reasons=reasons,
+        measured=measured,
+        refused=refusals(tried, deprecated, lessons, where.id),
+        seed=seed,
+        described=described,
+        lessons=lessons,
+        written_by_model=plan.models.model_of("kernel_writer") != BUILTIN,
+    )
+
+
+def known_steps(workspace: Workspace, state: Past) -> list[Step]:
+    """Return earlier iterations' steps and this rollout's own: what its prompts may speak of.
+
+    What parallel rollouts do meanwhile is left out, so that a run does not depend on their timing.
+    """
+    steps = workspace.store.replay.steps()
+    return [*(step for step in steps if step.iteration < state["iteration"]), *state["steps"]]
+
+
+def techniques_tried(workspace: Workspace, state: Reads) -> tuple[str, ...]:
+    """Return the techniques not worth trying on this source again.
+
+    Those tried on this very source, and those that this rollout tried without gain since its last
+    real gain: neutral changes since then give them no new chance. Earlier iterations are complete
+    and this rollout's own steps are its state; what parallel rollouts do meanwhile is left out, so
+    that a run does not depend on their timing.
+    """
+    parent = state["current"].source_sha256
+    earlier = [s for s in workspace.store.replay.steps() if s.iteration < state["iteration"]]
+    tried = {s.technique for s in (*earlier, *state["steps"]) if s.parent_sha256 == parent}
+    for step in reversed(state["steps"]):
+        if step.log_gain is not None and step.log_gain > REAL_GAIN:
+            break
+        tried.add(step.technique)
+    return tuple(sorted(tried))
+
+
+def architecture_family(arch: str) -> str:
+    """Return the family of an architecture such as sm_90: what gains carry over within."""
+    digits = "".join(ch for ch in arch if ch.isdigit())
+    names = {"80": "ampere", "86": "ampere", "87": "ampere", "89": "ada", "90": "hopper"}
+    return names.get(digits, f"sm_{digits[:-1]}x" if digits else arch)
+
+
+# By a model ----------------------------------------------------------------------------------
+
+
+async def _ask(state: Reads, table: Table) -> tuple[tuple[Proposal, ...], dict[str, Any]]:
+    def prepare(workspace: Workspace) -> tuple[tuple[Message, ...], type[Proposals]]:
+        return _messages(workspace, state, table), proposals_on(table)
+
+    place = state["iteration"], state["rollout"], state["step"]
+    answer = await asked(state["plan"], "optimization_proposer", place, prepare)
+    if answer.value is None:
+        author = stand_in(answer)
+        proposals, dropped = _builtin(table)
+        return (
+            tuple(each.model_copy(update={"author": author}) for each in proposals),
+            {"inapplicable": dropped, "author": author},
+        )
+
+    def settle() -> tuple[tuple[Proposal, ...], dict[str, str]]:
+        with open_knowledge(state["plan"].knowledge_directory) as knowledge:
+            return proposals_of(answer, table, knowledge, state["knowledge_at"])
+
+    proposals, refused = await asyncio.to_thread(settle)
+    new = [each.technique for each in proposals if each.optimization is not None]
+    return proposals, {"refused": refused, "new": new, "author": answer.author}
+
+
+def _messages(workspace: Workspace, state: Reads, table: Table) -> tuple[Message, ...]:
+    current = state["current"]
+    evaluation = workspace.store.get(current.evaluation_key)
+    if evaluation is None:
+        raise LookupError(f"run.sqlite holds no evaluation {current.evaluation_key}")
+    return proposer_messages(
+        workspace,
+        state["plan"],
+        workspace.task(state["summary"].artifact),
+        current,
+        evaluation,
+        state["observation"],
+        known_steps(workspace, state),
+        table,
+    )

@@ -1,0 +1,225 @@
+"""Proposals of a model: what it is shown, which it may make, what is expected of new ones."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from ...harness.records import Evaluation, Task
+from ...memory.knowledge.knowledge_base import KnowledgeBase
+from ...memory.knowledge.seed import load_seed
+from ...memory.records import ExpectedGain, Optimization, Step
+from ...tools.models.records import Answer, Message
+from ...tools.techniques.fitness import (
+    APPLIED_GAIN,
+    OTHER_CLASS,
+    PRECONDITIONS,
+    WITH_PRODUCTS,
+    AtHand,
+    unfit,
+)
+from ...tools.workspace import Workspace
+from ..common.prompts.experience import (
+    ceiling_text,
+    expected_text,
+    gain_text,
+    lessons_text,
+    tried_text,
+)
+from ..common.prompts.measurements import attainable
+from ..common.prompts.render import render
+from ..common.prompts.subject import kernel_context, task_context
+from ..records import KernelPoint, Observation, Proposal, RunPlan
+from ..replies import Proposals, ProposedTechnique, checked
+from .builtin import settings_of
+from .table import NEW_STRENGTH, Table
+
+KNOWN_SHOWN = 8
+"""Known techniques whose expected gain is told; of the others what they do."""
+NEW_SHARE = 0.5
+"""Of the log gain that a model expects of its own technique: nobody measured it yet."""
+MOST_EXPECTED = math.log(3.0)
+"""Log gain that is expected of an untried technique at most."""
+# The question --------------------------------------------------------------------------------
+
+
+def proposer_messages(
+    workspace: Workspace,
+    plan: RunPlan,
+    task: Task,
+    current: KernelPoint,
+    evaluation: Evaluation,
+    observation: Observation,
+    steps: Sequence[Step],
+    table: Table,
+) -> tuple[Message, ...]:
+    """Return the prompt of the optimization proposer; `steps` are those it may know of."""
+    source = workspace.artifacts.get_text(current.source_sha256)
+    assert evaluation.profile is not None and evaluation.timing is not None
+    ceiling = attainable(task, evaluation.profile, evaluation.timing)
+    at_hand = AtHand(
+        task,
+        source,
+        evaluation.profile,
+        frozenset(step.technique for step in current.path if step.gain > APPLIED_GAIN),
+    )
+    shown, others, left_out = _listed(table, at_hand)
+    context = task_context(task, workspace.measured_by)
+    if task.op_class not in WITH_PRODUCTS:
+        context["tensor"] = ""
+    return render(
+        "optimization_proposer",
+        plan.models.context_of("optimization_proposer"),
+        **context,
+        **kernel_context(task, source, evaluation, current.path),
+        written_by_model=table.written_by_model,
+        state=f"{table.where.name}. {table.where.description}",
+        observation=observation.description,
+        known=[_line(*pair, ceiling) for pair in shown],
+        others=others,
+        left_out=left_out,
+        tried=tried_text(steps, current.source_sha256),
+        lessons=lessons_text(
+            table.lessons,
+            state=table.where.id,
+            op_class=task.op_class,
+            device_kind=table.context.device_kind,
+        ),
+        refused=sorted(table.refused.items()),
+    )
+
+
+def _listed(
+    table: Table, at_hand: AtHand
+) -> tuple[list[tuple[Optimization, ExpectedGain]], list[str], list[str]]:
+    """Return the techniques told with card and gain, the others in a line each, those left out.
+
+    What a built-in rewrite must write was already asked whether it applies.
+    """
+    able = table.shown()
+    if not table.written_by_model:
+        return able[:KNOWN_SHOWN], [], []
+    names = {name for name in (*table.seed, *table.described) if table.refusal(name) is None}
+    why = {name: reason for name in sorted(names) if (reason := unfit(name, at_hand))}
+    told = names - set(why) - set(PRECONDITIONS)
+    shown = [pair for pair in able if pair[0].technique in told][:KNOWN_SHOWN]
+    told -= {optimization.technique for optimization, _ in shown}
+    seed = load_seed().techniques
+    texts = {name: (table.described.get(name) or seed[name]).description for name in told}
+    texts |= {name: PRECONDITIONS[name] for name in PRECONDITIONS if name in names - set(why)}
+    return (
+        shown,
+        [f"- {name}: {text}" for name, text in sorted(texts.items())],
+        # Nobody misses a matrix product's techniques in a softmax.
+        [name for name, reason in why.items() if reason != OTHER_CLASS],
+    )
+
+
+def _line(optimization: Optimization, expected: ExpectedGain, ceiling: float | None) -> str:
+    avoid = f" Avoid when: {optimization.avoid_when}" if optimization.avoid_when else ""
+    gain = (
+        expected_text(expected)
+        if expected.trials >= 0.5
+        else f"expected {gain_text(expected.mean_log)}"
+    )
+    gain += ceiling_text(expected.mean_log, ceiling)
+    return (
+        f"- {optimization.technique}: {optimization.description} Applies when: "
+        f"{optimization.applies_when}{avoid} ({gain})"
+    )
+
+
+# The answer ----------------------------------------------------------------------------------
+
+
+def proposals_on(table: Table) -> type[Proposals]:
+    """Return the form of proposals: at least one of them may be made, else the reasons why not."""
+
+    def check(reply: Proposals) -> None:
+        refused = [
+            f"{proposed.technique}: {reason}"
+            for proposed in reply.proposals
+            if (reason := why_not(proposed, table)) is not None
+        ]
+        if len(refused) == len(reply.proposals):
+            raise ValueError(f"none of these can be tried: {'; '.join(refused)}")
+
+    return checked(Proposals, check)
+
+
+def why_not(proposed: ProposedTechnique, table: Table) -> str | None:
+    """Return why a proposal is refused; None where it is taken."""
+    technique = proposed.technique
+    if technique == "stop":
+        return "that is no technique"
+    reason = table.refusal(technique)
+    if reason is None and proposed.new is None:
+        if technique not in table.seed and technique not in table.described:
+            return "nothing describes it: fill in `new`, or take a name of the lists"
+    return reason
+
+
+def proposals_of(
+    answer: Answer[Proposals], table: Table, knowledge: KnowledgeBase, at: int
+) -> tuple[tuple[Proposal, ...], dict[str, str]]:
+    """Return what a model's reply puts on the table, in its order, and what was refused and why.
+
+    What is expected of a technique is the policy's belief; of one that nobody tried, a part of what
+    the model expects, with little strength.
+    """
+    assert answer.value is not None
+    taken: dict[str, ProposedTechnique] = {}
+    refused: dict[str, str] = {}
+    for proposed in answer.value.proposals:
+        reason = why_not(proposed, table)
+        if reason is not None:
+            refused[proposed.technique] = reason
+        else:
+            taken.setdefault(proposed.technique, proposed)
+    believed = {found.technique: expected for found, expected in (*table.known, *table.unlisted)}
+    cards = {name: card_of(proposed, table) for name, proposed in taken.items()}
+    asked = [cards[name] or name for name in taken if name not in believed]
+    for found, expected in knowledge.beliefs(table.where, asked, table.context, at):
+        believed[found.technique] = expected
+    return (
+        tuple(
+            Proposal(
+                technique=name,
+                source="model",
+                settings=settings_of(
+                    cards[name] or knowledge.seed().techniques[name], table.measured.get(name, ())
+                ),
+                expected=believed[name],
+                optimization=cards[name],
+                reason=proposed.reason,
+                author=answer.author,
+            )
+            for name, proposed in taken.items()
+        ),
+        refused,
+    )
+
+
+def card_of(proposed: ProposedTechnique, table: Table) -> Optimization | None:
+    """Return what somebody wrote of a technique; None where the seed describes it."""
+    if proposed.technique in table.seed:
+        return None
+    return table.described.get(proposed.technique) or new_optimization(proposed)
+
+
+def new_optimization(proposed: ProposedTechnique) -> Optimization:
+    """Return a technique in a model's words, with a weak prior from what it expects."""
+    new = proposed.new
+    assert new is not None
+    expected = NEW_SHARE * math.log(new.expected_speedup)
+    return Optimization(
+        technique=proposed.technique,
+        description=new.description,
+        applies_when=new.applies_when,
+        avoid_when=new.avoid_when,
+        side_effects=new.side_effects,
+        notes=new.notes,
+        parameters={each.name: list(dict.fromkeys(each.values)) for each in new.parameters},
+        prior_log_gain=min(max(expected, -MOST_EXPECTED), MOST_EXPECTED),
+        prior_strength=NEW_STRENGTH,
+    )

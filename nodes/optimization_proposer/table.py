@@ -1,0 +1,127 @@
+"""What could be tried on a kernel: known techniques, and which may not be proposed and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from ...memory.knowledge.knowledge_base import KnowledgeBase
+from ...memory.records import (
+    ExpectedGain,
+    Lesson,
+    Optimization,
+    PerformanceState,
+    PolicyContext,
+    SettingGain,
+)
+from ..parameter_update.builtin import LEARNED
+
+NEW_STRENGTH = 0.5
+"""Observations that the expectation of an untried technique is worth."""
+
+FORBIDDEN: tuple[tuple[frozenset[str], str], ...] = (
+    (
+        frozenset("cublas cublaslt cudnn cutlass cute cufft cusparse thrust pytorch torch".split()),
+        "libraries are refused: the file computes by itself",
+    ),
+    (frozenset({"graph", "graphs"}), "CUDA graphs are refused: launch() only enqueues work"),
+    (frozenset({"multi_stream", "multiple_streams", "streams"}),
+     "all work goes to the stream given"),
+    (frozenset({"memoize", "memoization", "cache_results", "cache_output", "reuse_results"}),
+     "nothing may be kept from one call to the next"),
+    (frozenset({"compiler_flags", "nvcc_flags", "compile_flags", "use_fast_math_flag"}),
+     "the file is built with fixed options"),
+    (frozenset({"skip_computation", "hard_code", "hardcode", "hardcoded", "precompute_output"}),
+     "the whole result is computed from the inputs"),
+)  # fmt: skip
+"""Words of a technique's name, and why no file may do that."""
+
+
+class Table(NamedTuple):
+    """What could be tried on a kernel, as of the iteration's snapshot."""
+
+    where: PerformanceState
+    context: PolicyContext
+    known: list[tuple[Optimization, ExpectedGain]]
+    """Of the knowledge base, for the state and its neighbours, the best first."""
+    unlisted: list[tuple[Optimization, ExpectedGain]]
+    """What a built-in rewrite could do though the knowledge base does not list it there."""
+    reasons: Mapping[str, str | None]
+    """Why a built-in rewrite does not apply to the code; None where it does."""
+    measured: Mapping[str, Sequence[SettingGain]]
+    """What parameter settings gained."""
+    refused: Mapping[str, str]
+    """Techniques that may not be proposed, and why."""
+    seed: frozenset[str]
+    """Names of the seed's techniques, which the knowledge base describes wherever they are."""
+    described: Mapping[str, Optimization]
+    """The others that somebody described: models, in this run or in earlier ones."""
+    lessons: list[Lesson]
+    written_by_model: bool
+    """Whether lowering can write what no built-in rewrite can."""
+
+    def shown(self) -> list[tuple[Optimization, ExpectedGain]]:
+        """Return the techniques that can be written here, those with the most expected first."""
+        able = [
+            (self.described.get(optimization.technique, optimization), expected)
+            for optimization, expected in (*self.known, *self.unlisted)
+            if self.refusal(optimization.technique) is None
+        ]
+        return sorted(able, key=lambda pair: (-pair[1].score, pair[0].technique))
+
+    def cards(self) -> dict[str, Optimization | None]:
+        """Return every technique that a model can be asked to write: what is said of it, None where
+        the seed says it."""
+        if not self.written_by_model:
+            return {}
+        return {**self.described, **dict.fromkeys(self.seed)}
+
+    def refusal(self, technique: str) -> str | None:
+        """Return why a technique may not be proposed; None where it may."""
+        if technique in self.refused:
+            return self.refused[technique]
+        if not self.written_by_model:
+            return self.reasons.get(technique, "nothing here can write it")
+        return forbidden(technique)
+
+
+def forbidden(technique: str) -> str | None:
+    """Return why no file may do what a technique's name says; None where nothing is against it."""
+    padded = f"_{technique}_"
+    return next(
+        (why for words, why in FORBIDDEN if any(f"_{word}_" in padded for word in words)), None
+    )
+
+
+def described_in(knowledge: KnowledgeBase, device_kind: str, at: int) -> dict[str, Optimization]:
+    """Return the cards of techniques that models thought of in earlier runs.
+
+    Their prior is neutral and their notes are without what was measured: what was learned of them
+    under other states says little of this one.
+    """
+    listed = knowledge.snapshot(at).optimizations(device_kind)
+    return {
+        technique: optimization.model_copy(
+            update={
+                "prior_log_gain": 0.0,
+                "prior_strength": NEW_STRENGTH,
+                "prior_evidence": (),
+                "notes": optimization.notes.partition(LEARNED)[0],
+            }
+        )
+        for _, under in sorted(listed.items())
+        for technique, optimization in under.items()
+        if technique not in knowledge.seed().techniques
+    }
+
+
+def refusals(
+    tried: Iterable[str], deprecated: frozenset[str], lessons: Iterable[Lesson], state_id: str
+) -> dict[str, str]:
+    """Return the techniques that may not be proposed in a state, and why."""
+    refused = dict.fromkeys(tried, "tried on this file, or without gain since the last gain")
+    for lesson in lessons:
+        if lesson.kind == "deprecation" and lesson.state == state_id:
+            if lesson.technique in deprecated:
+                refused[str(lesson.technique)] = lesson.text
+    return refused

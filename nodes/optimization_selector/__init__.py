@@ -1,0 +1,1 @@
+"""Optimization selector: one technique chosen by expected gain."""

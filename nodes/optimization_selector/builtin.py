@@ -1,0 +1,88 @@
+"""Built-in selector: one rollout follows the policy, the others draw from its posteriors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ...memory.knowledge.policy import thompson_sample
+from ..common.randomness import generator
+from ..records import Proposal, TechniqueChoice
+
+TOP = 3
+"""How many of the best draws stay in the lottery."""
+
+TEMPERATURE = 0.08
+"""In log gain: a draw better by this much is e times as likely to be chosen."""
+
+
+def explores(rollout: int) -> bool:
+    """Say whether a rollout explores: all but the first of an iteration do.
+
+    The first follows what is believed best, so that a run never does worse than its knowledge;
+    the others draw, so that no belief goes untested.
+    """
+    return rollout > 0
+
+
+def select(
+    proposals: Sequence[Proposal],
+    *,
+    seed: int,
+    iteration: int,
+    rollout: int,
+    step: int,
+    source_sha256: str,
+) -> TechniqueChoice | None:
+    """Return the chosen technique, or None when nothing is proposed.
+
+    Exploring rollouts that start an iteration from the same code share one stream and take the
+    first, second, ... name drawn from it without replacement, so that they do not all try the
+    same; nor do they begin with what the first rollout begins with, where there is a choice.
+    """
+    if not proposals:
+        return None
+    best = min(proposals, key=lambda p: (-p.expected.score, p.technique))
+    if not explores(rollout):
+        return _choice(best, best.expected.score, "highest expected gain")
+    first = step == 0
+    stream = generator(
+        seed,
+        "select",
+        *((iteration, "first", source_sha256) if first else (iteration, rollout, step)),
+    )
+    others = [p for p in proposals if p is not best] if first else list(proposals)
+    others = others or [best]
+    draws = np.array([thompson_sample(p.expected, stream) for p in others])
+    order = _lottery(draws, stream)
+    index = order[(rollout - 1) % len(order)] if first else order[0]
+    return _choice(others[index], float(draws[index]), "Thompson sampling")
+
+
+def _choice(chosen: Proposal, sampled: float, how: str) -> TechniqueChoice:
+    expected = chosen.expected
+    return TechniqueChoice(
+        technique=chosen.technique,
+        optimization=chosen.optimization,
+        settings=chosen.settings,
+        expected_log_gain=expected.mean_log,
+        success_probability=expected.success_probability,
+        prepared_log=expected.prepared_log,
+        sampled_score=sampled,
+        reason=(
+            f"{how}: {sampled:+.2f} from {expected.mean_log:+.2f} ± {expected.std_log:.2f} "
+            f"after {expected.trials:.1f} tries, {expected.transition_log:+.2f} after what came "
+            f"before, {expected.prepared_log:+.2f} for what it prepares"
+        ),
+        author="builtin",
+    )
+
+
+def _lottery(draws: np.ndarray, stream: np.random.Generator) -> list[int]:
+    """Return indices in the order drawn: the top ones by weight first, then the rest by draw."""
+    ranked = [int(i) for i in np.argsort(-draws, kind="stable")]
+    top, rest = ranked[:TOP], ranked[TOP:]
+    # Gumbel keys: sorting by them draws without replacement with weights exp(draw / T).
+    keys = draws[top] / TEMPERATURE + stream.gumbel(size=len(top))
+    return [top[int(i)] for i in np.argsort(-keys, kind="stable")] + rest

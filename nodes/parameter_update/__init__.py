@@ -1,0 +1,1 @@
+"""Parameter update: the knowledge base rewritten from the gap analysis."""

@@ -1,0 +1,210 @@
+"""Built-in parameter update: turn gaps into changes of the knowledge base, and say why in lessons.
+
+Three changes act on later choices: a technique that gained where nobody listed it is listed there,
+one that only ever broke kernels is deprecated there, and states that were found are added. Gains of
+listed techniques need no change here: their evidence moves the posterior by itself.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from ...harness.records import Outcome
+from ...memory.knowledge.facts import comparable
+from ...memory.knowledge.policy import unknown_technique
+from ...memory.records import (
+    Evidence,
+    KnowledgeUpdate,
+    Lesson,
+    LessonKind,
+    Optimization,
+    PerformanceState,
+    StateOptimization,
+)
+from ..common.prompts.experience import NO_GAIN
+from ..records import Gap, GapAnalysis, WrittenLesson
+
+KINDS: dict[str, LessonKind] = {
+    "overestimated": "correction",
+    "underestimated": "correction",
+    "fails": "condition",
+    "confirmed": "observation",
+    "sequence": "composite",
+}
+LISTED_GAIN = 0.05
+"""Measured log gain above which a technique is listed under the state (about 5 %)."""
+PRIOR_SHARE = 0.5
+"""Of the measured gain that a listed technique's prior takes: the luckiest ones are listed."""
+PRIOR_STRENGTH = 1.0
+LEARNED = " Learned on "
+"""Between a technique's notes and what was measured where it was listed."""
+DEPRECATING_TRIES = 2
+"""Distinct candidates that must have failed, with none that passed, before a technique is
+deprecated."""
+UNSAFE = frozenset(
+    {
+        Outcome.WRONG_ANSWER.value,
+        Outcome.RACE.value,
+        Outcome.OUT_OF_BOUNDS.value,
+        Outcome.MISALIGNED.value,
+        Outcome.UNINITIALIZED_READ.value,
+        Outcome.NONDETERMINISTIC.value,
+        Outcome.CRASHED.value,
+        Outcome.COMPILE_ERROR.value,
+    }
+)
+"""Outcomes that say that a technique breaks kernels; a time-out or a missing feature does not."""
+
+
+@dataclass(frozen=True)
+class Known:
+    """What the knowledge base knew when the iteration was over."""
+
+    listed: Mapping[str, Mapping[str, Optimization]]
+    """Optimizations by state and technique."""
+    techniques: Mapping[str, Optimization]
+    """Description of every technique that the seed knows."""
+    evidence: Sequence[Evidence]
+    discovered: Sequence[PerformanceState] = ()
+    """States that the iteration found."""
+
+
+def knowledge_update(
+    analysis: GapAnalysis, known: Known, *, op_class: str, device_kind: str, run: str
+) -> KnowledgeUpdate:
+    """Return what the knowledge base should learn from one iteration's gaps."""
+
+    def lesson(
+        kind: LessonKind, text: str, gap: Gap | None = None, state: str | None = None
+    ) -> Lesson:
+        technique = (" then ".join(gap.techniques) or gap.technique) if gap else None
+        return Lesson(
+            text=text,
+            kind=kind,
+            technique=technique,
+            state=gap.state_id if gap else state,
+            op_class=op_class,
+            claimed_log_gain=gap.log_gain if gap else None,
+            evidence=gap.evidence if gap else (),
+            device_kind=device_kind,
+            author="builtin",
+            run=run,
+            iteration=analysis.iteration,
+        )
+
+    lessons = [
+        lesson("new_state", f"{op_class} reached a new state: {state.description}", state=state.id)
+        for state in known.discovered
+    ]
+    optimizations = []
+    for gap in analysis.gaps:
+        failures = _failures(gap, known.evidence, op_class, device_kind)
+        if len(failures) >= DEPRECATING_TRIES:
+            lessons.append(lesson("deprecation", _refusal(gap, op_class, failures), gap))
+        else:
+            lessons.append(lesson(KINDS[gap.kind], _text(gap, op_class), gap))
+        if _deserves_listing(gap, known.listed):
+            optimizations.append(_listing(gap, known.techniques, op_class, device_kind))
+    return KnowledgeUpdate(
+        run=run,
+        iteration=analysis.iteration,
+        states=tuple(known.discovered),
+        optimizations=tuple(optimizations),
+        lessons=tuple(lessons),
+    )
+
+
+def _failures(
+    gap: Gap, evidence: Iterable[Evidence], op_class: str, device_kind: str
+) -> dict[tuple[str, str | None], str]:
+    """Return the outcome of every candidate that the technique broke here, none if one passed."""
+    if gap.kind != "fails":
+        return {}
+    rows = [
+        row
+        for row in evidence
+        if (row.state_before, row.technique, row.op_class)
+        == (gap.state_id, gap.technique, op_class)
+        and comparable(row.device_kind, device_kind)
+    ]
+    if any(row.outcome == Outcome.PASSED.value for row in rows):
+        return {}
+    return {
+        (row.task_id, row.child_sha256): row.outcome
+        for row in sorted(rows, key=lambda row: row.fact_id)
+        if row.outcome in UNSAFE
+    }
+
+
+def _deserves_listing(gap: Gap, listed: Mapping[str, Mapping[str, Optimization]]) -> bool:
+    return (
+        gap.kind != "sequence"
+        and gap.log_gain is not None
+        and gap.log_gain > LISTED_GAIN
+        and gap.technique not in listed.get(gap.state_id, {})
+    )
+
+
+def _listing(
+    gap: Gap, techniques: Mapping[str, Optimization], op_class: str, device_kind: str
+) -> StateOptimization:
+    base = techniques.get(gap.technique) or unknown_technique(gap.technique)
+    return StateOptimization(
+        state_id=gap.state_id,
+        optimization=base.model_copy(
+            update={
+                "notes": f"{base.notes}{LEARNED}{op_class}: {gap.explained}.",
+                "prior_log_gain": PRIOR_SHARE * (gap.log_gain or 0.0),
+                "prior_strength": PRIOR_STRENGTH,
+                "prior_evidence": gap.evidence,
+            }
+        ),
+        device_kind=device_kind,
+        revision=1,
+        author="builtin",
+    )
+
+
+def _refusal(gap: Gap, op_class: str, failures: Mapping[tuple[str, str | None], str]) -> str:
+    outcomes = ", ".join(sorted(set(failures.values())))
+    return (
+        f'{gap.technique} in "{gap.state_name}" ({op_class}) is not to be tried again: '
+        f"{len(failures)} candidates, none correct ({outcomes}). Last: {gap.explained}."
+    )
+
+
+def _text(gap: Gap, op_class: str) -> str:
+    where = f'{gap.technique} in "{gap.state_name}" ({op_class})'
+    if gap.kind == "sequence":
+        # A model's own words say themselves whether the order matters.
+        advice = "" if gap.cause or gap.condition else " Try them in this order."
+        return f'For {op_class} in "{gap.state_name}": {gap.explained}.{advice}'
+    if gap.kind == "fails":
+        return f"{where} failed: {gap.explained}. Check this condition before trying it."
+    if abs(gap.log_gain or 0.0) < NO_GAIN:
+        return f"{where} gains nothing: {gap.explained}."
+    gain = math.exp(gap.log_gain or 0.0)
+    verdict = {
+        "overestimated": f"gains less than expected, about {gain:.2f}x",
+        "underestimated": f"gains more than expected, about {gain:.2f}x",
+        "confirmed": f"gains about {gain:.2f}x, as expected",
+    }[gap.kind]
+    return f"{where} {verdict}: {gap.explained}."
+
+
+def written_lessons(
+    change: KnowledgeUpdate, state_names: Mapping[str, str]
+) -> tuple[WrittenLesson, ...]:
+    """Return the lessons of an update as a person reads them."""
+    return tuple(
+        WrittenLesson(
+            id=lesson.id,
+            kind=lesson.kind,
+            state_name=state_names.get(lesson.state or "", lesson.state or ""),
+            technique=lesson.technique or "",
+            text=lesson.text,
+        )
+        for lesson in change.lessons
+    )

@@ -1,0 +1,177 @@
+"""Parameter update: rewrite the knowledge base from the gap analysis.
+
+Reads plan, summary, policy_evaluation, gap_analysis; writes parameter_update, best, the next
+snapshot and the iteration counter. Last part of the textual gradient (KernelBlaster: parameter
+update). What changes by rule changes whoever writes; a model writes the words of lessons and cards.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, TypedDict
+
+from ...memory.knowledge.knowledge_base import KnowledgeBase
+from ...memory.records import KnowledgeUpdate, PolicyContext, Step
+from ...tools.models.records import BUILTIN, Answer, Message
+from ...tools.workspace import Workspace, open_knowledge, open_workspace
+from ..common.asking import asked, stand_in
+from ..optimization_proposer.node import architecture_family
+from ..progress import report_progress
+from ..records import (
+    GapAnalysis,
+    KernelPoint,
+    ParameterUpdate,
+    PolicyEvaluation,
+    RunPlan,
+    TaskSummary,
+    Trajectory,
+    best_so_far,
+)
+from ..replies import KnowledgeNotes
+from .builtin import Known, knowledge_update, written_lessons
+from .prompt import Iteration, lesson_messages, notes_on, with_notes
+
+
+class Reads(TypedDict):
+    """What this agent reads."""
+
+    plan: RunPlan
+    summary: TaskSummary
+    iteration: int
+    knowledge_at: int
+    initial: KernelPoint
+    trajectories: dict[str, Trajectory]
+    policy_evaluation: PolicyEvaluation
+    gap_analysis: GapAnalysis
+
+
+async def update_parameters(state: Reads) -> dict[str, Any]:
+    """Write lessons and corrections; take the snapshot and the best the next iteration reads."""
+    plan = state["plan"]
+    told = await asyncio.to_thread(_learned, state)
+    change, author = told.change, BUILTIN
+    if plan.models.model_of("parameter_update") != BUILTIN and told.steps:
+        answer = await _ask(state, told)
+        if answer.value is None:
+            author = stand_in(answer)
+        else:
+            change = with_notes(answer, told, state["summary"].op_class)
+            author = answer.author
+    update, sequence = await asyncio.to_thread(_apply, state, told, change, author)
+    report_progress(
+        "parameter_update",
+        iteration=state["iteration"],
+        lessons=[lesson.model_dump(mode="json") for lesson in update.lessons],
+        moved={name: list(pair) for name, pair in update.moved.items()},
+        author=author,
+    )
+    return {
+        "parameter_update": update,
+        "knowledge_at": sequence,
+        "best": best_so_far(state["initial"], state["trajectories"]),
+        "iteration": state["iteration"] + 1,
+    }
+
+
+async def _ask(state: Reads, told: Iteration) -> Answer[KnowledgeNotes]:
+    def prepare(_: Workspace) -> tuple[tuple[Message, ...], type[KnowledgeNotes]]:
+        messages = lesson_messages(state["plan"], state["summary"], state["gap_analysis"], told)
+        return messages, notes_on(told.steps)
+
+    return await asked(state["plan"], "parameter_update", (state["iteration"],), prepare)
+
+
+def _learned(state: Reads) -> Iteration:
+    """Return what the iteration teaches by rule, and what a model may speak of."""
+    plan = state["plan"]
+    with open_workspace(plan.run_directory, plan.device, plan.gpu) as workspace:
+        identity = workspace.measured_by
+        steps = [
+            step
+            for step in workspace.store.replay.steps()
+            if step.iteration <= state["iteration"]
+        ]
+    with open_knowledge(plan.knowledge_directory) as knowledge:
+        known = _known(knowledge, state, identity.kind, steps)
+        change = knowledge_update(
+            state["gap_analysis"],
+            known,
+            op_class=state["summary"].op_class,
+            device_kind=identity.kind,
+            run=plan.run_id,
+        )
+        lessons = knowledge.lessons(state["knowledge_at"])
+    names = {review.state_id: review.state_name for review in state["policy_evaluation"].reviews}
+    return Iteration(
+        steps=[step for step in steps if step.iteration == state["iteration"]],
+        names=names | {found.id: found.name for found in known.discovered},
+        change=change,
+        lessons=lessons,
+        gpu=identity.gpu,
+        device_kind=identity.kind,
+    )
+
+
+def _apply(
+    state: Reads, told: Iteration, change: KnowledgeUpdate, author: str
+) -> tuple[ParameterUpdate, int]:
+    """Change the knowledge base; return what changed, and the number of the new snapshot."""
+    plan, before = state["plan"], state["knowledge_at"]
+    with open_workspace(plan.run_directory, plan.device, plan.gpu) as workspace:
+        identity = workspace.measured_by
+    context = PolicyContext(
+        device_kind=identity.kind,
+        gpu=identity.gpu,
+        arch=identity.arch,
+        family=architecture_family(identity.arch),
+        op_class=state["summary"].op_class,
+        dtype=state["summary"].dtype,
+        harness=identity.harness,
+    )
+    with open_knowledge(plan.knowledge_directory) as knowledge:
+        # Its own number, not the newest: after a kill the same update names the same snapshot.
+        after = knowledge.apply_update(change)
+        moved = {}
+        for review in state["policy_evaluation"].reviews:
+            where = knowledge.state(review.state_id, after)
+            if where is None:
+                continue
+            (_, old), *_ = knowledge.beliefs(where, [review.technique], context, before)
+            (_, new), *_ = knowledge.beliefs(where, [review.technique], context, after)
+            moved[f"{review.state_name} / {review.technique}"] = (old.score, new.score)
+    return (
+        ParameterUpdate(
+            iteration=state["iteration"],
+            lessons=written_lessons(change, told.names),
+            moved=moved,
+            author=author,
+        ),
+        after,
+    )
+
+
+def _known(
+    knowledge: KnowledgeBase, state: Reads, device_kind: str, steps: Sequence[Step]
+) -> Known:
+    """Return what the iteration's snapshot knew, and what the iteration itself added.
+
+    What other runs wrote meanwhile is left out: repeated after a kill, the update is the same.
+    """
+    before = knowledge.snapshot(state["knowledge_at"])
+    own = {identity for gap in state["gap_analysis"].gaps for identity in gap.evidence}
+    evidence = dict(knowledge.evidence.rows(upto=before.at))
+    evidence |= {name: row for name, row in knowledge.evidence.rows() if name in own}
+    reviewed = {review.state_id for review in state["policy_evaluation"].reviews}
+    seen = {found.id for found in before.states()}
+    return Known(
+        listed=before.optimizations(device_kind),
+        techniques=dict(knowledge.seed().techniques)
+        | {step.technique: step.optimization for step in steps if step.optimization},
+        evidence=list(evidence.values()),
+        discovered=[
+            found.model_copy(update={"count": 0})
+            for found in sorted(knowledge.states(), key=lambda found: found.id)
+            if found.id in reviewed - seen
+        ],
+    )

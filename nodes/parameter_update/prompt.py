@@ -1,0 +1,219 @@
+"""Lessons of a model: what it is shown, what it may say, how its words join measured figures."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from ...memory.records import KnowledgeUpdate, Lesson, Optimization, StateOptimization, Step
+from ...tools.models.records import Answer, Message
+from ..common.prompts.experience import gain_text, lessons_text, technique_text
+from ..common.prompts.iteration import measured_text, resolve, steps_text
+from ..common.prompts.render import render
+from ..gap_analysis.node import chain_of
+from ..gap_analysis.prompt import gap_lines
+from ..records import GapAnalysis, RunPlan, TaskSummary
+from ..replies import KnowledgeNotes, ModelLesson, TechniqueCard, checked
+
+MOST_LESSONS = 5
+"""Lessons that a model is asked for after one iteration."""
+
+_GAIN = re.compile(r"(?<![\w.])(\d+\.\d+|\d+(?=\s?[x×]\s+(?:fast|speed|gain|slow)))\s?[x×](?!\w)")
+"""A gain in a text, such as 1.35x; whole factors only where gain or speed is the next word."""
+ROUNDING = 0.02
+"""How far, relatively, a gain in a text may be from a measured one."""
+
+
+class Iteration(NamedTuple):
+    """What a model's lessons are about."""
+
+    steps: list[Step]
+    names: Mapping[str, str]
+    """Of states, by id."""
+    change: KnowledgeUpdate
+    """What the knowledge base learns by rule, whatever a model says."""
+    lessons: list[Lesson]
+    """There already, as of the iteration's snapshot."""
+    gpu: str
+    device_kind: str
+
+    def cards(self) -> dict[str, Optimization]:
+        """Return the techniques that are listed now for the first time."""
+        found = (item.optimization for item in self.change.optimizations)
+        return {optimization.technique: optimization for optimization in found}
+
+
+def lesson_messages(
+    plan: RunPlan, summary: TaskSummary, analysis: GapAnalysis, told: Iteration
+) -> tuple[Message, ...]:
+    """Return the prompt of parameter update."""
+    tried = tuple(dict.fromkeys(step.technique for step in told.steps))
+    return render(
+        "parameter_update",
+        plan.models.context_of("parameter_update"),
+        name=summary.name,
+        op_class=summary.op_class,
+        dtype=summary.dtype,
+        gpu=told.gpu,
+        iteration=analysis.iteration + 1,
+        gaps=gap_lines(analysis.gaps, told.steps),
+        steps=steps_text(told.steps, told.names),
+        lessons=lessons_text(
+            told.lessons,
+            state=told.steps[0].state_id,
+            op_class=summary.op_class,
+            device_kind=told.device_kind,
+            techniques=tried,
+        ),
+        cards=[technique_text(card) for _, card in sorted(told.cards().items())],
+        most=MOST_LESSONS,
+    )
+
+
+# What may be said ----------------------------------------------------------------------------
+
+
+def notes_on(steps: Sequence[Step]) -> type[KnowledgeNotes]:
+    """Return the form of notes: on steps that happened, with no gain that nobody measured."""
+    gains = _gains(steps)
+
+    def check(reply: KnowledgeNotes) -> None:
+        for lesson in reply.lessons:
+            cited = steps_of(lesson, steps)
+            together = math.exp(math.fsum(step.log_gain or 0.0 for step in cited))
+            _require_measured(lesson.text, (*gains, together))
+        for card in reply.cards:
+            for text in (card.applies_when, card.avoid_when, card.side_effects, card.notes):
+                _require_measured(text, gains)
+
+    return checked(KnowledgeNotes, check)
+
+
+def steps_of(lesson: ModelLesson, steps: Sequence[Step]) -> list[Step]:
+    """Return the steps that a lesson rests on.
+
+    Of one technique, steps of others are left out: they may show its condition, but what is
+    measured of it is its own.
+
+    Raises:
+        ValueError: there are no such steps, or none is about what the lesson says.
+    """
+    if lesson.kind == "composite":
+        chain = chain_of(lesson.evidence, steps)
+        names = tuple(step.technique for step in chain)
+        if lesson.techniques != names:
+            raise ValueError(
+                f"the steps of this composite are {' then '.join(names)}: give these techniques "
+                "in this order"
+            )
+        return chain
+    if len(lesson.techniques) > 1:
+        raise ValueError(f"a {lesson.kind} is about one technique; use `composite` for several")
+    cited = resolve(lesson.evidence, steps)
+    own = [step for step in cited if step.technique == lesson.techniques[0]]
+    if not own:
+        raise ValueError(
+            f"the step {str(cited[0].evidence_id)[:12]} is about {cited[0].technique}, not "
+            f"{lesson.techniques[0][:48]}"
+        )
+    return own
+
+
+def _gains(steps: Iterable[Step]) -> tuple[float, ...]:
+    found: list[float] = []
+    for step in steps:
+        found.append(math.exp(step.expected_log_gain))
+        if step.log_gain is not None:
+            found += [math.exp(step.log_gain), math.exp(-step.log_gain)]
+    return tuple(found)
+
+
+def _require_measured(text: str, gains: Sequence[float]) -> None:
+    for match in _GAIN.finditer(text):
+        said = float(match[1])
+        digits = len(match[1].partition(".")[2])
+        allowed = ROUNDING * said + 0.5 * 10.0**-digits
+        if not any(abs(said - gain) <= allowed for gain in gains):
+            raise ValueError(
+                f"the text says {match[0]}, which no step measured: leave gains out, the measured "
+                "ones are added"
+            )
+
+
+# What becomes of it --------------------------------------------------------------------------
+
+
+def with_notes(
+    answer: Answer[KnowledgeNotes], told: Iteration, op_class: str
+) -> KnowledgeUpdate:
+    """Return the update by rule with a model's words in it.
+
+    Its lessons take the place of the rule's on the same technique and state; deprecations and new
+    states stay as the rule has them. Gains are those of the steps cited.
+    """
+    reply, change = answer.value, told.change
+    assert reply is not None
+    written = [_lesson(lesson, told, op_class, answer.author) for lesson in reply.lessons]
+    written = list({lesson.id: lesson for lesson in written}.values())
+    said = {(lesson.technique, lesson.state) for lesson in written}
+    kept = [
+        lesson
+        for lesson in change.lessons
+        if lesson.kind in ("deprecation", "new_state")
+        or (lesson.technique, lesson.state) not in said
+    ]
+    cards = {card.technique: card for card in reply.cards}
+    return change.model_copy(
+        update={
+            "lessons": (*kept, *written),
+            "optimizations": tuple(
+                _carded(item, cards[item.optimization.technique], answer.author)
+                if item.optimization.technique in cards
+                else item
+                for item in change.optimizations
+            ),
+        }
+    )
+
+
+def _lesson(lesson: ModelLesson, told: Iteration, op_class: str, author: str) -> Lesson:
+    cited = steps_of(lesson, told.steps)
+    composite = lesson.kind == "composite"
+    states = list(dict.fromkeys(step.state_id for step in cited))
+    # A composite begins where its first step did; of one technique in several states, in all.
+    state = states[0] if composite or len(states) == 1 else None
+    technique = " then ".join(lesson.techniques)
+    gains = [step.log_gain for step in cited if step.log_gain is not None]
+    claimed = math.fsum(gains) / (1 if composite else len(gains)) if gains else None
+    where = f'"{told.names.get(state, state)}"' if state else "several states"
+    text = lesson.text.rstrip(".")
+    measured = f"{gain_text(claimed or 0.0)} together" if composite else measured_text(cited)
+    return Lesson(
+        text=f"{technique} in {where} ({op_class}): {text}. Measured: {measured}.",
+        kind=lesson.kind,
+        technique=technique,
+        state=state,
+        op_class=op_class,
+        claimed_log_gain=claimed,
+        evidence=tuple(str(step.evidence_id) for step in cited),
+        device_kind=told.device_kind,
+        author=author,
+        run=told.change.run,
+        iteration=told.change.iteration,
+    )
+
+
+def _carded(item: StateOptimization, card: TechniqueCard, author: str) -> StateOptimization:
+    optimization = item.optimization
+    words = {
+        "description": card.description or optimization.description,
+        "applies_when": card.applies_when,
+        "avoid_when": card.avoid_when,
+        "side_effects": card.side_effects or optimization.side_effects,
+        "notes": " ".join(filter(None, (card.notes, optimization.notes))),
+    }
+    return item.model_copy(
+        update={"optimization": optimization.model_copy(update=words), "author": author}
+    )

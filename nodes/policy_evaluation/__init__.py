@@ -1,0 +1,1 @@
+"""Policy evaluation: measured against expected gain."""

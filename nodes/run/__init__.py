@@ -1,0 +1,1 @@
+"""The steps of a run that are no agents: load, profile, gates, record, confirm, report."""

@@ -1,0 +1,183 @@
+"""Compile, verify and profile the attempt at hand: one graph node each, one evaluation in all.
+
+Each reads plan, summary and attempts; each writes the stage's verdict, which the router reads.
+A stage's result is stored before the node returns, so that a kill never repeats a finished one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, TypedDict
+
+from ...harness.records import Outcome, StageResult, Task
+from ...memory.records import NO_ANSWER, NOT_APPLICABLE
+from ...tools.evaluation.evaluator import Evaluator
+from ...tools.models.records import BUILTIN
+from ...tools.workspace import Workspace
+from ..common.awaited import awaited
+from ..common.workspaces import opened
+from ..progress import report_progress
+from ..records import (
+    Attempt,
+    KernelPoint,
+    LoweringResult,
+    RunPlan,
+    TaskSummary,
+    TechniqueChoice,
+    TechniqueStep,
+)
+from .profile_baseline import kernel_point
+
+
+class Reads(TypedDict):
+    """What these nodes read."""
+
+    plan: RunPlan
+    summary: TaskSummary
+    parent: KernelPoint
+    choice: TechniqueChoice
+    attempts: dict[int, Attempt]
+    place: tuple[int, int, int]
+
+
+async def compile_candidate(state: Reads) -> dict[str, Any]:
+    """Compile the newest attempt for both variants, with NVIDIA's compiler."""
+    async with opened(state["plan"]) as workspace:
+        task, source = await _subject(workspace, state)
+        evaluator = Evaluator(workspace.device, workspace.store)
+        verdict = await evaluator.compile(task, source)
+        await _conclude_failure(evaluator, task, source, verdict)
+    return _verdict(state, verdict)
+
+
+async def verify_candidate(state: Reads) -> dict[str, Any]:
+    """Run the newest attempt on every case and compare with PyTorch."""
+    async with opened(state["plan"]) as workspace:
+        task, source = await _subject(workspace, state)
+        evaluator = Evaluator(workspace.device, workspace.store)
+        verdict = await awaited(
+            state["plan"], workspace, lambda: evaluator.verify(task, source)
+        )
+        await _conclude_failure(evaluator, task, source, verdict)
+    return _verdict(state, verdict)
+
+
+async def profile_candidate(state: Reads) -> dict[str, Any]:
+    """Profile and time the newest attempt at full dimensions; store its evaluation."""
+    async with opened(state["plan"]) as workspace:
+        task, source = await _subject(workspace, state)
+        evaluator = Evaluator(workspace.device, workspace.store)
+        verified = await evaluator.verify(task, source)  # Stored: read, not run.
+        measured = await awaited(
+            state["plan"], workspace, lambda: evaluator.profile(task, source)
+        )
+        await evaluator.conclude(task, source, measured.stage, verified, measured)
+    return _verdict(state, measured.stage)
+
+
+async def conclude_lowering(state: Reads) -> dict[str, Any]:
+    """Say what lowering came to: the child that passed, or why there is none."""
+    attempts = state["attempts"]
+    written = [attempt for attempt in attempts.values() if attempt.source_sha256]
+    if not written:
+        last = attempts[len(attempts) - 1]
+        result = LoweringResult(
+            applied=False,
+            # A model that declines has replied; one without a reply says nothing of the technique.
+            outcome=NOT_APPLICABLE
+            if last.author == BUILTIN or last.reply_sha256
+            else NO_ANSWER,
+            reason=last.reason,
+            author=last.author,
+            prompt_sha256=last.prompt_sha256,
+        )
+    else:
+        result = await _result(state, written[-1], repairs=len(written) - 1)
+    iteration, rollout, step = state["place"]
+    report_progress(
+        "lowered",
+        iteration=iteration,
+        rollout=rollout,
+        step=step,
+        technique=state["choice"].technique,
+        parameters=result.parameters,
+        outcome=result.outcome,
+        reason=result.reason,
+        microseconds=result.point.microseconds if result.point else None,
+        gain=state["parent"].microseconds / result.point.microseconds if result.point else None,
+    )
+    return {"result": result}
+
+
+async def _result(state: Reads, attempt: Attempt, repairs: int) -> LoweringResult:
+    assert attempt.source_sha256 is not None
+    async with opened(state["plan"]) as workspace:
+        task, source = await _subject(workspace, state, attempt)
+        key = Evaluator(workspace.device, workspace.store).key(task, source)
+        evaluation = await asyncio.to_thread(workspace.store.get, key)
+    if evaluation is None:
+        raise LookupError(f"run.sqlite holds no evaluation {key}")
+    point = None
+    if evaluation.outcome is Outcome.PASSED and evaluation.timing is not None:
+        parent = state["parent"]
+        step = TechniqueStep(
+            technique=state["choice"].technique,
+            parameters=attempt.parameters,
+            gain=parent.microseconds / evaluation.timing.microseconds,
+        )
+        point = kernel_point(evaluation, (*parent.path, step))
+    return LoweringResult(
+        applied=True,
+        outcome=evaluation.outcome.value,
+        reason=evaluation.reason,
+        point=point,
+        source_sha256=attempt.source_sha256,
+        evaluation_key=key,
+        parameters=attempt.parameters,
+        repairs=repairs,
+        author=attempt.author,
+        prompt_sha256=attempt.prompt_sha256,
+    )
+
+
+async def _subject(
+    workspace: Workspace, state: Reads, attempt: Attempt | None = None
+) -> tuple[Task, str]:
+    """Return the task and the source of an attempt (the newest by default)."""
+    chosen = attempt or state["attempts"][len(state["attempts"]) - 1]
+    sha256 = chosen.source_sha256
+    assert sha256 is not None
+    return await asyncio.to_thread(
+        lambda: (
+            workspace.task(state["summary"].artifact),
+            workspace.artifacts.get_text(sha256),
+        )
+    )
+
+
+async def _conclude_failure(
+    evaluator: Evaluator, task: Task, source: str, verdict: StageResult
+) -> None:
+    if verdict.outcome is not Outcome.PASSED:
+        await evaluator.conclude(task, source, verdict)
+
+
+def _verdict(state: Reads, verdict: StageResult) -> dict[str, Any]:
+    """Write the verdict into the newest attempt; state keeps the outcome and one line."""
+    number = len(state["attempts"]) - 1
+    judged = state["attempts"][number].model_copy(
+        update={"outcome": verdict.outcome, "reason": verdict.reason}
+    )
+    if verdict.outcome is not Outcome.PASSED:
+        iteration, rollout, step = state["place"]
+        report_progress(
+            "rejected",
+            iteration=iteration,
+            rollout=rollout,
+            step=step,
+            technique=state["choice"].technique,
+            number=number,
+            outcome=verdict.outcome.value,
+            reason=verdict.reason,
+        )
+    return {"attempts": {**state["attempts"], number: judged}}

@@ -1,0 +1,81 @@
+"""Profile the baseline: verify and measure the initial kernel; everything is compared with it.
+
+Reads plan, summary and initial_source; writes initial, best and the knowledge snapshot.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, TypedDict
+
+from ...harness.errors import UserError
+from ...harness.records import Evaluation, Outcome, outcome_in_words
+from ...tools.evaluation.evaluator import Evaluator
+from ...tools.workspace import open_knowledge
+from ..common.awaited import awaited
+from ..common.workspaces import opened
+from ..progress import report_progress
+from ..records import KernelPoint, RunPlan, TaskSummary, TechniqueStep
+
+
+class Reads(TypedDict):
+    """What this node reads."""
+
+    plan: RunPlan
+    summary: TaskSummary
+    initial_source: str
+
+
+async def profile_baseline(state: Reads) -> dict[str, Any]:
+    """Evaluate the initial kernel and take the first snapshot of the knowledge base.
+
+    Raises:
+        UserError: the initial kernel does not pass.
+    """
+    plan = state["plan"]
+    async with opened(plan) as workspace:
+        task, source = await asyncio.to_thread(
+            lambda: (
+                workspace.task(state["summary"].artifact),
+                workspace.artifacts.get_text(state["initial_source"]),
+            )
+        )
+        evaluator = Evaluator(workspace.device, workspace.store)
+        evaluation = await awaited(plan, workspace, lambda: evaluator.evaluate(task, source))
+    if evaluation.outcome is not Outcome.PASSED:
+        origin = f"--start {plan.start_path}" if plan.start_path else "the built-in initial kernel"
+        words = outcome_in_words(evaluation.outcome, evaluation.reason)
+        raise UserError(
+            f"{origin} does not pass for {task.name}: {words}"
+            + ("" if plan.start_path else "; give a first kernel with --start KERNEL.cu")
+        )
+    point = kernel_point(evaluation, ())
+    sequence = await asyncio.to_thread(knowledge_sequence, plan)
+    report_progress(
+        "baseline",
+        microseconds=point.microseconds,
+        bottleneck=point.bottleneck,
+        provenance=point.timing.provenance,
+        facts=evaluation.facts,
+    )
+    return {"initial": point, "best": point, "knowledge_at": sequence}
+
+
+def knowledge_sequence(plan: RunPlan) -> int:
+    """Return the knowledge base's current sequence number: the snapshot of an iteration."""
+    with open_knowledge(plan.knowledge_directory) as knowledge:
+        return knowledge.sequence()
+
+
+def kernel_point(evaluation: Evaluation, path: tuple[TechniqueStep, ...]) -> KernelPoint:
+    """Return the small record of a passed evaluation."""
+    assert evaluation.timing is not None and evaluation.profile is not None
+    dominant = evaluation.profile.dominant
+    return KernelPoint(
+        source_sha256=evaluation.source_sha256,
+        evaluation_key=evaluation.key,
+        timing=evaluation.timing,
+        bottleneck=dominant.bottleneck,
+        bottleneck_ties=dominant.bottleneck_ties,
+        path=path,
+    )

@@ -1,0 +1,200 @@
+"""Record the step: replay buffer, evidence, and where the trajectory goes on from.
+
+Reads the step's records; writes steps, current, best, and `ended` when the trajectory is over.
+Every step is evidence, failures too; both stores ignore a row they already have.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import math
+from typing import Any, NotRequired, TypedDict
+
+from ...harness.records import DeviceIdentity, Outcome, Provenance, Timing
+from ...memory.knowledge.signature import bottlenecks_of, signature_of
+from ...memory.records import Evidence, Signature, Step
+from ...tools.workspace import Workspace, open_knowledge, open_workspace
+from ..optimization_proposer.node import architecture_family
+from ..optimization_selector.builtin import explores
+from ..progress import report_progress
+from ..records import (
+    KernelPoint,
+    LoweringResult,
+    Observation,
+    RunPlan,
+    StateChoice,
+    TaskSummary,
+    TechniqueChoice,
+    faster,
+)
+
+NEUTRAL = 0.97
+"""A child this fast or faster is where the trajectory goes on: neutral moves prepare others."""
+
+PREPARING = 0.75
+"""A slower child, down to this, is gone on from when it prepares something: when experience says
+that later steps gain more than it loses, or, in an exploring rollout, when the bottleneck moved. A
+tile in shared memory that still has bank conflicts is slower until it is padded."""
+
+
+class Reads(TypedDict):
+    """What this node reads."""
+
+    plan: RunPlan
+    summary: TaskSummary
+    current: KernelPoint
+    best: KernelPoint
+    observation: Observation
+    state_choice: StateChoice
+    choice: TechniqueChoice
+    result: LoweringResult
+    knowledge_at: int
+    iteration: int
+    rollout: int
+    step: int
+    steps: tuple[Step, ...]
+    passed: NotRequired[tuple[KernelPoint, ...]]
+
+
+async def record_step(state: Reads) -> dict[str, Any]:
+    """Write the step to replay buffer and evidence, and move on."""
+    record = await asyncio.to_thread(_record, state)
+    child = state["result"].point
+    best = faster(state["best"], child)
+    accepted = child is not None and accepts(
+        state["current"], child, state["rollout"], state["choice"].prepared_log
+    )
+    step = state["step"] + 1
+    report_progress(
+        "step",
+        iteration=state["iteration"],
+        rollout=state["rollout"],
+        step=state["step"],
+        state=state["state_choice"].state.name,
+        technique=record.technique,
+        outcome=record.outcome,
+        reason=record.reason,
+        log_gain=record.log_gain,
+        expected_log_gain=record.expected_log_gain,
+        accepted=accepted,
+        best_microseconds=best.microseconds,
+    )
+    return {
+        "steps": (*state["steps"], record),
+        "current": child if accepted else state["current"],
+        "best": best,
+        "passed": (*state.get("passed", ()), *((child,) if child is not None else ())),
+        "step": step,
+        "ended": f"{step} steps taken" if step >= state["plan"].steps else "",
+    }
+
+
+def accepts(parent: KernelPoint, child: KernelPoint, rollout: int, prepared_log: float) -> bool:
+    """Say whether the trajectory goes on from the child rather than from its parent."""
+    gain = _gain(parent, child)
+    moved = explores(rollout) and child.bottleneck != parent.bottleneck
+    prepares = moved or math.log(gain) + prepared_log > 0
+    return gain >= NEUTRAL or (prepares and gain >= PREPARING)
+
+
+def _record(state: Reads) -> Step:
+    plan, result, current = state["plan"], state["result"], state["current"]
+    child = result.point
+    with open_workspace(plan.run_directory, plan.device, plan.gpu) as workspace:
+        log_gain = math.log(_gain(current, child)) if child else None
+        evidence = _evidence(state, workspace, log_gain)
+        with open_knowledge(plan.knowledge_directory) as knowledge:
+            knowledge.add_evidence([evidence])
+        record = Step(
+            run=plan.run_id,
+            iteration=state["iteration"],
+            rollout=state["rollout"],
+            step=state["step"],
+            state_id=state["state_choice"].state.id,
+            technique=state["choice"].technique,
+            parameters=result.parameters,
+            expected_log_gain=state["choice"].expected_log_gain,
+            outcome=result.outcome,
+            reason=result.reason,
+            log_gain=log_gain,
+            parent_sha256=current.source_sha256,
+            child_sha256=result.source_sha256,
+            microseconds_before=current.microseconds,
+            microseconds_after=child.microseconds if child else None,
+            bottleneck_before=current.bottleneck,
+            bottleneck_after=child.bottleneck if child else None,
+            author=result.author,
+            evaluation_key=result.evaluation_key,
+            evidence_id=evidence.id,
+            optimization=state["choice"].optimization,
+        )
+        workspace.store.replay.add([record])
+    return record
+
+
+def _evidence(state: Reads, workspace: Workspace, log_gain: float | None) -> Evidence:
+    plan, result, current = state["plan"], state["result"], state["current"]
+    identity: DeviceIdentity = workspace.measured_by
+    child = result.point
+    return Evidence(
+        task_id=state["summary"].id,
+        run=plan.run_id,
+        iteration=state["iteration"],
+        rollout=state["rollout"],
+        step=state["step"],
+        op_class=state["summary"].op_class,
+        dtype=state["summary"].dtype,
+        parent_sha256=current.source_sha256,
+        child_sha256=result.source_sha256,
+        state_before=state["state_choice"].state.id,
+        state_after=_state_after(state, workspace),
+        signature_before=state["observation"].signature,
+        technique=state["choice"].technique,
+        parameters=result.parameters,
+        previous_technique=current.path[-1].technique if current.path else None,
+        expected_log_gain=state["choice"].expected_log_gain,
+        outcome=result.outcome,
+        log_gain=log_gain,
+        standard_error=_standard_error(current.timing, child.timing) if child else 0.0,
+        device_kind=identity.kind,
+        gpu=identity.gpu,
+        arch=identity.arch,
+        family=architecture_family(identity.arch),
+        toolchain=identity.toolchain,
+        harness=identity.harness,
+        author=result.author,
+        prompt_sha256=result.prompt_sha256,
+        # A built-in writer mends nothing: it goes on to the next parameter values.
+        repairs=result.repairs if result.prompt_sha256 else 0,
+        created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+    )
+
+
+def _state_after(state: Reads, workspace: Workspace) -> str | None:
+    key = state["result"].evaluation_key
+    evaluation = workspace.store.get(key) if key else None
+    if evaluation is None or evaluation.outcome is not Outcome.PASSED or not evaluation.profile:
+        return None
+    signature: Signature = signature_of(evaluation.profile)
+    primary, secondary = bottlenecks_of(evaluation.profile)
+    with open_knowledge(state["plan"].knowledge_directory) as knowledge:
+        found, _, _ = knowledge.match_state(signature, primary, secondary, state["knowledge_at"])
+    return found.id
+
+
+def _gain(parent: KernelPoint, child: KernelPoint) -> float:
+    return parent.microseconds / child.microseconds
+
+
+def _standard_error(parent: Timing, child: Timing) -> float:
+    """Return the standard error of the log gain.
+
+    A measured interval is one of 95 %; a simulated one is the range of two samples, whose half is
+    taken as one standard error.
+    """
+    widths = []
+    for timing in (parent, child):
+        errors = 2.0 if timing.provenance is Provenance.SIMULATED else 2 * 1.96
+        widths.append(math.log(timing.interval[1] / timing.interval[0]) / errors)
+    return math.hypot(*widths)

@@ -1,0 +1,123 @@
+"""Report: write best.cu, report.txt and result.json into the run directory.
+
+Reads everything the run came to; writes result.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any, TypedDict
+
+from ...harness.devices.job_records import describe
+from ...harness.errors import UserError
+from ...harness.files import write_atomically
+from ...harness.records import DeviceIdentity
+from ...memory.run.ledger import Totals
+from ...tools.workspace import open_knowledge, open_workspace
+from ..progress import report_progress
+from ..records import Confirmation, KernelPoint, RunPlan, RunResult, TaskSummary, Trajectory
+from .circumstances import baselines_of, facts_of, notes_of
+from .report_text import report_text
+
+
+class Reads(TypedDict):
+    """What this node reads."""
+
+    plan: RunPlan
+    summary: TaskSummary
+    initial: KernelPoint
+    confirmation: Confirmation
+    trajectories: dict[str, Trajectory]
+
+
+async def report(state: Reads) -> dict[str, Any]:
+    """Write the run's results; writing them again gives the same files."""
+    result = await asyncio.to_thread(_report, state)
+    report_progress("result", **result.model_dump(mode="json"))
+    return {"result": result}
+
+
+def _report(state: Reads) -> RunResult:
+    plan, confirmation = state["plan"], state["confirmation"]
+    winner = confirmation.point
+    directory = Path(plan.run_directory)
+    with open_knowledge(plan.knowledge_directory) as knowledge:
+        lessons = [item for item in knowledge.lessons() if item.run == plan.run_id]
+    with open_workspace(plan.run_directory, plan.device, plan.gpu) as workspace:
+        source = workspace.artifacts.get_text(winner.source_sha256)
+        facts = facts_of(workspace.store, winner.evaluation_key)
+        spent = workspace.store.ledger.totals()
+        spending = workspace.store.ledger.by_role()
+        result = RunResult(
+            outcome=_outcome(confirmation),
+            task=state["summary"].name,
+            device=plan.device,
+            gpu=plan.gpu,
+            provenance=state["initial"].timing.provenance,
+            initial_us=state["initial"].microseconds,
+            best_us=confirmation.microseconds,
+            gain=confirmation.gain,
+            gain_ci=confirmation.gain_interval,
+            baselines=baselines_of(facts),
+            evaluations=workspace.store.count(),
+            outcomes=workspace.store.outcomes(),
+            model_calls=spent.calls,
+            tokens=spent.tokens,
+            money=spent.money,
+            techniques=tuple(step.technique for step in winner.path),
+            path=winner.path,
+            bottleneck_before=state["initial"].bottleneck,
+            bottleneck_after=winner.bottleneck,
+            lessons=tuple(item.id for item in lessons),
+            notes=(
+                *((confirmation.reason,) if confirmation.reason else ()),
+                *notes_of(facts),
+                *_elsewhere(workspace.store.jobs.measured_by()),
+                *_spending(spent),
+            ),
+            best_source=str(directory / "best.cu"),
+            run=str(directory),
+        )
+    steps = [step for trajectory in state["trajectories"].values() for step in trajectory.steps]
+    write_file(directory / "best.cu", source)
+    write_file(directory / "report.txt", report_text(result, steps, lessons, spending))
+    write_file(directory / "result.json", result.model_dump_json(indent=2) + "\n")
+    return result
+
+
+def _elsewhere(device: DeviceIdentity | None) -> tuple[str, ...]:
+    return (f"every result comes from another host: {describe(device)}",) if device else ()
+
+
+def _spending(spent: Totals) -> tuple[str, ...]:
+    notes = []
+    if spent.unfinished:
+        notes.append(
+            f"{spent.unfinished} of {spent.calls} model calls ended without a reply and may have "
+            "been paid: they count with what was expected of them"
+        )
+    if spent.unpriced and spent.money is not None:
+        notes.append(f"{spent.unpriced} of {spent.calls} model calls have no price")
+    return tuple(notes)
+
+
+def _outcome(confirmation: Confirmation) -> str:
+    if not confirmation.confirmed:
+        return "unconfirmed"
+    # An improvement only when the interval says so.
+    return "improved" if confirmation.gain_interval[0] > 1.0 else "not_improved"
+
+
+def write_file(path: Path, text: str) -> None:
+    """Write a file whole or not at all.
+
+    Raises:
+        UserError: the disk is full or the directory is not writable.
+    """
+    try:
+        write_atomically(path, text.encode())
+    except OSError as error:
+        raise UserError(
+            f"cannot write {path}: {error.strerror}; free some space, then resume the run"
+        ) from error

@@ -1,0 +1,118 @@
+"""The run's report as plain text: the path, the refusals, the lessons, each with its numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+from ...harness.records import Outcome, outcome_in_words
+from ...memory.records import Lesson, Step
+from ...memory.run.ledger import RoleTotals
+from ..records import RunResult
+
+
+def report_text(
+    result: RunResult,
+    steps: Sequence[Step],
+    lessons: Sequence[Lesson],
+    spending: Sequence[RoleTotals] = (),
+) -> str:
+    """Return the whole report, newline-terminated."""
+    parts = [
+        _headline(result),
+        _path(result),
+        _refused(steps),
+        "\n".join(f"Note: {note}" for note in result.notes),
+        _lessons(lessons),
+        _model_calls(spending),
+        f"Best kernel: {result.best_source}",
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _headline(result: RunResult) -> str:
+    low, high = result.gain_ci
+    # A time model gives a number, no spread: two equal ends would read as certainty.
+    within = f", interval {low:.2f} to {high:.2f}" if low < high else ""
+    outcomes = ", ".join(f"{name} {count}" for name, count in sorted(result.outcomes.items()))
+    return "\n".join(
+        (
+            f"{result.task} on {result.gpu}: every time below is {result.provenance}",
+            f"  initial {result.initial_us:.2f} us ({result.bottleneck_before})",
+            f"  best    {result.best_us:.2f} us ({result.bottleneck_after})",
+            f"  gain    {result.gain:.2f}x{within} ({result.outcome})",
+            *_beside_pytorch(result.baselines),
+            f"  {result.evaluations} evaluations ({outcomes}), "
+            f"{result.model_calls} model calls, {result.tokens} tokens{_money(result)}",
+        )
+    )
+
+
+def _beside_pytorch(baselines: Mapping[str, float]) -> Iterator[str]:
+    names = {"eager_us": "eager", "compile_us": "torch.compile"}
+    times = ", ".join(f"{names[key]} {baselines[key]:.2f} us" for key in names if key in baselines)
+    if times:
+        yield (
+            f"  PyTorch {times}: the best is {baselines['speedup']:.2f}x the faster one, interval "
+            f"{baselines['speedup_low']:.2f} to {baselines['speedup_high']:.2f}"
+        )
+
+
+def _model_calls(spending: Sequence[RoleTotals]) -> str:
+    if not spending:
+        return ""
+    rows = [
+        f"  {each.role} ({each.model}): {each.calls} calls, {each.malformed} of them malformed, "
+        f"{each.failed} refused; {each.tokens_in} tokens in ({each.tokens_cached} cached), "
+        f"{each.tokens_out} out{'' if each.money is None else f', ${each.money:.4f}'}"
+        for each in spending
+    ]
+    return "\n".join(("Model calls:", *rows))
+
+
+def _money(result: RunResult) -> str:
+    return "" if result.money is None else f", ${result.money:.4f}"
+
+
+def _path(result: RunResult) -> str:
+    if not result.path:
+        return "No technique made the initial kernel faster."
+    rows = ["Path of the winner:"]
+    reached = 1.0
+    for number, step in enumerate(result.path, start=1):
+        reached *= step.gain
+        settings = ", ".join(f"{name}={value}" for name, value in sorted(step.parameters.items()))
+        rows.append(
+            f"  {number}. {step.technique}{f' ({settings})' if settings else ''}: "
+            f"{step.gain:.2f}x, {reached:.2f}x so far"
+        )
+    return "\n".join(rows)
+
+
+def _refused(steps: Sequence[Step]) -> str:
+    refused = [step for step in steps if step.log_gain is None and step.reason]
+    unique = dict.fromkeys((step.technique, step.outcome, step.reason) for step in refused)
+    unjudged = [each for each in unique if each[1] == Outcome.UNSUPPORTED.value]
+    wrong = [each for each in unique if each[1] != Outcome.UNSUPPORTED.value]
+    return "\n\n".join(
+        "\n".join([title, *(f"  {name}: {outcome_in_words(*said)}" for name, *said in rows)])
+        for title, rows in (
+            ("Refused:", wrong),
+            ("Not judged: this device cannot run or time them, a real GPU may:", unjudged),
+        )
+        if rows
+    )
+
+
+def _lessons(lessons: Sequence[Lesson]) -> str:
+    if not lessons:
+        return ""
+    rows = []
+    for lesson in lessons:
+        gain = (
+            ""
+            if lesson.claimed_log_gain is None
+            else f" [{math.exp(lesson.claimed_log_gain):.2f}x]"
+        )
+        rows.append(f"  {lesson.kind}{gain}: {lesson.text}")
+    return "\n".join([f"Lessons written ({len(lessons)}):", *rows])

@@ -1,0 +1,1 @@
+"""Soft verifier: the winner read beside the reference."""

@@ -1,0 +1,173 @@
+"""Soft verification: read the winner beside the reference before it is announced.
+
+Reads plan, summary, initial, confirmation, soft_reviews; writes soft_reviews and, with what a
+reader should know, confirmation. A veto needs a reason that a person can check, on a line that
+exists; it sends the run back to confirm the next fastest kernel, and becomes a lesson of the
+knowledge base, so that the next task is warned. It never stands in for the numeric gate: only what
+passed that comes here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, NotRequired, TypedDict
+
+from ...memory.records import KnowledgeUpdate, Lesson
+from ...tools.models.records import BUILTIN, Answer, Message
+from ...tools.workspace import Workspace, open_knowledge, open_workspace
+from ..common.asking import asked, stand_in
+from ..common.prompts.experience import path_text
+from ..common.prompts.listing import line_of, listing
+from ..common.prompts.render import render
+from ..common.prompts.subject import task_context
+from ..progress import report_progress
+from ..records import Confirmation, KernelPoint, RunPlan, SoftReview, TaskSummary
+from ..replies import Objection, SoftVerdict, checked
+from .builtin import review as review_builtin
+
+
+class Reads(TypedDict):
+    """What this agent reads."""
+
+    plan: RunPlan
+    summary: TaskSummary
+    initial: KernelPoint
+    confirmation: Confirmation
+    soft_reviews: NotRequired[dict[str, SoftReview]]
+
+
+async def verify_softly(state: Reads) -> dict[str, Any]:
+    """Review the kernel about to be announced; the initial one needs no review."""
+    plan, confirmation = state["plan"], state["confirmation"]
+    point = confirmation.point
+    if point.source_sha256 == state["initial"].source_sha256:
+        return {}
+    if plan.models.model_of("soft_verifier") == BUILTIN:
+        review = await _builtin(state)
+    else:
+        review = await _by_model(state)
+        report_progress(
+            "soft_verification",
+            vetoed=review.vetoed,
+            reasons=review.reasons,
+            remarks=review.remarks,
+            author=review.author,
+        )
+    if review.vetoed:
+        await asyncio.to_thread(_remember, state, review)
+    changes: dict[str, Any] = {"soft_reviews": {point.evaluation_key: review}}
+    if review.remarks and not review.vetoed:
+        reason = "; ".join(filter(None, (confirmation.reason, *review.remarks)))
+        changes["confirmation"] = confirmation.model_copy(update={"reason": reason})
+    return changes
+
+
+async def _builtin(state: Reads) -> SoftReview:
+    return await asyncio.to_thread(_review_builtin, state)
+
+
+def _review_builtin(state: Reads) -> SoftReview:
+    plan = state["plan"]
+    with open_workspace(plan.run_directory, plan.device, plan.gpu) as workspace:
+        task = workspace.task(state["summary"].artifact)
+    return review_builtin(task, _source(state))
+
+
+def _source(state: Reads) -> str:
+    plan = state["plan"]
+    with open_workspace(plan.run_directory, plan.device, plan.gpu) as workspace:
+        return workspace.artifacts.get_text(state["confirmation"].point.source_sha256)
+
+
+async def _by_model(state: Reads) -> SoftReview:
+    plan = state["plan"]
+    source = await asyncio.to_thread(_source, state)
+
+    def prepare(workspace: Workspace) -> tuple[tuple[Message, ...], type[SoftVerdict]]:
+        return _messages(workspace, state, source), verdict_on(source)
+
+    place = (len(state.get("soft_reviews") or {}),)
+    answer = await asked(plan, "soft_verifier", place, prepare)
+    return review_of(answer, source, await _builtin(state))
+
+
+def _remember(state: Reads, review: SoftReview) -> None:
+    """Write down what was vetoed: a kernel that passes every check and may not be announced."""
+    plan, summary = state["plan"], state["summary"]
+    techniques = tuple(step.technique for step in state["confirmation"].point.path)
+    with open_workspace(plan.run_directory, plan.device, plan.gpu) as workspace:
+        kind = workspace.measured_by.kind
+    lesson = Lesson(
+        text=f"{', then '.join(techniques)}: a kernel that passed every check was vetoed by its "
+        f"reviewer: {'; '.join(review.reasons)}",
+        kind="condition",
+        technique=" then ".join(techniques) or None,
+        op_class=summary.op_class,
+        device_kind=kind,
+        author=review.author,
+        run=plan.run_id,
+        iteration=plan.iterations,
+    )
+    with open_knowledge(plan.knowledge_directory) as knowledge:
+        knowledge.apply_update(
+            KnowledgeUpdate(run=plan.run_id, iteration=plan.iterations, lessons=(lesson,))
+        )
+
+
+def review_of(answer: Answer[SoftVerdict], source: str, helped: SoftReview) -> SoftReview:
+    """Return a model's verdict with its reasons in words; `helped` is the built-in review."""
+    verdict = answer.value
+    if verdict is None:
+        told = f"no model read this kernel: {answer.author} failed: {answer.reason}"
+        return helped.model_copy(
+            update={"author": stand_in(answer), "remarks": (*helped.remarks, told)}
+        )
+    vetoed = verdict.verdict == "veto"
+    said = tuple(objection_text(objection, source) for objection in verdict.objections)
+    return SoftReview(
+        vetoed=vetoed,
+        reasons=said if vetoed else (),
+        remarks=helped.remarks,
+        author=answer.author,
+        prompt_sha256=answer.prompt_sha256,
+    )
+
+
+def verdict_on(source: str) -> type[SoftVerdict]:
+    """Return the form of a verdict on one source: its quotes must be lines of that source."""
+
+    def can_be_checked(verdict: SoftVerdict) -> None:
+        if verdict.verdict == "accept":
+            return
+        if not verdict.objections:
+            raise ValueError("a veto needs at least one objection that a person can check")
+        for objection in verdict.objections:
+            if line_of(source, objection.quote) is None:
+                raise ValueError(
+                    f"no line of the file reads `{objection.quote[:120]}`: quote a line exactly "
+                    "as it stands there, or accept"
+                )
+
+    return checked(SoftVerdict, can_be_checked)
+
+
+def objection_text(objection: Objection, source: str) -> str:
+    """Return an objection on one line: kind, place, what is wrong, how to check it."""
+    kind = objection.kind.replace("_", " ")
+    line = line_of(source, objection.quote)
+    quote = " ".join(objection.quote.split())
+    explained = " ".join(objection.explanation.split())
+    check = " ".join(objection.check.split())
+    return f"{kind}, line {line} `{quote}`: {explained} (check: {check})"
+
+
+def _messages(workspace: Workspace, state: Reads, source: str) -> tuple[Message, ...]:
+    plan = state["plan"]
+    task = workspace.task(state["summary"].artifact)
+    return render(
+        "soft_verifier",
+        plan.models.context_of("soft_verifier"),
+        **task_context(task, workspace.measured_by),
+        listing=listing(source),
+        path=path_text(state["confirmation"].point.path),
+    )

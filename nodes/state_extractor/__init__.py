@@ -1,0 +1,1 @@
+"""State extractor: the performance signature of the kernel at hand."""

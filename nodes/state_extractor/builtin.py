@@ -1,0 +1,55 @@
+"""Built-in state extractor: read the bottleneck off the profile and name its cause."""
+
+from __future__ import annotations
+
+from ...harness.records import Bottleneck, LaunchProfile, Profile
+from ...memory.knowledge.signature import bottlenecks_of, explain, signature_of
+from ..records import Observation
+
+CAUSES: dict[Bottleneck, str] = {
+    "dram": "limited by device memory bandwidth",
+    "l2": "limited by the L2 cache's request rate or bandwidth",
+    "lsu": "limited by the load/store unit: too many wavefronts per useful byte",
+    "shared_memory": "limited by shared memory wavefronts",
+    "compute": "limited by instruction issue or an arithmetic pipe",
+    "tensor": "limited by the tensor pipe",
+    "latency": "limited by latency: too little work in flight to hide it",
+    "launch": "limited by the rate at which blocks are launched",
+    "atomic": "limited by atomics on the same address",
+}
+
+
+def describe_state(profile: Profile) -> Observation:
+    """Return signature, bottlenecks and a description of the launch that takes most time."""
+    signature = signature_of(profile)
+    primary, secondary = bottlenecks_of(profile)
+    return Observation(
+        signature=signature.values,
+        signature_name=signature.name,
+        primary=primary,
+        secondary=secondary,
+        description=sentence(profile.dominant, len(profile.launches)),
+        features=tuple(explain(signature)),
+        author="builtin",
+    )
+
+
+def sentence(launch: LaunchProfile, launches: int) -> str:
+    """Return one line: what limits the launch, and the numbers that say so."""
+    metrics = launch.metrics
+    facts = []
+    for name, label, pattern in (
+        ("gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed", "DRAM", "{:.0f} %"),
+        ("l1tex__throughput.avg.pct_of_peak_sustained_elapsed", "L1", "{:.0f} %"),
+        ("sm__throughput.avg.pct_of_peak_sustained_elapsed", "SM", "{:.0f} %"),
+        (
+            "l1tex__average_t_sectors_per_request_pipe_lsu_mem_global_op_ld.ratio",
+            "sectors/load",
+            "{:.1f}",
+        ),
+        ("sm__maximum_warps_per_active_cycle_pct", "occupancy", "{:.0f} %"),
+    ):
+        if name in metrics:
+            facts.append(f"{label} {pattern.format(metrics[name])}")
+    several = f" (longest of {launches} launches)" if launches > 1 else ""
+    return f"{launch.kernel}{several}: {CAUSES[launch.bottleneck]}; {', '.join(facts)}"

@@ -1,0 +1,1 @@
+"""State selector: the known state that fits, or a new one."""

@@ -1,0 +1,407 @@
+"""What the CUDA device makes of its worker's answers and deaths, with a worker that is scripted."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import simulated_kernels as kernels
+
+from kernelblaster.harness.build.toolchain import Toolchain, find_toolchain
+from kernelblaster.harness.cuda.client import WorkerEnded, WorkerTimedOut
+from kernelblaster.harness.cuda.inspection import Stage
+from kernelblaster.harness.cuda.present_gpus import FoundGpu
+from kernelblaster.harness.devices import cuda
+from kernelblaster.harness.devices.cuda import CudaDevice
+from kernelblaster.harness.errors import UserError
+from kernelblaster.harness.nsight.profile import NcuResult, unavailable
+from kernelblaster.harness.records import (
+    Build,
+    LaunchProfile,
+    Outcome,
+    Profile,
+    Provenance,
+    StageResult,
+    Task,
+)
+from kernelblaster.harness.task.loading import load_task
+from kernelblaster.harness.task.pytorch import require_matching_torch
+
+HERE = FoundGpu(index=0, uuid="GPU-0", name="NVIDIA H200", capability=(9, 0),
+                memory_bytes=1 << 37, driver="580.1")  # fmt: skip
+WHOLE = {"broken": False, "candidate_loaded": True}
+FACTS = {"cases": 7, "launches": 1, "max_abs_error": 0.0, "precision_ratio": 1.0}
+RIGHT = {"cases": [], "mismatches": [], "repeat": None, "facts": FACTS, **WHOLE}
+HELLO = {"isolation_missing": ["a network of its own (EPERM)"], "sms": 132,
+         "copy_bytes_per_second": 4e12, "runtime": "libcudart.so.13"}  # fmt: skip
+
+
+class ScriptedWorker:
+    """Gives prepared answers, or raises prepared deaths, one a request."""
+
+    def __init__(self, *answers: Any) -> None:
+        self.answers = list(answers)
+        self.requests: list[dict[str, Any]] = []
+        self.fresh: list[bool] = []
+        self.starts = 1
+        self.reservation = threading.Lock()
+
+    def hello(self) -> dict[str, Any]:
+        return HELLO
+
+    def request(self, body: dict[str, Any], *, fresh: bool, **limits: float) -> dict[str, Any]:
+        self.requests.append(body)
+        self.fresh.append(fresh)
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return dict(answer)
+
+
+@pytest.fixture(scope="module")
+def task(tmp_path_factory: pytest.TempPathFactory) -> Task:
+    path = tmp_path_factory.mktemp("tasks") / "scale.py"
+    path.write_text(kernels.SCALE_TASK)
+    return asyncio.run(load_task(path))
+
+
+@pytest.fixture
+def device(monkeypatch: pytest.MonkeyPatch) -> Callable[..., CudaDevice]:
+    monkeypatch.setattr(cuda, "require_matching_torch", lambda toolchain: None)
+
+    def made(*answers: Any, with_counters: bool = False) -> CudaDevice:
+        worker: Any = ScriptedWorker(*answers)
+        return CudaDevice(gpus=[HERE], workers=[worker], with_counters=with_counters)
+
+    return made
+
+
+def case(**found: Any) -> dict[str, Any]:
+    empty = {"name": "seed0-normal", "faults": [], "reports": [], "guards": [], "modified": []}
+    return {**RIGHT, "cases": [empty | found]}
+
+
+VERDICTS: list[tuple[Any, Outcome, str]] = [
+    (RIGHT, Outcome.PASSED, ""),
+    (
+        case(faults=[["out_of_bounds", "an illegal memory access"]]),
+        Outcome.OUT_OF_BOUNDS,
+        "illegal",
+    ),
+    (case(faults=[["misaligned", "misaligned address"]]), Outcome.MISALIGNED, "misaligned"),
+    (case(faults=[["assert", "device-side assert"]]), Outcome.CRASHED, "assert"),
+    (case(faults=[["cuda_error", "odd"]]), Outcome.CRASHED, "odd"),
+    (case(faults=[["forbidden", "on the default stream"]]), Outcome.FORBIDDEN, "default stream"),
+    (case(guards=["4 bytes past the end of out0"]), Outcome.OUT_OF_BOUNDS, "guard band"),
+    (case(modified=["x"]), Outcome.WRONG_ANSWER, "modified its input x"),
+    ({**RIGHT, "mismatches": [["seed0-normal", "out0[3]: differs"]]}, Outcome.WRONG_ANSWER, "out0"),
+    ({**RIGHT, "repeat": ["seed0-normal", "out0[3]: differs"]}, Outcome.NONDETERMINISTIC, "two"),
+    ({"degenerate": "zeros pass", **WHOLE}, Outcome.DEGENERATE_TASK, "zeros"),
+    (WorkerTimedOut("did not finish within 3 s", "candidate", True), Outcome.TIMED_OUT, "3 s"),
+    (WorkerEnded("killed by SIGSEGV", "candidate", True), Outcome.CRASHED, "SIGSEGV"),
+    (
+        {"task_error": "forward() raises", "broken": True, "candidate_loaded": True},
+        Outcome.CRASHED,
+        "context is lost",
+    ),
+]
+
+
+@pytest.mark.parametrize(("answer", "outcome", "words"), VERDICTS)
+async def test_each_answer_has_its_verdict(
+    device: Callable[..., CudaDevice], task: Task, answer: Any, outcome: Outcome, words: str
+) -> None:
+    result = await device(answer, answer).verify(task, kernels.SCALE)
+    assert result.outcome is outcome and words in result.reason
+    assert result.build is not None and result.build.arch == "sm_90a"
+    if outcome is Outcome.PASSED:
+        assert result.facts["isolation_missing"] == HELLO["isolation_missing"][0]
+    elif outcome is not Outcome.DEGENERATE_TASK:
+        assert result.diagnostics
+
+
+async def test_lost_precision_is_told_of_a_pass(
+    device: Callable[..., CudaDevice], task: Task
+) -> None:
+    answer = {**RIGHT, "facts": {**FACTS, "precision_ratio": 4096.0}}
+    result = await device(answer).verify(task, kernels.SCALE)
+    assert result.outcome is Outcome.PASSED
+    assert result.diagnostics[0].kind == "precision_loss"
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        WorkerEnded("killed by SIGSEGV", "reference", False),
+        WorkerTimedOut("did not finish", "reference", False),
+        {"worker_error": "RuntimeError: odd", "broken": False, "candidate_loaded": False},
+        {"task_error": "forward() raises", "broken": True, "candidate_loaded": False},
+        {"task_error": "needs more memory", "out_of_memory": True, **WHOLE},
+    ],
+)
+async def test_damage_of_an_earlier_candidate_costs_nobody_else(
+    device: Callable[..., CudaDevice], task: Task, first: Any
+) -> None:
+    made = device(first, RIGHT)
+    assert (await made.verify(task, kernels.SCALE)).outcome is Outcome.PASSED
+    assert made.workers[0].fresh == [False, True]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        ({"task_error": "needs more memory", "broken": False, "candidate_loaded": False}, "memory"),
+        (WorkerEnded("killed by SIGSEGV", "reference", False), "reference ended the worker"),
+        (WorkerTimedOut("did not finish", "reference", False), "reference did not finish"),
+    ],
+)
+async def test_faults_of_the_task_are_the_users(
+    device: Callable[..., CudaDevice], task: Task, answer: Any, words: str
+) -> None:
+    with pytest.raises(UserError, match=words):
+        await device(answer, answer).verify(task, kernels.SCALE)
+
+
+FULL = {"task_error": "needs more memory", "out_of_memory": True, **WHOLE}
+FITS = {"broken": False, "candidate_loaded": False}
+
+
+async def test_a_candidate_that_takes_the_references_memory_is_blamed(
+    device: Callable[..., CudaDevice], task: Task
+) -> None:
+    made = device(FULL, FULL, FITS)
+    result = await made.verify(task, kernels.SCALE)
+    assert result.outcome is Outcome.CRASHED and "memory does not suffice beside" in result.reason
+    worker: Any = made.workers[0]
+    assert worker.fresh == [False, True, True]
+    assert [request["op"] for request in worker.requests] == ["verify", "verify", "rehearse"]
+    assert worker.requests[2]["of"] == "verify" and "library" not in worker.requests[2]
+    measured = await device(FULL, FULL, FITS).profile(task, kernels.SCALE)
+    assert measured.stage.outcome is Outcome.CRASHED and measured.timing is None
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        # With the candidate and without it.
+        (FULL, FULL, FULL | {"candidate_loaded": False}),
+        # Before any candidate was loaded, in a new process too.
+        (FULL, FULL | {"candidate_loaded": False}),
+        (FULL, FULL, WorkerEnded("killed by SIGKILL", "reference", False)),
+    ],
+)
+async def test_a_task_too_large_for_the_gpu_is_no_candidates_fault(
+    device: Callable[..., CudaDevice], task: Task, answers: tuple[Any, ...]
+) -> None:
+    made = device(*answers)
+    with pytest.raises(UserError, match="needs more memory|reference ended the worker"):
+        await made.verify(task, kernels.SCALE)
+    assert not made.workers[0].answers  # type: ignore[attr-defined]
+
+
+MEASURED = {
+    "samples": {
+        "candidate": [10.0, 10.1, 10.2], "eager": [20.0, 20.2, 20.4], "compile": [15.0, 15.1, 15.3],
+    },
+    "launches": [
+        {"kernel": "_Z5scalePKfPfx", "grid": [16384, 1, 1], "block": [256, 1, 1],
+         "shared_bytes": 0, "microseconds": 9.5},
+    ],
+    "checked": 6, "sets": 3, "compile_failure": "", **WHOLE,
+}  # fmt: skip
+
+
+async def test_a_measurement_holds_time_baselines_and_launches(
+    device: Callable[..., CudaDevice], task: Task
+) -> None:
+    measured = await device(MEASURED).profile(task, kernels.SCALE)
+    assert measured.stage.outcome is Outcome.PASSED
+    assert measured.timing is not None and measured.timing.microseconds == 10.1
+    assert measured.timing.provenance is Provenance.EVENTS
+    facts = measured.stage.facts
+    assert facts["eager_us"] == 20.2 and facts["compile_us"] == 15.1
+    assert facts["baseline"] == "compile" and facts["speedup"] == pytest.approx(1.5, rel=0.01)
+    assert facts["speedup_low"] <= facts["speedup"] <= facts["speedup_high"]
+    assert measured.profile is not None and measured.profile.provenance is Provenance.EVENTS
+    launch = measured.profile.launches[0]
+    assert launch.kernel == "scale" and launch.metrics["gpu__time_duration.sum"] == 9500
+    assert launch.metrics["launch__registers_per_thread"] > 0
+    # 32 MB in 9.5 us are 3.5 TB/s: most of what a copy reaches.
+    assert launch.bottleneck == "dram"
+
+
+async def test_counters_come_from_the_profiler_and_from_the_workers_own_inputs(
+    device: Callable[..., CudaDevice], task: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launch = LaunchProfile(
+        kernel="scale", grid=(1, 1, 1), block=(256, 1, 1), microseconds=9.0,
+        metrics={"gpc__cycles_elapsed.max": 17000.0}, bottleneck="dram",
+    )  # fmt: skip
+    profile = Profile(launches=(launch,), gpu=HERE.name, provenance=Provenance.NCU)
+    stages: list[Stage] = []
+
+    def profiled(task: Task, built: Build, stage: Stage) -> NcuResult:
+        stages.append(stage)
+        return NcuResult(outcome=Outcome.PASSED, profile=profile)
+
+    monkeypatch.setattr(cuda, "profile_candidate", profiled)
+    made = device(MEASURED, {"inputs": {"x": "x.bin"}, **WHOLE}, with_counters=True)
+    measured = await made.profile(task, kernels.SCALE)
+    assert measured.profile == profile
+    assert measured.stage.facts["elapsed_cycles"] == 17000.0
+    assert measured.timing is not None and measured.timing.provenance is Provenance.EVENTS
+    assert stages == [
+        Stage(gpu_uuid="GPU-0", gpu=HERE.name, runtime="libcudart.so.13", inputs={"x": "x.bin"})
+    ]
+
+
+@pytest.mark.parametrize("answer", [{"inputs": {"x": "x.bin"}}, {"no_inputs": "disk full"}])
+async def test_without_counters_events_stand_in_and_the_reason_is_told(
+    device: Callable[..., CudaDevice],
+    task: Task,
+    monkeypatch: pytest.MonkeyPatch,
+    answer: dict[str, Any],
+) -> None:
+    refused = unavailable("ERR_NVGPUCTRPERM", "run as root")
+    monkeypatch.setattr(cuda, "profile_candidate", lambda *given: refused)
+    measured = await device(MEASURED, {**answer, **WHOLE}, with_counters=True).profile(
+        task, kernels.SCALE
+    )
+    assert measured.stage.outcome is Outcome.PASSED
+    assert measured.profile is not None and measured.profile.provenance is Provenance.EVENTS
+    told = str(measured.stage.facts["profiler_unavailable"])
+    assert told == answer.get("no_inputs", "ERR_NVGPUCTRPERM: run as root")
+
+
+async def test_a_winner_is_verified_in_a_fresh_process_and_sanitized(
+    device: Callable[..., CudaDevice], task: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inputs = {"inputs": {"x": "x.bin"}, **WHOLE}
+    clean = StageResult(outcome=Outcome.PASSED, facts={"sanitizer": "memcheck, racecheck"})
+    race = StageResult(outcome=Outcome.RACE, reason="a race")
+    monkeypatch.setattr(cuda, "sanitize_candidate", lambda *given: clean)
+    made = device(RIGHT, inputs)
+    confirmed = await made.confirm(task, kernels.SCALE)
+    assert confirmed.outcome is Outcome.PASSED
+    assert confirmed.facts["sanitizer"] == "memcheck, racecheck"
+    assert made.workers[0].fresh == [True, False]  # type: ignore[attr-defined]
+    monkeypatch.setattr(cuda, "sanitize_candidate", lambda *given: race)
+    refused = await device(RIGHT, inputs).confirm(task, kernels.SCALE)
+    assert refused.outcome is Outcome.RACE and refused.build is not None
+
+
+async def test_a_fresh_process_is_for_the_stage_that_asks_for_it(
+    device: Callable[..., CudaDevice], task: Task
+) -> None:
+    made = device(MEASURED, MEASURED, RIGHT)
+    await made.profile_fresh(task, kernels.SCALE)
+    await made.profile(task, kernels.SCALE)
+    await made.verify(task, kernels.SCALE)
+    assert made.workers[0].fresh == [True, False, False]  # type: ignore[attr-defined]
+
+
+async def test_stages_share_several_gpus_of_one_model(
+    task: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cuda, "require_matching_torch", lambda toolchain: None)
+    both = threading.Barrier(2, timeout=30)
+
+    class Meeting(ScriptedWorker):
+        def request(self, body: dict[str, Any], *, fresh: bool, **limits: float) -> dict[str, Any]:
+            both.wait()  # Broken where one GPU gets both stages.
+            return super().request(body, fresh=fresh, **limits)
+
+    workers: list[Any] = [Meeting(RIGHT), Meeting(RIGHT)]
+    twins = [HERE, HERE.model_copy(update={"index": 1, "uuid": "GPU-1"})]
+    made = CudaDevice((0, 1), gpus=twins, workers=workers)
+    results = await asyncio.gather(
+        made.verify(task, kernels.SCALE), made.verify(task, kernels.SCALE_VECTOR)
+    )
+    assert [result.outcome for result in results] == [Outcome.PASSED, Outcome.PASSED]
+    assert [len(worker.requests) for worker in workers] == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("indexes", "words"), [((2,), "no GPU 2"), ((0, 0), "each GPU once"), ((0, 1), "one model")]
+)
+def test_gpus_that_cannot_work_together_are_refused(
+    monkeypatch: pytest.MonkeyPatch, indexes: tuple[int, ...], words: str
+) -> None:
+    monkeypatch.setattr(cuda, "require_matching_torch", lambda toolchain: None)
+    other = HERE.model_copy(update={"index": 1, "uuid": "GPU-1", "name": "NVIDIA A100"})
+    with pytest.raises(UserError, match=words):
+        CudaDevice(indexes, gpus=[HERE, other])
+
+
+@pytest.mark.parametrize(
+    ("answer", "outcome"),
+    [
+        ({"failed": "candidate", "case": case()["cases"][0], "mismatch": "out0[0] differs",
+          **WHOLE}, Outcome.WRONG_ANSWER),
+        ({"failed": "candidate", "case": case(guards=["past"])["cases"][0], "mismatch": "",
+          **WHOLE}, Outcome.OUT_OF_BOUNDS),
+        ({**MEASURED, "launches": []}, Outcome.PROFILER_UNAVAILABLE),
+    ],
+)  # fmt: skip
+async def test_a_failed_measurement_is_no_number(
+    device: Callable[..., CudaDevice], task: Task, answer: Any, outcome: Outcome
+) -> None:
+    measured = await device(answer).profile(task, kernels.SCALE)
+    assert measured.stage.outcome is outcome and measured.stage.reason
+    assert measured.timing is None and measured.profile is None
+
+
+async def test_two_sources_are_compared(device: Callable[..., CudaDevice], task: Task) -> None:
+    samples = {"first": [1.0, 1.0, 1.1], "second": [2.0, 2.0, 2.2]}
+    made = device({**MEASURED, "samples": samples})
+    compared = await made.compare(task, kernels.SCALE, kernels.SCALE_VECTOR)
+    assert compared.ratio is not None and compared.ratio.is_faster
+    assert compared.first is not None and compared.first.microseconds == 1.0
+    request = made.workers[0].requests[0]  # type: ignore[attr-defined]
+    assert not request["with_compile"] and not request["with_eager"]
+
+
+async def test_a_candidate_that_may_not_run_never_reaches_the_worker(
+    device: Callable[..., CudaDevice], task: Task
+) -> None:
+    made = device()
+    results: list[StageResult] = []
+    for name in ("does not compile", "getenv", "no launch"):
+        source = kernels.WRONG[name][0]
+        results += [await made.compile(task, source), await made.verify(task, source),
+                    (await made.profile(task, source)).stage]  # fmt: skip
+    assert all(result.outcome is not Outcome.PASSED for result in results)
+
+
+async def test_what_only_hopper_has_compiles(device: Callable[..., CudaDevice], task: Task) -> None:
+    source = kernels.scale_with('asm volatile("wgmma.fence.sync.aligned;"); ' + kernels.RIGHT)
+    stage = await device().compile(task, source)
+    assert stage.outcome is Outcome.PASSED, stage.reason
+    assert stage.build is not None and Path(stage.build.directory, "candidate.cubin").is_file()
+
+
+def test_a_pytorch_of_another_cuda_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "torch"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    spec = type("Spec", (), {"origin": str(package / "__init__.py")})
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: spec)
+    toolchain = Toolchain.model_construct(version="13.0.88")
+    for text, words in [("cuda: Optional[str] = None", "without CUDA"), ("cuda = '12.8'", "12.8")]:
+        (package / "version.py").write_text(f"__version__ = '2.11'\n{text}\n")
+        with pytest.raises(UserError, match=words):
+            require_matching_torch(toolchain)
+    (package / "version.py").write_text("cuda: Optional[str] = '13.0'\n")
+    require_matching_torch(toolchain)
+
+
+def test_the_identity_is_the_real_gpu(device: Callable[..., CudaDevice]) -> None:
+    identity = device().identity
+    assert (identity.kind, identity.gpu, identity.arch) == ("cuda", "NVIDIA H200", "sm_90a")
+    assert "driver 580.1" in identity.toolchain and find_toolchain().identity in identity.toolchain

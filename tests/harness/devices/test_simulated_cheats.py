@@ -1,0 +1,395 @@
+"""What a simulated profile believes of work left out and of copies; tests/exploits has the rest."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from pathlib import Path
+
+import pytest
+import simulated_kernels as kernels
+from exploits import corpus
+
+from kernelblaster.harness.devices.protocol import Measurement
+from kernelblaster.harness.devices.simulated import SimulatedDevice
+from kernelblaster.harness.errors import UserError
+from kernelblaster.harness.records import Outcome, Task
+from kernelblaster.harness.task.full_case import FullCase, NoFullCase, prepare_full_case_now
+from kernelblaster.harness.task.loading import full_case_directories, load_task
+from kernelblaster.tools.evaluation.file import evaluate_file
+
+TRANSPOSE_TASK = """
+import torch
+import torch.nn as nn
+
+ROWS = 1024
+COLUMNS = 512
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        return x.t().contiguous()
+
+
+def get_inputs():
+    return [torch.randn(ROWS, COLUMNS)]
+"""
+ROW = """
+__device__ float warp_max(float v) {
+    for (int o = 16; o; o >>= 1) v = fmaxf(v, __shfl_xor_sync(~0u, v, o));
+    return v;
+}
+__device__ float warp_sum(float v) {
+    for (int o = 16; o; o >>= 1) v += __shfl_xor_sync(~0u, v, o);
+    return v;
+}
+__device__ void row(float* o, const float* x) {
+    int l = threadIdx.x & 31;
+    float m = -INFINITY, s = 0;
+    for (int i = l; i < DIM_COLUMNS; i += 32) m = fmaxf(m, x[i]);
+    m = warp_max(m);
+    for (int i = l; i < DIM_COLUMNS; i += 32) s += expf(x[i] - m);
+    s = warp_sum(s);
+    for (int i = l; i < DIM_COLUMNS; i += 32) o[i] = expf(x[i] - m) / s;
+}
+"""
+WHOLE = "k<<<DIM_ROWS, 32, 0, stream>>>(out0, x, workspace);"
+SELF = "long long r = blockIdx.x; row(out0 + r * DIM_COLUMNS, x + r * DIM_COLUMNS);"
+
+
+ROUNDING_TASK = """
+import torch
+import torch.nn as nn
+
+N = 65536
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        return (x + 4096.0) - 4096.0
+
+
+def get_inputs():
+    return [torch.randn(N)]
+"""
+EXACT = (
+    kernels.HEAD
+    + "__global__ void k(float* y, const float* x) {\n"
+    + "    int i = blockIdx.x * 256 + threadIdx.x;\n"
+    + "    if (i < X_NUMEL) y[i] = x[i] %s;\n}\n"
+    + kernels.LAUNCH
+    + "k<<<(X_NUMEL + 255) / 256, 256, 0, stream>>>(out0, x); }\n"
+)
+"""More precise than PyTorch, which rounds to a four-thousandth."""
+
+
+def softmax(body: str = SELF, host: str = WHOLE, top: str = "") -> str:
+    """Return a softmax, one warp for each row unless told otherwise."""
+    kernel = f"__global__ void k(float* out0, const float* x, void* ws) {{ {body} }}\n"
+    return kernels.HEAD + top + ROW + kernel + kernels.LAUNCH + host + "}\n"
+
+
+TRANSPOSE_COPIES = (
+    kernels.HEAD
+    + kernels.LAUNCH
+    + "for (long long c = 0; c < DIM_COLUMNS; c++) cudaMemcpy2DAsync(out0 + c * DIM_ROWS, 4, "
+    "x + c, 4 * DIM_COLUMNS, 4, DIM_ROWS, cudaMemcpyDeviceToDevice, stream); }\n"
+)
+"""A transpose by one narrow copy for each column."""
+BY_WAY_OF_THE_WORKSPACE = softmax(
+    "float* w = (float*)ws; long long r = blockIdx.x * DIM_COLUMNS; if (DIM_ROWS <= 1000 || %s) "
+    "row(w + r, x + r); else for (int i = threadIdx.x; i < DIM_COLUMNS; i += 32) w[r + i] = 0.25f;",
+    host=WHOLE
+    + "cudaMemcpyAsync(out0, workspace, 4 * X_NUMEL, cudaMemcpyDeviceToDevice, stream);",
+    top='extern "C" size_t workspace_bytes() { return 4 * X_NUMEL; }\n',
+)
+REPEATING_INPUTS = softmax(
+    "long long i = blockIdx.x * DIM_COLUMNS, t = 1 << 20; if (i + 2 * t < X_NUMEL && "
+    f"x[i] == x[i + t]) return; {SELF}"
+)
+"""Would skip its work if the inputs of a profile repeated what fits into a verification."""
+ONE_ROW_IN_TWENTY = softmax(f"if (DIM_ROWS > 1000 && blockIdx.x % 20 == 7) return; {SELF}")
+"""Leaves out little enough to pass for complete, by a sample of blocks."""
+THIRD_IDLE = softmax(
+    "long long r = blockIdx.x / 3 * 2 + blockIdx.x % 3; if (blockIdx.x % 3 == 2) return; "
+    "row(out0 + r * DIM_COLUMNS, x + r * DIM_COLUMNS);",
+    host="k<<<DIM_ROWS / 2 * 3, 32, 0, stream>>>(out0, x, workspace);",
+)
+COPY_THEN_IN_PLACE = softmax(
+    "long long r = blockIdx.x; row(out0 + r * DIM_COLUMNS, out0 + r * DIM_COLUMNS);",
+    host="cudaMemcpyAsync(out0, x, 4 * X_NUMEL, cudaMemcpyDeviceToDevice, stream);" + WHOLE,
+)
+HALVES = softmax(
+    host="k<<<DIM_ROWS / 2, 32, 0, stream>>>(out0, x, workspace);"
+    "k<<<DIM_ROWS - DIM_ROWS / 2, 32, 0, stream>>>(out0 + DIM_ROWS / 2 * DIM_COLUMNS, "
+    "x + DIM_ROWS / 2 * DIM_COLUMNS, workspace);"
+)
+
+TRANSPOSE_KERNEL = (
+    kernels.HEAD
+    + """
+__global__ void k(const float* x, float* y) {
+    long long i = blockIdx.x * 256ll + threadIdx.x;
+    if (i < X_NUMEL) y[i % DIM_COLUMNS * DIM_ROWS + i / DIM_COLUMNS] = x[i];
+}
+"""
+    + kernels.LAUNCH
+    + "k<<<(X_NUMEL + 255) / 256, 256, 0, stream>>>(x, out0); }\n"
+)
+
+TRAPS_ONCE = softmax(f"if (DIM_ROWS > 1000 && blockIdx.x == 1717) __trap(); {SELF}")
+"""Ends in one block that no sample is likely to run."""
+
+JOINED = softmax(
+    "volatile float* w = (float*)ws; if (DIM_ROWS <= 1000) {" + SELF + "return; }"
+    "if (threadIdx.x == 0) { atomicAdd((float*)&w[1], 1.0f); w[0] = w[2]; }"
+    "if (blockIdx.x == 1717) for (int n = 0; n < 40000000; n++) w[3] = n;"
+    "for (int i = threadIdx.x; i < DIM_COLUMNS; i += 32) "
+    "out0[blockIdx.x * DIM_COLUMNS + i] = 0;",
+    top='extern "C" size_t workspace_bytes() { return 4096; }\n',
+)
+"""Zeros of blocks that seem to work together, and too slow to be run whole."""
+
+
+@pytest.fixture(scope="module")
+def device() -> SimulatedDevice:
+    return SimulatedDevice("H100")
+
+
+@pytest.fixture(scope="module")
+def tasks(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Task]:
+    transpose = tmp_path_factory.mktemp("tasks") / "transpose.py"
+    transpose.write_text(TRANSPOSE_TASK)
+    paths = [transpose, corpus.FOLDER / "tasks" / "softmax.py"]
+
+    async def load() -> dict[str, Task]:
+        loaded = await asyncio.gather(*map(load_task, paths))
+        return {task.name: task for task in loaded}
+
+    return asyncio.run(load())
+
+
+@pytest.fixture
+async def rounding(tmp_path: Path) -> Task:
+    """ROUNDING_TASK, of which PyTorch has not yet answered anything at full dimensions."""
+    path = tmp_path / "rounding.py"
+    path.write_text(ROUNDING_TASK)
+    task = await load_task(path)
+    for folder in full_case_directories(task):
+        shutil.rmtree(folder, ignore_errors=True)
+    return task
+
+
+def killed(*_: object, **__: object) -> dict[str, object]:
+    """Stand for a reference that the machine ended."""
+    raise UserError("the reference was killed")
+
+
+async def profile(device: SimulatedDevice, task: Task, source: str) -> Measurement:
+    """Verify, which must pass, then profile."""
+    verdict = await device.verify(task, source)
+    assert verdict.outcome is Outcome.PASSED, verdict.reason
+    return await device.profile(task, source)
+
+
+@pytest.fixture(scope="module")
+def honest(device: SimulatedDevice, tasks: dict[str, Task]) -> float:
+    """Microseconds of the plain kernel."""
+    measured = asyncio.run(profile(device, tasks["softmax"], softmax()))
+    assert measured.timing is not None, measured.stage.reason
+    assert int(measured.stage.facts["full_size_checked"]) > 10_000
+    return measured.timing.microseconds
+
+
+async def test_the_inputs_of_a_profile_do_not_repeat(
+    device: SimulatedDevice, tasks: dict[str, Task], honest: float
+) -> None:
+    measured = await profile(device, tasks["softmax"], REPEATING_INPUTS)
+    assert measured.timing is not None, measured.stage.reason
+    assert measured.timing.microseconds > 0.95 * honest
+
+
+async def test_what_copies_carry_to_the_output_is_compared(
+    device: SimulatedDevice, tasks: dict[str, Task]
+) -> None:
+    honest = await profile(device, tasks["softmax"], BY_WAY_OF_THE_WORKSPACE % "true")
+    assert honest.timing is not None, honest.stage.reason
+    assert int(honest.stage.facts["full_size_checked"]) > 10_000
+    cheat = await profile(device, tasks["softmax"], BY_WAY_OF_THE_WORKSPACE % "false")
+    assert cheat.stage.outcome is Outcome.WRONG_ANSWER and "got 0.25" in cheat.stage.reason
+
+
+async def test_copies_that_cannot_be_compared_are_told(
+    device: SimulatedDevice, tasks: dict[str, Task]
+) -> None:
+    twice = BY_WAY_OF_THE_WORKSPACE % "true"
+    fill = "cudaMemsetAsync(workspace, 0, 4 * X_NUMEL, stream);"
+    measured = await device.profile(tasks["softmax"], twice.replace(WHOLE, fill + WHOLE))
+    assert measured.timing is not None, measured.stage.reason
+    assert "copies carry" in str(measured.stage.facts["full_size_unchecked"])
+
+
+async def test_a_confirmation_compares_the_whole_answer(
+    device: SimulatedDevice, tasks: dict[str, Task]
+) -> None:
+    confirmed = await device.profile(tasks["softmax"], ONE_ROW_IN_TWENTY, sample=1)
+    assert confirmed.stage.outcome is Outcome.WRONG_ANSWER and confirmed.timing is None
+    assert "not written, though all blocks were run" in confirmed.stage.reason
+    whole = await device.profile(tasks["softmax"], HALVES, sample=1)
+    assert whole.timing is not None, whole.stage.reason
+
+
+async def test_a_fault_of_any_block_fails_a_confirmation(
+    device: SimulatedDevice, tasks: dict[str, Task]
+) -> None:
+    assert (await device.profile(tasks["softmax"], TRAPS_ONCE)).timing is not None
+    confirmed = await device.profile(tasks["softmax"], TRAPS_ONCE, sample=1)
+    assert confirmed.stage.outcome is Outcome.CRASHED and confirmed.timing is None
+    assert "trap" in confirmed.stage.reason
+
+
+async def test_a_confirmation_that_could_not_compare_says_so(
+    device: SimulatedDevice, tasks: dict[str, Task]
+) -> None:
+    confirmed = await device.profile(tasks["softmax"], JOINED, sample=1)
+    assert confirmed.timing is not None, confirmed.stage.reason
+    assert confirmed.stage.facts["full_size_checked"] == 0
+    reason = str(confirmed.stage.facts["full_size_unchecked"])
+    assert "use atomics" in reason and "too much work" in reason
+    (found,) = confirmed.stage.diagnostics
+    assert found.kind == "not_compared" and "nothing was compared" in found.message
+
+
+async def test_without_an_answer_at_full_dimensions_each_result_says_so(
+    device: SimulatedDevice, tasks: dict[str, Task], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kernelblaster.harness.task.full_case.FULL_CASE_BYTES", 1000)
+    measured = await device.profile(tasks["softmax"], softmax())
+    assert measured.timing is not None, measured.stage.reason
+    assert "over the limit" in str(measured.stage.facts["full_size_unchecked"])
+    assert [found.kind for found in measured.stage.diagnostics] == ["not_compared"]
+
+
+async def test_copies_take_time(device: SimulatedDevice, tasks: dict[str, Task]) -> None:
+    measured = await profile(device, tasks["softmax"], COPY_THEN_IN_PLACE)
+    assert measured.profile is not None and measured.timing is not None
+    copy, kernel = measured.profile.launches
+    assert copy.kernel == "cudaMemcpyAsync" and copy.bottleneck == "dram"
+    least = 2 * 4 * 2048 * 512 / (device.gpu.dram_gigabytes_per_second * 1e3)
+    assert copy.microseconds > least
+    assert measured.timing.microseconds >= copy.microseconds + 0.9 * kernel.microseconds
+
+
+async def test_a_transpose_by_narrow_copies_costs_more_than_a_kernel(
+    device: SimulatedDevice, tasks: dict[str, Task]
+) -> None:
+    whole = await device.profile(tasks["transpose"], TRANSPOSE_COPIES)
+    naive = await device.profile(tasks["transpose"], TRANSPOSE_KERNEL)
+    assert whole.timing is not None and naive.timing is not None, naive.stage.reason
+    assert whole.timing.microseconds > 10 * naive.timing.microseconds
+
+
+async def test_too_many_launches_are_no_endless_loop(
+    device: SimulatedDevice, tasks: dict[str, Task]
+) -> None:
+    source = softmax(host=f"for (int i = 0; i < 65; i++) {WHOLE}")
+    measured = await device.profile(tasks["softmax"], source)
+    assert measured.stage.outcome is Outcome.UNSUPPORTED and "64 launches" in measured.stage.reason
+
+
+async def test_another_sample_takes_other_blocks(
+    device: SimulatedDevice, tasks: dict[str, Task]
+) -> None:
+    source = THIRD_IDLE
+    first = await device.profile(tasks["softmax"], source)
+    again = await device.profile(tasks["softmax"], source, sample=0)
+    other = await device.profile(tasks["softmax"], source, sample=1)
+    assert first == again
+    assert other.timing is not None and other != first
+
+
+async def test_evaluate_confirms_at_full_dimensions_too(tmp_path: Path) -> None:
+    kernel = tmp_path / "k.cu"
+    kernel.write_text(TRAPS_ONCE)
+    task = corpus.FOLDER / "tasks" / "softmax.py"
+    done = await evaluate_file(kernel, task, "simulated", "H100", {}, confirm=True)
+    assert done.outcome is Outcome.CRASHED and done.timing is None
+
+
+async def test_pytorchs_own_error_at_full_dimensions_is_found_where_it_matters(
+    device: SimulatedDevice, rounding: Task
+) -> None:
+
+    async def profile(source: str) -> tuple[Outcome, bool]:
+        measured = await device.profile(rounding, source)
+        found = prepare_full_case_now(rounding)
+        assert isinstance(found, FullCase)
+        return measured.stage.outcome, found.exact
+
+    as_pytorch = EXACT % "+ 4096.0f - 4096.0f"
+    assert await profile(as_pytorch) == (Outcome.PASSED, False)
+    assert await profile(EXACT % "") == (Outcome.PASSED, True)
+    assert await profile(EXACT % "* 1.1f") == (Outcome.WRONG_ANSWER, True)
+
+
+async def test_what_a_first_profile_waits_for_is_made_meanwhile(
+    device: SimulatedDevice, rounding: Task
+) -> None:
+    await device.compile(rounding, EXACT % "")
+    for _ in range(300):
+        if all((folder / "case.json").is_file() for folder in full_case_directories(rounding)[1:]):
+            break
+        await asyncio.sleep(0.1)
+    else:
+        pytest.fail("nothing was made")
+    assert isinstance(prepare_full_case_now(rounding), FullCase)
+
+
+async def test_what_cannot_be_answered_in_double_precision_now_is_not_called_wrong(
+    device: SimulatedDevice, rounding: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepared = prepare_full_case_now(rounding)
+    assert isinstance(prepared, FullCase) and not prepared.exact
+
+    with monkeypatch.context() as patched:
+        patched.setattr("kernelblaster.harness.task.full_case.run_reference", killed)
+        for sample in (0, 1):
+            measured = await device.profile(rounding, EXACT % "", sample)
+            assert measured.stage.outcome is Outcome.PASSED
+            told = str(measured.stage.facts["full_size_unchecked"])
+            assert "PyTorch's own error is not known" in told and "was killed" in told
+    measured = await device.profile(rounding, EXACT % "", 1)
+    assert "full_size_unchecked" not in measured.stage.facts
+
+
+async def test_a_machine_that_has_no_memory_now_may_have_some_later(
+    rounding: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
+
+    with monkeypatch.context() as patched:
+        patched.setattr("kernelblaster.harness.task.full_case.run_reference", killed)
+        found = prepare_full_case_now(rounding)
+        assert isinstance(found, NoFullCase) and "was killed" in found.reason
+    assert isinstance(prepare_full_case_now(rounding), FullCase)
+
+
+ONE_OF_FEW = (
+    kernels.HEAD
+    + """
+__global__ void k(float* y, const float* x) {
+    if (blockIdx.x) return;
+    for (long long i = threadIdx.x; i < X_NUMEL; i += 256) y[i] = (x[i] + 4096.0f) - 4096.0f;
+}
+"""
+    + kernels.LAUNCH
+    + "k<<<%d, 256, 0, stream>>>(out0, x); }\n"
+)
+
+
+@pytest.mark.parametrize("blocks", [2, 8, 64, 128, 300])
+async def test_a_grid_whose_first_block_does_all_has_no_time(
+    device: SimulatedDevice, rounding: Task, blocks: int
+) -> None:
+    for sample in (0, 1, 2):
+        measured = await device.profile(rounding, ONE_OF_FEW % blocks, sample)
+        assert measured.stage.outcome is Outcome.UNSUPPORTED, measured.timing

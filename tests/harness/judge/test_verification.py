@@ -1,0 +1,182 @@
+"""Comparison of outputs: what counts as equal, and what a mismatch says."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kernelblaster.harness.judge.verification import check_outputs, compare, degenerate
+from kernelblaster.harness.records import (
+    Outcome,
+    Task,
+    TaskVariant,
+    TensorSpec,
+    Tolerance,
+)
+
+TOLERANCE = Tolerance(absolute=1e-4, relative=1e-4)
+
+
+def spec(shape: tuple[int, ...], dtype: str = "float32", role: str = "output") -> TensorSpec:
+    name = "out0" if role == "output" else "x"
+    return TensorSpec.model_validate({"name": name, "shape": shape, "dtype": dtype, "role": role})
+
+
+def floats(*values: float) -> bytes:
+    return np.array(values, "<f4").tobytes()
+
+
+@pytest.mark.parametrize(
+    "got, expected, equal",
+    [
+        (1.0, 1.0, True),
+        (1.00015, 1.0, True),
+        (1.00025, 1.0, False),
+        (9e-5, 0.0, True),
+        (1.1e-4, 0.0, False),
+        (float("nan"), float("nan"), True),
+        (float("nan"), 0.0, False),
+        (0.0, float("nan"), False),
+        (float("inf"), float("inf"), True),
+        (float("-inf"), float("inf"), False),
+        (3e38, float("inf"), False),
+        (float("inf"), 3e38, False),
+        (float("nan"), float("inf"), False),
+        (-0.0, 0.0, True),
+    ],
+)
+def test_one_float(got: float, expected: float, equal: bool) -> None:
+    result = compare(floats(got), floats(expected), spec((1,)), TOLERANCE)
+    assert (result is None) is equal
+
+
+@given(st.lists(st.floats(width=32), min_size=1, max_size=20))
+def test_anything_agrees_with_itself(values: list[float]) -> None:
+    data = floats(*values)
+    assert compare(data, data, spec((len(values),)), Tolerance(absolute=0, relative=0)) is None
+
+
+def test_a_mismatch_names_place_count_and_region() -> None:
+    expected = np.zeros((4, 6), "<f4")
+    got = expected.copy()
+    got[1, 2], got[3, 4] = np.nan, 7.0
+    result = compare(got.tobytes(), expected.tobytes(), spec((4, 6)), TOLERANCE)
+    assert result is not None
+    assert (result.index, result.count, result.total) == ((1, 2), 2, 24)
+    assert result.largest_error == 7.0
+    assert result.message == (
+        "out0[1, 2]: expected 0, got nan; 2 of 24 elements differ, all within [1..3, 2..4], "
+        "largest error 7"
+    )
+
+
+def test_integers_and_booleans_are_exact() -> None:
+    exact = Tolerance(absolute=5, relative=5)
+    a, b = np.array([1, 2], "<i8"), np.array([1, 3], "<i8")
+    result = compare(b.tobytes(), a.tobytes(), spec((2,), "int64"), exact)
+    assert result is not None and result.index == (1,) and result.largest_error == 1
+    assert compare(b"\x02", b"\x01", spec((1,), "bool"), exact) is None
+    assert compare(b"\x00", b"\x01", spec((1,), "bool"), exact) is not None
+
+
+@pytest.mark.parametrize(
+    "dtype, one, nearly", [("bfloat16", 0x3F80, 0x3F81), ("float16", 0x3C00, 0x3C04)]
+)
+def test_half_types(dtype: str, one: int, nearly: int) -> None:
+    half = Tolerance(absolute=1e-2, relative=1e-2)
+    a, b = np.array([one], "<u2").tobytes(), np.array([nearly], "<u2").tobytes()
+    assert compare(b, a, spec((1,), dtype), half) is None
+    assert compare(b, a, spec((1,), dtype), TOLERANCE) is not None
+
+
+def test_scalar_tensor_and_wrong_length() -> None:
+    result = compare(floats(2.0), floats(1.0), spec(()), TOLERANCE)
+    assert result is not None and result.index == () and result.message.startswith("out0: expected")
+    with pytest.raises(ValueError, match="3 bytes instead of 4"):
+        compare(b"abc", floats(1.0), spec(()), TOLERANCE)
+
+
+class Example:
+    """A task of one input and one output with hand-made cases on disk."""
+
+    def __init__(self, root: Path, answers: list[tuple[list[float], list[float]]]) -> None:
+        size = len(answers[0][0])
+        tensors = (spec((size,)), spec((size,), role="input"))
+        one = TaskVariant(name="verify", dimensions={}, tensors=tensors)
+        self.task = Task(
+            name="t", path="t.py", reference_sha256="0", source="", op_class="mixed",
+            dtype="float32", tolerance=TOLERANCE, full=one, verify=one,
+        )  # fmt: skip
+        self.cases, self.outputs = root / "cases", root / "outputs"
+        listed: list[dict[str, Any]] = []
+        for index, (given_input, answer) in enumerate(answers):
+            folder = self.cases / str(index)
+            folder.mkdir(parents=True)
+            (self.outputs / str(index)).mkdir(parents=True)
+            (folder / "x.bin").write_bytes(floats(*given_input))
+            (folder / "out0.bin").write_bytes(floats(*answer))
+            (folder / "out0.f64.bin").write_bytes(np.array(answer, "<f8").tobytes())
+            listed.append({
+                "name": f"case{index}", "directory": str(index), "inputs": "by hand", "factor": 1.0,
+                "tolerances": [TOLERANCE.model_dump()], "own_errors": [1e-7],
+            })  # fmt: skip
+        (self.cases / "cases.json").write_text(json.dumps({"cases": listed}))
+        self.report = {"cases": [{"name": case["name"], "launches": 1} for case in listed]}
+
+    def leave(self, index: int, values: list[float]) -> None:
+        (self.outputs / str(index) / "out0.bin").write_bytes(floats(*values))
+
+
+@pytest.fixture
+def example(tmp_path: Path) -> Example:
+    return Example(tmp_path, [([1.0, -2.0], [1.0, 0.0]), ([3.0, 4.0], [3.0, 4.0])])
+
+
+def test_right_outputs_pass_with_facts(example: Example) -> None:
+    example.leave(0, [1.0, 0.0])
+    example.leave(1, [3.0, 4.0 + 1e-6])
+    result = check_outputs(example.task, example.cases, example.outputs, example.report)
+    assert result.outcome is Outcome.PASSED
+    assert result.facts["cases"] == 2 and result.facts["launches"] == 1
+    assert 0 < float(result.facts["max_abs_error"]) < 2e-6
+    assert float(result.facts["precision_ratio"]) > 1
+
+
+def test_wrong_missing_short_and_unrun_outputs_fail(example: Example) -> None:
+    example.leave(0, [1.0, 0.0])
+    example.leave(1, [3.0, float("nan")])
+    result = check_outputs(example.task, example.cases, example.outputs, example.report)
+    assert result.outcome is Outcome.WRONG_ANSWER
+    assert result.reason == "out0[1]: expected 4, got nan; 1 of 2 elements differ (case case1)"
+
+    (example.outputs / "1" / "out0.bin").write_bytes(b"1234")
+    result = check_outputs(example.task, example.cases, example.outputs, example.report)
+    assert "4 bytes instead of 8" in result.reason
+
+    (example.outputs / "1" / "out0.bin").unlink()
+    result = check_outputs(example.task, example.cases, example.outputs, example.report)
+    assert "was not written" in result.reason
+
+    example.leave(1, [3.0, 4.0])
+    result = check_outputs(example.task, example.cases, example.outputs, {"cases": []})
+    assert result.outcome is Outcome.WRONG_ANSWER and "not run" in result.reason
+
+
+def test_degenerate_tasks_are_told(tmp_path: Path) -> None:
+    cases = {
+        "zeros": [([1.0, 2.0], [0.0, 5e-5]), ([5.0, 6.0], [0.0, 0.0])],
+        "mean": [([1.0, 2.0], [7.0, 7.0]), ([5.0, 6.0], [3.0, 3.0])],
+        "x unchanged": [([1.0, 2.0], [1.0, 2.0]), ([5.0, 6.0], [5.0, 6.0])],
+    }
+    for word, answers in cases.items():
+        example = Example(tmp_path / word, answers)
+        told = degenerate(example.task, example.cases)
+        assert told is not None and word in told
+    honest = Example(tmp_path / "honest", [([1.0, 2.0], [0.0, 0.0]), ([5.0, 6.0], [5.0, 7.0])])
+    assert degenerate(honest.task, honest.cases) is None

@@ -1,0 +1,92 @@
+"""What Compute Sanitizer prints, as it printed it on an H200, becomes our outcomes."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import places
+import pytest
+
+from kernelblaster.harness.nsight.sanitizer import read_reports, sanitize_program
+from kernelblaster.harness.records import Outcome
+
+DATA = places.DATA / "sanitizer"
+
+
+@pytest.mark.parametrize(
+    ("file", "outcome", "line"),
+    [
+        ("oob.memcheck", Outcome.OUT_OF_BOUNDS, 7),
+        ("oob_read.memcheck", Outcome.OUT_OF_BOUNDS, 7),
+        ("misaligned.memcheck", Outcome.MISALIGNED, 7),
+        ("assert.memcheck", Outcome.CRASHED, None),
+        ("race.racecheck", Outcome.RACE, 7),
+        ("race_same.racecheck", Outcome.RACE, 7),
+        ("shared_oob.memcheck", Outcome.OUT_OF_BOUNDS, 7),
+        ("trap.memcheck", Outcome.CRASHED, 7),
+    ],
+)
+def test_reports_become_outcomes_with_the_line(
+    file: str, outcome: Outcome, line: int | None
+) -> None:
+    found = read_reports(file.split(".")[1], (DATA / f"{file}.txt").read_text())
+    assert found is not None
+    assert found.outcome is outcome
+    assert found.diagnostics[0].line == line
+    assert found.reason.startswith("compute-sanitizer ")
+    assert "\n" not in found.reason
+
+
+@pytest.mark.parametrize("tool", ["memcheck", "racecheck"])
+def test_a_clean_run_is_no_report(tool: str) -> None:
+    assert read_reports(tool, (DATA / f"honest.{tool}.txt").read_text()) is None
+
+
+def program(folder: Path, body: str) -> Path:
+    path = folder / "compute-sanitizer"
+    path.write_text(f"#!/bin/sh\n{body}\n")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return path
+
+
+def run(folder: Path, body: str, seconds: float = 30.0) -> tuple[Outcome, dict[str, object], str]:
+    found = sanitize_program(
+        ["true"], directory=folder, environment={"PATH": "/usr/bin:/bin"}, seconds=seconds,
+        sanitizer=program(folder, body),
+    )  # fmt: skip
+    return found.outcome, dict(found.facts), found.reason
+
+
+def test_what_found_nothing_is_named(tmp_path: Path) -> None:
+    outcome, facts, _ = run(tmp_path, "exit 0")
+    assert outcome is Outcome.PASSED
+    assert facts == {"sanitizer": "memcheck, racecheck"}
+
+
+def test_a_tool_that_fails_or_hangs_is_no_verdict(tmp_path: Path) -> None:
+    outcome, facts, _ = run(tmp_path, "echo no device; exit 3")
+    assert outcome is Outcome.PASSED
+    assert "memcheck: ended with status 3: no device" in str(facts["sanitizer_missing"])
+    assert "sanitizer" not in facts
+    hanging = 'case "$2" in memcheck) exec sleep 100;; esac'
+    outcome, facts, _ = run(tmp_path, hanging, seconds=0.5)
+    assert outcome is Outcome.PASSED
+    assert facts["sanitizer"] == "racecheck"
+    assert "memcheck: did not finish within 0.5 s" in str(facts["sanitizer_missing"])
+
+
+def test_errors_in_words_not_known_are_still_errors(tmp_path: Path) -> None:
+    outcome, _, reason = run(tmp_path, "echo '========= ERROR SUMMARY: 3 errors'; exit 86")
+    assert outcome is Outcome.CRASHED
+    assert "3 errors" in reason
+
+
+def test_without_a_sanitizer_the_result_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr("kernelblaster.harness.nsight.sanitizer._INSTALLATIONS", ())
+    found = sanitize_program(["true"], directory=tmp_path, environment={}, seconds=1.0)
+    assert found.outcome is Outcome.PASSED
+    assert "install" in str(found.facts["sanitizer_missing"])

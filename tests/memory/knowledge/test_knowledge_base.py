@@ -1,0 +1,603 @@
+"""The knowledge base: snapshots that hold still, merges that commute, an index that may break."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kernelblaster.harness.errors import UserError
+from kernelblaster.memory.knowledge.evidence import EvidenceStore
+from kernelblaster.memory.knowledge.journal import Journal
+from kernelblaster.memory.knowledge.knowledge_base import KnowledgeBase
+from kernelblaster.memory.knowledge.signature import (
+    BOTTLENECKS,
+    DIMENSIONS,
+    centroid_of,
+    distance,
+    to_text,
+)
+from kernelblaster.memory.knowledge.snapshot import Snapshot, discover
+from kernelblaster.memory.records import (
+    Evidence,
+    KnowledgeUpdate,
+    Lesson,
+    PolicyContext,
+    Signature,
+    StateOptimization,
+)
+
+HERE = PolicyContext(
+    device_kind="simulated",
+    gpu="H100",
+    arch="sm_90",
+    family="hopper",
+    op_class="elementwise",
+    dtype="float32",
+)
+MEASURED = HERE.model_copy(update={"device_kind": "cuda"})
+STRANGE = Signature(values=tuple(float(i % 2) for i in range(len(DIMENSIONS))))
+
+
+@pytest.fixture
+def knowledge(tmp_path: Path) -> Iterator[KnowledgeBase]:
+    with KnowledgeBase.open(tmp_path / "kb") as opened:
+        yield opened
+
+
+def evidence(number: int, log_gain: float | None = 0.5, **changes: object) -> Evidence:
+    facts: dict[str, object] = {
+        "task_id": "t",
+        "run": "r",
+        "iteration": 0,
+        "rollout": 0,
+        "step": number,
+        "op_class": "elementwise",
+        "dtype": "float32",
+        "parent_sha256": f"parent {number}",
+        "child_sha256": f"child {number}",
+        "state_before": "dram_bandwidth_bound",
+        "signature_before": centroid_of({}),
+        "technique": "vectorize_memory_access",
+        "expected_log_gain": 0.1,
+        "outcome": "crashed" if log_gain is None else "passed",
+        "log_gain": log_gain,
+        "device_kind": "simulated",
+        "gpu": "H100",
+        "arch": "sm_90",
+        "family": "hopper",
+        "toolchain": "nvcc 13.0",
+        "author": "builtin",
+    }
+    return Evidence.model_validate({**facts, **changes})
+
+
+def lesson(**changes: object) -> Lesson:
+    facts: dict[str, object] = {
+        "text": "Vectorised access gains little where rows start at odd offsets.",
+        "kind": "correction",
+        "technique": "vectorize_memory_access",
+        "state": "dram_bandwidth_bound",
+        "claimed_log_gain": 0.02,
+        "device_kind": "simulated",
+        "author": "builtin",
+        "run": "r",
+        "iteration": 0,
+    }
+    return Lesson.model_validate({**facts, **changes})
+
+
+def learn(knowledge: KnowledgeBase, *lessons: Lesson) -> int:
+    return knowledge.apply_update(KnowledgeUpdate(run="r", iteration=0, lessons=lessons))
+
+
+def read_everything(knowledge: KnowledgeBase, at: int) -> object:
+    """Return all that can be read at a sequence number, to be compared later."""
+    signatures = [STRANGE, *(Signature(values=state.centroid) for state in knowledge.states(at))]
+    return (
+        knowledge.states(at),
+        knowledge.lessons(at),
+        [knowledge.match_state(found, "dram", "l2", at) for found in signatures],
+        [knowledge.candidates(state, HERE, at) for state in knowledge.states(at)],
+        knowledge.transitions("simulated", at),
+        knowledge.stats(at),
+        knowledge.show(at),
+    )
+
+
+# The directory
+
+
+def test_a_new_knowledge_base_is_made_once_and_found_again(tmp_path: Path) -> None:
+    place = tmp_path / "deep" / "kb"
+    with KnowledgeBase.open(place) as made:
+        made.add_evidence([evidence(0)])
+    assert json.loads((place / "kb.json").read_text())["format"] == "kernelblaster-knowledge-base"
+    with KnowledgeBase.open(place, create=False) as found:
+        assert found.evidence.count() == 1
+        assert found.sequence() == 1
+    with pytest.raises(UserError, match="no knowledge base"):
+        KnowledgeBase.open(tmp_path / "other", create=False)
+    assert not (tmp_path / "other").exists()
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ({"thesis.tex": "x"}, "not a knowledge base"),
+        ({"kb.json": '{"format": "keepass", "version": 1}'}, "another program"),
+        ({"kb.json": "[1, 2]"}, "another program"),
+        ({"kb.json": "not json"}, "cannot be read"),
+        (
+            {"kb.json": '{"format": "kernelblaster-knowledge-base", "version": 99}'},
+            "version 99",
+        ),
+        (
+            {
+                "kb.json": '{"format": "kernelblaster-knowledge-base", "version": 1,'
+                ' "signature": "signature/v0"}'
+            },
+            "signature/v0",
+        ),
+    ],
+)
+def test_a_foreign_directory_is_refused_untouched(
+    tmp_path: Path, files: dict[str, str], message: str
+) -> None:
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    with pytest.raises(UserError, match=message) as refused:
+        KnowledgeBase.open(tmp_path)
+    assert "\n" not in str(refused.value)
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == files
+
+
+def test_a_file_in_place_of_the_directory_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "kb").write_text("x")
+    with pytest.raises(UserError, match="not a directory"):
+        KnowledgeBase.open(tmp_path / "kb")
+
+
+def test_a_creation_that_was_killed_is_taken_up(tmp_path: Path) -> None:
+    (tmp_path / ".kb.json.writing").write_text("{")
+    KnowledgeBase.open(tmp_path).close()
+    assert (tmp_path / "kb.json").exists()
+
+
+# Evidence
+
+
+def test_the_same_evidence_twice_is_one_row(knowledge: KnowledgeBase) -> None:
+    assert knowledge.add_evidence([evidence(0), evidence(1)]) == 2
+    before = knowledge.sequence(), knowledge.candidates("dram_bandwidth_bound", HERE)
+    assert knowledge.add_evidence([evidence(1, created="later"), evidence(0)]) == 0
+    assert (knowledge.sequence(), knowledge.candidates("dram_bandwidth_bound", HERE)) == before
+
+
+def test_evidence_comes_in_order_of_id_and_by_kind_of_device(knowledge: KnowledgeBase) -> None:
+    rows = [evidence(i, device_kind="cuda" if i % 2 else "simulated") for i in range(6)]
+    knowledge.add_evidence(reversed(rows))
+    found = knowledge.evidence.rows()
+    assert [identity for identity, _ in found] == sorted(row.id for row in rows)
+    assert all(identity == row.id for identity, row in found)
+    assert len(knowledge.evidence.rows(device_kind="cuda")) == 3
+    assert len(knowledge.evidence.rows(upto=2)) == 2
+
+
+picks = st.lists(st.tuples(st.integers(0, 5), st.sampled_from([None, -0.2, 0.4])), max_size=6)
+
+
+@given(picks, picks, picks)
+@settings(max_examples=15, deadline=None)
+def test_merging_is_idempotent_commutative_and_associative(
+    one: list[tuple[int, float | None]],
+    two: list[tuple[int, float | None]],
+    three: list[tuple[int, float | None]],
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        opened: list[Journal] = []
+
+        def store(*parts: EvidenceStore) -> EvidenceStore:
+            opened.append(Journal(Path(folder) / f"{len(opened)}.sqlite"))
+            made = EvidenceStore(opened[-1])
+            for part in parts:
+                made.merge(part)
+            return made
+
+        sources = []
+        for part in (one, two, three):
+            source = store()
+            source.add(evidence(number, gain) for number, gain in part)
+            sources.append(source)
+        a, b, c = sources
+        rows = store(a, b, c).rows()
+        assert store(c, b, a).rows() == store(b, a, c, a, b).rows() == rows
+        assert store(store(a, b), c).rows() == store(a, store(b, c)).rows() == rows
+        assert {identity for identity, _ in rows} == {
+            evidence(number, gain).id for number, gain in (*one, *two, *three)
+        }
+        for journal in opened:
+            journal.close()
+
+
+def test_merging_knowledge_bases_takes_everything_over(tmp_path: Path) -> None:
+    with (
+        KnowledgeBase.open(tmp_path / "a") as a,
+        KnowledgeBase.open(tmp_path / "b") as b,
+        KnowledgeBase.open(tmp_path / "ab") as ab,
+        KnowledgeBase.open(tmp_path / "ba") as ba,
+    ):
+        a.add_evidence(evidence(i, 0.3) for i in range(3))
+        b.add_evidence(evidence(i, None) for i in range(2, 5))
+        learn(a, lesson())
+        b.add_state(discover(STRANGE, "dram", None))
+        assert ab.merge(a) == 5 and ab.merge(b) == 4
+        ba.merge(b)
+        ba.merge(a)
+        assert ab.merge(a) == ab.merge(b) == ab.merge(ba) == 0
+        assert ab.states() == ba.states()
+        assert [item.text for item in ab.lessons()] == [item.text for item in ba.lessons()]
+        for state in ab.states():
+            assert ab.candidates(state, HERE) == ba.candidates(state, HERE)
+
+
+# Snapshots
+
+
+def test_what_is_read_at_a_sequence_number_never_changes(knowledge: KnowledgeBase) -> None:
+    knowledge.add_evidence(evidence(i, 0.2 * i) for i in range(4))
+    learn(knowledge, lesson())
+    at = knowledge.sequence()
+    before = read_everything(knowledge, at)
+    knowledge.add_evidence(evidence(10 + i, None, previous_technique="fast_math") for i in range(5))
+    knowledge.apply_update(
+        KnowledgeUpdate(
+            run="r",
+            iteration=1,
+            states=(discover(STRANGE, "dram", "l2"),),
+            lessons=(lesson(iteration=1, kind="deprecation"),),
+        )
+    )
+    assert read_everything(knowledge, at) == before
+    for number in range(knowledge.sequence()):  # more snapshots than are kept
+        knowledge.stats(number)
+    assert read_everything(knowledge, at) == before
+    assert read_everything(knowledge, knowledge.sequence()) != before
+
+
+def test_evidence_moves_the_ranking_of_the_next_snapshot(knowledge: KnowledgeBase) -> None:
+    first = knowledge.sequence()
+    worst, _ = knowledge.candidates("dram_bandwidth_bound", HERE)[-1]
+    knowledge.add_evidence(evidence(i, 1.5, technique=worst.technique) for i in range(6))
+    best, gain = knowledge.candidates("dram_bandwidth_bound", HERE)[0]
+    assert best.technique == worst.technique and gain.mean_log > 0.8
+    assert knowledge.candidates("dram_bandwidth_bound", HERE, first)[-1][0] == worst
+    measured = knowledge.candidates("dram_bandwidth_bound", MEASURED)
+    assert measured == knowledge.candidates("dram_bandwidth_bound", MEASURED, first)
+
+
+def test_beliefs_answer_every_name_in_order(knowledge: KnowledgeBase) -> None:
+    names = ["vectorize_memory_access", "tensor_cores_wmma", "never_heard_of"]
+    tried = HERE.model_copy(update={"tried": tuple(names)})
+    found = knowledge.beliefs("dram_bandwidth_bound", names, tried)
+    assert [item.technique for item, _ in found] == names
+    listed = {item.technique: gain for item, gain in knowledge.candidates("l2_bound", HERE)}
+    (_, gain), *_ = knowledge.beliefs("l2_bound", names, HERE)
+    assert gain == listed["vectorize_memory_access"]
+    with pytest.raises(UserError, match="knows no state"):
+        knowledge.beliefs("nowhere", names, HERE)
+
+
+def test_counts_say_how_often_a_state_was_seen(knowledge: KnowledgeBase) -> None:
+    knowledge.add_evidence(evidence(i) for i in range(3))
+    state = knowledge.state("dram_bandwidth_bound")
+    assert state is not None and state.count == 3
+    stats = knowledge.stats()
+    assert stats["evidence"] == stats["passed"] == stats["evidence_simulated"] == 3
+    shown = next(item for item in knowledge.show() if item["id"] == "dram_bandwidth_bound")
+    row = next(
+        item for item in shown["optimizations"] if item["technique"] == "vectorize_memory_access"
+    )
+    assert (row["tries"], row["passed"], row["mean_log_gain"]) == (3, 3, 0.5)
+    json.dumps(knowledge.show())
+    measured = next(
+        item for item in knowledge.show(device_kind="cuda") if item["id"] == "dram_bandwidth_bound"
+    )
+    assert all(item["tries"] == 0 for item in measured["optimizations"]), "simulated ones apart"
+
+
+# Updates and lessons
+
+
+def test_an_update_is_applied_whole_and_once(knowledge: KnowledgeBase) -> None:
+    base, _ = knowledge.candidates("dram_bandwidth_bound", HERE)[0]
+    change = StateOptimization(
+        state_id="dram_bandwidth_bound",
+        optimization=base.model_copy(update={"notes": "better notes", "prior_log_gain": 0.9}),
+        device_kind="simulated",
+        revision=1,
+        author="builtin",
+    )
+    update = KnowledgeUpdate(run="r", iteration=0, optimizations=(change,), lessons=(lesson(),))
+    at = knowledge.apply_update(update)
+    assert at == knowledge.sequence() == 3
+    assert knowledge.apply_update(update) == knowledge.sequence() == at
+    best, gain = knowledge.candidates("dram_bandwidth_bound", HERE)[0]
+    assert best.notes == "better notes" and gain.mean_log == 0.9
+    measured = dict(
+        (item.technique, gain)
+        for item, gain in knowledge.candidates("dram_bandwidth_bound", MEASURED)
+    )
+    assert measured[best.technique].mean_log == base.prior_log_gain
+    older = change.model_copy(update={"optimization": base, "revision": 1})
+    newer = change.model_copy(update={"optimization": base, "revision": 2})
+    for each in (newer, older):
+        knowledge.apply_update(KnowledgeUpdate(run="s", iteration=0, optimizations=(each,)))
+    found = knowledge.beliefs("dram_bandwidth_bound", [base.technique], HERE)
+    assert found[0][0] == base
+
+
+def test_an_update_repeated_after_others_wrote_names_its_own_snapshot(
+    knowledge: KnowledgeBase,
+) -> None:
+    update = KnowledgeUpdate(run="r", iteration=0, lessons=(lesson(),))
+    first = knowledge.apply_update(update)
+    assert len(knowledge.lessons(first)) == 1, "the number's snapshot has the update in it"
+    knowledge.add_evidence(evidence(i) for i in range(3))
+    assert knowledge.apply_update(update) == first < knowledge.sequence()
+
+
+def test_an_update_that_fails_leaves_nothing(
+    knowledge: KnowledgeBase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    update = KnowledgeUpdate(
+        run="r", iteration=0, lessons=tuple(lesson(text=f"lesson {i}") for i in range(3))
+    )
+    database = knowledge._journal.database
+    execute, calls = database.execute, []
+
+    def fail_late(sql: str, parameters: tuple[object, ...] = ()) -> int:
+        calls.append(sql)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return execute(sql, parameters)
+
+    monkeypatch.setattr(database, "execute", fail_late)
+    with pytest.raises(KeyboardInterrupt):
+        knowledge.apply_update(update)
+    monkeypatch.undo()
+    assert knowledge.sequence() == 0 and knowledge.lessons() == []
+    assert knowledge.apply_update(update)
+    assert len(knowledge.lessons()) == 3
+
+
+def test_a_lesson_that_later_evidence_turns_against_is_contested(
+    knowledge: KnowledgeBase,
+) -> None:
+    knowledge.add_evidence(evidence(i, -0.4) for i in range(3))
+    learn(knowledge, lesson(claimed_log_gain=0.3))
+    assert not knowledge.lessons()[0].contested, "evidence from before does not count"
+    assert knowledge.lessons()[0].created == 4
+    knowledge.add_evidence(evidence(10 + i, -0.4, device_kind="cuda") for i in range(3))
+    assert not knowledge.lessons()[0].contested, "another kind of device"
+    knowledge.add_evidence(evidence(20 + i, -0.4) for i in range(3))
+    assert knowledge.lessons()[0].contested
+    assert knowledge.lessons(technique="fast_math") == []
+    assert len(knowledge.lessons(state="dram_bandwidth_bound")) == 1
+
+
+def test_a_composite_lesson_is_judged_by_its_last_step(knowledge: KnowledgeBase) -> None:
+    learn(
+        knowledge,
+        lesson(
+            kind="composite",
+            technique="fast_math then vectorize_memory_access",
+            claimed_log_gain=0.4,
+        ),
+    )
+    knowledge.add_evidence(evidence(i, -0.3) for i in range(3))
+    assert not knowledge.lessons()[0].contested
+    knowledge.add_evidence(evidence(10 + i, -0.3, previous_technique="fast_math") for i in range(3))
+    assert knowledge.lessons()[0].contested
+
+
+def test_a_deprecated_technique_is_left_out_until_evidence_contests_it(
+    knowledge: KnowledgeBase,
+) -> None:
+    def offered(context: PolicyContext) -> bool:
+        found = knowledge.candidates("dram_bandwidth_bound", context)
+        return "vectorize_memory_access" in {item.technique for item, _ in found}
+
+    learn(knowledge, lesson(kind="deprecation", claimed_log_gain=None))
+    assert not offered(HERE) and offered(MEASURED)
+    knowledge.add_evidence(evidence(i, 0.5) for i in range(2))
+    assert offered(HERE)
+
+
+def test_a_deprecation_speaks_of_its_class_of_operation_alone(knowledge: KnowledgeBase) -> None:
+    learn(knowledge, lesson(kind="deprecation", claimed_log_gain=None, op_class="softmax"))
+    softmax, matmul = (HERE.model_copy(update={"op_class": n}) for n in ("softmax", "matmul"))
+    state, technique = "dram_bandwidth_bound", "vectorize_memory_access"
+    assert knowledge.deprecated(state, softmax) == {technique}
+    assert knowledge.deprecated("l2_bound", softmax) == frozenset()
+    assert knowledge.deprecated(state, matmul) == frozenset()
+    assert technique in {item.technique for item, _ in knowledge.candidates(state, matmul)}
+    assert technique not in {item.technique for item, _ in knowledge.candidates(state, softmax)}
+    knowledge.add_evidence([evidence(0, -0.2, op_class="matmul"), evidence(1, None)])
+    assert knowledge.deprecated(state, softmax), "another class of operation, and a failure"
+    knowledge.add_evidence([evidence(2, -0.2, op_class="softmax")])
+    assert not knowledge.deprecated(state, softmax), "slower, but it passed: it is safe"
+    assert knowledge.lessons()[0].contested
+
+
+# States and their index
+
+
+def test_states_are_matched_by_nearness_and_agreement(knowledge: KnowledgeBase) -> None:
+    for state in knowledge.states():
+        found, away, discovered = knowledge.match_state(
+            Signature(values=state.centroid), state.primary, state.secondary
+        )
+        assert (found.id, away, discovered) == (state.id, 0.0, False)
+    dram = knowledge.state("dram_bandwidth_bound")
+    assert dram is not None
+    found, _, discovered = knowledge.match_state(Signature(values=dram.centroid), "atomic")
+    assert discovered and found.primary == "atomic", "near, but the bottleneck disagrees"
+
+
+def test_a_discovered_state_is_found_again_once_added(knowledge: KnowledgeBase) -> None:
+    at = knowledge.sequence()
+    state, away, discovered = knowledge.match_state(STRANGE, "dram", "l2")
+    assert discovered and state.origin == "discovered" and away > state.spread
+    assert knowledge.candidates(state, HERE), "a new state has things to try at once"
+    assert knowledge.add_state(state) and not knowledge.add_state(state)
+    nearby = Signature(values=tuple(abs(value - 0.04) for value in STRANGE.values))
+    again, away, discovered = knowledge.match_state(nearby, "dram", "l2")
+    assert (again.id, discovered) == (state.id, False) and away < state.spread
+    assert knowledge.match_state(nearby, "dram", "l2", at)[2], "not in the older snapshot"
+
+
+def crowd(knowledge: KnowledgeBase, count: int) -> None:
+    """Add many discovered states, some of them just alike."""
+    source = random.Random(7)
+    for i in range(count):
+        values = tuple(source.choice((0.0, 0.2, 0.4, 1.0)) for _ in DIMENSIONS)
+        primary = BOTTLENECKS[i % 3]
+        state = discover(Signature(values=values), primary, None)  # type: ignore[arg-type]
+        knowledge.add_state(state)
+        knowledge.add_state(state.model_copy(update={"id": f"{state.id}_twin"}))
+
+
+def test_chroma_finds_exactly_the_nearest_states(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with (
+        KnowledgeBase.open(tmp_path / "kb") as owner,
+        KnowledgeBase.open(tmp_path / "kb") as other,
+    ):
+        crowd(owner, 60)
+        assert owner.owns_index and not other.owns_index
+        source = random.Random(11)
+        at = owner.sequence()
+        for number in range(60):
+            states = owner.states()
+            base = source.choice(states).centroid
+            values = tuple(min(1.0, abs(v + source.uniform(-0.2, 0.2))) for v in base)
+            snapshot_at = at if number % 2 else at // 2
+            query = (Signature(values=values), "dram", "l2", snapshot_at)
+            found = owner.match_state(*query)  # type: ignore[arg-type]
+            assert found == other.match_state(*query)  # type: ignore[arg-type]
+            agreeing = [
+                state
+                for state in owner.states(snapshot_at)
+                if state.primary in ("dram", "l2") or state.secondary == "dram"
+            ]
+            if found[2]:
+                nearest = min(distance(values, state.centroid) for state in agreeing)
+                assert found[1] == nearest
+        assert owner._index._collection.count() == len(owner.states())
+        assert not caplog.records, "Chroma answered, not the direct computation"
+
+
+def test_the_index_is_rebuilt_when_missing_stale_or_broken(tmp_path: Path) -> None:
+    place = tmp_path / "kb"
+
+    def match() -> tuple[str, bool]:
+        with KnowledgeBase.open(place) as opened:
+            state, _, discovered = opened.match_state(STRANGE, "dram", "l2")
+            return state.id, discovered
+
+    with KnowledgeBase.open(place) as opened:
+        assert opened.reindex() == len(opened.states())
+        new = discover(STRANGE, "dram", "l2")
+        opened.add_state(new)
+    assert match() == (new.id, False), "stale: a state more than the index knows"
+    shutil.rmtree(place / "chroma")
+    assert match() == (new.id, False), "missing"
+    for file in (place / "chroma").rglob("*"):
+        if file.is_file():
+            file.write_bytes(b"broken" * 1000)
+    assert match() == (new.id, False), "broken"
+    assert match() == (new.id, False)
+    shutil.rmtree(place / "chroma")
+    (place / "chroma").write_text("no directory at all")
+    assert match() == (new.id, False), "beyond repair: computed directly"
+
+
+def test_the_embedding_is_registered_under_its_name(knowledge: KnowledgeBase) -> None:
+    knowledge.reindex()
+    from chromadb.utils.embedding_functions import known_embedding_functions
+
+    from kernelblaster.memory.knowledge.embedding import EMBEDDING_NAME, SignatureEmbedding
+
+    assert EMBEDDING_NAME == "kernelblaster-signature-v1"
+    assert known_embedding_functions[EMBEDDING_NAME] is SignatureEmbedding
+    again = SignatureEmbedding.build_from_config(SignatureEmbedding().get_config())
+    document = to_text(STRANGE.values)
+    assert len(again([document])[0]) == len(DIMENSIONS)
+
+
+OTHER_PROCESS = """
+import sys
+from pathlib import Path
+from kernelblaster.memory.knowledge_base import KnowledgeBase
+from kernelblaster.memory.records import Evidence, PerformanceState, Signature
+with KnowledgeBase.open(Path(sys.argv[1])) as knowledge:
+    state = PerformanceState.model_validate_json(sys.stdin.readline())
+    knowledge.add_state(state)
+    found, _, new = knowledge.match_state(Signature(values=state.centroid), state.primary)
+    print(knowledge.owns_index, found.id == state.id, new, "chromadb" in sys.modules)
+"""
+
+
+def test_a_second_process_writes_and_reads_beside_the_owner(knowledge: KnowledgeBase) -> None:
+    knowledge.match_state(STRANGE, "dram")
+    state = discover(STRANGE, "dram", None)
+    done = subprocess.run(
+        [sys.executable, "-c", OTHER_PROCESS, str(knowledge.directory)],
+        input=state.model_dump_json() + "\n",
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        check=False,
+    )
+    assert done.stdout.split() == ["False", "True", "False", "False"], done.stderr
+    assert knowledge.match_state(STRANGE, "dram")[0].id == state.id
+    with KnowledgeBase.open(knowledge.directory) as second:
+        with pytest.raises(UserError, match="in use by another process"):
+            second.reindex()
+
+
+def test_opening_reading_and_writing_need_no_chroma(tmp_path: Path) -> None:
+    code = (
+        "import sys; from pathlib import Path;"
+        "from kernelblaster.memory.knowledge.knowledge_base import KnowledgeBase;"
+        f"k = KnowledgeBase.open(Path({str(tmp_path / 'kb')!r}));"
+        "k.stats(); k.show(); k.states(); print('chromadb' in sys.modules)"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True
+    )
+    assert done.stdout.strip() == "False"
+
+
+def test_a_snapshot_is_derived_from_its_rows_alone(knowledge: KnowledgeBase) -> None:
+    knowledge.add_evidence(evidence(i, 0.1 * i) for i in range(5))
+    at = knowledge.sequence()
+    entries = knowledge._journal.entries(upto=at)
+    rows = knowledge.evidence.rows(upto=at)
+    anew = Snapshot(knowledge.seed(), entries, rows, at)
+    state = anew.states()[0]
+    found = anew.policy("simulated").candidates(state, HERE)
+    assert found == knowledge.candidates(state.id, HERE, at)

@@ -1,0 +1,193 @@
+"""Templates: every one renders, budgets cut what matters least, and the contract told is true."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import jinja2
+import pytest
+from builtin_support import initial, norm_task, product_task, softmax_task
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kernelblaster.harness.build.toolchain import FLAGS
+from kernelblaster.harness.records import DeviceIdentity, Evaluation, LaunchProfile, Task
+from kernelblaster.harness.reference.cases import CASES, LARGE_FACTORS, OFFSETS
+from kernelblaster.harness.task.contract import signature
+from kernelblaster.harness.vetting.symbols import check_symbols
+from kernelblaster.nodes.common.prompts.render import (
+    Section,
+    count_tokens,
+    estimate_tokens,
+    render,
+    within,
+)
+from kernelblaster.nodes.common.prompts.subject import kernel_context, task_context
+from kernelblaster.tools.models.records import CONTEXT_TOKENS, Message
+
+IDENTITY = DeviceIdentity(kind="simulated", gpu="H100", arch="sm_90", toolchain="nvcc")
+
+
+def evaluation(task: Task) -> Evaluation:
+    launch = LaunchProfile(
+        kernel="k", grid=(1, 1, 1), block=(256, 1, 1), microseconds=10.0,
+        metrics={"gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed": 50.0},
+        bottleneck="dram",
+    )  # fmt: skip
+    return Evaluation.model_validate(
+        {
+            "key": "k", "source_sha256": "0", "task_id": task.id, "device": IDENTITY,
+            "outcome": "passed",
+            "timing": {"microseconds": 10.0, "samples": (10.0,), "interval": (10.0, 10.0),
+                       "method": "time model", "provenance": "simulated"},
+            "profile": {"launches": (launch,), "gpu": "H100", "provenance": "simulated"},
+        }
+    )  # fmt: skip
+
+
+def lowering(task: Task, budget: int = 16_000, **changes: Any) -> tuple[Message, ...]:
+    context = task_context(task, IDENTITY) | kernel_context(
+        task, initial(task), evaluation(task), ()
+    )
+    context |= {
+        "technique": "fast_math: faster functions", "technique_name": "fast_math",
+        "parameters": "", "expected": "expected 1.2x", "settings": "", "transitions": "",
+        "lessons": "- correction: words", "tried": "- unroll_loop: 1.1x",
+    }  # fmt: skip
+    return render("kernel_writer", budget, **(context | changes))
+
+
+# Rendering -------------------------------------------------------------------------------------
+
+
+def test_a_lowering_prompt_holds_all_that_a_careful_engineer_needs() -> None:
+    task = norm_task()
+    system, user = lowering(task)
+    assert (system.role, user.role) == ("system", "user")
+    for needed in (signature(task), "workspace_bytes", "smaller dimensions", "poison", "`stream`",
+                   "cudaMalloc", "0.0001 + 0.0001 * |expected|", "sm_90", "232448 bytes",
+                   "X: float [4096, 1024] | [33, 40]", "SEARCH", "PARAMETERS"):  # fmt: skip
+        assert needed in system.content, needed
+    for needed in ("1 #include", "limited by dram", "fast_math", "expected 1.2x", "unroll_loop",
+                   "- correction: words", "NOT APPLICABLE"):  # fmt: skip
+        assert needed in user.content, needed
+
+
+def test_what_stays_the_same_from_step_to_step_comes_first_for_the_servers_cache() -> None:
+    one, _ = lowering(norm_task())
+    other, _ = lowering(norm_task(), technique="unroll_loop: words", technique_name="unroll_loop",
+                        tried="", lessons="")  # fmt: skip
+    assert one == other
+
+
+@pytest.mark.parametrize("task", [softmax_task(), norm_task(), product_task()])
+def test_a_lowering_prompt_of_a_plain_kernel_is_under_three_thousand_tokens(task: Task) -> None:
+    assert count_tokens(lowering(task)) < 3000
+
+
+def test_every_template_of_these_roles_renders() -> None:
+    task = norm_task()
+    context = task_context(task, IDENTITY)
+    first = render("initial_cuda", CONTEXT_TOKENS["initial_cuda"], **context)
+    assert signature(task) in first[0].content and "aten.layer_norm" in first[1].content
+    assert "SEARCH" not in first[0].content, "there is no file to edit yet"
+    soft = render("soft_verifier", 12_000, **context, listing="1 x", path="Applied so far: a.")
+    assert "hard_coded" in soft[0].content and "Applied so far" in soft[1].content
+    (mend,) = render("repair", 6000, failure="It crashed.", listing="", keep="fast_math")
+    assert mend.role == "user" and "keep fast_math" in mend.content
+
+
+def test_a_value_that_a_template_misses_is_an_error_and_no_gap() -> None:
+    with pytest.raises(jinja2.UndefinedError, match="signature"):
+        render("kernel_writer", 16_000, technique="x")
+
+
+def test_code_that_looks_like_a_template_is_shown_as_it_is() -> None:
+    _, user = lowering(norm_task(), listing="1 {{ 7 * 7 }} {% raw %} {# c #}")
+    assert "1 {{ 7 * 7 }} {% raw %} {# c #}" in user.content
+
+
+def test_half_types_are_told_their_own_tolerance() -> None:
+    half = product_task().model_copy(update={"dtype": "float16"})
+    system, _ = lowering(half)
+    assert "TF32, bfloat16 or half miss" not in system.content
+
+
+# Budgets ---------------------------------------------------------------------------------------
+
+
+def test_a_budget_cuts_the_least_important_first_and_says_so() -> None:
+    whole = count_tokens(lowering(norm_task(), lessons="lesson " * 200, tried="tried " * 200))
+    _, user = lowering(
+        norm_task(), budget=whole - 100, lessons="lesson " * 200, tried="tried " * 200
+    )
+    assert "lesson lesson" not in user.content and "tried tried" in user.content
+    assert "(Left out for length: Lessons from other kernels.)" in user.content
+
+
+def test_what_must_stay_stays_whatever_the_budget() -> None:
+    _, user = lowering(norm_task(), budget=1)
+    assert "1 #include" in user.content and "fast_math" in user.content
+    assert "unroll_loop" not in user.content
+
+
+sections = st.lists(
+    st.builds(
+        Section,
+        title=st.text("abc", max_size=5),
+        keep=st.none() | st.integers(0, 5),
+        text=st.text(max_size=60),
+    ),
+    max_size=8,
+)
+
+
+@given(sections, st.integers(0, 100))
+def test_what_is_left_fits_or_cannot_be_cut(parts: list[Section], budget: int) -> None:
+    kept, left_out = within(parts, budget)
+    size = sum(estimate_tokens(part.rendered) for part in kept)
+    assert size <= budget or all(part.keep is None for part in kept)
+    assert len(kept) + len(left_out) == len(parts)
+    assert [part for part in parts if part.keep is None] == [p for p in kept if p.keep is None]
+    cut = list(parts)
+    for part in kept:
+        cut.remove(part)
+    if cut and any(part.keep is not None for part in kept):
+        lowest = min(part.keep for part in kept if part.keep is not None)
+        assert max(part.keep or 0 for part in cut) <= lowest
+
+
+# What prompts say of the harness is what the harness does ---------------------------------------
+
+
+def contract() -> str:
+    return lowering(norm_task())[0].content
+
+
+def test_every_host_call_that_the_contract_allows_is_allowed() -> None:
+    allowed = next(line for line in contract().split("\n") if line.startswith("- launch() only"))
+    names = re.findall(r"\bcuda[A-Z]\w+", allowed)
+    assert len(names) >= 8
+    assert check_symbols(names) == ()
+
+
+def test_what_the_contract_says_is_refused_is_refused() -> None:
+    refused = ("cudaMalloc", "_Znwm", "cudaDeviceSynchronize", "cudaStreamCreate",
+               "cudaEventRecord", "cudaGraphLaunch", "cudaLaunchCooperativeKernelMultiDevice",
+               "cuLaunchKernel", "cublasSgemm_v2", "cudnnCreate", "printf", "fopen",
+               "pthread_create", "clock_gettime", "rand", "__cxa_throw")  # fmt: skip
+    assert len(check_symbols(refused)) == len(refused)
+
+
+def test_the_flags_that_the_contract_names_are_the_compilers() -> None:
+    for flag in ("-std=c++17", "-O3"):
+        assert flag in FLAGS and flag in contract()
+    assert not any("fast" in flag for flag in FLAGS)
+
+
+def test_the_kinds_of_inputs_that_the_contract_names_are_those_of_the_harness() -> None:
+    told = re.search(r"Inputs: (.*?)\. Every case", contract())
+    assert told is not None and len(told[1].split("; ")) == len(CASES)
+    assert f"times up to {LARGE_FACTORS[0]:.0f}" in told[1]
+    assert f"normal around {OFFSETS[0]:.0f}" in told[1]

@@ -1,0 +1,159 @@
+"""Initial CUDA by a model: repairs until it passes, the built-in writer behind it, clear ends."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import graph_support
+import pytest
+from scripted_chat_model import ScriptedChatModel, http_error, refusal, use
+
+from kernelblaster.graph.session import Session
+from kernelblaster.harness.errors import UserError
+from kernelblaster.memory.run.run_store import RunStore
+from kernelblaster.nodes.records import OptimizeRequest, RunResult
+from kernelblaster.tools.first_kernel.writer import NotWritten
+from kernelblaster.tools.models.code_reply import fenced
+
+MODEL = "import:scripted_chat_model:current"
+
+
+def text_kernel(us: float, *more: str) -> str:
+    return fenced("".join(f"{line}\n" for line in (f"us: {us}", "// launch()", *more)))
+
+
+def run(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, model: ScriptedChatModel,
+    events: list[Any] | None = None, **changes: Any,
+) -> RunResult:  # fmt: skip
+    graph_support.install(monkeypatch.setattr)
+    return start(folder, monkeypatch, model, events, **changes)
+
+
+def start(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, model: ScriptedChatModel,
+    events: list[Any] | None = None, **changes: Any,
+) -> RunResult:  # fmt: skip
+    values: dict[str, Any] = {
+        "task": "text.py", "knowledge": str(folder / "kb"), "iterations": 1, "rollouts": 1,
+        "steps": 1, "model": f"initial_cuda={MODEL}",
+        "models": use(monkeypatch, model, "initial_cuda", first_wait_seconds=0.01),
+    }  # fmt: skip
+    session = Session.create(folder / "run", OptimizeRequest(**(values | changes)))
+    try:
+        return asyncio.run(session.run(events.append if events is not None else lambda _: None))
+    finally:
+        session.close()
+
+
+def author(events: list[Any]) -> str:
+    return next(str(event["author"]) for event in events if event["event"] == "initial")
+
+
+def test_a_first_kernel_that_passes_begins_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events: list[Any] = []
+    model = ScriptedChatModel([text_kernel(80.0)])
+    result = run(tmp_path, monkeypatch, model, events)
+    assert result.initial_us == 80.0 and author(events) == MODEL
+    (call,) = model.calls
+    assert 'extern "C" void launch(float* out0, const float* x' in call.prompt
+    assert "SEARCH" not in call.prompt
+
+
+def test_a_first_kernel_is_mended_until_it_passes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events: list[Any] = []
+    model = ScriptedChatModel(
+        [
+            text_kernel(80.0, "outcome: compile_error"),
+            text_kernel(80.0, "outcome: wrong_answer"),
+            text_kernel(70.0),
+        ]
+    )
+    result = run(tmp_path, monkeypatch, model, events)
+    assert result.initial_us == 70.0
+    assert [message.type for message in model.calls[2].messages] == [
+        "system", "human", "ai", "human", "ai", "human",
+    ]  # fmt: skip
+    assert "does not compile" in str(model.calls[1].messages[3].content)
+    assert "differ from PyTorch's" in str(model.calls[2].messages[5].content)
+    assert result.outcomes["compile_error"] == result.outcomes["wrong_answer"] == 1
+    rejected = [event for event in events if event["event"] == "initial_rejected"]
+    assert [event["outcome"] for event in rejected] == ["compile_error", "wrong_answer"]
+
+
+@pytest.mark.parametrize(
+    "replies",
+    [
+        [text_kernel(80.0 + i, "outcome: race") for i in range(4)],
+        ["no code"] * 3,
+        [refusal()] * 3,
+        [""] * 3,
+        ["```cuda\nlaunch("] * 3,
+        [http_error(500)] * 5,
+        [text_kernel(80.0, "outcome: race"), "no code", "no code", "no code"],
+    ],
+)
+def test_the_built_in_kernel_stands_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, replies: list[Any]
+) -> None:
+    events: list[Any] = []
+    model = ScriptedChatModel(replies)
+    result = run(tmp_path, monkeypatch, model, events)
+    assert result.initial_us == 100.0
+    assert author(events).startswith(f"builtin ({MODEL} failed: ")
+
+
+def test_where_nobody_can_write_it_one_line_names_both(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph_support.install(monkeypatch.setattr)
+    monkeypatch.setattr(
+        "kernelblaster.nodes.initial_cuda.node.write_builtin",
+        lambda task: NotWritten(reason="aten.fft is unknown"),
+    )
+    with pytest.raises(UserError, match=r"wrote no kernel that passes .*aten\.fft.*--start"):
+        start(tmp_path, monkeypatch, ScriptedChatModel(["no code"] * 3))
+
+
+def test_a_persons_kernel_takes_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mine.cu").write_text("us: 60.0\n")
+    model = ScriptedChatModel([])
+    result = run(tmp_path, monkeypatch, model, start=str(tmp_path / "mine.cu"))
+    assert result.initial_us == 60.0 and model.calls == []
+
+
+def test_a_real_kernel_goes_through_compiler_and_verification(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Written from the prompt's own facts: signature, constants, stream."""
+    path = tmp_path / "twice.py"
+    path.write_text(
+        "import torch\nimport torch.nn as nn\n\nN = 5000\n\n\nclass Model(nn.Module):\n"
+        "    def forward(self, x):\n        return 2 * x + 1\n\n\n"
+        "def get_inputs():\n    return [torch.randn(N)]\n\n\n"
+        "def get_init_inputs():\n    return []\n"
+    )
+    wrong = """#include "task.cuh"
+__global__ void twice(float* out0, const float* x) {
+    long long i = blockIdx.x * 256LL + threadIdx.x;
+    if (i < X_NUMEL) out0[i] = 2.0f * x[i];
+}
+extern "C" void launch(float* out0, const float* x, void* workspace, cudaStream_t stream) {
+    twice<<<(X_NUMEL + 255) / 256, 256, 0, stream>>>(out0, x);
+}
+"""
+    model = ScriptedChatModel([fenced(wrong), fenced(wrong.replace("x[i];", "x[i] + 1.0f;"))])
+    result = start(tmp_path, monkeypatch, model, task=str(path), device="simulated", gpu="H100")
+    assert result.outcomes["wrong_answer"] == 1 and result.initial_us > 0
+    mend = str(model.calls[1].messages[3].content)
+    assert "out0[0]: expected" in mend and "get_inputs()'s own" in mend
+    with RunStore(tmp_path / "run" / "run.sqlite") as store:
+        assert store.outcomes()["passed"] >= 1

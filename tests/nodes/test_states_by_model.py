@@ -1,0 +1,260 @@
+"""State extractor and state selector by a model: replies of every kind, and what comes of them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from every_role import good
+from hypothesis import HealthCheck, given, settings
+from model_role_support import BAD, jsonish, run
+from pydantic import ValidationError
+from scripted_chat_model import CURRENT, ScriptedChatModel
+
+from kernelblaster.harness.records import LaunchProfile, Profile, Provenance
+from kernelblaster.memory.knowledge.knowledge_base import KnowledgeBase
+from kernelblaster.nodes.records import Observation
+from kernelblaster.nodes.state_extractor.builtin import describe_state
+from kernelblaster.nodes.state_extractor.node import _second, _unusual, plausible, reading_of
+from kernelblaster.nodes.state_selector.prompt import match_among, nearest
+
+READING = {
+    "primary": "dram", "secondary": "latency",
+    "description": "k reads each row twice (line 1).", "features": ["DRAM 100 %"],
+}  # fmt: skip
+NEW = {
+    "state": "new", "name": "rows read twice", "description": "A row makes two passes.",
+    "reason": "None of these says it.",
+}  # fmt: skip
+
+
+def known(state: str) -> dict[str, str]:
+    return {"state": state, "name": "", "description": "", "reason": "It is the same cause."}
+
+
+# State extractor -------------------------------------------------------------------------------
+
+
+def test_a_reading_becomes_the_observation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = ScriptedChatModel([READING], otherwise=good("state_extractor"))
+    ran = run(tmp_path, monkeypatch, model, "state_extractor")
+    first = ran.told("state")[0]
+    assert first["description"] == READING["description"] and first["author"] == CURRENT
+    assert [call.place for call in model.calls] == [(0, 0, 0), (0, 0, 1)]
+    prompt = model.calls[0].prompt
+    for needed in ("1 us: 100.0", "dram first", "lsu", "DRAM", "launch() takes 100 us"):
+        assert needed in prompt, needed
+
+
+def test_the_signature_stays_the_profiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = ScriptedChatModel(otherwise=READING | {"primary": "latency", "secondary": None})
+    ran = run(tmp_path, monkeypatch, model, "state_extractor", steps=1)
+    plain = tmp_path / "plain"
+    plain.mkdir()
+    other = run(plain, monkeypatch, ScriptedChatModel(), steps=1)
+    assert ran.evidence[0].signature_before == other.evidence[0].signature_before
+    chosen = next(each for each in ran.states if each.id == ran.steps[0].state_id)
+    assert "latency" in (chosen.primary, chosen.secondary), "the model's word led to the state"
+
+
+@pytest.mark.parametrize("replies", BAD)
+def test_without_a_reading_the_rule_reads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, replies: list[Any]
+) -> None:
+    ran = run(tmp_path, monkeypatch, ScriptedChatModel(replies), "state_extractor", steps=1)
+    (told,) = ran.told("state")
+    assert told["author"].startswith(f"builtin ({CURRENT} failed: ")
+    assert told["bottleneck"] == "dram" and ran.result.best_us == 50.0
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"primary": "tensor"}, "shows no work of tensor"),
+        ({"secondary": "atomic"}, "shows no work of atomic"),
+        ({"secondary": "dram"}, "same resource"),
+        ({"primary": "pcie"}, "primary"),
+        ({"features": []}, "features"),
+        ({"description": " \n"}, "description"),
+    ],
+)
+def test_a_reading_that_the_profile_contradicts_is_asked_for_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], reason: str
+) -> None:
+    model = ScriptedChatModel([READING | changes, READING])
+    ran = run(tmp_path, monkeypatch, model, "state_extractor", steps=1)
+    assert reason in str(model.calls[1].messages[-1].content)
+    assert ran.told("state")[0]["author"] == CURRENT
+
+
+def test_prose_around_the_json_does_no_harm(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = f"I looked at {{}}.\n```json\n{json.dumps(READING)}\n```\nThat is all."
+    model = ScriptedChatModel([said])
+    assert run(tmp_path, monkeypatch, model, "state_extractor", steps=1).told("state")[0][
+        "description"
+    ] == READING["description"]
+
+
+def test_the_second_resource_must_come_near_and_nothing_is_told_twice() -> None:
+    def told(terms: dict[str, float]) -> tuple[str | None, list[str]]:
+        profile = Profile(
+            launches=(LaunchProfile(
+                kernel="k", grid=(1, 1, 1), block=(1, 1, 1), microseconds=1.0, terms=terms,
+                metrics={"gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed": 95.0,
+                         "ptxas__spill_store_bytes": 400.0},
+                bottleneck="dram"),),
+            gpu="H100", provenance=Provenance.SIMULATED,
+        )  # fmt: skip
+        rule = describe_state(profile)
+        return _second(profile, rule), _unusual(rule)
+
+    second, unusual = told({"dram": 1.0, "l2": 0.4})
+    assert second is None and unusual == ["50% of the memory traffic is spills"]
+    assert told({"dram": 1.0, "l2": 0.6})[0] == "l2"
+
+
+def test_words_become_one_line_without_control_characters() -> None:
+    profile = Profile(
+        launches=(LaunchProfile(kernel="k", grid=(1, 1, 1), block=(1, 1, 1), microseconds=1.0,
+                                metrics={}, terms={"dram": 1.0}, bottleneck="dram"),),
+        gpu="H100", provenance=Provenance.SIMULATED,
+    )  # fmt: skip
+    long = "word " * 400
+    said = READING | {"description": "a\nb\x1b[31m\x00 c", "features": [long], "secondary": None}
+    reading = reading_of(profile).model_validate(said)
+    assert reading.description == "a b [31m c"
+    assert len(reading.features[0]) <= 800 and reading.features[0].endswith(" ...")
+
+
+def test_a_real_profile_without_terms_admits_all_but_unused_tensor_cores() -> None:
+    launch = LaunchProfile(
+        kernel="k", grid=(1, 1, 1), block=(32, 1, 1), microseconds=1.0,
+        metrics={"sm__inst_executed_pipe_tensor.sum": 0.0}, bottleneck="dram",
+    )  # fmt: skip
+    profile = Profile(launches=(launch,), gpu="H100", provenance=Provenance.NCU)
+    assert "tensor" not in plausible(profile) and "lsu" in plausible(profile)
+    share = {"sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active": 0.7}
+    noise = launch.model_copy(update={"metrics": share})
+    assert "tensor" not in plausible(profile.model_copy(update={"launches": (noise,)}))
+    busy = launch.model_copy(update={"metrics": {"sm__inst_executed_pipe_tensor.sum": 8.0}})
+    assert "tensor" in plausible(profile.model_copy(update={"launches": (busy,)}))
+    assert {"atomic", "shared_memory"} <= set(plausible(profile)), "nothing was counted of them"
+    none = {"x_op_red.sum": 0.0, "x_op_atom.sum": 0.0, "x_mem_shared.sum": 0.0, "y_mem_shared": 3.0}
+    counted = profile.dominant.model_copy(update={"metrics": none})
+    found = plausible(profile.model_copy(update={"launches": (counted,)}))
+    assert "atomic" not in found and "shared_memory" in found
+    with pytest.raises(ValidationError, match="shows no work of tensor"):
+        reading_of(profile).model_validate(READING | {"primary": "tensor"})
+
+
+# State selector --------------------------------------------------------------------------------
+
+
+def test_a_known_state_is_chosen_by_its_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = ScriptedChatModel(otherwise=known("multi_kernel_traffic"))
+    ran = run(tmp_path, monkeypatch, model, "state_selector")
+    assert {step.state_id for step in ran.steps} == {"multi_kernel_traffic"}
+    assert {told["author"] for told in ran.told("state_choice")} == {CURRENT}
+    assert "- multi_kernel_traffic: intermediate tensors" in model.calls[0].prompt
+    assert "held back by dram" in model.calls[0].prompt.lower()
+
+
+def test_a_new_state_has_the_models_name_and_the_profiles_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = ScriptedChatModel(otherwise=NEW)
+    ran = run(tmp_path, monkeypatch, model, "state_selector", steps=1)
+    (found,) = [state for state in ran.states if state.origin == "discovered"]
+    assert (found.name, found.description) == (NEW["name"], NEW["description"])
+    assert found.primary == "dram" and found.id.startswith("found_dram")
+    assert ran.steps[0].state_id == found.id
+    assert any(x.kind == "new_state" and x.state == found.id for x in ran.lessons)
+
+
+def test_a_state_once_named_is_known_to_the_next_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    knowledge = str(tmp_path / "shared")
+    one, two = tmp_path / "one", tmp_path / "two"
+    one.mkdir()
+    two.mkdir()
+    run(one, monkeypatch, ScriptedChatModel(otherwise=NEW), "state_selector", steps=1,
+        knowledge=knowledge)  # fmt: skip
+    model = ScriptedChatModel([NEW], otherwise=good("state_selector"))
+    run(two, monkeypatch, model, "state_selector", steps=1, knowledge=knowledge)
+    assert f": {NEW['name']} (dram" in model.calls[0].prompt
+    assert "is called rows read twice already" in model.calls[1].prompt
+
+
+@pytest.mark.parametrize(
+    ("reply", "reason"),
+    [
+        (known("no_such_state"), "none of the states listed"),
+        (known("fp64_bound"), "none of the states listed"),
+        (NEW | {"name": ""}, "needs a name"),
+        (NEW | {"description": "\x00"}, "needs a name and a description"),
+        (NEW | {"name": "at the DRAM's bandwidth"}, "already"),
+        (NEW | {"name": "n" * 90}, "name"),
+        (known("new"), "needs a name"),
+    ],
+)
+def test_a_state_that_cannot_be_is_asked_for_again_with_the_list(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reply: dict[str, str], reason: str
+) -> None:
+    model = ScriptedChatModel([reply, known("dram_bandwidth_bound")])
+    ran = run(tmp_path, monkeypatch, model, "state_selector", steps=1)
+    assert reason in str(model.calls[1].messages[-1].content)
+    assert ran.steps[0].state_id == "dram_bandwidth_bound"
+
+
+@pytest.mark.parametrize("replies", BAD)
+def test_without_a_match_the_distance_decides(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, replies: list[Any]
+) -> None:
+    ran = run(tmp_path, monkeypatch, ScriptedChatModel(replies), "state_selector", steps=1)
+    plain = tmp_path / "plain"
+    plain.mkdir()
+    other = run(plain, monkeypatch, ScriptedChatModel(), steps=1)
+    assert ran.steps[0].state_id == other.steps[0].state_id
+    assert ran.told("state_choice")[0]["author"].startswith(f"builtin ({CURRENT} failed: ")
+
+
+def test_only_states_of_the_same_resources_are_shown(tmp_path: Path) -> None:
+    with KnowledgeBase.open(tmp_path / "kb") as knowledge:
+        signature = knowledge.states()[0].centroid
+        observation = Observation(
+            signature=signature, signature_name="signature/v1", primary="atomic",
+            description="", author="builtin",
+        )  # fmt: skip
+        (only,) = nearest(knowledge, observation, knowledge.sequence())
+    assert only.id == "atomic_contention"
+    with pytest.raises(ValidationError, match="atomic_contention, new"):
+        match_among([only], frozenset()).model_validate(known("l2_bound"))
+
+
+# Any reply -------------------------------------------------------------------------------------
+
+FIELDS = ["primary", "secondary", "description", "features", "state", "name", "reason"]
+WORDS = ["dram", "latency", "tensor", "new", "dram_bandwidth_bound", "", "x"]
+
+
+@settings(
+    max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(replies=jsonish(FIELDS, WORDS).flatmap(lambda one: jsonish(FIELDS, WORDS).map(
+    lambda other: [one, other, one, other])))  # fmt: skip
+def test_no_reply_ends_the_run_or_loses_the_best(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch, replies: list[Any]
+) -> None:
+    folder = tmp_path_factory.mktemp("replies")
+    model = ScriptedChatModel(replies, otherwise="nothing more")
+    ran = run(folder, monkeypatch, model, "state_extractor", "state_selector", steps=1)
+    assert ran.result.best_us == min(
+        [100.0, *(step.microseconds_after for step in ran.steps if step.microseconds_after)]
+    )

@@ -1,0 +1,172 @@
+"""A device and a library of rewrites made of text, so that graph tests run in a second.
+
+A "kernel" is text with a line `us: N`; rewrites append a line and change N or the outcome. The
+graph, its nodes, stores, knowledge base and checkpoints are the real ones.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from kernelblaster.harness.devices.protocol import Measurement
+from kernelblaster.harness.records import (
+    DeviceIdentity,
+    LaunchProfile,
+    Outcome,
+    Profile,
+    Provenance,
+    StageResult,
+    Task,
+    TaskVariant,
+    TensorSpec,
+    Timing,
+    Tolerance,
+)
+from kernelblaster.tools.first_kernel.writer import InitialKernel
+from kernelblaster.tools.rewriting.records import Inapplicable, Rewritten
+
+INITIAL = "us: 100.0\n"
+
+
+@dataclass(frozen=True)
+class TextRewrite:
+    """Multiply the time, or make the kernel fail, once."""
+
+    technique: str
+    factor: float = 1.0
+    outcome: str = "passed"
+    parameters: dict[str, tuple[int, ...]] = field(default_factory=dict)
+
+    def apply(self, source: str, task: Task, parameters: Any) -> Rewritten | Inapplicable:
+        if f"did: {self.technique}\n" in source:
+            return Inapplicable(reason="done already")
+        scaled = re.sub(
+            r"us: ([\d.]+)", lambda found: f"us: {float(found[1]) * self.factor:.6f}", source
+        )
+        lines = [f"did: {self.technique}\n", *(f"{k}={v}\n" for k, v in sorted(parameters.items()))]
+        if self.outcome != "passed":
+            lines.append(f"outcome: {self.outcome}\n")
+        return Rewritten(source=scaled + "".join(lines), note="as told")
+
+
+REWRITES = (
+    TextRewrite("tune_block_size", 0.9, parameters={"block": (256, 128)}),
+    TextRewrite("vectorize_memory_access", 0.5),
+    TextRewrite("fast_math", 0.8),
+    TextRewrite("unroll_loop", 1.3),
+    TextRewrite("remove_barriers", 0.1, outcome="race"),
+    TextRewrite("drop_max_subtraction", 0.1, outcome="wrong_answer"),
+    TextRewrite("register_tiling", 0.1, outcome="compile_error"),
+)
+
+
+@dataclass(frozen=True)
+class TextDevice:
+    """Reads its verdicts off the text; logs every stage it runs to $TEXT_DEVICE_LOG."""
+
+    gpu: str = "H100"
+
+    @property
+    def identity(self) -> DeviceIdentity:
+        return DeviceIdentity(kind="simulated", gpu=self.gpu, arch="sm_90", toolchain="text")
+
+    async def compile(self, task: Task, source: str) -> StageResult:
+        return self._stage("compile", source, {"compile_error", "forbidden"})
+
+    async def verify(self, task: Task, source: str) -> StageResult:
+        return self._stage("verify", source, {"race", "wrong_answer", "crashed", "timed_out"})
+
+    async def profile(self, task: Task, source: str, sample: int = 0) -> Measurement:
+        stage = self._stage("profile", source, {"profiler_unavailable"})
+        if stage.outcome is not Outcome.PASSED:
+            return Measurement(stage=stage)
+        found = re.search(r"us: ([\d.]+)", source)
+        assert found is not None
+        us = float(found[1])
+        launch = LaunchProfile(
+            kernel="k",
+            grid=(1, 1, 1),
+            block=(256, 1, 1),
+            microseconds=us,
+            metrics={"gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed": min(100.0, us)},
+            terms={"dram": us},
+            bottleneck="dram" if us > 40 else "latency",
+        )
+        timing = Timing(
+            microseconds=us,
+            samples=(us,),
+            interval=(us, us),
+            method="text",
+            provenance=Provenance.SIMULATED,
+        )
+        profile = Profile(launches=(launch,), gpu=self.gpu, provenance=Provenance.SIMULATED)
+        return Measurement(stage=stage, timing=timing, profile=profile)
+
+    def _stage(self, stage: str, source: str, failing: set[str]) -> StageResult:
+        log = os.environ.get("TEXT_DEVICE_LOG")
+        if log:
+            import hashlib
+
+            with open(log, "a") as file:
+                file.write(f"{stage} {hashlib.sha256(source.encode()).hexdigest()}\n")
+        time.sleep(float(os.environ.get("TEXT_DEVICE_SECONDS", "0")))
+        found = re.search(r"outcome: (\w+)", source)
+        if found and found[1] in failing:
+            return StageResult(outcome=Outcome(found[1]), reason=f"the text says {found[1]}")
+        return StageResult(outcome=Outcome.PASSED)
+
+
+def text_task(name: str = "text") -> Task:
+    """Return a task that only the text device can serve."""
+    variant = TaskVariant(
+        name="full",
+        dimensions={"N": 1024},
+        tensors=(
+            TensorSpec(name="out0", shape=(1024,), dtype="float32", role="output"),
+            TensorSpec(name="x", shape=(1024,), dtype="float32", role="input"),
+        ),
+    )
+    return Task(
+        name=name,
+        path=f"{name}.py",
+        reference_sha256="0" * 64,
+        source="",
+        op_class="elementwise",
+        dtype="float32",
+        tolerance=Tolerance(absolute=1e-4, relative=1e-4),
+        full=variant,
+        verify=variant.model_copy(update={"name": "verify"}),
+    )
+
+
+def install(patch: Callable[[str, Any], Any], rewrites: tuple[TextRewrite, ...] = REWRITES) -> None:
+    """Put device, task and rewrites in place; `patch(dotted name, value)` does the replacing."""
+
+    async def read_task(path: Path, overrides: Any = None) -> Task:
+        return text_task(path.stem)
+
+    def open_device(kind: str, gpu: str) -> TextDevice:
+        return TextDevice(gpu)
+
+    def applicable(source: str, task: Task) -> dict[str, str | None]:
+        verdicts = {rewrite.technique: rewrite.apply(source, task, {}) for rewrite in rewrites}
+        return {
+            name: verdict.reason if isinstance(verdict, Inapplicable) else None
+            for name, verdict in verdicts.items()
+        }
+
+    nodes = "kernelblaster.nodes"
+    patch("kernelblaster.tools.workspace.open_device", open_device)
+    patch("kernelblaster.graph.session.open_device", open_device)
+    patch(f"{nodes}.run.load_task.open_device", open_device)
+    patch(f"{nodes}.run.load_task.read_task", read_task)
+    patch(f"{nodes}.initial_cuda.node.write_builtin", lambda task: InitialKernel(source=INITIAL))
+    patch(f"{nodes}.optimization_proposer.node.applicable", applicable)
+    patch(f"{nodes}.optimization_proposer.builtin.rewrites", lambda: rewrites)
+    patch(f"{nodes}.kernel_writer.builtin.rewrites", lambda: rewrites)

@@ -1,0 +1,48 @@
+"""Whole runs on the text device, and what two of them have in common."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+from kernelblaster.graph.session import Session
+from kernelblaster.nodes.records import OptimizeRequest, RunResult
+
+
+def request(folder: Path, **changes: Any) -> OptimizeRequest:
+    values: dict[str, Any] = {
+        "task": "text.py",
+        "knowledge": str(folder / "kb"),
+        "iterations": 2,
+        "rollouts": 2,
+        "steps": 3,
+        **changes,
+    }
+    return OptimizeRequest(**values)
+
+
+def run(
+    folder: Path, name: str = "run", events: list[Any] | None = None, **changes: Any
+) -> RunResult:
+    session = Session.create(folder / name, request(folder, **changes))
+    try:
+        return asyncio.run(session.run(events.append if events is not None else lambda _: None))
+    finally:
+        session.close()
+
+
+def comparable(result: RunResult) -> dict[str, Any]:
+    """Everything of a result but where it lies (lesson ids name the run too)."""
+    return result.model_dump(mode="json", exclude={"run", "best_source", "lessons"})
+
+
+def replayed(directory: Path) -> list[Any]:
+    with sqlite3.connect(directory / "run.sqlite") as database:
+        rows = database.execute("SELECT body FROM steps ORDER BY iteration, rollout, step")
+        return [
+            {k: v for k, v in json.loads(body).items() if k not in ("evidence_id", "run")}
+            for (body,) in rows
+        ]

@@ -1,0 +1,1 @@
+"""From a PyTorch program to a first, plain CUDA kernel."""

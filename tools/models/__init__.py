@@ -1,0 +1,1 @@
+"""Asking language models: names, budgets, forms of reply and what they cost."""

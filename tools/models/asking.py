@@ -1,0 +1,321 @@
+"""Ask a model in a role, within the run's caps, and never pay twice for the same call."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+from tenacity import (
+    AsyncRetrying,
+    RetryCallState,
+    retry_if_exception,
+    stop_after_attempt,
+    wait_random_exponential,
+)
+
+from ...harness.errors import UserError
+from ...harness.records import sha256_of
+from ...memory.run.artifacts import ArtifactStore
+from ...memory.run.ledger import Usage
+from ...memory.run.run_store import RunStore
+from ..progress import report_progress
+from .budgets import BudgetReached, read_budgets, require_call
+from .call_failures import CallFailed, explained
+from .chat_models import opened_model, priced, turnstile_of
+from .records import BUILTIN, Answer, Message, ModelPlan, Role
+from .reply_forms import MalformedReply, RawReply, bound, raw_reply, with_schema
+
+__all__ = ["Asker", "BudgetReached", "MalformedReply", "estimate_tokens"]
+
+Reply = TypeVar("Reply", bound=BaseModel)
+Value = TypeVar("Value")
+
+LONGEST_WAIT_SECONDS = 60.0
+"""Between two tries, where the server does not say how long."""
+REPLY_SHOWN = 60_000
+"""Characters of a malformed reply that go back into the conversation."""
+
+
+def estimate_tokens(text: str) -> int:
+    """Return about how many tokens a text is: a quarter of its characters, rounded up."""
+    return -(-len(text) // 4)
+
+
+class Asker:
+    """Asks the models of one run. What counts as the same call: role, place, number of the ask,
+    model and prompt. Its reply is stored before it is looked at; asked again, it is read back.
+
+    Built by `Workspace.asker`. Two places get two samples, be their prompts the same.
+    """
+
+    def __init__(
+        self, models: ModelPlan, directory: Path, store: RunStore, artifacts: ArtifactStore
+    ) -> None:
+        self.models = models
+        self._directory = directory
+        self._ledger = store.ledger
+        self._artifacts = artifacts
+
+    async def structured(
+        self,
+        role: Role,
+        place: tuple[int | str, ...],
+        messages: Sequence[Message],
+        reply: type[Reply],
+    ) -> Answer[Reply]:
+        """Return a reply of a pydantic type, by the plan's method.
+
+        A reply that does not fit goes back to the model with the reason, `reasks` times at most.
+
+        Raises:
+            BudgetReached: a cap keeps the next call from being made.
+            UserError: the endpoint's setting is wrong, or the disk is full.
+        """
+        prompt = with_schema(messages, self.models, self.models.model_of(role), reply)
+        return await self._ask(role, place, prompt, lambda raw: raw.structured(reply), reply)
+
+    async def text(
+        self,
+        role: Role,
+        place: tuple[int | str, ...],
+        messages: Sequence[Message],
+        read: Callable[[str], Value],
+    ) -> Answer[Value]:
+        """Return what `read` makes of the reply's text.
+
+        `read` raises MalformedReply to have the model asked again with that reason.
+
+        Raises:
+            BudgetReached: a cap keeps the next call from being made.
+            UserError: the endpoint's setting is wrong, or the disk is full.
+        """
+        return await self._ask(role, place, tuple(messages), lambda raw: read(raw.words()), None)
+
+    async def _ask(
+        self,
+        role: Role,
+        place: tuple[int | str, ...],
+        messages: tuple[Message, ...],
+        read: Callable[[RawReply], Value],
+        form: type[BaseModel] | None,
+    ) -> Answer[Value]:
+        model = self.models.model_of(role)
+        if model == BUILTIN:
+            raise ValueError(f"no model is set for {role}")
+        reason, first_prompt = "", ""
+        reply_sha256: str | None = None
+        for ask in range(self.models.reasks + 1):
+            prompt = await asyncio.to_thread(self._artifacts.put_text, _as_json(messages))
+            first_prompt = first_prompt or prompt
+            call = _Call(role, place, ask, model, prompt)
+            try:
+                reply_sha256, raw = await self._reply(call, messages, form)
+            except CallFailed as failed:
+                return Answer(
+                    author=model, reason=failed.reason, prompt_sha256=first_prompt,
+                    reply_sha256=reply_sha256, calls=ask + 1,
+                )  # fmt: skip
+            try:
+                value = read(raw)
+            except (MalformedReply, ValidationError) as error:
+                reason = " ".join(str(error).split())
+                await asyncio.to_thread(self._ledger.malformed, call.key, reason)
+                report_progress("malformed", role=role, place=list(place), reason=reason)
+                messages = (*messages, *_again(raw, str(error)))
+                continue
+            return Answer(
+                value=value, author=model, prompt_sha256=first_prompt,
+                reply_sha256=reply_sha256, calls=ask + 1,
+            )  # fmt: skip
+        return Answer(
+            author=model, reason=f"malformed reply: {reason}", prompt_sha256=first_prompt,
+            reply_sha256=reply_sha256, calls=self.models.reasks + 1,
+        )  # fmt: skip
+
+    async def _reply(
+        self, call: _Call, messages: tuple[Message, ...], form: type[BaseModel] | None
+    ) -> tuple[str, RawReply]:
+        """Return the stored reply of a call, or make it; raises CallFailed when tries run out."""
+        stored = await asyncio.to_thread(self._ledger.reply, call.key)
+        if stored is not None and stored.reply_sha256 is not None:
+            text = await asyncio.to_thread(self._artifacts.get_text, stored.reply_sha256)
+            return stored.reply_sha256, RawReply.model_validate_json(text)
+        retrying = AsyncRetrying(
+            retry=retry_if_exception(lambda error: isinstance(error, CallFailed) and error.again),
+            stop=stop_after_attempt(self.models.attempts),
+            wait=self._wait,
+            before_sleep=lambda state: _tell_wait(call, state),
+            reraise=True,
+        )
+        turnstile = await asyncio.to_thread(
+            turnstile_of,
+            self.models.base_url,
+            self.models.concurrency,
+            self.models.requests_per_minute,
+        )
+        async for attempt in retrying:
+            with attempt:
+                async with turnstile.turn():
+                    return await self._send(call, messages, form)
+        raise AssertionError("tenacity ended without a reply or an error")
+
+    async def _send(
+        self, call: _Call, messages: tuple[Message, ...], form: type[BaseModel] | None
+    ) -> tuple[str, RawReply]:
+        """Make one try of a call: note it, send it, store what comes, close it."""
+        expected = self._expected(call.model, messages)
+        budgets = await asyncio.to_thread(read_budgets, self._directory)
+        attempt = await asyncio.to_thread(
+            self._ledger.begin,
+            key=call.key,
+            role=call.role,
+            place=json.dumps(call.place),
+            model=call.model,
+            prompt_sha256=call.prompt_sha256,
+            expected=expected,
+            allow=lambda totals: require_call(budgets, totals, expected, self._directory),
+        )
+        report_progress("thinking", role=call.role, place=list(call.place), model=call.model)
+        try:
+            message = await self._invoke(call, messages, form)
+            raw = await asyncio.to_thread(raw_reply, message)
+            if call.model.startswith("openai:") and not raw.finish_reason:
+                raise ConnectionError("the reply broke off")  # Streams may end without an error.
+        except asyncio.CancelledError:
+            await asyncio.to_thread(
+                self._ledger.not_answered, call.key, attempt, "cancelled", maybe_paid=True
+            )
+            raise
+        except (UserError, AssertionError) as error:
+            await asyncio.to_thread(
+                self._ledger.not_answered, call.key, attempt, str(error), maybe_paid=False
+            )
+            raise
+        except Exception as error:
+            # A provider's client may raise anything while it reads an answer: none of it may end
+            # the run, and none of it is our own code's.
+            await self._explain(call, attempt, error)
+        usage = self._usage(call.model, messages, message, raw)
+        reply = await asyncio.to_thread(self._artifacts.put_text, raw.model_dump_json())
+        await asyncio.to_thread(self._ledger.answered, call.key, attempt, reply, usage)
+        await self._tell_answer(call, usage)
+        return reply, raw
+
+    async def _invoke(
+        self, call: _Call, messages: tuple[Message, ...], form: type[BaseModel] | None
+    ) -> Any:
+        async with opened_model(self.models, call.model) as model:
+            asked = await asyncio.to_thread(bound, model, self.models, call.model, form)
+            return await asked.ainvoke(
+                [(message.role, message.content) for message in messages],
+                {
+                    "run_name": call.role,
+                    "tags": [call.role],
+                    "metadata": {"role": call.role, "place": list(call.place)},
+                },
+            )
+
+    async def _explain(self, call: _Call, attempt: int, error: Exception) -> None:
+        """Close a try that failed and raise what its failure means."""
+        try:
+            failed = await asyncio.to_thread(explained, error, call.model)
+        except UserError as wrong:
+            await asyncio.to_thread(
+                self._ledger.not_answered, call.key, attempt, str(wrong), maybe_paid=False
+            )
+            raise wrong from error
+        await asyncio.to_thread(
+            self._ledger.not_answered, call.key, attempt, failed.reason, failed.maybe_paid
+        )
+        raise failed from error
+
+    def _expected(self, model: str, messages: tuple[Message, ...]) -> Usage:
+        tokens_in = sum(estimate_tokens(message.content) for message in messages)
+        tokens_out = self.models.max_output_tokens or 0
+        money = priced(self.models, model, {"in": tokens_in, "out": tokens_out})
+        return Usage(tokens_in=tokens_in, tokens_out=tokens_out, estimated=True, money=money)
+
+    def _usage(
+        self, model: str, messages: tuple[Message, ...], message: Any, raw: RawReply
+    ) -> Usage:
+        counted = message.usage_metadata
+        if counted:
+            details = counted.get("input_token_details") or {}
+            tokens_in, tokens_out = counted["input_tokens"], counted["output_tokens"]
+            cached = min(tokens_in, details.get("cache_read") or 0)
+        else:
+            tokens_in = sum(estimate_tokens(each.content) for each in messages)
+            tokens_out = estimate_tokens("".join((raw.text, raw.refusal, *raw.arguments)))
+            cached = 0
+        money = priced(self.models, model, {"in": tokens_in, "cached": cached, "out": tokens_out})
+        return Usage(
+            tokens_in=tokens_in, tokens_cached=cached, tokens_out=tokens_out,
+            estimated=not counted, money=money,
+        )  # fmt: skip
+
+    def _wait(self, state: RetryCallState) -> float:
+        """Return the seconds until the next try: the server's wish, else a growing random time."""
+        error = state.outcome.exception() if state.outcome else None
+        if isinstance(error, CallFailed) and error.wait_seconds is not None:
+            return error.wait_seconds
+        first = self.models.first_wait_seconds
+        return wait_random_exponential(multiplier=first, max=LONGEST_WAIT_SECONDS)(state)
+
+    async def _tell_answer(self, call: _Call, usage: Usage) -> None:
+        totals = await asyncio.to_thread(self._ledger.totals)
+        report_progress(
+            "answered",
+            role=call.role,
+            place=list(call.place),
+            model=call.model,
+            tokens_in=usage.tokens_in,
+            tokens_out=usage.tokens_out,
+            money=usage.money,
+            calls=totals.calls,
+            all_tokens=totals.tokens,
+            all_money=totals.money,
+        )
+
+
+class _Call:
+    """What makes a call this call."""
+
+    def __init__(
+        self, role: Role, place: tuple[int | str, ...], ask: int, model: str, prompt_sha256: str
+    ) -> None:
+        self.role = role
+        self.place = place
+        self.model = model
+        self.prompt_sha256 = prompt_sha256
+        self.key = sha256_of("call", role, json.dumps(place), str(ask), model, prompt_sha256)
+
+
+def _as_json(messages: Sequence[Message]) -> str:
+    return json.dumps([message.model_dump() for message in messages], indent=1)
+
+
+def _again(raw: RawReply, reason: str) -> tuple[Message, Message]:
+    """Return the two messages with which a conversation goes on after a malformed reply."""
+    return (
+        Message(role="assistant", content=raw.said()[:REPLY_SHOWN]),
+        Message(
+            role="user",
+            content=f"This reply cannot be used: {reason}\n"
+            "Answer once more, in full, in the form that was asked for.",
+        ),
+    )
+
+
+def _tell_wait(call: _Call, state: RetryCallState) -> None:
+    error = state.outcome.exception() if state.outcome else None
+    report_progress(
+        "trying_again",
+        role=call.role,
+        place=list(call.place),
+        reason=str(error),
+        seconds=round(state.upcoming_sleep, 1),
+    )

@@ -1,0 +1,134 @@
+"""Caps on what a run may use: where they are kept, and when one is reached."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ...harness.errors import UserError
+from ...harness.files import write_atomically
+from ...memory.run.ledger import Ledger, Totals, Usage
+from .chat_models import priced
+from .records import BUILTIN, ROLES, Budgets, ModelPlan
+
+BUDGETS_FILE = "budgets.json"
+NO_PRICE = (
+    "--max-money needs a price for {model}: set KERNELBLASTER_PRICES to JSON such as "
+    '{{"NAME": {{"input_per_million": 1, "cached_per_million": 0.1, "output_per_million": 5}}}}'
+)
+
+
+class BudgetReached(Exception):
+    """A cap of the run is reached: which, how much is used, and how to raise it."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+def read_budgets(directory: Path) -> Budgets:
+    """Return a run's caps; none where the file is not there.
+
+    Raises:
+        UserError: the file is damaged.
+    """
+    path = directory / BUDGETS_FILE
+    try:
+        return Budgets.model_validate_json(path.read_bytes())
+    except FileNotFoundError:
+        return Budgets()
+    except (OSError, ValueError) as error:
+        raise UserError(
+            f"{path} is damaged; write the caps anew, for example: "
+            f"kernelblaster resume {directory} --max-calls 100"
+        ) from error
+
+
+def write_budgets(directory: Path, budgets: Budgets) -> None:
+    """Write a run's caps.
+
+    Raises:
+        UserError: the disk is full or the directory is not writable.
+    """
+    path = directory / BUDGETS_FILE
+    try:
+        write_atomically(path, (budgets.model_dump_json(indent=2) + "\n").encode())
+    except OSError as error:
+        raise UserError(f"cannot write {path}: {error.strerror}; free some space") from error
+
+
+def change_budgets(directory: Path, changed: Budgets) -> Budgets:
+    """Set the caps that `changed` names, keep the others, and return what holds now."""
+    new = changed.model_dump(exclude_none=True)
+    try:
+        before = read_budgets(directory)
+    except UserError:
+        before = Budgets()  # Damaged: what is written now is what holds.
+    budgets = before.model_copy(update=new)
+    if new:
+        write_budgets(directory, budgets)
+    return budgets
+
+
+def require_prices(models: ModelPlan, budgets: Budgets) -> None:
+    """Refuse a cap on money that could not be kept.
+
+    Raises:
+        UserError: a model has no price.
+    """
+    if budgets.money is None:
+        return
+    for name in sorted({models.model_of(role) for role in ROLES} - {BUILTIN}):
+        if priced(models, name, {"in": 0}) is None:
+            raise UserError(NO_PRICE.format(model=name))
+
+
+def require_call(budgets: Budgets, totals: Totals, expected: Usage, directory: Path) -> None:
+    """Refuse a call that would not fit the caps on calls, tokens and money.
+
+    `expected` is what the call takes at most, as far as that is known: its prompt, and the longest
+    reply where a limit is set.
+
+    Raises:
+        BudgetReached: with the flag that raises the cap.
+        UserError: money is capped and the model has no price.
+    """
+    if budgets.money is not None and expected.money is None:
+        raise UserError(NO_PRICE.format(model="this run's model"))
+    tokens = expected.tokens_in + expected.tokens_out
+    spent = totals.money or 0.0
+    money = expected.money or 0.0
+    if budgets.calls is not None and totals.calls + 1 > budgets.calls:
+        _refuse("--max-calls", f"{budgets.calls} calls", f"{totals.calls} made", directory)
+    if budgets.tokens is not None and totals.tokens + tokens > budgets.tokens:
+        used = f"{totals.tokens} used, the next call may take {tokens}"
+        _refuse("--max-tokens", f"{budgets.tokens} tokens", used, directory)
+    if budgets.money is not None and spent + money > budgets.money:
+        used = f"${spent:.4f} spent, the next call may take ${money:.4f}"
+        _refuse("--max-money", f"${budgets.money:g}", used, directory)
+
+
+def require_time(budgets: Budgets, ledger: Ledger, directory: Path) -> None:
+    """Refuse to begin another step when the device's or the run's time is used up.
+
+    Raises:
+        BudgetReached: with the flag that raises the cap.
+    """
+    wall = ledger.wall_seconds()
+    device = ledger.device_seconds()
+    if budgets.gpu_seconds is not None and device >= budgets.gpu_seconds:
+        _refuse(
+            "--max-gpu-seconds", f"{budgets.gpu_seconds:g} s on the device", f"{device:.1f} s used",
+            directory,
+        )  # fmt: skip
+    if budgets.wall_seconds is not None and wall >= budgets.wall_seconds:
+        _refuse(
+            "--max-seconds", f"{budgets.wall_seconds:g} s of working time", f"{wall:.1f} s used",
+            directory,
+        )  # fmt: skip
+
+
+def _refuse(flag: str, cap: str, used: str, directory: Path) -> None:
+    raise BudgetReached(
+        f"the cap of {cap} is reached ({used}); go on with a higher one: "
+        f"kernelblaster resume {directory} {flag} N"
+    )

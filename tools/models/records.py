@@ -1,0 +1,143 @@
+"""The words of model calls: roles, plans, budgets, messages and answers; never a key."""
+
+from __future__ import annotations
+
+from typing import Annotated, Generic, Literal, TypeVar, get_args
+
+from pydantic import Field
+
+from ...harness.records import Record
+
+BUILTIN = "builtin"
+"""The author that needs no model: the role's reasoner in nodes/builtin/."""
+
+Role = Literal[
+    "initial_cuda",
+    "state_extractor",
+    "state_selector",
+    "optimization_proposer",
+    "optimization_selector",
+    "kernel_writer",
+    "soft_verifier",
+    "policy_evaluation",
+    "gap_analysis",
+    "parameter_update",
+]
+ROLES: tuple[Role, ...] = get_args(Role)
+
+CONTEXT_TOKENS: dict[Role, int] = {
+    "initial_cuda": 12_000,
+    "state_extractor": 8_000,
+    "state_selector": 6_000,
+    "optimization_proposer": 10_000,
+    "optimization_selector": 8_000,
+    "kernel_writer": 16_000,
+    "soft_verifier": 12_000,
+    "policy_evaluation": 8_000,
+    "gap_analysis": 8_000,
+    "parameter_update": 8_000,
+}
+"""Tokens a role's prompt may have (estimated): what is more is cut, the least important first."""
+
+
+class Price(Record):
+    """What a model's tokens cost, in dollars for a million."""
+
+    input_per_million: float = Field(ge=0)
+    cached_per_million: float = Field(ge=0)
+    """For input tokens that the server had in its cache."""
+    output_per_million: float = Field(ge=0)
+
+
+class ModelPlan(Record):
+    """Who reasons in which role, and how the endpoint is asked. Keys are never part of it."""
+
+    roles: dict[Role, str] = Field(default_factory=dict)
+    """`builtin`, `openai:NAME`, or `import:package.module:factory` for any LangChain chat model;
+    roles left out are builtin."""
+    base_url: str = ""
+    """OpenAI-compatible endpoint (vLLM, SGLang, llama.cpp, Ollama); empty: OpenAI itself."""
+    method: Literal["json_schema", "function_calling", "json_mode"] = "json_schema"
+    """How a structured reply is asked for."""
+    temperature: float | None = Field(default=None, ge=0, le=2)
+    """None: the server's own; some models take no other."""
+    streaming: bool = False
+    """Receive replies piece by piece: a slow server then runs into no time limit."""
+    timeout_seconds: float = Field(default=300.0, gt=0)
+    """Longest wait for a reply, or for its next piece."""
+    attempts: int = Field(default=5, ge=1)
+    """Tries of a call that fails in transport: 429, 5xx, time-outs, dropped connections."""
+    first_wait_seconds: float = Field(default=1.0, ge=0)
+    """Longest wait before the second try; doubled for each more (a random part of it is waited),
+    unless the server says how long."""
+    reasks: int = Field(default=2, ge=0)
+    """How often a malformed reply is asked for again, with the reason."""
+    concurrency: int = Field(default=4, ge=1)
+    """Calls under way at the same time in this process."""
+    requests_per_minute: float | None = Field(default=None, gt=0)
+    """None: no limit of our own."""
+    max_output_tokens: int | None = Field(default=None, ge=1)
+    """Longest reply; None: the server's own limit."""
+    prices: dict[str, Price] = Field(default_factory=dict)
+    """By model name."""
+    rewrites_first: bool = False
+    """Whether lowering tries the built-in rewrite of a technique before it asks a model."""
+    context_tokens: dict[Role, Annotated[int, Field(ge=1000)]] = Field(default_factory=dict)
+    """Where a role's prompt may be longer or shorter than CONTEXT_TOKENS says."""
+
+    def model_of(self, role: Role) -> str:
+        """Return who answers in a role."""
+        return self.roles.get(role, BUILTIN)
+
+    def context_of(self, role: Role) -> int:
+        """Return how many tokens a role's prompt may have."""
+        return self.context_tokens.get(role, CONTEXT_TOKENS[role])
+
+    @property
+    def uses_models(self) -> bool:
+        """Whether any role is answered by a model."""
+        return any(self.model_of(role) != BUILTIN for role in ROLES)
+
+
+class Budgets(Record):
+    """Caps of a run, all its sessions together; None: no cap.
+
+    Kept beside the run (budgets.json), not in its plan: `resume` may raise them.
+    """
+
+    tokens: int | None = Field(default=None, ge=0)
+    """Input and output tokens of all model calls."""
+    money: float | None = Field(default=None, ge=0)
+    """Dollars, by the table of prices."""
+    calls: int | None = Field(default=None, ge=0)
+    """Calls that were answered or may have been."""
+    gpu_seconds: float | None = Field(default=None, ge=0)
+    """Seconds that candidates spent on the device, simulated or not."""
+    wall_seconds: float | None = Field(default=None, ge=0)
+    """Working time of the run."""
+
+
+class Message(Record):
+    """One message of a conversation with a model."""
+
+    role: Literal["system", "user", "assistant"]
+    content: str
+
+
+Value = TypeVar("Value")
+
+
+class Answer(Record, Generic[Value]):
+    """What asking came to: a value, or the reason why there is none."""
+
+    value: Value | None = None
+    author: str
+    """The model that answered, as the plan names it."""
+    reason: str = ""
+    """Why there is no value; empty where there is one."""
+    prompt_sha256: str
+    """Artifact of the first prompt: a JSON list of messages."""
+    reply_sha256: str | None = None
+    """Artifact of the last raw reply; None where none came."""
+    calls: int = 0
+    """Calls this answer took, those replayed from the ledger included."""

@@ -1,0 +1,1 @@
+"""CUDA source as syntax: kernels recognised, and written again with other work."""

@@ -1,0 +1,30 @@
+"""What a rewrite takes and gives back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from ...harness.records import Record, Task
+
+
+class Rewritten(Record):
+    """A new source."""
+
+    source: str
+    note: str
+    """What was changed, in one line."""
+
+
+class Inapplicable(Record):
+    """The technique has nothing to do here; the reason says what is missing."""
+
+    reason: str
+
+
+Parameters = Mapping[str, int]
+Outcome = Rewritten | Inapplicable
+Apply = Callable[[str, Task, Parameters], Outcome]
+
+
+class NotRecognised(Exception):
+    """The source does not have the shape that a technique needs; the text is the reason."""

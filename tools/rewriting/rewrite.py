@@ -1,0 +1,43 @@
+"""A technique as a pure function from source to source."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ...harness.records import Task
+from .records import Apply, Inapplicable, NotRecognised, Outcome, Parameters, Rewritten
+from .tidying import tidied
+
+
+@dataclass(frozen=True)
+class Rewrite:
+    """One technique as a change of source text.
+
+    `apply(source, task, parameters)` is pure: the same arguments give the same text. Parameters
+    that are left out take the first of their listed values.
+    """
+
+    technique: str
+    change: Apply
+    parameters: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+
+    def apply(self, source: str, task: Task, parameters: Parameters | None = None) -> Outcome:
+        """Return the new source, or why the technique does not apply."""
+        chosen = {name: values[0] for name, values in self.parameters.items()}
+        for name, value in (parameters or {}).items():
+            if name not in self.parameters:
+                return Inapplicable(reason=f"{self.technique} has no parameter {name}")
+            if value not in self.parameters[name]:
+                return Inapplicable(reason=f"{name} is one of {list(self.parameters[name])}")
+            chosen[name] = value
+        try:
+            outcome = self.change(source, task, chosen)
+        except NotRecognised as reason:
+            return Inapplicable(reason=str(reason))
+        if isinstance(outcome, Inapplicable):
+            return outcome
+        text = tidied(source, outcome.source)
+        if text == source:
+            return Inapplicable(reason="the source has this form already")
+        return Rewritten(source=text, note=outcome.note)

@@ -1,0 +1,157 @@
+"""A kernel that works on rows: recognised from its syntax tree, written again in another mapping.
+
+The intermediate form keeps every expression of the author. It says who works on a row (a thread, a
+warp, a block), how wide an access is, and whether the row is kept in registers. Whatever is written
+from it is recognised again, so techniques compose in any order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from ...harness.records import Task
+from .constants import Constants
+from .helpers import add_helpers
+from .launches import (
+    GRID,
+    block_name,
+    block_size,
+    ceiling,
+    components,
+    host_text,
+    host_values,
+    set_components,
+)
+from .records import NotRecognised
+from .row_reader import RowBody, read_rows
+from .row_steps import Loop, Plain, Step
+from .row_writer import RowShape, write_rows
+from .syntax import Kernel, Launch, Source, squeezed, uses
+
+Mapping = Literal["thread", "warp", "block"]
+
+
+@dataclass(frozen=True)
+class RowKernel:
+    """A row kernel in its source, with its launch."""
+
+    source: Source
+    constants: Constants
+    kernel: Kernel
+    launch: Launch
+    block: str
+    """Name of the constant that is the block size."""
+    body: RowBody
+
+    @property
+    def loops(self) -> list[Loop]:
+        """The loops over the columns."""
+        return [step for step in self.body.steps if isinstance(step, Loop)]
+
+
+def row_kernels(text: str, task: Task) -> list[RowKernel]:
+    """Return the row kernels of a source, each with edits to a source of its own.
+
+    Raises:
+        NotRecognised: there is none; the reason is that of the last kernel looked at.
+    """
+    reason = "the source has no kernel"
+    found = []
+    names = [kernel.name for kernel in Source(text).kernels()]
+    for name in names:
+        source = Source(text)
+        kernel = next(k for k in source.kernels() if k.name == name)
+        try:
+            launch = source.launch_of(kernel)
+            constants = Constants(source, task)
+            block = block_name(source, constants, launch)
+            body = read_rows(kernel, constants, block)
+            if not body.rows:
+                body = replace(body, rows=components(launch, GRID)[0])
+            found.append(RowKernel(source, constants, kernel, launch, block, body))
+        except NotRecognised as why:
+            reason = str(why)
+    if not found:
+        raise NotRecognised(f"no kernel works on rows: {reason}")
+    return found
+
+
+def written(found: RowKernel, body: RowBody) -> str:
+    """Return the source with the row kernel in another form, and its grid to match."""
+    columns = known_columns(found)
+    threads = block_size(found.constants, found.launch)[0]
+    shape = RowShape(found.kernel, found.constants, found.block, threads, columns)
+    lines = write_rows(shape, body)
+    source = found.source
+    kinds = {kind for step in body.steps if isinstance(step, Loop) for _, kind in step.carried}
+    add_helpers(source, kinds, body.mapping, body.width > 1)
+    start = found.kernel.node.start_byte
+    before = found.kernel.node.prev_named_sibling
+    comment = _WHO[body.mapping]
+    if before is not None and before.type == "comment" and (before.text or b"") in _COMMENTS:
+        start = before.start_byte
+    head = found.kernel.head
+    new = "\n".join([comment, f"{head} {{", *lines, "}"])
+    source.cut(start, found.kernel.node.end_byte, new)
+    if body.mapping != found.body.mapping:
+        rows = host_text(found.kernel, found.launch, body.rows)
+        set_components(source, found.launch, GRID, [_grid(rows, body.mapping, found.block)])
+    return source.result()
+
+
+def known_columns(found: RowKernel) -> str:
+    """Return the number of columns as a constant expression, or nothing where it is none."""
+    for text in (found.body.columns, host_text(found.kernel, found.launch, found.body.columns)):
+        whole = host_values(found.launch, text)
+        if found.constants.pair(whole) is not None:
+            return whole if not _is_parameter(found, text) else ""
+    return ""
+
+
+def _is_parameter(found: RowKernel, text: str) -> bool:
+    return any(uses(text, parameter.name) for parameter in found.kernel.parameters)
+
+
+_WHO = {
+    "thread": "// One thread computes one row.",
+    "warp": "// One warp computes one row.",
+    "block": "// One block computes one row.",
+}
+_COMMENTS = frozenset(text.encode() for text in _WHO.values())
+
+
+def _grid(rows: str, mapping: str, block: str) -> str:
+    if mapping == "thread":
+        return ceiling(rows, block)
+    return ceiling(rows, f"{block} / 32") if mapping == "warp" else rows
+
+
+def with_mapping(found: RowKernel, mapping: Mapping) -> str:
+    """Return the source with another worker for each row.
+
+    Raises:
+        NotRecognised: a sum does not start at zero, so it cannot be shared out.
+    """
+    if mapping != "thread" and block_size(found.constants, found.launch)[0] % 32:
+        raise NotRecognised("a block is not made of whole warps")
+    for position, step in enumerate(found.body.steps):
+        if isinstance(step, Loop):
+            for name, kind in step.carried:
+                if kind == "sum" and found.body.mapping == "thread":
+                    _require_zero(found.body.steps[:position], name)
+    return written(found, replace(found.body, mapping=mapping))
+
+
+def _require_zero(before: tuple[Step, ...], name: str) -> None:
+    """Check that the last statement that sets the name gives it zero."""
+    for step in reversed(before):
+        if isinstance(step, Plain) and uses(step.text, name):
+            value = next(
+                (part.split("=")[1] for part in step.text.rstrip(";").split(",")
+                 if "=" in part and uses(part.split("=")[0], name)), "",
+            )  # fmt: skip
+            if squeezed(value).rstrip("f").rstrip("0").rstrip(".") in ("", "0") and value.strip():
+                return
+            break
+    raise NotRecognised(f"the sum {name} does not start at zero")

@@ -1,0 +1,1 @@
+"""The techniques, a file each."""

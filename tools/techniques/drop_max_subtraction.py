@@ -1,0 +1,63 @@
+"""drop_max_subtraction: a softmax without the pass for its maximum. Overflows for large inputs."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from ...harness.records import Task
+from ..rewriting.records import Inapplicable, Outcome, Parameters, Rewritten
+from ..rewriting.rewrite import Rewrite
+from ..rewriting.row_kernel import row_kernels, written
+from ..rewriting.row_reader import RowBody
+from ..rewriting.row_steps import Loop, Plain, Step
+from ..rewriting.syntax import uses
+
+
+def rewrite() -> Rewrite:
+    """Return the technique."""
+    return Rewrite("drop_max_subtraction", _apply)
+
+
+def _apply(source: str, task: Task, parameters: Parameters) -> Outcome:
+    reason = "no row kernel subtracts its maximum inside an exponential"
+    for found in row_kernels(source, task):
+        body = _without_maximum(found.body)
+        if body is not None:
+            text = written(found, body)
+            return Rewritten(source=text, note=f"{found.kernel.name}: no pass for the maximum")
+    return Inapplicable(reason=reason)
+
+
+def _without_maximum(body: RowBody) -> RowBody | None:
+    """Return the row program without its maximum, or None when it is used otherwise."""
+    for loop in body.steps:
+        if not isinstance(loop, Loop) or [kind for _, kind in loop.carried] != ["max"]:
+            continue
+        name = loop.carried[0][0]
+        kept: list[Step] = []
+        subtracted = False
+        for step in body.steps:
+            if step is loop or isinstance(step, Plain) and _declares(step.text, name):
+                continue
+            lines = step.lines if isinstance(step, Loop) else (step.text,)
+            changed = tuple(re.sub(rf"\s*-\s*{name}\b", "", line) for line in lines)
+            subtracted |= any("exp" in line for line in lines) and changed != lines
+            if any(uses(line, name) for line in changed):
+                return None
+            kept.append(
+                replace(step, lines=changed)
+                if isinstance(step, Loop) else replace(step, text=changed[0])
+            )  # fmt: skip
+        if subtracted:
+            return replace(body, steps=tuple(kept), cached=body.cached and _still_shared(kept))
+    return None
+
+
+def _declares(text: str, name: str) -> bool:
+    return re.match(rf"(const\s+)?float\s+{name}\s*=", text) is not None
+
+
+def _still_shared(steps: list[Step]) -> bool:
+    """Whether at least two loops are left, so that keeping the row still serves."""
+    return sum(isinstance(step, Loop) for step in steps) > 1

@@ -1,0 +1,112 @@
+"""register_tiling: a thread computes a square of results, reusing what it reads of shared tiles."""
+
+from __future__ import annotations
+
+from ...harness.records import Task
+from ..rewriting.product_kernel import (
+    ProductBody,
+    ProductKernel,
+    is_contiguous,
+    product_kernels,
+    set_plane,
+)
+from ..rewriting.records import Inapplicable, Outcome, Parameters, Rewritten
+from ..rewriting.rewrite import Rewrite
+from ..rewriting.syntax import indented
+from .shared_memory_tiling import replace_kernel, tile_constant
+
+_DEPTH = 16
+"""Columns of the left tile: 16 floats are two sectors, and both tiles fit the static limit."""
+
+
+def rewrite() -> Rewrite:
+    """Return the technique; `tile` is a block's side of the result, `square` a thread's."""
+    return Rewrite("register_tiling", _apply, {"tile": (64, 128, 32), "square": (4, 8)})
+
+
+def _apply(source: str, task: Task, parameters: Parameters) -> Outcome:
+    tile, square = parameters["tile"], parameters["square"]
+    threads = (tile // square) ** 2
+    if not 32 <= threads <= 1024:
+        return Inapplicable(reason=f"a block would have {threads} threads")
+    for found in product_kernels(source, task):
+        if (found.body.tile, found.body.square) == (tile, square):
+            continue
+        text = _write(found, tile, square)
+        note = f"{found.kernel.name}: {square} x {square} results a thread"
+        return Rewritten(source=text, note=note)
+    return Inapplicable(reason=f"threads compute squares of {square} in tiles of {tile} already")
+
+
+def _write(found: ProductKernel, size: int, square_size: int) -> str:
+    body = found.body
+    tile, depth = tile_constant(found, "TILE"), tile_constant(found, "TILE_K")
+    square, threads = tile_constant(found, "SQUARE"), tile_constant(found, "THREADS")
+    kind = f"const {body.type}"
+    row, column, k = body.row, body.column, body.index
+    left = _load("left", row, "first_row", f"{row} < {body.rows} && {k} < {body.depth}",
+                 body.left, is_contiguous(body.left, k), body, tile, depth, threads)  # fmt: skip
+    right = _load("right", column, "first_column", f"{k} < {body.depth} && {column} < "
+                  f"{body.columns}", body.right, is_contiguous(body.right, k), body, tile, depth,
+                  threads)  # fmt: skip
+    each = ["#pragma unroll", f"for (int m = 0; m < {square}; ++m) {{"]
+    both = [*each, "    #pragma unroll", f"    for (int n = 0; n < {square}; ++n) {{"]
+    lines = [
+        f"__shared__ alignas(16) float left_tile[{depth}][{tile}];",
+        f"__shared__ alignas(16) float right_tile[{depth}][{tile}];",
+        f"{kind} first_row = blockIdx.y * {tile};",
+        f"{kind} first_column = blockIdx.x * {tile};",
+        "// Where this thread's square of results is in the block's tile.",
+        f"const int square_row = threadIdx.x / ({tile} / {square}) * {square};",
+        f"const int square_column = threadIdx.x % ({tile} / {square}) * {square};",
+        f"float sums[{square}][{square}] = {{}};",
+        f"for (int k0 = 0; k0 < {body.depth}; k0 += {depth}) {{",
+        *indented([*left, *right, "__syncthreads();"]),
+        "    #pragma unroll",
+        f"    for (int {k} = 0; {k} < {depth}; ++{k}) {{",
+        f"        float left[{square}], right[{square}];",
+        *indented(each, 2),
+        f"            left[m] = left_tile[{k}][square_row + m];",
+        f"            right[m] = right_tile[{k}][square_column + m];",
+        "        }",
+        *indented(both, 2),
+        "                sums[m][n] += left[m] * right[n];",
+        "            }",
+        "        }",
+        "    }",
+        "    __syncthreads();",
+        "}",
+        *both,
+        f"        {kind} {row} = first_row + square_row + m;",
+        f"        {kind} {column} = first_column + square_column + n;",
+        f"        if ({row} < {body.rows} && {column} < {body.columns}) {{",
+        f"            float {body.accumulator} = sums[m][n];",
+        *indented([*body.before, *body.epilogue], 3),
+        "        }",
+        "    }",
+        "}",
+    ]
+    constants = [(tile, size), (depth, _DEPTH), (square, square_size),
+                 (threads, (size // square_size) ** 2)]  # fmt: skip
+    comment = "// One block computes one square tile of the product, a thread a square of it."
+    replace_kernel(found, comment, lines, constants)
+    set_plane(found, tile, tile, [threads])
+    return found.source.result()
+
+
+def _load(
+    name: str, variable: str, first: str, inside: str, element: str, k_first: bool,
+    body: ProductBody, tile: str, depth: str, threads: str,
+) -> list[str]:  # fmt: skip
+    """Return the loop that fills one tile, neighbouring threads on neighbouring addresses."""
+    at, in_k = ("part / {depth}", "part % {depth}") if k_first else (
+        "part % {tile}", "part / {tile}")  # fmt: skip
+    place, step = at.format(depth=depth, tile=tile), in_k.format(depth=depth, tile=tile)
+    return [
+        f"for (int part = threadIdx.x; part < {tile} * {depth}; part += {threads}) {{",
+        f"    const {body.type} {variable} = {first} + {place};",
+        f"    const {body.type} {body.index} = k0 + {step};",
+        f"    {name}_tile[{step}][{place}] = {inside}",
+        f"        ? {element} : 0.0f;",
+        "}",
+    ]

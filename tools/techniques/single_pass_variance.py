@@ -1,0 +1,119 @@
+"""single_pass_variance: mean and variance from one pass over a row.
+
+The variance is E[(x - p)^2] - (E[x] - p)^2 with the row's first element for p: the plain form, with
+p = 0, loses every digit where the mean is far from zero.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from ...harness.records import Task
+from ..rewriting.records import Inapplicable, Outcome, Parameters, Rewritten
+from ..rewriting.rewrite import Rewrite
+from ..rewriting.row_kernel import row_kernels, written
+from ..rewriting.row_reader import RowBody
+from ..rewriting.row_steps import Loop, Plain, Step
+from ..rewriting.syntax import renamed, squeezed, uses
+
+
+def rewrite() -> Rewrite:
+    """Return the technique."""
+    return Rewrite("single_pass_variance", _apply)
+
+
+def _apply(source: str, task: Task, parameters: Parameters) -> Outcome:
+    for found in row_kernels(source, task):
+        body = _single_pass(found.body)
+        if body is not None:
+            text = written(found, body)
+            return Rewritten(source=text, note=f"{found.kernel.name}: one pass for the variance")
+    return Inapplicable(reason="no row kernel sums squared differences from its mean")
+
+
+def _single_pass(body: RowBody) -> RowBody | None:
+    steps = list(body.steps)
+    for position, second in enumerate(steps):
+        if not isinstance(second, Loop):
+            continue
+        squares = _squared_difference(second)
+        if squares is None:
+            continue
+        total, value, mean = squares
+        before = [s for s in steps[:position] if isinstance(s, Loop)]
+        first = next((s for s in before if _sums(s, value, second.variable)), None)
+        declared = _declaration(steps[:position], total)
+        if first is None or declared is None or not _is_mean(steps[:position], mean, first):
+            continue
+        element = renamed(value, {second.variable: first.variable})
+        pivot = _fresh("pivot", body)
+        pivoted = Plain(f"const float {pivot} = {renamed(value, {second.variable: '0'})};")
+        lines = (
+            *first.lines, f"{total} += ({element} - {pivot}) * ({element} - {pivot});"
+        )  # fmt: skip
+        merged = replace(first, lines=lines, carried=(*first.carried, (total, "sum")))
+        shift = Plain(f"{total} -= {body.columns} * ({mean} - {pivot}) * ({mean} - {pivot});")
+        result: list[Step] = []
+        for step in steps:
+            if step is declared:
+                continue
+            if step is first:
+                result += [declared, pivoted, merged]
+            else:
+                result.append(shift if step is second else step)
+        return replace(body, steps=tuple(result), cached=body.cached and _reads_again(result))
+    return None
+
+
+def _squared_difference(loop: Loop) -> tuple[str, str, str] | None:
+    """Return accumulator, value and mean of a loop that sums (value - mean) squared."""
+    if len(loop.carried) != 1 or loop.carried[0][1] != "sum":
+        return None
+    total = loop.carried[0][0]
+    text = "\n".join(loop.lines)
+    named = re.fullmatch(
+        rf"(?:const )?float (\w+) = (.+?) - (\w+);\n{total} \+= \(?\1\)? \* \(?\1\)?;", text, re.S
+    )
+    if named is not None:
+        return total, named[2], named[3]
+    direct = re.fullmatch(rf"{total} \+= \((.+?) - (\w+)\) \* \((.+?) - (\w+)\);", text, re.S)
+    if direct is not None and direct[1] == direct[3] and direct[2] == direct[4]:
+        return total, direct[1], direct[2]
+    return None
+
+
+def _sums(loop: Loop, value: str, variable: str) -> bool:
+    """Whether a loop adds up exactly the value."""
+    wanted = squeezed(renamed(value, {variable: loop.variable}))
+    return any(
+        squeezed(line) == f"{name}+={wanted};" for line in loop.lines for name, _ in loop.carried
+    )
+
+
+def _is_mean(steps: list[Step], mean: str, first: Loop) -> bool:
+    names = "|".join(name for name, kind in first.carried if kind == "sum")
+    pattern = rf"(?:const )?float {mean} = .*\b({names})\b.*;"
+    return any(isinstance(s, Plain) and re.fullmatch(pattern, s.text, re.S) for s in steps)
+
+
+def _declaration(steps: list[Step], total: str) -> Plain | None:
+    for step in steps:
+        if isinstance(step, Plain) and re.fullmatch(rf"float {total} = 0(\.0*)?f?;", step.text):
+            return step
+    return None
+
+
+def _fresh(wanted: str, body: RowBody) -> str:
+    text = "\n".join(
+        "\n".join(step.lines) if isinstance(step, Loop) else step.text for step in body.steps
+    )
+    name, count = wanted, 1
+    while uses(text, name):
+        count += 1
+        name = f"{wanted}_{count}"
+    return name
+
+
+def _reads_again(steps: list[Step]) -> bool:
+    return sum(isinstance(step, Loop) for step in steps) > 1

@@ -1,0 +1,156 @@
+"""transpose_through_shared_memory: a 32 x 32 tile turns in shared memory, global access in rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...harness.records import Task
+from ..rewriting.constants import Constants
+from ..rewriting.launches import BLOCK, GRID, ceiling, fresh_constant, host_text, set_components
+from ..rewriting.packs import Element, elements
+from ..rewriting.plane import Plane, read_plane
+from ..rewriting.records import NotRecognised, Outcome, Parameters, Rewritten
+from ..rewriting.rewrite import Rewrite
+from ..rewriting.syntax import (
+    Kernel,
+    Launch,
+    Source,
+    descendants,
+    expression,
+    fragment,
+    indented,
+    squeezed,
+    text_of,
+)
+
+
+def rewrite() -> Rewrite:
+    """Return the technique."""
+    return Rewrite("transpose_through_shared_memory", _apply)
+
+
+@dataclass(frozen=True)
+class _Turn:
+    """The access that goes across the rows, and what to write for the two phases."""
+
+    plane: Plane
+    lines: tuple[str, ...]
+    element: Element
+    kind: str
+    """Element type of the tile."""
+
+
+def _apply(source: str, task: Task, parameters: Parameters) -> Outcome:
+    reason = "the source has no kernel"
+    for name in [kernel.name for kernel in Source(source).kernels()]:
+        parsed = Source(source)
+        kernel = next(k for k in parsed.kernels() if k.name == name)
+        try:
+            if "__shared__" in text_of(kernel.node):
+                raise NotRecognised("the kernel uses shared memory already")
+            launch = parsed.launch_of(kernel)
+            turn = _read(kernel, launch, Constants(parsed, task))
+        except NotRecognised as why:
+            reason = str(why)
+            continue
+        text = _write(parsed, kernel, launch, turn)
+        return Rewritten(source=text, note=f"{name}: turns tiles of 32 x 32 in shared memory")
+    raise NotRecognised(f"no kernel transposes: {reason}")
+
+
+def _read(kernel: Kernel, launch: Launch, constants: Constants) -> _Turn:
+    plane = read_plane(kernel, launch, constants)
+    lines = tuple(s.text for s in plane.rest)
+    text = "\n".join(lines)
+    if any(True for _ in descendants(fragment(text), "for_statement", "while_statement")):
+        raise NotRecognised("a thread does more than move one element")
+    across = elements(lines, plane.row)
+    along = elements(lines, plane.column)
+    stored = [e for e in (*across, *along) if e.stored]
+    if len(stored) != 1 or stored[0].loaded:
+        raise NotRecognised("the kernel stores other than one element")
+    crossing = [e for e in across if plane.column in " ".join(e.rest)]
+    if len(crossing) != 1:
+        raise NotRecognised("no access, or more than one, goes across the rows")
+    element = crossing[0]
+    kind = kernel.element_type(element.array)
+    if kind is None:
+        raise NotRecognised(f"the type of {element.array} is not known")
+    if element.stored:
+        _assignment(lines[-1])
+    return _Turn(plane, lines, element, kind)
+
+
+def _assignment(line: str) -> tuple[str, str]:
+    """Return target and value of the statement that stores the element."""
+    node = fragment(line).named_children[0].named_children[0]
+    left, right = node.child_by_field_name("left"), node.child_by_field_name("right")
+    if node.type != "assignment_expression" or left is None or right is None:
+        raise NotRecognised("the last statement does not store the element")
+    return text_of(left), text_of(right)
+
+
+def _write(source: Source, kernel: Kernel, launch: Launch, turn: _Turn) -> str:
+    plane = turn.plane
+    tile = fresh_constant(source, "TILE")
+    steps = fresh_constant(source, "TILE_ROWS")
+    inside = f"{plane.row} < {_side(plane.rows)} && {plane.column} < {_side(plane.columns)}"
+    kind = f"const {plane.type}"
+    across = (
+        f"{kind} {plane.row} = blockIdx.y * {tile} + threadIdx.x;",
+        f"{kind} {plane.column} = blockIdx.x * {tile} + step;",
+    )
+    along = (
+        f"{kind} {plane.row} = blockIdx.y * {tile} + step;",
+        f"{kind} {plane.column} = blockIdx.x * {tile} + threadIdx.x;",
+    )
+    if turn.element.stored:
+        target, value = _assignment(turn.lines[-1])
+        first = _phase(along, inside, [*turn.lines[:-1], f"tile[step][threadIdx.x] = {value};"])
+        second = _phase(across, inside, [f"{target} = tile[threadIdx.x][step];"])
+    else:
+        moved = f"tile[step][threadIdx.x] = {turn.element.text};"
+        used = [_substituted(line, turn.element, "tile[threadIdx.x][step]") for line in turn.lines]
+        first, second = _phase(across, inside, [moved]), _phase(along, inside, used)
+    head = f"for (int step = threadIdx.y; step < {tile}; step += {steps}) {{"
+    lines = [
+        f"__shared__ {turn.kind} tile[{tile}][{tile}];",
+        head, *indented(first), "}",
+        "__syncthreads();",
+        head, *indented(second), "}",
+    ]  # fmt: skip
+    comment = "// One block turns one tile: read in rows, kept in shared memory, written in rows."
+    start = kernel.node.start_byte
+    before = kernel.node.prev_named_sibling
+    if before is not None and text_of(before).startswith("// One thread"):
+        start = before.start_byte
+    constants = f"constexpr int {tile} = 32;\nconstexpr int {steps} = 8;\n\n"
+    body = "\n".join([comment, f"{kernel.head} {{", *indented(lines), "}"])
+    source.cut(start, kernel.node.end_byte, constants + body)
+    columns, rows = (
+        ceiling(host_text(kernel, launch, text), tile) for text in (plane.columns, plane.rows)
+    )
+    set_components(source, launch, GRID, [columns, rows])
+    set_components(source, launch, BLOCK, [tile, steps])
+    return source.result()
+
+
+def _side(text: str) -> str:
+    return text if expression(text).type in ("identifier", "number_literal") else f"({text})"
+
+
+def _phase(place: tuple[str, str], inside: str, body: list[str]) -> list[str]:
+    return [*place, f"if ({inside}) {{", *indented(body), "}"]
+
+
+def _substituted(line: str, element: Element, text: str) -> str:
+    """Return the statement with the element read from the tile."""
+    data, shift = line.encode(), len(b"void f() {\n")
+    edits = [
+        (found.start_byte - shift, found.end_byte - shift)
+        for found in descendants(fragment(line), "subscript_expression")
+        if squeezed(text_of(found)) == squeezed(element.text)
+    ]
+    for start, end in sorted(edits, reverse=True):
+        data = data[:start] + text.encode() + data[end:]
+    return data.decode()

@@ -1,0 +1,153 @@
+"""tune_block_size: another number of threads a block, and a grid to match."""
+
+from __future__ import annotations
+
+import re
+
+from tree_sitter import Node
+
+from ...harness.records import Task
+from ..rewriting.constants import Constants
+from ..rewriting.element_kernel import element_kernels
+from ..rewriting.element_kernel import written as element_written
+from ..rewriting.launches import (
+    BLOCK,
+    GRID,
+    block_size,
+    ceiling,
+    components,
+    host_text,
+    host_values,
+    set_components,
+)
+from ..rewriting.plane import read_plane
+from ..rewriting.records import Inapplicable, NotRecognised, Outcome, Parameters, Rewritten
+from ..rewriting.rewrite import Rewrite
+from ..rewriting.row_kernel import row_kernels
+from ..rewriting.row_kernel import written as row_written
+from ..rewriting.syntax import Kernel, Launch, Source, declarations, text_of, uses
+
+
+def rewrite() -> Rewrite:
+    """Return the technique; `size` is the number of threads of a block."""
+    return Rewrite("tune_block_size", _apply, {"size": (128, 64, 256, 512, 1024)})
+
+
+def _apply(source: str, task: Task, parameters: Parameters) -> Outcome:
+    size = parameters["size"]
+    text, names, reason = source, [], "the source has no kernel"
+    for name in [kernel.name for kernel in Source(source).kernels()]:
+        try:
+            text = _resized(_with_named_block(text, task, name), task, name, size)
+            names.append(name)
+        except NotRecognised as why:
+            reason = f"{name}: {why}"
+    if not names:
+        return Inapplicable(reason=reason)
+    return Rewritten(source=text, note=f"{', '.join(names)}: {size} threads a block")
+
+
+def _with_named_block(text: str, task: Task, name: str) -> str:
+    """Return the source with the block size of a kernel as a constant its grid follows from."""
+    for found in _recognised(text, task):
+        if found[0] == name:
+            return found[1]
+    return text
+
+
+def _recognised(text: str, task: Task) -> list[tuple[str, str]]:
+    """Return each kernel whose launch can be written anew, with the source that does so."""
+    result = []
+    try:
+        for element in element_kernels(text, task):
+            if not uses(components(element.launch, GRID)[0], element.block):
+                result.append((element.kernel.name, element_written(element, element.body)))
+    except NotRecognised:
+        pass
+    try:
+        for row in row_kernels(text, task):
+            if not uses(components(row.launch, GRID)[0], row.block) and (
+                row.body.mapping != "block"
+            ):
+                host = host_text(row.kernel, row.launch, row.body.rows)
+                divisor = row.block if row.body.mapping == "thread" else f"{row.block} / 32"
+                set_components(row.source, row.launch, GRID, [ceiling(host, divisor)])
+                result.append((row.kernel.name, row.source.result()))
+            elif row.body.mapping == "block":
+                result.append((row.kernel.name, row_written(row, row.body)))
+    except NotRecognised:
+        pass
+    return result
+
+
+def _resized(text: str, task: Task, name: str, size: int) -> str:
+    source = Source(text)
+    kernel = next(k for k in source.kernels() if k.name == name)
+    launch = source.launch_of(kernel)
+    constants = Constants(source, task)
+    lengths = block_size(constants, launch)
+    threads = 1
+    for length in lengths:
+        threads *= length
+    if threads == size:
+        raise NotRecognised(f"a block has {size} threads already")
+    if "__shared__" in text_of(kernel.node):
+        raise NotRecognised("the block's size follows from its shared tiles")
+    if "__launch_bounds__" in kernel.head:
+        raise NotRecognised("the kernel bounds its block size")
+    if len(lengths) == 1:
+        return _resized_line(source, kernel, launch, size)
+    return _resized_plane(source, kernel, launch, constants, size)
+
+
+def _resized_line(source: Source, kernel: Kernel, launch: Launch, size: int) -> str:
+    block = components(launch, BLOCK)[0]
+    declared = _constant(source, block)
+    if declared is None:
+        raise NotRecognised("the grid does not follow from a constant block size")
+    grid = host_values(launch, components(launch, GRID)[0])
+    by_threads = "blockDim" in text_of(kernel.body) and "gridDim" not in text_of(kernel.body)
+    if by_threads and not uses(grid, block) and _indexes_by_block(kernel):
+        raise NotRecognised("the grid does not follow from the block size")
+    source.replace(declared, str(size))
+    return source.result()
+
+
+def _resized_plane(
+    source: Source, kernel: Kernel, launch: Launch, constants: Constants, size: int
+) -> str:
+    plane = read_plane(kernel, launch, constants)
+    across = 16 if size == 64 else 32
+    down = size // across
+    block = components(launch, BLOCK)
+    for text, length in zip(block, (across, down), strict=False):
+        declared = _constant(source, text)
+        if declared is not None:
+            source.replace(declared, str(length))
+    if all(_constant(source, text) is not None for text in block[:2]) and all(
+        uses(grid, text) for grid, text in zip(components(launch, GRID), block, strict=False)
+    ):
+        return source.result()
+    source = Source(source.text)
+    kernel = next(k for k in source.kernels() if k.name == kernel.name)
+    launch = source.launch_of(kernel)
+    grids = [
+        ceiling(host_text(kernel, launch, text), str(length))
+        for text, length in ((plane.columns, across), (plane.rows, down))
+    ]
+    set_components(source, launch, GRID, grids)
+    set_components(source, launch, BLOCK, [str(across), str(down)])
+    return source.result()
+
+
+def _constant(source: Source, name: str) -> Node | None:
+    """Return the value of a file-level constant that is a number."""
+    for node in source.root.named_children:
+        for item in declarations(node):
+            if item.name == name and item.value is not None:
+                return item.value if item.value.type == "number_literal" else None
+    return None
+
+
+def _indexes_by_block(kernel: Kernel) -> bool:
+    return re.search(r"blockIdx\.x\)?\s*\*|\*\s*blockIdx\.x", text_of(kernel.body)) is not None

@@ -1,0 +1,60 @@
+"""unroll_loop: innermost loops repeat their body, so that loads overlap and counting costs less."""
+
+from __future__ import annotations
+
+import re
+
+from tree_sitter import Node
+
+from ...harness.records import Task
+from ..rewriting.loops import counting_loop
+from ..rewriting.records import Inapplicable, Outcome, Parameters, Rewritten
+from ..rewriting.rewrite import Rewrite
+from ..rewriting.syntax import Source, descendants, text_of
+
+
+def rewrite() -> Rewrite:
+    """Return the technique; `factor` is how often a body is repeated."""
+    return Rewrite("unroll_loop", _apply, {"factor": (4, 8, 2)})
+
+
+def _apply(source: str, task: Task, parameters: Parameters) -> Outcome:
+    factor = parameters["factor"]
+    parsed = Source(source)
+    changed = []
+    for kernel in parsed.kernels():
+        for loop in descendants(kernel.body, "for_statement"):
+            body = loop.child_by_field_name("body")
+            if body is None or counting_loop(loop) is None or _holds_a_rolled_loop(body):
+                continue
+            pragma = _pragma(loop)
+            if pragma is None:
+                margin = " " * loop.start_point[1]
+                parsed.insert_before(loop, f"#pragma unroll {factor}\n{margin}")
+            else:
+                match = re.fullmatch(r"#pragma\s+unroll\s+(\d+)\s*", text_of(pragma))
+                if match is None or int(match[1]) == factor:
+                    continue
+                ending = "\n" if text_of(pragma).endswith("\n") else ""
+                parsed.replace(pragma, f"#pragma unroll {factor}{ending}")
+            changed.append(kernel.name)
+    if not changed:
+        return Inapplicable(reason=f"no innermost loop is left to unroll by {factor}")
+    names = ", ".join(dict.fromkeys(changed))
+    return Rewritten(source=parsed.result(), note=f"{names}: innermost loops unrolled by {factor}")
+
+
+def _holds_a_rolled_loop(body: Node) -> bool:
+    """Whether a loop inside stays a loop: one that is unrolled whole does not."""
+    for inner in descendants(body, "for_statement", "while_statement", "do_statement"):
+        pragma = _pragma(inner)
+        if pragma is None or text_of(pragma).split() != ["#pragma", "unroll"]:
+            return True
+    return False
+
+
+def _pragma(loop: Node) -> Node | None:
+    before = loop.prev_named_sibling
+    if before is not None and before.type == "preproc_call" and "unroll" in text_of(before):
+        return before
+    return None
