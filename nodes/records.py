@@ -419,3 +419,7 @@ class RunResult(Record):
     """Path of best.cu."""
     run: str
     """Path of the run directory."""
+
+
+NOT_ITS_FAULT = (Outcome.DEGENERATE_TASK, Outcome.PROFILER_UNAVAILABLE)
+"""Outcomes that no other source would change: a model is not paid to try."""

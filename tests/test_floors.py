@@ -1,10 +1,11 @@
-"""The house stands on floors: an import never points up, and nothing heavy loads by itself."""
+"""The house stands on floors and in rooms: an import never points up, nothing heavy loads alone."""
 
 from __future__ import annotations
 
 import ast
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -12,23 +13,47 @@ import pytest
 import kernelblaster
 
 ROOT = Path(kernelblaster.__file__).resolve().parent
-FLOORS = ["harness", "memory", "tools", "nodes", "graph", ""]
+AGENTS = (
+    "state_extractor", "state_selector", "optimization_proposer", "optimization_selector",
+    "kernel_writer", "initial_cuda", "soft_verifier", "policy_evaluation", "gap_analysis",
+    "parameter_update",
+)  # fmt: skip
+ORDER: dict[str, tuple[str | tuple[str, ...], ...]] = {
+    "": ("harness", "memory", "tools", "settings", "nodes", "graph", "cli", ("__main__",)),
+    "harness": (
+        ("records", "errors", "files", "gpus"), "process", "isolation", "vetting", "build", "task",
+        "judge", "reference", "nsight", ("simt", "cuda"), "devices", "jobs", "doctor",
+    ),
+    "harness/simt": (
+        ("gpus", "occupancy", "counters"), "ptx", "decode", "run", "sass", "sample", "model",
+        ("child", "worker"),
+    ),
+    "memory": (("records", "database", "locations"), ("run", "knowledge")),
+    "tools": (
+        "progress", "models", "rewriting", "techniques", "first_kernel", "evaluation", "workspace",
+        "langchain",
+    ),
+    "nodes": ("records", "common", AGENTS, "run"),
+    "graph": ("state", ("lowering", "rollout", "optimize"), "session"),
+}  # fmt: skip
+"""Of each folder with an order: its rooms from the ground up. Rooms in brackets stand on one floor;
+of the agents, and of the rooms of memory, none imports another."""
+APART = {"nodes": AGENTS, "memory": ("run", "knowledge"), "harness": ("simt", "cuda")}
 FACE = {"__init__.py", "__main__.py", "settings.py"}
-TOP = "cli"
-"""The folder that stands on the top floor with the face."""
+FLOORS = ("harness", "memory", "tools", "nodes", "graph", "cli")
 SOURCES = sorted(
     path
-    for floor in (*FLOORS, TOP)
+    for floor in (*FLOORS, "")
     for path in ((ROOT / floor).rglob("*.py") if floor else ROOT.glob("*.py"))
 )
 
 
-def floor_of(parts: tuple[str, ...]) -> int:
-    """Return the index of the floor that a dotted module (less the package name) stands on.
-
-    The face and `cli` are the last.
-    """
-    return FLOORS.index(parts[0]) if parts and parts[0] in FLOORS else FLOORS.index("")
+def floor_of(folder: str, room: str) -> int:
+    """Return the index of the floor of `folder` on which one of its rooms stands."""
+    for index, rooms in enumerate(ORDER[folder]):
+        if room == rooms or (isinstance(rooms, tuple) and room in rooms):
+            return index
+    raise AssertionError(f"{folder or 'the package'} has a room that the order does not name: {room}")
 
 
 def imported(path: Path) -> list[tuple[str, ...]]:
@@ -38,10 +63,17 @@ def imported(path: Path) -> list[tuple[str, ...]]:
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom) and node.level:
             base = here[: len(here) - node.level]
-            found.append((*base, *(node.module or "").split(".")))
+            module = (*base, *(node.module or "").split("."))
         elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("kernelblaster"):
-            found.append(tuple((node.module or "").split(".")[1:]))
-    return [tuple(part for part in parts if part) for parts in found]
+            module = tuple((node.module or "").split(".")[1:])
+        else:
+            continue
+        module = tuple(part for part in module if part)
+        for name in node.names:  # A module may be imported as a name of its folder.
+            inner = ROOT.joinpath(*module, name.name)
+            named = inner.with_suffix(".py").is_file() or (inner / "__init__.py").is_file()
+            found.append((*module, name.name) if named else module)
+    return found
 
 
 def test_every_floor_has_modules() -> None:
@@ -50,19 +82,45 @@ def test_every_floor_has_modules() -> None:
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_no_import_points_up(path: Path) -> None:
-    own = floor_of(path.relative_to(ROOT).parts)
-    for parts in imported(path):
-        assert floor_of(parts) <= own, f"{path} imports {'.'.join(parts)}"
-
-
-def test_the_commands_stand_on_what_they_share() -> None:
-    for path in (ROOT / TOP).rglob("*.py"):
-        assert not [parts for parts in imported(path) if parts[:1] in ((), ("__main__",))], path
+    own = path.relative_to(ROOT).with_suffix("").parts
+    if own == ("__init__",):
+        return
+    for other in imported(path):
+        if not other:
+            continue
+        shared = 0
+        while shared < min(len(own), len(other)) - 1 and own[shared] == other[shared]:
+            shared += 1
+        folder = "/".join(own[:shared])
+        if folder not in ORDER or own[shared] == other[shared] or own[shared] == "__init__":
+            continue
+        mine, theirs = floor_of(folder, own[shared]), floor_of(folder, other[shared])
+        assert theirs <= mine, f"{path} imports {'.'.join(other)}"
+        apart = APART.get(folder, ())
+        assert not {own[shared], other[shared]} <= set(apart), f"{path} imports {'.'.join(other)}"
 
 
 def test_records_import_nothing_of_the_house() -> None:
     for name in ("records.py", "errors.py"):
         assert imported(ROOT / "harness" / name) == []
+
+
+def test_no_module_is_its_own_ancestor() -> None:
+    graph = {
+        path.relative_to(ROOT).with_suffix("").parts: set(imported(path)) for path in SOURCES
+    }
+    done: set[tuple[str, ...]] = set()
+
+    def visit(module: tuple[str, ...], way: tuple[tuple[str, ...], ...]) -> None:
+        assert module not in way, " -> ".join(".".join(part) for part in (*way, module))
+        if module in done:
+            return
+        for other in graph.get(module, ()):
+            visit(other, (*way, module))
+        done.add(module)
+
+    for module in graph:
+        visit(module, ())
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
@@ -91,8 +149,6 @@ def test_importing_the_graph_loads_nothing_heavy() -> None:
 
 
 def test_packages_are_listed_for_installation() -> None:
-    import tomllib
-
     listed = set(
         tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
     )

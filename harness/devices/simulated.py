@@ -33,9 +33,9 @@ from ..simt.child import WORKER, Limits, Reply, isolation_facts, run_candidate
 from ..simt.counters import LaunchCounters
 from ..simt.gpus import Gpu, find_gpu
 from ..simt.model.profile import describe_launch
-from ..simt.model.transfers import describe_transfer
 from ..simt.run.library import core_library
 from ..simt.run.runtime import build_runtime
+from ..simt.sample.transfers import describe_transfer
 from ..simt.sass.labelled import machine_listing
 from ..task.cases import prepare_cases_now, read_cases, read_weak_to
 from ..task.contract import header

@@ -9,8 +9,8 @@ from typing import Any
 from ...tools.models.records import Answer, Message, Role
 from ...tools.workspace import Workspace
 from ..records import RunPlan
-from ..replies import Form
 from .budgeted import budgeted
+from .replies import Form
 from .workspaces import opened
 
 

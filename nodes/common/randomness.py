@@ -15,3 +15,12 @@ def generator(seed: int, *place: int | str) -> np.random.Generator:
     """
     digest = hashlib.sha256(repr((seed, place)).encode()).digest()
     return np.random.default_rng(int.from_bytes(digest[:16], "little"))
+
+
+def explores(rollout: int) -> bool:
+    """Say whether a rollout explores: all but the first of an iteration do.
+
+    The first follows what is believed best, so that a run never does worse than its knowledge;
+    the others draw, so that no belief goes untested.
+    """
+    return rollout > 0

@@ -7,15 +7,12 @@ from collections.abc import Mapping, Sequence
 
 from ...memory.records import Step
 from ..common.prompts.experience import NO_GAIN, measured_gain
+from ..common.sequences import is_sequence
 from ..records import Gap, GapAnalysis, PolicyEvaluation, TechniqueReview, Trajectory
 
 AGREEMENT = 0.10
 """Expected and measured log gain this close are called confirmed (about 10 %); a loss where a gain
 was expected never is."""
-SEQUENCE_GAIN = math.log(1.05)
-"""Log gain from which a step counts towards a sequence; two such steps make one."""
-
-
 def analyze(evaluation: PolicyEvaluation, trajectories: Sequence[Trajectory]) -> GapAnalysis:
     """Return the gaps: one for each reviewed technique, and one for each sequence that paid.
 
@@ -75,11 +72,6 @@ def _sequence(trajectory: Trajectory, state_names: Mapping[str, str]) -> Gap | N
         leading.insert(0, made_by[source])
         source = leading[0].parent_sha256
     return sequence_gap(leading, state_names) if is_sequence(leading) else None
-
-
-def is_sequence(steps: Sequence[Step]) -> bool:
-    """Say whether two or more of the steps gained: with one alone, their order says nothing."""
-    return sum((step.log_gain or 0.0) >= SEQUENCE_GAIN for step in steps) >= 2
 
 
 def sequence_gap(leading: Sequence[Step], state_names: Mapping[str, str]) -> Gap:

@@ -12,10 +12,11 @@ from typing import Any, TypedDict
 
 from ...memory.records import Step
 from ...tools.models.records import BUILTIN, Answer, Message
+from ...tools.progress import report_progress
 from ...tools.workspace import Workspace
 from ..common.asking import asked, stand_in
-from ..common.prompts.iteration import resolve
-from ..progress import report_progress
+from ..common.replies import checked
+from ..common.sequences import chain_of
 from ..records import (
     Gap,
     GapAnalysis,
@@ -25,9 +26,9 @@ from ..records import (
     TaskSummary,
     Trajectory,
 )
-from ..replies import GapCauses, checked
-from .builtin import analyze, is_sequence, sequence_gap
+from .builtin import analyze, sequence_gap
 from .prompt import gap_messages
+from .reply import GapCauses
 
 
 class Reads(TypedDict):
@@ -96,34 +97,6 @@ def causes_of(gaps: Sequence[Gap], steps: Sequence[Step]) -> type[GapCauses]:
             chain_of(chain.evidence, steps)
 
     return checked(GapCauses, check)
-
-
-def chain_of(ids: Sequence[str], steps: Sequence[Step]) -> list[Step]:
-    """Return the steps of a sequence.
-
-    Raises:
-        ValueError: they are no sequence: one failed, one does not begin with the kernel that the
-            one before made, together they gained nothing, or no more than one of them gained.
-    """
-    chain = resolve(ids, steps)
-    if len(chain) < 2:
-        raise ValueError("a sequence has two steps or more")
-    for step in chain:
-        if step.log_gain is None:
-            raise ValueError(f"{step.technique} failed: no sequence that gained has it")
-    for before, after in zip(chain, chain[1:], strict=False):
-        if before.child_sha256 != after.parent_sha256:
-            raise ValueError(
-                f"{after.technique} was not applied to the kernel that {before.technique} made"
-            )
-    if sum(step.log_gain or 0.0 for step in chain) <= 0.0:
-        raise ValueError(f"{' then '.join(s.technique for s in chain)} gained nothing together")
-    if not is_sequence(chain):
-        raise ValueError(
-            "fewer than two of these steps gained 5 % or more: their order says nothing; leave "
-            "the sequence out"
-        )
-    return chain
 
 
 def explained(

@@ -14,14 +14,14 @@ from ..common.prompts.changes import change_text
 from ..common.prompts.iteration import (
     alike,
     diffs_text,
+    gap_lines,
     kernels_of,
-    labels_of,
     moved_text,
     steps_text,
 )
 from ..common.prompts.render import render
 from ..common.prompts.subject import task_context
-from ..records import Gap, GapAnalysis, RunPlan, TaskSummary
+from ..records import GapAnalysis, RunPlan, TaskSummary
 
 
 def gap_messages(
@@ -44,18 +44,6 @@ def gap_messages(
         moved=_moved(workspace, task, steps),
         diffs=_diffs(workspace, steps),
     )
-
-
-def gap_lines(gaps: Sequence[Gap], steps: Sequence[Step]) -> list[str]:
-    """Return the gaps in words, numbered from 1, each with the ids of its steps."""
-    labels = labels_of(steps)
-    lines = []
-    for at, gap in enumerate(gaps, 1):
-        ids = ", ".join(labels[name] for name in gap.evidence if name in labels)
-        what = "" if gap.techniques else f"{gap.technique} "
-        words = " ".join(gap.explained.split())
-        lines.append(f'{at}. {gap.kind}: {what}in "{gap.state_name}": {words} [{ids}]')
-    return lines
 
 
 def _moved(workspace: Workspace, task: Task, steps: Sequence[Step]) -> str:

@@ -21,16 +21,15 @@ from ...tools.first_kernel.writer import write_initial_cuda as write_builtin
 from ...tools.models.asking import MalformedReply
 from ...tools.models.code_reply import CodeReply, read_code
 from ...tools.models.records import BUILTIN, Message
+from ...tools.progress import report_progress
 from ...tools.workspace import Workspace, open_workspace
 from ..common.awaited import awaited
 from ..common.budgeted import budgeted
 from ..common.prompts.render import render
+from ..common.prompts.repair import repair_messages, reply_words
 from ..common.prompts.subject import task_context
 from ..common.workspaces import opened
-from ..kernel_writer.node import NOT_ITS_FAULT
-from ..kernel_writer.prompt import repair_messages, reply_words
-from ..progress import report_progress
-from ..records import RunPlan, TaskSummary
+from ..records import NOT_ITS_FAULT, RunPlan, TaskSummary
 
 MOST_ATTEMPTS = 4
 """Of a model: without a first kernel there is no run."""

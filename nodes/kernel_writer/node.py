@@ -11,22 +11,26 @@ from __future__ import annotations
 import asyncio
 from typing import Any, TypedDict
 
-from ...harness.records import Outcome
 from ...tools.models.asking import MalformedReply
 from ...tools.models.code_reply import CodeReply, read_code
 from ...tools.models.records import BUILTIN, Answer
+from ...tools.progress import report_progress
 from ...tools.workspace import Workspace, open_workspace
 from ..common.asking import stand_in
 from ..common.budgeted import budgeted
+from ..common.randomness import explores
 from ..common.workspaces import opened
-from ..optimization_selector.builtin import explores
-from ..progress import report_progress
-from ..records import Attempt, KernelPoint, RunPlan, StateChoice, TaskSummary, TechniqueChoice
+from ..records import (
+    NOT_ITS_FAULT,
+    Attempt,
+    KernelPoint,
+    RunPlan,
+    StateChoice,
+    TaskSummary,
+    TechniqueChoice,
+)
 from .builtin import rewrite
 from .prompt import lowering_messages
-
-NOT_ITS_FAULT = (Outcome.DEGENERATE_TASK, Outcome.PROFILER_UNAVAILABLE)
-"""Outcomes that no other source would change: a model is not paid to try."""
 
 
 class Reads(TypedDict, total=False):

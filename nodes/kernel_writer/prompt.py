@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from ...harness.records import DeviceIdentity, Evaluation, Task
+from ...harness.records import DeviceIdentity, Task
 from ...memory.records import (
     ExpectedGain,
     Lesson,
@@ -18,8 +18,8 @@ from ...memory.records import (
 from ...tools.evaluation.evaluator import Evaluator
 from ...tools.models.code_reply import fenced, holds_edits
 from ...tools.models.records import Message
-from ...tools.models.reply_forms import RawReply
 from ...tools.workspace import Workspace, open_knowledge
+from ..common.policy_context import architecture_family
 from ..common.prompts.experience import (
     expected_text,
     gain_text,
@@ -29,15 +29,10 @@ from ..common.prompts.experience import (
     transitions_text,
     tried_text,
 )
-from ..common.prompts.failures import failure_text
-from ..common.prompts.listing import listing
 from ..common.prompts.render import render
+from ..common.prompts.repair import repair_messages, reply_words
 from ..common.prompts.subject import kernel_context, task_context
-from ..optimization_proposer.node import architecture_family
 from ..records import Attempt, KernelPoint, RunPlan, TechniqueChoice
-
-REPAIR_TOKENS = 6000
-"""Of one message that says what went wrong."""
 
 State = Mapping[str, Any]
 """What write_kernel reads."""
@@ -95,38 +90,6 @@ def lowering_context(workspace: Workspace, state: State, task: Task) -> dict[str
         ),
         "tried": tried_text(_steps(workspace, state), parent.source_sha256),
     }
-
-
-def repair_messages(
-    evaluation: Evaluation | None, source: str, *, numbered: bool, keep: str
-) -> tuple[Message, ...]:
-    """Return the message that says what is wrong with a candidate.
-
-    Args:
-        evaluation: the verdict on it.
-        source: its text.
-        numbered: whether the whole file is shown again, with line numbers.
-        keep: what must survive the mending, in words.
-    """
-    failure = (
-        failure_text(evaluation.outcome, evaluation.reason, evaluation.diagnostics, source)
-        if evaluation
-        else "It did not pass."
-    )
-    return render(
-        "repair",
-        REPAIR_TOKENS,
-        failure=failure,
-        listing=listing(source) if numbered else "",
-        keep=keep,
-    )
-
-
-def reply_words(workspace: Workspace, sha256: str | None) -> str:
-    """Return the text of a model's stored reply; empty where there is none."""
-    if sha256 is None:
-        return ""
-    return RawReply.model_validate_json(workspace.artifacts.get_text(sha256)).words()
 
 
 def _exchange(

@@ -13,25 +13,20 @@ from typing import Any, NotRequired, TypedDict
 
 from ...memory.records import PolicyContext, Step
 from ...tools.models.records import BUILTIN, Message
+from ...tools.progress import report_progress
 from ...tools.techniques.catalogue import applicable
 from ...tools.workspace import Workspace, open_knowledge, open_workspace
 from ..common.asking import asked, stand_in
-from ..progress import report_progress
+from ..common.policy_context import architecture_family
+from ..common.steps import known_steps
 from ..records import KernelPoint, Observation, Proposal, RunPlan, StateChoice, TaskSummary
-from ..replies import Proposals
 from .builtin import propose
 from .prompt import proposals_of, proposals_on, proposer_messages
+from .reply import Proposals
 from .table import Table, described_in, refusals
 
 REAL_GAIN = 0.02
 """Log gain above which a step changed the situation (about 2 %)."""
-
-
-class Past(TypedDict):
-    """Which steps a prompt may speak of."""
-
-    iteration: int
-    steps: tuple[Step, ...]
 
 
 class Reads(TypedDict):
@@ -138,15 +133,6 @@ def _table(state: Reads) -> Table:
     )
 
 
-def known_steps(workspace: Workspace, state: Past) -> list[Step]:
-    """Return earlier iterations' steps and this rollout's own: what its prompts may speak of.
-
-    What parallel rollouts do meanwhile is left out, so that a run does not depend on their timing.
-    """
-    steps = workspace.store.replay.steps()
-    return [*(step for step in steps if step.iteration < state["iteration"]), *state["steps"]]
-
-
 def techniques_tried(workspace: Workspace, state: Reads) -> tuple[str, ...]:
     """Return the techniques not worth trying on this source again.
 
@@ -163,13 +149,6 @@ def techniques_tried(workspace: Workspace, state: Reads) -> tuple[str, ...]:
             break
         tried.add(step.technique)
     return tuple(sorted(tried))
-
-
-def architecture_family(arch: str) -> str:
-    """Return the family of an architecture such as sm_90: what gains carry over within."""
-    digits = "".join(ch for ch in arch if ch.isdigit())
-    names = {"80": "ampere", "86": "ampere", "87": "ampere", "89": "ada", "90": "hopper"}
-    return names.get(digits, f"sm_{digits[:-1]}x" if digits else arch)
 
 
 # By a model ----------------------------------------------------------------------------------

@@ -29,17 +29,15 @@ from ..common.prompts.experience import (
 from ..common.prompts.measurements import attainable
 from ..common.prompts.render import render
 from ..common.prompts.subject import kernel_context, task_context
+from ..common.replies import checked
+from ..common.untried import MOST_EXPECTED, NEW_SHARE, NEW_STRENGTH
 from ..records import KernelPoint, Observation, Proposal, RunPlan
-from ..replies import Proposals, ProposedTechnique, checked
 from .builtin import settings_of
-from .table import NEW_STRENGTH, Table
+from .reply import Proposals, ProposedTechnique
+from .table import Table
 
 KNOWN_SHOWN = 8
 """Known techniques whose expected gain is told; of the others what they do."""
-NEW_SHARE = 0.5
-"""Of the log gain that a model expects of its own technique: nobody measured it yet."""
-MOST_EXPECTED = math.log(3.0)
-"""Log gain that is expected of an untried technique at most."""
 # The question --------------------------------------------------------------------------------
 
 

@@ -14,10 +14,8 @@ from ...memory.records import (
     PolicyContext,
     SettingGain,
 )
-from ..parameter_update.builtin import LEARNED
-
-NEW_STRENGTH = 0.5
-"""Observations that the expectation of an untried technique is worth."""
+from ..common.learned_notes import LEARNED
+from ..common.untried import NEW_STRENGTH
 
 FORBIDDEN: tuple[tuple[frozenset[str], str], ...] = (
     (

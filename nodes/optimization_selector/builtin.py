@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ...memory.knowledge.policy import thompson_sample
-from ..common.randomness import generator
+from ..common.randomness import explores, generator
 from ..records import Proposal, TechniqueChoice
 
 TOP = 3
@@ -15,15 +15,6 @@ TOP = 3
 
 TEMPERATURE = 0.08
 """In log gain: a draw better by this much is e times as likely to be chosen."""
-
-
-def explores(rollout: int) -> bool:
-    """Say whether a rollout explores: all but the first of an iteration do.
-
-    The first follows what is believed best, so that a run never does worse than its knowledge;
-    the others draw, so that no belief goes untested.
-    """
-    return rollout > 0
 
 
 def select(

@@ -12,6 +12,7 @@ from typing import Any, TypedDict
 
 from ...memory.records import Optimization, Step
 from ...tools.models.records import BUILTIN, Message
+from ...tools.progress import report_progress
 from ...tools.workspace import Workspace, open_knowledge
 from ..common.asking import asked, stand_in
 from ..common.prompts.experience import (
@@ -24,9 +25,10 @@ from ..common.prompts.experience import (
 )
 from ..common.prompts.measurements import attainable, profile_text, summary_text
 from ..common.prompts.render import render
-from ..optimization_proposer.node import known_steps
-from ..optimization_proposer.prompt import MOST_EXPECTED, NEW_SHARE
-from ..progress import report_progress
+from ..common.randomness import explores
+from ..common.replies import checked
+from ..common.steps import known_steps
+from ..common.untried import MOST_EXPECTED, NEW_SHARE
 from ..records import (
     KernelPoint,
     Observation,
@@ -36,8 +38,8 @@ from ..records import (
     TaskSummary,
     TechniqueChoice,
 )
-from ..replies import Selection, checked
-from .builtin import explores, select
+from .builtin import select
+from .reply import Selection
 
 STOP = "stop"
 """What a model answers where nothing proposed can gain; no technique may be called so."""

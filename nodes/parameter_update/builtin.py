@@ -23,6 +23,7 @@ from ...memory.records import (
     PerformanceState,
     StateOptimization,
 )
+from ..common.learned_notes import LEARNED
 from ..common.prompts.experience import NO_GAIN
 from ..records import Gap, GapAnalysis, WrittenLesson
 
@@ -38,8 +39,6 @@ LISTED_GAIN = 0.05
 PRIOR_SHARE = 0.5
 """Of the measured gain that a listed technique's prior takes: the luckiest ones are listed."""
 PRIOR_STRENGTH = 1.0
-LEARNED = " Learned on "
-"""Between a technique's notes and what was measured where it was listed."""
 DEPRECATING_TRIES = 2
 """Distinct candidates that must have failed, with none that passed, before a technique is
 deprecated."""

@@ -14,10 +14,10 @@ from typing import Any, TypedDict
 from ...memory.knowledge.knowledge_base import KnowledgeBase
 from ...memory.records import KnowledgeUpdate, PolicyContext, Step
 from ...tools.models.records import BUILTIN, Answer, Message
+from ...tools.progress import report_progress
 from ...tools.workspace import Workspace, open_knowledge, open_workspace
 from ..common.asking import asked, stand_in
-from ..optimization_proposer.node import architecture_family
-from ..progress import report_progress
+from ..common.policy_context import architecture_family
 from ..records import (
     GapAnalysis,
     KernelPoint,
@@ -28,9 +28,9 @@ from ..records import (
     Trajectory,
     best_so_far,
 )
-from ..replies import KnowledgeNotes
 from .builtin import Known, knowledge_update, written_lessons
 from .prompt import Iteration, lesson_messages, notes_on, with_notes
+from .reply import KnowledgeNotes
 
 
 class Reads(TypedDict):

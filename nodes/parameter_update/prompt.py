@@ -10,12 +10,12 @@ from typing import NamedTuple
 from ...memory.records import KnowledgeUpdate, Lesson, Optimization, StateOptimization, Step
 from ...tools.models.records import Answer, Message
 from ..common.prompts.experience import gain_text, lessons_text, technique_text
-from ..common.prompts.iteration import measured_text, resolve, steps_text
+from ..common.prompts.iteration import gap_lines, measured_text, resolve, steps_text
 from ..common.prompts.render import render
-from ..gap_analysis.node import chain_of
-from ..gap_analysis.prompt import gap_lines
+from ..common.replies import checked
+from ..common.sequences import chain_of
 from ..records import GapAnalysis, RunPlan, TaskSummary
-from ..replies import KnowledgeNotes, ModelLesson, TechniqueCard, checked
+from .reply import KnowledgeNotes, ModelLesson, TechniqueCard
 
 MOST_LESSONS = 5
 """Lessons that a model is asked for after one iteration."""

@@ -13,15 +13,16 @@ from typing import Any, NamedTuple, TypedDict
 
 from ...memory.records import Step
 from ...tools.models.records import BUILTIN, Answer, Message
+from ...tools.progress import report_progress
 from ...tools.workspace import Workspace, open_knowledge, open_workspace
 from ..common.asking import asked, stand_in
 from ..common.prompts.experience import gain_text, measured_gain
 from ..common.prompts.iteration import resolve, steps_text
 from ..common.prompts.render import render
-from ..progress import report_progress
+from ..common.replies import checked
 from ..records import PolicyEvaluation, RunPlan, TaskSummary, TechniqueReview
-from ..replies import PolicyRemarks, checked
 from .builtin import evaluate
+from .reply import PolicyRemarks
 
 
 class Reads(TypedDict):

@@ -14,9 +14,9 @@ from typing import Any, NotRequired, TypedDict
 from ...harness.judge.timing import Ratio
 from ...harness.records import Outcome, Timing, outcome_in_words
 from ...tools.evaluation.evaluator import Evaluator
+from ...tools.progress import report_progress
 from ..common.awaited import awaited
 from ..common.workspaces import opened
-from ..progress import report_progress
 from ..records import Confirmation, KernelPoint, RunPlan, SoftReview, TaskSummary, Trajectory
 
 AGREEMENT = 1.05

@@ -13,10 +13,10 @@ from ...harness.records import Outcome, StageResult, Task
 from ...memory.records import NO_ANSWER, NOT_APPLICABLE
 from ...tools.evaluation.evaluator import Evaluator
 from ...tools.models.records import BUILTIN
+from ...tools.progress import report_progress
 from ...tools.workspace import Workspace
 from ..common.awaited import awaited
 from ..common.workspaces import opened
-from ..progress import report_progress
 from ..records import (
     Attempt,
     KernelPoint,

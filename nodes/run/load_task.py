@@ -22,8 +22,8 @@ from ...memory.run.artifacts import ArtifactStore
 from ...tools.models.budgets import BUDGETS_FILE, require_prices, write_budgets
 from ...tools.models.chat_models import check_models, parse_models
 from ...tools.models.records import BUILTIN, Budgets, ModelPlan
+from ...tools.progress import report_progress
 from ...tools.workspace import open_knowledge
-from ..progress import report_progress
 from ..records import OptimizeRequest, RunPlan, TaskSummary
 
 

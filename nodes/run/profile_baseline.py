@@ -11,10 +11,10 @@ from typing import Any, TypedDict
 from ...harness.errors import UserError
 from ...harness.records import Evaluation, Outcome, outcome_in_words
 from ...tools.evaluation.evaluator import Evaluator
+from ...tools.progress import report_progress
 from ...tools.workspace import open_knowledge
 from ..common.awaited import awaited
 from ..common.workspaces import opened
-from ..progress import report_progress
 from ..records import KernelPoint, RunPlan, TaskSummary, TechniqueStep
 
 

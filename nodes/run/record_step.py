@@ -14,10 +14,10 @@ from typing import Any, NotRequired, TypedDict
 from ...harness.records import DeviceIdentity, Outcome, Provenance, Timing
 from ...memory.knowledge.signature import bottlenecks_of, signature_of
 from ...memory.records import Evidence, Signature, Step
+from ...tools.progress import report_progress
 from ...tools.workspace import Workspace, open_knowledge, open_workspace
-from ..optimization_proposer.node import architecture_family
-from ..optimization_selector.builtin import explores
-from ..progress import report_progress
+from ..common.policy_context import architecture_family
+from ..common.randomness import explores
 from ..records import (
     KernelPoint,
     LoweringResult,

@@ -14,8 +14,8 @@ from ...harness.errors import UserError
 from ...harness.files import write_atomically
 from ...harness.records import DeviceIdentity
 from ...memory.run.ledger import Totals
+from ...tools.progress import report_progress
 from ...tools.workspace import open_knowledge, open_workspace
-from ..progress import report_progress
 from ..records import Confirmation, KernelPoint, RunPlan, RunResult, TaskSummary, Trajectory
 from .circumstances import baselines_of, facts_of, notes_of
 from .report_text import report_text

@@ -14,16 +14,17 @@ from typing import Any, NotRequired, TypedDict
 
 from ...memory.records import KnowledgeUpdate, Lesson
 from ...tools.models.records import BUILTIN, Answer, Message
+from ...tools.progress import report_progress
 from ...tools.workspace import Workspace, open_knowledge, open_workspace
 from ..common.asking import asked, stand_in
 from ..common.prompts.experience import path_text
 from ..common.prompts.listing import line_of, listing
 from ..common.prompts.render import render
 from ..common.prompts.subject import task_context
-from ..progress import report_progress
+from ..common.replies import checked
 from ..records import Confirmation, KernelPoint, RunPlan, SoftReview, TaskSummary
-from ..replies import Objection, SoftVerdict, checked
 from .builtin import review as review_builtin
+from .reply import Objection, SoftVerdict
 
 
 class Reads(TypedDict):

@@ -15,15 +15,16 @@ from ...harness.records import Bottleneck, Evaluation, Profile
 from ...memory.knowledge.signature import DIMENSIONS, explain
 from ...memory.records import Signature
 from ...tools.models.records import BUILTIN, Answer, Message
+from ...tools.progress import report_progress
 from ...tools.workspace import Workspace, open_workspace
 from ..common.asking import asked, stand_in
 from ..common.budgeted import within_time
 from ..common.prompts.render import render
 from ..common.prompts.subject import kernel_context, task_context
-from ..progress import report_progress
+from ..common.replies import checked
 from ..records import KernelPoint, Observation, RunPlan, TaskSummary
-from ..replies import StateReading, checked
 from .builtin import CAUSES, describe_state
+from .reply import StateReading
 
 FEATURES = 10
 """Unusual figures of a profile that a model is shown."""

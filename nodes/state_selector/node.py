@@ -13,12 +13,12 @@ from typing import Any, TypedDict
 
 from ...memory.records import PerformanceState, Signature
 from ...tools.models.records import BUILTIN, Message
+from ...tools.progress import report_progress
 from ...tools.workspace import Workspace, open_knowledge
 from ..common.asking import asked, stand_in
-from ..progress import report_progress
 from ..records import Observation, RunPlan, StateChoice, TaskSummary
-from ..replies import StateMatch
 from .prompt import chosen, match_among, match_messages, nearest
+from .reply import StateMatch
 
 
 class Reads(TypedDict):

@@ -7,8 +7,9 @@ from ...memory.knowledge.signature import distance
 from ...memory.records import PerformanceState
 from ...tools.models.records import Answer, Message
 from ..common.prompts.render import render
+from ..common.replies import checked
 from ..records import Observation, RunPlan, StateChoice, TaskSummary
-from ..replies import StateMatch, checked
+from .reply import StateMatch
 
 NEW = "new"
 STATES_SHOWN = 8

@@ -31,9 +31,10 @@ from kernelblaster.nodes.common.prompts.iteration import (
     resolve,
     steps_text,
 )
-from kernelblaster.nodes.gap_analysis.node import chain_of
+from kernelblaster.nodes.common.sequences import chain_of
 from kernelblaster.nodes.parameter_update.prompt import Iteration, notes_on, steps_of, with_notes
-from kernelblaster.nodes.replies import KnowledgeNotes, ModelLesson, PolicyRemarks
+from kernelblaster.nodes.parameter_update.reply import KnowledgeNotes, ModelLesson
+from kernelblaster.nodes.policy_evaluation.reply import PolicyRemarks
 from kernelblaster.tools.models.records import Answer, Role
 
 UNLISTED = (TextRewrite("split_k", 0.5), TextRewrite("fast_math", 0.8))

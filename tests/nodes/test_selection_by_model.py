@@ -17,9 +17,11 @@ from scripted_chat_model import CURRENT, ScriptedChatModel
 
 from kernelblaster.memory.knowledge.knowledge_base import KnowledgeBase
 from kernelblaster.memory.records import KnowledgeUpdate, Lesson
-from kernelblaster.nodes.optimization_proposer.prompt import MOST_EXPECTED, new_optimization
+from kernelblaster.nodes.common.untried import MOST_EXPECTED
+from kernelblaster.nodes.optimization_proposer.prompt import new_optimization
+from kernelblaster.nodes.optimization_proposer.reply import Proposals, ProposedTechnique
 from kernelblaster.nodes.optimization_proposer.table import forbidden
-from kernelblaster.nodes.replies import Proposals, ProposedTechnique, Selection
+from kernelblaster.nodes.optimization_selector.reply import Selection
 
 CHOICE = {"technique": "fast_math", "reason": "exp is slow."}
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from ....memory.knowledge.signature import DIMENSIONS
 from ....memory.records import Step
+from ...records import Gap
 from .experience import gain_text, measured_gain, outcome_text, parameters_text
 
 SHORTEST_ID = 6
@@ -152,3 +153,15 @@ def measured_text(steps: Sequence[Step]) -> str:
         return f"{len(steps)} {tries}, none passed ({outcomes})"
     of = "" if len(gains) == len(steps) else f"{len(gains)} of "
     return f"{measured_gain(math.fsum(gains) / len(gains))} in {of}{len(steps)} {tries}"
+
+
+def gap_lines(gaps: Sequence[Gap], steps: Sequence[Step]) -> list[str]:
+    """Return the gaps in words, numbered from 1, each with the ids of its steps."""
+    labels = labels_of(steps)
+    lines = []
+    for at, gap in enumerate(gaps, 1):
+        ids = ", ".join(labels[name] for name in gap.evidence if name in labels)
+        what = "" if gap.techniques else f"{gap.technique} "
+        words = " ".join(gap.explained.split())
+        lines.append(f'{at}. {gap.kind}: {what}in "{gap.state_name}": {words} [{ids}]')
+    return lines

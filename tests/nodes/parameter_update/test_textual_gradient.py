@@ -27,7 +27,8 @@ from kernelblaster.memory.records import (
     Signature,
     Step,
 )
-from kernelblaster.nodes.gap_analysis.builtin import analyze, is_sequence
+from kernelblaster.nodes.common.sequences import is_sequence
+from kernelblaster.nodes.gap_analysis.builtin import analyze
 from kernelblaster.nodes.parameter_update.builtin import Known, knowledge_update
 from kernelblaster.nodes.records import (
     Gap,
