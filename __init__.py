@@ -1,3 +1,56 @@
-"""KernelBlaster: agents that rewrite CUDA kernels, measure every rewrite, and remember."""
+"""KernelBlaster: agents that rewrite CUDA kernels, measure every rewrite, and remember.
+
+    import kernelblaster
+    result = kernelblaster.optimize("examples/softmax.py", gpu="H100")
+    print(f"{result.gain:.2f}x faster: {result.best_source}")
+
+What stands here is the public face; each name is imported when it is first asked for.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kernelblaster.graph.embedding import aoptimize, as_node, as_tool, evaluate, optimize
+    from kernelblaster.graph.optimize import build_graph as build_optimize_graph
+    from kernelblaster.harness.errors import UserError
+    from kernelblaster.harness.records import Evaluation, Task
+    from kernelblaster.nodes.records import OptimizeRequest, RunContext, RunResult
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "Evaluation", "OptimizeRequest", "RunContext", "RunResult", "Task", "UserError", "aoptimize",
+    "as_node", "as_tool", "build_optimize_graph", "evaluate", "optimize",
+]  # fmt: skip
+
+_HOMES = {
+    "Evaluation": "harness.records",
+    "OptimizeRequest": "nodes.records",
+    "RunContext": "nodes.records",
+    "RunResult": "nodes.records",
+    "Task": "harness.records",
+    "UserError": "harness.errors",
+    "aoptimize": "graph.embedding",
+    "as_node": "graph.embedding",
+    "as_tool": "graph.embedding",
+    "build_optimize_graph": "graph.optimize:build_graph",
+    "evaluate": "graph.embedding",
+    "optimize": "graph.embedding",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a name of the face from its home."""
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'kernelblaster' has no attribute {name!r}")
+    module, _, attribute = home.partition(":")
+    return getattr(importlib.import_module(f"kernelblaster.{module}"), attribute or name)
+
+
+def __dir__() -> list[str]:
+    """List the face."""
+    return sorted([*__all__, "__version__"])

@@ -38,18 +38,17 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from asked import Asked
 from langchain_core.callbacks import CallbackManagerForLLMRun
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 
-from kernelblaster.graph.session import Session
 from kernelblaster.harness.records import Task
 from kernelblaster.memory.run.artifacts import ArtifactStore
 from kernelblaster.memory.run.run_store import RunStore
 from kernelblaster.nodes.common.prompts.render import render
 from kernelblaster.nodes.common.prompts.subject import task_context
-from kernelblaster.nodes.records import OptimizeRequest
 from kernelblaster.tools.models.asking import estimate_tokens
 from kernelblaster.tools.models.records import ROLES, ModelPlan
 from kernelblaster.tools.workspace import open_workspace
@@ -124,12 +123,12 @@ def counter() -> tuple[str, Counter]:
 def run(name: str, options: argparse.Namespace, folder: Path) -> Path:
     """Run a task with every role asked and none answered; return the run directory."""
     models = ModelPlan(reasks=0, attempts=1, method="json_mode")
-    request = OptimizeRequest(
+    request = Asked.of(
         task=str(EXAMPLES / f"{name}.py"), device="simulated", gpu="H100",
         iterations=options.iterations, rollouts=options.rollouts, steps=options.steps,
         model="import:prompt_tokens:silent", models=models, knowledge=str(folder / "knowledge"),
     )  # fmt: skip
-    session = Session.create(folder / name, request)
+    session = request.session(folder / name)
     try:
         asyncio.run(session.run())
     finally:

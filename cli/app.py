@@ -34,7 +34,6 @@ from .flags import (
     MaxTokens,
     Quiet,
     TaskPath,
-    check_request,
     checked_budgets,
     describe,
     knowledge_directory,
@@ -105,8 +104,7 @@ def optimize(
     chosen = parse_dimensions(dimensions or [])
     begin_loading(task, chosen)
     from ..graph.session import Session
-    from ..memory.locations import new_run_directory
-    from ..nodes.records import OptimizeRequest
+    from ..nodes.records import OptimizeRequest, RunContext
 
     settings = read_settings(
         model=model,
@@ -124,6 +122,10 @@ def optimize(
         request = OptimizeRequest(
             task=str(task),
             start=str(start) if start else None,
+            run=str(run) if run else None,
+            dimensions=chosen,
+        )
+        context = RunContext(
             gpu=gpu or settings.gpu,
             device=with_gpus(device or settings.device, gpus),
             model=settings.model,
@@ -135,13 +137,10 @@ def optimize(
             repairs=settings.repairs if repairs is None else repairs,
             seed=settings.seed if seed is None else seed,
             knowledge=str(kb) if kb else None,
-            dimensions=chosen,
         )
     except ValidationError as error:
         raise UserError(describe(error)) from error
-    check_request(request)
-    directory = run or new_run_directory(task.stem, settings.runs_directory)
-    follow(Session.create(directory, request), Showing(as_json, quiet, events))
+    follow(Session.create(request, context), Showing(as_json, quiet, events))
 
 
 @app.command()
@@ -195,13 +194,13 @@ def jobs_export(
     as_json: Json = False,
 ) -> None:
     """Write what runs of device deferred wait for to one file, for the host that has the GPU."""
-    from ..graph.session import read_request
     from ..harness.devices.job_records import counted
     from ..memory.run.exchange import export_jobs
+    from ..nodes.run.begin import stored_plan
 
     directories = list(dict.fromkeys(path.resolve() for path in runs))
     for run in directories:
-        read_request(run)
+        stored_plan(run)
     counts = export_jobs(directories, output)
     if as_json:
         print_json({"file": str(output), "runs": counts})
@@ -295,13 +294,13 @@ def runs(as_json: Json = False) -> None:
 @app.command()
 def report(run: Annotated[Path, typer.Argument(help="Run directory.")]) -> None:
     """Print the report of a finished run."""
-    from ..graph.session import read_request
     from ..memory.run.exchange import count_waiting
+    from ..nodes.run.begin import stored_plan
 
-    request = read_request(run)
+    plan = stored_plan(run)
     path = run / "report.txt"
     if not path.is_file():
-        waiting = count_waiting(run) if request.device.startswith("deferred") else 0
+        waiting = count_waiting(run) if plan.device.startswith("deferred") else 0
         if waiting:
             raise UserError(
                 f"{run} waits for {waiting} {'job' if waiting == 1 else 'jobs'} of the GPU host; "

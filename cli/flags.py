@@ -71,19 +71,6 @@ def checked_budgets(**caps: Any) -> Any:
         raise UserError(f"--max-{flag}: {error.errors()[0]['msg'].lower()}") from error
 
 
-def check_request(request: Any) -> None:
-    """Refuse what can be refused before a run directory is made.
-
-    Raises:
-        UserError: unknown GPU, device, model, file, or a foreign knowledge base.
-    """
-    from ..nodes.run.load_task import resolve_plan
-
-    if not Path(request.task).is_file():
-        raise UserError(f"no such file: {request.task}; give a PyTorch reference (examples/)")
-    resolve_plan(request)
-
-
 def knowledge_directory(chosen: Path | None) -> Path:
     """Return the knowledge base a command works on."""
     return chosen or read_settings().knowledge_directory

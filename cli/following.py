@@ -84,7 +84,7 @@ def watch(session: Any, showing: Showing) -> dict[str, Any]:
         task = asyncio.current_task()
         assert task is not None
         if not (showing.quiet or showing.events or session.resumed):
-            view.note(f"loading {Path(session.request.task).name} …")
+            view.note(f"loading {Path(session.plan.task).name} …")
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, stop, task)
         return await session.run(view.event)

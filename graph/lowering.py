@@ -7,7 +7,7 @@ from typing import Literal
 from langgraph.graph import END, START, StateGraph
 
 from ..harness.records import Outcome
-from ..nodes.kernel_writer.node import write_kernel
+from ..nodes.kernel_writer.node import kernel_writer
 from ..nodes.run.gates import (
     compile_candidate,
     conclude_lowering,
@@ -52,7 +52,7 @@ def _repair(state: LoweringState) -> Literal["write", "conclude"]:
 def build_graph() -> StateGraph[LoweringState, None, LoweringState, LoweringOutput]:
     """Return the lowering graph, not compiled."""
     graph = StateGraph(LoweringState, output_schema=LoweringOutput)
-    graph.add_node("write", write_kernel)
+    graph.add_node("write", kernel_writer)
     graph.add_node("compile", compile_candidate)
     graph.add_node("verify", verify_candidate)
     graph.add_node("profile", profile_candidate)

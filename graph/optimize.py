@@ -1,8 +1,8 @@
 """The whole loop on one screen: in-context reinforcement learning over CUDA kernels.
 
-load_task → write_initial_cuda → profile_baseline → rollouts in parallel (Send)
-    → evaluate_policy → analyze_performance_gap → update_parameters
-    → rollouts of the next iteration | confirm_winner → verify_softly → report
+load_task → initial_cuda → profile_baseline → rollouts in parallel (Send)
+    → policy_evaluation → gap_analysis → parameter_update
+    → rollouts of the next iteration | confirm_winner → soft_verifier → report
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.types import Send
 
 from ..nodes.common.randomness import generator
-from ..nodes.gap_analysis.node import analyze_performance_gap
-from ..nodes.initial_cuda.node import write_initial_cuda
-from ..nodes.parameter_update.node import update_parameters
-from ..nodes.policy_evaluation.node import evaluate_policy
-from ..nodes.records import KernelPoint
+from ..nodes.gap_analysis.node import gap_analysis
+from ..nodes.initial_cuda.node import initial_cuda
+from ..nodes.parameter_update.node import parameter_update
+from ..nodes.policy_evaluation.node import policy_evaluation
+from ..nodes.records import KernelPoint, OptimizeRequest, RunContext
 from ..nodes.run.confirm_winner import confirm_winner
 from ..nodes.run.load_task import load_task
 from ..nodes.run.profile_baseline import profile_baseline
 from ..nodes.run.report import report
-from ..nodes.soft_verifier.node import verify_softly
+from ..nodes.soft_verifier.node import soft_verifier
 from .rollout import graph as rollout_graph
-from .state import OptimizeOutput, OptimizeRequest, OptimizeState, RolloutInput
+from .state import OptimizeOutput, OptimizeState, RolloutInput
 
 
 async def rollout(state: RolloutInput, config: RunnableConfig) -> dict[str, Any]:
@@ -88,29 +88,34 @@ def after_review(state: OptimizeState) -> Literal["confirm_winner", "report"]:
     return "confirm_winner" if review is not None and review.vetoed else "report"
 
 
-def build_graph() -> StateGraph[OptimizeState, None, OptimizeRequest, OptimizeOutput]:
+def build_graph() -> StateGraph[OptimizeState, RunContext, OptimizeRequest, OptimizeOutput]:
     """Return the optimize graph, not compiled."""
-    graph = StateGraph(OptimizeState, input_schema=OptimizeRequest, output_schema=OptimizeOutput)
+    graph = StateGraph(
+        OptimizeState,
+        context_schema=RunContext,
+        input_schema=OptimizeRequest,
+        output_schema=OptimizeOutput,
+    )
     graph.add_node("load_task", load_task)
-    graph.add_node("write_initial_cuda", write_initial_cuda)
+    graph.add_node("initial_cuda", initial_cuda)
     graph.add_node("profile_baseline", profile_baseline)
     graph.add_node("rollout", rollout)
-    graph.add_node("evaluate_policy", evaluate_policy)
-    graph.add_node("analyze_performance_gap", analyze_performance_gap)
-    graph.add_node("update_parameters", update_parameters)
+    graph.add_node("policy_evaluation", policy_evaluation)
+    graph.add_node("gap_analysis", gap_analysis)
+    graph.add_node("parameter_update", parameter_update)
     graph.add_node("confirm_winner", confirm_winner)
-    graph.add_node("verify_softly", verify_softly)
+    graph.add_node("soft_verifier", soft_verifier)
     graph.add_node("report", report)
     graph.add_edge(START, "load_task")
-    graph.add_edge("load_task", "write_initial_cuda")
-    graph.add_edge("write_initial_cuda", "profile_baseline")
+    graph.add_edge("load_task", "initial_cuda")
+    graph.add_edge("initial_cuda", "profile_baseline")
     graph.add_conditional_edges("profile_baseline", fan_out, ["rollout"])
-    graph.add_edge("rollout", "evaluate_policy")
-    graph.add_edge("evaluate_policy", "analyze_performance_gap")
-    graph.add_edge("analyze_performance_gap", "update_parameters")
-    graph.add_conditional_edges("update_parameters", next_iteration, ["rollout", "confirm_winner"])
-    graph.add_edge("confirm_winner", "verify_softly")
-    graph.add_conditional_edges("verify_softly", after_review)
+    graph.add_edge("rollout", "policy_evaluation")
+    graph.add_edge("policy_evaluation", "gap_analysis")
+    graph.add_edge("gap_analysis", "parameter_update")
+    graph.add_conditional_edges("parameter_update", next_iteration, ["rollout", "confirm_winner"])
+    graph.add_edge("confirm_winner", "soft_verifier")
+    graph.add_conditional_edges("soft_verifier", after_review)
     graph.add_edge("report", END)
     return graph
 

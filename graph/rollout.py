@@ -7,12 +7,12 @@ from typing import Any, Literal
 from langchain_core.runnables import RunnableConfig
 from langgraph.graph import END, START, StateGraph
 
-from ..nodes.optimization_proposer.node import propose_optimizations
-from ..nodes.optimization_selector.node import select_optimizations
+from ..nodes.optimization_proposer.node import optimization_proposer
+from ..nodes.optimization_selector.node import optimization_selector
 from ..nodes.records import Trajectory
 from ..nodes.run.record_step import record_step
-from ..nodes.state_extractor.node import extract_state
-from ..nodes.state_selector.node import select_state
+from ..nodes.state_extractor.node import state_extractor
+from ..nodes.state_selector.node import state_selector
 from .lowering import graph as lowering
 from .state import LoweringState, RolloutInput, RolloutOutput, RolloutState
 
@@ -71,28 +71,28 @@ def after_selection(state: RolloutState) -> Literal["lower", "finish"]:
     return "lower" if state.get("choice") is not None else "finish"
 
 
-def after_step(state: RolloutState) -> Literal["extract_state", "finish"]:
+def after_step(state: RolloutState) -> Literal["state_extractor", "finish"]:
     """Take the next state from the new profile until the trajectory is over."""
-    return "finish" if state["ended"] else "extract_state"
+    return "finish" if state["ended"] else "state_extractor"
 
 
 def build_graph() -> StateGraph[RolloutState, None, RolloutInput, RolloutOutput]:
     """Return the rollout graph, not compiled."""
     graph = StateGraph(RolloutState, input_schema=RolloutInput, output_schema=RolloutOutput)
     graph.add_node("begin", begin)
-    graph.add_node("extract_state", extract_state)
-    graph.add_node("select_state", select_state)
-    graph.add_node("propose_optimizations", propose_optimizations)
-    graph.add_node("select_optimizations", select_optimizations)
+    graph.add_node("state_extractor", state_extractor)
+    graph.add_node("state_selector", state_selector)
+    graph.add_node("optimization_proposer", optimization_proposer)
+    graph.add_node("optimization_selector", optimization_selector)
     graph.add_node("lower", lower)
     graph.add_node("record_step", record_step)
     graph.add_node("finish", finish)
     graph.add_edge(START, "begin")
-    graph.add_edge("begin", "extract_state")
-    graph.add_edge("extract_state", "select_state")
-    graph.add_edge("select_state", "propose_optimizations")
-    graph.add_edge("propose_optimizations", "select_optimizations")
-    graph.add_conditional_edges("select_optimizations", after_selection)
+    graph.add_edge("begin", "state_extractor")
+    graph.add_edge("state_extractor", "state_selector")
+    graph.add_edge("state_selector", "optimization_proposer")
+    graph.add_edge("optimization_proposer", "optimization_selector")
+    graph.add_conditional_edges("optimization_selector", after_selection)
     graph.add_edge("lower", "record_step")
     graph.add_conditional_edges("record_step", after_step)
     graph.add_edge("finish", END)

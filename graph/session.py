@@ -3,11 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import fcntl
-import json
-import os
-import shutil
-import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -24,18 +19,21 @@ from langgraph.types import StateSnapshot
 from ..harness.devices.job_records import counted
 from ..harness.devices.registry import open_device
 from ..harness.errors import UserError
+from ..memory.run.directory import is_held
 from ..memory.run.exchange import count_waiting
+from ..memory.run.ledger import Ledger
 from ..memory.run.run_store import RunStore
 from ..nodes import records as node_records
-from ..nodes.records import OptimizeRequest, RunPlan, RunResult
+from ..nodes.common.workspaces import workspace_of
+from ..nodes.records import OptimizeRequest, RunContext, RunPlan, RunResult
+from ..nodes.run.begin import begin_run, resolve_plan, stored_plan, take_up
 from ..nodes.run.best_so_far import BestSoFar, keep_best
-from ..nodes.run.load_task import with_absolute_paths
-from ..nodes.run.report import write_file
-from ..tools.models.budgets import BudgetReached, write_budgets
+from ..tools.models.budgets import BudgetReached
 from ..tools.models.chat_models import check_models
+from ..tools.workspace import open_runs
 from .optimize import build_graph
 
-RUN_FORMAT = "kernelblaster-run/1"
+CHECKPOINTS_FILE = "checkpoints.sqlite"
 THREAD = "run"
 RECURSION_LIMIT = 10_000
 
@@ -73,73 +71,52 @@ class Capped(Exception):
 class Session:
     """A run directory held by this process.
 
-    Use `Session.create` for a new run and `Session.open` for one to resume; both take the
-    directory's lock, which the kernel drops when the process dies, however it dies.
+    Use `Session.create` for a new run and `Session.open` for one to resume; both hold the
+    directory until `close`, or until the process dies, however it dies.
     """
 
-    def __init__(self, directory: Path, request: OptimizeRequest, lock: int) -> None:
-        self.directory = directory
-        self.request = request
+    def __init__(self, plan: RunPlan, *, made: bool) -> None:
+        """Take a run that `begin_run` has made, or `take_up` has opened."""
+        self.plan = plan
+        self._made = made
+        self.directory = Path(plan.run)
         self.control = RunControl()
-        self.resumed = (directory / "checkpoints.sqlite").exists()
+        self.resumed = (self.directory / CHECKPOINTS_FILE).exists()
         self.begun = False
         """The request can be served; before that nothing is evaluated, and nobody is asked."""
-        self._lock = lock
 
     @classmethod
-    def create(cls, directory: Path, request: OptimizeRequest) -> Session:
+    def create(cls, request: OptimizeRequest, context: RunContext | None = None) -> Session:
         """Lay out a new run directory.
 
         Raises:
-            UserError: it holds something already, is in use, or cannot be written.
+            UserError: what is asked cannot be served here, or the directory holds something
+                already, is in use, or cannot be written.
         """
-        directory = directory.resolve()
-        if directory.exists() and not directory.is_dir():
-            raise UserError(f"--run {directory} is a file; give a directory")
-        if directory.exists() and any(directory.iterdir()):
-            hint = (
-                f"continue it with: kernelblaster resume {directory}"
-                if (directory / "run.json").is_file()
-                else "choose an empty or new directory with --run"
-            )
-            raise UserError(f"{directory} is not empty; {hint}")
-        try:
-            directory.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UserError(
-                f"cannot create the run directory {directory}: {error.strerror}; "
-                "choose another with --run"
-            ) from error
-        lock = _take_lock(directory)
-        write_budgets(directory, request.budgets)
-        pinned = with_absolute_paths(request.model_copy(update={"run": str(directory)}))
-        document = {"format": RUN_FORMAT, "request": pinned.model_dump(mode="json")}
-        write_file(directory / "run.json", json.dumps(document, indent=2) + "\n")
-        return cls(directory, pinned, lock)
+        plan = resolve_plan(request, context or RunContext())
+        named = request.run is not None
+        return cls(begin_run(plan, named=named, until_released=True), made=True)
 
     @classmethod
     def open(cls, directory: Path) -> Session:
         """Open a run directory to resume it.
 
         Raises:
-            UserError: it is no run directory, of another version, or in use.
+            UserError: it is no run directory, of another version, was moved, or is in use.
         """
-        directory = directory.resolve()
-        request = read_request(directory)
-        if request.run != str(directory):
-            raise UserError(
-                f"the run in {directory} was started in {request.run}; move it back to resume it"
-            )
-        return cls(directory, request, _take_lock(directory))
+        return cls(take_up(directory.resolve()), made=False)
 
     def discard_unserved(self) -> None:
-        """Remove the directory of a run that could not begin: there is nothing to go on from."""
-        if not self.begun:
-            shutil.rmtree(self.directory, ignore_errors=True)
+        """Remove the directory of a new run that could not begin: there is nothing to go on from.
+
+        A directory that was there before is left alone.
+        """
+        if self._made and not self.begun:
+            open_runs().discard(self.directory)
 
     def close(self) -> None:
         """Let the directory go."""
-        os.close(self._lock)
+        open_runs().release(self.directory)
 
     def drain(self) -> None:
         """Ask the run to stop at the next step, with its place saved. Safe in a signal handler."""
@@ -156,7 +133,6 @@ class Session:
             Waiting: no rollout can go on without results from another host.
             Capped: no rollout can go on without a higher cap.
         """
-        began = time.monotonic()
         config: RunnableConfig = {
             "configurable": {"thread_id": THREAD},
             "recursion_limit": RECURSION_LIMIT,
@@ -166,11 +142,12 @@ class Session:
             started = (await graph.aget_state(config)).values
             self.begun = bool(started)
             if "result" not in started:
-                check_identity(started.get("plan"))
-                await asyncio.to_thread(sit_down, self.directory, started.get("plan"))
+                check_identity(self.plan)
+                check_models(self.plan.models)
+                self._note(Ledger.sit_down)
                 try:
                     async for _, event in graph.astream(
-                        None if started.get("plan") else self.request,
+                        None if started.get("plan") else self._request(),
                         config,
                         stream_mode="custom",
                         subgraphs=True,
@@ -185,7 +162,7 @@ class Session:
                     best = await self._best(await graph.aget_state(config))
                     raise Capped(self.directory, reached.reason, best) from reached
                 finally:
-                    add_seconds(self.directory, time.monotonic() - began)
+                    self._note(Ledger.still_working)
             ended = await graph.aget_state(config)
             reasons = [
                 each.value["budget_reached"]
@@ -203,30 +180,23 @@ class Session:
             raise UserError(f"{self.directory} was written by another version; start a new run")
         return result
 
+    def _request(self) -> OptimizeRequest:
+        return OptimizeRequest(**self.plan.model_dump(include=set(OptimizeRequest.model_fields)))
+
+    def _note(self, note: Callable[[Ledger], None]) -> None:
+        with workspace_of(self.plan) as workspace:
+            note(workspace.store.ledger)
+
     async def _best(self, stopped: StateSnapshot) -> BestSoFar | None:
         return await asyncio.to_thread(keep_best, self.directory, stopped.values.get("initial"))
 
 
-def sit_down(directory: Path, plan: RunPlan | None) -> None:
-    """Begin to count working time, and see that a resumed run's models can still be asked.
-
-    Raises:
-        UserError: a key is missing, or the directory cannot be written.
-    """
-    if plan is not None:
-        check_models(plan.models)
-    with RunStore(directory / "run.sqlite") as store:
-        store.ledger.sit_down()
-
-
-def check_identity(plan: RunPlan | None) -> None:
+def check_identity(plan: RunPlan) -> None:
     """Refuse to go on with another device, compiler or harness than the run began with.
 
     Raises:
         UserError: they differ: evaluations of the two would be compared.
     """
-    if plan is None or plan.identity is None:
-        return
     now = open_device(plan.device, plan.gpu).identity
     if now != plan.identity:
         before = plan.identity.model_dump()
@@ -238,51 +208,19 @@ def check_identity(plan: RunPlan | None) -> None:
         raise UserError(f"this run cannot go on here: {changed}; start a new run")
 
 
-def read_request(directory: Path) -> OptimizeRequest:
-    """Return the request of a run directory.
-
-    Raises:
-        UserError: there is no run, or its run.json is not this program's.
-    """
-    path = directory / "run.json"
-    try:
-        document = json.loads(path.read_text())
-        if document["format"] != RUN_FORMAT:
-            raise UserError(
-                f"{path} has format {document['format']!r}, this program writes {RUN_FORMAT!r}; "
-                "resume it with the version that started it"
-            )
-        return OptimizeRequest.model_validate(document["request"])
-    except FileNotFoundError as error:
-        raise UserError(
-            f"{directory} is no run directory (no run.json); list runs with: kernelblaster runs"
-        ) from error
-    except NotADirectoryError as error:
-        raise UserError(
-            f"{directory} is a file, no run directory; list runs with: kernelblaster runs"
-        ) from error
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{path} is damaged: {error}; start a new run") from error
-
-
-def add_seconds(directory: Path, seconds: float) -> None:
-    """Add working time to the run's total, kept beside the results (it never repeats exactly)."""
-    total = read_seconds(directory) + seconds
-    write_file(directory / "seconds.json", json.dumps({"seconds": round(total, 3)}) + "\n")
-
-
 def read_seconds(directory: Path) -> float:
-    """Return the run's working time so far, all sessions together."""
-    try:
-        return float(json.loads((directory / "seconds.json").read_text())["seconds"])
-    except (OSError, ValueError, KeyError, TypeError):
+    """Return the run's working time so far, all sittings together; 0 before the first."""
+    path = directory / "run.sqlite"
+    if not path.is_file():
         return 0.0
+    with RunStore(path) as store:
+        return store.ledger.wall_seconds()
 
 
 @asynccontextmanager
 async def open_checkpointer(directory: Path) -> AsyncIterator[AsyncSqliteSaver]:
     """Open the run's checkpoints; only this project's records come back from them."""
-    path = directory / "checkpoints.sqlite"
+    path = directory / CHECKPOINTS_FILE
     try:
         async with aiosqlite.connect(path) as connection:
             yield AsyncSqliteSaver(connection, serde=checkpoint_serializer())
@@ -310,42 +248,25 @@ def checkpoint_serializer() -> JsonPlusSerializer:
     return JsonPlusSerializer(allowed_msgpack_modules=allowed)
 
 
-def _take_lock(directory: Path) -> int:
-    try:
-        descriptor = os.open(directory / "lock", os.O_CREAT | os.O_RDWR, 0o644)
-    except OSError as error:
-        raise UserError(
-            f"cannot write to the run directory {directory}: {error.strerror}"
-        ) from error
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        os.close(descriptor)
-        raise UserError(
-            f"the run directory {directory} is in use by another process; "
-            "wait for it to end, or choose another with --run"
-        ) from error
-    return descriptor
-
-
 def list_runs(root: Path) -> list[dict[str, Any]]:
     """Return the runs under a directory, by name: task, status, and the result when finished."""
     found = []
     for path in sorted(root.glob("*/run.json")):
         directory = path.parent
         try:
-            request = read_request(directory)
+            plan = stored_plan(directory)
+            seconds = read_seconds(directory)
         except UserError as error:
             found.append({"run": str(directory), "status": "damaged", "reason": str(error)})
             continue
         entry: dict[str, Any] = {
             "run": str(directory),
-            "task": request.task,
-            "gpu": request.gpu,
-            "status": "in use" if _is_locked(directory) else "unfinished",
-            "seconds": read_seconds(directory),
+            "task": plan.task,
+            "gpu": plan.gpu,
+            "status": "in use" if is_held(directory) else "unfinished",
+            "seconds": seconds,
         }
-        if request.device.startswith("deferred"):
+        if plan.device.startswith("deferred"):
             _add_waiting(entry, directory)
         try:
             result = RunResult.model_validate_json((directory / "result.json").read_text())
@@ -368,18 +289,3 @@ def _add_waiting(entry: dict[str, Any], directory: Path) -> None:
         return
     if entry["waiting"] and entry["status"] == "unfinished":
         entry["status"] = "waiting"
-
-
-def _is_locked(directory: Path) -> bool:
-    """Say whether a process holds the run; a shared lock, so that looking disturbs nobody."""
-    try:
-        descriptor = os.open(directory / "lock", os.O_RDONLY)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(descriptor)
-    return False

@@ -26,7 +26,6 @@ from ..nodes.records import (
     merge_by_id,
     merge_reviews,
 )
-from ..tools.models.records import Budgets, ModelPlan
 
 
 class OptimizeState(TypedDict, total=False):
@@ -34,17 +33,7 @@ class OptimizeState(TypedDict, total=False):
 
     task: str
     start: str | None
-    gpu: str
-    device: str
-    model: str
-    models: ModelPlan
-    budgets: Budgets
-    iterations: int
-    rollouts: int
-    steps: int
-    seed: int
     run: str | None
-    knowledge: str | None
     dimensions: dict[str, int]
 
     plan: RunPlan
@@ -55,9 +44,9 @@ class OptimizeState(TypedDict, total=False):
     iteration: int
     knowledge_at: int
     trajectories: Annotated[dict[str, Trajectory], merge_by_id]
-    policy_evaluation: PolicyEvaluation
-    gap_analysis: GapAnalysis
-    parameter_update: ParameterUpdate
+    evaluated: PolicyEvaluation
+    analysis: GapAnalysis
+    update: ParameterUpdate
     confirmation: Confirmation
     soft_reviews: Annotated[dict[str, SoftReview], merge_reviews]
     result: RunResult

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from pathlib import Path
 
 
@@ -20,13 +19,3 @@ def default_knowledge_directory() -> Path:
 def default_runs_directory() -> Path:
     """Return $KERNELBLASTER_RUNS, or `runs` in the working directory."""
     return Path(os.environ.get("KERNELBLASTER_RUNS") or "runs")
-
-
-def new_run_directory(task_name: str, root: Path | None = None) -> Path:
-    """Return the first free ROOT/TASK-N; not created. N counts from 1."""
-    root = root or default_runs_directory()
-    stem = re.sub(r"[^A-Za-z0-9_.-]", "-", task_name) or "task"
-    number = 1
-    while (root / f"{stem}-{number}").exists():
-        number += 1
-    return root / f"{stem}-{number}"

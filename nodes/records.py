@@ -22,12 +22,21 @@ from ..tools.models.records import Budgets, ModelPlan
 
 
 class OptimizeRequest(Record):
-    """Input of `optimize`: what a person, Studio or a parent graph asks for."""
+    """Input of `optimize`: the task, and what to start from."""
 
     task: str
     """Path of a PyTorch reference in KernelBench form."""
     start: str | None = None
     """Path of a first CUDA kernel; without it one is written."""
+    run: str | None = None
+    """Run directory; by default runs/TASK-N."""
+    dimensions: dict[str, int] = Field(default_factory=dict)
+    """Dimensions at which candidates are verified, by name in the reference."""
+
+
+class RunContext(Record):
+    """How a run is done, whatever its task: settings of an assistant in Studio."""
+
     gpu: str = ""
     """GPU to optimise for; by default the one here, an H100 where one is simulated."""
     device: str = "auto"
@@ -39,55 +48,35 @@ class OptimizeRequest(Record):
     budgets: Budgets = Budgets()
     """Caps on what the run may use."""
     iterations: int = Field(default=2, ge=1)
-    """Policy updates."""
+    """Policy updates: the outer loop."""
     rollouts: int = Field(default=2, ge=1)
-    """Trajectories of an iteration."""
+    """Trajectories of an iteration (breadth)."""
     steps: int = Field(default=4, ge=1)
-    """Techniques tried in a trajectory."""
+    """Techniques tried in a trajectory (depth)."""
     repairs: int | None = Field(default=None, ge=0)
-    """How often lowering may mend a candidate that failed; by default twice where a model writes
-    it, else once."""
+    """How often the kernel writer may mend a candidate that failed; by default twice where a model
+    writes it, else once."""
     seed: int = 0
     """Same seed, same knowledge base: same run."""
-    run: str | None = None
-    """Run directory; by default runs/TASK-N."""
     knowledge: str | None = None
     """Knowledge base directory; by default the user's."""
-    dimensions: dict[str, int] = Field(default_factory=dict)
-    """Dimensions at which candidates are verified, by name in the reference."""
 
 
-class RunPlan(Record):
-    """Everything a run was asked to do, resolved: written once to run.json, never changed."""
+class RunPlan(OptimizeRequest, RunContext):
+    """A request under its context, resolved once: what run.json holds, and never changed.
+
+    Paths are absolute, `auto` and defaults are replaced by what they stand for.
+    """
 
     run_id: str
     """Name of the run directory and a random part: whose evidence and lessons they are."""
-    task_path: str
-    start_path: str | None = None
-    """A person's first kernel (`--start`); None lets the built-in writer make it."""
-    dimensions: dict[str, int] = Field(default_factory=dict)
-    """`--set NAME=VALUE`: dimensions of the verify variant."""
-    run_directory: str
-    knowledge_directory: str
-    device: str
-    """As open_device() takes it, `auto` resolved."""
+    run: str
+    knowledge: str
+    repairs: int = Field(ge=0)
     device_why: str = ""
-    """Why `auto` chose it."""
-    gpu: str
-    identity: DeviceIdentity | None = None
+    """Why `auto` chose the device."""
+    identity: DeviceIdentity
     """Device, toolchain and harness the run began with: it is resumed with no other."""
-    model: str = "builtin"
-    models: ModelPlan = ModelPlan()
-    """Who answers in each role, and how they are asked."""
-    iterations: int = Field(ge=1)
-    """Outer loop: policy updates."""
-    rollouts: int = Field(ge=1)
-    """Trajectories of one iteration (breadth)."""
-    steps: int = Field(ge=1)
-    """Techniques tried in one trajectory (depth)."""
-    repairs: int = Field(default=1, ge=0)
-    """How often lowering may try again after a failure."""
-    seed: int = 0
 
 
 class TaskSummary(Record):

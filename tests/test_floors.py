@@ -34,7 +34,7 @@ ORDER: dict[str, tuple[str | tuple[str, ...], ...]] = {
         "langchain",
     ),
     "nodes": ("records", "common", AGENTS, "run"),
-    "graph": ("state", ("lowering", "rollout", "optimize"), "session"),
+    "graph": ("state", "lowering", "rollout", "optimize", "session", "embedding"),
 }  # fmt: skip
 """Of each folder with an order: its rooms from the ground up. Rooms in brackets stand on one floor;
 of the agents, and of the rooms of memory, none imports another."""
@@ -53,7 +53,7 @@ def floor_of(folder: str, room: str) -> int:
     for index, rooms in enumerate(ORDER[folder]):
         if room == rooms or (isinstance(rooms, tuple) and room in rooms):
             return index
-    raise AssertionError(f"{folder or 'the package'} has a room that the order does not name: {room}")
+    raise AssertionError(f"the order of {folder or 'the package'} does not name its room {room}")
 
 
 def imported(path: Path) -> list[tuple[str, ...]]:

@@ -1,33 +1,71 @@
-"""Open what a node works with: the run's stores, its device and the knowledge base."""
+"""What a run works with, opened once: its directory, its stores, its device, what it knows.
+
+Nodes of a run, on the command line as on a server, share one opened run: they ask `open_runs()`
+for it, which keeps the few that were used last and closes the others.
+"""
 
 from __future__ import annotations
 
+import functools
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from ..harness.devices.protocol import Device
 from ..harness.devices.registry import open_device
-from ..harness.records import DeviceIdentity, Task
+from ..harness.records import DeviceIdentity, Evaluation, Task
 from ..memory.knowledge.knowledge_base import KnowledgeBase
 from ..memory.run.artifacts import ArtifactStore
+from ..memory.run.directory import RunDirectory
 from ..memory.run.run_store import RunStore
 from .models.asking import Asker
 from .models.records import ModelPlan
 
+KEPT_OPEN = 8
+"""Runs that nobody works on at the moment and that stay open: those used last."""
+
 
 class Workspace:
-    """The open run directory: artifacts, run.sqlite and the device. Cheap to open; close it."""
+    """A run held by this process: artifacts, run.sqlite, the knowledge base and the device."""
 
-    def __init__(self, run_directory: Path, device: str, gpu: str) -> None:
-        self.directory = run_directory
-        self.artifacts = ArtifactStore(run_directory / "artifacts")
-        self.store = RunStore(run_directory / "run.sqlite")
+    def __init__(self, held: RunDirectory, device: str, gpu: str, knowledge: str) -> None:
+        """Open all of a run whose directory is held.
+
+        Raises:
+            UserError: unknown device or GPU, a directory that cannot be written, or a knowledge
+                base of another program or version.
+        """
+        self.held = held
+        self.directory = held.path
+        self.artifacts = ArtifactStore(self.directory / "artifacts")
         self.device: Device = open_device(device, gpu)
+        self.store = RunStore(self.directory / "run.sqlite")
+        self._knowledge_directory = Path(knowledge)
+        self._tasks: dict[str, Task] = {}
+
+    @functools.cached_property
+    def knowledge(self) -> KnowledgeBase:
+        """The knowledge base, opened when it is first asked."""
+        return KnowledgeBase.open(self._knowledge_directory)
 
     def task(self, artifact: str) -> Task:
-        """Return the task stored under an artifact's sha256."""
-        return Task.model_validate_json(self.artifacts.get_text(artifact))
+        """Return the task stored under an artifact's sha256; read once."""
+        if artifact not in self._tasks:
+            text = self.artifacts.get_text(artifact)
+            self._tasks[artifact] = Task.model_validate_json(text)
+        return self._tasks[artifact]
+
+    def evaluation(self, key: str) -> Evaluation:
+        """Return a stored evaluation.
+
+        Raises:
+            LookupError: there is none under this key.
+        """
+        found = self.store.get(key)
+        if found is None:
+            raise LookupError(f"run.sqlite holds no evaluation {key}")
+        return found
 
     @property
     def measured_by(self) -> DeviceIdentity:
@@ -39,22 +77,100 @@ class Workspace:
         return Asker(models, self.directory, self.store, self.artifacts)
 
     def close(self) -> None:
-        """Close the database."""
+        """Close the databases and let the directory go."""
+        if "knowledge" in self.__dict__:
+            self.knowledge.close()
         self.store.close()
+        self.held.close()
 
 
-@contextmanager
-def open_workspace(run_directory: str, device: str, gpu: str) -> Iterator[Workspace]:
-    """Open the workspace of a run and close it afterwards.
+class OpenRuns:
+    """The runs that this process has open, by directory. Safe under threads."""
 
-    Raises:
-        UserError: unknown device or GPU, or the directory cannot be written.
-    """
-    workspace = Workspace(Path(run_directory), device, gpu)
-    try:
-        yield workspace
-    finally:
-        workspace.close()
+    def __init__(self) -> None:
+        self._guard = threading.RLock()
+        self._open: dict[Path, Workspace] = {}
+        self._users: dict[Path, int] = {}
+
+    @contextmanager
+    def using(self, directory: Path, device: str, gpu: str, knowledge: str) -> Iterator[Workspace]:
+        """Give the opened run; it stays open while it is used, and for a while afterwards.
+
+        Raises:
+            UserError: another process holds the directory, or something cannot be opened.
+        """
+        with self._guard:
+            found = self._open.pop(directory, None) or self._opened(
+                directory, device, gpu, knowledge
+            )
+            self._open[directory] = found  # The newest stand last.
+            self._users[directory] = self._users.get(directory, 0) + 1
+        try:
+            yield found
+        finally:
+            with self._guard:
+                self._leave(directory)
+
+    def keep(
+        self, held: RunDirectory, device: str, gpu: str, knowledge: str, *, until_released: bool
+    ) -> None:
+        """Open a run whose directory was just made or taken, as if it had just been used.
+
+        Args:
+            until_released: keep it open until `release` is called, used or not.
+        """
+        with self._guard:
+            self._open[held.path] = Workspace(held, device, gpu, knowledge)
+            self._users[held.path] = int(until_released)
+
+    def has(self, directory: Path) -> bool:
+        """Say whether a directory is held here."""
+        return directory in self._open
+
+    def release(self, directory: Path) -> None:
+        """Close a run that was kept; harmless where it is not open."""
+        with self._guard:
+            opened = self._open.pop(directory, None)
+            self._users.pop(directory, None)
+        if opened is not None:
+            opened.close()
+
+    def finished(self, directory: Path) -> None:
+        """Close a run that came to its end, unless somebody uses it or keeps it open."""
+        with self._guard:
+            if self._users.get(directory) == 0:
+                self.release(directory)
+
+    def discard(self, directory: Path) -> None:
+        """Close a run that came to nothing, and remove the directory that was made for it."""
+        with self._guard:
+            opened = self._open.get(directory)
+            if opened is not None:
+                opened.held.remove()
+            self.release(directory)
+
+    def _opened(self, directory: Path, device: str, gpu: str, knowledge: str) -> Workspace:
+        held = RunDirectory.hold(directory)
+        try:
+            return Workspace(held, device, gpu, knowledge)
+        except BaseException:
+            held.close()
+            raise
+
+    def _leave(self, directory: Path) -> None:
+        if directory not in self._users:
+            return  # Released meanwhile.
+        self._users[directory] -= 1
+        idle = [path for path in self._open if not self._users[path]]
+        for path in idle[: max(0, len(idle) - KEPT_OPEN)]:
+            del self._users[path]
+            self._open.pop(path).close()
+
+
+@functools.cache
+def open_runs() -> OpenRuns:
+    """Return this process' opened runs."""
+    return OpenRuns()
 
 
 @contextmanager

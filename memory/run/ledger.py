@@ -249,8 +249,8 @@ class Ledger:
         now = time.time()
         self._database.execute("INSERT INTO sittings (started, seen) VALUES (?, ?)", (now, now))
 
-    def wall_seconds(self) -> float:
-        """Return the working time so far, all sittings together, and note the time.
+    def still_working(self) -> None:
+        """Note that the run is being worked on now.
 
         A run that nobody sat down to (a graph run by another program) begins its time here.
         """
@@ -261,6 +261,9 @@ class Ledger:
             (now,),
         ):
             self.sit_down()
+
+    def wall_seconds(self) -> float:
+        """Return the working time so far, all sittings together."""
         return float(
             self._database.value("SELECT COALESCE(SUM(seen - started), 0.0) FROM sittings")
         )

@@ -6,8 +6,6 @@ import math
 from collections.abc import Sequence
 
 from ...memory.records import Step
-
-pass
 from .prompts.iteration import resolve
 
 SEQUENCE_GAIN = math.log(1.05)

@@ -1,21 +1,33 @@
-"""Open a run's workspace from an async node without blocking the event loop."""
+"""The opened run that a node works with."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
-from ...tools.workspace import Workspace
+from ...tools.workspace import Workspace, open_runs
 from ..records import RunPlan
+
+
+@contextmanager
+def workspace_of(plan: RunPlan) -> Iterator[Workspace]:
+    """Give the run's workspace; opened where this process does not have it open yet.
+
+    Raises:
+        UserError: another process runs it, or something cannot be opened.
+    """
+    with open_runs().using(Path(plan.run), plan.device, plan.gpu, plan.knowledge) as workspace:
+        yield workspace
 
 
 @asynccontextmanager
 async def opened(plan: RunPlan) -> AsyncIterator[Workspace]:
-    """Open the plan's workspace in a thread, and close it there too."""
-    workspace = await asyncio.to_thread(Workspace, Path(plan.run_directory), plan.device, plan.gpu)
+    """Do what `workspace_of` does without blocking the event loop."""
+    using = workspace_of(plan)
+    workspace = await asyncio.to_thread(using.__enter__)
     try:
         yield workspace
     finally:
-        await asyncio.to_thread(workspace.close)
+        await asyncio.to_thread(using.__exit__, None, None, None)

@@ -1,6 +1,6 @@
 """Performance-gap analysis: why measurement and policy disagree.
 
-Reads plan, summary, policy_evaluation, trajectories; writes gap_analysis. Second part of the
+Reads plan, summary, evaluated, trajectories; writes analysis. Second part of the
 textual gradient (KernelBlaster: performance-gap analysis). Which gaps there are is computed; a
 model says why, from the code and the profiles before and after.
 """
@@ -38,18 +38,18 @@ class Reads(TypedDict):
     summary: TaskSummary
     iteration: int
     initial: KernelPoint
-    policy_evaluation: PolicyEvaluation
+    evaluated: PolicyEvaluation
     trajectories: dict[str, Trajectory]
 
 
-async def analyze_performance_gap(state: Reads) -> dict[str, Any]:
+async def gap_analysis(state: Reads) -> dict[str, Any]:
     """Explain each disagreement, and name the sequences that worked."""
     trajectories = [
         trajectory
         for _, trajectory in sorted(state["trajectories"].items())
         if trajectory.iteration == state["iteration"]
     ]
-    analysis = analyze(state["policy_evaluation"], trajectories)
+    analysis = analyze(state["evaluated"], trajectories)
     if state["plan"].models.model_of("gap_analysis") != BUILTIN and analysis.gaps:
         steps = sorted(
             (step for trajectory in trajectories for step in trajectory.steps),
@@ -65,7 +65,7 @@ async def analyze_performance_gap(state: Reads) -> dict[str, Any]:
         ],
         author=analysis.author,
     )
-    return {"gap_analysis": analysis}
+    return {"analysis": analysis}
 
 
 async def _ask(state: Reads, analysis: GapAnalysis, steps: Sequence[Step]) -> Answer[GapCauses]:
@@ -76,7 +76,7 @@ async def _ask(state: Reads, analysis: GapAnalysis, steps: Sequence[Step]) -> An
             state["summary"],
             analysis,
             steps,
-            state["policy_evaluation"].summary,
+            state["evaluated"].summary,
         )
         return messages, causes_of(analysis.gaps, steps)
 

@@ -22,13 +22,13 @@ from ...tools.models.asking import MalformedReply
 from ...tools.models.code_reply import CodeReply, read_code
 from ...tools.models.records import BUILTIN, Message
 from ...tools.progress import report_progress
-from ...tools.workspace import Workspace, open_workspace
+from ...tools.workspace import Workspace
 from ..common.awaited import awaited
 from ..common.budgeted import budgeted
 from ..common.prompts.render import render
 from ..common.prompts.repair import repair_messages, reply_words
 from ..common.prompts.subject import task_context
-from ..common.workspaces import opened
+from ..common.workspaces import opened, workspace_of
 from ..records import NOT_ITS_FAULT, RunPlan, TaskSummary
 
 MOST_ATTEMPTS = 4
@@ -49,31 +49,31 @@ class Written(Record):
     author: str
 
 
-async def write_initial_cuda(state: Reads) -> dict[str, Any]:
+async def initial_cuda(state: Reads) -> dict[str, Any]:
     """Write or read the first kernel and store its text.
 
     Raises:
         UserError: `--start` cannot be read, or nothing here can write CUDA for this reference.
     """
     plan, summary = state["plan"], state["summary"]
-    if plan.start_path or plan.models.model_of("initial_cuda") == BUILTIN:
+    if plan.start or plan.models.model_of("initial_cuda") == BUILTIN:
         return await asyncio.to_thread(_write, plan, summary)
     written = await budgeted(lambda: _write_by_model(plan, summary))
     return await asyncio.to_thread(_store, plan, written)
 
 
 def _write(plan: RunPlan, summary: TaskSummary) -> dict[str, Any]:
-    if plan.start_path:
-        written = Written(source=read_source(Path(plan.start_path)), author="person")
+    if plan.start:
+        written = Written(source=read_source(Path(plan.start)), author="person")
     else:
-        with open_workspace(plan.run_directory, plan.device, plan.gpu) as workspace:
+        with workspace_of(plan) as workspace:
             task = workspace.task(summary.artifact)
         written = Written(source=_translate(task), author=BUILTIN)
     return _store(plan, written)
 
 
 def _store(plan: RunPlan, written: Written) -> dict[str, Any]:
-    with open_workspace(plan.run_directory, plan.device, plan.gpu) as workspace:
+    with workspace_of(plan) as workspace:
         sha256 = workspace.artifacts.put_text(written.source)
     report_progress("initial", author=written.author, lines=written.source.count("\n") + 1)
     return {"initial_source": sha256}

@@ -15,11 +15,11 @@ from ...tools.models.asking import MalformedReply
 from ...tools.models.code_reply import CodeReply, read_code
 from ...tools.models.records import BUILTIN, Answer
 from ...tools.progress import report_progress
-from ...tools.workspace import Workspace, open_workspace
+from ...tools.workspace import Workspace
 from ..common.asking import stand_in
 from ..common.budgeted import budgeted
 from ..common.randomness import explores
-from ..common.workspaces import opened
+from ..common.workspaces import opened, workspace_of
 from ..records import (
     NOT_ITS_FAULT,
     Attempt,
@@ -46,7 +46,7 @@ class Reads(TypedDict, total=False):
     knowledge_at: int
 
 
-async def write_kernel(state: Reads) -> dict[str, Any]:
+async def kernel_writer(state: Reads) -> dict[str, Any]:
     """Write one more attempt; an attempt without a source ends the lowering."""
     if state["plan"].models.model_of("kernel_writer") == BUILTIN:
         attempt = await asyncio.to_thread(_write, state)
@@ -69,7 +69,7 @@ async def write_kernel(state: Reads) -> dict[str, Any]:
 
 def _write(state: Reads) -> Attempt:
     plan = state["plan"]
-    with open_workspace(plan.run_directory, plan.device, plan.gpu) as workspace:
+    with workspace_of(plan) as workspace:
         return _rewritten(workspace, state)
 
 

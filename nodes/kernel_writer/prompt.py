@@ -11,15 +11,14 @@ from ...memory.records import (
     ExpectedGain,
     Lesson,
     Optimization,
-    PolicyContext,
     SettingGain,
     Transition,
 )
 from ...tools.evaluation.evaluator import Evaluator
 from ...tools.models.code_reply import fenced, holds_edits
 from ...tools.models.records import Message
-from ...tools.workspace import Workspace, open_knowledge
-from ..common.policy_context import architecture_family
+from ...tools.workspace import Workspace
+from ..common.policy_context import policy_context
 from ..common.prompts.experience import (
     expected_text,
     gain_text,
@@ -32,10 +31,11 @@ from ..common.prompts.experience import (
 from ..common.prompts.render import render
 from ..common.prompts.repair import repair_messages, reply_words
 from ..common.prompts.subject import kernel_context, task_context
+from ..common.steps import visible_steps
 from ..records import Attempt, KernelPoint, RunPlan, TechniqueChoice
 
 State = Mapping[str, Any]
-"""What write_kernel reads."""
+"""What kernel_writer reads."""
 
 
 class Experience(NamedTuple):
@@ -65,11 +65,9 @@ def lowering_context(workspace: Workspace, state: State, task: Task) -> dict[str
     parent: KernelPoint = state["parent"]
     choice = state["choice"]
     source = workspace.artifacts.get_text(parent.source_sha256)
-    evaluation = workspace.store.get(parent.evaluation_key)
-    if evaluation is None:
-        raise LookupError(f"run.sqlite holds no evaluation {parent.evaluation_key}")
+    evaluation = workspace.evaluation(parent.evaluation_key)
     identity = workspace.measured_by
-    known = _experience(state, identity)
+    known = _experience(workspace, state, identity)
     found = task_context(task, identity) | kernel_context(task, source, evaluation, parent.path)
     card = technique_text(known.optimization)
     if "tensor" not in f"{choice.technique} {known.optimization.description}".lower():
@@ -88,7 +86,7 @@ def lowering_context(workspace: Workspace, state: State, task: Task) -> dict[str
             device_kind=identity.kind,
             techniques=(choice.technique,),
         ),
-        "tried": tried_text(_steps(workspace, state), parent.source_sha256),
+        "tried": tried_text(visible_steps(workspace, *state["place"][:2]), parent.source_sha256),
     }
 
 
@@ -107,31 +105,21 @@ def _exchange(
     )
 
 
-def _experience(state: State, identity: DeviceIdentity) -> Experience:
-    plan: RunPlan = state["plan"]
+def _experience(workspace: Workspace, state: State, identity: DeviceIdentity) -> Experience:
     parent: KernelPoint = state["parent"]
     choice, summary = state["choice"], state["summary"]
     at = state.get("knowledge_at")
-    context = PolicyContext(
-        device_kind=identity.kind,
-        gpu=identity.gpu,
-        arch=identity.arch,
-        family=architecture_family(identity.arch),
-        op_class=summary.op_class,
-        dtype=summary.dtype,
-        harness=identity.harness,
-        previous_technique=parent.path[-1].technique if parent.path else None,
+    context = policy_context(identity, summary, parent.path)
+    knowledge = workspace.knowledge
+    where = state["state_choice"].state if "state_choice" in state else knowledge.states(at)[0]
+    ((optimization, expected),) = knowledge.beliefs(where, [choice.technique], context, at)
+    return Experience(
+        optimization=choice.optimization or optimization,
+        expected=expected,
+        settings=knowledge.settings(where, [choice.technique], context, at)[choice.technique],
+        transitions=knowledge.transitions(identity.kind, at),
+        lessons=knowledge.lessons(at),
     )
-    with open_knowledge(plan.knowledge_directory) as knowledge:
-        where = state["state_choice"].state if "state_choice" in state else knowledge.states(at)[0]
-        ((optimization, expected),) = knowledge.beliefs(where, [choice.technique], context, at)
-        return Experience(
-            optimization=choice.optimization or optimization,
-            expected=expected,
-            settings=knowledge.settings(where, [choice.technique], context, at)[choice.technique],
-            transitions=knowledge.transitions(identity.kind, at),
-            lessons=knowledge.lessons(at),
-        )
 
 
 def _expected(choice: TechniqueChoice, believed: ExpectedGain) -> str:
@@ -145,15 +133,4 @@ def _state_id(state: State) -> str:
     return str(state["state_choice"].state.id) if "state_choice" in state else ""
 
 
-def _steps(workspace: Workspace, state: State) -> list[Any]:
-    """Return earlier iterations' steps and this rollout's own, in order.
-
-    What parallel rollouts do meanwhile is left out, so that a prompt does not depend on timing.
-    """
-    iteration, rollout, _ = state["place"]
-    return [
-        step
-        for step in workspace.store.replay.steps()
-        if step.iteration < iteration or (step.iteration, step.rollout) == (iteration, rollout)
-    ]
 

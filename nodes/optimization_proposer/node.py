@@ -9,16 +9,18 @@ code though the knowledge base does not list it there, and what a model thinks o
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any, NotRequired, TypedDict
 
-from ...memory.records import PolicyContext, Step
+from ...memory.records import Step
 from ...tools.models.records import BUILTIN, Message
 from ...tools.progress import report_progress
 from ...tools.techniques.catalogue import applicable
-from ...tools.workspace import Workspace, open_knowledge, open_workspace
+from ...tools.workspace import Workspace
 from ..common.asking import asked, stand_in
-from ..common.policy_context import architecture_family
-from ..common.steps import known_steps
+from ..common.policy_context import policy_context
+from ..common.steps import visible_steps
+from ..common.workspaces import workspace_of
 from ..records import KernelPoint, Observation, Proposal, RunPlan, StateChoice, TaskSummary
 from .builtin import propose
 from .prompt import proposals_of, proposals_on, proposer_messages
@@ -45,7 +47,7 @@ class Reads(TypedDict):
     described: NotRequired[tuple[Proposal, ...]]
 
 
-async def propose_optimizations(state: Reads) -> dict[str, Any]:
+async def optimization_proposer(state: Reads) -> dict[str, Any]:
     """List what could be tried here, with the policy's expected gain of each."""
     table = await asyncio.to_thread(_table, state)
     by_model = state["plan"].models.model_of("optimization_proposer") != BUILTIN
@@ -82,26 +84,16 @@ def _builtin(table: Table) -> tuple[tuple[Proposal, ...], int]:
 def _table(state: Reads) -> Table:
     """Return what could be tried, as the knowledge base stood when the iteration began."""
     plan, current = state["plan"], state["current"]
-    with open_workspace(plan.run_directory, plan.device, plan.gpu) as workspace:
+    with workspace_of(plan) as workspace:
         task = workspace.task(state["summary"].artifact)
         source = workspace.artifacts.get_text(current.source_sha256)
-        tried = techniques_tried(workspace, state)
         identity = workspace.measured_by
-        steps = known_steps(workspace, state)
-    context = PolicyContext(
-        device_kind=identity.kind,
-        gpu=identity.gpu,
-        arch=identity.arch,
-        family=architecture_family(identity.arch),
-        op_class=state["summary"].op_class,
-        dtype=state["summary"].dtype,
-        harness=identity.harness,
-        previous_technique=current.path[-1].technique if current.path else None,
-        tried=tried,
-    )
-    reasons = applicable(source, task)
-    at, where = state["knowledge_at"], state["state_choice"].state
-    with open_knowledge(plan.knowledge_directory) as knowledge:
+        steps = visible_steps(workspace, state["iteration"], state["rollout"])
+        tried = techniques_tried(steps, state)
+        context = policy_context(identity, state["summary"], current.path, tried)
+        reasons = applicable(source, task)
+        at, where = state["knowledge_at"], state["state_choice"].state
+        knowledge = workspace.knowledge
         known = knowledge.candidates(where, context, at)
         settled = {optimization.technique for optimization, _ in known} | set(tried)
         deprecated = knowledge.deprecated(where, context, at)
@@ -133,17 +125,15 @@ def _table(state: Reads) -> Table:
     )
 
 
-def techniques_tried(workspace: Workspace, state: Reads) -> tuple[str, ...]:
+def techniques_tried(steps: Sequence[Step], state: Reads) -> tuple[str, ...]:
     """Return the techniques not worth trying on this source again.
 
     Those tried on this very source, and those that this rollout tried without gain since its last
-    real gain: neutral changes since then give them no new chance. Earlier iterations are complete
-    and this rollout's own steps are its state; what parallel rollouts do meanwhile is left out, so
-    that a run does not depend on their timing.
+    real gain: neutral changes since then give them no new chance. `steps` are those that the
+    rollout may know of.
     """
     parent = state["current"].source_sha256
-    earlier = [s for s in workspace.store.replay.steps() if s.iteration < state["iteration"]]
-    tried = {s.technique for s in (*earlier, *state["steps"]) if s.parent_sha256 == parent}
+    tried = {step.technique for step in steps if step.parent_sha256 == parent}
     for step in reversed(state["steps"]):
         if step.log_gain is not None and step.log_gain > REAL_GAIN:
             break
@@ -169,7 +159,8 @@ async def _ask(state: Reads, table: Table) -> tuple[tuple[Proposal, ...], dict[s
         )
 
     def settle() -> tuple[tuple[Proposal, ...], dict[str, str]]:
-        with open_knowledge(state["plan"].knowledge_directory) as knowledge:
+        with workspace_of(state["plan"]) as workspace:
+            knowledge = workspace.knowledge
             return proposals_of(answer, table, knowledge, state["knowledge_at"])
 
     proposals, refused = await asyncio.to_thread(settle)
@@ -179,9 +170,7 @@ async def _ask(state: Reads, table: Table) -> tuple[tuple[Proposal, ...], dict[s
 
 def _messages(workspace: Workspace, state: Reads, table: Table) -> tuple[Message, ...]:
     current = state["current"]
-    evaluation = workspace.store.get(current.evaluation_key)
-    if evaluation is None:
-        raise LookupError(f"run.sqlite holds no evaluation {current.evaluation_key}")
+    evaluation = workspace.evaluation(current.evaluation_key)
     return proposer_messages(
         workspace,
         state["plan"],
@@ -189,6 +178,6 @@ def _messages(workspace: Workspace, state: Reads, table: Table) -> tuple[Message
         current,
         evaluation,
         state["observation"],
-        known_steps(workspace, state),
+        visible_steps(workspace, state["iteration"], state["rollout"]),
         table,
     )

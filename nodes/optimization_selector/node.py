@@ -13,7 +13,7 @@ from typing import Any, TypedDict
 from ...memory.records import Optimization, Step
 from ...tools.models.records import BUILTIN, Message
 from ...tools.progress import report_progress
-from ...tools.workspace import Workspace, open_knowledge
+from ...tools.workspace import Workspace
 from ..common.asking import asked, stand_in
 from ..common.prompts.experience import (
     ceiling_text,
@@ -27,7 +27,7 @@ from ..common.prompts.measurements import attainable, profile_text, summary_text
 from ..common.prompts.render import render
 from ..common.randomness import explores
 from ..common.replies import checked
-from ..common.steps import known_steps
+from ..common.steps import visible_steps
 from ..common.untried import MOST_EXPECTED, NEW_SHARE
 from ..records import (
     KernelPoint,
@@ -61,7 +61,7 @@ class Reads(TypedDict):
     steps: tuple[Step, ...]
 
 
-async def select_optimizations(state: Reads) -> dict[str, Any]:
+async def optimization_selector(state: Reads) -> dict[str, Any]:
     """Choose the technique to lower in this step."""
     proposals = state["proposals"]
     choice = select(
@@ -149,13 +149,11 @@ def _messages(
 ) -> tuple[Message, ...]:
     plan, current = state["plan"], state["current"]
     task = workspace.task(state["summary"].artifact)
-    evaluation = workspace.store.get(current.evaluation_key)
-    if evaluation is None:
-        raise LookupError(f"run.sqlite holds no evaluation {current.evaluation_key}")
+    evaluation = workspace.evaluation(current.evaluation_key)
     identity = workspace.measured_by
-    with open_knowledge(plan.knowledge_directory) as knowledge:
-        transitions = knowledge.transitions(identity.kind, state["knowledge_at"])
-        seed = knowledge.seed().techniques
+    steps = visible_steps(workspace, state["iteration"], state["rollout"])
+    transitions = workspace.knowledge.transitions(identity.kind, state["knowledge_at"])
+    seed = workspace.knowledge.seed().techniques
     ranked = sorted(state["proposals"], key=lambda each: (-each.expected.score, each.technique))
     ordered = [transitions_text(transitions, proposal.technique) for proposal in ranked]
     assert evaluation.profile is not None and evaluation.timing is not None
@@ -184,7 +182,7 @@ def _messages(
             for proposal, text in zip(ranked, ordered, strict=True)
             if text
         ),
-        tried=tried_text(known_steps(workspace, state), current.source_sha256),
+        tried=tried_text(steps, current.source_sha256),
         step=state["step"] + 1,
         steps=plan.steps,
         explores=explores(state["rollout"]),

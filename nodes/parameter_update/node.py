@@ -1,6 +1,6 @@
 """Parameter update: rewrite the knowledge base from the gap analysis.
 
-Reads plan, summary, policy_evaluation, gap_analysis; writes parameter_update, best, the next
+Reads plan, summary, evaluated, analysis; writes update, best, the next
 snapshot and the iteration counter. Last part of the textual gradient (KernelBlaster: parameter
 update). What changes by rule changes whoever writes; a model writes the words of lessons and cards.
 """
@@ -12,12 +12,13 @@ from collections.abc import Sequence
 from typing import Any, TypedDict
 
 from ...memory.knowledge.knowledge_base import KnowledgeBase
-from ...memory.records import KnowledgeUpdate, PolicyContext, Step
+from ...memory.records import KnowledgeUpdate, Step
 from ...tools.models.records import BUILTIN, Answer, Message
 from ...tools.progress import report_progress
-from ...tools.workspace import Workspace, open_knowledge, open_workspace
+from ...tools.workspace import Workspace
 from ..common.asking import asked, stand_in
-from ..common.policy_context import architecture_family
+from ..common.policy_context import policy_context
+from ..common.workspaces import workspace_of
 from ..records import (
     GapAnalysis,
     KernelPoint,
@@ -42,11 +43,11 @@ class Reads(TypedDict):
     knowledge_at: int
     initial: KernelPoint
     trajectories: dict[str, Trajectory]
-    policy_evaluation: PolicyEvaluation
-    gap_analysis: GapAnalysis
+    evaluated: PolicyEvaluation
+    analysis: GapAnalysis
 
 
-async def update_parameters(state: Reads) -> dict[str, Any]:
+async def parameter_update(state: Reads) -> dict[str, Any]:
     """Write lessons and corrections; take the snapshot and the best the next iteration reads."""
     plan = state["plan"]
     told = await asyncio.to_thread(_learned, state)
@@ -67,7 +68,7 @@ async def update_parameters(state: Reads) -> dict[str, Any]:
         author=author,
     )
     return {
-        "parameter_update": update,
+        "update": update,
         "knowledge_at": sequence,
         "best": best_so_far(state["initial"], state["trajectories"]),
         "iteration": state["iteration"] + 1,
@@ -76,7 +77,7 @@ async def update_parameters(state: Reads) -> dict[str, Any]:
 
 async def _ask(state: Reads, told: Iteration) -> Answer[KnowledgeNotes]:
     def prepare(_: Workspace) -> tuple[tuple[Message, ...], type[KnowledgeNotes]]:
-        messages = lesson_messages(state["plan"], state["summary"], state["gap_analysis"], told)
+        messages = lesson_messages(state["plan"], state["summary"], state["analysis"], told)
         return messages, notes_on(told.steps)
 
     return await asked(state["plan"], "parameter_update", (state["iteration"],), prepare)
@@ -85,24 +86,24 @@ async def _ask(state: Reads, told: Iteration) -> Answer[KnowledgeNotes]:
 def _learned(state: Reads) -> Iteration:
     """Return what the iteration teaches by rule, and what a model may speak of."""
     plan = state["plan"]
-    with open_workspace(plan.run_directory, plan.device, plan.gpu) as workspace:
+    with workspace_of(plan) as workspace:
         identity = workspace.measured_by
         steps = [
             step
             for step in workspace.store.replay.steps()
             if step.iteration <= state["iteration"]
         ]
-    with open_knowledge(plan.knowledge_directory) as knowledge:
+        knowledge = workspace.knowledge
         known = _known(knowledge, state, identity.kind, steps)
         change = knowledge_update(
-            state["gap_analysis"],
+            state["analysis"],
             known,
             op_class=state["summary"].op_class,
             device_kind=identity.kind,
             run=plan.run_id,
         )
         lessons = knowledge.lessons(state["knowledge_at"])
-    names = {review.state_id: review.state_name for review in state["policy_evaluation"].reviews}
+    names = {review.state_id: review.state_name for review in state["evaluated"].reviews}
     return Iteration(
         steps=[step for step in steps if step.iteration == state["iteration"]],
         names=names | {found.id: found.name for found in known.discovered},
@@ -118,22 +119,13 @@ def _apply(
 ) -> tuple[ParameterUpdate, int]:
     """Change the knowledge base; return what changed, and the number of the new snapshot."""
     plan, before = state["plan"], state["knowledge_at"]
-    with open_workspace(plan.run_directory, plan.device, plan.gpu) as workspace:
-        identity = workspace.measured_by
-    context = PolicyContext(
-        device_kind=identity.kind,
-        gpu=identity.gpu,
-        arch=identity.arch,
-        family=architecture_family(identity.arch),
-        op_class=state["summary"].op_class,
-        dtype=state["summary"].dtype,
-        harness=identity.harness,
-    )
-    with open_knowledge(plan.knowledge_directory) as knowledge:
+    with workspace_of(plan) as workspace:
+        context = policy_context(workspace.measured_by, state["summary"])
+        knowledge = workspace.knowledge
         # Its own number, not the newest: after a kill the same update names the same snapshot.
         after = knowledge.apply_update(change)
         moved = {}
-        for review in state["policy_evaluation"].reviews:
+        for review in state["evaluated"].reviews:
             where = knowledge.state(review.state_id, after)
             if where is None:
                 continue
@@ -159,10 +151,10 @@ def _known(
     What other runs wrote meanwhile is left out: repeated after a kill, the update is the same.
     """
     before = knowledge.snapshot(state["knowledge_at"])
-    own = {identity for gap in state["gap_analysis"].gaps for identity in gap.evidence}
+    own = {identity for gap in state["analysis"].gaps for identity in gap.evidence}
     evidence = dict(knowledge.evidence.rows(upto=before.at))
     evidence |= {name: row for name, row in knowledge.evidence.rows() if name in own}
-    reviewed = {review.state_id for review in state["policy_evaluation"].reviews}
+    reviewed = {review.state_id for review in state["evaluated"].reviews}
     seen = {found.id for found in before.states()}
     return Known(
         listed=before.optimizations(device_kind),

@@ -1,6 +1,6 @@
 """Policy evaluation: measured against expected gain of every technique tried in this iteration.
 
-Reads plan, summary, iteration (the steps come from the replay buffer); writes policy_evaluation.
+Reads plan, summary, iteration (the steps come from the replay buffer); writes evaluated.
 First part of the textual gradient (KernelBlaster: policy evaluation). The figures are computed; a
 model adds what they say about the expectations.
 """
@@ -14,12 +14,13 @@ from typing import Any, NamedTuple, TypedDict
 from ...memory.records import Step
 from ...tools.models.records import BUILTIN, Answer, Message
 from ...tools.progress import report_progress
-from ...tools.workspace import Workspace, open_knowledge, open_workspace
+from ...tools.workspace import Workspace
 from ..common.asking import asked, stand_in
 from ..common.prompts.experience import gain_text, measured_gain
 from ..common.prompts.iteration import resolve, steps_text
 from ..common.prompts.render import render
 from ..common.replies import checked
+from ..common.workspaces import workspace_of
 from ..records import PolicyEvaluation, RunPlan, TaskSummary, TechniqueReview
 from .builtin import evaluate
 from .reply import PolicyRemarks
@@ -42,7 +43,7 @@ class Figures(NamedTuple):
     """Of states, by id."""
 
 
-async def evaluate_policy(state: Reads) -> dict[str, Any]:
+async def policy_evaluation(state: Reads) -> dict[str, Any]:
     """Compare the iteration's measured gains with those the policy expected."""
     plan = state["plan"]
     figures = await asyncio.to_thread(_figures, plan, state["iteration"])
@@ -58,13 +59,13 @@ async def evaluate_policy(state: Reads) -> dict[str, Any]:
         summary=evaluation.summary,
         author=evaluation.author,
     )
-    return {"policy_evaluation": evaluation}
+    return {"evaluated": evaluation}
 
 
 def _figures(plan: RunPlan, iteration: int) -> Figures:
-    with open_workspace(plan.run_directory, plan.device, plan.gpu) as workspace:
+    with workspace_of(plan) as workspace:
         steps = workspace.store.replay.steps(iteration)
-    with open_knowledge(plan.knowledge_directory) as knowledge:
+        knowledge = workspace.knowledge
         names = {state.id: state.name for state in knowledge.states(knowledge.sequence())}
     return Figures(evaluate(iteration, steps, names), steps, names)
 

@@ -12,7 +12,6 @@ from ...harness.errors import UserError
 from ...harness.records import Evaluation, Outcome, outcome_in_words
 from ...tools.evaluation.evaluator import Evaluator
 from ...tools.progress import report_progress
-from ...tools.workspace import open_knowledge
 from ..common.awaited import awaited
 from ..common.workspaces import opened
 from ..records import KernelPoint, RunPlan, TaskSummary, TechniqueStep
@@ -42,15 +41,15 @@ async def profile_baseline(state: Reads) -> dict[str, Any]:
         )
         evaluator = Evaluator(workspace.device, workspace.store)
         evaluation = await awaited(plan, workspace, lambda: evaluator.evaluate(task, source))
+        sequence = await asyncio.to_thread(workspace.knowledge.sequence)
     if evaluation.outcome is not Outcome.PASSED:
-        origin = f"--start {plan.start_path}" if plan.start_path else "the built-in initial kernel"
+        origin = f"--start {plan.start}" if plan.start else "the built-in initial kernel"
         words = outcome_in_words(evaluation.outcome, evaluation.reason)
         raise UserError(
             f"{origin} does not pass for {task.name}: {words}"
-            + ("" if plan.start_path else "; give a first kernel with --start KERNEL.cu")
+            + ("" if plan.start else "; give a first kernel with --start KERNEL.cu")
         )
     point = kernel_point(evaluation, ())
-    sequence = await asyncio.to_thread(knowledge_sequence, plan)
     report_progress(
         "baseline",
         microseconds=point.microseconds,
@@ -59,12 +58,6 @@ async def profile_baseline(state: Reads) -> dict[str, Any]:
         facts=evaluation.facts,
     )
     return {"initial": point, "best": point, "knowledge_at": sequence}
-
-
-def knowledge_sequence(plan: RunPlan) -> int:
-    """Return the knowledge base's current sequence number: the snapshot of an iteration."""
-    with open_knowledge(plan.knowledge_directory) as knowledge:
-        return knowledge.sequence()
 
 
 def kernel_point(evaluation: Evaluation, path: tuple[TechniqueStep, ...]) -> KernelPoint:

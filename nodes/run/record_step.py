@@ -15,9 +15,10 @@ from ...harness.records import DeviceIdentity, Outcome, Provenance, Timing
 from ...memory.knowledge.signature import bottlenecks_of, signature_of
 from ...memory.records import Evidence, Signature, Step
 from ...tools.progress import report_progress
-from ...tools.workspace import Workspace, open_knowledge, open_workspace
+from ...tools.workspace import Workspace
 from ..common.policy_context import architecture_family
 from ..common.randomness import explores
+from ..common.workspaces import workspace_of
 from ..records import (
     KernelPoint,
     LoweringResult,
@@ -101,11 +102,10 @@ def accepts(parent: KernelPoint, child: KernelPoint, rollout: int, prepared_log:
 def _record(state: Reads) -> Step:
     plan, result, current = state["plan"], state["result"], state["current"]
     child = result.point
-    with open_workspace(plan.run_directory, plan.device, plan.gpu) as workspace:
+    with workspace_of(plan) as workspace:
         log_gain = math.log(_gain(current, child)) if child else None
         evidence = _evidence(state, workspace, log_gain)
-        with open_knowledge(plan.knowledge_directory) as knowledge:
-            knowledge.add_evidence([evidence])
+        workspace.knowledge.add_evidence([evidence])
         record = Step(
             run=plan.run_id,
             iteration=state["iteration"],
@@ -178,8 +178,9 @@ def _state_after(state: Reads, workspace: Workspace) -> str | None:
         return None
     signature: Signature = signature_of(evaluation.profile)
     primary, secondary = bottlenecks_of(evaluation.profile)
-    with open_knowledge(state["plan"].knowledge_directory) as knowledge:
-        found, _, _ = knowledge.match_state(signature, primary, secondary, state["knowledge_at"])
+    found, _, _ = workspace.knowledge.match_state(
+        signature, primary, secondary, state["knowledge_at"]
+    )
     return found.id
 
 

@@ -15,7 +15,8 @@ from ...harness.files import write_atomically
 from ...harness.records import DeviceIdentity
 from ...memory.run.ledger import Totals
 from ...tools.progress import report_progress
-from ...tools.workspace import open_knowledge, open_workspace
+from ...tools.workspace import open_runs
+from ..common.workspaces import workspace_of
 from ..records import Confirmation, KernelPoint, RunPlan, RunResult, TaskSummary, Trajectory
 from .circumstances import baselines_of, facts_of, notes_of
 from .report_text import report_text
@@ -34,6 +35,7 @@ class Reads(TypedDict):
 async def report(state: Reads) -> dict[str, Any]:
     """Write the run's results; writing them again gives the same files."""
     result = await asyncio.to_thread(_report, state)
+    await asyncio.to_thread(open_runs().finished, Path(result.run))
     report_progress("result", **result.model_dump(mode="json"))
     return {"result": result}
 
@@ -41,10 +43,9 @@ async def report(state: Reads) -> dict[str, Any]:
 def _report(state: Reads) -> RunResult:
     plan, confirmation = state["plan"], state["confirmation"]
     winner = confirmation.point
-    directory = Path(plan.run_directory)
-    with open_knowledge(plan.knowledge_directory) as knowledge:
-        lessons = [item for item in knowledge.lessons() if item.run == plan.run_id]
-    with open_workspace(plan.run_directory, plan.device, plan.gpu) as workspace:
+    directory = Path(plan.run)
+    with workspace_of(plan) as workspace:
+        lessons = [item for item in workspace.knowledge.lessons() if item.run == plan.run_id]
         source = workspace.artifacts.get_text(winner.source_sha256)
         facts = facts_of(workspace.store, winner.evaluation_key)
         spent = workspace.store.ledger.totals()

@@ -15,13 +15,14 @@ from typing import Any, NotRequired, TypedDict
 from ...memory.records import KnowledgeUpdate, Lesson
 from ...tools.models.records import BUILTIN, Answer, Message
 from ...tools.progress import report_progress
-from ...tools.workspace import Workspace, open_knowledge, open_workspace
+from ...tools.workspace import Workspace
 from ..common.asking import asked, stand_in
 from ..common.prompts.experience import path_text
 from ..common.prompts.listing import line_of, listing
 from ..common.prompts.render import render
 from ..common.prompts.subject import task_context
 from ..common.replies import checked
+from ..common.workspaces import opened, workspace_of
 from ..records import Confirmation, KernelPoint, RunPlan, SoftReview, TaskSummary
 from .builtin import review as review_builtin
 from .reply import Objection, SoftVerdict
@@ -37,7 +38,7 @@ class Reads(TypedDict):
     soft_reviews: NotRequired[dict[str, SoftReview]]
 
 
-async def verify_softly(state: Reads) -> dict[str, Any]:
+async def soft_verifier(state: Reads) -> dict[str, Any]:
     """Review the kernel about to be announced; the initial one needs no review."""
     plan, confirmation = state["plan"], state["confirmation"]
     point = confirmation.point
@@ -64,25 +65,20 @@ async def verify_softly(state: Reads) -> dict[str, Any]:
 
 
 async def _builtin(state: Reads) -> SoftReview:
-    return await asyncio.to_thread(_review_builtin, state)
+    async with opened(state["plan"]) as workspace:
+        task = await asyncio.to_thread(workspace.task, state["summary"].artifact)
+    return review_builtin(task, await _source(state))
 
 
-def _review_builtin(state: Reads) -> SoftReview:
-    plan = state["plan"]
-    with open_workspace(plan.run_directory, plan.device, plan.gpu) as workspace:
-        task = workspace.task(state["summary"].artifact)
-    return review_builtin(task, _source(state))
-
-
-def _source(state: Reads) -> str:
-    plan = state["plan"]
-    with open_workspace(plan.run_directory, plan.device, plan.gpu) as workspace:
-        return workspace.artifacts.get_text(state["confirmation"].point.source_sha256)
+async def _source(state: Reads) -> str:
+    sha256 = state["confirmation"].point.source_sha256
+    async with opened(state["plan"]) as workspace:
+        return await asyncio.to_thread(workspace.artifacts.get_text, sha256)
 
 
 async def _by_model(state: Reads) -> SoftReview:
     plan = state["plan"]
-    source = await asyncio.to_thread(_source, state)
+    source = await _source(state)
 
     def prepare(workspace: Workspace) -> tuple[tuple[Message, ...], type[SoftVerdict]]:
         return _messages(workspace, state, source), verdict_on(source)
@@ -96,21 +92,19 @@ def _remember(state: Reads, review: SoftReview) -> None:
     """Write down what was vetoed: a kernel that passes every check and may not be announced."""
     plan, summary = state["plan"], state["summary"]
     techniques = tuple(step.technique for step in state["confirmation"].point.path)
-    with open_workspace(plan.run_directory, plan.device, plan.gpu) as workspace:
-        kind = workspace.measured_by.kind
-    lesson = Lesson(
-        text=f"{', then '.join(techniques)}: a kernel that passed every check was vetoed by its "
-        f"reviewer: {'; '.join(review.reasons)}",
-        kind="condition",
-        technique=" then ".join(techniques) or None,
-        op_class=summary.op_class,
-        device_kind=kind,
-        author=review.author,
-        run=plan.run_id,
-        iteration=plan.iterations,
-    )
-    with open_knowledge(plan.knowledge_directory) as knowledge:
-        knowledge.apply_update(
+    with workspace_of(plan) as workspace:
+        lesson = Lesson(
+            text=f"{', then '.join(techniques)}: a kernel that passed every check was vetoed by "
+            f"its reviewer: {'; '.join(review.reasons)}",
+            kind="condition",
+            technique=" then ".join(techniques) or None,
+            op_class=summary.op_class,
+            device_kind=workspace.measured_by.kind,
+            author=review.author,
+            run=plan.run_id,
+            iteration=plan.iterations,
+        )
+        workspace.knowledge.apply_update(
             KnowledgeUpdate(run=plan.run_id, iteration=plan.iterations, lessons=(lesson,))
         )
 

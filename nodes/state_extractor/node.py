@@ -11,17 +11,18 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any, TypedDict, get_args
 
-from ...harness.records import Bottleneck, Evaluation, Profile
+from ...harness.records import Bottleneck, Profile
 from ...memory.knowledge.signature import DIMENSIONS, explain
 from ...memory.records import Signature
 from ...tools.models.records import BUILTIN, Answer, Message
 from ...tools.progress import report_progress
-from ...tools.workspace import Workspace, open_workspace
+from ...tools.workspace import Workspace
 from ..common.asking import asked, stand_in
 from ..common.budgeted import within_time
 from ..common.prompts.render import render
 from ..common.prompts.subject import kernel_context, task_context
 from ..common.replies import checked
+from ..common.workspaces import workspace_of
 from ..records import KernelPoint, Observation, RunPlan, TaskSummary
 from .builtin import CAUSES, describe_state
 from .reply import StateReading
@@ -53,7 +54,7 @@ class Reads(TypedDict):
     step: int
 
 
-async def extract_state(state: Reads) -> dict[str, Any]:
+async def state_extractor(state: Reads) -> dict[str, Any]:
     """Describe the current kernel's performance in words and numbers."""
     plan = state["plan"]
     await within_time(plan)
@@ -75,17 +76,10 @@ async def extract_state(state: Reads) -> dict[str, Any]:
 
 
 def _profile(plan: RunPlan, point: KernelPoint) -> Profile:
-    with open_workspace(plan.run_directory, plan.device, plan.gpu) as workspace:
-        evaluation = _evaluation(workspace, point)
-    assert evaluation.profile is not None
-    return evaluation.profile
-
-
-def _evaluation(workspace: Workspace, point: KernelPoint) -> Evaluation:
-    evaluation = workspace.store.get(point.evaluation_key)
-    if evaluation is None:
-        raise LookupError(f"run.sqlite holds no evaluation {point.evaluation_key}")
-    return evaluation
+    with workspace_of(plan) as workspace:
+        profile = workspace.evaluation(point.evaluation_key).profile
+    assert profile is not None
+    return profile
 
 
 async def _ask(state: Reads, profile: Profile, rule: Observation) -> Answer[StateReading]:
@@ -106,7 +100,7 @@ def _messages(
         "state_extractor",
         state["plan"].models.context_of("state_extractor"),
         **task_context(task, workspace.measured_by),
-        **kernel_context(task, source, _evaluation(workspace, current), current.path),
+        **kernel_context(task, source, workspace.evaluation(current.evaluation_key), current.path),
         bottlenecks=[(name, words.removeprefix("limited by ")) for name, words in CAUSES.items()],
         features="\n".join(f"- {words}" for words in _unusual(rule)),
         primary=rule.primary,

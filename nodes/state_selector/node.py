@@ -14,8 +14,9 @@ from typing import Any, TypedDict
 from ...memory.records import PerformanceState, Signature
 from ...tools.models.records import BUILTIN, Message
 from ...tools.progress import report_progress
-from ...tools.workspace import Workspace, open_knowledge
+from ...tools.workspace import Workspace
 from ..common.asking import asked, stand_in
+from ..common.workspaces import workspace_of
 from ..records import Observation, RunPlan, StateChoice, TaskSummary
 from .prompt import chosen, match_among, match_messages, nearest
 from .reply import StateMatch
@@ -33,7 +34,7 @@ class Reads(TypedDict):
     step: int
 
 
-async def select_state(state: Reads) -> dict[str, Any]:
+async def state_selector(state: Reads) -> dict[str, Any]:
     """Choose the state of the current kernel."""
     plan = state["plan"]
     if plan.models.model_of("state_selector") == BUILTIN:
@@ -57,7 +58,8 @@ async def select_state(state: Reads) -> dict[str, Any]:
 
 def _match(state: Reads) -> StateChoice:
     observation = state["observation"]
-    with open_knowledge(state["plan"].knowledge_directory) as knowledge:
+    with workspace_of(state["plan"]) as workspace:
+        knowledge = workspace.knowledge
         found, away, discovered = knowledge.match_state(
             Signature(values=observation.signature),
             observation.primary,
@@ -77,7 +79,8 @@ def _match(state: Reads) -> StateChoice:
 def _add(plan: RunPlan, state: PerformanceState) -> None:
     # Idempotent: its id is a hash of its content, so a step replayed after a kill adds nothing;
     # rollouts of this iteration read the snapshot and so do not see it yet.
-    with open_knowledge(plan.knowledge_directory) as knowledge:
+    with workspace_of(plan) as workspace:
+        knowledge = workspace.knowledge
         knowledge.add_state(state)
 
 
@@ -105,7 +108,8 @@ def _known(
 ) -> tuple[list[PerformanceState], tuple[PerformanceState, float, bool], frozenset[str]]:
     """Return the nearest states, what a new one would be, and the names that are taken."""
     observation = state["observation"]
-    with open_knowledge(state["plan"].knowledge_directory) as knowledge:
+    with workspace_of(state["plan"]) as workspace:
+        knowledge = workspace.knowledge
         return (
             nearest(knowledge, observation, state["knowledge_at"]),
             # Among no states: the new one, or the known one that stands in the same place.

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import simulated_kernels as kernels
+from asked import Asked
 from commands import assert_one_clear_line, kernelblaster
 from deferred_support import advance
 from places import EXAMPLES
@@ -16,7 +17,7 @@ from slim_host import run_slim
 
 from kernelblaster.harness.devices.job_records import read_results
 from kernelblaster.memory.run.exchange import export_jobs, import_results
-from kernelblaster.nodes.records import OptimizeRequest, RunResult
+from kernelblaster.nodes.records import RunResult
 
 SMALL = ("--iterations", "1", "--rollouts", "2", "--steps", "1", "--seed", "3", "--gpu", "H200")
 
@@ -27,9 +28,9 @@ def answered(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
     return found
 
 
-def small(folder: Path, device: str) -> OptimizeRequest:
+def small(folder: Path, device: str) -> Asked:
     """What SMALL asks for, for runs inside this process."""
-    return OptimizeRequest(
+    return Asked.of(
         task=str(EXAMPLES / "row_sum.py"), gpu="H200", device=device, knowledge=str(folder / "kb"),
         iterations=1, rollouts=2, steps=1, seed=3,
     )  # fmt: skip

@@ -18,19 +18,26 @@ from typing import Any
 
 import graph_support
 import pytest
+from asked import Asked
 from openai_server import OpenAiServer, Say
 from run_child import start_run
 
 from kernelblaster.cli import app as cli
 from kernelblaster.cli.flags import read_settings
-from kernelblaster.graph.session import checkpoint_serializer, sit_down
+from kernelblaster.graph.session import checkpoint_serializer
 from kernelblaster.harness.errors import UserError
 from kernelblaster.harness.process.children import python_environment, scrubbed_environment
+from kernelblaster.harness.records import DeviceIdentity
 from kernelblaster.memory.run.run_store import RunStore
-from kernelblaster.nodes.records import OptimizeRequest, RunPlan, RunResult
+from kernelblaster.nodes.records import RunPlan, RunResult
 from kernelblaster.settings import LIST_PRICES, Settings
 from kernelblaster.tools.models.budgets import read_budgets
-from kernelblaster.tools.models.chat_models import check_base_url, parse_models, read_key
+from kernelblaster.tools.models.chat_models import (
+    check_base_url,
+    check_models,
+    parse_models,
+    read_key,
+)
 from kernelblaster.tools.models.records import ROLES, Budgets, ModelPlan
 
 SECRET = "sk-test-58be0d21f7cc49aa"
@@ -68,11 +75,11 @@ def command(monkeypatch: pytest.MonkeyPatch, capfd: Any) -> Callable[..., Done]:
 @pytest.fixture
 def server() -> Iterator[OpenAiServer]:
     """An endpoint that writes kernels for the text device: nine tenths of the time shown."""
-    with OpenAiServer(otherwise=write_kernel).running() as running:
+    with OpenAiServer(otherwise=kernel_writer).running() as running:
         yield running
 
 
-def write_kernel(body: dict[str, Any]) -> Say:
+def kernel_writer(body: dict[str, Any]) -> Say:
     shown = re.findall(r"us: ([\d.]+)", str(body["messages"]))
     assert shown, "the prompt shows the kernel"
     return Say(f"```cuda\nus: {float(shown[0]) * 0.9:.6f}\n// launch()\n```")
@@ -371,9 +378,8 @@ def test_a_resumed_run_needs_its_key_only_where_the_endpoint_does(
 ) -> None:  # fmt: skip
     optimize("--max-calls", 1)
     monkeypatch.delenv("OPENAI_API_KEY")
-    plan = RunPlan.model_validate(plan_fields(ModelPlan(roles={"kernel_writer": "openai:a"})))
     with pytest.raises(UserError, match="OPENAI_API_KEY"):
-        sit_down(tmp_path / "run", plan)
+        check_models(ModelPlan(roles={"kernel_writer": "openai:a"}))
     done = command("resume", "run", "--max-calls", 9, "--json")
     assert last_json(done)["outcome"] == "improved"
     assert server.chats[-1].key == "none", "a server of one's own needs no key"
@@ -426,9 +432,10 @@ def test_no_key_in_the_run_directory_output_or_a_candidates_environment(
 
 def plan_fields(models: ModelPlan) -> dict[str, Any]:
     return {
-        "run_id": "r", "task_path": "t", "run_directory": "d", "knowledge_directory": "k",
+        "run_id": "r", "task": "t", "run": "d", "knowledge": "k", "repairs": 1,
         "device": "simulated", "gpu": "H100", "iterations": 1, "rollouts": 1, "steps": 1,
         "models": models,
+        "identity": DeviceIdentity(kind="simulated", gpu="H100", arch="sm_90", toolchain="t"),
     }  # fmt: skip
 
 
@@ -440,14 +447,14 @@ def test_plans_of_today_and_of_yesterday_come_back_from_a_checkpoint(tmp_path: P
         assert serializer.loads_typed(serializer.dumps_typed(value)) == value
     yesterday = plan.model_dump(exclude={"models"})
     assert RunPlan.model_validate(yesterday).models == ModelPlan()
-    assert OptimizeRequest(task="t.py").budgets == Budgets()
+    assert Asked.of(task="t.py").context.budgets == Budgets()
 
 
 # kill -9 -----------------------------------------------------------------------------------------
 
 
 def start(mode: str, folder: Path, server: OpenAiServer) -> subprocess.Popen[str]:
-    asked = OptimizeRequest(
+    asked = Asked.of(
         task="text.py", knowledge=str(folder / "kb"), iterations=1, rollouts=2, steps=2,
         model="kernel_writer=openai:small", models=ModelPlan(base_url=server.url),
     )  # fmt: skip
@@ -458,7 +465,7 @@ def test_kill_in_the_middle_of_model_calls_of_a_run(tmp_path: Path, server: Open
     """Two rollouts, killed whenever a call is under way: no answered call is made again."""
 
     def slowly(body: dict[str, Any]) -> Say:
-        say = write_kernel(body)
+        say = kernel_writer(body)
         say.seconds = 0.15
         return say
 

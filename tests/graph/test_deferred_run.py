@@ -17,6 +17,7 @@ from typing import Any
 import deferred_support
 import graph_support
 import pytest
+from asked import Asked
 from deferred_support import advance, exchange, finish, run_jobs_on_text
 from text_runs import comparable, replayed, request, run
 
@@ -37,7 +38,7 @@ from kernelblaster.harness.records import (
 )
 from kernelblaster.memory.run.exchange import export_jobs, import_results, take_results
 from kernelblaster.memory.run.run_store import RunStore
-from kernelblaster.nodes.records import OptimizeRequest, RunResult
+from kernelblaster.nodes.records import RunResult
 
 
 @pytest.fixture
@@ -45,7 +46,7 @@ def deferred(monkeypatch: pytest.MonkeyPatch) -> None:
     deferred_support.install(monkeypatch.setattr)
 
 
-def deferred_request(folder: Path, **changes: Any) -> OptimizeRequest:
+def deferred_request(folder: Path, **changes: Any) -> Asked:
     return request(folder, device="deferred", gpu="H100", **changes)
 
 

@@ -153,7 +153,7 @@ def test_an_empty_library_ends_in_the_initial_kernel(
 def test_drain_saves_the_place_and_resume_goes_on(tmp_path: Path, text_device: None) -> None:
     (tmp_path / "whole").mkdir()
     whole = run(tmp_path / "whole")
-    session = Session.create(tmp_path / "run", request(tmp_path))
+    session = request(tmp_path).session(tmp_path / "run")
 
     def stop_at_the_third_step(event: dict[str, Any]) -> None:
         seen.append(event)
@@ -258,14 +258,14 @@ def test_no_stored_stage_runs_again_after_a_kill(tmp_path: Path, text_device: No
 def test_a_kill_before_the_first_checkpoint_is_resumed_from_the_request(
     tmp_path: Path, text_device: None
 ) -> None:
-    Session.create(tmp_path / "run", request(tmp_path)).close()  # run.json and nothing more
+    request(tmp_path).session(tmp_path / "run").close()  # run.json and nothing more
     session = Session.open(tmp_path / "run")
     assert asyncio.run(session.run()).outcome == "improved"
     session.close()
 
 
 def test_a_directory_in_use_is_refused(tmp_path: Path, text_device: None) -> None:
-    session = Session.create(tmp_path / "run", request(tmp_path))
+    session = request(tmp_path).session(tmp_path / "run")
     with pytest.raises(UserError, match="in use by another process"):
         Session.open(tmp_path / "run")
     assert list_runs(tmp_path)[0]["status"] == "in use"
@@ -276,7 +276,7 @@ def test_a_directory_with_something_in_it_is_refused_and_untouched(tmp_path: Pat
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("precious")
     with pytest.raises(UserError, match="not empty"):
-        Session.create(tmp_path / "mine", request(tmp_path))
+        request(tmp_path).session(tmp_path / "mine")
     assert [path.name for path in (tmp_path / "mine").iterdir()] == ["thesis.txt"]
 
 
@@ -304,7 +304,7 @@ def test_a_disk_that_fills_up_is_one_clear_line_and_resumable(
         return real(self, evaluation)
 
     monkeypatch.setattr(RunStore, "put", full)
-    session = Session.create(tmp_path / "run", request(tmp_path))
+    session = request(tmp_path).session(tmp_path / "run")
     complaint = ""
     try:
         asyncio.run(session.run())
@@ -337,7 +337,7 @@ def test_a_winner_that_does_not_hold_is_not_announced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     graph_support.install(monkeypatch.setattr)
-    for name in ("kernelblaster.tools.workspace", "kernelblaster.nodes.run.load_task"):
+    for name in ("kernelblaster.tools.workspace", "kernelblaster.nodes.run.begin"):
         monkeypatch.setattr(f"{name}.open_device", lambda kind, gpu: Shaky(gpu))
     result = run(tmp_path, rollouts=3)
     announced = (tmp_path / "run" / "best.cu").read_text()
@@ -349,7 +349,7 @@ def test_a_winner_that_does_not_hold_is_not_announced(
 def test_a_run_is_resumed_with_no_other_device_or_harness(
     tmp_path: Path, text_device: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    session = Session.create(tmp_path / "run", request(tmp_path))
+    session = request(tmp_path).session(tmp_path / "run")
     with pytest.raises(Interrupted):
         asyncio.run(session.run(lambda event: session.drain()))
     session.close()
@@ -372,7 +372,7 @@ def test_a_run_is_resumed_from_another_working_directory(
 ) -> None:
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path)
-    session = Session.create(Path("run"), request(tmp_path, knowledge="kb"))
+    session = request(tmp_path, knowledge="kb").session(Path("run"))
     with pytest.raises(Interrupted):
         asyncio.run(session.run(lambda event: session.drain()))
     session.close()

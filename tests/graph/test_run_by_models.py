@@ -13,6 +13,7 @@ from typing import Any
 
 import graph_support
 import pytest
+from asked import Asked
 from every_role import NEW, every_role
 from run_child import start_run
 from scripted_chat_model import CURRENT, use
@@ -20,7 +21,6 @@ from scripted_chat_model import CURRENT, use
 from kernelblaster.graph.session import Capped, Session
 from kernelblaster.memory.knowledge.knowledge_base import KnowledgeBase
 from kernelblaster.memory.run.run_store import RunStore
-from kernelblaster.nodes.records import OptimizeRequest
 from kernelblaster.tools.models.budgets import write_budgets
 from kernelblaster.tools.models.records import ROLES, Budgets
 
@@ -31,11 +31,11 @@ def asked_of_every_role(
     """Return a new run that asks a model in every role, and the script that answers."""
     graph_support.install(monkeypatch.setattr)
     scripted = every_role()
-    request = OptimizeRequest(
+    request = Asked.of(
         task="text.py", knowledge=str(folder / "kb"), iterations=2, rollouts=2, steps=3,
         model=CURRENT, models=use(monkeypatch, scripted), **changes,
     )  # fmt: skip
-    return Session.create(folder / "run", request), scripted
+    return request.session(folder / "run"), scripted
 
 
 @pytest.fixture(scope="module")
@@ -135,7 +135,7 @@ def test_a_cap_in_any_role_stops_the_run_and_a_higher_one_pays_only_for_the_rest
 
 
 def start(mode: str, folder: Path, log: Path, seconds: float) -> subprocess.Popen[str]:
-    asked = OptimizeRequest(
+    asked = Asked.of(
         task="text.py", knowledge=str(folder / "kb"), iterations=1, rollouts=2, steps=2,
         model="import:every_role:model",
     )  # fmt: skip

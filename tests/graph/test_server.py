@@ -68,7 +68,7 @@ def test_graphs_are_listed_drawn_and_run(server: str, tmp_path: Path) -> None:
         for found in assistants:
             drawing = await client.assistants.get_graph(found["assistant_id"])
             names = {str(node["id"]) for node in drawing["nodes"]}
-            expected = {"optimize": "update_parameters", "rollout": "select_optimizations"}
+            expected = {"optimize": "parameter_update", "rollout": "optimization_selector"}
             assert expected[found["graph_id"]] in names
         thread = await client.threads.create()
         answer = await client.runs.wait(

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import graph_support
+from asked import Asked
 
 from kernelblaster.graph.session import Session, Waiting
 from kernelblaster.harness.devices.deferred import ResultAwaited
@@ -26,7 +27,7 @@ from kernelblaster.harness.records import (
     source_sha256,
 )
 from kernelblaster.memory.run.exchange import export_jobs, import_results
-from kernelblaster.nodes.records import OptimizeRequest, RunResult
+from kernelblaster.nodes.records import RunResult
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ class DeferredTextDevice(graph_support.TextDevice):
 def install(patch: Callable[[str, Any], Any]) -> None:
     """Put the deferred text device, its task and its rewrites in place."""
     graph_support.install(patch)
-    for module in ("tools.workspace", "graph.session", "nodes.run.load_task"):
+    for module in ("tools.workspace", "graph.session", "nodes.run.begin"):
         patch(f"kernelblaster.{module}.open_device", lambda kind, gpu: DeferredTextDevice("H100"))
 
     async def load(path: Path, overrides: Any = None) -> Task:
@@ -79,9 +80,9 @@ def run_jobs_on_text(
     return asyncio.run(job_run.run_jobs(jobs, results, opened=opened, **options))
 
 
-def advance(directory: Path, request: OptimizeRequest | None = None) -> RunResult | int:
+def advance(directory: Path, request: Asked | None = None) -> RunResult | int:
     """Start a run, or go on with it; return its result, or how many jobs it waits for."""
-    session = Session.create(directory, request) if request else Session.open(directory)
+    session = request.session(directory) if request else Session.open(directory)
     try:
         return asyncio.run(session.run())
     except Waiting as waiting:
@@ -90,7 +91,7 @@ def advance(directory: Path, request: OptimizeRequest | None = None) -> RunResul
         session.close()
 
 
-def finish(directory: Path, request: OptimizeRequest, most_rounds: int = 40) -> RunResult:
+def finish(directory: Path, request: Asked, most_rounds: int = 40) -> RunResult:
     """Start a run and carry files to and fro until it ends."""
     ended = advance(directory, request)
     for number in range(most_rounds):

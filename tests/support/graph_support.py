@@ -164,7 +164,7 @@ def install(patch: Callable[[str, Any], Any], rewrites: tuple[TextRewrite, ...] 
     nodes = "kernelblaster.nodes"
     patch("kernelblaster.tools.workspace.open_device", open_device)
     patch("kernelblaster.graph.session.open_device", open_device)
-    patch(f"{nodes}.run.load_task.open_device", open_device)
+    patch(f"{nodes}.run.begin.open_device", open_device)
     patch(f"{nodes}.run.load_task.read_task", read_task)
     patch(f"{nodes}.initial_cuda.node.write_builtin", lambda task: InitialKernel(source=INITIAL))
     patch(f"{nodes}.optimization_proposer.node.applicable", applicable)

@@ -8,15 +8,15 @@ from typing import Any, NamedTuple
 
 import graph_support
 import pytest
+from asked import Asked
 from graph_support import TextRewrite
 from hypothesis import strategies as st
 from scripted_chat_model import CURRENT, ScriptedChatModel, cut_off, http_error, refusal, use
 
-from kernelblaster.graph.session import Session
 from kernelblaster.memory.knowledge.knowledge_base import KnowledgeBase
 from kernelblaster.memory.records import Evidence, Lesson, Optimization, PerformanceState, Step
 from kernelblaster.memory.run.run_store import RunStore
-from kernelblaster.nodes.records import OptimizeRequest, RunResult
+from kernelblaster.nodes.records import RunResult
 from kernelblaster.tools.models.records import Role
 
 TWO = (TextRewrite("vectorize_memory_access", 0.5), TextRewrite("fast_math", 0.8))
@@ -74,15 +74,15 @@ def run(
             "models": use(monkeypatch, model, *roles, first_wait_seconds=0.01),
         }
     events: list[Any] = []
-    request = OptimizeRequest(**(values | changes))
-    session = Session.create(folder / "run", request)
+    request = Asked.of(**(values | changes))
+    session = request.session(folder / "run")
     try:
         result = asyncio.run(session.run(events.append))
     finally:
         session.close()
     with RunStore(folder / "run" / "run.sqlite") as store:
         steps = store.replay.steps()
-    with KnowledgeBase.open(Path(request.knowledge or "")) as knowledge:
+    with KnowledgeBase.open(Path(request.context.knowledge or "")) as knowledge:
         return Ran(
             result, events, steps,
             [row for _, row in knowledge.evidence.rows()], knowledge.lessons(),

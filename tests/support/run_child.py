@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import graph_support
+from asked import Asked
 
 from kernelblaster.graph.session import Session
-from kernelblaster.nodes.records import OptimizeRequest
 
 
 def start_run(
-    directory: Path, request: OptimizeRequest | None, **environment: str
+    directory: Path, request: Asked | None, **environment: str
 ) -> subprocess.Popen[str]:
     """Start this file as a process that creates a run (with a request) or opens it (without)."""
     words = [request.model_dump_json()] if request else []
@@ -40,7 +40,7 @@ def replace(name: str, value: Any) -> None:
 def main(directory: str, request: str = "") -> None:
     graph_support.install(replace)
     if request:
-        session = Session.create(Path(directory), OptimizeRequest.model_validate_json(request))
+        session = Asked.model_validate_json(request).session(Path(directory))
     else:
         session = Session.open(Path(directory))
     try:

@@ -8,11 +8,12 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
-from kernelblaster.graph.session import Session
-from kernelblaster.nodes.records import OptimizeRequest, RunResult
+from asked import Asked
+
+from kernelblaster.nodes.records import RunResult
 
 
-def request(folder: Path, **changes: Any) -> OptimizeRequest:
+def request(folder: Path, **changes: Any) -> Asked:
     values: dict[str, Any] = {
         "task": "text.py",
         "knowledge": str(folder / "kb"),
@@ -21,13 +22,13 @@ def request(folder: Path, **changes: Any) -> OptimizeRequest:
         "steps": 3,
         **changes,
     }
-    return OptimizeRequest(**values)
+    return Asked.of(**values)
 
 
 def run(
     folder: Path, name: str = "run", events: list[Any] | None = None, **changes: Any
 ) -> RunResult:
-    session = Session.create(folder / name, request(folder, **changes))
+    session = request(folder, **changes).session(folder / name)
     try:
         return asyncio.run(session.run(events.append if events is not None else lambda _: None))
     finally:

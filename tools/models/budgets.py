@@ -113,6 +113,7 @@ def require_time(budgets: Budgets, ledger: Ledger, directory: Path) -> None:
     Raises:
         BudgetReached: with the flag that raises the cap.
     """
+    ledger.still_working()
     wall = ledger.wall_seconds()
     device = ledger.device_seconds()
     if budgets.gpu_seconds is not None and device >= budgets.gpu_seconds:

@@ -8,12 +8,12 @@ from typing import Any
 
 import graph_support
 import pytest
+from asked import Asked
 from scripted_chat_model import ScriptedChatModel, http_error, refusal, use
 
-from kernelblaster.graph.session import Session
 from kernelblaster.harness.errors import UserError
 from kernelblaster.memory.run.run_store import RunStore
-from kernelblaster.nodes.records import OptimizeRequest, RunResult
+from kernelblaster.nodes.records import RunResult
 from kernelblaster.tools.first_kernel.writer import NotWritten
 from kernelblaster.tools.models.code_reply import fenced
 
@@ -41,7 +41,7 @@ def start(
         "steps": 1, "model": f"initial_cuda={MODEL}",
         "models": use(monkeypatch, model, "initial_cuda", first_wait_seconds=0.01),
     }  # fmt: skip
-    session = Session.create(folder / "run", OptimizeRequest(**(values | changes)))
+    session = Asked.of(**(values | changes)).session(folder / "run")
     try:
         return asyncio.run(session.run(events.append if events is not None else lambda _: None))
     finally:

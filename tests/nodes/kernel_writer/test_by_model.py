@@ -11,6 +11,7 @@ from typing import Any
 
 import graph_support
 import pytest
+from asked import Asked
 from graph_support import TextRewrite
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -22,7 +23,7 @@ from kernelblaster.memory.knowledge.knowledge_base import KnowledgeBase
 from kernelblaster.memory.records import Evidence, PolicyContext, Step
 from kernelblaster.memory.run.artifacts import ArtifactStore
 from kernelblaster.memory.run.run_store import RunStore
-from kernelblaster.nodes.records import Attempt, OptimizeRequest, RunResult
+from kernelblaster.nodes.records import Attempt, RunResult
 from kernelblaster.tools.models.asking import MalformedReply
 from kernelblaster.tools.models.budgets import write_budgets
 from kernelblaster.tools.models.code_reply import (
@@ -174,7 +175,7 @@ def run(folder: Path, monkeypatch: pytest.MonkeyPatch, model: ScriptedChatModel,
         "task": "text.py", "knowledge": str(folder / "kb"), "iterations": 1, "rollouts": 1,
         "steps": 1, "model": "kernel_writer=import:scripted_chat_model:current", "models": plan,
     }  # fmt: skip
-    session = Session.create(folder / "run", OptimizeRequest(**(values | changes)))
+    session = Asked.of(**(values | changes)).session(folder / "run")
     try:
         return asyncio.run(session.run())
     finally:

@@ -11,6 +11,7 @@ from typing import Any
 
 import graph_support
 import pytest
+from asked import Asked
 
 from kernelblaster.graph.session import Session
 from kernelblaster.harness.records import Outcome
@@ -33,7 +34,6 @@ from kernelblaster.nodes.parameter_update.builtin import Known, knowledge_update
 from kernelblaster.nodes.records import (
     Gap,
     GapAnalysis,
-    OptimizeRequest,
     PolicyEvaluation,
     TechniqueReview,
 )
@@ -231,10 +231,10 @@ def text_device(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def run(folder: Path, name: str, **changes: Any) -> None:
     folder.mkdir(exist_ok=True)
-    request = OptimizeRequest(
+    request = Asked.of(
         **{"task": "text.py", "knowledge": str(folder / "kb"), **SHORT_RUN, **changes}
     )
-    session = Session.create(folder / name, request)
+    session = request.session(folder / name)
     try:
         asyncio.run(session.run())
     finally:
@@ -337,8 +337,8 @@ def test_a_killed_update_repeated_after_another_run_wrote_reads_the_same_snapsho
 
     monkeypatch.setattr(KnowledgeBase, "apply_update", die_after_applying)
     monkeypatch.setattr(KnowledgeBase, "candidates", note)
-    request = OptimizeRequest(task="text.py", knowledge=str(folder / "kb"), **SHORT_RUN)
-    session = Session.create(folder / "run", request)
+    request = Asked.of(task="text.py", knowledge=str(folder / "kb"), **SHORT_RUN)
+    session = request.session(folder / "run")
     with pytest.raises(KeyboardInterrupt):
         asyncio.run(session.run())
     session.close()

@@ -9,6 +9,7 @@ from typing import Any
 
 import graph_support
 import pytest
+from asked import Asked
 from builtin_support import initial, norm_task, product_task, softmax_task, transpose_task
 from graph_support import TextRewrite
 from hypothesis import given
@@ -16,10 +17,9 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 from scripted_chat_model import ScriptedChatModel, cut_off, http_error, refusal, use
 
-from kernelblaster.graph.session import Session
 from kernelblaster.harness.records import Task
 from kernelblaster.nodes.common.prompts.experience import lessons_text
-from kernelblaster.nodes.records import OptimizeRequest, RunResult
+from kernelblaster.nodes.records import RunResult
 from kernelblaster.nodes.soft_verifier.builtin import review
 from kernelblaster.nodes.soft_verifier.node import verdict_on
 from kernelblaster.tools.models.records import ModelPlan
@@ -48,7 +48,7 @@ def run(
         "steps": 1, "model": f"soft_verifier={MODEL}",
         "models": use(monkeypatch, scripted, "soft_verifier", first_wait_seconds=0.01),
     }  # fmt: skip
-    session = Session.create(folder / "run", OptimizeRequest(**(values | changes)))
+    session = Asked.of(**(values | changes)).session(folder / "run")
     try:
         return asyncio.run(session.run(events.append if events is not None else lambda _: None))
     finally:

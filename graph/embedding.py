@@ -1,0 +1,218 @@
+"""Runs from Python: as a function, as a node of another graph, as a tool of another agent."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from langchain_core.runnables import RunnableConfig
+from langchain_core.tools import BaseTool, StructuredTool, ToolException
+from pydantic import BaseModel, ValidationError
+
+from ..harness.errors import UserError
+from ..harness.records import Evaluation
+from ..nodes.records import OptimizeRequest, RunContext, RunResult
+from ..tools.evaluation.file import evaluate_file
+from .optimize import graph
+from .session import RECURSION_LIMIT, Session
+
+Value = TypeVar("Value")
+Watch = Callable[[dict[str, Any]], None]
+
+
+async def aoptimize(
+    task: str | Path,
+    *,
+    start: str | Path | None = None,
+    run: str | Path | None = None,
+    dimensions: Mapping[str, int] | None = None,
+    watch: Watch = lambda event: None,
+    **settings: Any,
+) -> RunResult:
+    """Optimise one task in a run directory of its own, and return what it came to.
+
+    Args:
+        task: path of a PyTorch reference in KernelBench form.
+        start: path of a first CUDA kernel; without it one is written.
+        run: run directory; by default the next free runs/TASK-N.
+        dimensions: dimensions at which candidates are verified, by name in the reference.
+        watch: called with every progress event, a dictionary of JSON values.
+        settings: fields of `RunContext`: gpu, device, model, iterations, rollouts, steps, seed, ...
+
+    Raises:
+        UserError: what is asked cannot be served: one line says what, where and how to mend it.
+        Capped, Waiting: the run stopped with its place saved; `kernelblaster resume` goes on.
+    """
+    session = await asyncio.to_thread(
+        Session.create,
+        _checked(
+            OptimizeRequest,
+            task=str(task),
+            start=None if start is None else str(start),
+            run=None if run is None else str(run),
+            dimensions=dict(dimensions or {}),
+        ),
+        _checked(RunContext, **settings),
+    )
+    try:
+        return await session.run(watch)
+    except UserError:
+        session.discard_unserved()
+        raise
+    finally:
+        await asyncio.to_thread(session.close)
+
+
+def optimize(task: str | Path, **options: Any) -> RunResult:
+    """Do what `aoptimize` does and wait for it, also where an event loop runs (a notebook).
+
+        import kernelblaster
+        result = kernelblaster.optimize("examples/softmax.py", gpu="H100", seed=0)
+        print(result.gain, result.best_source)
+    """
+    return _wait_for(aoptimize(task, **options))
+
+
+def evaluate(
+    kernel: str | Path,
+    task: str | Path,
+    *,
+    device: str = "auto",
+    gpu: str = "",
+    dimensions: Mapping[str, int] | None = None,
+    confirm: bool = False,
+) -> Evaluation:
+    """Compile, verify, profile and time one CUDA source for one task.
+
+        import kernelblaster
+        print(kernelblaster.evaluate("kernel.cu", "examples/softmax.py").outcome)
+
+    Args:
+        kernel: path of a CUDA source that defines `launch`.
+        task: path of a PyTorch reference in KernelBench form.
+        device: auto, cuda (cuda:0,1) or simulated.
+        gpu: the GPU to simulate, or the name that the real one must have.
+        dimensions: dimensions at which it is verified, by name in the reference.
+        confirm: verify and time what passed once more.
+
+    Raises:
+        UserError: a file, the device or the GPU cannot be used, or the file is no kernel for it.
+    """
+    return _wait_for(
+        evaluate_file(Path(kernel), Path(task), device, gpu, dict(dimensions or {}), confirm)
+    )
+
+
+def as_node(
+    prefix: str = "kernel_", context: RunContext | None = None
+) -> Callable[[Mapping[str, Any], RunnableConfig], Coroutine[Any, Any, dict[str, Any]]]:
+    """Return a node for another graph: it optimises the task that the graph's state names.
+
+    It reads PREFIXtask and, where the state has them, PREFIXstart, PREFIXrun and
+    PREFIXdimensions; it writes PREFIXresult, a `RunResult`. The parent's checkpointer keeps its
+    place, its interrupts stop the parent.
+
+        class State(TypedDict, total=False):
+            kernel_task: str
+            kernel_result: RunResult
+
+        parent = StateGraph(State)
+        parent.add_node("optimize", as_node(context=RunContext(gpu="H100")))
+    """
+
+    async def optimize_kernel(state: Mapping[str, Any], config: RunnableConfig) -> dict[str, Any]:
+        given = {
+            name: state[prefix + name]
+            for name in OptimizeRequest.model_fields
+            if state.get(prefix + name) is not None
+        }
+        answer = await graph.ainvoke(
+            _checked(OptimizeRequest, **given),
+            {**config, "recursion_limit": RECURSION_LIMIT},
+            context=context or RunContext(),
+        )
+        return {f"{prefix}result": answer["result"]}
+
+    return optimize_kernel
+
+
+class ToolInput(BaseModel, use_attribute_docstrings=True):
+    """What an agent says to the tool."""
+
+    task: str
+    """Path of a PyTorch reference with Model, get_inputs and get_init_inputs."""
+    start: str | None = None
+    """Path of a CUDA kernel to start from; without it one is written."""
+
+
+def as_tool(context: RunContext | None = None) -> BaseTool:
+    """Return `optimize_kernel` as a LangChain tool, for agents that call tools.
+
+        agent = create_agent(model, tools=[as_tool(RunContext(gpu="H100", iterations=1))])
+
+    It answers with the result as JSON; what cannot be served is an answer too, in one line.
+    """
+    settings = dict(context or RunContext())
+
+    async def optimize_kernel(task: str, start: str | None = None) -> str:
+        """Make a verified, faster CUDA kernel for a PyTorch reference; takes minutes."""
+        try:
+            result = await aoptimize(task, start=start, **settings)
+        except UserError as error:
+            raise ToolException(str(error)) from error
+        return result.model_dump_json(exclude={"lessons", "path"}, exclude_none=True)
+
+    def wait_for_it(task: str, start: str | None = None) -> str:
+        return _wait_for(optimize_kernel(task, start))
+
+    return StructuredTool.from_function(
+        func=wait_for_it,
+        coroutine=optimize_kernel,
+        name="optimize_kernel",
+        description=optimize_kernel.__doc__,
+        args_schema=ToolInput,
+        handle_tool_error=True,
+    )
+
+
+Input = TypeVar("Input", OptimizeRequest, RunContext)
+
+
+def _checked(kind: type[Input], **values: Any) -> Input:
+    """Return a record of what was asked.
+
+    Raises:
+        UserError: a value is unknown or out of range; the line names it.
+    """
+    try:
+        return kind(**values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = ".".join(str(part) for part in first["loc"])
+        raise UserError(f"{name}={first.get('input')!r}: {first['msg'].lower()}") from error
+
+
+def _wait_for(work: Coroutine[Any, Any, Value]) -> Value:
+    """Run a coroutine to its end: here, or beside a loop that is running already."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(work)
+    ended: list[Value | BaseException] = []
+
+    def beside() -> None:
+        try:
+            ended.append(asyncio.run(work))
+        except BaseException as error:
+            ended.append(error)
+
+    thread = threading.Thread(target=beside, name="kernelblaster")
+    thread.start()
+    thread.join()
+    (found,) = ended
+    if isinstance(found, BaseException):
+        raise found
+    return found
