@@ -4,8 +4,9 @@
 
 Builds the programs beside this file, times their launches (NAME_times.csv), profiles them once
 with Nsight Compute (NAME_raw.csv.gz and NAME_details.csv.gz; those in WHOLE with all counters,
-`constants` with the counters that identify its constants), and writes the outputs of `outputs`
-(outputs.txt.gz) and what the machine is (machine.json). Each step that fails is told and left out.
+`constants` and `constant_memory` with the counters that identify their constants), and writes
+the outputs of `outputs` (outputs.txt.gz) and what the machine is (machine.json). Each step that
+fails is told and left out.
 Needs nvcc, ncu and the standard library only; about 6 minutes on an H200.
 """
 
@@ -27,7 +28,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 WHOLE = ("held_out", "second_look")
 """Programs of which all counters are collected."""
-PROGRAMS = (*WHOLE, "constants", "outputs")
+PROGRAMS = (*WHOLE, "constants", "constant_memory", "outputs")
 COUNTERS = (
     "gpu__time_duration.sum", "gpc__cycles_elapsed.max", "gpc__cycles_elapsed.avg.per_second",
     "sm__cycles_active.avg", "launch__registers_per_thread", "launch__waves_per_multiprocessor",
@@ -48,6 +49,12 @@ COUNTERS = (
     "dram__bytes_read.sum", "dram__bytes_write.sum",
 )  # fmt: skip
 """What is collected of `constants`, beside Nsight Compute's section LaunchStats."""
+OF_CONSTANT_MEMORY = (
+    "sm__inst_executed_pipe_adu.sum", "idc__requests.sum", "idc__request_cycles_active.sum",
+    "idc__request_hit_rate.pct", "smsp__imc_requests.sum", "smsp__imc_request_hit_rate.pct",
+    "gcc__cache_requests_type_constant.sum",
+)  # fmt: skip
+"""What is collected of `constant_memory` beside these."""
 
 
 def main() -> None:
@@ -111,10 +118,11 @@ def profile(name: str, folder: Path, out: Path) -> None:
     """Profile every launch of a program once and write the two pages."""
     ncu = shutil.which("ncu") or "/usr/local/cuda/bin/ncu"
     report = folder / f"{name}.ncu-rep"
+    counters = COUNTERS + OF_CONSTANT_MEMORY if name == "constant_memory" else COUNTERS
     collect = (
         ["--set", "full"]
         if name in WHOLE
-        else ["--section", "LaunchStats", "--metrics", ",".join(COUNTERS)]
+        else ["--section", "LaunchStats", "--metrics", ",".join(counters)]
     )
     command = [ncu, "--clock-control", "none", *collect, "-f", "-o", str(report),
                str(folder / name)]  # fmt: skip
