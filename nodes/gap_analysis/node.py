@@ -15,10 +15,8 @@ from ...tools.models.records import BUILTIN, Answer, Message
 from ...tools.progress import report_progress
 from ...tools.workspace import Workspace
 from ..common.asking import asked, stand_in
-from ..common.replies import checked
 from ..common.sequences import chain_of
 from ..records import (
-    Gap,
     GapAnalysis,
     KernelPoint,
     PolicyEvaluation,
@@ -28,7 +26,7 @@ from ..records import (
 )
 from .builtin import analyze, sequence_gap
 from .prompt import gap_messages
-from .reply import GapCauses
+from .reply import GapCauses, causes_of
 
 
 class Reads(TypedDict):
@@ -81,22 +79,6 @@ async def _ask(state: Reads, analysis: GapAnalysis, steps: Sequence[Step]) -> An
         return messages, causes_of(analysis.gaps, steps)
 
     return await asked(state["plan"], "gap_analysis", (state["iteration"],), prepare)
-
-
-def causes_of(gaps: Sequence[Gap], steps: Sequence[Step]) -> type[GapCauses]:
-    """Return the form of causes: of gaps that there are, and sequences that happened."""
-
-    def check(reply: GapCauses) -> None:
-        for cause in reply.causes:
-            if cause.gap > len(gaps):
-                raise ValueError(f"there is no gap {cause.gap}: the list has {len(gaps)}")
-        for number in reply.unordered:
-            if not 1 <= number <= len(gaps) or gaps[number - 1].kind != "sequence":
-                raise ValueError(f"gap {number} is no sequence of the list")
-        for chain in reply.sequences:
-            chain_of(chain.evidence, steps)
-
-    return checked(GapCauses, check)
 
 
 def explained(

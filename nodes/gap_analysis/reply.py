@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pydantic import Field
 
-from ..common.replies import Line, Reply
+from ...memory.records import Step
+from ..common.replies import Line, Reply, checked
+from ..common.sequences import chain_of
+from ..records import Gap
 
 
 class Cause(Reply):
@@ -36,3 +41,19 @@ class GapCauses(Reply):
     """Only those that the list lacks; usually none."""
     unordered: tuple[int, ...] = Field(default=(), max_length=16)
     """Numbers of listed sequences that gained, but not because of their order: left out."""
+
+
+def causes_of(gaps: Sequence[Gap], steps: Sequence[Step]) -> type[GapCauses]:
+    """Return the form of causes: of gaps that there are, and sequences that happened."""
+
+    def check(reply: GapCauses) -> None:
+        for cause in reply.causes:
+            if cause.gap > len(gaps):
+                raise ValueError(f"there is no gap {cause.gap}: the list has {len(gaps)}")
+        for number in reply.unordered:
+            if not 1 <= number <= len(gaps) or gaps[number - 1].kind != "sequence":
+                raise ValueError(f"gap {number} is no sequence of the list")
+        for chain in reply.sequences:
+            chain_of(chain.evidence, steps)
+
+    return checked(GapCauses, check)

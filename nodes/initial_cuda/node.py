@@ -14,22 +14,19 @@ from typing import Any, TypedDict
 
 from ...harness.errors import UserError
 from ...harness.files import read_source
-from ...harness.records import Evaluation, Outcome, Record, Task, outcome_in_words
+from ...harness.records import Evaluation, Outcome, Record, outcome_in_words
 from ...tools.evaluation.evaluator import Evaluator
-from ...tools.first_kernel.writer import NotWritten
-from ...tools.first_kernel.writer import write_initial_cuda as write_builtin
 from ...tools.models.asking import MalformedReply
 from ...tools.models.code_reply import CodeReply, read_code
-from ...tools.models.records import BUILTIN, Message
+from ...tools.models.records import BUILTIN
 from ...tools.progress import report_progress
-from ...tools.workspace import Workspace
 from ..common.awaited import awaited
 from ..common.budgeted import budgeted
-from ..common.prompts.render import render
-from ..common.prompts.repair import repair_messages, reply_words
-from ..common.prompts.subject import task_context
+from ..common.prompts.repair import reply_words
 from ..common.workspaces import opened, workspace_of
 from ..records import NOT_ITS_FAULT, RunPlan, TaskSummary
+from .builtin import translate
+from .prompt import first_messages, mending_messages
 
 MOST_ATTEMPTS = 4
 """Of a model: without a first kernel there is no run."""
@@ -68,7 +65,7 @@ def _write(plan: RunPlan, summary: TaskSummary) -> dict[str, Any]:
     else:
         with workspace_of(plan) as workspace:
             task = workspace.task(summary.artifact)
-        written = Written(source=_translate(task), author=BUILTIN)
+        written = Written(source=translate(task), author=BUILTIN)
     return _store(plan, written)
 
 
@@ -77,17 +74,6 @@ def _store(plan: RunPlan, written: Written) -> dict[str, Any]:
         sha256 = workspace.artifacts.put_text(written.source)
     report_progress("initial", author=written.author, lines=written.source.count("\n") + 1)
     return {"initial_source": sha256}
-
-
-def _translate(task: Task) -> str:
-    written = write_builtin(task)
-    if isinstance(written, NotWritten):
-        raise UserError(
-            f"no initial CUDA for {task.name}: {written.reason}; "
-            "give a first kernel with --start KERNEL.cu, or a model that writes one with "
-            "--model initial_cuda=openai:NAME"
-        )
-    return written.source
 
 
 async def _write_by_model(plan: RunPlan, summary: TaskSummary) -> Written:
@@ -99,7 +85,7 @@ async def _write_by_model(plan: RunPlan, summary: TaskSummary) -> Written:
     model = plan.models.model_of("initial_cuda")
     async with opened(plan) as workspace:
         task = await asyncio.to_thread(workspace.task, summary.artifact)
-        messages = await asyncio.to_thread(_first_messages, plan, workspace, task)
+        messages = await asyncio.to_thread(first_messages, plan, workspace, task)
         asker = workspace.asker(plan.models)
         evaluator = Evaluator(workspace.device, workspace.store)
         failed: list[str] = []
@@ -119,25 +105,13 @@ async def _write_by_model(plan: RunPlan, summary: TaskSummary) -> Written:
             failed.append(source)
             _tell(number, evaluation)
             said = await asyncio.to_thread(reply_words, workspace, answer.reply_sha256)
-            messages = (*messages, *await asyncio.to_thread(_mend, said, evaluation, source))
+            mend = await asyncio.to_thread(mending_messages, said, evaluation, source)
+            messages = (*messages, *mend)
     try:
-        source = await asyncio.to_thread(_translate, task)
+        source = await asyncio.to_thread(translate, task)
     except UserError as error:
         raise UserError(f"{model} wrote no kernel that passes ({why}), and {error}") from error
     return Written(source=source, author=f"builtin ({model} failed: {why})")
-
-
-def _first_messages(plan: RunPlan, workspace: Workspace, task: Task) -> tuple[Message, ...]:
-    # Not measured_by: it changes when another host's first result arrives, and with it the prompt.
-    context = task_context(task, workspace.device.identity)
-    return render("initial_cuda", plan.models.context_of("initial_cuda"), **context)
-
-
-def _mend(said: str, evaluation: Evaluation, source: str) -> tuple[Message, ...]:
-    return (
-        Message(role="assistant", content=said),
-        *repair_messages(evaluation, source, numbered=False, keep=""),
-    )
 
 
 def _reader(failed: list[str]) -> Any:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pydantic import Field
 
-from ..common.replies import Line, Reply
+from ...memory.records import Step
+from ..common.prompts.iteration import resolve
+from ..common.replies import Line, Reply, checked
 
 
 class Remark(Reply):
@@ -23,3 +27,13 @@ class PolicyRemarks(Reply):
     summary: Line = Field(min_length=1)
     """How far this iteration's expectations can be trusted, and where not; one or two
     sentences."""
+
+
+def remarks_on(steps: Sequence[Step]) -> type[PolicyRemarks]:
+    """Return the form of remarks on an iteration's steps: their ids must be among them."""
+
+    def check(reply: PolicyRemarks) -> None:
+        for remark in reply.remarks:
+            resolve(remark.evidence, steps)
+
+    return checked(PolicyRemarks, check)

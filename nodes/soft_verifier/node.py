@@ -17,15 +17,11 @@ from ...tools.models.records import BUILTIN, Answer, Message
 from ...tools.progress import report_progress
 from ...tools.workspace import Workspace
 from ..common.asking import asked, stand_in
-from ..common.prompts.experience import path_text
-from ..common.prompts.listing import line_of, listing
-from ..common.prompts.render import render
-from ..common.prompts.subject import task_context
-from ..common.replies import checked
 from ..common.workspaces import opened, workspace_of
 from ..records import Confirmation, KernelPoint, RunPlan, SoftReview, TaskSummary
 from .builtin import review as review_builtin
-from .reply import Objection, SoftVerdict
+from .prompt import verifier_messages
+from .reply import SoftVerdict, objection_text, verdict_on
 
 
 class Reads(TypedDict):
@@ -81,7 +77,7 @@ async def _by_model(state: Reads) -> SoftReview:
     source = await _source(state)
 
     def prepare(workspace: Workspace) -> tuple[tuple[Message, ...], type[SoftVerdict]]:
-        return _messages(workspace, state, source), verdict_on(source)
+        return verifier_messages(workspace, state, source), verdict_on(source)
 
     place = (len(state.get("soft_reviews") or {}),)
     answer = await asked(plan, "soft_verifier", place, prepare)
@@ -128,41 +124,3 @@ def review_of(answer: Answer[SoftVerdict], source: str, helped: SoftReview) -> S
     )
 
 
-def verdict_on(source: str) -> type[SoftVerdict]:
-    """Return the form of a verdict on one source: its quotes must be lines of that source."""
-
-    def can_be_checked(verdict: SoftVerdict) -> None:
-        if verdict.verdict == "accept":
-            return
-        if not verdict.objections:
-            raise ValueError("a veto needs at least one objection that a person can check")
-        for objection in verdict.objections:
-            if line_of(source, objection.quote) is None:
-                raise ValueError(
-                    f"no line of the file reads `{objection.quote[:120]}`: quote a line exactly "
-                    "as it stands there, or accept"
-                )
-
-    return checked(SoftVerdict, can_be_checked)
-
-
-def objection_text(objection: Objection, source: str) -> str:
-    """Return an objection on one line: kind, place, what is wrong, how to check it."""
-    kind = objection.kind.replace("_", " ")
-    line = line_of(source, objection.quote)
-    quote = " ".join(objection.quote.split())
-    explained = " ".join(objection.explanation.split())
-    check = " ".join(objection.check.split())
-    return f"{kind}, line {line} `{quote}`: {explained} (check: {check})"
-
-
-def _messages(workspace: Workspace, state: Reads, source: str) -> tuple[Message, ...]:
-    plan = state["plan"]
-    task = workspace.task(state["summary"].artifact)
-    return render(
-        "soft_verifier",
-        plan.models.context_of("soft_verifier"),
-        **task_context(task, workspace.measured_by),
-        listing=listing(source),
-        path=path_text(state["confirmation"].point.path),
-    )

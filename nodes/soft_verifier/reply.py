@@ -6,7 +6,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from ..common.replies import Reply
+from ..common.prompts.listing import line_of
+from ..common.replies import Reply, checked
 
 
 class Objection(Reply):
@@ -30,3 +31,31 @@ class SoftVerdict(Reply):
     """Empty for `accept`; at least one for `veto`."""
     summary: str = Field(default="", max_length=600)
     """What the file does, in a sentence."""
+
+
+def verdict_on(source: str) -> type[SoftVerdict]:
+    """Return the form of a verdict on one source: its quotes must be lines of that source."""
+
+    def can_be_checked(verdict: SoftVerdict) -> None:
+        if verdict.verdict == "accept":
+            return
+        if not verdict.objections:
+            raise ValueError("a veto needs at least one objection that a person can check")
+        for objection in verdict.objections:
+            if line_of(source, objection.quote) is None:
+                raise ValueError(
+                    f"no line of the file reads `{objection.quote[:120]}`: quote a line exactly "
+                    "as it stands there, or accept"
+                )
+
+    return checked(SoftVerdict, can_be_checked)
+
+
+def objection_text(objection: Objection, source: str) -> str:
+    """Return an objection on one line: kind, place, what is wrong, how to check it."""
+    kind = objection.kind.replace("_", " ")
+    line = line_of(source, objection.quote)
+    quote = " ".join(objection.quote.split())
+    explained = " ".join(objection.explanation.split())
+    check = " ".join(objection.check.split())
+    return f"{kind}, line {line} `{quote}`: {explained} (check: {check})"

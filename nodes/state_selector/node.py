@@ -16,10 +16,11 @@ from ...tools.models.records import BUILTIN, Message
 from ...tools.progress import report_progress
 from ...tools.workspace import Workspace
 from ..common.asking import asked, stand_in
-from ..common.workspaces import workspace_of
+from ..common.workspaces import opened, workspace_of
 from ..records import Observation, RunPlan, StateChoice, TaskSummary
-from .prompt import chosen, match_among, match_messages, nearest
-from .reply import StateMatch
+from .builtin import match
+from .prompt import chosen, match_messages, nearest
+from .reply import StateMatch, match_among
 
 
 class Reads(TypedDict):
@@ -38,7 +39,7 @@ async def state_selector(state: Reads) -> dict[str, Any]:
     """Choose the state of the current kernel."""
     plan = state["plan"]
     if plan.models.model_of("state_selector") == BUILTIN:
-        choice = await asyncio.to_thread(_match, state)
+        choice = await _match(state)
     else:
         choice = await _ask(state)
     if choice.discovered:
@@ -56,32 +57,18 @@ async def state_selector(state: Reads) -> dict[str, Any]:
     return {"state_choice": choice}
 
 
-def _match(state: Reads) -> StateChoice:
-    observation = state["observation"]
-    with workspace_of(state["plan"]) as workspace:
-        knowledge = workspace.knowledge
-        found, away, discovered = knowledge.match_state(
-            Signature(values=observation.signature),
-            observation.primary,
-            observation.secondary,
-            state["knowledge_at"],
+async def _match(state: Reads) -> StateChoice:
+    async with opened(state["plan"]) as workspace:
+        return await asyncio.to_thread(
+            match, workspace.knowledge, state["observation"], state["knowledge_at"]
         )
-    reason = (
-        f"no known state fits {observation.primary}: written as a new one"
-        if discovered
-        else f"nearest state whose bottleneck agrees ({observation.primary})"
-    )
-    return StateChoice(
-        state=found, distance=away, discovered=discovered, reason=reason, author=BUILTIN
-    )
 
 
 def _add(plan: RunPlan, state: PerformanceState) -> None:
     # Idempotent: its id is a hash of its content, so a step replayed after a kill adds nothing;
     # rollouts of this iteration read the snapshot and so do not see it yet.
     with workspace_of(plan) as workspace:
-        knowledge = workspace.knowledge
-        knowledge.add_state(state)
+        workspace.knowledge.add_state(state)
 
 
 # By a model ----------------------------------------------------------------------------------
@@ -98,7 +85,7 @@ async def _ask(state: Reads) -> StateChoice:
     place = state["iteration"], state["rollout"], state["step"]
     answer = await asked(state["plan"], "state_selector", place, prepare)
     if answer.value is None:
-        helped = await asyncio.to_thread(_match, state)
+        helped = await _match(state)
         return helped.model_copy(update={"author": stand_in(answer)})
     return chosen(answer, near, fresh, observation)
 

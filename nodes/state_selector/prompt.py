@@ -7,11 +7,9 @@ from ...memory.knowledge.signature import distance
 from ...memory.records import PerformanceState
 from ...tools.models.records import Answer, Message
 from ..common.prompts.render import render
-from ..common.replies import checked
 from ..records import Observation, RunPlan, StateChoice, TaskSummary
-from .reply import StateMatch
+from .reply import NEW, StateMatch
 
-NEW = "new"
 STATES_SHOWN = 8
 """Nearest states among which a model chooses."""
 
@@ -60,25 +58,6 @@ def _line(known: PerformanceState, observation: Observation) -> str:
         f"- {known.id}: {known.name} ({bound}; distance {away:.2f}, {where} its spread "
         f"{known.spread:.2f}{tries}). {known.description}"
     )
-
-
-def match_among(near: list[PerformanceState], names: frozenset[str]) -> type[StateMatch]:
-    """Return the form of a match: the id of a state shown, or a new state with its own name."""
-    ids = {known.id for known in near}
-
-    def check(match: StateMatch) -> None:
-        if match.state != NEW:
-            if match.state not in ids:
-                raise ValueError(
-                    f"{match.state[:80]} is none of the states listed: give one of "
-                    f"{', '.join([*sorted(ids), NEW])}"
-                )
-        elif not (match.name and match.description):
-            raise ValueError("a new state needs a name and a description")
-        elif match.name in names:
-            raise ValueError(f"a state is called {match.name} already: give its id, or a new name")
-
-    return checked(StateMatch, check)
 
 
 def chosen(

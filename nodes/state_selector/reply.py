@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from ..common.replies import Line, Reply
+from ...memory.records import PerformanceState
+from ..common.replies import Line, Reply, checked
 
 
 class StateMatch(Reply):
@@ -19,3 +20,25 @@ class StateMatch(Reply):
     sentences."""
     reason: Line = Field(min_length=1)
     """Why this state and not the next best; one sentence."""
+
+
+NEW = "new"
+
+
+def match_among(near: list[PerformanceState], names: frozenset[str]) -> type[StateMatch]:
+    """Return the form of a match: the id of a state shown, or a new state with its own name."""
+    ids = {known.id for known in near}
+
+    def check(match: StateMatch) -> None:
+        if match.state != NEW:
+            if match.state not in ids:
+                raise ValueError(
+                    f"{match.state[:80]} is none of the states listed: give one of "
+                    f"{', '.join([*sorted(ids), NEW])}"
+                )
+        elif not (match.name and match.description):
+            raise ValueError("a new state needs a name and a description")
+        elif match.name in names:
+            raise ValueError(f"a state is called {match.name} already: give its id, or a new name")
+
+    return checked(StateMatch, check)

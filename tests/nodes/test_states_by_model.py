@@ -17,8 +17,10 @@ from kernelblaster.harness.records import LaunchProfile, Profile, Provenance
 from kernelblaster.memory.knowledge.knowledge_base import KnowledgeBase
 from kernelblaster.nodes.records import Observation
 from kernelblaster.nodes.state_extractor.builtin import describe_state
-from kernelblaster.nodes.state_extractor.node import _second, _unusual, plausible, reading_of
-from kernelblaster.nodes.state_selector.prompt import match_among, nearest
+from kernelblaster.nodes.state_extractor.prompt import second_resource
+from kernelblaster.nodes.state_extractor.reply import plausible, reading_of
+from kernelblaster.nodes.state_selector.prompt import nearest
+from kernelblaster.nodes.state_selector.reply import match_among
 
 READING = {
     "primary": "dram", "secondary": "latency",
@@ -112,7 +114,7 @@ def test_the_second_resource_must_come_near_and_nothing_is_told_twice() -> None:
             gpu="H100", provenance=Provenance.SIMULATED,
         )  # fmt: skip
         rule = describe_state(profile)
-        return _second(profile, rule), _unusual(rule)
+        return second_resource(profile, rule), unusual(rule)
 
     second, unusual = told({"dram": 1.0, "l2": 0.4})
     assert second is None and unusual == ["50% of the memory traffic is spills"]

@@ -166,7 +166,8 @@ def install(patch: Callable[[str, Any], Any], rewrites: tuple[TextRewrite, ...] 
     patch("kernelblaster.graph.session.open_device", open_device)
     patch(f"{nodes}.run.begin.open_device", open_device)
     patch(f"{nodes}.run.load_task.read_task", read_task)
-    patch(f"{nodes}.initial_cuda.node.write_builtin", lambda task: InitialKernel(source=INITIAL))
+    write_builtin = f"{nodes}.initial_cuda.builtin.write_builtin"
+    patch(write_builtin, lambda task: InitialKernel(source=INITIAL))
     patch(f"{nodes}.optimization_proposer.node.applicable", applicable)
     patch(f"{nodes}.optimization_proposer.builtin.rewrites", lambda: rewrites)
     patch(f"{nodes}.kernel_writer.builtin.rewrites", lambda: rewrites)

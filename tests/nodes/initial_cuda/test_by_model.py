@@ -114,7 +114,7 @@ def test_where_nobody_can_write_it_one_line_names_both(
 ) -> None:
     graph_support.install(monkeypatch.setattr)
     monkeypatch.setattr(
-        "kernelblaster.nodes.initial_cuda.node.write_builtin",
+        "kernelblaster.nodes.initial_cuda.builtin.write_builtin",
         lambda task: NotWritten(reason="aten.fft is unknown"),
     )
     with pytest.raises(UserError, match=r"wrote no kernel that passes .*aten\.fft.*--start"):

@@ -21,7 +21,7 @@ from kernelblaster.harness.records import Task
 from kernelblaster.nodes.common.prompts.experience import lessons_text
 from kernelblaster.nodes.records import RunResult
 from kernelblaster.nodes.soft_verifier.builtin import review
-from kernelblaster.nodes.soft_verifier.node import verdict_on
+from kernelblaster.nodes.soft_verifier.reply import verdict_on
 from kernelblaster.tools.models.records import ModelPlan
 from kernelblaster.tools.workspace import open_knowledge
 

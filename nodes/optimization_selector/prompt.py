@@ -1,0 +1,108 @@
+"""The optimization selector's question to a model: what could be tried, and what it promises."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ...memory.records import Optimization
+from ...tools.models.records import Message
+from ...tools.workspace import Workspace
+from ..common.prompts.experience import (
+    ceiling_text,
+    expected_text,
+    gain_text,
+    path_text,
+    transitions_text,
+    tried_text,
+)
+from ..common.prompts.measurements import attainable, profile_text, summary_text
+from ..common.prompts.render import render
+from ..common.randomness import explores
+from ..common.steps import visible_steps
+from ..common.untried import MOST_EXPECTED, NEW_SHARE
+from ..records import Proposal, TechniqueChoice
+
+State = Mapping[str, Any]
+"""What the node reads."""
+
+def selector_messages(
+    workspace: Workspace, state: State, drawn: TechniqueChoice
+) -> tuple[Message, ...]:
+    plan, current = state["plan"], state["current"]
+    task = workspace.task(state["summary"].artifact)
+    evaluation = workspace.evaluation(current.evaluation_key)
+    identity = workspace.measured_by
+    steps = visible_steps(workspace, state["iteration"], state["rollout"])
+    transitions = workspace.knowledge.transitions(identity.kind, state["knowledge_at"])
+    seed = workspace.knowledge.seed().techniques
+    ranked = sorted(state["proposals"], key=lambda each: (-each.expected.score, each.technique))
+    ordered = [transitions_text(transitions, proposal.technique) for proposal in ranked]
+    assert evaluation.profile is not None and evaluation.timing is not None
+    ceiling = attainable(task, evaluation.profile, evaluation.timing)
+    return render(
+        "optimization_selector",
+        plan.models.context_of("optimization_selector"),
+        path=path_text(current.path),
+        summary=summary_text(task, evaluation.profile, evaluation.timing),
+        profile=profile_text(evaluation.profile),
+        name=task.name,
+        op_class=task.op_class,
+        dtype=task.dtype,
+        gpu=identity.gpu,
+        state=state["state_choice"].state.name,
+        observation=state["observation"].description,
+        proposals=[
+            _line(proposal, _rank(proposal, state["proposals"]), seed, ceiling)
+            for proposal in ranked
+        ],
+        ranked=[proposal for proposal in ranked if proposal.source == "model"]
+        != [proposal for proposal in state["proposals"] if proposal.source == "model"],
+        rollouts=plan.rollouts,
+        transitions="\n".join(
+            text.replace("- right after", f"- {proposal.technique} right after")
+            for proposal, text in zip(ranked, ordered, strict=True)
+            if text
+        ),
+        tried=tried_text(steps, current.source_sha256),
+        step=state["step"] + 1,
+        steps=plan.steps,
+        explores=explores(state["rollout"]),
+        drawn=drawn.technique,
+    )
+
+
+def _rank(proposal: Proposal, proposals: tuple[Proposal, ...]) -> int | None:
+    """Return a model's rank of its proposal; the knowledge base's are in order already."""
+    if proposal.source != "model":
+        return None
+    return [each.technique for each in proposals].index(proposal.technique) + 1
+
+
+def _line(
+    proposal: Proposal,
+    rank: int | None,
+    seed: Mapping[str, Optimization],
+    ceiling: float | None,
+) -> str:
+    expected = proposal.expected
+    words = [expected_text(expected) + ceiling_text(expected.mean_log, ceiling)]
+    card = proposal.optimization
+    if card is not None:
+        words.append(f"a new technique: {card.description.rstrip('.')}")
+        if rank is not None and expected.trials < 0.5 and card.prior_log_gain:
+            more = " or more" if card.prior_log_gain >= MOST_EXPECTED else ""
+            words.append(
+                f"as proposed {gain_text(card.prior_log_gain / NEW_SHARE)}{more}; discounted"
+            )
+    if rank is not None:
+        words.append(f"rank {rank}")
+    for log_gain, what in (
+        (expected.transition_log, "after what came before"),
+        (expected.prepared_log, "in what later steps gain"),
+    ):
+        if abs(log_gain) >= 0.02:
+            words.append(f"{gain_text(log_gain)} {what}")
+    known = card or seed.get(proposal.technique)
+    avoid = f" Avoid when: {known.avoid_when}" if known and known.avoid_when else ""
+    return f"- {proposal.technique} ({'; '.join(words)}). {proposal.reason}{avoid}"

@@ -1,0 +1,57 @@
+"""Policy evaluation's question to a model: expected and measured gains, step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from ...memory.records import Step
+from ...tools.models.records import Message
+from ...tools.workspace import Workspace
+from ..common.prompts.experience import gain_text, measured_gain
+from ..common.prompts.iteration import steps_text
+from ..common.prompts.render import render
+from ..records import PolicyEvaluation, TechniqueReview
+
+State = Mapping[str, Any]
+"""What the node reads."""
+
+class Figures(NamedTuple):
+    """What was computed of an iteration."""
+
+    evaluation: PolicyEvaluation
+    steps: list[Step]
+    names: dict[str, str]
+    """Of states, by id."""
+
+
+def evaluation_messages(
+    workspace: Workspace, state: State, figures: Figures
+) -> tuple[Message, ...]:
+    summary, evaluation = state["summary"], figures.evaluation
+    overall = f"{evaluation.success_rate:.0%} of {len(figures.steps)} steps passed"
+    if evaluation.mean_absolute_error is not None:
+        apart = gain_text(evaluation.mean_absolute_error)
+        overall += f"; expected and measured gain differ by a factor of {apart} on average"
+    return render(
+        "policy_evaluation",
+        state["plan"].models.context_of("policy_evaluation"),
+        name=summary.name,
+        op_class=summary.op_class,
+        dtype=summary.dtype,
+        gpu=workspace.measured_by.gpu,
+        iteration=state["iteration"] + 1,
+        overall=f"{overall}.",
+        reviews="\n".join(_line(review) for review in evaluation.reviews),
+        steps=steps_text(figures.steps, figures.names),
+    )
+
+
+def _line(review: TechniqueReview) -> str:
+    measured = review.measured_log_gain
+    return (
+        f'- {review.technique} in "{review.state_name}": expected '
+        f"{gain_text(review.expected_log_gain)}, measured "
+        f"{'nothing' if measured is None else measured_gain(measured)}; {review.successes} of "
+        f"{review.trials} passed"
+    )

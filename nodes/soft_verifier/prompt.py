@@ -1,0 +1,27 @@
+"""The soft verifier's question to a model: the winner beside the reference."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ...tools.models.records import Message
+from ...tools.workspace import Workspace
+from ..common.prompts.experience import path_text
+from ..common.prompts.listing import listing
+from ..common.prompts.render import render
+from ..common.prompts.subject import task_context
+
+State = Mapping[str, Any]
+"""What the node reads."""
+
+def verifier_messages(workspace: Workspace, state: State, source: str) -> tuple[Message, ...]:
+    plan = state["plan"]
+    task = workspace.task(state["summary"].artifact)
+    return render(
+        "soft_verifier",
+        plan.models.context_of("soft_verifier"),
+        **task_context(task, workspace.measured_by),
+        listing=listing(source),
+        path=path_text(state["confirmation"].point.path),
+    )
