@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from kernelblaster.graph.embedding import aoptimize, as_node, as_tool, evaluate, optimize
     from kernelblaster.graph.optimize import build_graph as build_optimize_graph
     from kernelblaster.harness.errors import UserError
-    from kernelblaster.harness.records import Evaluation, Task
+    from kernelblaster.harness.records import Evaluation
     from kernelblaster.nodes.records import OptimizeRequest, RunContext, RunResult
 
 __version__ = "0.1.0"
 
 __all__ = [
-    "Evaluation", "OptimizeRequest", "RunContext", "RunResult", "Task", "UserError", "aoptimize",
+    "Evaluation", "OptimizeRequest", "RunContext", "RunResult", "UserError", "aoptimize",
     "as_node", "as_tool", "build_optimize_graph", "evaluate", "optimize",
 ]  # fmt: skip
 
@@ -31,7 +31,6 @@ _HOMES = {
     "OptimizeRequest": "nodes.records",
     "RunContext": "nodes.records",
     "RunResult": "nodes.records",
-    "Task": "harness.records",
     "UserError": "harness.errors",
     "aoptimize": "graph.embedding",
     "as_node": "graph.embedding",

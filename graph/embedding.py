@@ -34,6 +34,9 @@ async def aoptimize(
 ) -> RunResult:
     """Optimise one task in a run directory of its own, and return what it came to.
 
+    Example:
+        result = await kernelblaster.aoptimize("examples/softmax.py", gpu="H100", steps=2)
+
     Args:
         task: path of a PyTorch reference in KernelBench form.
         start: path of a first CUDA kernel; without it one is written.
@@ -69,7 +72,7 @@ async def aoptimize(
 def optimize(task: str | Path, **options: Any) -> RunResult:
     """Do what `aoptimize` does and wait for it, also where an event loop runs (a notebook).
 
-        import kernelblaster
+    Example:
         result = kernelblaster.optimize("examples/softmax.py", gpu="H100", seed=0)
         print(result.gain, result.best_source)
     """
@@ -87,7 +90,7 @@ def evaluate(
 ) -> Evaluation:
     """Compile, verify, profile and time one CUDA source for one task.
 
-        import kernelblaster
+    Example:
         print(kernelblaster.evaluate("kernel.cu", "examples/softmax.py").outcome)
 
     Args:
@@ -115,12 +118,13 @@ def as_node(
     PREFIXdimensions; it writes PREFIXresult, a `RunResult`. The parent's checkpointer keeps its
     place, its interrupts stop the parent.
 
+    Example:
         class State(TypedDict, total=False):
             kernel_task: str
             kernel_result: RunResult
 
         parent = StateGraph(State)
-        parent.add_node("optimize", as_node(context=RunContext(gpu="H100")))
+        parent.add_node("optimize", kernelblaster.as_node(context=RunContext(gpu="H100")))
     """
 
     async def optimize_kernel(state: Mapping[str, Any], config: RunnableConfig) -> dict[str, Any]:
@@ -151,9 +155,11 @@ class ToolInput(BaseModel, use_attribute_docstrings=True):
 def as_tool(context: RunContext | None = None) -> BaseTool:
     """Return `optimize_kernel` as a LangChain tool, for agents that call tools.
 
-        agent = create_agent(model, tools=[as_tool(RunContext(gpu="H100", iterations=1))])
-
     It answers with the result as JSON; what cannot be served is an answer too, in one line.
+
+    Example:
+        tool = kernelblaster.as_tool(RunContext(gpu="H100", iterations=1))
+        answer = tool.invoke({"task": "examples/softmax.py"})
     """
     settings = dict(context or RunContext())
 

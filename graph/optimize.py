@@ -89,7 +89,11 @@ def after_review(state: OptimizeState) -> Literal["confirm_winner", "report"]:
 
 
 def build_graph() -> StateGraph[OptimizeState, RunContext, OptimizeRequest, OptimizeOutput]:
-    """Return the optimize graph, not compiled."""
+    """Return the optimize graph, not compiled.
+
+    Example:
+        graph = kernelblaster.build_optimize_graph().compile(checkpointer=InMemorySaver())
+    """
     graph = StateGraph(
         OptimizeState,
         context_schema=RunContext,

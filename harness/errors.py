@@ -7,6 +7,12 @@ class UserError(Exception):
     """Bad input or a machine that lacks something: one clear line, exit code 2, never a traceback.
 
     The message says what is wrong, where, and how to mend it, on a single line.
+
+    Example:
+        try:
+            kernelblaster.optimize("no_such_task.py")
+        except kernelblaster.UserError as error:
+            print(error)
     """
 
     def __init__(self, message: str) -> None:

@@ -338,7 +338,12 @@ class DeviceIdentity(Record):
 
 
 class Evaluation(Record):
-    """The verdict on one source for one task on one device."""
+    """The verdict on one source for one task on one device.
+
+    Example:
+        found: kernelblaster.Evaluation = kernelblaster.evaluate("kernel.cu", "examples/softmax.py")
+        print(found.outcome, found.reason, found.timing)
+    """
 
     key: str
     """Identity of what was evaluated: source, task, device."""

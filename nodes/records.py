@@ -22,7 +22,11 @@ from ..tools.models.records import Budgets, ModelPlan
 
 
 class OptimizeRequest(Record):
-    """Input of `optimize`: the task, and what to start from."""
+    """Input of `optimize`: the task, and what to start from.
+
+    Example:
+        request = kernelblaster.OptimizeRequest(task="examples/softmax.py")
+    """
 
     task: str
     """Path of a PyTorch reference in KernelBench form."""
@@ -35,7 +39,11 @@ class OptimizeRequest(Record):
 
 
 class RunContext(Record):
-    """How a run is done, whatever its task: settings of an assistant in Studio."""
+    """How a run is done, whatever its task: settings of an assistant in Studio.
+
+    Example:
+        context = kernelblaster.RunContext(gpu="A100", iterations=4, model="builtin")
+    """
 
     gpu: str = ""
     """GPU to optimise for; by default the one here, an H100 where one is simulated."""
@@ -369,7 +377,12 @@ class Confirmation(Record):
 
 
 class RunResult(Record):
-    """What a finished run announces; the command line prints it as JSON."""
+    """What a finished run announces; the command line prints it as JSON.
+
+    Example:
+        result: kernelblaster.RunResult = kernelblaster.optimize("examples/softmax.py")
+        print(result.outcome, result.techniques)
+    """
 
     outcome: str
     """improved, not_improved, or unconfirmed (the winner did not hold when measured again)."""

@@ -40,14 +40,13 @@ class Workspace:
         self.directory = held.path
         self.artifacts = ArtifactStore(self.directory / "artifacts")
         self.device: Device = open_device(device, gpu)
-        self.store = RunStore(self.directory / "run.sqlite")
-        self._knowledge_directory = Path(knowledge)
+        self.knowledge = KnowledgeBase.open(Path(knowledge))
+        try:
+            self.store = RunStore(self.directory / "run.sqlite")
+        except BaseException:
+            self.knowledge.close()
+            raise
         self._tasks: dict[str, Task] = {}
-
-    @functools.cached_property
-    def knowledge(self) -> KnowledgeBase:
-        """The knowledge base, opened when it is first asked."""
-        return KnowledgeBase.open(self._knowledge_directory)
 
     def task(self, artifact: str) -> Task:
         """Return the task stored under an artifact's sha256; read once."""
@@ -78,8 +77,7 @@ class Workspace:
 
     def close(self) -> None:
         """Close the databases and let the directory go."""
-        if "knowledge" in self.__dict__:
-            self.knowledge.close()
+        self.knowledge.close()
         self.store.close()
         self.held.close()
 

@@ -33,7 +33,7 @@ def resolve_plan(request: OptimizeRequest, context: RunContext) -> RunPlan:
     task = Path(request.task).resolve()
     knowledge = Path(context.knowledge or default_knowledge_directory()).resolve()
     with open_knowledge(str(knowledge)):
-        pass  # A foreign or newer directory is refused before an evaluation is paid for.
+        pass  # A foreign or newer directory is refused before anything is made.
     resolved = {
         **_named(Path(request.run) if request.run else new_run_directory(task.stem)),
         "task": str(task),

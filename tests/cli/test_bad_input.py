@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from asked import Asked
 from commands import assert_one_clear_line, kernelblaster
 from places import EXAMPLES
 
@@ -159,10 +160,7 @@ def test_a_run_directory_that_is_a_file(tmp_path: Path) -> None:
 
 def test_damaged_checkpoints(tmp_path: Path) -> None:
     run = tmp_path / "run"
-    run.mkdir()
-    request = {"task": str(EXAMPLES / "softmax.py"), "run": str(run)}
-    document = {"format": "kernelblaster-run/1", "request": request}
-    (run / "run.json").write_text(json.dumps(document))
+    Asked.of(task=str(EXAMPLES / "softmax.py"), device="simulated").session(run).close()
     (run / "checkpoints.sqlite").write_text("this is no database, but long enough to look at" * 9)
     assert_one_clear_line(kernelblaster("resume", run), "checkpoints.sqlite", "damaged")
 

@@ -372,7 +372,7 @@ async def test_in_studio_the_interrupt_says_what_is_awaited_and_any_answer_goes_
     graph = build_graph().compile(checkpointer=InMemorySaver())
     config: Any = {"configurable": {"thread_id": "studio"}}
     asked = deferred_request(tmp_path, run=str(directory), iterations=1, rollouts=1, steps=1)
-    stopped = await graph.ainvoke(asked, config)
+    stopped = await graph.ainvoke(asked.request, config, context=asked.context)
     (job,) = waiting(directory)
     assert [found.value["waits_for"] for found in stopped["__interrupt__"]] == [job]
     early = await graph.ainvoke(Command(resume="I am impatient"), config)

@@ -76,11 +76,9 @@ def test_graphs_are_listed_drawn_and_run(server: str, tmp_path: Path) -> None:
             "optimize",
             input={
                 "task": str(ROOT / "examples" / "row_sum.py"),
-                "iterations": 1,
-                "rollouts": 2,
-                "steps": 1,
                 "run": str(tmp_path / "run"),
             },
+            context={"iterations": 1, "rollouts": 2, "steps": 1},
         )
         assert isinstance(answer, dict), answer
         result = answer["result"]

@@ -171,3 +171,13 @@ def install(patch: Callable[[str, Any], Any], rewrites: tuple[TextRewrite, ...] 
     patch(f"{nodes}.optimization_proposer.node.applicable", applicable)
     patch(f"{nodes}.optimization_proposer.builtin.rewrites", lambda: rewrites)
     patch(f"{nodes}.kernel_writer.builtin.rewrites", lambda: rewrites)
+
+
+def install_evaluate(patch: Callable[[str, Any], Any]) -> None:
+    """Put the text device in place where one file is evaluated alone."""
+
+    async def read_task(path: Path, overrides: Any = None) -> Task:
+        return text_task(path.stem)
+
+    patch("kernelblaster.tools.evaluation.file.open_device", lambda kind, gpu: TextDevice(gpu))
+    patch("kernelblaster.tools.evaluation.file.load_task", read_task)

@@ -159,16 +159,21 @@ def test_caps_on_time(store: RunStore, tmp_path: Path, monkeypatch: pytest.Monke
     now = 5000.0
     ledger.sit_down()
     now = 5001.0
+    ledger.still_working()
+    now = 9000.0
     assert ledger.wall_seconds() == pytest.approx(11.0), "time between sittings is free"
 
 
-def test_time_begins_when_a_run_is_first_looked_at(
+def test_time_begins_when_a_run_is_first_worked_on_and_looking_adds_none(
     store: RunStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 1000.0
     monkeypatch.setattr("kernelblaster.memory.run.ledger.time.time", lambda: now)
     assert store.ledger.wall_seconds() == 0.0
+    store.ledger.still_working()
     now = 1002.0
+    assert store.ledger.wall_seconds() == 0.0
+    store.ledger.still_working()
     assert store.ledger.wall_seconds() == 2.0
 
 

@@ -1,0 +1,151 @@
+"""The public face: each name with an example that runs, on the text device; nodes, tools, loops."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import inspect
+import json
+import textwrap
+from pathlib import Path
+from typing import Any, TypedDict
+
+import graph_support
+import pytest
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import END, START, StateGraph
+
+import kernelblaster
+from kernelblaster import RunContext, RunResult
+from kernelblaster.graph.session import checkpoint_serializer
+from kernelblaster.memory.run.directory import is_held
+
+SHORT: dict[str, Any] = {"iterations": 1, "rollouts": 2, "steps": 3}
+
+
+@pytest.fixture(autouse=True)
+def text_device(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    graph_support.install(monkeypatch.setattr)
+    graph_support.install_evaluate(monkeypatch.setattr)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "examples").mkdir()
+    (tmp_path / "examples" / "softmax.py").write_text("")
+    (tmp_path / "kernel.cu").write_text("us: 50\n")
+
+
+def examples(documentation: str) -> list[str]:
+    """Return the code under each `Example:` of a docstring."""
+    lines = inspect.cleandoc(documentation).splitlines()
+    found = []
+    for at, line in enumerate(lines):
+        if line.strip() == "Example:":
+            inner = []
+            for each in lines[at + 1 :]:
+                if each.strip() and not each.startswith("    "):
+                    break
+                inner.append(each)
+            found.append(textwrap.dedent("\n".join(inner)).strip() + "\n")
+    return found
+
+
+def test_the_face_lists_about_a_dozen_names_and_each_is_there() -> None:
+    assert 8 <= len(kernelblaster.__all__) <= 14
+    assert set(kernelblaster.__all__) <= set(dir(kernelblaster))
+    with pytest.raises(AttributeError, match="no_such_name"):
+        _ = kernelblaster.no_such_name
+
+
+@pytest.mark.parametrize("name", kernelblaster.__all__)
+async def test_each_name_has_an_example_that_runs(name: str) -> None:
+    (code,) = examples(getattr(kernelblaster, name).__doc__)
+    space: dict[str, Any] = {
+        "kernelblaster": kernelblaster, "RunContext": RunContext, "RunResult": RunResult,
+        "TypedDict": TypedDict, "StateGraph": StateGraph, "InMemorySaver": InMemorySaver,
+    }  # fmt: skip
+    flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+    ran = eval(compile(code, f"example of {name}", "exec", flags, dont_inherit=True), space)
+    if inspect.iscoroutine(ran):
+        await ran
+    assert "kernelblaster." in code
+
+
+def test_optimize_works_from_plain_code(tmp_path: Path) -> None:
+    events: list[dict[str, Any]] = []
+    result = kernelblaster.optimize(
+        "examples/softmax.py", run=tmp_path / "mine", watch=events.append, **SHORT
+    )
+    assert result.gain > 1 and Path(result.run) == tmp_path / "mine"
+    assert events[0]["event"] == "task" and events[-1]["event"] == "result"
+    assert not is_held(tmp_path / "mine")
+
+
+async def test_optimize_works_where_a_loop_runs() -> None:
+    assert kernelblaster.optimize("examples/softmax.py", **SHORT).gain > 1
+
+
+async def test_ten_at_once_are_ten_runs() -> None:
+    results = await asyncio.gather(
+        *(kernelblaster.aoptimize("examples/softmax.py", seed=n, **SHORT) for n in range(10))
+    )
+    assert len({result.run for result in results}) == 10
+    assert all(json.loads(Path(r.run, "result.json").read_text())["run"] == r.run for r in results)
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ({"rolouts": 3}, "rolouts"),
+        ({"iterations": 0}, "iterations=0"),
+        ({"gpu": "GTX 9000", "device": "no such"}, "unknown device"),
+        ({"run": "kernel.cu"}, "is a file"),
+        ({"start": "nowhere.cu"}, "nowhere.cu"),
+    ],
+)
+def test_what_cannot_be_served_is_one_line_and_leaves_nothing(
+    asked: dict[str, Any], words: str, tmp_path: Path
+) -> None:
+    with pytest.raises(kernelblaster.UserError, match=words) as refused:
+        kernelblaster.optimize("examples/softmax.py", **(SHORT | asked))
+    assert "\n" not in str(refused.value)
+    assert not (tmp_path / "runs").exists() or not list((tmp_path / "runs").iterdir())
+
+
+class State(TypedDict, total=False):
+    task: str
+    kernel_task: str
+    kernel_result: RunResult
+    result: str
+
+
+def parent(checkpointer: Any = None) -> Any:
+    graph = StateGraph(State)
+    graph.add_node("kernel", kernelblaster.as_node(context=RunContext(**SHORT)))
+    graph.add_node("talk", lambda state: {"result": f"{state['kernel_result'].gain:.1f}x"})
+    graph.add_edge(START, "kernel")
+    graph.add_edge("kernel", "talk")
+    graph.add_edge("talk", END)
+    return graph.compile(checkpointer=checkpointer)
+
+
+async def test_as_a_node_its_keys_are_its_own() -> None:
+    answer = await parent().ainvoke({"task": "write a poem", "kernel_task": "examples/softmax.py"})
+    assert answer["task"] == "write a poem" and answer["result"].endswith("x")
+    assert isinstance(answer["kernel_result"], RunResult)
+
+
+async def test_a_parents_checkpointer_keeps_the_result_as_a_record() -> None:
+    graph = parent(InMemorySaver(serde=checkpoint_serializer()))
+    config = {"configurable": {"thread_id": "p"}, "recursion_limit": 5}
+    await graph.ainvoke({"kernel_task": "examples/softmax.py"}, config)
+    state = await graph.aget_state(config)
+    assert isinstance(state.values["kernel_result"], RunResult)
+    assert not is_held(Path(state.values["kernel_result"].run)), "a finished run is let go"
+
+
+async def test_as_a_tool_it_answers_in_json_or_in_one_line() -> None:
+    tool = kernelblaster.as_tool(RunContext(**SHORT))
+    told = json.loads(await tool.ainvoke({"task": "examples/softmax.py"}))
+    assert told["gain"] > 1 and told["best_source"].endswith("best.cu")
+    refused = await tool.ainvoke({"task": "examples/softmax.py", "start": "nowhere.cu"})
+    assert "nowhere.cu" in refused and "\n" not in refused
+    assert set(tool.args) == {"task", "start"} and "PyTorch" in tool.args["task"]["description"]

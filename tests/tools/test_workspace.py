@@ -1,0 +1,85 @@
+"""Opened runs: opened once, shared, closed when nobody needs them, never two of one directory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import graph_support
+import pytest
+
+from kernelblaster.harness.errors import UserError
+from kernelblaster.memory.run.directory import RunDirectory, is_held
+from kernelblaster.tools.workspace import KEPT_OPEN, OpenRuns
+
+
+@pytest.fixture
+def runs(monkeypatch: pytest.MonkeyPatch) -> OpenRuns:
+    graph_support.install(monkeypatch.setattr)
+    return OpenRuns()
+
+
+def made(folder: Path, name: str = "run") -> Path:
+    held = RunDirectory.create(folder / name, {}, {})
+    held.close()
+    return held.path
+
+
+def how(folder: Path) -> tuple[str, str, str]:
+    return "simulated", "H100", str(folder / "kb")
+
+
+def test_all_who_use_a_run_share_what_is_open(tmp_path: Path, runs: OpenRuns) -> None:
+    path = made(tmp_path)
+    with runs.using(path, *how(tmp_path)) as first, runs.using(path, *how(tmp_path)) as second:
+        assert first is second and is_held(path)
+    with runs.using(path, *how(tmp_path)) as again:
+        assert again is first, "it stays open between two uses"
+    runs.finished(path)
+    assert not is_held(path) and not runs.has(path)
+
+
+def test_a_run_that_another_holds_is_refused(tmp_path: Path, runs: OpenRuns) -> None:
+    path = made(tmp_path)
+    other = RunDirectory.hold(path)
+    with pytest.raises(UserError, match="in use"), runs.using(path, *how(tmp_path)):
+        pass
+    other.close()
+    with runs.using(path, *how(tmp_path)):
+        pass
+    runs.release(path)
+
+
+def test_the_runs_used_last_stay_open(tmp_path: Path, runs: OpenRuns) -> None:
+    paths = [made(tmp_path, f"run-{number}") for number in range(KEPT_OPEN + 3)]
+    for path in paths:
+        with runs.using(path, *how(tmp_path)):
+            pass
+    assert [runs.has(path) for path in paths] == [False] * 3 + [True] * KEPT_OPEN
+    with runs.using(paths[3], *how(tmp_path)), runs.using(paths[0], *how(tmp_path)):
+        pass  # Used again: not the oldest any more.
+    assert runs.has(paths[3]) and not runs.has(paths[4])
+    for path in paths:
+        runs.release(path)
+
+
+def test_a_run_that_is_kept_stays_open_until_it_is_released(
+    tmp_path: Path, runs: OpenRuns
+) -> None:
+    held = RunDirectory.create(tmp_path / "kept", {}, {})
+    runs.keep(held, *how(tmp_path), until_released=True)
+    for number in range(KEPT_OPEN + 2):
+        path = made(tmp_path, f"run-{number}")
+        with runs.using(path, *how(tmp_path)):
+            pass
+    runs.finished(held.path)
+    assert runs.has(held.path) and is_held(held.path)
+    runs.discard(held.path)
+    assert not held.path.exists() and not runs.has(held.path)
+
+
+def test_what_cannot_be_opened_lets_the_directory_go(tmp_path: Path, runs: OpenRuns) -> None:
+    path = made(tmp_path)
+    (path / "run.sqlite").write_text("no database, whatever its name says, but long enough" * 20)
+    with pytest.raises(UserError, match="run.sqlite"), runs.using(path, *how(tmp_path)):
+        pass
+    assert not is_held(path) and not runs.has(path)
