@@ -1,4 +1,4 @@
-"""Run the examples with this checkout and with another one, in turns, and compare their seconds.
+"""Run the examples with this checkout and with another one, in turns: same runs, and how long?
 
     python benchmarks/examples_against.py /path/to/other/checkout [--turns 2] [--floor]
         [--out benchmarks/results/examples_end_to_end.txt] [EXAMPLE...]
@@ -9,6 +9,8 @@ a machine (the simulator's own libraries, Python's bytecode) is built by one run
 before the first that counts. The two versions make different numbers of
 evaluations, so seconds per evaluation stand beside the seconds; processor seconds are user and
 system time of the whole process tree and bear other load on the machine better than wall seconds.
+Below each example stands whether the two came to the same: techniques, times and number of
+evaluations, which for one seed only a change of what the program does may change.
 With --floor what this checkout had compiled is compiled again by nvcc alone: what would be left if
 all else took no time.
 """
@@ -31,6 +33,10 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent.parent
 WARM_UP = "row_sum"
+SAME = (
+    "techniques", "path", "initial_us", "best_us", "gain", "gain_ci", "evaluations", "outcomes",
+    "bottleneck_before", "bottleneck_after", "outcome",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -40,7 +46,8 @@ class Seconds:
     wall: float
     processor: float
     evaluations: int
-    gain: float
+    came_to: dict[str, object]
+    """What must not change with the code: path, times, gain, outcomes."""
 
 
 def optimize(checkout: Path, example: str, cache: Path) -> Seconds:
@@ -71,7 +78,17 @@ def optimize(checkout: Path, example: str, cache: Path) -> Seconds:
         raise SystemExit(f"{checkout}: {example}: exit {done.returncode}: {done.stderr[-500:]}")
     result = json.loads(done.stdout.splitlines()[-1])
     processor = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return Seconds(wall, processor, result["evaluations"], result["gain"])
+    came_to = {name: result[name] for name in SAME}
+    return Seconds(wall, processor, result["evaluations"], came_to)
+
+
+def differences(old: Seconds, new: Seconds) -> str:
+    """Return in words what two runs came to differently; empty where they came to the same."""
+    return "; ".join(
+        f"{name}: {before!r} then {new.came_to[name]!r}"
+        for name, before in old.came_to.items()
+        if before != new.came_to[name]
+    )
 
 
 def nvcc_alone(cache: Path) -> tuple[int, float]:
@@ -167,10 +184,12 @@ def main() -> None:
             all_old += old
             all_new += new
             lines.append(row(name, old, new))
+            differs = differences(old[0], new[0])
+            lines.append(f"{'':12s}  " + (f"NOT the same: {differs}" if differs else "the same run"))
             if arguments.floor:
                 count, seconds = nvcc_alone(caches[HERE])
                 lines.append(f"{'':12s}  nvcc alone, {count} sources: {seconds:.1f} processor s")
-            print("\n".join(lines[-1 - arguments.floor :]), flush=True)
+            print("\n".join(lines[-2 - arguments.floor :]), flush=True)
             if arguments.out:
                 arguments.out.write_text("\n".join([*lines, "", *totals(all_old, all_new)]) + "\n")
     print("\n".join(totals(all_old, all_new)))
