@@ -14,6 +14,7 @@ from ..memory.run.artifacts import ArtifactStore
 from ..memory.run.run_store import RunStore
 from .models.asking import Asker
 from .models.records import ModelPlan
+from .techniques.catalogue import knowledge_seed
 
 
 class Workspace:
@@ -64,7 +65,7 @@ def open_knowledge(directory: str, create: bool = True) -> Iterator[KnowledgeBas
     Raises:
         UserError: the directory belongs to another program or version, or there is none.
     """
-    knowledge = KnowledgeBase.open(Path(directory), create)
+    knowledge = KnowledgeBase.open(Path(directory), knowledge_seed(), create)
     try:
         yield knowledge
     finally:

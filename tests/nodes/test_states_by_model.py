@@ -19,6 +19,7 @@ from kernelblaster.nodes.records import Observation
 from kernelblaster.nodes.state_extractor.builtin import describe_state
 from kernelblaster.nodes.state_extractor.node import _second, _unusual, plausible, reading_of
 from kernelblaster.nodes.state_selector.prompt import match_among, nearest
+from kernelblaster.tools.techniques.catalogue import knowledge_seed
 
 READING = {
     "primary": "dram", "secondary": "latency",
@@ -226,7 +227,7 @@ def test_without_a_match_the_distance_decides(
 
 
 def test_only_states_of_the_same_resources_are_shown(tmp_path: Path) -> None:
-    with KnowledgeBase.open(tmp_path / "kb") as knowledge:
+    with KnowledgeBase.open(tmp_path / "kb", knowledge_seed()) as knowledge:
         signature = knowledge.states()[0].centroid
         observation = Observation(
             signature=signature, signature_name="signature/v1", primary="atomic",

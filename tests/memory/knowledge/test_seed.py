@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 import pytest
 
-from kernelblaster.memory.knowledge.seed import load_seed
 from kernelblaster.memory.knowledge.signature import DIMENSIONS, centroid_of, distance
+from kernelblaster.tools.techniques.catalogue import knowledge_seed
 
-SEED = load_seed()
+SEED = knowledge_seed()
 BUILT_IN = {
     "tune_block_size",
     "vectorize_memory_access",
