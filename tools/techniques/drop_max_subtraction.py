@@ -73,14 +73,9 @@ def _without_maximum(body: RowBody) -> RowBody | None:
                 if isinstance(step, Loop) else replace(step, text=changed[0])
             )  # fmt: skip
         if subtracted:
-            return replace(body, steps=tuple(kept), cached=body.cached and _still_shared(kept))
+            return body.with_steps(kept)
     return None
 
 
 def _declares(text: str, name: str) -> bool:
     return re.match(rf"(const\s+)?float\s+{name}\s*=", text) is not None
-
-
-def _still_shared(steps: list[Step]) -> bool:
-    """Whether at least two loops are left, so that keeping the row still serves."""
-    return sum(isinstance(step, Loop) for step in steps) > 1

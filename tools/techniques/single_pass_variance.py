@@ -90,7 +90,7 @@ def _single_pass(body: RowBody) -> RowBody | None:
                 result += [declared, pivoted, merged]
             else:
                 result.append(shift if step is second else step)
-        return replace(body, steps=tuple(result), cached=body.cached and _reads_again(result))
+        return body.with_steps(result)
     return None
 
 
@@ -141,7 +141,3 @@ def _fresh(wanted: str, body: RowBody) -> str:
         count += 1
         name = f"{wanted}_{count}"
     return name
-
-
-def _reads_again(steps: list[Step]) -> bool:
-    return sum(isinstance(step, Loop) for step in steps) > 1
