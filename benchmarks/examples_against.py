@@ -185,7 +185,8 @@ def main() -> None:
             all_new += new
             lines.append(row(name, old, new))
             differs = differences(old[0], new[0])
-            lines.append(f"{'':12s}  " + (f"NOT the same: {differs}" if differs else "the same run"))
+            said = f"NOT the same: {differs}" if differs else "the same run"
+            lines.append(f"{'':12s}  {said}")
             if arguments.floor:
                 count, seconds = nvcc_alone(caches[HERE])
                 lines.append(f"{'':12s}  nvcc alone, {count} sources: {seconds:.1f} processor s")

@@ -21,6 +21,7 @@ from ..memory.run.directory import RunDirectory
 from ..memory.run.run_store import RunStore
 from .models.asking import Asker
 from .models.records import ModelPlan
+from .techniques.catalogue import knowledge_seed
 
 KEPT_OPEN = 8
 """Runs that nobody works on at the moment and that stay open: those used last."""
@@ -40,7 +41,7 @@ class Workspace:
         self.directory = held.path
         self.artifacts = ArtifactStore(self.directory / "artifacts")
         self.device: Device = open_device(device, gpu)
-        self.knowledge = KnowledgeBase.open(Path(knowledge))
+        self.knowledge = KnowledgeBase.open(Path(knowledge), knowledge_seed())
         try:
             self.store = RunStore(self.directory / "run.sqlite")
         except BaseException:
@@ -178,7 +179,7 @@ def open_knowledge(directory: str, create: bool = True) -> Iterator[KnowledgeBas
     Raises:
         UserError: the directory belongs to another program or version, or there is none.
     """
-    knowledge = KnowledgeBase.open(Path(directory), create)
+    knowledge = KnowledgeBase.open(Path(directory), knowledge_seed(), create)
     try:
         yield knowledge
     finally:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from ..records import Evidence
 from .journal import Entry, Journal
@@ -13,8 +13,12 @@ KIND = "evidence"
 class EvidenceStore:
     """The evidence in a journal, keyed by content: the same step written twice is one row."""
 
-    def __init__(self, journal: Journal) -> None:
+    def __init__(
+        self, journal: Journal, reading: Callable[[Evidence], Evidence] = lambda row: row
+    ) -> None:
+        """Take the journal and, for rows in the words of an earlier version, how they are read."""
         self._journal = journal
+        self._reading = reading
 
     def add(self, rows: Iterable[Evidence]) -> int:
         """Insert rows, ignoring those already there; return how many were new."""
@@ -25,11 +29,12 @@ class EvidenceStore:
     ) -> list[tuple[str, Evidence]]:
         """Return (id, evidence) up to a sequence number, in order of id.
 
+        The id is the stored row's, whatever words it is read in.
         Ordered by id, not by arrival, so that whatever is computed from the rows does not depend
         on which rollout, process or merge wrote first.
         """
         found = (
-            (entry.id, Evidence.model_validate_json(entry.body))
+            (entry.id, self._reading(Evidence.model_validate_json(entry.body)))
             for entry in self._journal.entries(KIND, upto)
         )
         chosen = (row for row in found if device_kind in (None, row[1].device_kind))

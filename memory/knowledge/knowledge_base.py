@@ -28,7 +28,7 @@ from .evidence import EvidenceStore
 from .facts import comparable
 from .journal import Entry, Journal
 from .policy import unknown_technique
-from .seed import Seed, load_seed
+from .seed import Seed
 from .snapshot import LESSON, OPTIMIZATION, STATE, Snapshot
 from .state_index import ChromaIndex, nearest_exact
 
@@ -46,22 +46,27 @@ class KnowledgeBase:
     """
 
     @classmethod
-    def open(cls, directory: Path, create: bool = True) -> Self:
+    def open(cls, directory: Path, seed: Seed, create: bool = True) -> Self:
         """Open a knowledge base, making it where the directory is missing or empty.
+
+        Args:
+            directory: where it is.
+            seed: what it starts from, also where it was made from another: it is not stored.
+            create: whether it may be made.
 
         Raises:
             UserError: the directory belongs to another program or version, holds other files, is
                 not writable, or (without `create`) does not exist. Nothing is changed then.
         """
         prepare(directory, create=create)
-        return cls(directory)
+        return cls(directory, seed)
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, seed: Seed) -> None:
         """Take a prepared directory; use `open`."""
         self.directory = directory
         self._journal = Journal(directory / "evidence.sqlite")
-        self.evidence = EvidenceStore(self._journal)
-        self._seed = load_seed()
+        self._seed = seed
+        self.evidence = EvidenceStore(self._journal, seed.in_todays_words)
         self._index = ChromaIndex(directory / "chroma")
         self._lock = Lock(directory / "index.lock")
         self._guard = threading.RLock()

@@ -1,14 +1,14 @@
-"""What every knowledge base starts from: states, techniques and priors, read from seed.json."""
+"""What every knowledge base starts from: states and priors of seed.json, cards of techniques."""
 
 from __future__ import annotations
 
-import functools
 import json
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from importlib import resources
 from typing import Any
 
-from ..records import Optimization, PerformanceState
+from ..records import Evidence, Optimization, PerformanceState
 from .signature import centroid_of
 
 
@@ -22,21 +22,46 @@ class Seed:
     """By state id, then technique."""
     techniques: dict[str, Optimization]
     """By name, with a neutral prior: for a state the seed does not know."""
+    formerly: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """By technique: today's name of a parameter, by the name that older evidence has it under."""
+
+    def in_todays_words(self, row: Evidence) -> Evidence:
+        """Return a row with its parameters under today's names; its stored id is of the old."""
+        renamed = self.formerly.get(row.technique, {})
+        if renamed.keys().isdisjoint(row.parameters):
+            return row
+        parameters = {
+            name if renamed.get(name, name) in row.parameters else renamed[name]: value
+            for name, value in row.parameters.items()
+        }
+        return row.model_copy(update={"parameters": parameters})
+
+    def with_todays_parameters(self, optimization: Optimization) -> Optimization:
+        """Return an optimization that was learned with the parameters that its technique has now.
+
+        They are the technique's own; one that only a model described keeps what it said.
+        """
+        card = self.techniques.get(optimization.technique)
+        if card is None:
+            return optimization
+        return optimization.model_copy(update={"parameters": card.parameters})
 
 
-@functools.cache
-def load_seed() -> Seed:
-    """Read the seed shipped with the package, once in a process.
+def load_seed(
+    cards: Iterable[Optimization], formerly: Mapping[str, Mapping[str, str]] | None = None
+) -> Seed:
+    """Read the states and priors shipped with the package, and join them to the techniques' cards.
+
+    Args:
+        cards: of each technique, with a neutral prior.
+        formerly: by technique, today's name of a parameter by its former one.
 
     Raises:
         ValueError: a state names a technique or a signature feature that does not exist.
     """
     text = resources.files(__package__).joinpath("seed.json").read_text(encoding="utf-8")
     document = json.loads(text)
-    techniques = {
-        name: Optimization(technique=name, prior_log_gain=0.0, prior_strength=0.5, **facts)
-        for name, facts in document["techniques"].items()
-    }
+    techniques = {card.technique: card for card in cards}
     return Seed(
         version=document["version"],
         states=tuple(_state(entry) for entry in document["states"]),
@@ -48,6 +73,7 @@ def load_seed() -> Seed:
             for entry in document["states"]
         },
         techniques=techniques,
+        formerly=formerly or {},
     )
 
 

@@ -85,7 +85,9 @@ class Snapshot:
         changes = (item for item in self._changes if comparable(item.device_kind, device_kind))
         for change in sorted(changes, key=lambda item: item.rank):
             under = table.setdefault(change.state_id, {})
-            under[change.optimization.technique] = change.optimization
+            under[change.optimization.technique] = self._seed.with_todays_parameters(
+                change.optimization
+            )
         return table
 
     def policy(self, device_kind: str) -> Policy:

@@ -7,17 +7,10 @@ from collections.abc import Sequence
 
 from ...harness.records import Evaluation, Task
 from ...memory.knowledge.knowledge_base import KnowledgeBase
-from ...memory.knowledge.seed import load_seed
 from ...memory.records import ExpectedGain, Optimization, Step
 from ...tools.models.records import Answer, Message
-from ...tools.techniques.fitness import (
-    APPLIED_GAIN,
-    OTHER_CLASS,
-    PRECONDITIONS,
-    WITH_PRODUCTS,
-    AtHand,
-    unfit,
-)
+from ...tools.techniques.catalogue import OTHER_CLASS, techniques, unfit
+from ...tools.techniques.conditions import APPLIED_GAIN, WITH_PRODUCTS, AtHand
 from ...tools.workspace import Workspace
 from ..common.prompts.experience import (
     ceiling_text,
@@ -99,12 +92,13 @@ def _listed(
         return able[:KNOWN_SHOWN], [], []
     names = {name for name in (*table.seed, *table.described) if table.refusal(name) is None}
     why = {name: reason for name in sorted(names) if (reason := unfit(name, at_hand))}
-    told = names - set(why) - set(PRECONDITIONS)
+    library = techniques()
+    conditional = {name for name in names if name in library and library[name].precondition}
+    told = names - set(why) - conditional
     shown = [pair for pair in able if pair[0].technique in told][:KNOWN_SHOWN]
     told -= {optimization.technique for optimization, _ in shown}
-    seed = load_seed().techniques
-    texts = {name: (table.described.get(name) or seed[name]).description for name in told}
-    texts |= {name: PRECONDITIONS[name] for name in PRECONDITIONS if name in names - set(why)}
+    texts = {name: (table.described.get(name) or library[name]).description for name in told}
+    texts |= {name: library[name].precondition for name in conditional - set(why)}
     return (
         shown,
         [f"- {name}: {text}" for name, text in sorted(texts.items())],

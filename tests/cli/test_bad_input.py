@@ -11,6 +11,7 @@ from commands import assert_one_clear_line, kernelblaster
 from places import EXAMPLES
 
 from kernelblaster.memory.knowledge.knowledge_base import KnowledgeBase
+from kernelblaster.tools.techniques.catalogue import knowledge_seed
 
 MODEL = (
     "import torch\nN = 8\nclass Model(torch.nn.Module):\n    def forward(self, x):\n        {}\n"
@@ -94,7 +95,7 @@ def test_a_knowledge_base_of_another_program_is_refused_and_untouched(tmp_path: 
 
 
 def test_a_knowledge_base_of_another_version_is_refused(tmp_path: Path) -> None:
-    KnowledgeBase.open(tmp_path / "kb").close()
+    KnowledgeBase.open(tmp_path / "kb", knowledge_seed()).close()
     assert kernelblaster("kb", "stats", "--kb", tmp_path / "kb").returncode == 0
     path = tmp_path / "kb" / "kb.json"
     document = json.loads(path.read_text())
@@ -123,12 +124,12 @@ def test_a_bad_setting_in_the_environment(tmp_path: Path) -> None:
 
 
 def test_unknown_state(tmp_path: Path) -> None:
-    KnowledgeBase.open(tmp_path / "knowledge").close()
+    KnowledgeBase.open(tmp_path / "knowledge", knowledge_seed()).close()
     assert_one_clear_line(kernelblaster("kb", "show", "nirvana"), "nirvana")
 
 
 def test_a_knowledge_base_is_shown(tmp_path: Path) -> None:
-    with KnowledgeBase.open(tmp_path / "knowledge") as knowledge:
+    with KnowledgeBase.open(tmp_path / "knowledge", knowledge_seed()) as knowledge:
         states = knowledge.show()
     done = kernelblaster("kb", "show", "--kb", tmp_path / "knowledge")
     assert done.returncode == 0, done.stderr

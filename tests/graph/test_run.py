@@ -28,6 +28,7 @@ from kernelblaster.harness.judge.timing import Ratio
 from kernelblaster.harness.records import Outcome, StageResult, Task
 from kernelblaster.memory.knowledge.knowledge_base import KnowledgeBase
 from kernelblaster.nodes.records import RunResult
+from kernelblaster.tools.techniques.catalogue import knowledge_seed
 
 
 @pytest.fixture
@@ -47,7 +48,7 @@ def test_a_run_improves_learns_and_writes_its_results(tmp_path: Path, text_devic
     assert json.loads((tmp_path / "run" / "result.json").read_text())["gain"] == result.gain
     kinds = [event["event"] for event in events]
     assert kinds.count("policy_evaluation") == kinds.count("parameter_update") == 2
-    with KnowledgeBase.open(tmp_path / "kb") as knowledge:
+    with KnowledgeBase.open(tmp_path / "kb", knowledge_seed()) as knowledge:
         stats = knowledge.stats()
     assert stats["evidence"] == kinds.count("step")
     assert stats["lessons"] == len(result.lessons) > 0
@@ -228,7 +229,7 @@ def test_kill_at_any_moment_then_resume_gives_the_uninterrupted_result(
     # stage of each of the two rollouts.
     lines = log.read_text().splitlines()
     assert len(lines) - len(set(lines)) <= 2 * kills + confirmations(lines)
-    with KnowledgeBase.open(tmp_path / "kb") as knowledge:
+    with KnowledgeBase.open(tmp_path / "kb", knowledge_seed()) as knowledge:
         assert knowledge.stats()["evidence"] == len(replayed(tmp_path / "run"))
 
 

@@ -23,6 +23,7 @@ from kernelblaster.memory.knowledge.knowledge_base import KnowledgeBase
 from kernelblaster.memory.run.run_store import RunStore
 from kernelblaster.tools.models.budgets import write_budgets
 from kernelblaster.tools.models.records import ROLES, Budgets
+from kernelblaster.tools.techniques.catalogue import knowledge_seed
 
 
 def asked_of_every_role(
@@ -67,7 +68,7 @@ def test_a_new_technique_goes_from_proposal_to_knowledge(finished: Any) -> None:
     assert NEW in result.techniques
     prompts = [call.prompt for call in scripted.calls_of("kernel_writer")]
     assert any(f"{NEW}: Load each row once into shared memory." in text for text in prompts)
-    with KnowledgeBase.open(folder / "kb") as knowledge:
+    with KnowledgeBase.open(folder / "kb", knowledge_seed()) as knowledge:
         rows = [row for _, row in knowledge.evidence.rows() if row.technique == NEW]
         listed = [under[NEW] for under in knowledge.snapshot().optimizations("simulated").values()
                   if NEW in under]  # fmt: skip

@@ -22,6 +22,7 @@ from kernelblaster.nodes.optimization_proposer.prompt import new_optimization
 from kernelblaster.nodes.optimization_proposer.reply import Proposals, ProposedTechnique
 from kernelblaster.nodes.optimization_proposer.table import forbidden
 from kernelblaster.nodes.optimization_selector.reply import Selection
+from kernelblaster.tools.techniques.catalogue import knowledge_seed
 
 CHOICE = {"technique": "fast_math", "reason": "exp is slow."}
 
@@ -153,7 +154,7 @@ def test_a_deprecated_technique_is_refused_with_the_lesson(
         state=where, op_class="elementwise", device_kind="simulated", author="person", run="r",
         iteration=0,
     )  # fmt: skip
-    with KnowledgeBase.open(knowledge) as opened:
+    with KnowledgeBase.open(knowledge, knowledge_seed()) as opened:
         opened.apply_update(KnowledgeUpdate(run="r", iteration=0, lessons=(lesson,)))
     model = ScriptedChatModel(
         [proposals("fast_math"), proposals("fast_math", "vectorize_memory_access")]

@@ -21,6 +21,7 @@ from kernelblaster.nodes.state_extractor.prompt import second_resource
 from kernelblaster.nodes.state_extractor.reply import plausible, reading_of
 from kernelblaster.nodes.state_selector.prompt import nearest
 from kernelblaster.nodes.state_selector.reply import match_among
+from kernelblaster.tools.techniques.catalogue import knowledge_seed
 
 READING = {
     "primary": "dram", "secondary": "latency",
@@ -228,7 +229,7 @@ def test_without_a_match_the_distance_decides(
 
 
 def test_only_states_of_the_same_resources_are_shown(tmp_path: Path) -> None:
-    with KnowledgeBase.open(tmp_path / "kb") as knowledge:
+    with KnowledgeBase.open(tmp_path / "kb", knowledge_seed()) as knowledge:
         signature = knowledge.states()[0].centroid
         observation = Observation(
             signature=signature, signature_name="signature/v1", primary="atomic",

@@ -18,6 +18,7 @@ from kernelblaster.memory.records import Evidence, Lesson, Optimization, Perform
 from kernelblaster.memory.run.run_store import RunStore
 from kernelblaster.nodes.records import RunResult
 from kernelblaster.tools.models.records import Role
+from kernelblaster.tools.techniques.catalogue import knowledge_seed
 
 TWO = (TextRewrite("vectorize_memory_access", 0.5), TextRewrite("fast_math", 0.8))
 
@@ -82,7 +83,8 @@ def run(
         session.close()
     with RunStore(folder / "run" / "run.sqlite") as store:
         steps = store.replay.steps()
-    with KnowledgeBase.open(Path(request.context.knowledge or "")) as knowledge:
+    directory = Path(request.context.knowledge or "")
+    with KnowledgeBase.open(directory, knowledge_seed()) as knowledge:
         return Ran(
             result, events, steps,
             [row for _, row in knowledge.evidence.rows()], knowledge.lessons(),

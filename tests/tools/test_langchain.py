@@ -16,6 +16,7 @@ from kernelblaster.memory.knowledge.knowledge_base import KnowledgeBase
 from kernelblaster.memory.records import KnowledgeUpdate, Lesson, PolicyContext
 from kernelblaster.memory.run.run_store import RunStore
 from kernelblaster.tools.langchain import evaluation_tools, knowledge_tool
+from kernelblaster.tools.techniques.catalogue import knowledge_seed
 
 CONTEXT = PolicyContext(
     device_kind="simulated",
@@ -96,7 +97,7 @@ def test_knowledge_search_answers_best_first_with_lessons(tmp_path: Path) -> Non
         run="r",
         iteration=0,
     )
-    with KnowledgeBase.open(tmp_path / "kb") as knowledge:
+    with KnowledgeBase.open(tmp_path / "kb", knowledge_seed()) as knowledge:
         knowledge.apply_update(KnowledgeUpdate(run="r", iteration=0, lessons=(lesson,)))
         expected = [
             optimization.technique

@@ -55,11 +55,6 @@ def same(left: Sequence[Dim], right: Sequence[Dim]) -> bool:
     return len(left) == len(right) and all(a.same_as(b) for a, b in zip(left, right, strict=True))
 
 
-def without_ones(dims: Sequence[Dim]) -> Dims:
-    """Return the dimensions that are not 1."""
-    return tuple(dim for dim in dims if not dim.is_one)
-
-
 def broadcast(shapes: Sequence[Dims]) -> Dims:
     """Return the shape that the shapes broadcast to.
 
@@ -210,11 +205,6 @@ def reductions(value: Value) -> list[Reduced]:
 def products(value: Value) -> list[Product]:
     """Return the matrix products that the value follows from."""
     return [found for found in walk(value) if isinstance(found, Product)]
-
-
-def is_per_row(dims: Dims, columns: int) -> bool:
-    """Whether a shape has one element a row: its last `columns` dimensions are all 1."""
-    return all(dim.is_one for dim in dims[len(dims) - min(columns, len(dims)) :])
 
 
 def offset(load: Load, dims: Dims, axes: Sequence[tuple[str, int]], names: Sequence[Dim]) -> str:

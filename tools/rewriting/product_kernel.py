@@ -9,7 +9,7 @@ from tree_sitter import Node
 
 from ...harness.records import Task
 from .constants import Constants
-from .launches import BLOCK, GRID, block_size, ceiling, components, host_text, set_components
+from .launches import BLOCK, block_size, components
 from .loops import CountingLoop, counting_loop
 from .plane import read_plane
 from .records import NotRecognised
@@ -347,12 +347,3 @@ def is_contiguous(element: str, variable: str) -> bool:
         if indices is not None:
             return variable in [text_of(term) for term in terms(indices.named_children[0])]
     return False
-
-
-def set_plane(found: ProductKernel, rows: str, columns: str, block: list[str]) -> None:
-    """Set the grid to cover the result in tiles of rows x columns, and the block."""
-    body = found.body
-    across = ceiling(host_text(found.kernel, found.launch, body.columns), columns)
-    down = ceiling(host_text(found.kernel, found.launch, body.rows), rows)
-    set_components(found.source, found.launch, GRID, [across, down])
-    set_components(found.source, found.launch, BLOCK, block)

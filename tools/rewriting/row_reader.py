@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tree_sitter import Node
 
@@ -56,6 +56,11 @@ class RowBody:
     """Number of rows; empty where a block kernel leaves it to its grid."""
     columns: str
     steps: tuple[Step, ...]
+
+    def with_steps(self, steps: Sequence[Step]) -> RowBody:
+        """Return the program with other steps; the row stays in registers while two loops read."""
+        loops = sum(isinstance(step, Loop) for step in steps)
+        return replace(self, steps=tuple(steps), cached=self.cached and loops > 1)
 
 
 def read_rows(kernel: Kernel, constants: Constants, block: str) -> RowBody:

@@ -4,13 +4,40 @@ from __future__ import annotations
 
 from ...harness.records import Task
 from ..rewriting.records import Inapplicable, Outcome, Parameters, Rewritten
-from ..rewriting.rewrite import Rewrite
 from ..rewriting.row_kernel import row_kernels, with_mapping
+from .conditions import OVER_ROWS, AtHand, rows_shared
+from .technique import Technique
 
 
-def rewrite() -> Rewrite:
+def technique() -> Technique:
     """Return the technique."""
-    return Rewrite("block_row_reduction", _apply)
+    return Technique(
+        name="block_row_reduction",
+        description=(
+            "Give each row to a block: threads stride along the row, warps reduce by shuffles, "
+            "then meet in shared memory."
+        ),
+        applies_when=(
+            "Rows are long (from about 1024 elements) or few, so that a warp per row leaves lanes "
+            "of the GPU idle or loops too long."
+        ),
+        avoid_when="Rows are short: barriers and the second stage then cost more than the loads.",
+        side_effects="Two barriers per reduction; shared memory of one value per warp.",
+        notes=(
+            "Reduce inside each warp by shuffles, lane 0 writes its warp's value to shared memory, "
+            "barrier, the first warp reduces those, broadcast through shared memory, barrier "
+            "before the buffer is used again."
+        ),
+        sources=('NVIDIA Technical Blog, "Faster Parallel Reductions on Kepler" (2014)',),
+        change=_apply,
+        op_classes=OVER_ROWS,
+        unfit=_block_rows,
+    )
+
+
+def _block_rows(at_hand: AtHand) -> str | None:
+    meets = "__shared__" in at_hand.source and "__syncthreads" in at_hand.source
+    return rows_shared(at_hand) if meets else None
 
 
 def _apply(source: str, task: Task, parameters: Parameters) -> Outcome:

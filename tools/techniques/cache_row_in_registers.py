@@ -6,13 +6,36 @@ from dataclasses import replace
 
 from ...harness.records import Task
 from ..rewriting.records import Inapplicable, Outcome, Parameters, Rewritten
-from ..rewriting.rewrite import Rewrite
 from ..rewriting.row_kernel import row_kernels, written
+from .conditions import OVER_ROWS
+from .technique import Technique
 
 
-def rewrite() -> Rewrite:
+def technique() -> Technique:
     """Return the technique."""
-    return Rewrite("cache_row_in_registers", _apply)
+    return Technique(
+        name="cache_row_in_registers",
+        description=(
+            "Read each row once into registers and make all passes (maximum, sum, normalise) over "
+            "the registers."
+        ),
+        applies_when=(
+            "A row operation with several passes over the same row, and rows short enough: "
+            "elements per thread at most about 32."
+        ),
+        avoid_when=(
+            "Rows are too long: arrays that do not fit registers spill to local memory, which is "
+            "worse than reading L1 again. The trip count is not a compile-time constant."
+        ),
+        side_effects="Registers per thread grow by the elements kept; occupancy falls.",
+        notes=(
+            "float values[COLUMNS / threads_per_row] per thread, fully unrolled loops so that "
+            "indices are constants; global traffic falls from three reads and one write per "
+            "element to one and one."
+        ),
+        change=_apply,
+        op_classes=OVER_ROWS,
+    )
 
 
 def _apply(source: str, task: Task, parameters: Parameters) -> Outcome:

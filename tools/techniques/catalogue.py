@@ -1,61 +1,61 @@
-"""Techniques as changes of source text: what agents do to a kernel without a language model."""
+"""All techniques: those of this folder, a file each, and those that installed packages bring."""
 
 from __future__ import annotations
 
+import functools
+import importlib
+import pkgutil
+from collections.abc import Iterator, Mapping
+from importlib import metadata
+from types import MappingProxyType
+
+from ...harness.errors import UserError
 from ...harness.records import Task
-from ..rewriting.records import Inapplicable, Outcome, Parameters, Rewritten
+from ...memory.knowledge.seed import Seed, load_seed
+from ..rewriting.records import Inapplicable
 from ..rewriting.rewrite import Rewrite
-from . import (
-    block_row_reduction,
-    cache_row_in_registers,
-    drop_max_subtraction,
-    fast_math,
-    grid_stride_loop,
-    pad_shared_memory,
-    parallelize_row_reduction,
-    read_only_cache,
-    register_tiling,
-    remove_barriers,
-    shared_memory_tiling,
-    single_pass_variance,
-    thread_coarsening,
-    transpose_through_shared_memory,
-    tune_block_size,
-    unroll_loop,
-    vectorize_memory_access,
-)
+from .conditions import AtHand
+from .technique import Technique
 
-__all__ = [
-    "Inapplicable", "Outcome", "Parameters", "Rewrite", "Rewritten", "applicable", "rewrites",
-]  # fmt: skip
+ENTRY_POINTS = "kernelblaster.techniques"
+"""Group under which a package names functions that return its techniques."""
+OTHER_CLASS = "not for this class of operation"
+_NO_TECHNIQUES = frozenset({"catalogue", "conditions", "technique"})
+"""Modules of this folder that are none."""
 
 
+@functools.cache
+def techniques() -> Mapping[str, Technique]:
+    """Return every technique by name, in alphabetical order.
+
+    Raises:
+        UserError: an installed package brings none, or one whose name is taken.
+    """
+    found: dict[str, Technique] = {}
+    for origin, technique in (*_of_this_folder(), *_of_packages()):
+        if technique.name in found:
+            raise UserError(f"{origin} brings a technique {technique.name}, which there is already")
+        found[technique.name] = technique
+    return MappingProxyType(dict(sorted(found.items())))
+
+
+@functools.cache
 def rewrites() -> tuple[Rewrite, ...]:
-    """Return every technique the library can apply, in alphabetical order."""
-    modules = (
-        block_row_reduction,
-        cache_row_in_registers,
-        drop_max_subtraction,
-        fast_math,
-        grid_stride_loop,
-        pad_shared_memory,
-        parallelize_row_reduction,
-        read_only_cache,
-        register_tiling,
-        remove_barriers,
-        shared_memory_tiling,
-        single_pass_variance,
-        thread_coarsening,
-        transpose_through_shared_memory,
-        tune_block_size,
-        unroll_loop,
-        vectorize_memory_access,
+    """Return the built-in rewrites, in alphabetical order."""
+    return tuple(found for each in techniques().values() if (found := each.rewrite))
+
+
+@functools.cache
+def knowledge_seed() -> Seed:
+    """Return what every knowledge base starts from: priors by state, on these techniques."""
+    return load_seed(
+        [technique.card for technique in techniques().values()],
+        {name: technique.formerly for name, technique in techniques().items()},
     )
-    return tuple(module.rewrite() for module in modules)
 
 
 def applicable(source: str, task: Task) -> dict[str, str | None]:
-    """Return for each technique None where it applies, else the reason why not.
+    """Return for each built-in rewrite None where it applies, else the reason why not.
 
     A technique applies when it does with any one of its parameter values.
     """
@@ -67,8 +67,40 @@ def applicable(source: str, task: Task) -> dict[str, str | None]:
     return found
 
 
+def unfit(name: str, at_hand: AtHand) -> str | None:
+    """Return why a technique cannot act on a kernel in a few words; None where nothing says so."""
+    if name in at_hand.applied:
+        return "applied already, with gain"
+    technique = techniques().get(name)
+    if technique is None:
+        return None
+    if technique.op_classes and at_hand.task.op_class not in technique.op_classes:
+        return OTHER_CLASS
+    return technique.unfit(at_hand) if technique.unfit else None
+
+
 def _choices(rewrite: Rewrite) -> list[dict[str, int]]:
     """Return one choice for each value of each parameter, the others at their first."""
     if not rewrite.parameters:
         return [{}]
     return [{name: value} for name, values in rewrite.parameters.items() for value in values]
+
+
+def _of_this_folder() -> Iterator[tuple[str, Technique]]:
+    package = importlib.import_module(__package__)
+    for module in pkgutil.iter_modules(package.__path__):
+        if module.name not in _NO_TECHNIQUES:
+            origin = f"{__package__}.{module.name}"
+            yield origin, importlib.import_module(origin).technique()
+
+
+def _of_packages() -> Iterator[tuple[str, Technique]]:
+    for entry in metadata.entry_points(group=ENTRY_POINTS):
+        origin = f"the entry point {entry.name} = {entry.value} ({ENTRY_POINTS})"
+        try:
+            technique = entry.load()()
+        except Exception as error:
+            raise UserError(f"{origin} cannot be loaded: {error!r}; mend or remove it") from error
+        if not isinstance(technique, Technique):
+            raise UserError(f"{origin} gives no Technique but {type(technique).__name__}")
+        yield origin, technique

@@ -7,16 +7,39 @@ from dataclasses import replace
 
 from ...harness.records import Task
 from ..rewriting.records import Inapplicable, Outcome, Parameters, Rewritten
-from ..rewriting.rewrite import Rewrite
 from ..rewriting.row_kernel import row_kernels, written
 from ..rewriting.row_reader import RowBody
 from ..rewriting.row_steps import Loop, Plain, Step
 from ..rewriting.syntax import uses
+from .technique import Technique
 
 
-def rewrite() -> Rewrite:
+def technique() -> Technique:
     """Return the technique."""
-    return Rewrite("drop_max_subtraction", _apply)
+    return Technique(
+        name="drop_max_subtraction",
+        description="Leave out the maximum pass of softmax: exp(x) / sum(exp(x)) directly.",
+        applies_when=(
+            "Inputs are known to be small in magnitude and a whole pass over the row is worth "
+            "saving."
+        ),
+        avoid_when=(
+            "Any input may exceed about 88 in fp32 (11 in fp16): exp overflows to infinity and the "
+            "result is NaN. Verification with large magnitudes refuses it, rightly."
+        ),
+        side_effects="Numerically unsafe for large inputs.",
+        notes="Prefer online_softmax or cache_row_in_registers, which save the pass and stay safe.",
+        sources=(
+            'Blanchard, Higham and Higham, "Accurately computing the log-sum-exp and '
+            'softmax functions" (IMA Journal of Numerical Analysis, 2021)',
+        ),
+        change=_apply,
+        op_classes=("softmax", "mixed"),
+        precondition=(
+            "leaves out softmax's maximum pass; only where the values before it are bounded (|x| < "
+            "80): the tests' inputs go to 128"
+        ),
+    )
 
 
 def _apply(source: str, task: Task, parameters: Parameters) -> Outcome:
@@ -50,14 +73,9 @@ def _without_maximum(body: RowBody) -> RowBody | None:
                 if isinstance(step, Loop) else replace(step, text=changed[0])
             )  # fmt: skip
         if subtracted:
-            return replace(body, steps=tuple(kept), cached=body.cached and _still_shared(kept))
+            return body.with_steps(kept)
     return None
 
 
 def _declares(text: str, name: str) -> bool:
     return re.match(rf"(const\s+)?float\s+{name}\s*=", text) is not None
-
-
-def _still_shared(steps: list[Step]) -> bool:
-    """Whether at least two loops are left, so that keeping the row still serves."""
-    return sum(isinstance(step, Loop) for step in steps) > 1

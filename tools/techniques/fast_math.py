@@ -9,7 +9,6 @@ from tree_sitter import Node
 from ...harness.records import Task
 from ..rewriting.helpers import anchor
 from ..rewriting.records import Inapplicable, Outcome, Parameters, Rewritten
-from ..rewriting.rewrite import Rewrite
 from ..rewriting.syntax import (
     Kernel,
     Source,
@@ -20,6 +19,8 @@ from ..rewriting.syntax import (
     text_of,
     uses,
 )
+from .conditions import AtHand
+from .technique import Technique
 
 _CALLS = {
     "expf": "__expf", "logf": "__logf", "sinf": "__sinf", "cosf": "__cosf", "powf": "__powf",
@@ -36,11 +37,44 @@ _FLOAT_CALL = re.compile(
     r"(__)?(expf?|logf?|sqrtf|rsqrtf|fabsf|fmaxf|fminf|tanhf?|erff|powf|sinf|cosf|log1pf|expm1f|"
     r"fdividef|fast_tanh|half2float|bfloat162float|fmaf|ldg)$"
 )
+_DIVIDES = re.compile(r"\df\s*/|[\])]\s*/\s*(?![A-Z][A-Z0-9_]*\b)[A-Za-z(]")
+"""A division of floating-point values, as far as the text shows it: CAPITALS are sizes."""
 
 
-def rewrite() -> Rewrite:
+def technique() -> Technique:
     """Return the technique."""
-    return Rewrite("fast_math", _apply)
+    return Technique(
+        name="fast_math",
+        description=(
+            "Replace slow exact functions by the special-function unit's approximations (__expf, "
+            "__fdividef, rsqrtf, tanh.approx)."
+        ),
+        applies_when=(
+            "The special-function pipe or issue slots are the limit, and expf, division, tanhf, "
+            "powf or sqrtf dominate the arithmetic; fp32 tolerance 1e-4 leaves room."
+        ),
+        avoid_when=(
+            "Memory is the limit (nothing is gained), arguments are large (error of __expf and "
+            "__sinf grows with magnitude), or the tolerance is tight."
+        ),
+        side_effects=(
+            "Lower accuracy: a few units in the last place, more for large arguments. Verification "
+            "decides."
+        ),
+        notes=(
+            "Change the functions in the source instead of using -use_fast_math, so that denormals "
+            "and other divisions keep their meaning. x / c for a constant c: multiply by its "
+            "reciprocal. 1/sqrtf(v): rsqrtf(v)."
+        ),
+        sources=('CUDA C++ Programming Guide, "Intrinsic Functions"',),
+        change=_apply,
+        unfit=_no_slow_functions,
+    )
+
+
+def _no_slow_functions(at_hand: AtHand) -> str | None:
+    found = re.search(r"\b(exp|log|tanh|pow|sqrt|sin|cos|erf)\w*\s*\(", at_hand.source)
+    return None if found or _DIVIDES.search(at_hand.source) else "it calls no slow function"
 
 
 def _apply(source: str, task: Task, parameters: Parameters) -> Outcome:

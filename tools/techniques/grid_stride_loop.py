@@ -7,12 +7,51 @@ from dataclasses import replace
 from ...harness.records import Task
 from ..rewriting.element_kernel import element_kernels, written
 from ..rewriting.records import Inapplicable, Outcome, Parameters, Rewritten
-from ..rewriting.rewrite import Rewrite
+from .conditions import AtHand
+from .technique import Technique
+
+HIDDEN_LAUNCH = 0.1
+"""Share of the first resource's time below which the rate of blocks holds nothing back."""
 
 
-def rewrite() -> Rewrite:
+def technique() -> Technique:
     """Return the technique."""
-    return Rewrite("grid_stride_loop", _apply)
+    return Technique(
+        name="grid_stride_loop",
+        description=(
+            "Launch about as many blocks as fit the GPU and let each thread loop over the data "
+            "with the grid's stride."
+        ),
+        applies_when=(
+            "The launch rate of blocks is the limit: very many short blocks, each doing a few "
+            "instructions."
+        ),
+        avoid_when=(
+            "Each block's work is long already, or the loop prevents the compiler from knowing "
+            "bounds."
+        ),
+        side_effects=(
+            "A loop and its registers; fewer blocks, so the tail is shorter but imbalance shows."
+        ),
+        notes=(
+            "for (i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x). "
+            "Grid of SMs times resident blocks, times 2 to 4. Use 32-bit indices when the size "
+            "allows."
+        ),
+        sources=(
+            'NVIDIA Technical Blog, "CUDA Pro Tip: Write Flexible Kernels with '
+            'Grid-Stride Loops" (2013)',
+        ),
+        change=_apply,
+        unfit=_launch_hidden,
+    )
+
+
+def _launch_hidden(at_hand: AtHand) -> str | None:
+    terms = at_hand.profile.dominant.terms
+    if not terms or terms.get("launch", 0.0) >= HIDDEN_LAUNCH * max(terms.values()):
+        return None
+    return "the rate of blocks is no limit"
 
 
 def _apply(source: str, task: Task, parameters: Parameters) -> Outcome:

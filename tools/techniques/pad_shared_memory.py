@@ -7,15 +7,37 @@ import re
 from ...harness.records import Task
 from ..rewriting.constants import Constants
 from ..rewriting.records import Inapplicable, Outcome, Parameters, Rewritten
-from ..rewriting.rewrite import Rewrite
 from ..rewriting.syntax import Source, descendants, text_of
+from .conditions import no_conflicts
+from .technique import Technique
 
 _BANKS = 32
 
 
-def rewrite() -> Rewrite:
+def technique() -> Technique:
     """Return the technique."""
-    return Rewrite("pad_shared_memory", _apply)
+    return Technique(
+        name="pad_shared_memory",
+        description=(
+            "Add one element to each row of a shared-memory tile so that a column lies in "
+            "different banks."
+        ),
+        applies_when=(
+            "Shared wavefronts exceed the ideal: a warp reads or writes a tile by columns with a "
+            "row length that is a multiple of 32 words."
+        ),
+        avoid_when=(
+            "No conflicts are reported, or rows must stay 16-byte aligned for vector or "
+            "tensor-core loads (swizzle instead, or pad by 4 words)."
+        ),
+        side_effects="A little more shared memory.",
+        notes=(
+            "tile[32][33] for 4-byte elements. For 128-bit reads pad by 4 words to keep alignment."
+        ),
+        sources=('NVIDIA Technical Blog, "An Efficient Matrix Transpose in CUDA C/C++" (2013)',),
+        change=_apply,
+        unfit=no_conflicts,
+    )
 
 
 def _apply(source: str, task: Task, parameters: Parameters) -> Outcome:

@@ -4,13 +4,43 @@ from __future__ import annotations
 
 from ...harness.records import Task
 from ..rewriting.records import Inapplicable, Outcome, Parameters, Rewritten
-from ..rewriting.rewrite import Rewrite
 from ..rewriting.row_kernel import row_kernels, with_mapping
+from .conditions import OVER_ROWS, rows_shared
+from .technique import Technique
 
 
-def rewrite() -> Rewrite:
+def technique() -> Technique:
     """Return the technique."""
-    return Rewrite("parallelize_row_reduction", _apply)
+    return Technique(
+        name="parallelize_row_reduction",
+        description=(
+            "Give each row to a warp: lanes stride along the row, partial results meet by shuffles."
+        ),
+        applies_when=(
+            "One thread loops over a whole row (softmax, norms, row sums): lanes of a warp then "
+            "touch addresses a row apart, a sector each."
+        ),
+        avoid_when=(
+            "Rows are shorter than about 32 elements, or a single row is so long that one warp "
+            "cannot keep enough loads in flight."
+        ),
+        side_effects=(
+            "The order of summation changes (usually more accurate); the launch has 32 times as "
+            "many threads."
+        ),
+        notes=(
+            "lane = threadIdx.x & 31, row = global thread / 32, loop column from lane in steps of "
+            "32, combine with __shfl_xor_sync(0xffffffff, v, offset) for offsets 16 to 1, every "
+            "lane then holds the result. Several warps (rows) per block."
+        ),
+        sources=(
+            'NVIDIA Technical Blog, "Faster Parallel Reductions on Kepler" (2014)',
+            'NVIDIA Technical Blog, "Using CUDA Warp-Level Primitives" (2018)',
+        ),
+        change=_apply,
+        op_classes=OVER_ROWS,
+        unfit=rows_shared,
+    )
 
 
 def _apply(source: str, task: Task, parameters: Parameters) -> Outcome:

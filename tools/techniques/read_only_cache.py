@@ -4,13 +4,41 @@ from __future__ import annotations
 
 from ...harness.records import Task
 from ..rewriting.records import Inapplicable, Outcome, Parameters, Rewritten
-from ..rewriting.rewrite import Rewrite
 from ..rewriting.syntax import Source, descendants, text_of
+from .conditions import AtHand
+from .technique import Technique
 
 
-def rewrite() -> Rewrite:
+def technique() -> Technique:
     """Return the technique."""
-    return Rewrite("read_only_cache", _apply)
+    return Technique(
+        name="read_only_cache",
+        description=(
+            "Tell the compiler that inputs are never written and never aliased: const "
+            "__restrict__, __ldg."
+        ),
+        applies_when=(
+            "Pointers lack const __restrict__, so that loads cannot be moved across stores nor "
+            "merged; the same input is read repeatedly."
+        ),
+        avoid_when="A buffer is read and written by the same kernel.",
+        side_effects="None on correct code; wrong results where pointers really alias.",
+        notes=(
+            "Qualify every input const T* __restrict__ and every output T* __restrict__. The "
+            "compiler then issues LDG.CONSTANT and hoists loads from loops. Mostly a step that "
+            "lets unrolling and vectorisation work."
+        ),
+        sources=(
+            'CUDA C++ Programming Guide, "__restrict__" and "Read-Only Data Cache Load Function"',
+        ),
+        change=_apply,
+        unfit=_restricted,
+    )
+
+
+def _restricted(at_hand: AtHand) -> str | None:
+    known = "__restrict__" in at_hand.source and len(at_hand.profile.launches) == 1
+    return "pointers are __restrict__ already" if known else None
 
 
 def _apply(source: str, task: Task, parameters: Parameters) -> Outcome:

@@ -3,29 +3,52 @@
 from __future__ import annotations
 
 from ...harness.records import Task
-from ..rewriting.product_kernel import (
-    ProductBody,
-    ProductKernel,
-    is_contiguous,
-    product_kernels,
-    set_plane,
-)
+from ..rewriting.product_kernel import ProductBody, ProductKernel, is_contiguous, product_kernels
+from ..rewriting.product_writer import replace_kernel, set_plane, tile_constant
 from ..rewriting.records import Inapplicable, Outcome, Parameters, Rewritten
-from ..rewriting.rewrite import Rewrite
 from ..rewriting.syntax import indented
-from .shared_memory_tiling import replace_kernel, tile_constant
+from .conditions import WITH_PRODUCTS
+from .technique import Technique
 
 _DEPTH = 16
 """Columns of the left tile: 16 floats are two sectors, and both tiles fit the static limit."""
 
 
-def rewrite() -> Rewrite:
-    """Return the technique; `tile` is a block's side of the result, `square` a thread's."""
-    return Rewrite("register_tiling", _apply, {"tile": (64, 128, 32), "square": (4, 8)})
+def technique() -> Technique:
+    """Return the technique; `tile` is a block's side of the result, `thread_tile` a thread's."""
+    return Technique(
+        name="register_tiling",
+        description=(
+            "Let each thread compute a small block of outputs in registers, reusing each operand "
+            "it reads several times."
+        ),
+        applies_when=(
+            "A tiled matrix product in which the load/store unit (shared-memory reads), not "
+            "arithmetic, is the limit: one output per thread reads two operands per multiply-add."
+        ),
+        avoid_when=(
+            "Registers are already near the limit of 255, or the matrices are so small that fewer "
+            "blocks would not fill the GPU."
+        ),
+        side_effects=(
+            "More registers, lower occupancy (which is fine once instruction-level parallelism "
+            "hides latency); a smaller grid."
+        ),
+        notes=(
+            "A block tile of 64x64 or 128x128 with 8x8 or 4x4 outputs per thread: read a column "
+            "fragment of A and a row fragment of B into registers, multiply-add the outer product. "
+            "Reads per multiply-add fall from 2 to 2/t. Read fragments 16 bytes at a time."
+        ),
+        parameters={"tile": (64, 128, 32), "thread_tile": (4, 8)},
+        formerly={"square": "thread_tile"},
+        sources=('Volkov and Demmel, "Benchmarking GPUs to Tune Dense Linear Algebra" (SC 2008)',),
+        change=_apply,
+        op_classes=WITH_PRODUCTS,
+    )
 
 
 def _apply(source: str, task: Task, parameters: Parameters) -> Outcome:
-    tile, square = parameters["tile"], parameters["square"]
+    tile, square = parameters["tile"], parameters["thread_tile"]
     threads = (tile // square) ** 2
     if not 32 <= threads <= 1024:
         return Inapplicable(reason=f"a block would have {threads} threads")

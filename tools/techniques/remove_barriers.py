@@ -4,13 +4,41 @@ from __future__ import annotations
 
 from ...harness.records import Task
 from ..rewriting.records import Inapplicable, Outcome, Parameters, Rewritten
-from ..rewriting.rewrite import Rewrite
 from ..rewriting.syntax import Source, descendants, text_of
+from .conditions import AtHand
+from .technique import Technique
 
 
-def rewrite() -> Rewrite:
+def technique() -> Technique:
     """Return the technique; `which` counts the barriers in source order, from 0."""
-    return Rewrite("remove_barriers", _apply, {"which": (0, 1, 2, 3)})
+    return Technique(
+        name="remove_barriers",
+        description=(
+            "Drop a __syncthreads() that orders nothing between warps, or replace it by "
+            "__syncwarp() or shuffles."
+        ),
+        applies_when=(
+            "Barriers where only threads of one warp share data, or doubled barriers; stalls at "
+            "barriers are a visible share."
+        ),
+        avoid_when=(
+            "Any other warp reads what was written: a missing barrier is a race. The race detector "
+            "must agree."
+        ),
+        side_effects="Wrong by a race if misjudged.",
+        notes=(
+            "Steps of a reduction tree below 32 threads need only __syncwarp(), better shuffles. "
+            "After the last use of a buffer no barrier is needed unless it is written again."
+        ),
+        parameters={"which": (0, 1, 2, 3)},
+        change=_apply,
+        unfit=_no_barriers,
+    )
+
+
+def _no_barriers(at_hand: AtHand) -> str | None:
+    waits = "__syncthreads" in at_hand.source or ".sync(" in at_hand.source
+    return None if waits else "the file has no barriers"
 
 
 def _apply(source: str, task: Task, parameters: Parameters) -> Outcome:

@@ -2,21 +2,42 @@
 
 from __future__ import annotations
 
-import re
-
-from tree_sitter import Node
-
 from ...harness.records import Task
-from ..rewriting.launches import fresh_constant
-from ..rewriting.product_kernel import ProductKernel, is_contiguous, product_kernels, set_plane
+from ..rewriting.product_kernel import ProductKernel, is_contiguous, product_kernels
+from ..rewriting.product_writer import replace_kernel, set_plane, tile_constant
 from ..rewriting.records import Inapplicable, Outcome, Parameters, Rewritten
-from ..rewriting.rewrite import Rewrite
-from ..rewriting.syntax import Source, declarations, indented, renamed, text_of, uses
+from ..rewriting.syntax import indented, renamed
+from .conditions import WITH_PRODUCTS
+from .technique import Technique
 
 
-def rewrite() -> Rewrite:
+def technique() -> Technique:
     """Return the technique; `tile` is the side of a tile and of the block."""
-    return Rewrite("shared_memory_tiling", _apply, {"tile": (16, 32)})
+    return Technique(
+        name="shared_memory_tiling",
+        description=(
+            "Stage tiles of the operands in shared memory so that each element fetched from global "
+            "memory is used by a whole block."
+        ),
+        applies_when=(
+            "Matrix products, convolutions and stencils in which threads of a block read the same "
+            "global elements again and again; the load/store unit or L2 is the limit."
+        ),
+        avoid_when=(
+            "Each element is used once (elementwise, plain reductions), or the cache already "
+            "serves the reuse and shared traffic would only add to the same load/store unit."
+        ),
+        side_effects="Barriers; shared memory may limit occupancy; edges of tiles need guards.",
+        notes=(
+            "Square tiles of 32 (or 16): each thread loads one element of each tile with "
+            "neighbouring threads on neighbouring addresses, barrier, inner product over the tile, "
+            "barrier. Write zeros outside the matrix instead of branching around the barrier."
+        ),
+        parameters={"tile": (16, 32)},
+        sources=('CUDA C++ Best Practices Guide, "Shared Memory in Matrix Multiplication (C=AB)"',),
+        change=_apply,
+        op_classes=WITH_PRODUCTS,
+    )
 
 
 def _apply(source: str, task: Task, parameters: Parameters) -> Outcome:
@@ -87,42 +108,3 @@ def _write(found: ProductKernel, size: int) -> str:
                    [(tile, size)])  # fmt: skip
     set_plane(found, tile, tile, [tile, tile])
     return source.result()
-
-
-def tile_constant(found: ProductKernel, wanted: str) -> str:
-    """Return the name of a constant for a tile: the kernel's own where it has one."""
-    source = found.source
-    for name in (wanted, *(f"{wanted}_{count}" for count in range(2, 9))):
-        users = [kernel for kernel in source.kernels() if uses(text_of(kernel.node), name)]
-        own = [kernel.name for kernel in users] == [found.kernel.name]
-        if own and _declared(source, name) is not None:
-            return name
-    return fresh_constant(source, wanted)
-
-
-def replace_kernel(
-    found: ProductKernel, comment: str, lines: list[str], constants: list[tuple[str, int]]
-) -> None:
-    """Replace the kernel and the comment above it; declare the constants or set their values."""
-    source, node = found.source, found.kernel.node
-    start = node.start_byte
-    before = node.prev_named_sibling
-    if before is not None and re.match(r"// One (thread|block) computes", text_of(before)):
-        start = before.start_byte
-    fresh = ""
-    for name, value in constants:
-        declared = _declared(source, name)
-        if declared is not None:
-            source.replace(declared, f"constexpr int {name} = {value};")
-        else:
-            fresh += f"constexpr int {name} = {value};\n"
-    fresh += "\n" if fresh else ""
-    text = "\n".join([comment, f"{found.kernel.head} {{", *indented(lines), "}"])
-    source.cut(start, node.end_byte, fresh + text)
-
-
-def _declared(source: Source, name: str) -> Node | None:
-    for node in source.root.named_children:
-        if any(item.name == name for item in declarations(node)):
-            return node
-    return None

@@ -11,16 +11,44 @@ from dataclasses import replace
 
 from ...harness.records import Task
 from ..rewriting.records import Inapplicable, Outcome, Parameters, Rewritten
-from ..rewriting.rewrite import Rewrite
 from ..rewriting.row_kernel import row_kernels, written
 from ..rewriting.row_reader import RowBody
 from ..rewriting.row_steps import Loop, Plain, Step
 from ..rewriting.syntax import renamed, squeezed, uses
+from .technique import Technique
 
 
-def rewrite() -> Rewrite:
+def technique() -> Technique:
     """Return the technique."""
-    return Rewrite("single_pass_variance", _apply)
+    return Technique(
+        name="single_pass_variance",
+        description=(
+            "Compute mean and variance in one pass: accumulate x and x*x (or Welford's update) "
+            "together."
+        ),
+        applies_when=(
+            "Layer norm, batch norm or standard deviation that reads each row once for the mean "
+            "and again for the variance."
+        ),
+        avoid_when=(
+            "The mean is large against the deviation: E[x^2] - E[x]^2 cancels. Use Welford or "
+            "shift by the first element then."
+        ),
+        side_effects="Different rounding; cancellation for data far from zero.",
+        notes=(
+            "Keep two accumulators per thread and reduce both in the same shuffle steps. For "
+            "safety accumulate deviations from the row's first element: the shift costs one "
+            "subtraction and removes the cancellation."
+        ),
+        sources=(
+            'Welford, "Note on a Method for Calculating Corrected Sums of Squares and '
+            'Products" (Technometrics, 1962)',
+            'Chan, Golub and LeVeque, "Algorithms for Computing the Sample Variance: '
+            'Analysis and Recommendations" (The American Statistician, 1983)',
+        ),
+        change=_apply,
+        op_classes=("normalization", "reduction", "mixed"),
+    )
 
 
 def _apply(source: str, task: Task, parameters: Parameters) -> Outcome:
@@ -62,7 +90,7 @@ def _single_pass(body: RowBody) -> RowBody | None:
                 result += [declared, pivoted, merged]
             else:
                 result.append(shift if step is second else step)
-        return replace(body, steps=tuple(result), cached=body.cached and _reads_again(result))
+        return body.with_steps(result)
     return None
 
 
@@ -113,7 +141,3 @@ def _fresh(wanted: str, body: RowBody) -> str:
         count += 1
         name = f"{wanted}_{count}"
     return name
-
-
-def _reads_again(steps: list[Step]) -> bool:
-    return sum(isinstance(step, Loop) for step in steps) > 1

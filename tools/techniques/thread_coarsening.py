@@ -7,16 +7,37 @@ from dataclasses import replace
 from ...harness.records import Task
 from ..rewriting.element_kernel import element_kernels, written
 from ..rewriting.records import Inapplicable, Outcome, Parameters, Rewritten
-from ..rewriting.rewrite import Rewrite
+from .technique import Technique
 
 
-def rewrite() -> Rewrite:
-    """Return the technique; `items` is the number of elements (or packs) a thread takes."""
-    return Rewrite("thread_coarsening", _apply, {"items": (4, 2)})
+def technique() -> Technique:
+    """Return the technique; `factor` is the number of elements (or packs) a thread takes."""
+    return Technique(
+        name="thread_coarsening",
+        description="Let each thread handle several elements, interleaved by the block's width.",
+        applies_when=(
+            "Work per thread is a few instructions: launch rate, index arithmetic or latency with "
+            "one load in flight is the limit."
+        ),
+        avoid_when="The grid is small: fewer threads would leave SMs empty.",
+        side_effects="Smaller grid, more registers, more loads in flight per thread.",
+        notes=(
+            "Element j of a thread lies at base + j * blockDim.x so that accesses stay coalesced; "
+            "issue all loads before the first use."
+        ),
+        parameters={"factor": (4, 2)},
+        formerly={"items": "factor"},
+        sources=(
+            "Magni, Dubach and O'Boyle, \"A Large-Scale Cross-Architecture Evaluation "
+            'of Thread-Coarsening" (SC 2013)',
+            'Volkov, "Better Performance at Lower Occupancy" (GTC 2010)',
+        ),
+        change=_apply,
+    )
 
 
 def _apply(source: str, task: Task, parameters: Parameters) -> Outcome:
-    items = parameters["items"]
+    items = parameters["factor"]
     for found in element_kernels(source, task):
         if not found.body.stride and found.body.items != items:
             text = written(found, replace(found.body, items=items))

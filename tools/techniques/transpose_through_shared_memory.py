@@ -10,7 +10,6 @@ from ..rewriting.launches import BLOCK, GRID, ceiling, fresh_constant, host_text
 from ..rewriting.packs import Element, elements
 from ..rewriting.plane import Plane, read_plane
 from ..rewriting.records import NotRecognised, Outcome, Parameters, Rewritten
-from ..rewriting.rewrite import Rewrite
 from ..rewriting.syntax import (
     Kernel,
     Launch,
@@ -22,11 +21,35 @@ from ..rewriting.syntax import (
     squeezed,
     text_of,
 )
+from .conditions import no_waste
+from .technique import Technique
 
 
-def rewrite() -> Rewrite:
+def technique() -> Technique:
     """Return the technique."""
-    return Rewrite("transpose_through_shared_memory", _apply)
+    return Technique(
+        name="transpose_through_shared_memory",
+        description=(
+            "Read tiles along one axis and write them along the other through shared memory, so "
+            "that both sides are coalesced."
+        ),
+        applies_when=(
+            "A transpose or permuted copy where either loads or stores touch one sector per "
+            "element."
+        ),
+        avoid_when=(
+            "Both sides are already coalesced, or the permuted axis is not involved in the "
+            "innermost dimension."
+        ),
+        side_effects="A barrier per tile, a tile of shared memory per block.",
+        notes=(
+            "Tile of 32x32 with 32x8 threads, each moving 4 elements; tile[32][33] so that reading "
+            "a column does not hit one bank; swap block indices for the output."
+        ),
+        sources=('NVIDIA Technical Blog, "An Efficient Matrix Transpose in CUDA C/C++" (2013)',),
+        change=_apply,
+        unfit=no_waste,
+    )
 
 
 @dataclass(frozen=True)

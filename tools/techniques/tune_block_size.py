@@ -22,19 +22,47 @@ from ..rewriting.launches import (
 )
 from ..rewriting.plane import read_plane
 from ..rewriting.records import Inapplicable, NotRecognised, Outcome, Parameters, Rewritten
-from ..rewriting.rewrite import Rewrite
 from ..rewriting.row_kernel import row_kernels
 from ..rewriting.row_kernel import written as row_written
 from ..rewriting.syntax import Kernel, Launch, Source, declarations, text_of, uses
+from .technique import Technique
 
 
-def rewrite() -> Rewrite:
-    """Return the technique; `size` is the number of threads of a block."""
-    return Rewrite("tune_block_size", _apply, {"size": (128, 64, 256, 512, 1024)})
+def technique() -> Technique:
+    """Return the technique; `block_size` is the number of threads of a block."""
+    return Technique(
+        name="tune_block_size",
+        description=(
+            "Change the threads per block so that enough warps are resident and the grid fills the "
+            "GPU evenly."
+        ),
+        applies_when=(
+            "Achieved occupancy is well under its limit, blocks are smaller than 128 threads, or a "
+            "few large blocks leave a ragged last wave."
+        ),
+        avoid_when=(
+            "The block size is baked into the algorithm (tile edge, one row per block) or "
+            "registers already limit occupancy at the present size."
+        ),
+        side_effects=(
+            "Shared memory and barriers per block change; a reduction tree must be written for the "
+            "new size."
+        ),
+        notes=(
+            "Start from 256. Blocks under 64 threads hit the limit of 32 (16 on some GPUs) "
+            "resident blocks per SM before the limit of warps, and each block costs about a clock "
+            "of the whole chip to launch. Recompute the grid from the block with a ceiling "
+            "division and keep the bounds check."
+        ),
+        parameters={"block_size": (128, 64, 256, 512, 1024)},
+        formerly={"size": "block_size"},
+        sources=('CUDA C++ Best Practices Guide, "Thread and Block Heuristics"',),
+        change=_apply,
+    )
 
 
 def _apply(source: str, task: Task, parameters: Parameters) -> Outcome:
-    size = parameters["size"]
+    size = parameters["block_size"]
     text, names, reason = source, [], "the source has no kernel"
     for name in [kernel.name for kernel in Source(source).kernels()]:
         try:

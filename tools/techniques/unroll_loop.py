@@ -9,13 +9,37 @@ from tree_sitter import Node
 from ...harness.records import Task
 from ..rewriting.loops import counting_loop
 from ..rewriting.records import Inapplicable, Outcome, Parameters, Rewritten
-from ..rewriting.rewrite import Rewrite
 from ..rewriting.syntax import Source, descendants, text_of
+from .technique import Technique
 
 
-def rewrite() -> Rewrite:
+def technique() -> Technique:
     """Return the technique; `factor` is how often a body is repeated."""
-    return Rewrite("unroll_loop", _apply, {"factor": (4, 8, 2)})
+    return Technique(
+        name="unroll_loop",
+        description=(
+            "Unroll the inner loop so that several independent loads are in flight and loop "
+            "control is paid less often."
+        ),
+        applies_when=(
+            "A loop with a long trip count and independent iterations; stalls wait on memory (long "
+            "scoreboard) while bandwidth is far from its peak, or loop control is a visible share "
+            "of the instructions."
+        ),
+        avoid_when=(
+            "The compiler already unrolled it (look at the number of loads in a row), or the loop "
+            "body is large and would overflow the instruction cache."
+        ),
+        side_effects="More registers; code grows.",
+        notes=(
+            "#pragma unroll N before the loop; with constexpr trip counts full unrolling also "
+            "turns array indices into registers. For reductions keep several independent "
+            "accumulators, otherwise the additions still form one chain."
+        ),
+        parameters={"factor": (4, 8, 2)},
+        sources=('CUDA C++ Programming Guide, "#pragma unroll"',),
+        change=_apply,
+    )
 
 
 def _apply(source: str, task: Task, parameters: Parameters) -> Outcome:

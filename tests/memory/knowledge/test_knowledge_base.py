@@ -36,6 +36,7 @@ from kernelblaster.memory.records import (
     Signature,
     StateOptimization,
 )
+from kernelblaster.tools.techniques.catalogue import knowledge_seed
 
 HERE = PolicyContext(
     device_kind="simulated",
@@ -51,7 +52,7 @@ STRANGE = Signature(values=tuple(float(i % 2) for i in range(len(DIMENSIONS))))
 
 @pytest.fixture
 def knowledge(tmp_path: Path) -> Iterator[KnowledgeBase]:
-    with KnowledgeBase.open(tmp_path / "kb") as opened:
+    with KnowledgeBase.open(tmp_path / "kb", knowledge_seed()) as opened:
         yield opened
 
 
@@ -120,14 +121,14 @@ def read_everything(knowledge: KnowledgeBase, at: int) -> object:
 
 def test_a_new_knowledge_base_is_made_once_and_found_again(tmp_path: Path) -> None:
     place = tmp_path / "deep" / "kb"
-    with KnowledgeBase.open(place) as made:
+    with KnowledgeBase.open(place, knowledge_seed()) as made:
         made.add_evidence([evidence(0)])
     assert json.loads((place / "kb.json").read_text())["format"] == "kernelblaster-knowledge-base"
-    with KnowledgeBase.open(place, create=False) as found:
+    with KnowledgeBase.open(place, knowledge_seed(), create=False) as found:
         assert found.evidence.count() == 1
         assert found.sequence() == 1
     with pytest.raises(UserError, match="no knowledge base"):
-        KnowledgeBase.open(tmp_path / "other", create=False)
+        KnowledgeBase.open(tmp_path / "other", knowledge_seed(), create=False)
     assert not (tmp_path / "other").exists()
 
 
@@ -157,7 +158,7 @@ def test_a_foreign_directory_is_refused_untouched(
     for name, text in files.items():
         (tmp_path / name).write_text(text)
     with pytest.raises(UserError, match=message) as refused:
-        KnowledgeBase.open(tmp_path)
+        KnowledgeBase.open(tmp_path, knowledge_seed())
     assert "\n" not in str(refused.value)
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == files
 
@@ -165,12 +166,12 @@ def test_a_foreign_directory_is_refused_untouched(
 def test_a_file_in_place_of_the_directory_is_refused(tmp_path: Path) -> None:
     (tmp_path / "kb").write_text("x")
     with pytest.raises(UserError, match="not a directory"):
-        KnowledgeBase.open(tmp_path / "kb")
+        KnowledgeBase.open(tmp_path / "kb", knowledge_seed())
 
 
 def test_a_creation_that_was_killed_is_taken_up(tmp_path: Path) -> None:
     (tmp_path / ".kb.json.writing").write_text("{")
-    KnowledgeBase.open(tmp_path).close()
+    KnowledgeBase.open(tmp_path, knowledge_seed()).close()
     assert (tmp_path / "kb.json").exists()
 
 
@@ -232,10 +233,10 @@ def test_merging_is_idempotent_commutative_and_associative(
 
 def test_merging_knowledge_bases_takes_everything_over(tmp_path: Path) -> None:
     with (
-        KnowledgeBase.open(tmp_path / "a") as a,
-        KnowledgeBase.open(tmp_path / "b") as b,
-        KnowledgeBase.open(tmp_path / "ab") as ab,
-        KnowledgeBase.open(tmp_path / "ba") as ba,
+        KnowledgeBase.open(tmp_path / "a", knowledge_seed()) as a,
+        KnowledgeBase.open(tmp_path / "b", knowledge_seed()) as b,
+        KnowledgeBase.open(tmp_path / "ab", knowledge_seed()) as ab,
+        KnowledgeBase.open(tmp_path / "ba", knowledge_seed()) as ba,
     ):
         a.add_evidence(evidence(i, 0.3) for i in range(3))
         b.add_evidence(evidence(i, None) for i in range(2, 5))
@@ -482,8 +483,8 @@ def test_chroma_finds_exactly_the_nearest_states(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with (
-        KnowledgeBase.open(tmp_path / "kb") as owner,
-        KnowledgeBase.open(tmp_path / "kb") as other,
+        KnowledgeBase.open(tmp_path / "kb", knowledge_seed()) as owner,
+        KnowledgeBase.open(tmp_path / "kb", knowledge_seed()) as other,
     ):
         crowd(owner, 60)
         assert owner.owns_index and not other.owns_index
@@ -513,11 +514,11 @@ def test_the_index_is_rebuilt_when_missing_stale_or_broken(tmp_path: Path) -> No
     place = tmp_path / "kb"
 
     def match() -> tuple[str, bool]:
-        with KnowledgeBase.open(place) as opened:
+        with KnowledgeBase.open(place, knowledge_seed()) as opened:
             state, _, discovered = opened.match_state(STRANGE, "dram", "l2")
             return state.id, discovered
 
-    with KnowledgeBase.open(place) as opened:
+    with KnowledgeBase.open(place, knowledge_seed()) as opened:
         assert opened.reindex() == len(opened.states())
         new = discover(STRANGE, "dram", "l2")
         opened.add_state(new)
@@ -551,8 +552,9 @@ OTHER_PROCESS = """
 import sys
 from pathlib import Path
 from kernelblaster.memory.knowledge.knowledge_base import KnowledgeBase
+from kernelblaster.tools.techniques.catalogue import knowledge_seed
 from kernelblaster.memory.records import Evidence, PerformanceState, Signature
-with KnowledgeBase.open(Path(sys.argv[1])) as knowledge:
+with KnowledgeBase.open(Path(sys.argv[1]), knowledge_seed()) as knowledge:
     state = PerformanceState.model_validate_json(sys.stdin.readline())
     knowledge.add_state(state)
     found, _, new = knowledge.match_state(Signature(values=state.centroid), state.primary)
@@ -573,7 +575,7 @@ def test_a_second_process_writes_and_reads_beside_the_owner(knowledge: Knowledge
     )
     assert done.stdout.split() == ["False", "True", "False", "False"], done.stderr
     assert knowledge.match_state(STRANGE, "dram")[0].id == state.id
-    with KnowledgeBase.open(knowledge.directory) as second:
+    with KnowledgeBase.open(knowledge.directory, knowledge_seed()) as second:
         with pytest.raises(UserError, match="in use by another process"):
             second.reindex()
 
@@ -582,7 +584,8 @@ def test_opening_reading_and_writing_need_no_chroma(tmp_path: Path) -> None:
     code = (
         "import sys; from pathlib import Path;"
         "from kernelblaster.memory.knowledge.knowledge_base import KnowledgeBase;"
-        f"k = KnowledgeBase.open(Path({str(tmp_path / 'kb')!r}));"
+        "from kernelblaster.tools.techniques.catalogue import knowledge_seed;"
+        f"k = KnowledgeBase.open(Path({str(tmp_path / 'kb')!r}), knowledge_seed());"
         "k.stats(); k.show(); k.states(); print('chromadb' in sys.modules)"
     )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}

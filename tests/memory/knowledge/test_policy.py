@@ -17,7 +17,6 @@ from kernelblaster.memory.knowledge.policy import (
     thompson_sample,
     unknown_technique,
 )
-from kernelblaster.memory.knowledge.seed import load_seed
 from kernelblaster.memory.knowledge.signature import distance
 from kernelblaster.memory.records import (
     Evidence,
@@ -25,8 +24,9 @@ from kernelblaster.memory.records import (
     PerformanceState,
     PolicyContext,
 )
+from kernelblaster.tools.techniques.catalogue import knowledge_seed
 
-SEED = load_seed()
+SEED = knowledge_seed()
 STATES = {state.id: state for state in SEED.states}
 DRAM = STATES["dram_bandwidth_bound"]
 HERE = PolicyContext(

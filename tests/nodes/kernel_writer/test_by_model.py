@@ -34,6 +34,7 @@ from kernelblaster.tools.models.code_reply import (
     read_edits,
 )
 from kernelblaster.tools.models.records import BUILTIN, Budgets
+from kernelblaster.tools.techniques.catalogue import knowledge_seed
 
 FILE = '#include "task.cuh"\n__global__ void k() {}\nextern "C" void launch() {\n    k();\n}\n'
 ONE = (TextRewrite("vectorize_memory_access", 0.5),)
@@ -188,7 +189,7 @@ def steps_of(folder: Path) -> list[Step]:
 
 
 def evidence_of(folder: Path) -> list[Evidence]:
-    with KnowledgeBase.open(folder / "kb") as knowledge:
+    with KnowledgeBase.open(folder / "kb", knowledge_seed()) as knowledge:
         return [row for _, row in knowledge.evidence.rows()]
 
 
@@ -304,7 +305,7 @@ def test_a_model_without_an_answer_says_nothing_of_the_technique(
     run(tmp_path, monkeypatch, ScriptedChatModel(["no code"] * 9))
     (row,) = evidence_of(tmp_path)
     assert (row.outcome, row.log_gain) == ("no_answer", None)
-    with KnowledgeBase.open(tmp_path / "kb") as knowledge:
+    with KnowledgeBase.open(tmp_path / "kb", knowledge_seed()) as knowledge:
         assert knowledge.lessons() == []
         state = knowledge.state(row.state_before)
         assert state is not None

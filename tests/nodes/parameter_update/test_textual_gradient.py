@@ -16,7 +16,6 @@ from asked import Asked
 from kernelblaster.graph.session import Session
 from kernelblaster.harness.records import Outcome
 from kernelblaster.memory.knowledge.knowledge_base import KnowledgeBase
-from kernelblaster.memory.knowledge.seed import load_seed
 from kernelblaster.memory.knowledge.signature import DIMENSIONS
 from kernelblaster.memory.knowledge.snapshot import discover
 from kernelblaster.memory.records import (
@@ -37,8 +36,9 @@ from kernelblaster.nodes.records import (
     PolicyEvaluation,
     TechniqueReview,
 )
+from kernelblaster.tools.techniques.catalogue import knowledge_seed
 
-SEED = load_seed()
+SEED = knowledge_seed()
 STATE = "dram_bandwidth_bound"
 SHORT_RUN = {"iterations": 2, "rollouts": 3, "steps": 3}
 
@@ -248,7 +248,7 @@ def steps(directory: Path) -> list[dict[str, Any]]:
 
 
 def deprecations(folder: Path) -> set[tuple[str | None, str | None]]:
-    with KnowledgeBase.open(folder / "kb") as knowledge:
+    with KnowledgeBase.open(folder / "kb", knowledge_seed()) as knowledge:
         return {
             (lesson.state, lesson.technique)
             for lesson in knowledge.lessons()
@@ -292,7 +292,7 @@ def test_a_technique_that_gained_is_listed_and_offered_to_neighbours(
     tmp_path: Path, text_device: None
 ) -> None:
     run(tmp_path, "first")
-    with KnowledgeBase.open(tmp_path / "kb") as knowledge:
+    with KnowledgeBase.open(tmp_path / "kb", knowledge_seed()) as knowledge:
         table = knowledge.snapshot().optimizations("simulated")
     learned_here = [
         (state, optimization)
@@ -379,7 +379,7 @@ def test_what_an_iteration_discovered_is_in_its_update(
 
     monkeypatch.setattr(KnowledgeBase, "apply_update", note)
     run(tmp_path, "run", iterations=2, rollouts=2, steps=2)
-    with KnowledgeBase.open(tmp_path / "kb") as knowledge:
+    with KnowledgeBase.open(tmp_path / "kb", knowledge_seed()) as knowledge:
         found = {state.id for state in knowledge.states() if state.origin == "discovered"}
     assert found
     told = [state.id for update in updates for state in update.states]

@@ -96,7 +96,7 @@ def test_nothing_is_done_twice(make: Callable[[], Task], technique: str) -> None
 def test_parameters_are_checked() -> None:
     made = gelu_task()
     assert "no parameter" in reason(initial(made), made, "fast_math", size=3)
-    assert "one of" in reason(initial(made), made, "tune_block_size", size=3)
+    assert "one of" in reason(initial(made), made, "tune_block_size", block_size=3)
 
 
 @settings(max_examples=25, deadline=None)
@@ -257,7 +257,8 @@ def test_a_row_of_a_batch_is_refused(batch: str) -> None:
     )
     for technique in ("parallelize_row_reduction", "block_row_reduction", "tune_block_size",
                       "vectorize_memory_access"):  # fmt: skip
-        assert reason(source, made, technique, **({"size": 128} if "tune" in technique else {}))
+        chosen = {"block_size": 128} if technique == "tune_block_size" else {}
+        assert reason(source, made, technique, **chosen)
 
 
 def test_a_row_too_long_for_registers_is_refused() -> None:
@@ -428,7 +429,7 @@ def test_tiles_take_another_size() -> None:
 
 def test_a_square_of_too_many_threads_is_refused() -> None:
     made = product_task()
-    assert "threads" in reason(initial(made), made, "register_tiling", tile=32, square=8)
+    assert "threads" in reason(initial(made), made, "register_tiling", tile=32, thread_tile=8)
 
 
 def test_padding_keeps_rows_aligned_for_wide_reads() -> None:
@@ -541,23 +542,23 @@ REFERENCES = {
 V4, V2 = "vectorize_memory_access", "vectorize_memory_access:width=2"
 WARP, BLOCK_ROW = "parallelize_row_reduction", "block_row_reduction"
 CACHE, FAST = "cache_row_in_registers", "fast_math"
-SQUARES = "register_tiling:tile=32,square=4"
+SQUARES = "register_tiling:tile=32,thread_tile=4"
 CHAINS = [
     ("softmax", "", (WARP, V4, CACHE, FAST, "read_only_cache")),
-    ("softmax", "", (V4, "unroll_loop", BLOCK_ROW, CACHE, "tune_block_size:size=64")),
-    ("softmax", PERSON_SOFTMAX, (WARP, V4, FAST, "tune_block_size:size=64")),
+    ("softmax", "", (V4, "unroll_loop", BLOCK_ROW, CACHE, "tune_block_size:block_size=64")),
+    ("softmax", PERSON_SOFTMAX, (WARP, V4, FAST, "tune_block_size:block_size=64")),
     ("softmax", PERSON_SOFTMAX, (BLOCK_ROW, V2, "unroll_loop")),
     ("softmax", PERSON_SOFTMAX, (BLOCK_ROW, CACHE)),
     ("softmax", WARP_SOFTMAX, (V4, CACHE, BLOCK_ROW)),
     ("odd_softmax", "", (WARP, CACHE, "tune_block_size", FAST)),
     ("layer_norm", "", (WARP, V4, CACHE, "single_pass_variance", FAST)),
     ("linear", "", ("shared_memory_tiling:tile=32", "pad_shared_memory", "unroll_loop:factor=8")),
-    ("linear", "", (SQUARES, "pad_shared_memory", "register_tiling:tile=64,square=4")),
-    ("linear", PERSON_PRODUCT, ("tune_block_size:size=512", "shared_memory_tiling", SQUARES)),
+    ("linear", "", (SQUARES, "pad_shared_memory", "register_tiling:tile=64,thread_tile=4")),
+    ("linear", PERSON_PRODUCT, ("tune_block_size:block_size=512", "shared_memory_tiling", SQUARES)),
     ("linear", PERSON_TILED, (SQUARES, "read_only_cache")),
     ("residual", "", (V4, "thread_coarsening", "grid_stride_loop", FAST)),
     ("residual", PERSON_RESIDUAL, ("grid_stride_loop", V4, "tune_block_size")),
-    ("residual", PERSON_RESIDUAL, (V2, "thread_coarsening:items=2")),
+    ("residual", PERSON_RESIDUAL, (V2, "thread_coarsening:factor=2")),
     ("turn", "", ("tune_block_size", "transpose_through_shared_memory", "pad_shared_memory")),
 ]
 

@@ -22,7 +22,6 @@ from kernelblaster.harness.records import (
 from kernelblaster.harness.simt.gpus import GPUS
 from kernelblaster.harness.simt.model.time_model import together
 from kernelblaster.harness.task.contract import header
-from kernelblaster.memory.knowledge.seed import load_seed
 from kernelblaster.memory.records import ExpectedGain, Lesson, Posterior, SettingGain, Step
 from kernelblaster.nodes.common.prompts.changes import change_text
 from kernelblaster.nodes.common.prompts.contract import (
@@ -44,6 +43,7 @@ from kernelblaster.nodes.common.prompts.experience import (
 from kernelblaster.nodes.common.prompts.failures import MEANING, failure_text
 from kernelblaster.nodes.common.prompts.listing import excerpt, hot_lines, line_of, listing
 from kernelblaster.nodes.common.prompts.measurements import attainable, profile_text, summary_text
+from kernelblaster.tools.techniques.catalogue import knowledge_seed
 
 PAGES = DATA / "ncu"
 PERCENT = "avg.pct_of_peak_sustained_elapsed"
@@ -382,7 +382,7 @@ def test_what_was_tried_is_told_of_this_very_source_alone() -> None:
 
 
 def test_a_technique_is_told_with_when_when_not_side_effects_and_notes() -> None:
-    known = load_seed().techniques["vectorize_memory_access"]
+    known = knowledge_seed().techniques["vectorize_memory_access"]
     text = technique_text(known)
     for part in (known.description, known.applies_when, known.avoid_when, known.side_effects,
                  known.notes, "width [4, 2]"):  # fmt: skip

@@ -1,0 +1,190 @@
+"""A technique is one file: found by being there, with one set of names for its parameters."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from builtin_support import (
+    attempt,
+    gelu_task,
+    initial,
+    norm_task,
+    product_task,
+    softmax_task,
+    transpose_task,
+)
+
+import kernelblaster
+from kernelblaster.harness.errors import UserError
+from kernelblaster.harness.records import Task
+from kernelblaster.memory.knowledge.seed import load_seed
+from kernelblaster.tools.rewriting.records import Rewritten
+from kernelblaster.tools.techniques.catalogue import knowledge_seed, techniques
+from kernelblaster.tools.workspace import open_knowledge
+
+ALL = dict(techniques())
+FOLDER = Path(kernelblaster.__file__).parent / "tools" / "techniques"
+CHOICES = [
+    (name, parameter, value)
+    for name, technique in ALL.items()
+    if technique.change
+    for parameter, values in technique.parameters.items()
+    for value in values
+]
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_technique_has_the_name_of_its_file_and_one_set_of_parameters(name: str) -> None:
+    technique = ALL[name]
+    assert technique.name == name
+    assert (FOLDER / f"{name}.py").read_text().startswith(f'"""{name}: ')
+    told = {key: tuple(values) for key, values in technique.card.parameters.items()}
+    assert told == technique.parameters
+    assert all(values and len(set(values)) == len(values) for values in told.values())
+    assert knowledge_seed().techniques[name] == technique.card
+    if technique.rewrite:
+        assert technique.rewrite.technique == name
+        assert technique.rewrite.parameters == technique.parameters
+    assert set(technique.formerly.values()) <= set(technique.parameters)
+    assert set(technique.formerly).isdisjoint(technique.parameters)
+
+
+@pytest.mark.parametrize(("name", "parameter", "value"), CHOICES)
+def test_every_listed_value_is_taken(name: str, parameter: str, value: int) -> None:
+    refusals = []
+    for make in (gelu_task, softmax_task, norm_task, product_task, transpose_task):
+        made = make()
+        outcome = attempt(initial(made), made, name, **{parameter: value})
+        if not isinstance(outcome, Rewritten):
+            refusals.append(outcome.reason)
+    assert all(refusals), "a refusal says why"
+    assert not [why for why in refusals if "no parameter" in why or "is one of" in why]
+
+
+@pytest.mark.parametrize(
+    ("make", "name", "parameter"),
+    [(gelu_task, "thread_coarsening", "factor"), (softmax_task, "tune_block_size", "block_size"),
+     (product_task, "register_tiling", "thread_tile")],
+)  # fmt: skip
+def test_a_parameter_is_in_what_is_written(
+    make: Callable[[], Task], name: str, parameter: str
+) -> None:
+    made = make()
+    written = {}
+    for value in ALL[name].parameters[parameter]:
+        outcome = attempt(initial(made), made, name, **{parameter: value})
+        if isinstance(outcome, Rewritten):
+            written[value] = outcome
+        else:
+            assert outcome.reason.endswith(f"has {value} threads already")
+    assert len({outcome.source for outcome in written.values()}) == len(written) >= 2
+    assert all(str(value) in outcome.note for value, outcome in written.items())
+
+
+def test_a_prior_on_a_technique_without_a_file_is_refused() -> None:
+    with pytest.raises(ValueError, match="unknown technique fast_math"):
+        load_seed(card for name, card in knowledge_seed().techniques.items() if name != "fast_math")
+
+
+def test_a_run_opens_its_knowledge_with_the_techniques_of_the_folder(tmp_path: Path) -> None:
+    with open_knowledge(str(tmp_path / "kb")) as knowledge:
+        assert set(knowledge.seed().techniques) == set(ALL)
+
+
+# A technique from elsewhere: the diff that it takes is this file and one line of an entry point.
+
+FROM_ELSEWHERE = '''\
+"""say_hello: a line of comment, which gains nothing."""
+
+from kernelblaster.tools.rewriting.records import Rewritten
+from kernelblaster.tools.techniques.technique import Technique
+
+
+def technique():
+    """Return the technique; `times` is how often it is said."""
+    return Technique(
+        name="say_hello",
+        description="Greet whoever reads the kernel.",
+        applies_when="Always.",
+        avoid_when="Nobody reads it.",
+        side_effects="None.",
+        notes="A comment at the end.",
+        parameters={"times": (1, 2)},
+        change=_apply,
+        unfit=lambda at_hand: "it is said" if "hello" in at_hand.source else None,
+    )
+
+
+def _apply(source, task, parameters):
+    return Rewritten(source=source + "// hello\\n" * parameters["times"], note="said")
+'''
+USE_IT = """\
+import json, sys
+from kernelblaster.harness.records import Task
+from kernelblaster.memory.records import PolicyContext
+from kernelblaster.nodes.optimization_proposer.builtin import propose
+from kernelblaster.tools.techniques.catalogue import applicable, rewrites, techniques
+from kernelblaster.tools.workspace import open_knowledge
+
+here = PolicyContext(device_kind="simulated", gpu="H100", arch="sm_90", family="hopper",
+                     op_class="elementwise", dtype="float32")
+with open_knowledge(sys.argv[1]) as knowledge:
+    found = knowledge.beliefs(knowledge.states()[0], ["say_hello"], here)
+source, task = sys.argv[2], Task.model_validate_json(sys.argv[3])
+(proposal,), _ = propose((), found, applicable(source, task), {})
+rewrite = next(each for each in rewrites() if each.technique == "say_hello")
+print(json.dumps([list(techniques()), proposal.settings, proposal.reason,
+                  rewrite.apply(source, task, proposal.settings[1]).source]))
+"""
+
+
+def install(folder: Path, entry: str, module: str = FROM_ELSEWHERE) -> None:
+    """Lay a package with one technique in a folder, as an installer would."""
+    (folder / "elsewhere.py").write_text(module)
+    facts = folder / "elsewhere-1.0.dist-info"
+    facts.mkdir()
+    (facts / "METADATA").write_text("Metadata-Version: 2.1\nName: elsewhere\nVersion: 1.0\n")
+    (facts / "entry_points.txt").write_text(f"[kernelblaster.techniques]\nsay_hello = {entry}\n")
+
+
+def test_an_installed_package_brings_a_technique(tmp_path: Path) -> None:
+    install(tmp_path, "elsewhere:technique")
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    made = gelu_task()
+    done = subprocess.run(
+        [sys.executable, "-c", USE_IT, str(tmp_path / "kb"), initial(made), made.model_dump_json()],
+        capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path}, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    names, settings, reason, source = json.loads(done.stdout)
+    assert names == sorted({*ALL, "say_hello"})
+    assert settings == [{"times": 1}, {"times": 2}]
+    assert reason == "Always."
+    assert source == initial(made) + "// hello\n// hello\n"
+
+
+@pytest.mark.parametrize(
+    ("entry", "module", "what"),
+    [
+        ("elsewhere:technique", FROM_ELSEWHERE.replace("say_hello", "fast_math"), "already"),
+        ("elsewhere:missing", FROM_ELSEWHERE, "cannot be loaded"),
+        ("elsewhere:technique", "raise RuntimeError('no licence')", "no licence"),
+        ("elsewhere:technique", "def technique(): return 'fast_math'", "gives no Technique"),
+    ],
+)
+def test_a_package_that_brings_none_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, entry: str, module: str, what: str
+) -> None:
+    install(tmp_path, entry, module)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "elsewhere", raising=False)
+    with pytest.raises(UserError, match=what) as told:
+        techniques.__wrapped__()
+    assert "say_hello" in str(told.value)
+    sys.modules.pop("elsewhere", None)

@@ -1,0 +1,32 @@
+"""half2_arithmetic: two half-precision values an instruction."""
+
+from __future__ import annotations
+
+from .conditions import AtHand
+from .technique import Technique
+
+
+def technique() -> Technique:
+    """Return the technique."""
+    return Technique(
+        name="half2_arithmetic",
+        description=(
+            "Process two fp16 or bf16 values per instruction with __half2 / __nv_bfloat162."
+        ),
+        applies_when=(
+            "Elementwise or reduction kernels on half types whose arithmetic or memory requests "
+            "limit."
+        ),
+        avoid_when="Data is fp32. Reductions need fp32 accumulators.",
+        side_effects="Rounding as for half arithmetic; even sizes or a tail.",
+        notes=(
+            "Load as half2 (or 8 halves in a float4), use __hfma2 and friends; accumulate in float."
+        ),
+        sources=('NVIDIA Technical Blog, "Mixed-Precision Programming with CUDA 8" (2016)',),
+        unfit=_no_half,
+    )
+
+
+def _no_half(at_hand: AtHand) -> str | None:
+    half = at_hand.task.dtype in ("float16", "bfloat16")
+    return None if half else f"the tensors are {at_hand.task.dtype}"

@@ -1,0 +1,34 @@
+"""split_k: several blocks share the sum of one result."""
+
+from __future__ import annotations
+
+from .conditions import WITH_PRODUCTS, AtHand
+from .technique import Technique
+
+
+def technique() -> Technique:
+    """Return the technique; `splits` is the number of parts of K."""
+    return Technique(
+        name="split_k",
+        description=(
+            "Split the reduction dimension of a product over blocks and add the partial results."
+        ),
+        applies_when="Outputs are few but K is long: the grid does not fill the GPU.",
+        avoid_when="The grid fills the GPU already: partial results only add traffic.",
+        side_effects="Needs a workspace or atomics; the order of summation changes.",
+        notes=(
+            "Partial sums to the workspace, a second kernel adds them (deterministic); atomicAdd "
+            "only where nondeterminism is allowed."
+        ),
+        parameters={"splits": (4, 2, 8, 16)},
+        sources=(
+            'CUTLASS documentation, "Efficient GEMM in CUDA", section "Parallelized Reductions"',
+        ),
+        op_classes=WITH_PRODUCTS,
+        unfit=_filled,
+    )
+
+
+def _filled(at_hand: AtHand) -> str | None:
+    waves = at_hand.metric("launch__waves_per_multiprocessor")
+    return "the grid fills the GPU" if waves is not None and waves >= 1.0 else None
