@@ -2,9 +2,10 @@
 
     python benchmarks/calibrate_time_model.py [--json]
 
-Each constant of harness/simt/gpus.py is computed from one or two launches of ground_truth/
-constants.cu (times.csv, and what Nsight Compute counted), by the formula beside it, and compared
-with the value in use. Ends with status 1 where one differs by more than 6 %.
+Each constant of harness/simt/model/constants.py is computed from one or two launches of
+ground_truth/constants.cu and constant_memory.cu (times.csv, and what Nsight Compute counted), by
+the formula beside it, and compared with the value in use. Ends with status 1 where one differs by
+more than 6 %.
 """
 
 from __future__ import annotations
@@ -21,10 +22,12 @@ from statistics import NormalDist
 import numpy as np
 from simulated_vs_measured import read_profiles, read_text
 
-from kernelblaster.harness.simt.gpus import find_gpu
+from kernelblaster.harness.gpus import find_gpu
+from kernelblaster.harness.simt import constants_of
 
 HERE = Path(__file__).resolve().parent / "ground_truth"
 H200 = find_gpu("H200")
+CONSTANTS = constants_of(H200)
 CLOCKS = H200.clock_ghz * 1e3
 """A microsecond."""
 TOLERANCE = 0.06
@@ -144,7 +147,7 @@ def derive(m: Measured) -> dict[str, tuple[float, str]]:
         "l2_write_requests_per_clock": (scattered / m.clocks("scatter_l2_4b"), "scatter_l2_4b"),
         "dram_latency": (sum(flights) / 2 - 40,
                          "flight1_1warp and flight1_64warps, mean, less 40 clocks of arithmetic"),
-        "latency_spread": (later / of_four / H200.constants.dram_latency,
+        "latency_spread": (later / of_four / CONSTANTS.dram_latency,
                            "flight4_4warps, a turn less one of flight1_4warps and 25 clocks"),
         "l2_latency": ((chase_l2 * 16384 - 2048 * unloaded) / 14336 - 6,
                        "chase_l2 less its first round from DRAM and 6 clocks of address"),
@@ -178,8 +181,8 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     measured = Measured()
-    rows = compare(derive(measured), lambda name: float(getattr(H200.constants, name)))
-    named = {field.name for field in dataclasses.fields(H200.constants)} - {"origin"}
+    rows = compare(derive(measured), lambda name: float(getattr(CONSTANTS, name)))
+    named = {field.name for field in dataclasses.fields(CONSTANTS)} - {"origin"}
     assert {name for name, *_ in rows} == named, "every constant is derived"
     if arguments.json:
         print(json.dumps([dict(zip(("constant", "derived", "in_use", "from"), row, strict=True))

@@ -11,7 +11,7 @@ import sys
 import time
 from pathlib import Path
 
-from kernelblaster.harness.simt.gpus import find_gpu
+from kernelblaster.harness.gpus import find_gpu
 from kernelblaster.harness.simt.ptx.parser import PtxError, parse
 from kernelblaster.harness.simt.run import core
 from kernelblaster.harness.simt.run.candidate import memory_of, place_variables

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from kernelblaster.harness.build.toolchain import Toolchain, build
+from kernelblaster.harness.gpus import find_gpu
 from kernelblaster.harness.records import Build
-from kernelblaster.harness.simt.gpus import find_gpu
 
 HERE = Path(__file__).resolve().parent
 SITE = Path(sysconfig.get_paths()["purelib"])

@@ -24,7 +24,7 @@ from simulated_vs_measured import read_text
 
 from kernelblaster.harness.build.toolchain import find_toolchain
 from kernelblaster.harness.errors import UserError
-from kernelblaster.harness.simt.gpus import find_gpu
+from kernelblaster.harness.gpus import find_gpu
 
 HERE = Path(__file__).resolve().parent / "ground_truth"
 _BITS = {"i32": 32, "f32": 32, "f64": 64, "f16": 16, "bf16": 16}

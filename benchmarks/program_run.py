@@ -20,9 +20,9 @@ import numpy as np
 from kernelblaster.harness.build.compiler_output import compile_errors, kernel_resources
 from kernelblaster.harness.build.toolchain import Toolchain
 from kernelblaster.harness.errors import UserError
+from kernelblaster.harness.gpus import Gpu
 from kernelblaster.harness.records import KernelResources, LaunchProfile
 from kernelblaster.harness.simt.counters import LaunchCounters
-from kernelblaster.harness.simt.gpus import Gpu
 from kernelblaster.harness.simt.model.profile import describe_launch
 from kernelblaster.harness.simt.occupancy import occupancy
 from kernelblaster.harness.simt.ptx.parser import PtxError, parse

@@ -34,9 +34,10 @@ from program_run import Launched, ProgramRun, run_program
 
 from kernelblaster.harness.build.toolchain import find_toolchain
 from kernelblaster.harness.errors import UserError
+from kernelblaster.harness.gpus import Gpu, find_gpu
 from kernelblaster.harness.nsight.profile import profile_from_pages
 from kernelblaster.harness.records import LaunchProfile
-from kernelblaster.harness.simt.gpus import Gpu, find_gpu
+from kernelblaster.harness.simt import constants_of
 
 _GLOBAL = "l1tex__t_{}_pipe_lsu_mem_global_op_{}.sum"
 _HITS = "l1tex__t_sector_pipe_lsu_mem_global_op_ld_hit_rate.pct"
@@ -138,7 +139,7 @@ def main() -> None:
         print(f"error: {error}", file=sys.stderr)
         raise SystemExit(2) from None
     figures = summary(rows, arguments.domains) | {
-        "seconds": round(seconds, 1), "gpu": gpu.full_name, "constants": gpu.constants.origin,
+        "seconds": round(seconds, 1), "gpu": gpu.full_name, "constants": constants_of(gpu).origin,
     }  # fmt: skip
     if arguments.json:
         print(json.dumps({"figures": figures, "launches": [_plain(row) for row in rows]}, indent=1))
@@ -363,7 +364,7 @@ def _plain(row: Row) -> dict[str, Any]:
 
 def print_table(gpu: Gpu, rows: Sequence[Row], figures: Mapping[str, Any]) -> None:
     """Print one line for each launch, then the figures."""
-    print(f"{gpu.full_name}, simulated against measured; constants: {gpu.constants.origin}")
+    print(f"{gpu.full_name}, simulated against measured; constants: {constants_of(gpu).origin}")
     print("ratio: simulated time over measured; counters: simulated over Nsight Compute's, the L1 "
           "hit rate in points of difference; bottleneck: simulated | Nsight Compute's")  # fmt: skip
     shown = {

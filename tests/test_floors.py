@@ -25,7 +25,7 @@ ORDER: dict[str, tuple[str | tuple[str, ...], ...]] = {
         "judge", "reference", "nsight", ("simt", "cuda"), "devices", "jobs", "doctor",
     ),
     "harness/simt": (
-        ("gpus", "occupancy", "counters"), "ptx", "decode", "run", "sass", "sample", "model",
+        ("occupancy", "counters"), "ptx", "decode", "run", "sass", "model", "sample",
         ("child", "worker"),
     ),
     "memory": (("records", "database", "locations"), ("run", "knowledge")),

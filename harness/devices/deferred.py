@@ -7,6 +7,7 @@ from functools import partial
 from ..build.toolchain import Toolchain, build_now, find_toolchain
 from ..cuda.present_gpus import architecture, is_called
 from ..errors import UserError
+from ..gpus import GPUS, Gpu, find_gpu
 from ..judge.findings import judge_build
 from ..process.children import off_loop, together
 from ..records import (
@@ -19,7 +20,6 @@ from ..records import (
     evaluation_key,
     source_sha256,
 )
-from ..simt.gpus import GPUS, Gpu, find_gpu
 from ..task.contract import header
 from .job_records import Executor, Job, JobTask
 from .protocol import Measurement
@@ -43,7 +43,7 @@ class DeferredDevice:
     """Compiles candidates for a named GPU; whatever must run raises ResultAwaited.
 
     Args:
-        gpu: a name of harness/simt/gpus.py.
+        gpu: a name of harness/gpus.py.
         executor: the kind of device that shall answer: `cuda`, or `simulated` for trying out a
             deferred run without a GPU.
         toolchain: the CUDA compiler; found on this machine when not given.

@@ -9,6 +9,7 @@ from statistics import median
 from typing import Any
 
 from ..build.toolchain import Toolchain, build_now, find_toolchain
+from ..gpus import Gpu, find_gpu
 from ..judge.findings import explained, judge, judge_build, no_launch, of_report
 from ..judge.full_size import Checked, judge_full_size, judge_whole, nothing_launched
 from ..judge.verification import check_outputs, compare, degenerate
@@ -29,14 +30,19 @@ from ..records import (
     TaskVariant,
     Timing,
 )
-from ..simt.child import WORKER, Limits, Reply, isolation_facts, run_candidate
-from ..simt.counters import LaunchCounters
-from ..simt.gpus import Gpu, find_gpu
-from ..simt.model.profile import describe_launch
-from ..simt.run.library import core_library
-from ..simt.run.runtime import build_runtime
-from ..simt.sample.transfers import describe_transfer
-from ..simt.sass.labelled import machine_listing
+from ..simt import (
+    WORKER,
+    LaunchCounters,
+    Limits,
+    Reply,
+    build_runtime,
+    core_library,
+    describe_launch,
+    describe_transfer,
+    isolation_facts,
+    machine_listing,
+    run_candidate,
+)
 from ..task.cases import prepare_cases_now, read_cases, read_weak_to
 from ..task.contract import header
 from ..task.full_case import (
@@ -69,7 +75,7 @@ class SimulatedDevice:
     """Evaluates candidates for a named GPU without one. Every number is marked simulated.
 
     Args:
-        gpu: a name of harness/simt/gpus.py.
+        gpu: a name of harness/gpus.py.
         toolchain: the CUDA compiler; found on this machine when not given.
         verify_seconds: wall-clock limit of one verification run.
         profile_seconds: wall-clock limit of one profile run.

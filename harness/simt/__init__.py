@@ -1,1 +1,17 @@
-"""The simulated GPU: PTX executed on the CPU, counted and timed by a model."""
+"""The simulated GPU: what a device on top of it takes, and nothing else of it is needed there."""
+
+from .child import WORKER, Limits, Reply, isolation_facts, run_candidate
+from .counters import LaunchCounters
+from .model.constants import TimeConstants, constants_of
+from .model.profile import describe_launch
+from .model.time_model import together
+from .model.transfers import describe_transfer
+from .run.library import core_library
+from .run.runtime import build_runtime
+from .sass.labelled import machine_listing
+
+__all__ = [
+    "WORKER", "LaunchCounters", "Limits", "Reply", "TimeConstants", "build_runtime",
+    "constants_of", "core_library", "describe_launch", "describe_transfer", "isolation_facts",
+    "machine_listing", "run_candidate", "together",
+]  # fmt: skip

@@ -62,6 +62,10 @@ class Counts:
     barriers_per_warp: float = 0.0
     tensor_products: float = 0.0
     """Full products (16 x 8 x 16 on fp16) of the tensor instructions; 0 where only PTX is known."""
+    constant_requests: float = 0.0
+    """Reads of constant memory (or of parameters) at addresses that lanes hold in registers."""
+    constant_words: float = 0.0
+    """Distinct words that those name, which are served one after the other."""
     narrow_requests: float = 0.0
     """Global requests of 4 bytes a thread or fewer, neighbouring threads on neighbouring words."""
     lines: dict[int, list[float]] = field(default_factory=dict)

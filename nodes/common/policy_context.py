@@ -4,16 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ...harness.gpus import architecture_family
 from ...harness.records import DeviceIdentity
 from ...memory.records import PolicyContext
 from ..records import TaskSummary, TechniqueStep
-
-
-def architecture_family(arch: str) -> str:
-    """Return the family of an architecture such as sm_90: what gains carry over within."""
-    digits = "".join(ch for ch in arch if ch.isdigit())
-    names = {"80": "ampere", "86": "ampere", "87": "ampere", "89": "ada", "90": "hopper"}
-    return names.get(digits, f"sm_{digits[:-1]}x" if digits else arch)
 
 
 def policy_context(

@@ -11,12 +11,12 @@ import datetime
 import math
 from typing import Any, NotRequired, TypedDict
 
+from ...harness.gpus import architecture_family
 from ...harness.records import DeviceIdentity, Outcome, Provenance, Timing
 from ...memory.knowledge.signature import bottlenecks_of, signature_of
 from ...memory.records import Evidence, Signature, Step
 from ...tools.progress import report_progress
 from ...tools.workspace import Workspace
-from ..common.policy_context import architecture_family
 from ..common.randomness import explores
 from ..common.workspaces import workspace_of
 from ..records import (

@@ -58,6 +58,11 @@ def global_cost(addresses: Sequence[int], size: int) -> Counter[str]:
     )
 
 
+def constant_cost(addresses: Sequence[int]) -> Counter[str]:
+    """Return the counts of one read of constants by a register: its words are served in turn."""
+    return Counter(constant_words=len({a // WORD for a in addresses}))
+
+
 def local_cost(lanes: Sequence[int], addresses: Sequence[int], size: int) -> Counter[str]:
     """Return the counts of one request to local memory.
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from kernelblaster.harness.simt.ptx.records import Address, Immediate, Instruction, Register, Vector
 
-from .counting import copy_cost
+from .counting import constant_cost, copy_cost
 from .formats import FORMATS, add, decode, encode
 from .state import Block, Warp, window_of
 from .words import TYPE_BITS, Words, integer, low, words_of
@@ -72,7 +72,10 @@ def access(block: Block, warp: Warp, instruction: Instruction, lanes: list[int])
     items = _items(value)
     for where, addresses in _by_space(block, warp, memory, lanes, space).items():
         here = list(addresses)
-        if space not in ("param", "const"):  # those have a way of their own to the core
+        if space in ("param", "const"):  # those have a way of their own to the core
+            if where != "local" and isinstance(memory.base, Register):  # type: ignore[attr-defined]
+                block.counts[instruction.index].update(constant_cost(list(addresses.values())))
+        else:
             kind = "store" if storing else "load"
             block.count(
                 instruction.index, where, here, list(addresses.values()), count * size, kind

@@ -135,12 +135,32 @@ static uint64_t load_value(const uint8_t *from, int type) {
     }
 }
 
+/* At how many words of four bytes do the lanes begin? Addresses mostly ascend: look behind only when
+   they do not. */
+static int count_words(LaneMask lanes, const uint64_t *addresses) {
+    uint64_t words[LANES], largest = 0;
+    int count = 0;
+    FOR_EACH_LANE(lane, lanes) {
+        uint64_t word = addresses[lane] >> 2;
+        bool known = false;
+        if (count && word <= largest)
+            for (int i = count - 1; i >= 0 && !known; i--) known = words[i] == word;
+        if (known) continue;
+        if (word > largest) largest = word;
+        words[count++] = word;
+    }
+    return count;
+}
+
 static void load(Block *block, Warp *warp, const Instruction *row, int pc, LaneMask lanes,
                  const uint64_t *addresses, int space) {
     int bytes = type_bytes(row->type);
     Place place = place_of(block, warp, space);
     LaneMask allowed = check_access(block, warp, row, pc, lanes, addresses, bytes * row->count,
                                     space, ACCESS_LOAD, NULL);
+    /* Constants at addresses known before are operands and cost nothing; the others take turns. */
+    if (row->flags & FLAG_UNCOUNTED && row->source0 >= 0 && space != SPACE_LOCAL)
+        block->machine->counters[pc].constant_words += count_words(allowed, addresses);
     const int32_t *operands = block->machine->operands + row->operands;
     if (row->flags & FLAG_STRONG) {
         uint64_t seen = lanes;

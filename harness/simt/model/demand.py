@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from ...gpus import Gpu
 from ..counters import Counts, LaunchCounters
-from ..gpus import Gpu
+from .constants import constants_of
 from .time_model import Demand
 
 COPY_WAVEFRONTS = 1.5
@@ -28,6 +29,7 @@ def demand(gpu: Gpu, launch: LaunchCounters, counts: Counts) -> Demand:
         + counts.store_requests + counts.atomic_lines + counts.local_sectors / 4,
         shared_wavefronts=counts.shared_wavefronts - counts.copy_wavefronts
         + COPY_WAVEFRONTS * counts.copy_requests,
+        constant_words=counts.constant_words,
         l2_read_sectors=counts.load_sectors * missed + local_reads * local_missed
         + counts.copy_fetched - counts.copy_sectors,
         l2_read_requests=counts.load_lines * missed + local_reads / 4 * local_missed,
@@ -38,8 +40,8 @@ def demand(gpu: Gpu, launch: LaunchCounters, counts: Counts) -> Demand:
         dram_accesses=launch.dram_accesses,
         atomic_nanoseconds=turned
         * (
-            counts.float_atomics * gpu.constants.atomic_nanoseconds
-            + (1 - counts.float_atomics) * gpu.constants.integer_atomic_nanoseconds
+            counts.float_atomics * constants_of(gpu).atomic_nanoseconds
+            + (1 - counts.float_atomics) * constants_of(gpu).integer_atomic_nanoseconds
         ),
         atomic_turns=counts.atomic_turns,
         atomic_passes=counts.atomic_passes,

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import median
 
+from ...gpus import Gpu
 from ...records import KernelResources, LaunchProfile, LineProfile
 from ...vetting.symbols import readable
 from ..counters import Counts, LaunchCounters
-from ..gpus import Gpu
 from ..occupancy import Occupancy, occupancy
 from .advice import advice
+from .constants import constants_of
 from .demand import demand, l1_hit_rate
 from .time_model import Demand, Estimate, estimate
 
@@ -74,7 +75,7 @@ def _time_metrics(
         "gpu__time_duration.sum": microseconds * 1e3,
         "sm__throughput.avg.pct_of_peak_sustained_elapsed": max([*pipe_percent.values(), lsu]),
         "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed": share["dram"]
-        * gpu.constants.dram_efficiency,
+        * constants_of(gpu).dram_efficiency,
         "lts__throughput.avg.pct_of_peak_sustained_elapsed": share["l2"],
         "l1tex__throughput.avg.pct_of_peak_sustained_elapsed": lsu,
         "sm__inst_executed_pipe_lsu.avg.pct_of_peak_sustained_elapsed": lsu

@@ -10,8 +10,9 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from ...gpus import Gpu
 from ...records import Bottleneck
-from ..gpus import Gpu
+from .constants import constants_of
 
 TIE = 0.85
 """Another resource is named beside the first from this share of the first's time."""
@@ -51,6 +52,8 @@ class Demand:
     chain_clocks: float
     """Clocks that one warp needs alone, from its dependences and latencies."""
     barriers_per_warp: float = 0.0
+    constant_words: float = 0.0
+    """Words of constant memory that reads name, each its distinct ones."""
 
     @property
     def l2_sectors(self) -> float:
@@ -84,7 +87,7 @@ def estimate(gpu: Gpu, demand: Demand, *, l2_left_dirty: bool = False) -> Estima
         l2_left_dirty: what ran before left written lines in the L2, as a flush that only writes
             does; the harness's own flush ends with reads.
     """
-    constants, clocks_per_us = gpu.constants, gpu.clock_ghz * 1e3
+    constants, clocks_per_us = constants_of(gpu), gpu.clock_ghz * 1e3
     if demand.tensor_operations:
         clocks_per_us *= constants.tensor_clock_share
     busy_sms = min(gpu.sms, demand.blocks)
@@ -141,12 +144,12 @@ def together(
         max(alone.get("launch", 0.0), alone.get("latency", 0.0)),
         alone.get("atomic", 0.0),
     ]
-    overlap = gpu.constants.overlap
+    overlap = constants_of(gpu).overlap
     if in_phases:
         busy = _norm(inside, overlap) + _norm(outside, overlap)
     else:
         busy = _norm([*inside, *outside], overlap)
-    return busy + gpu.constants.launch_microseconds
+    return busy + constants_of(gpu).launch_microseconds
 
 
 def _norm(parts: Sequence[float], exponent: float) -> float:
@@ -167,7 +170,7 @@ def _in_phases(demand: Demand) -> bool:
 
 def _l2_clocks(gpu: Gpu, demand: Demand) -> float:
     """Return the clocks of the L2: reads and writes share it; small requests cost as many."""
-    constants = gpu.constants
+    constants = constants_of(gpu)
     return max(
         demand.l2_read_sectors / constants.l2_read_sectors_per_clock,
         demand.l2_read_requests / constants.l2_read_requests_per_clock,
@@ -178,7 +181,7 @@ def _l2_clocks(gpu: Gpu, demand: Demand) -> float:
 
 
 def _dram_microseconds(gpu: Gpu, demand: Demand, l2_left_dirty: bool) -> float:
-    constants = gpu.constants
+    constants = constants_of(gpu)
     read, written = demand.dram_read_bytes, demand.dram_write_bytes
     evicted = 0.0
     if l2_left_dirty and read:
@@ -191,7 +194,7 @@ def _dram_microseconds(gpu: Gpu, demand: Demand, l2_left_dirty: bool) -> float:
 
 def _atomic_microseconds(gpu: Gpu, demand: Demand) -> float:
     """Return what atomics take: on one sector in turn, on few lines in few slices of the L2."""
-    constants = gpu.constants
+    constants = constants_of(gpu)
     if demand.atomic_passes <= 0:
         return 0.0
     slices = math.pow(max(1.0, demand.atomic_lines), 0.56)
@@ -214,20 +217,21 @@ def _imbalance(gpu: Gpu, demand: Demand) -> float:
 
 def _pipe_clocks(gpu: Gpu, demand: Demand) -> dict[str, float]:
     """Return the clocks each pipe needs, were all work on one SM."""
-    rates, pipes = gpu.throughput, demand.pipes
+    rates, pipes, constants = gpu.throughput, demand.pipes, constants_of(gpu)
     heavy = pipes.get("fma_heavy", 0.0)
     fma = pipes.get("fma", 0.0)
     fp16 = pipes.get("fp16", 0.0)
     return {
-        "issue": demand.instructions / (4 * gpu.constants.issue_efficiency),
+        "issue": demand.instructions / (4 * constants.issue_efficiency),
         # Integer multiply-adds go through the heavy half of the FMA pipe.
         "fma": max((fma + heavy) * 32 / rates.fp32, heavy * 32 / rates.int32),
         "alu": pipes.get("alu", 0.0) * 32 / rates.int32,
         "xu": pipes.get("xu", 0.0) * 32 / rates.special,
         "fp64": pipes.get("fp64", 0.0) * 32 / rates.fp64,
         "fp16": fp16 * 64 / rates.fp16,
-        "barrier": pipes.get("barrier", 0.0) * gpu.constants.barrier_clocks,
-        "tensor": demand.tensor_operations / (rates.tensor_fp16 * gpu.constants.tensor_efficiency),
+        "constant": demand.constant_words * constants.constant_clocks,
+        "barrier": pipes.get("barrier", 0.0) * constants.barrier_clocks,
+        "tensor": demand.tensor_operations / (rates.tensor_fp16 * constants.tensor_efficiency),
     }
 
 
@@ -238,4 +242,4 @@ def _latency_clocks(gpu: Gpu, demand: Demand) -> float:
         return demand.chain_clocks
     if rounds <= 4:  # the last wave is partly empty, but blocks do not end in step
         rounds = (math.ceil(rounds) + rounds) / 2
-    return rounds * demand.chain_clocks + (rounds - 1) * gpu.constants.block_turnover
+    return rounds * demand.chain_clocks + (rounds - 1) * constants_of(gpu).block_turnover

@@ -163,3 +163,8 @@ class Module:
     functions: dict[str, Function] = field(default_factory=dict)
     variables: dict[str, Variable] = field(default_factory=dict)
     instructions: list[Instruction] = field(default_factory=list)
+
+
+def elements_of(instruction: Instruction) -> int:
+    """Return how many elements a load or store moves for each lane."""
+    return next((int(word[1:]) for word in instruction.modifiers if word in ("v2", "v4")), 1)

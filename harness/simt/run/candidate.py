@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...gpus import Gpu, find_gpu
 from ..decode.operands import function_address
-from ..gpus import Gpu, find_gpu
 from ..occupancy import occupancy
 from ..ptx.parser import parse
 from ..ptx.records import Module

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...build.launch_contract import build_contract_library, read_faults
-from ..gpus import Gpu
+from ...gpus import Gpu
 
 GUARD_BYTES = 4096
 GUARD_VALUE = 0xA5

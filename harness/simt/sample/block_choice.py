@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Collection
 
-from ..gpus import Gpu
+from ...gpus import Gpu
 
 MOST_BLOCKS = 64
 """Blocks in one random sample at most."""

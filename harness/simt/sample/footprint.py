@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from ...gpus import Gpu
 from ..counters import Counts
-from ..gpus import Gpu
 from ..occupancy import Occupancy
 from ..run.records import Memory, Result
 from ..run.replay import Shape

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..counters import Counts
-from ..ptx.records import Instruction, Module
+from ..ptx.records import Instruction, Module, elements_of
 from ..run import core
 from .instruction_mix import machine_instructions, tensor_operations
 
@@ -74,6 +74,10 @@ def _count_memory(counts: Counts, instruction: Instruction, row: np.void, scale:
         counts.copy_fetched += float(row["copy_fetched"]) * scale
         counts.copy_wavefronts += float(row["copy_wavefronts"]) * scale
     counts.local_sectors += float(row["local_sectors"]) * scale
+    if row["constant_words"]:
+        reads = elements_of(instruction)
+        counts.constant_requests += float(row["warps"]) * scale * reads
+        counts.constant_words += float(row["constant_words"]) * scale * reads
     if not requests:
         return 0.0
     if instruction.opcode in ("atom", "red"):

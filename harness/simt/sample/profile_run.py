@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ...judge.poison import POISON, PROFILED_WORKSPACE
+from ..model.transfers import account
 from ..occupancy import occupancy
 from ..ptx.parser import PtxError
 from ..run import core
@@ -21,7 +22,6 @@ from ..run.runtime import Allocation, Transfer
 from ..run.verify_run import describe_report, finding
 from ..sass.listing import read_listing
 from .sampling import TooUneven, sample_launch
-from .transfers import account
 
 TILE_BYTES = 4 << 20
 MOST_LAUNCHES = 64

@@ -19,6 +19,7 @@ BARRIER_CLOCKS = 20.0
 BRANCH_CLOCKS = 6.0
 _LATENCIES = {
     "shfl": 24.0, "shared": 29.0, "xu": 20.0, "tensor": 33.0, "fp64": 8.0, "atomic_shared": 60.0,
+    "constant": 30.0,
 }  # fmt: skip
 """Clocks from issue to result, sm_80 to sm_90, rounded from published microbenchmarks."""
 
@@ -29,7 +30,10 @@ _Step = tuple[tuple[str, ...], tuple[str, ...], float, float, float]
 
 
 def chain_clocks(
-    module: Module, trace: npt.NDArray[np.int32], load_latency: Callable[[int], float]
+    module: Module,
+    trace: npt.NDArray[np.int32],
+    load_latency: Callable[[int], float],
+    constant_wait: Callable[[int], float] = lambda index: 0.0,
 ) -> float:
     """Return the clocks between the first instruction of a warp and its last result.
 
@@ -37,12 +41,15 @@ def chain_clocks(
         module: the parsed PTX.
         trace: indices of the instructions that one warp executed, in order.
         load_latency: clocks of the global load (or returning atomic) at an index.
+        constant_wait: clocks that the read of constant memory at an index takes beyond one of a
+            single word.
     """
     if len(trace) == 0:
         return 0.0
     blocks, sequence = _basic_blocks(trace)
     steps = [
-        [_step(module.instructions[index], load_latency) for index in block] for block in blocks
+        [_step(module.instructions[index], load_latency, constant_wait) for index in block]
+        for block in blocks
     ]
     ready: dict[str, float] = {}
     now = skipped = 0.0
@@ -100,7 +107,11 @@ def _run(steps: Sequence[_Step], ready: dict[str, float], now: float) -> float:
     return max(issued, latest)
 
 
-def _step(instruction: Instruction, load_latency: Callable[[int], float]) -> _Step:
+def _step(
+    instruction: Instruction,
+    load_latency: Callable[[int], float],
+    constant_wait: Callable[[int], float],
+) -> _Step:
     opcode, operands = instruction.opcode, instruction.operands
     has_result = opcode not in _NO_RESULT and bool(operands)
     destinations = _registers(operands[0]) if has_result else ()
@@ -108,14 +119,16 @@ def _step(instruction: Instruction, load_latency: Callable[[int], float]) -> _St
     if instruction.guard is not None:
         sources.append(instruction.guard.key)
     cost = machine_instructions(instruction)
+    latency = _latency(instruction, cost, load_latency)
+    if opcode == "ld" and "const" in instruction.modifiers:
+        latency = _LATENCIES["constant"] + constant_wait(instruction.index)
     extra = 0.0
     if opcode in ("bar", "barrier") and "warp" not in instruction.modifiers:
         extra = BARRIER_CLOCKS
     elif opcode == "bra":
         extra = BRANCH_CLOCKS
     return (
-        tuple(sources), destinations, _latency(instruction, cost, load_latency),
-        sum(cost.values()), extra,
+        tuple(sources), destinations, latency, sum(cost.values()), extra,
     )  # fmt: skip
 
 

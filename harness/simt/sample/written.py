@@ -6,10 +6,15 @@ import math
 import random
 from collections.abc import Mapping
 
+import numpy as np
+import numpy.typing as npt
+
 from ..counters import Written
 from ..run.block_runs import SAMPLE_INSTRUCTIONS, BlockRuns
 from . import block_choice as choose
 
+Atomics = dict[int, list[npt.NDArray[np.int64]]]
+"""Sectors that atomics touched, from the start of each allocation, by the allocation's place."""
 MOST_EXTRA_BATCHES = 8
 """Further random samples where the first seem to leave part of an output unwritten."""
 
@@ -47,6 +52,15 @@ def written_of(
                 span=widening * (limits[1] - limits[0]),
             )
     return found
+
+
+def note_atomics(runner: BlockRuns, outputs: Mapping[int, int], atomics: Atomics | None) -> None:
+    """Add what atomics of this launch touched of each output, where that is asked for."""
+    if atomics is None:
+        return
+    for place in outputs:
+        if (touched := runner.atomics(place)).size:
+            atomics.setdefault(place, []).append(touched)
 
 
 def _random_bytes(runner: BlockRuns, place: int, blocks: int) -> float:

@@ -12,7 +12,7 @@ from functools import cache
 from statistics import NormalDist
 
 from .listing import MachineCode, MachineInstruction
-from .mix import latency_of, registers_of
+from .mix import latency_of, reads_by_register, registers_of
 
 BARRIER_CLOCKS = 12.0
 BRANCH_CLOCKS = 6.0
@@ -27,6 +27,7 @@ def machine_chain_clocks(
     warps: float,
     load_latency: Callable[[int], float],
     load_spread: Callable[[int], float] = lambda statement: 0.0,
+    constant_wait: Callable[[int], float] = lambda statement: 0.0,
 ) -> float:
     """Return the clocks between the first instruction of an average warp and its last result.
 
@@ -36,13 +37,15 @@ def machine_chain_clocks(
         warps: warps that start the kernel.
         load_latency: clocks of the global load of a statement.
         load_spread: standard deviation of that.
+        constant_wait: clocks that a statement's read of constant memory takes beyond that of one
+            word, where its lanes name several.
     """
     flying: list[float] = []
     ready: dict[str, float] = {}
     now = clocks = 0.0
     turns = [count / warps if warps else 0.0 for count in executions]
     steps = [
-        [_step(instruction, load_latency, load_spread) for instruction in block.instructions]
+        [_step(each, load_latency, load_spread, constant_wait) for each in block.instructions]
         if turns[index] > 1e-6 and not block.function
         else []
         for index, block in enumerate(code.blocks)
@@ -106,6 +109,7 @@ def _step(
     instruction: MachineInstruction,
     load_latency: Callable[[int], float],
     load_spread: Callable[[int], float],
+    constant_wait: Callable[[int], float],
 ) -> _Step:
     written, read = registers_of(instruction)
     spread = 0.0
@@ -114,6 +118,8 @@ def _step(
         spread = load_spread(instruction.statement)
     else:
         latency = latency_of(instruction)
+    if reads_by_register(instruction):
+        latency += constant_wait(instruction.statement)
     extra = 0.0
     if instruction.base == "BAR":
         extra = BARRIER_CLOCKS

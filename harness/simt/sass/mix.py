@@ -60,6 +60,11 @@ def latency_of(instruction: MachineInstruction) -> float:
     return _LATENCIES.get(instruction.base, ALU_CLOCKS)
 
 
+def reads_by_register(instruction: MachineInstruction) -> bool:
+    """Say whether it reads constants at addresses that each lane holds in a register."""
+    return instruction.base == "LDC" and "][R" in instruction.arguments
+
+
 def width_of(instruction: MachineInstruction) -> int:
     """Return how many 32-bit registers a memory instruction moves for each thread."""
     if ".128" in instruction.opcode:

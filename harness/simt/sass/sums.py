@@ -13,12 +13,12 @@ import numpy.typing as npt
 
 from ..counters import Counts
 from ..ptx.loops import Loop, loops_around
-from ..ptx.records import TYPE_BYTES, Function, Instruction, Module
+from ..ptx.records import TYPE_BYTES, Function, Module, elements_of
 from ..run.records import Result
 from .chain import machine_chain_clocks
 from .counts import block_executions
 from .listing import MachineCode, MachineInstruction
-from .mix import pipe_of, tensor_units, width_of
+from .mix import pipe_of, reads_by_register, tensor_units, width_of
 from .shares import MemoryJoins
 
 Shares = npt.NDArray[np.float64]
@@ -114,8 +114,9 @@ class KernelCode:
         warps: float,
         latencies: Sequence[float],
         spreads: Sequence[float] | None = None,
+        constant_waits: Sequence[float] | None = None,
     ) -> float:
-        """Return the clocks that an average warp needs alone; latencies and spreads by PTX index.
+        """Return the clocks that an average warp needs alone; the other arguments by PTX index.
 
         What they are is said at `machine_chain_clocks`.
         """
@@ -126,6 +127,7 @@ class KernelCode:
         return machine_chain_clocks(
             self.code, executions, warps, lambda statement: at(latencies, statement),
             lambda statement: at(spreads, statement) if spreads else 0.0,
+            lambda statement: at(constant_waits, statement) if constant_waits else 0.0,
         )  # fmt: skip
 
     def replace(
@@ -140,11 +142,12 @@ class KernelCode:
         """Return the counts with everything that machine code knows better than PTX."""
         pipes: dict[str, float] = defaultdict(float)
         branches = spilled = spilled_stores = barriers = products = 0.0
+        constant_requests = constant_words = 0.0
         returning: set[int] = set()
         elected: set[int] = set()
         widths: dict[int, int] = {}
         local: set[int] = set()
-        instructions = self.module.instructions
+        instructions, rows = self.module.instructions, result.counters
         lines = {line: [0.0, values[1], 0.0] for line, values in counts.lines.items()}
         for block, count in zip(self.code.blocks, executions, strict=True):
             for each in block.instructions:
@@ -164,6 +167,9 @@ class KernelCode:
                         spilled += count * 4 * width_of(each)
                         if each.base == "STL":
                             spilled_stores += count * 4 * width_of(each)
+                elif reads_by_register(each) and known:
+                    constant_requests += count
+                    constant_words += count * words_a_read(rows[index])
                 elif each.base == "BAR":
                     barriers += count
                 elif pipe_of(each) == "tensor":
@@ -175,7 +181,6 @@ class KernelCode:
                 ):
                     elected.add(index)
         wavefronts, ideal = self._shared(widths, result, scale, lines, shares)
-        rows = result.counters
         kept = sum(float(rows["local_sectors"][index]) for index in local) * scale
         stored = sum(
             float(rows["local_sectors"][index])
@@ -193,6 +198,8 @@ class KernelCode:
             tensor_products=products,
             pipes=dict(pipes),
             branches=branches,
+            constant_requests=constant_requests,
+            constant_words=constant_words,
             shared_wavefronts=wavefronts,
             shared_wavefronts_ideal=ideal,
             local_sectors=kept + spilled,
@@ -258,7 +265,7 @@ class KernelCode:
             asked = scale * float(shares[index])
             wavefronts = float(row[column]) * asked
             if column == "shared_wavefronts" and instruction.opcode in ("ld", "st"):
-                own = max(4, size * _elements(instruction))
+                own = max(4, size * elements_of(instruction))
                 wavefronts *= max(1.0, 4 * widths.get(index, 1) / own)
             if index + 1 in self._spinning:  # every turn tries again
                 wavefronts *= float(row["atomic_turns"]) / float(row["shared_requests"])
@@ -274,5 +281,6 @@ def _returns_old_value(instruction: MachineInstruction) -> bool:
     return instruction.base in ("ATOM", "ATOMG") and arguments[1:2] != ["RZ"]
 
 
-def _elements(instruction: Instruction) -> int:
-    return next((int(word[1:]) for word in instruction.modifiers if word in ("v2", "v4")), 1)
+def words_a_read(row: np.void) -> float:
+    """Return the distinct words of constant memory that one read of a PTX instruction names."""
+    return float(row["constant_words"]) / float(row["warps"]) if row["constant_words"] else 1.0

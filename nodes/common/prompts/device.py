@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from ....harness.simt.gpus import GPUS, Gpu, Limits
+from ....harness.gpus import GPUS, Gpu, Limits
+from ....harness.simt import constants_of
 
 _COMMON_WORDS = frozenset(
     "NVIDIA GEFORCE RTX TESLA SXM SXM4 SXM5 24GB 48GB 80GB 141GB HBM2E HBM3 HBM3E".split()
@@ -94,7 +95,7 @@ def tensor_text(gpu: str, arch: str, kind: str) -> str:
     known, capability = known_gpu(gpu), _capability(arch)
     lines = _tensor(capability, arch, kind)
     if known and capability == 90:
-        share = known.constants.tensor_efficiency
+        share = constants_of(known).tensor_efficiency
         lines.append(f"Through wmma and mma.sync about {share:.0%} of the peak can be reached.")
     return "\n".join(lines)
 

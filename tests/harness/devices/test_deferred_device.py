@@ -31,9 +31,9 @@ from kernelblaster.harness.devices.protocol import Measurement
 from kernelblaster.harness.devices.registry import DEFERRED_SIMULATED, open_device
 from kernelblaster.harness.devices.simulated import SimulatedDevice
 from kernelblaster.harness.errors import UserError
+from kernelblaster.harness.gpus import GPUS
 from kernelblaster.harness.jobs.run import run_jobs
 from kernelblaster.harness.records import DeviceIdentity, Outcome, Provenance, StageResult, Task
-from kernelblaster.harness.simt.gpus import GPUS
 from kernelblaster.harness.task.loading import load_task
 
 

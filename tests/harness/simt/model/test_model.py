@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from kernelblaster.harness.errors import UserError
-from kernelblaster.harness.simt.gpus import GPUS, find_gpu
+from kernelblaster.harness.gpus import GPUS, find_gpu
+from kernelblaster.harness.simt import constants_of
 from kernelblaster.harness.simt.model.time_model import Demand, estimate
 from kernelblaster.harness.simt.occupancy import occupancy, shared_carveout
 from kernelblaster.harness.simt.ptx.parser import parse
@@ -67,7 +68,7 @@ def test_shared_carveout_is_the_smallest_that_fits() -> None:
 
 def test_every_gpu_is_complete() -> None:
     for gpu in GPUS.values():
-        assert gpu.source and gpu.constants.origin
+        assert gpu.source and constants_of(gpu).origin
         assert gpu.arch == "sm_{}{}".format(*gpu.limits.capability)
     assert find_gpu("rtx 4090") is GPUS["RTX4090"]
     with pytest.raises(UserError, match="H200, H100"):

@@ -8,6 +8,7 @@ import pytest
 from builtin_support import initial, norm_task, product_task
 from places import DATA
 
+from kernelblaster.harness.gpus import GPUS
 from kernelblaster.harness.nsight.profile import profile_from_pages
 from kernelblaster.harness.records import (
     Diagnostic,
@@ -19,7 +20,6 @@ from kernelblaster.harness.records import (
     Provenance,
     Timing,
 )
-from kernelblaster.harness.simt.gpus import GPUS
 from kernelblaster.harness.simt.model.time_model import together
 from kernelblaster.harness.task.contract import header
 from kernelblaster.memory.records import ExpectedGain, Lesson, Posterior, SettingGain, Step

@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from ...gpus import Gpu
 from ...records import Bottleneck, LaunchProfile
-from ..gpus import Gpu
 from ..run.runtime import Allocation, Transfer
+from .constants import constants_of
 
 SECTOR = 32
 
@@ -54,7 +55,7 @@ def _moved(address: int, pitch: int, transfer: Transfer) -> int:
 def describe_transfer(gpu: Gpu, told: dict[str, Any]) -> LaunchProfile:
     """Return a copy or fill as a launch that only moves bytes through DRAM."""
     read, written = float(told["read"]), float(told["written"])
-    constants = gpu.constants
+    constants = constants_of(gpu)
     dram = (read + written) / (gpu.dram_gigabytes_per_second * constants.dram_efficiency * 1e3)
     microseconds = constants.launch_microseconds + dram
     bottleneck: Bottleneck = "dram" if dram > constants.launch_microseconds else "launch"

@@ -1,0 +1,149 @@
+"""What the loads of a launch find where: a replayed L1, the L2, DRAM; and how long they wait."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ...gpus import Gpu
+from ..counters import Counts
+from ..model.constants import TimeConstants, constants_of
+from ..occupancy import Occupancy, shared_carveout
+from ..ptx.records import Module
+from ..run.replay import replay_l1, trace_shape
+from ..sass.sums import words_a_read
+from .footprint import (
+    Footprint,
+    fetched_halves,
+    fetched_share,
+    filled_bytes,
+    first_halves,
+    footprint_of,
+    lost_reuse,
+)
+from .sampled_runs import SampledRuns
+
+WRITE_ACCESSES = 2.0
+"""Accesses of DRAM for a store to a single place: it reads the rest, and writes."""
+IN_STEP = 0.4
+"""Of the blocks that run together and read the same, how many wait for DRAM with the first of them.
+Fitted: second_look's two products through tf32 want about 1, held_out's mm_wmma_shared 0.1."""
+
+
+@dataclass(frozen=True)
+class MemoryTraffic:
+    """Of the whole grid, and what a load at each index of the module waits, in clocks."""
+
+    footprint: Footprint
+    load_sectors: float
+    hit_sectors: float
+    """Those found in the L1."""
+    reread_bytes: float
+    dram_accesses: float
+    filled_bytes: float
+    latencies: Sequence[float]
+    spreads: Sequence[float]
+    """Standard deviations of these."""
+
+
+def traffic_of(
+    gpu: Gpu,
+    module: Module,
+    runs: SampledRuns,
+    held: Occupancy,
+    shared_bytes: int,
+    samples: Sequence[Counts],
+    shares: npt.NDArray[np.float64],
+) -> MemoryTraffic:
+    """Return what a launch moves, from what the blocks of one SM did together.
+
+    Args:
+        gpu: the GPU that is simulated.
+        module: what was run.
+        runs: its blocks that ran.
+        held: its occupancy.
+        shared_bytes: static and dynamic shared memory of a block.
+        samples: what the random samples counted.
+        shares: of the traffic of each instruction, what the machine code makes.
+    """
+    constants = constants_of(gpu)
+    resident, group_scale = runs.resident, runs.blocks / len(runs.group)
+    carveout = shared_carveout(gpu.limits, shared_bytes, max(1, held.blocks))
+    assert resident.trace is not None
+    replay = replay_l1(
+        [resident.trace], gpu.limits.l1_bytes - carveout, len(module.instructions)
+    )  # fmt: skip
+    seen, hits = replay.made(shares)
+    loads = _loads(module)
+    load_sectors, load_hits = float(seen[loads].sum()), float(hits[loads].sum())
+    missed = load_sectors - load_hits
+    footprint = footprint_of(
+        gpu, runs.runner.asked.memory, runs.runner.fresh, runs.runner.uses, runs.blocks, held,
+        whole_range=runs.whole_range,
+    )  # fmt: skip
+    reread = footprint.between_waves
+    if footprint.overflow:
+        # The resident blocks of all SMs together overflow the L2: what one SM loads again, its
+        # L1 having lost it, the L2 has lost as well.
+        distinct = float(sum(use.read_sectors for use in resident.uses))
+        lost = lost_reuse(footprint.overflow)
+        reread += lost * max(0.0, missed - distinct) * 32 * group_scale
+    loads_shape, stores_shape = trace_shape(resident.trace)
+    halves = fetched_halves(replay.misses, loads_shape)
+    fetched = fetched_share(halves, footprint.overflow)
+    filled = filled_bytes(samples, footprint)
+    # The share of the scattered writes that reach DRAM one by one.
+    alone = filled / max(1.0, footprint.written)
+    if samples and samples[0].atomic_requests:
+        alone = float(footprint.written > gpu.l2_bytes)
+    misses = missed * group_scale * 32
+    dram_share = min(1.0, (footprint.read + reread) / misses) if misses else 1.0
+    together = footprint.awaited * first_halves(halves) - footprint.read
+    waited = footprint.read + IN_STEP * max(0.0, together)
+    awaited = min(1.0, (waited + reread) / misses) if misses else 1.0
+    hit_rates = [hit / sectors if sectors else 0.0
+                 for hit, sectors in zip(hits.tolist(), seen.tolist(), strict=True)]  # fmt: skip
+    return MemoryTraffic(
+        footprint=footprint,
+        load_sectors=load_sectors * group_scale,
+        hit_sectors=load_hits * group_scale,
+        reread_bytes=reread + (footprint.read + reread) * (fetched - 1),
+        dram_accesses=group_scale * (
+            loads_shape.places * dram_share * (1 - replay.hit_rate(loads))
+            + WRITE_ACCESSES * stores_shape.places * alone
+        ),
+        filled_bytes=filled,
+        latencies=[_latency(constants, resident.counters[index], rate, awaited)
+                   for index, rate in enumerate(hit_rates)],
+        spreads=[(1 - rate) * awaited * constants.dram_latency * constants.latency_spread
+                 for rate in hit_rates],
+    )  # fmt: skip
+
+
+def constant_waits(gpu: Gpu, counters: npt.NDArray[np.void]) -> list[float]:
+    """Return the clocks that reads of constant memory wait for all but the first of their words."""
+    clocks = constants_of(gpu).constant_clocks
+    return [clocks * (words_a_read(row) - 1) for row in counters]
+
+
+def _latency(
+    constants: TimeConstants, row: np.void, hit_rate: float, awaited: float
+) -> float:
+    """Return the clocks of an average load; `awaited` is the share of its misses in DRAM."""
+    beyond = awaited * constants.dram_latency + (1 - awaited) * constants.l2_latency
+    requests = float(row["global_requests"])
+    lines = float(row["lines"]) / requests if requests else 1.0
+    return hit_rate * constants.l1_latency + (1 - hit_rate) * beyond + (lines - 1)
+
+
+def _loads(module: Module) -> list[int]:
+    """Return the indices of the instructions that load from global memory."""
+    return [
+        instruction.index
+        for instruction in module.instructions
+        if instruction.opcode in ("ld", "ldu", "wmma", "cp")
+        and "store" not in instruction.modifiers
+    ]
