@@ -216,8 +216,7 @@ class LoweringResult(Record):
 
     applied: bool
     """False when no source could be written: no evaluation was spent."""
-    outcome: str
-    """An Outcome value, `not_applicable` or `no_answer`."""
+    outcome: Outcome
     reason: str = ""
     point: KernelPoint | None = None
     """The child, when it passed."""

@@ -27,7 +27,6 @@ from ..common.budgeted import budgeted
 from ..common.prompts.render import render
 from ..common.prompts.subject import task_context
 from ..common.workspaces import opened
-from ..kernel_writer.node import NOT_ITS_FAULT
 from ..kernel_writer.prompt import repair_messages, reply_words
 from ..progress import report_progress
 from ..records import RunPlan, TaskSummary
@@ -114,7 +113,7 @@ async def _write_by_model(plan: RunPlan, summary: TaskSummary) -> Written:
             evaluation = await awaited(
                 plan, workspace, partial(evaluator.evaluate, task, source)
             )
-            if evaluation.outcome in (Outcome.PASSED, *NOT_ITS_FAULT):
+            if evaluation.outcome is Outcome.PASSED or not evaluation.outcome.is_verdict:
                 return Written(source=source, author=answer.author)
             why = outcome_in_words(evaluation.outcome, evaluation.reason)
             failed.append(source)

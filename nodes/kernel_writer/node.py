@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 from typing import Any, TypedDict
 
-from ...harness.records import Outcome
 from ...tools.models.asking import MalformedReply
 from ...tools.models.code_reply import CodeReply, read_code
 from ...tools.models.records import BUILTIN, Answer
@@ -24,9 +23,6 @@ from ..progress import report_progress
 from ..records import Attempt, KernelPoint, RunPlan, StateChoice, TaskSummary, TechniqueChoice
 from .builtin import rewrite
 from .prompt import lowering_messages
-
-NOT_ITS_FAULT = (Outcome.DEGENERATE_TASK, Outcome.PROFILER_UNAVAILABLE)
-"""Outcomes that no other source would change: a model is not paid to try."""
 
 
 class Reads(TypedDict, total=False):
@@ -97,7 +93,8 @@ async def _write_by_model(state: Reads) -> Attempt:
     """Return the model's next attempt; the built-in writer's where it goes first or must help."""
     plan, attempts = state["plan"], state["attempts"]
     first = not attempts
-    if not first and attempts[len(attempts) - 1].outcome in NOT_ITS_FAULT:
+    last = None if first else attempts[len(attempts) - 1].outcome
+    if last and not last.is_verdict:  # No other source would change it: a model is not paid to try.
         reason = "no other source would change that"
         return Attempt(number=len(attempts), source_sha256=None, author=BUILTIN, reason=reason)
     async with opened(plan) as workspace:
