@@ -244,7 +244,7 @@ def evaluate(
     dimensions: Dimensions = None,
     confirm: Annotated[
         bool,
-        typer.Option("--confirm", help="Verify again, in a fresh process and under a sanitizer."),
+        typer.Option("--confirm", help="Verify and time it again, as a run does with its winner."),
     ] = False,
     as_json: Json = False,
 ) -> None:

@@ -13,8 +13,13 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-HARNESS_VERSION = "9"
-"""Raised whenever a change of the harness could change an evaluation: part of every cache key."""
+JUDGE_VERSION = "9"
+"""Raised when a change of what all devices share (tasks, cases, judging, vetting, building) could
+change an evaluation: part of every cache key."""
+
+DEVICE_VERSIONS: dict[str, str] = {"simulated": "9", "cuda": "9"}
+"""Raised when a change of one kind of device alone could change what it says: part of the keys of
+its results, and of no others."""
 
 
 class Record(BaseModel):
@@ -38,8 +43,19 @@ def sha256_of_json(value: Any) -> str:
     return sha256_of(json.dumps(value, sort_keys=True, separators=(",", ":")))
 
 
+def harness_version(measures: str) -> str:
+    """Return the version of all that has a part in results of a kind of device.
+
+    A deferred device's results come from another kind, by default from a GPU.
+    """
+    return f"{JUDGE_VERSION}.{DEVICE_VERSIONS.get(measures, DEVICE_VERSIONS['cuda'])}"
+
+
 class Outcome(StrEnum):
-    """What came of a candidate. Only `passed` is a success; each other names the first reason."""
+    """What came of a candidate. Only `passed` is a success; each other names the first reason.
+
+    The last two say why there is no candidate: an Evaluation never has them.
+    """
 
     PASSED = "passed"
     COMPILE_ERROR = "compile_error"
@@ -56,6 +72,38 @@ class Outcome(StrEnum):
     """The simulated device does not know an instruction: this candidate needs a real GPU."""
     DEGENERATE_TASK = "degenerate_task"
     PROFILER_UNAVAILABLE = "profiler_unavailable"
+    NOT_APPLICABLE = "not_applicable"
+    """The technique found nothing to rewrite in the source."""
+    NO_ANSWER = "no_answer"
+    """The writer, a model, gave nothing that could be read."""
+
+    @property
+    def is_verdict(self) -> bool:
+        """Whether it says anything of the candidate and of the technique that made it.
+
+        Where not, the task, the machine or a model without an answer is the reason: no other
+        source would have changed it.
+        """
+        return self not in (
+            Outcome.DEGENERATE_TASK, Outcome.PROFILER_UNAVAILABLE, Outcome.NO_ANSWER
+        )  # fmt: skip
+
+    @property
+    def breaks_kernel(self) -> bool:
+        """Whether the kernel no longer compiles, or crashes, or answers wrongly.
+
+        Running out of time does not say so, nor do a forbidden call or what a device cannot do.
+        """
+        return self in (
+            Outcome.COMPILE_ERROR, Outcome.CRASHED, Outcome.OUT_OF_BOUNDS, Outcome.MISALIGNED,
+            Outcome.RACE, Outcome.UNINITIALIZED_READ, Outcome.WRONG_ANSWER,
+            Outcome.NONDETERMINISTIC,
+        )  # fmt: skip
+
+    @property
+    def has_candidate(self) -> bool:
+        """Whether a source was written of which it can be the verdict."""
+        return self not in (Outcome.NOT_APPLICABLE, Outcome.NO_ANSWER)
 
 
 class Provenance(StrEnum):
@@ -334,7 +382,11 @@ class DeviceIdentity(Record):
     gpu: str
     arch: str
     toolchain: str
-    harness: str = HARNESS_VERSION
+    harness: str = Field(default_factory=lambda known: harness_version(known.get("kind", "")))
+    """Versions of the judge and of the device that measures: see `harness_version`."""
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.gpu} ({self.arch}, {self.toolchain})"
 
 
 class Evaluation(Record):
@@ -368,6 +420,8 @@ class Evaluation(Record):
             raise ValueError(f"an evaluation that is {self.outcome} carries no time and no profile")
         elif not self.reason:
             raise ValueError("a failed evaluation says why")
+        elif not self.outcome.has_candidate:
+            raise ValueError(f"{self.outcome} is no verdict on a source")
         return self
 
 

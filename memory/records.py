@@ -11,13 +11,6 @@ from ..harness.records import Bottleneck, Outcome, Record, sha256_of_json
 SIGNATURE_NAME: Literal["signature/v1"] = "signature/v1"
 """Name of the current signature layout; a change of its dimensions is a new name."""
 
-NOT_APPLICABLE = "not_applicable"
-"""Outcome of a step whose technique found nothing to rewrite in the source."""
-NO_ANSWER = "no_answer"
-"""Outcome of a step whose writer, a model, gave nothing that could be read."""
-
-OUTCOMES = frozenset({*(outcome.value for outcome in Outcome), NOT_APPLICABLE, NO_ANSWER})
-
 Author = str
 """`builtin`, `person`, or the model's name."""
 
@@ -114,8 +107,7 @@ class Evidence(Record):
     previous_technique: str | None = None
     """The technique applied just before in the trajectory."""
     expected_log_gain: float
-    outcome: str
-    """A `harness.records.Outcome` value, `not_applicable` or `no_answer`."""
+    outcome: Outcome
     log_gain: float | None = None
     """log(time of parent / time of child); only a passed outcome has one."""
     standard_error: float = 0.0
@@ -139,9 +131,7 @@ class Evidence(Record):
 
     @model_validator(mode="after")
     def _only_a_pass_has_a_gain(self) -> Evidence:
-        if self.outcome not in OUTCOMES:
-            raise ValueError(f"unknown outcome {self.outcome!r}")
-        if (self.outcome == Outcome.PASSED.value) != (self.log_gain is not None):
+        if (self.outcome is Outcome.PASSED) != (self.log_gain is not None):
             raise ValueError("a passed step, and no other, has a measured gain")
         return self
 
@@ -309,7 +299,7 @@ class Step(Record):
     technique: str
     parameters: dict[str, Any] = Field(default_factory=dict)
     expected_log_gain: float
-    outcome: str
+    outcome: Outcome
     reason: str = ""
     log_gain: float | None = None
     parent_sha256: str

@@ -213,8 +213,7 @@ class LoweringResult(Record):
 
     applied: bool
     """False when no source could be written: no evaluation was spent."""
-    outcome: str
-    """An Outcome value, `not_applicable` or `no_answer`."""
+    outcome: Outcome
     reason: str = ""
     point: KernelPoint | None = None
     """The child, when it passed."""
@@ -421,7 +420,3 @@ class RunResult(Record):
     """Path of best.cu."""
     run: str
     """Path of the run directory."""
-
-
-NOT_ITS_FAULT = (Outcome.DEGENERATE_TASK, Outcome.PROFILER_UNAVAILABLE)
-"""Outcomes that no other source would change: a model is not paid to try."""

@@ -6,14 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..judge import timing
-from ..judge.findings import judge
+from ..judge.findings import judge, lost_precision
 from ..records import Diagnostic, Outcome, Provenance, StageResult, Timing
 
 METHOD = "cuda events, L2 flushed, inputs fresh, interleaved with PyTorch eager"
-PRECISION_LOSS = 100.0
-"""A candidate this many times as far from the double-precision answer as PyTorch is loses
-precision: reported, not refused. TF32 in a float32 task gives thousands, long sums in one float32
-hundreds, another order of summation tens."""
 MOST_DIAGNOSTICS = 5
 
 Facts = dict[str, float | int | str]
@@ -44,16 +40,9 @@ def verdict(answer: dict[str, Any]) -> StageResult:
             diagnostics=(Diagnostic(kind="nondeterministic", message=reason),),
         )  # fmt: skip
     facts: Facts = dict(answer["facts"])
-    ratio = float(facts["precision_ratio"])
-    lost = Diagnostic(
-        kind="precision_loss",
-        message=f"error against double precision is {ratio:.0f} times PyTorch's own: computed in "
-        "less than the task's precision, or in long sums that lose it",
-    )
+    lost = lost_precision(float(facts["precision_ratio"]))
     return StageResult(
-        outcome=Outcome.PASSED,
-        facts=facts,
-        diagnostics=(lost,) if ratio > PRECISION_LOSS else (),
+        outcome=Outcome.PASSED, facts=facts, diagnostics=(lost,) if lost else ()
     )
 
 

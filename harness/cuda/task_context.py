@@ -14,7 +14,8 @@ import torch
 from ..judge.tensor_comparison import all_agree
 from ..judge.verification import MEAN, ZEROS, accepted_everywhere, unchanged
 from ..records import Task, TensorSpec, Tolerance
-from ..reference.cases import CASES, Case, Draw, draw, first_finite
+from ..reference.case import Case
+from ..reference.cases import CASES, Draw, draw, first_finite
 from ..reference.model import Instance, Reference, clone_arguments
 from ..reference.mutants import Mutants
 

@@ -32,10 +32,10 @@ from ..records import (
 )
 from ..task.contract import header
 from ..task.pytorch import require_matching_torch, torch_version
-from .protocol import Comparison, Measurement
+from .protocol import Capability, Comparison, Device, Measurement
 
 
-class CudaDevice:
+class CudaDevice(Device):
     """Evaluates candidates on GPUs of this machine.
 
     Each stage goes to the first GPU that is free, and stays there.
@@ -93,6 +93,12 @@ class CudaDevice:
             toolchain=f"{self._toolchain.identity}, driver {self.gpus[0].driver}, "
             f"PyTorch {torch_version()}",
         )
+
+    @property
+    def capabilities(self) -> frozenset[Capability]:
+        """All; counters where they are asked for."""
+        able = {Capability.CONFIRM, Capability.FRESH, Capability.COMPARE}
+        return frozenset(able | {Capability.COUNTERS} if self._with_counters else able)
 
     async def compile(self, task: Task, source: str) -> StageResult:
         """Compile the source for this GPU and check what its host half asks for."""

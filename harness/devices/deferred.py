@@ -18,11 +18,12 @@ from ..records import (
     Task,
     TaskVariant,
     evaluation_key,
+    harness_version,
     source_sha256,
 )
 from ..task.contract import header
-from .job_records import Executor, Job, JobTask
-from .protocol import Measurement
+from .job_records import Executor, Job, JobKind, JobTask
+from .protocol import Capability, Device, Measurement
 
 
 class ResultAwaited(UserError):
@@ -39,7 +40,7 @@ class ResultAwaited(UserError):
         self.job = job
 
 
-class DeferredDevice:
+class DeferredDevice(Device):
     """Compiles candidates for a named GPU; whatever must run raises ResultAwaited.
 
     Args:
@@ -77,7 +78,13 @@ class DeferredDevice:
             gpu=self.gpu.name,
             arch=architecture(self.gpu.limits.capability) if measured else self.gpu.arch,
             toolchain=f"{self._toolchain.identity}; results from {self.executor}",
+            harness=harness_version(self.executor),
         )
+
+    @property
+    def capabilities(self) -> frozenset[Capability]:
+        """Those of whatever answers, but for what takes two sources: a job has one."""
+        return frozenset({Capability.CONFIRM, Capability.FRESH, Capability.COUNTERS})
 
     async def compile(self, task: Task, source: str) -> StageResult:
         """Compile the source for the GPU's architecture and check its undefined symbols."""
@@ -91,9 +98,17 @@ class DeferredDevice:
         """Raise ResultAwaited: nothing runs here."""
         raise ResultAwaited(self._job(task, source))
 
-    def _job(self, task: Task, source: str) -> Job:
+    async def confirm(self, task: Task, source: str) -> StageResult:
+        """Raise ResultAwaited: nothing runs here."""
+        raise ResultAwaited(self._job(task, source, "confirm"))
+
+    async def profile_fresh(self, task: Task, source: str) -> Measurement:
+        """Raise ResultAwaited: nothing runs here."""
+        raise ResultAwaited(self._job(task, source, "confirm"))
+
+    def _job(self, task: Task, source: str, kind: JobKind = "evaluate") -> Job:
         return Job(
-            kind="evaluate",
+            kind=kind,
             key=evaluation_key(source_sha256(source), task.id, self.identity),
             task=JobTask.of(task),
             source=source,

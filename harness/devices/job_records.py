@@ -17,18 +17,17 @@ from pydantic import ValidationError, field_validator, model_validator
 from ..errors import UserError
 from ..files import read_regular, write_atomically
 from ..records import (
-    HARNESS_VERSION,
+    JUDGE_VERSION,
     DeviceIdentity,
     Outcome,
     Provenance,
     Record,
-    StageResult,
     Task,
     evaluation_key,
     sha256_of_json,
     source_sha256,
 )
-from .protocol import Measurement
+from .gates import Passage
 
 JOBS_FORMAT = "kernelblaster-jobs/1"
 RESULTS_FORMAT = "kernelblaster-results/1"
@@ -97,16 +96,13 @@ class Job(Record):
         return self
 
 
-class JobResult(Record):
+class JobResult(Passage):
     """What came of one job, and on what it ran."""
 
     kind: JobKind
     key: str
     device: DeviceIdentity
     """The device that verified and measured."""
-    verified: StageResult
-    measured: Measurement | None = None
-    """None where verification did not pass."""
 
     @property
     def id(self) -> str:
@@ -206,9 +202,14 @@ def counted(count: int) -> str:
     return "1 job" if count == 1 else f"{count} jobs"
 
 
-def describe(device: DeviceIdentity) -> str:
-    """Return a device in one line."""
-    return f"{device.kind} {device.gpu} ({device.arch}, {device.toolchain})"
+def another_machine(first: DeviceIdentity | None, device: DeviceIdentity) -> str:
+    """Return why a run that has results of one device takes none of another; empty where equal."""
+    if first is None or first == device:
+        return ""
+    return (
+        f"these results come from {device}, the run's earlier ones from {first}: run its jobs "
+        "there, or start a new run"
+    )
 
 
 def _read(path: Path, form: str, kind: type[Document], remedy: str) -> Document:
@@ -218,10 +219,11 @@ def _read(path: Path, form: str, kind: type[Document], remedy: str) -> Document:
         raise UserError(f"{path} is no file of this program: it does not say {form}")
     if found != form:
         raise UserError(f"{path} has format {found!r}, and {form!r} is needed: {remedy}")
-    if document.get("harness") != HARNESS_VERSION:
+    if document.get("harness") != JUDGE_VERSION:
+        # What the device's own version is stands on every job and result: see `mismatch`.
         raise UserError(
             f"{path} was written by harness version {document.get('harness')!r}, this is "
-            f"{HARNESS_VERSION!r}: install the same version of kernelblaster on both machines"
+            f"{JUDGE_VERSION!r}: install the same version of kernelblaster on both machines"
         )
     body = document.get("body")
     if document.get("sha256") != sha256_of_json(body):
@@ -252,7 +254,7 @@ def _write(path: Path, form: str, body: Record) -> None:
     value = body.model_dump(mode="json")
     document = {
         "format": form,
-        "harness": HARNESS_VERSION,
+        "harness": JUDGE_VERSION,
         "sha256": sha256_of_json(value),
         "body": value,
     }

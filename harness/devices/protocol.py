@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Protocol
 
 from ..judge.timing import Ratio
@@ -26,17 +27,43 @@ class Comparison(Record):
     second: Timing | None = None
 
 
+class Capability(StrEnum):
+    """What some devices can do and others cannot."""
+
+    CONFIRM = "confirm"
+    """`confirm` has more to say of a winner than `verify`: a sanitizer, a fresh process."""
+    FRESH = "fresh"
+    """`profile_fresh` measures in a new process, where those of `profile` live long."""
+    COMPARE = "compare"
+    """`compare` times two sources in the same rounds: what drifts in time cancels."""
+    COUNTERS = "counters"
+    """Profiles hold counters of what the kernel did, or the stage's facts say why not."""
+
+
+class Incapable(NotImplementedError):
+    """A device was asked for what it does not declare."""
+
+    def __init__(self, capability: Capability) -> None:
+        super().__init__(f"this device does not declare {capability}")
+
+
 class Device(Protocol):
     """Compiles, verifies and profiles candidates.
 
     A candidate's fault is data (a StageResult), never an exception; a fault of the machine is a
     `UserError`. Each method may be called alone and repeated: builds are cached by content.
+    Implementations inherit: what a device does not declare raises `Incapable`.
     """
 
     @property
     def identity(self) -> DeviceIdentity:
         """What this device is: part of every evaluation's key."""
         ...
+
+    @property
+    def capabilities(self) -> frozenset[Capability]:
+        """What this device can do beyond compile, verify and profile."""
+        return frozenset()
 
     async def compile(self, task: Task, source: str) -> StageResult:
         """Compile the source for both variants and check its undefined symbols."""
@@ -52,3 +79,19 @@ class Device(Protocol):
         A device that measures a sample of the work draws another one for another `sample`.
         """
         ...
+
+    async def confirm(self, task: Task, source: str) -> StageResult:
+        """Verify with every check the device has, in a process that has run no candidate."""
+        raise Incapable(Capability.CONFIRM)
+
+    async def profile_fresh(self, task: Task, source: str) -> Measurement:
+        """Do what `profile` does in a process that has run no candidate before."""
+        raise Incapable(Capability.FRESH)
+
+    async def compare(self, task: Task, first: str, second: str) -> Comparison:
+        """Time two sources that passed verification side by side."""
+        raise Incapable(Capability.COMPARE)
+
+    def close(self) -> None:
+        """End the processes that live on between requests; the next request starts them again."""
+        return

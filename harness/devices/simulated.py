@@ -52,7 +52,7 @@ from ..task.full_case import (
     exact_full_case_now,
     prepare_full_case_now,
 )
-from .protocol import Measurement
+from .protocol import Capability, Device, Measurement
 
 VERIFY_SECONDS = 60.0
 PROFILE_SECONDS = 60.0
@@ -71,7 +71,7 @@ _AT_OTHER_SIZES = (
 """What becomes of a kernel that has other dimensions written into it."""
 
 
-class SimulatedDevice:
+class SimulatedDevice(Device):
     """Evaluates candidates for a named GPU without one. Every number is marked simulated.
 
     Args:
@@ -105,6 +105,11 @@ class SimulatedDevice:
             kind="simulated", gpu=self.gpu.name, arch=self.gpu.arch,
             toolchain=self._toolchain.identity,
         )  # fmt: skip
+
+    @property
+    def capabilities(self) -> frozenset[Capability]:
+        """Every request has a process of its own: nothing is fresher for a confirmation."""
+        return frozenset({Capability.COUNTERS})
 
     async def compile(self, task: Task, source: str) -> StageResult:
         """Compile the source for both variants and check what its host half asks for."""

@@ -8,10 +8,9 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol, runtime_checkable
 
-from ..devices.again import profile_again, verify_again
 from ..devices.deferred import mismatch
+from ..devices.gates import Gates
 from ..devices.job_records import (
     Executor,
     Job,
@@ -19,7 +18,6 @@ from ..devices.job_records import (
     JobsFile,
     ResultsFile,
     counted,
-    describe,
     merged,
     read_jobs,
     read_results,
@@ -30,22 +28,13 @@ from ..devices.registry import open_device
 from ..errors import UserError
 from ..files import require_replaceable
 from ..process.scratch import scratch_folder
-from ..records import DeviceIdentity, Outcome, Record, StageResult, Task, outcome_in_words
+from ..records import DeviceIdentity, Record, StageResult, Task, outcome_in_words
 from ..task.loading import load_task
 
 KINDS = ("auto", "cuda", "simulated")
 
 Open = Callable[[str, str, int], Device]
 Say = Callable[[str], None]
-
-
-@runtime_checkable
-class Closing(Protocol):
-    """A device with processes that live on between requests."""
-
-    def close(self) -> None:
-        """End them."""
-        ...
 
 
 class JobsSummary(Record):
@@ -129,8 +118,7 @@ class _Work:
             await self._run(lanes, scratch)
         finally:
             for _, device in lanes:
-                if isinstance(device, Closing):
-                    await asyncio.to_thread(device.close)
+                await asyncio.to_thread(device.close)
 
     async def _run(self, lanes: Sequence[tuple[Executor, Device]], scratch: Path) -> None:
         reasons = {job.id: self._obstacle(job, lanes) for job in self._left.values()}
@@ -151,7 +139,7 @@ class _Work:
         outcomes: dict[str, int] = {}
         for job in self._asked.jobs:
             if job.id in self._results:
-                outcome = str(_verdict(self._results[job.id]).outcome)
+                outcome = str(self._results[job.id].last.outcome)
                 outcomes[outcome] = outcomes.get(outcome, 0) + 1
         reasons = list(self._unanswered.values())
         return JobsSummary(
@@ -200,7 +188,7 @@ class _Work:
             first = self._measured_by.get(run)
             if job.id in found.jobs and first is not None and first != device:
                 return (
-                    f"run {run} has results of {describe(first)}, and this is {describe(device)}: "
+                    f"run {run} has results of {first}, and this is {device}: "
                     "all results of a run come from one kind of machine"
                 )
         return ""
@@ -256,23 +244,16 @@ class _Work:
 
 async def answer(device: Device, task: Task, job: Job) -> JobResult:
     """Put one job through every gate of a device. Raises UserError for faults of the machine."""
-    again = job.kind == "confirm"
-    verified = await device.compile(task, job.source)
-    measured = None
-    if verified.outcome is Outcome.PASSED:
-        verified = await (
-            verify_again(device, task, job.source) if again else device.verify(task, job.source)
-        )
-    if verified.outcome is Outcome.PASSED:
-        measured = await (
-            profile_again(device, task, job.source) if again else device.profile(task, job.source)
-        )
+    gates = Gates(device)
+    passage = await (gates.confirm if job.kind == "confirm" else gates.run)(task, job.source)
+    measured = passage.measured
+    if measured is not None:
         measured = measured.model_copy(update={"stage": _without_folder(measured.stage)})
     return JobResult(
         kind=job.kind,
         key=job.key,
         device=device.identity,
-        verified=_without_folder(verified),
+        verified=_without_folder(passage.verified),
         measured=measured,
     )
 
@@ -303,16 +284,10 @@ async def load_job_task(job: Job, scratch: Path) -> Task:
     return task.model_copy(update={"path": path.name})
 
 
-def _verdict(result: JobResult) -> StageResult:
-    return result.measured.stage if result.measured else result.verified
-
-
 def _line(result: JobResult) -> str:
-    stage = _verdict(result)
-    if result.measured and result.measured.timing:
-        timing = result.measured.timing
-        return f"passed, {timing.microseconds:.2f} us ({timing.provenance})"
-    return outcome_in_words(stage.outcome, stage.reason)
+    if result.timing:
+        return f"passed, {result.timing.microseconds:.2f} us ({result.timing.provenance})"
+    return outcome_in_words(result.last.outcome, result.last.reason)
 
 
 def _without_folder(stage: StageResult) -> StageResult:

@@ -9,6 +9,11 @@ from typing import Any
 from ..records import Build, Diagnostic, Outcome, StageResult
 from ..vetting.symbols import check_library, readable
 
+PRECISION_LOSS = 100.0
+"""A candidate this many times as far from the double-precision answer as PyTorch is loses
+precision: reported, not refused. TF32 in a float32 task gives thousands, long sums in one float32
+hundreds, another order of summation tens."""
+
 _OUTCOMES: dict[str, Outcome] = {
     "unsupported": Outcome.UNSUPPORTED,
     "forbidden": Outcome.FORBIDDEN,
@@ -63,6 +68,17 @@ def no_launch(built: Build) -> StageResult:
         outcome=Outcome.PROFILER_UNAVAILABLE, reason=reason, build=built,
         diagnostics=(Diagnostic(kind="no_launch", message=reason),),
     )  # fmt: skip
+
+
+def lost_precision(ratio: float) -> Diagnostic | None:
+    """Return what is told of a pass whose error is `ratio` times PyTorch's own; None of most."""
+    if ratio <= PRECISION_LOSS:
+        return None
+    return Diagnostic(
+        kind="precision_loss",
+        message=f"within tolerance, but its error against double precision is {ratio:.0f} times "
+        "PyTorch's own: computed in less than the task's precision, or in long sums that lose it",
+    )
 
 
 def sentence(diagnostic: Diagnostic, case: str = "") -> str:

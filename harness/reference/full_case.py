@@ -13,14 +13,15 @@ from pathlib import Path
 
 import torch
 
-from .cases import Case, Draw, all_finite, draw, each_tolerance, root_mean_square, write_tensor
+from .case import Case, all_finite, each_tolerance, root_mean_square, write_tensor
+from .cases import Draw, draw
 from .model import Reference
 
 SEED = 11
 """None of the seeds of the cases at shrunken dimensions."""
 
 OWN_ERROR_FACTOR = 32.0
-"""As reference_cases.OWN_ERROR_FACTOR, at full dimensions, where sums are longer."""
+"""As case.OWN_ERROR_FACTOR, at full dimensions, where sums are longer."""
 
 
 def write_full_case(reference: Reference, inputs: Path, answers: Path) -> None:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
 
 from ..judge.tensor_comparison import all_agree
 from ..records import Tolerance
+from .case import Case, fresh
 from .model import Reference, ReferenceFault, clone_arguments
-
-if TYPE_CHECKING:
-    from .cases import Case
 
 MOST_OPERATIONS = 64
 """Operations of forward() that are left out in turn; later ones are not tried."""
@@ -81,7 +79,7 @@ class Mutants:
         ]
 
     def _forward(self, case: Case, mode: _LeaveOut) -> Answers:
-        arguments = clone_arguments(case.instance.arguments, lambda t: t.detach().clone())
+        arguments = clone_arguments(case.instance.arguments, fresh)
         model = copy.deepcopy(case.model)
         with mode:
             return self._reference.outputs(model, arguments)

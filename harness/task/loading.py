@@ -16,7 +16,7 @@ from ..files import read_regular
 from ..process.children import TimedOut, off_loop, python_environment, read_log
 from ..process.fork_client import Program, run_forked, server_of
 from ..process.scratch import scratch_folder
-from ..records import HARNESS_VERSION, Task, sha256_of, sha256_of_json
+from ..records import JUDGE_VERSION, Task, sha256_of, sha256_of_json
 from .dimensions import module_integers
 from .pytorch import torch_version
 
@@ -93,19 +93,19 @@ def load_task_now(path: Path, overrides: Mapping[str, int] | None = None) -> Tas
 
 
 def _described_in(source: str, chosen: Mapping[str, int]) -> Path:
-    key = sha256_of_json([sha256_of(source), chosen, torch_version(), HARNESS_VERSION])
+    key = sha256_of_json([sha256_of(source), chosen, torch_version(), JUDGE_VERSION])
     return cache_root() / "tasks" / key[:2] / key
 
 
 def cases_directory(task: Task) -> Path:
     """Return where the cases of a task are kept, whether or not they are there."""
-    key = sha256_of(task.id, torch_version(), HARNESS_VERSION)
+    key = sha256_of(task.id, torch_version(), JUDGE_VERSION)
     return cache_root() / "cases" / key[:2] / key
 
 
 def full_case_directories(task: Task) -> tuple[Path, Path]:
     """Return where the inputs at full dimensions are kept, and, apart from them, the answers."""
-    keys = [sha256_of(part, task.id, torch_version(), HARNESS_VERSION)
+    keys = [sha256_of(part, task.id, torch_version(), JUDGE_VERSION)
             for part in ("full-inputs", "full-answers")]  # fmt: skip
     inputs, answers = (cache_root() / "full" / key[:2] / key for key in keys)
     return inputs, answers

@@ -16,8 +16,6 @@ import numpy as np
 
 from ...harness.records import Outcome
 from ..records import (
-    NO_ANSWER,
-    NOT_APPLICABLE,
     Evidence,
     ExpectedGain,
     Optimization,
@@ -61,10 +59,6 @@ NEIGHBOUR_DISCOUNT = 0.5
 """Factor on a neighbour's prior gain and strength."""
 TRANSITION_SHRINKAGE = 3.0
 """Observations at which half of a transition's apparent advantage is believed."""
-BLAMELESS = frozenset(
-    {Outcome.DEGENERATE_TASK.value, Outcome.PROFILER_UNAVAILABLE.value, NO_ANSWER}
-)
-"""Outcomes that say nothing about the technique."""
 
 
 class Policy:
@@ -129,7 +123,7 @@ class Policy:
         """
         found: dict[str, tuple[dict[str, object], list[tuple[float, float]], int]] = {}
         for row in self._rows(technique):
-            if row.outcome in BLAMELESS or row.outcome == NOT_APPLICABLE or not row.parameters:
+            if not (row.outcome.is_verdict and row.outcome.has_candidate and row.parameters):
                 continue
             if row.op_class != context.op_class or not comparable(
                 row.device_kind, context.device_kind
@@ -163,7 +157,7 @@ class Policy:
             fact
             for fact in self._facts.get(optimization.technique, ())
             if comparable(fact.row.device_kind, context.device_kind)
-            and fact.row.outcome not in BLAMELESS
+            and fact.row.outcome.is_verdict
         ]
         kept = self._kept(optimization, facts, state, context)
         passes = failures = slowdowns = not_applicable = 0.0
@@ -173,7 +167,7 @@ class Policy:
             for fact in (fact for fact in facts if _level(fact.row, context) == level):
                 row = fact.row
                 weight = self._weight(row, state, context)
-                if row.outcome == NOT_APPLICABLE:
+                if row.outcome is Outcome.NOT_APPLICABLE:
                     not_applicable += float(row.op_class == context.op_class)
                 elif row.log_gain is None:
                     failures += weight * LEVEL_TRUST[level]

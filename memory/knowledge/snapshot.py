@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from ...harness.records import Bottleneck, sha256_of_json
+from ...harness.records import Bottleneck, Outcome, sha256_of_json
 from ..records import Evidence, Lesson, Optimization, PerformanceState, Signature, StateOptimization
 from .facts import Rows, comparable
 from .journal import Entry
@@ -223,5 +223,5 @@ def _speaks_of(row: Evidence, lesson: Lesson) -> bool:
         and lesson.state in (None, row.state_before)
         and lesson.op_class in (None, row.op_class)
         and comparable(row.device_kind, lesson.device_kind)
-        and row.outcome != "not_applicable"
+        and row.outcome is not Outcome.NOT_APPLICABLE
     )

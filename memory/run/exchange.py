@@ -12,7 +12,7 @@ from ...harness.devices.job_records import (
     JobsFile,
     ResultsFile,
     RunJobs,
-    describe,
+    another_machine,
     merged,
     write_jobs,
 )
@@ -120,13 +120,8 @@ def _fitting(run: Path, results: ResultsFile, origin: Path) -> list[JobResult]:
             raise NoResults(f"{origin} holds no results for {run} (its run id is {name})")
         first = store.jobs.measured_by()
         for result in found:
-            reason = _refusal(store, result)
             first = first or result.device
-            if not reason and first != result.device:
-                reason = (
-                    f"these results come from {describe(result.device)}, the run's earlier ones "
-                    f"from {describe(first)}: run its jobs there, or start a new run"
-                )
+            reason = _refusal(store, result) or another_machine(first, result.device)
             if reason:
                 raise UserError(f"{origin} does not fit {run}: {reason}; nothing was taken from it")
         return found
@@ -138,7 +133,7 @@ def _refusal(store: RunStore, result: JobResult) -> str:
     if job is None:
         return f"it answers a job that this run never asked for ({result.id[:24]})"
     wrong = mismatch(job.device, job.executor, result.device)
-    return f"{wrong} ({describe(result.device)})" if wrong else ""
+    return f"{wrong} ({result.device})" if wrong else ""
 
 
 def _database(run: Path) -> Path:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...harness.devices.job_records import Job, JobResult, RunJobs, describe
+from ...harness.devices.job_records import Job, JobResult, RunJobs, another_machine
 from ...harness.errors import UserError
 from ...harness.records import DeviceIdentity
 from ..database import Database
@@ -90,12 +90,8 @@ class JobBook:
         self._database.execute(
             "INSERT OR IGNORE INTO measured_by VALUES (1, ?)", (result.device.model_dump_json(),)
         )
-        first = self.measured_by()
-        if first is not None and first != result.device:
-            raise UserError(
-                f"these results come from {describe(result.device)}, the run's earlier ones from "
-                f"{describe(first)}: run its jobs there, or start a new run"
-            )
+        if stranger := another_machine(self.measured_by(), result.device):
+            raise UserError(stranger)
         verify, profile = _STAGES[result.kind]
         insert = "INSERT OR IGNORE INTO stages VALUES (?, ?, ?)"
         if result.measured is not None:

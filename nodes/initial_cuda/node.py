@@ -24,7 +24,7 @@ from ..common.awaited import awaited
 from ..common.budgeted import budgeted
 from ..common.prompts.repair import reply_words
 from ..common.workspaces import opened, workspace_of
-from ..records import NOT_ITS_FAULT, RunPlan, TaskSummary
+from ..records import RunPlan, TaskSummary
 from .builtin import translate
 from .prompt import first_messages, mending_messages
 
@@ -99,7 +99,7 @@ async def _write_by_model(plan: RunPlan, summary: TaskSummary) -> Written:
             evaluation = await awaited(
                 plan, workspace, partial(evaluator.evaluate, task, source)
             )
-            if evaluation.outcome in (Outcome.PASSED, *NOT_ITS_FAULT):
+            if evaluation.outcome is Outcome.PASSED or not evaluation.outcome.is_verdict:
                 return Written(source=source, author=answer.author)
             why = outcome_in_words(evaluation.outcome, evaluation.reason)
             failed.append(source)

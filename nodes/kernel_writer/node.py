@@ -21,7 +21,6 @@ from ..common.budgeted import budgeted
 from ..common.randomness import explores
 from ..common.workspaces import opened, workspace_of
 from ..records import (
-    NOT_ITS_FAULT,
     Attempt,
     KernelPoint,
     RunPlan,
@@ -101,7 +100,8 @@ async def _write_by_model(state: Reads) -> Attempt:
     """Return the model's next attempt; the built-in writer's where it goes first or must help."""
     plan, attempts = state["plan"], state["attempts"]
     first = not attempts
-    if not first and attempts[len(attempts) - 1].outcome in NOT_ITS_FAULT:
+    last = None if first else attempts[len(attempts) - 1].outcome
+    if last and not last.is_verdict:  # No other source would change it: a model is not paid to try.
         reason = "no other source would change that"
         return Attempt(number=len(attempts), source_sha256=None, author=BUILTIN, reason=reason)
     async with opened(plan) as workspace:

@@ -42,19 +42,6 @@ PRIOR_STRENGTH = 1.0
 DEPRECATING_TRIES = 2
 """Distinct candidates that must have failed, with none that passed, before a technique is
 deprecated."""
-UNSAFE = frozenset(
-    {
-        Outcome.WRONG_ANSWER.value,
-        Outcome.RACE.value,
-        Outcome.OUT_OF_BOUNDS.value,
-        Outcome.MISALIGNED.value,
-        Outcome.UNINITIALIZED_READ.value,
-        Outcome.NONDETERMINISTIC.value,
-        Outcome.CRASHED.value,
-        Outcome.COMPILE_ERROR.value,
-    }
-)
-"""Outcomes that say that a technique breaks kernels; a time-out or a missing feature does not."""
 
 
 @dataclass(frozen=True)
@@ -128,12 +115,12 @@ def _failures(
         == (gap.state_id, gap.technique, op_class)
         and comparable(row.device_kind, device_kind)
     ]
-    if any(row.outcome == Outcome.PASSED.value for row in rows):
+    if any(row.outcome is Outcome.PASSED for row in rows):
         return {}
     return {
         (row.task_id, row.child_sha256): row.outcome
         for row in sorted(rows, key=lambda row: row.fact_id)
-        if row.outcome in UNSAFE
+        if row.outcome.breaks_kernel
     }
 
 

@@ -6,7 +6,6 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 
-from ...memory.knowledge.policy import BLAMELESS
 from ...memory.records import Step
 from ..records import PolicyEvaluation, TechniqueReview
 
@@ -18,7 +17,7 @@ def evaluate(
 
     Steps whose outcome says nothing of the technique are left out.
     """
-    steps = [step for step in steps if step.outcome not in BLAMELESS]
+    steps = [step for step in steps if step.outcome.is_verdict]
     groups: dict[tuple[str, str], list[Step]] = defaultdict(list)
     for step in steps:
         groups[step.state_id, step.technique].append(step)

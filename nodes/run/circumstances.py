@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from ...harness.devices.protocol import Measurement
+from ...harness.judge.findings import lost_precision
 from ...harness.records import StageResult
 from ...memory.run.run_store import RunStore
-
-PRECISION_LOSS = 100.0
-"""Error against double precision, over PyTorch's own, from which on it is told."""
 
 BASELINES = ("eager_us", "compile_us", "speedup", "speedup_low", "speedup_high")
 """Facts of a measurement beside PyTorch; `speedup` is over the faster of the two."""
@@ -50,11 +48,8 @@ def notes_of(facts: Facts) -> tuple[str, ...]:
         if facts.get(name) and facts[name] not in _NOT_WORTH_TELLING
     ]
     ratio = facts.get("precision_ratio")
-    if isinstance(ratio, float | int) and ratio > PRECISION_LOSS:
-        notes.append(
-            f"precision: within tolerance, but its error against double precision is {ratio:.0f} "
-            "times PyTorch's own"
-        )
+    if isinstance(ratio, float | int) and (lost := lost_precision(ratio)):
+        notes.append(f"precision: {lost.message}")
     return tuple(notes)
 
 

@@ -11,16 +11,14 @@ import asyncio
 from collections.abc import Collection, Mapping
 from typing import Any, NotRequired, TypedDict
 
+from ...harness.devices.gates import unconfirmed_because
 from ...harness.judge.timing import Ratio
-from ...harness.records import Outcome, Timing, outcome_in_words
+from ...harness.records import Timing, outcome_in_words
 from ...tools.evaluation.evaluator import Evaluator
 from ...tools.progress import report_progress
 from ..common.awaited import awaited
 from ..common.workspaces import opened
 from ..records import Confirmation, KernelPoint, RunPlan, SoftReview, TaskSummary, Trajectory
-
-AGREEMENT = 1.05
-"""Largest accepted factor between the first measurement and the confirming one."""
 
 TRIES = 3
 """Kernels that may fail to hold, or be vetoed, before the initial one is announced."""
@@ -44,7 +42,6 @@ async def confirm_winner(state: Reads) -> dict[str, Any]:
     confirmation = unconfirmed(initial, notes)
     for point in contenders(initial, state["trajectories"], vetoed):
         again, ratio, reason = await _again(state, point)
-        reason = reason or disagreement(point.timing, again)
         if again is not None and not reason:
             confirmation = confirmed(initial.timing, point, again, notes, ratio)
             break
@@ -94,15 +91,6 @@ def veto_notes(
         for key, review in sorted(vetoed.items())
         if key in times
     ]
-
-
-def disagreement(first: Timing, again: Timing | None) -> str:
-    """Return how two measurements of one kernel disagree, empty where they agree."""
-    if again is None:
-        return "there is no second measurement"
-    if 1 / AGREEMENT <= again.microseconds / first.microseconds <= AGREEMENT:
-        return ""
-    return f"measured {first.microseconds:.2f} us first and {again.microseconds:.2f} us again"
 
 
 def confirmed(
@@ -158,19 +146,16 @@ async def _again(state: Reads, point: KernelPoint) -> tuple[Timing | None, Ratio
             )
         )
         evaluator = Evaluator(workspace.device, workspace.store)
-        verdict, measured = await awaited(
+        again = await awaited(
             state["plan"], workspace, lambda: evaluator.confirm(task, source)
         )
-        for stage in (verdict, measured.stage):
-            if stage.outcome is not Outcome.PASSED:
-                words = outcome_in_words(stage.outcome, stage.reason)
-                return None, None, f"it did not pass again: {words}"
-        if point.source_sha256 == initial.source_sha256:
-            return measured.timing, None, ""
+        reason = unconfirmed_because(point.timing, again)
+        if reason or point.source_sha256 == initial.source_sha256:
+            return again.timing, None, reason
         compared = await evaluator.compare(task, first, source)
     if compared is None:
-        return measured.timing, None, ""
+        return again.timing, None, ""
     if compared.ratio is None:
         words = outcome_in_words(compared.stage.outcome, compared.stage.reason)
         return None, None, f"timed beside the initial kernel, one of the two failed: {words}"
-    return measured.timing, compared.ratio, ""
+    return again.timing, compared.ratio, ""

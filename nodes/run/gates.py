@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any, TypedDict
 
+from ...harness.devices.gates import Passage
 from ...harness.records import Outcome, StageResult, Task
-from ...memory.records import NO_ANSWER, NOT_APPLICABLE
 from ...tools.evaluation.evaluator import Evaluator
 from ...tools.models.records import BUILTIN
 from ...tools.progress import report_progress
@@ -71,7 +71,7 @@ async def profile_candidate(state: Reads) -> dict[str, Any]:
         measured = await awaited(
             state["plan"], workspace, lambda: evaluator.profile(task, source)
         )
-        await evaluator.conclude(task, source, measured.stage, verified, measured)
+        await evaluator.conclude(task, source, Passage(verified=verified, measured=measured))
     return _verdict(state, measured.stage)
 
 
@@ -84,9 +84,9 @@ async def conclude_lowering(state: Reads) -> dict[str, Any]:
         result = LoweringResult(
             applied=False,
             # A model that declines has replied; one without a reply says nothing of the technique.
-            outcome=NOT_APPLICABLE
+            outcome=Outcome.NOT_APPLICABLE
             if last.author == BUILTIN or last.reply_sha256
-            else NO_ANSWER,
+            else Outcome.NO_ANSWER,
             reason=last.reason,
             author=last.author,
             prompt_sha256=last.prompt_sha256,
@@ -159,7 +159,7 @@ async def _conclude_failure(
     evaluator: Evaluator, task: Task, source: str, verdict: StageResult
 ) -> None:
     if verdict.outcome is not Outcome.PASSED:
-        await evaluator.conclude(task, source, verdict)
+        await evaluator.conclude(task, source, Passage(verified=verdict))
 
 
 def _verdict(state: Reads, verdict: StageResult) -> dict[str, Any]:

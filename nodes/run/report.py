@@ -9,7 +9,6 @@ import asyncio
 from pathlib import Path
 from typing import Any, TypedDict
 
-from ...harness.devices.job_records import describe
 from ...harness.errors import UserError
 from ...harness.files import write_atomically
 from ...harness.records import DeviceIdentity
@@ -88,7 +87,7 @@ def _report(state: Reads) -> RunResult:
 
 
 def _elsewhere(device: DeviceIdentity | None) -> tuple[str, ...]:
-    return (f"every result comes from another host: {describe(device)}",) if device else ()
+    return (f"every result comes from another host: {device}",) if device else ()
 
 
 def _spending(spent: Totals) -> tuple[str, ...]:

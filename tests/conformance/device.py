@@ -5,9 +5,11 @@ The task is `x * 2 + 1` on one float32 vector (simulated_kernels.SCALE_TASK).
 
 from __future__ import annotations
 
+import pytest
 import simulated_kernels as kernels
 
-from kernelblaster.harness.devices.protocol import Device
+from kernelblaster.harness.devices.gates import Gates, unconfirmed_because
+from kernelblaster.harness.devices.protocol import Capability, Device, Incapable
 from kernelblaster.harness.records import Outcome, Provenance, Task
 
 WRONG_SOURCES = {
@@ -17,7 +19,63 @@ WRONG_SOURCES = {
 }
 
 
-class DeviceConformance:
+class CapabilitiesConformance:
+    """What a device declares is what it does; the kernel of a subclass passes its task."""
+
+    kernel = kernels.SCALE
+
+    async def test_confirming_is_a_verification(self, device: Device, task: Task) -> None:
+        if Capability.CONFIRM not in device.capabilities:
+            with pytest.raises(Incapable, match="confirm"):
+                await device.confirm(task, self.kernel)
+            return
+        confirmed = await device.confirm(task, self.kernel)
+        assert confirmed.outcome is Outcome.PASSED, confirmed.reason
+
+    async def test_a_fresh_measurement_is_a_measurement(self, device: Device, task: Task) -> None:
+        if Capability.FRESH not in device.capabilities:
+            with pytest.raises(Incapable, match="fresh"):
+                await device.profile_fresh(task, self.kernel)
+            return
+        measured = await device.profile_fresh(task, self.kernel)
+        assert measured.stage.outcome is Outcome.PASSED, measured.stage.reason
+        assert measured.timing is not None and measured.profile is not None
+
+    async def test_comparing_gives_a_ratio(self, device: Device, task: Task) -> None:
+        compared = await Gates(device).compare(task, self.kernel, self.kernel)
+        if Capability.COMPARE not in device.capabilities:
+            assert compared is None
+            with pytest.raises(Incapable, match="compare"):
+                await device.compare(task, self.kernel, self.kernel)
+            return
+        assert compared is not None and compared.ratio is not None
+        low, high = compared.ratio.interval
+        assert low <= compared.ratio.ratio <= high
+
+    async def test_counters_are_there_or_their_absence_is_told(
+        self, device: Device, task: Task
+    ) -> None:
+        measured = await device.profile(task, self.kernel)
+        assert measured.profile is not None, measured.stage.reason
+        if Capability.COUNTERS not in device.capabilities:
+            assert measured.profile.provenance is Provenance.EVENTS
+        elif measured.profile.provenance is Provenance.EVENTS:
+            assert measured.stage.facts["profiler_unavailable"]
+        else:
+            assert measured.profile.launches[0].metrics
+
+    async def test_a_winner_goes_through_both_gates_again(self, device: Device, task: Task) -> None:
+        first = (await Gates(device).run(task, self.kernel)).timing
+        again = await Gates(device).confirm(task, self.kernel)
+        assert first is not None and again.timing is not None, again.last.reason
+        assert "did not pass" not in unconfirmed_because(first, again)
+
+    async def test_it_answers_again_after_it_was_closed(self, device: Device, task: Task) -> None:
+        device.close()
+        assert (await device.verify(task, self.kernel)).outcome is Outcome.PASSED
+
+
+class DeviceConformance(CapabilitiesConformance):
     """The suite. Subclasses give the fixtures `device` and `task`."""
 
     def test_its_identity_is_stable_and_complete(self, device: Device) -> None:

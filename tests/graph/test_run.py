@@ -22,7 +22,7 @@ from run_child import start_run
 from text_runs import comparable, replayed, request, run
 
 from kernelblaster.graph.session import Interrupted, Session, list_runs
-from kernelblaster.harness.devices.protocol import Comparison
+from kernelblaster.harness.devices.protocol import Capability, Comparison
 from kernelblaster.harness.errors import UserError
 from kernelblaster.harness.judge.timing import Ratio
 from kernelblaster.harness.records import Outcome, StageResult, Task
@@ -56,6 +56,10 @@ def test_a_run_improves_learns_and_writes_its_results(tmp_path: Path, text_devic
 
 class PairingDevice(graph_support.TextDevice):
     """Also times two sources side by side, and finds the second twice as fast as it is."""
+
+    @property
+    def capabilities(self) -> frozenset[Capability]:
+        return frozenset({Capability.COMPARE})
 
     async def compare(self, task: Task, first: str, second: str) -> Comparison:
         stage = self._stage("compare", second, {"forbidden"})

@@ -16,14 +16,15 @@ from asked import Asked
 
 from kernelblaster.graph.session import Session, Waiting
 from kernelblaster.harness.devices.deferred import ResultAwaited
-from kernelblaster.harness.devices.job_records import Job, JobTask, read_results
-from kernelblaster.harness.devices.protocol import Measurement
+from kernelblaster.harness.devices.job_records import Job, JobKind, JobTask, read_results
+from kernelblaster.harness.devices.protocol import Capability, Measurement
 from kernelblaster.harness.jobs import run as job_run
 from kernelblaster.harness.records import (
     DeviceIdentity,
     StageResult,
     Task,
     evaluation_key,
+    harness_version,
     source_sha256,
 )
 from kernelblaster.memory.run.exchange import export_jobs, import_results
@@ -36,7 +37,17 @@ class DeferredTextDevice(graph_support.TextDevice):
 
     @property
     def identity(self) -> DeviceIdentity:
-        return DeviceIdentity(kind="deferred", gpu=self.gpu, arch="sm_90", toolchain="text here")
+        return DeviceIdentity(
+            kind="deferred",
+            gpu=self.gpu,
+            arch="sm_90",
+            toolchain="text here",
+            harness=harness_version("simulated"),
+        )
+
+    @property
+    def capabilities(self) -> frozenset[Capability]:
+        return frozenset({Capability.CONFIRM, Capability.FRESH})
 
     async def verify(self, task: Task, source: str) -> StageResult:
         raise ResultAwaited(self._job(task, source))
@@ -44,9 +55,15 @@ class DeferredTextDevice(graph_support.TextDevice):
     async def profile(self, task: Task, source: str, sample: int = 0) -> Measurement:
         raise ResultAwaited(self._job(task, source))
 
-    def _job(self, task: Task, source: str) -> Job:
+    async def confirm(self, task: Task, source: str) -> StageResult:
+        raise ResultAwaited(self._job(task, source, "confirm"))
+
+    async def profile_fresh(self, task: Task, source: str) -> Measurement:
+        raise ResultAwaited(self._job(task, source, "confirm"))
+
+    def _job(self, task: Task, source: str, kind: JobKind = "evaluate") -> Job:
         return Job(
-            kind="evaluate",
+            kind=kind,
             key=evaluation_key(source_sha256(source), task.id, self.identity),
             task=JobTask.of(task),
             source=source,

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from kernelblaster.harness.devices.protocol import Measurement
+from kernelblaster.harness.devices.protocol import Capability, Device, Measurement
 from kernelblaster.harness.records import (
     DeviceIdentity,
     LaunchProfile,
@@ -67,7 +67,7 @@ REWRITES = (
 
 
 @dataclass(frozen=True)
-class TextDevice:
+class TextDevice(Device):
     """Reads its verdicts off the text; logs every stage it runs to $TEXT_DEVICE_LOG."""
 
     gpu: str = "H100"
@@ -75,6 +75,10 @@ class TextDevice:
     @property
     def identity(self) -> DeviceIdentity:
         return DeviceIdentity(kind="simulated", gpu=self.gpu, arch="sm_90", toolchain="text")
+
+    @property
+    def capabilities(self) -> frozenset[Capability]:
+        return frozenset({Capability.COUNTERS})
 
     async def compile(self, task: Task, source: str) -> StageResult:
         return self._stage("compile", source, {"compile_error", "forbidden"})

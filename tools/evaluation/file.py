@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from ...harness.devices.again import Confirming, profile_again, verify_again
+from ...harness.devices.gates import Passage, both_times, unconfirmed_because
 from ...harness.devices.registry import open_device
 from ...harness.errors import UserError
 from ...harness.files import read_source
 from ...harness.process.scratch import scratch_folder
-from ...harness.records import Evaluation, Outcome, StageResult
+from ...harness.records import Evaluation, Outcome
 from ...harness.task.loading import load_task
 from ...memory.run.run_store import RunStore
 from .evaluator import Evaluator
@@ -30,9 +30,10 @@ async def evaluate_file(
     """Compile, verify, profile and time one CUDA source for one task.
 
     Args:
-        confirm: also verify what passed once more in a fresh process and, on a GPU, under Compute
-            Sanitizer; on the simulated device also run all blocks at full dimensions where that is
-            affordable, as a run does with its winner.
+        confirm: also verify and time what passed once more, as a run does with its winner: in a
+            fresh process and, on a GPU, under Compute Sanitizer; on the simulated device on other
+            blocks, and on all of them where that is affordable. The fact `confirmed` holds both
+            times, or `unconfirmed` why it does not hold.
 
     Raises:
         UserError: a file, the device or the GPU cannot be used, or the file defines no `launch`
@@ -43,24 +44,37 @@ async def evaluate_file(
     loaded = await load_task(task, dimensions)
     with scratch_folder("evaluate") as scratch:
         with RunStore(scratch / "run.sqlite") as store:
-            evaluation = await Evaluator(opened, store).evaluate(loaded, source)
+            gates = Evaluator(opened, store)
+            evaluation = await gates.evaluate(loaded, source)
+            if confirm and evaluation.timing is not None:
+                evaluation = _after(evaluation, await gates.confirm(loaded, source))
     if any(found.kind in NO_KERNEL for found in evaluation.diagnostics):
         raise UserError(
             f"{kernel}: {evaluation.reason}; the signature it must have: "
             f"kernelblaster task show {task}"
         )
-    if confirm and evaluation.outcome is Outcome.PASSED:
-        again = await verify_again(opened, loaded, source)
-        if again.outcome is Outcome.PASSED and not isinstance(opened, Confirming):
-            again = (await profile_again(opened, loaded, source)).stage
-        evaluation = _with(evaluation, again)
     return evaluation
 
 
-def _with(evaluation: Evaluation, again: StageResult) -> Evaluation:
-    """Return an evaluation after a second verdict: what does not pass again has no time."""
-    update: dict[str, object] = {"facts": evaluation.facts | again.facts}
-    if again.outcome is not Outcome.PASSED:
-        update |= {"outcome": again.outcome, "reason": again.reason,
-                   "diagnostics": again.diagnostics, "timing": None, "profile": None}  # fmt: skip
-    return Evaluation.model_validate(evaluation.model_dump() | update)
+def _after(evaluation: Evaluation, again: Passage) -> Evaluation:
+    """Return an evaluation after its confirmation, whose verdict, facts and time are the last word.
+
+    What does not pass again has no time.
+    """
+    assert evaluation.timing is not None
+    reason = unconfirmed_because(evaluation.timing, again)
+    last, passed = again.last, again.last.outcome is Outcome.PASSED
+    told: dict[str, float | int | str] = {"unconfirmed": reason}
+    if again.timing is not None and not reason:
+        told = {"confirmed": both_times(evaluation.timing, again.timing)}
+    return Evaluation.model_validate(
+        evaluation.model_dump()
+        | {
+            "outcome": last.outcome,
+            "reason": last.reason,
+            "diagnostics": last.diagnostics,
+            "facts": evaluation.facts | again.facts | told,
+            "timing": again.timing if passed else None,
+            "profile": again.measured.profile if again.measured and passed else None,
+        }
+    )

@@ -21,6 +21,7 @@ from kernelblaster.harness.cuda.present_gpus import find_gpus, is_called
 from kernelblaster.harness.devices.deferred import DeferredDevice, ResultAwaited, mismatch
 from kernelblaster.harness.devices.job_records import (
     Job,
+    JobKind,
     JobResult,
     JobsFile,
     RunJobs,
@@ -72,8 +73,16 @@ class Carried(DeferredDevice):
         assert measured is not None
         return measured
 
-    async def _carry(self, task: Task, source: str) -> JobResult:
-        job = await job_for(task, source)
+    async def confirm(self, task: Task, source: str) -> StageResult:
+        return (await self._carry(task, source, "confirm")).verified
+
+    async def profile_fresh(self, task: Task, source: str) -> Measurement:
+        measured = (await self._carry(task, source, "confirm")).measured
+        assert measured is not None
+        return measured
+
+    async def _carry(self, task: Task, source: str, kind: JobKind = "evaluate") -> JobResult:
+        job = (await job_for(task, source)).model_copy(update={"kind": kind})
         jobs = write(self._folder, job)
         results = self._folder / "results.json"
         await run_jobs(jobs, results, say=lambda line: None)

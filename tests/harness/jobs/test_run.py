@@ -21,7 +21,7 @@ from kernelblaster.harness.devices.job_records import (
     read_results,
     write_jobs,
 )
-from kernelblaster.harness.devices.protocol import Measurement
+from kernelblaster.harness.devices.protocol import Capability, Measurement
 from kernelblaster.harness.errors import UserError
 from kernelblaster.harness.jobs import command as harness_jobs
 from kernelblaster.harness.jobs import run as job_run
@@ -107,6 +107,10 @@ def test_confirmation_asks_for_fresh_processes_and_another_sample(tmp_path: Path
     asked: list[str] = []
 
     class Confirming(graph_support.TextDevice):
+        @property
+        def capabilities(self) -> frozenset[Capability]:
+            return frozenset({Capability.CONFIRM, Capability.FRESH})
+
         async def confirm(self, task: Task, source: str) -> StageResult:
             asked.append("confirm")
             return await self.verify(task, source)
