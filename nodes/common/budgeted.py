@@ -1,4 +1,4 @@
-"""Stop the run with interrupt() where a cap is reached: resumed with a higher one, it goes on."""
+"""Stop the run with interrupt() where a cap is reached or a model cannot be asked."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import TypeVar
 
 from langgraph.types import interrupt
 
-from ...tools.models.budgets import BudgetReached, read_budgets, require_time
+from ...tools.models.budgets import read_budgets, require_time
+from ...tools.models.pauses import Paused
 from ..records import RunPlan
 from .workspaces import opened
 
@@ -16,16 +17,16 @@ Value = TypeVar("Value")
 
 
 async def budgeted(ask: Callable[[], Awaitable[Value]]) -> Value:
-    """Return what `ask` gives; where a cap keeps it from asking, interrupt with the reason.
+    """Return what `ask` gives; where it cannot go on now, interrupt with the reason.
 
     The whole of `ask` runs again on resume: calls that were answered come from the ledger.
     """
     while True:
         try:
             return await ask()
-        except BudgetReached as reached:
-            # Raises, until the run is resumed with a value; then the cap is looked at once more.
-            interrupt({"budget_reached": reached.reason})
+        except Paused as paused:
+            # Raises, until the run is resumed with a value; then all is tried once more.
+            interrupt({paused.outcome: paused.reason})
 
 
 async def within_time(plan: RunPlan) -> None:

@@ -21,6 +21,7 @@ from ...memory.locations import default_knowledge_directory, new_run_directory
 from ...memory.run.artifacts import ArtifactStore
 from ...tools.models.budgets import BUDGETS_FILE, require_prices, write_budgets
 from ...tools.models.chat_models import check_models, parse_models
+from ...tools.models.endpoint import require_endpoint
 from ...tools.models.records import BUILTIN, Budgets, ModelPlan
 from ...tools.workspace import open_knowledge
 from ..progress import report_progress
@@ -31,12 +32,16 @@ async def load_task(state: OptimizeRequest) -> dict[str, Any]:
     """Resolve the request and load the reference.
 
     Raises:
-        UserError: the task, device, GPU, model or knowledge base cannot be used.
+        UserError: the task, device, GPU, model or knowledge base cannot be used, or the models'
+            endpoint cannot be asked.
     """
     plan = await asyncio.to_thread(resolve_plan, state)
-    # PyTorch describes the task in a process of its own: time to import what is needed afterwards.
-    task, _ = await asyncio.gather(
-        read_task(Path(plan.task_path), plan.dimensions), asyncio.to_thread(import_chroma)
+    # PyTorch describes the task in a process of its own: time to see whether the models can be
+    # asked, and to import what is needed afterwards.
+    task, note, _ = await asyncio.gather(
+        read_task(Path(plan.task_path), plan.dimensions),
+        require_endpoint(plan.models, Path(plan.run_directory)),
+        asyncio.to_thread(import_chroma),
     )
     summary = await asyncio.to_thread(store_task, plan, task, state.budgets)
     report_progress(
@@ -50,6 +55,8 @@ async def load_task(state: OptimizeRequest) -> dict[str, Any]:
         shapes={t.name: list(t.shape) for t in task.full.tensors},
         plan=plan.model_dump(include={"iterations", "rollouts", "steps", "seed"}),
     )
+    if note:
+        report_progress("note", text=note)
     return {
         "plan": plan,
         "summary": summary,
