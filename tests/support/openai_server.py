@@ -49,7 +49,9 @@ class Seen:
 class OpenAiServer:
     """Serves `answers` in order, then `otherwise`; keeps what was asked in `seen`."""
 
-    def __init__(self, answers: Sequence[Answer] = (), otherwise: Answer | None = None) -> None:
+    def __init__(
+        self, answers: Sequence[Answer] = (), otherwise: Answer | None = None, port: int = 0
+    ) -> None:
         self.answers = list(answers)
         self.otherwise = otherwise
         self.seen: list[Seen] = []
@@ -141,13 +143,18 @@ class OpenAiServer:
                 self.wfile.write(b"data: [DONE]\n\n")
                 self.close_connection = True
 
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._http = ThreadingHTTPServer(("127.0.0.1", port), Handler)
         self._http.daemon_threads = True
 
     @property
     def url(self) -> str:
         """The address for --base-url."""
-        return f"http://127.0.0.1:{self._http.server_address[1]}/v1"
+        return f"http://127.0.0.1:{self.port}/v1"
+
+    @property
+    def port(self) -> int:
+        """Where it listens; another server may take it over."""
+        return int(self._http.server_address[1])
 
     @property
     def chats(self) -> list[Seen]:
@@ -167,9 +174,13 @@ class OpenAiServer:
         try:
             yield self
         finally:
-            self._http.shutdown()
-            self._http.server_close()
+            self.die()
             thread.join()
+
+    def die(self) -> None:
+        """Listen no longer; callable from an answer, which may still be sent."""
+        self._http.shutdown()
+        self._http.server_close()
 
     def _note(self, handler: BaseHTTPRequestHandler, body: dict[str, Any]) -> None:
         key = handler.headers.get("authorization", "").removeprefix("Bearer ")

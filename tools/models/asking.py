@@ -14,7 +14,6 @@ from tenacity import (
     RetryCallState,
     retry_if_exception,
     stop_after_attempt,
-    stop_any,
     wait_random_exponential,
 )
 
@@ -198,9 +197,10 @@ class Asker:
                 return False
             return error.again and not (error.blame == "endpoint" and failures.gone)
 
+        last_attempt = stop_after_attempt(self.models.attempts)
         retrying = AsyncRetrying(
             retry=retry_if_exception(again),
-            stop=stop_any(stop_after_attempt(self.models.attempts), _endpoint_had_time),
+            stop=lambda state: last_attempt(state) or _endpoint_had_time(state),
             wait=self._wait,
             before_sleep=lambda state: _tell_wait(
                 call, str(_error(state)), state.upcoming_sleep

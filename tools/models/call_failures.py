@@ -178,7 +178,7 @@ def _causes(error: BaseException) -> list[BaseException]:
     cause: BaseException | None = error
     while cause is not None and cause not in found:
         found.append(cause)
-        cause = cause.__cause__
+        cause = cause.__cause__ or cause.__context__
     return found
 
 

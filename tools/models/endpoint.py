@@ -59,11 +59,11 @@ async def require_endpoint(plan: ModelPlan, directory: Path, *, resumed: bool = 
     """
     finding = await ask_endpoint(plan)
     if finding.verdict == "bad" and not (resumed and plan.on_model_failure == "builtin"):
-        raise UserError(finding.line)
+        raise UserError(f"{', '.join(plan.names)}: {finding.line}")
     if finding.verdict != "bad":
         for name in plan.names:
             failures_of(directory, plan.endpoint_of(name)).forget()
-    return "" if finding.verdict == "good" else finding.line
+    return "" if finding.verdict == "good" else f"{', '.join(plan.names)}: {finding.line}"
 
 
 async def ask_endpoint(plan: ModelPlan) -> Finding:
