@@ -319,7 +319,7 @@ GONE = {
     "no TLS": ("https", None, "TLS: "),
     "wrong key": ("", Say(f"bad key {SECRET}", status=401), "bad key [key]); check the key"),
     "a web page": ("", Say(body="<html>Log in</html>"), "answers with a web page"),
-    "hangs": ("", Say(seconds=1.0), "does not answer within 0.4 s"),
+    "hangs": ("", Say(seconds=1.0, body="{}"), "does not answer within 0.4 s"),
     "no such model": ("", None, "has no model large"),
 }
 

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from ...harness.errors import UserError
 from .chat_models import without_key
 
-LONGEST_WAIT_SECONDS = 600.0
+LONGEST_RETRY_AFTER_SECONDS = 600.0
 """Of a Retry-After; who says more is not asked again."""
 
 DATA_CODES = frozenset(
@@ -119,7 +119,7 @@ def _status(error: Exception, status: int, words: str, model: str) -> CallFailed
         wait = retry_after(getattr(getattr(error, "response", None), "headers", {}))
         return CallFailed(
             f"HTTP {status}: {words}",
-            again=wait is None or wait <= LONGEST_WAIT_SECONDS,
+            again=wait is None or wait <= LONGEST_RETRY_AFTER_SECONDS,
             maybe_paid=status in (408, 504),
             wait_seconds=wait,
         )

@@ -9,7 +9,7 @@ from pydantic import Field
 from ...harness.records import Record
 
 BUILTIN = "builtin"
-"""The author that needs no model: the role's reasoner in nodes/builtin/."""
+"""The author that needs no model: the reasoner in the folder of the role's agent."""
 
 Role = Literal[
     "initial_cuda",

@@ -251,7 +251,7 @@ def test_who_falls_silent_is_asked_whether_it_is_there(
     server.otherwise = Say(json.dumps(GOOD), seconds=1.0)
     answer = choose(asker(timeout_seconds=0.2, attempts=2), 0)
     assert answer.value is None and "timed out" in answer.reason and len(server.chats) == 2
-    server.listing = Say(seconds=1.0)
+    server.listing = Say(seconds=1.0, body="{}")
     with pytest.raises(ModelUnavailable, match="does not answer within 0.3 s"):
         choose(asker(timeout_seconds=0.2, check_seconds=0.3, attempts=2), 1)
     assert len(server.chats) == 3, "it was not waited for a second time"
