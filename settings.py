@@ -59,6 +59,10 @@ class Settings(BaseSettings):
     """Seconds."""
     model_attempts: int = Field(default=5, ge=1)
     """Tries of a call that fails in transport."""
+    on_model_failure: Literal["pause", "builtin"] = "pause"
+    """What is done when an endpoint cannot be reached or refuses the key."""
+    model_check_seconds: float = Field(default=10.0, ge=0)
+    """How long an endpoint may take to say, before a run, that it can be asked; 0: not asked."""
     reasks: int = Field(default=2, ge=0)
     """How often a malformed reply is asked for again."""
     concurrency: int = Field(default=4, ge=1)
@@ -87,6 +91,8 @@ class Settings(BaseSettings):
             streaming=self.streaming,
             timeout_seconds=self.model_timeout,
             attempts=self.model_attempts,
+            on_model_failure=self.on_model_failure,
+            check_seconds=self.model_check_seconds,
             reasks=self.reasks,
             concurrency=self.concurrency,
             requests_per_minute=self.requests_per_minute,

@@ -73,6 +73,10 @@ def optimize(
         str | None, typer.Option(help="json_schema, function_calling, or json_mode.")
     ] = None,
     temperature: Annotated[float | None, typer.Option(help="Of the models.")] = None,
+    on_model_failure: Annotated[
+        str | None,
+        typer.Option(help="Where a model cannot be reached: pause, or builtin (stands in)."),
+    ] = None,
     max_tokens: MaxTokens = None,
     max_money: MaxMoney = None,
     max_calls: MaxCalls = None,
@@ -112,6 +116,7 @@ def optimize(
         structured_output=structured_output,
         temperature=temperature,
         rewrites_first=rewrites_first,
+        on_model_failure=on_model_failure,
         max_tokens=max_tokens,
         max_money=max_money,
         max_calls=max_calls,

@@ -189,6 +189,16 @@ class ProgressView:
     def _on_malformed(self, event: Mapping[str, Any]) -> None:
         self.note(f"  [yellow]{event['role']}[/]: malformed reply: {escape(event['reason'])}")
 
+    def _on_standing_in(self, event: Mapping[str, Any]) -> None:
+        self._thinking.pop(_asker(event), None)
+        self.note(
+            f"  [yellow]{event['role']}[/]: {escape(event['reason'])}; "
+            "the built-in reasoner stands in"
+        )
+
+    def _on_note(self, event: Mapping[str, Any]) -> None:
+        self.note(f"[yellow]note[/]: {escape(event['text'])}")
+
     def _on_initial_rejected(self, event: Mapping[str, Any]) -> None:
         self.note(f"first kernel: [red]refused, {event['outcome']}[/]: {escape(event['reason'])}")
 
@@ -263,7 +273,7 @@ def show_result(console: Console, result: RunResult, directory: Path) -> None:
 
 
 def show_capped(console: Console, reason: str, best: BestSoFar | None) -> None:
-    """Print why a run stopped at a cap, and the best until then."""
+    """Print why a run stopped with its place saved, and the best until then."""
     if best is not None:
         console.print(
             f"best so far: {best.best_us:.2f} us, {best.gain:.2f}x the initial kernel's "

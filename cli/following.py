@@ -44,8 +44,8 @@ def follow(session: Any, showing: Showing) -> None:
 def follow_all(sessions: list[Any], showing: Showing) -> None:
     """Run sessions one after the other; a run that fails keeps no other from going on.
 
-    Waiting for another host is an end like others (exit code 0, outcome `waiting`), and so is a
-    cap that was reached (outcome `budget_reached`).
+    Waiting for another host is an end like others (exit code 0, outcome `waiting`), and so are a
+    cap that was reached (`budget_reached`) and a model that is gone (`model_unavailable`).
     """
     answers: list[dict[str, Any]] = []
     failed = False
@@ -116,7 +116,7 @@ def watch(session: Any, showing: Showing) -> dict[str, Any]:
         if showing.in_words:
             show_capped(console, capped.reason, capped.best)
         best = capped.best.model_dump(mode="json") if capped.best else {}
-        reached = {"outcome": "budget_reached", "reason": capped.reason}
+        reached = {"outcome": capped.outcome, "reason": capped.reason}
         return {**reached, "run": str(session.directory), **best}
     if showing.in_words:
         show_result(console, result, session.directory)

@@ -28,8 +28,9 @@ from ..nodes.common.workspaces import workspace_of
 from ..nodes.records import OptimizeRequest, RunContext, RunPlan, RunResult
 from ..nodes.run.begin import begin_run, resolve_plan, stored_plan, take_up
 from ..nodes.run.best_so_far import BestSoFar, keep_best
-from ..tools.models.budgets import BudgetReached
 from ..tools.models.chat_models import check_models
+from ..tools.models.endpoint import require_endpoint
+from ..tools.models.pauses import PAUSES, Paused
 from ..tools.workspace import open_runs
 from .optimize import build_graph
 
@@ -59,11 +60,15 @@ class Waiting(Exception):
 
 
 class Capped(Exception):
-    """A cap is reached and the place is saved; `resume` with a higher one goes on."""
+    """A cap is reached or a model cannot be asked, and the place is saved; `resume` goes on."""
 
-    def __init__(self, directory: Path, reason: str, best: BestSoFar | None) -> None:
+    def __init__(
+        self, directory: Path, outcome: str, reason: str, best: BestSoFar | None
+    ) -> None:
         super().__init__(reason)
         self.directory = directory
+        self.outcome = outcome
+        """budget_reached or model_unavailable."""
         self.reason = reason
         self.best = best
 
@@ -131,7 +136,7 @@ class Session:
             UserError: the request cannot be served.
             Interrupted: `drain` was called and the place is saved.
             Waiting: no rollout can go on without results from another host.
-            Capped: no rollout can go on without a higher cap.
+            Capped: no rollout can go on without a higher cap, or without its model.
         """
         config: RunnableConfig = {
             "configurable": {"thread_id": THREAD},
@@ -145,6 +150,10 @@ class Session:
                 check_identity(self.plan)
                 check_models(self.plan.models)
                 self._note(Ledger.sit_down)
+                if started.get("plan"):
+                    note = await require_endpoint(self.plan.models, self.directory, resumed=True)
+                    if note:
+                        watch({"event": "note", "text": note})
                 try:
                     async for _, event in graph.astream(
                         None if started.get("plan") else self._request(),
@@ -158,19 +167,20 @@ class Session:
                         watch(cast(dict[str, Any], event))
                 except GraphDrained as drained:
                     raise Interrupted(self.directory) from drained
-                except BudgetReached as reached:
+                except Paused as paused:
                     best = await self._best(await graph.aget_state(config))
-                    raise Capped(self.directory, reached.reason, best) from reached
+                    raise Capped(self.directory, paused.outcome, paused.reason, best) from paused
                 finally:
                     self._note(Ledger.still_working)
             ended = await graph.aget_state(config)
             reasons = [
-                each.value["budget_reached"]
+                (kind.outcome, each.value[kind.outcome])
                 for each in ended.interrupts
-                if "budget_reached" in each.value
+                for kind in PAUSES
+                if kind.outcome in each.value
             ]
             if reasons:
-                raise Capped(self.directory, reasons[0], await self._best(ended))
+                raise Capped(self.directory, *reasons[0], await self._best(ended))
             if ended.interrupts:
                 raise Waiting(
                     self.directory, await asyncio.to_thread(count_waiting, self.directory)

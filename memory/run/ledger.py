@@ -118,6 +118,8 @@ class RoleTotals(Record):
     calls: int
     malformed: int
     failed: int
+    unanswered: int
+    """Calls that no try brought a reply to."""
     tokens_in: int
     tokens_cached: int
     tokens_out: int
@@ -126,7 +128,8 @@ class RoleTotals(Record):
 
 _BY_ROLE = """
     SELECT role, model, SUM(outcome != 'failed') AS calls, SUM(outcome = 'malformed') AS malformed,
-        SUM(outcome = 'failed') AS failed, SUM(tokens_in) AS tokens_in,
+        SUM(outcome = 'failed') AS failed, COUNT(DISTINCT key) - COUNT(DISTINCT CASE
+        WHEN reply_sha256 IS NOT NULL THEN key END) AS unanswered, SUM(tokens_in) AS tokens_in,
         SUM(tokens_cached) AS tokens_cached, SUM(tokens_out) AS tokens_out, SUM(money) AS money
     FROM calls GROUP BY role, model ORDER BY MIN(rowid)
 """

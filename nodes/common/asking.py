@@ -9,7 +9,7 @@ from typing import Any
 from ...tools.models.records import Answer, Message, Role
 from ...tools.workspace import Workspace
 from ..records import RunPlan
-from .budgeted import budgeted
+from .interrupts import budgeted
 from .replies import Form
 from .workspaces import opened
 

@@ -20,8 +20,7 @@ from ...tools.models.asking import MalformedReply
 from ...tools.models.code_reply import CodeReply, read_code
 from ...tools.models.records import BUILTIN
 from ...tools.progress import report_progress
-from ..common.awaited import awaited
-from ..common.budgeted import budgeted
+from ..common.interrupts import awaited, budgeted
 from ..common.prompts.repair import reply_words
 from ..common.workspaces import opened, workspace_of
 from ..records import RunPlan, TaskSummary

@@ -17,7 +17,7 @@ from ...tools.models.records import BUILTIN, Answer
 from ...tools.progress import report_progress
 from ...tools.workspace import Workspace
 from ..common.asking import stand_in
-from ..common.budgeted import budgeted
+from ..common.interrupts import budgeted
 from ..common.randomness import explores
 from ..common.workspaces import opened, workspace_of
 from ..records import (

@@ -16,7 +16,7 @@ from ...harness.judge.timing import Ratio
 from ...harness.records import Timing, outcome_in_words
 from ...tools.evaluation.evaluator import Evaluator
 from ...tools.progress import report_progress
-from ..common.awaited import awaited
+from ..common.interrupts import awaited
 from ..common.workspaces import opened
 from ..records import Confirmation, KernelPoint, RunPlan, SoftReview, TaskSummary, Trajectory
 

@@ -15,7 +15,7 @@ from ...tools.evaluation.evaluator import Evaluator
 from ...tools.models.records import BUILTIN
 from ...tools.progress import report_progress
 from ...tools.workspace import Workspace
-from ..common.awaited import awaited
+from ..common.interrupts import awaited
 from ..common.workspaces import opened
 from ..records import (
     Attempt,

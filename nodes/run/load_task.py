@@ -16,6 +16,7 @@ from langgraph.types import Overwrite
 from ...harness.records import Task
 from ...harness.task.loading import load_task as read_task
 from ...memory.knowledge.state_index import import_chroma
+from ...tools.models.endpoint import require_endpoint
 from ...tools.progress import report_progress
 from ...tools.workspace import open_runs
 from ..common.workspaces import workspace_of
@@ -27,7 +28,8 @@ async def load_task(state: OptimizeRequest, runtime: Runtime[RunContext]) -> dic
     """Resolve the request under its context and load the reference.
 
     Raises:
-        UserError: the task, device, GPU, model, knowledge base or run directory cannot be used.
+        UserError: the task, device, GPU, model, knowledge base or run directory cannot be used, or
+            the models' endpoint cannot be asked.
     """
     # Whoever began the run already (the command line does) holds its directory with the plan.
     begun = state.run is not None and open_runs().has(Path(state.run))
@@ -36,9 +38,12 @@ async def load_task(state: OptimizeRequest, runtime: Runtime[RunContext]) -> dic
     else:
         context = runtime.context or RunContext()
         plan = await asyncio.to_thread(resolve_plan, state, context)
-    # PyTorch describes the task in a process of its own: time to import what is needed afterwards.
-    task, _ = await asyncio.gather(
-        read_task(Path(plan.task), plan.dimensions), asyncio.to_thread(import_chroma)
+    # PyTorch describes the task in a process of its own: time to see whether the models can be
+    # asked, and to import what is needed afterwards.
+    task, note, _ = await asyncio.gather(
+        read_task(Path(plan.task), plan.dimensions),
+        require_endpoint(plan.models, Path(plan.run)),
+        asyncio.to_thread(import_chroma),
     )
     if not begun:
         named = state.run is not None
@@ -55,6 +60,8 @@ async def load_task(state: OptimizeRequest, runtime: Runtime[RunContext]) -> dic
         shapes={t.name: list(t.shape) for t in task.full.tensors},
         plan=plan.model_dump(include={"iterations", "rollouts", "steps", "seed"}),
     )
+    if note:
+        report_progress("note", text=note)
     return {
         "plan": plan,
         "summary": summary,

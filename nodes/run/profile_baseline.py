@@ -12,7 +12,7 @@ from ...harness.errors import UserError
 from ...harness.records import Evaluation, Outcome, outcome_in_words
 from ...tools.evaluation.evaluator import Evaluator
 from ...tools.progress import report_progress
-from ..common.awaited import awaited
+from ..common.interrupts import awaited
 from ..common.workspaces import opened
 from ..records import KernelPoint, RunPlan, TaskSummary, TechniqueStep
 

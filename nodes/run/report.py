@@ -6,13 +6,14 @@ Reads everything the run came to; writes result.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypedDict
 
 from ...harness.errors import UserError
 from ...harness.files import write_atomically
 from ...harness.records import DeviceIdentity
-from ...memory.run.ledger import Totals
+from ...memory.run.ledger import RoleTotals, Totals
 from ...tools.progress import report_progress
 from ...tools.workspace import open_runs
 from ..common.workspaces import workspace_of
@@ -75,6 +76,7 @@ def _report(state: Reads) -> RunResult:
                 *notes_of(facts),
                 *_elsewhere(workspace.store.jobs.measured_by()),
                 *_spending(spent),
+                *_stood_in(spending),
             ),
             best_source=str(directory / "best.cu"),
             run=str(directory),
@@ -100,6 +102,16 @@ def _spending(spent: Totals) -> tuple[str, ...]:
     if spent.unpriced and spent.money is not None:
         notes.append(f"{spent.unpriced} of {spent.calls} model calls have no price")
     return tuple(notes)
+
+
+def _stood_in(spending: Sequence[RoleTotals]) -> tuple[str, ...]:
+    return tuple(
+        f"{each.model} did not answer {each.unanswered} "
+        f"{'call' if each.unanswered == 1 else 'calls'} as {each.role}: "
+        "the built-in reasoner stood in"
+        for each in spending
+        if each.unanswered
+    )
 
 
 def _outcome(confirmation: Confirmation) -> str:

@@ -15,7 +15,7 @@ from ...tools.models.records import BUILTIN, Answer, Message
 from ...tools.progress import report_progress
 from ...tools.workspace import Workspace
 from ..common.asking import asked, stand_in
-from ..common.budgeted import within_time
+from ..common.interrupts import within_time
 from ..common.workspaces import workspace_of
 from ..records import KernelPoint, Observation, RunPlan, TaskSummary
 from .builtin import describe_state

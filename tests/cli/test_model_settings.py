@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import json
 import os
@@ -24,12 +25,13 @@ from run_child import start_run
 
 from kernelblaster.cli import app as cli
 from kernelblaster.cli.flags import read_settings
+from kernelblaster.graph.optimize import build_graph
 from kernelblaster.graph.session import checkpoint_serializer
 from kernelblaster.harness.errors import UserError
 from kernelblaster.harness.process.children import python_environment, scrubbed_environment
 from kernelblaster.harness.records import DeviceIdentity
 from kernelblaster.memory.run.run_store import RunStore
-from kernelblaster.nodes.records import RunPlan, RunResult
+from kernelblaster.nodes.records import OptimizeRequest, RunPlan, RunResult
 from kernelblaster.settings import LIST_PRICES, Settings
 from kernelblaster.tools.models.budgets import read_budgets
 from kernelblaster.tools.models.chat_models import (
@@ -313,6 +315,123 @@ def test_a_cap_stops_with_the_best_so_far_and_resume_goes_on(
     assert finished["outcome"] == "improved" and finished["model_calls"] == 2
     assert len(server.chats) == 2, "the first call was not made again"
     assert read_budgets(tmp_path / "run") == Budgets(calls=10)
+
+
+# Endpoints that are not there --------------------------------------------------------------------
+
+
+GONE = {
+    "dead port": ("http://127.0.0.1:9/v1", None, "connection refused"),
+    "no such host": ("http://no-such-host.invalid/v1", None, "does not resolve"),
+    "no TLS": ("https", None, "TLS: "),
+    "wrong key": ("", Say(f"bad key {SECRET}", status=401), "bad key [key]); check the key"),
+    "a web page": ("", Say(body="<html>Log in</html>"), "answers with a web page"),
+    "hangs": ("", Say(seconds=1.0, body="{}"), "does not answer within 0.4 s"),
+    "no such model": ("", None, "has no model large"),
+}
+
+
+@pytest.mark.parametrize("name", GONE)
+def test_an_endpoint_that_cannot_be_asked_is_one_line_and_nothing_is_begun(
+    optimize: Callable[..., Done], server: OpenAiServer, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch, name: str,
+) -> None:  # fmt: skip
+    url, server.listing, words = GONE[name]
+    if url in ("", "https"):
+        url = server.url.replace("http", url or "http", 1)
+    if name == "hangs":
+        monkeypatch.setenv("KERNELBLASTER_MODEL_CHECK_SECONDS", "0.4")
+    model = "openai:large" if name == "no such model" else "openai:small"
+    done = optimize("--base-url", url, "--model", model, "--quiet")
+    assert done.code == 2, done.out
+    assert len(done.err.strip().splitlines()) == 1 and words in done.err, done.err
+    assert model in done.err and SECRET not in done.err and "Traceback" not in done.err
+    assert server.chats == [] and not (tmp_path / "run").exists()
+
+
+def test_a_graph_of_another_program_asks_too(
+    server: OpenAiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph_support.install(monkeypatch.setattr)
+    server.listing = Say("who are you?", status=401)
+    request = OptimizeRequest(task="text.py", run=str(tmp_path / "run"))
+    context = RunContext(model="openai:small", models=ModelPlan(base_url=server.url))
+    with pytest.raises(UserError, match="refuses the key"):
+        asyncio.run(build_graph().compile().ainvoke(request, context=context))
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_an_endpoint_that_is_busy_is_a_note(
+    optimize: Callable[..., Done], server: OpenAiServer, status: int
+) -> None:
+    server.listing = Say("come back later", status=status)
+    done = optimize("--events", "jsonl")
+    assert done.code == 0, done.err
+    events = [json.loads(line) for line in done.out.splitlines()]
+    notes = [event["text"] for event in events if event["event"] == "note"]
+    assert len(notes) == 1 and f"HTTP {status}: come back later" in notes[0]
+    assert events[-1]["outcome"] == "improved" and len(server.chats) == 2
+
+
+def dying(server: OpenAiServer, call: int) -> None:
+    """Let a server end in the middle of a call, and answer those before it."""
+
+    def answer(body: dict[str, Any]) -> Say:
+        say = kernel_writer(body)
+        if len(server.chats) >= call:
+            server.die()
+            say.drop = True
+        return say
+
+    server.otherwise = answer
+
+
+@pytest.mark.parametrize("rollouts", [1, 2])
+def test_a_server_that_dies_pauses_the_run_and_once_it_is_back_the_result_is_the_same(
+    optimize: Callable[..., Done], command: Callable[..., Done], server: OpenAiServer,
+    monkeypatch: pytest.MonkeyPatch, rollouts: int,
+) -> None:  # fmt: skip
+    monkeypatch.setattr("kernelblaster.tools.models.asking.WAITS_BEFORE_ANEW", 0)
+    monkeypatch.setenv("KERNELBLASTER_MODEL_ATTEMPTS", "1")
+    flags = ("--rollouts", rollouts, "--json")
+    whole = last_json(optimize(*flags, "--run", "whole", "--kb", "other"))
+    server.seen.clear()
+    dying(server, rollouts + 1)
+    done = optimize(*flags)
+    stopped = last_json(done)
+    assert stopped["outcome"] == "model_unavailable"
+    assert "openai:small cannot be asked: " in stopped["reason"]
+    assert stopped["reason"].endswith(f"kernelblaster resume {Path('run').resolve()}")
+    assert stopped["best_us"] == 90.0, "what was found until then"
+    assert not Path("run/report.txt").exists()
+    asked = len(server.chats)
+
+    still = command("resume", "run", "--json")
+    assert still.code == 2 and "connection refused" in still.err.strip().splitlines()[-1]
+    with OpenAiServer(otherwise=kernel_writer, port=server.port).running() as again:
+        finished = last_json(command("resume", "run", "--json"))
+        assert len(again.chats) <= rollouts, "what was answered is not asked again"
+    for field in ("outcome", "best_us", "gain", "path", "evaluations"):
+        assert finished[field] == whole[field], field
+    assert finished["model_calls"] == asked + len(again.chats)
+
+
+def test_the_built_in_reasoner_stands_in_where_a_person_says_so(
+    optimize: Callable[..., Done], server: OpenAiServer
+) -> None:
+    dying(server, 2)
+    done = optimize("--on-model-failure", "builtin")
+    assert done.code == 0, done.err
+    said = " ".join(done.out.split())
+    assert "the built-in reasoner stands in" in said
+    note = "openai:small did not answer 1 call as kernel_writer: the built-in reasoner stood in"
+    assert note in said and note in Path("run/report.txt").read_text()
+
+
+def test_the_choice_on_failure_is_one_of_two(optimize: Callable[..., Done]) -> None:
+    done = optimize("--on-model-failure", "guess")
+    assert done.code == 2 and "--on-model-failure 'guess'" in done.err
 
 
 JUNK = [

@@ -49,11 +49,17 @@ class Seen:
 class OpenAiServer:
     """Serves `answers` in order, then `otherwise`; keeps what was asked in `seen`."""
 
-    def __init__(self, answers: Sequence[Answer] = (), otherwise: Answer | None = None) -> None:
+    def __init__(
+        self, answers: Sequence[Answer] = (), otherwise: Answer | None = None, port: int = 0
+    ) -> None:
         self.answers = list(answers)
         self.otherwise = otherwise
         self.seen: list[Seen] = []
         self.models = ["small"]
+        self.listing: Say | None = None
+        """Sent for the list of models in the list's place."""
+        self.greeting: Say | None = None
+        """Sent for an empty conversation; by default it is refused, as servers do."""
         self._lock = threading.Lock()
         self._under_way = 0
         self.most_at_once = 0
@@ -67,6 +73,10 @@ class OpenAiServer:
 
             def do_GET(self) -> None:
                 server._note(self, {})
+                if server.listing is not None:
+                    time.sleep(server.listing.seconds)
+                    self._answer(server.listing, {})
+                    return
                 if not self.path.endswith("/models"):
                     self._send(404, json.dumps({"error": {"message": "no such page"}}))
                     return
@@ -77,6 +87,9 @@ class OpenAiServer:
                 length = int(self.headers.get("content-length", 0))
                 body = json.loads(self.rfile.read(length))
                 server._note(self, body)
+                if not body["messages"]:
+                    self._answer(server.greeting or server._refusal(body), body)
+                    return
                 with server._counted():
                     say = server._next(body)
                     time.sleep(say.seconds)
@@ -130,18 +143,28 @@ class OpenAiServer:
                 self.wfile.write(b"data: [DONE]\n\n")
                 self.close_connection = True
 
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._http = ThreadingHTTPServer(("127.0.0.1", port), Handler)
         self._http.daemon_threads = True
 
     @property
     def url(self) -> str:
         """The address for --base-url."""
-        return f"http://127.0.0.1:{self._http.server_address[1]}/v1"
+        return f"http://127.0.0.1:{self.port}/v1"
+
+    @property
+    def port(self) -> int:
+        """Where it listens; another server may take it over."""
+        return int(self._http.server_address[1])
 
     @property
     def chats(self) -> list[Seen]:
-        """The chat calls that came in, in order."""
-        return [each for each in self.seen if each.path.endswith("/chat/completions")]
+        """The chat calls that came in, in order; empty conversations are none."""
+        return [each for each in self.seen if each.body.get("messages")]
+
+    @property
+    def greetings(self) -> list[Seen]:
+        """The empty conversations that came in, in order."""
+        return [each for each in self.seen if each.body.get("messages") == []]
 
     @contextmanager
     def running(self) -> Iterator[OpenAiServer]:
@@ -151,14 +174,23 @@ class OpenAiServer:
         try:
             yield self
         finally:
-            self._http.shutdown()
-            self._http.server_close()
+            self.die()
             thread.join()
+
+    def die(self) -> None:
+        """Listen no longer; callable from an answer, which may still be sent."""
+        self._http.shutdown()
+        self._http.server_close()
 
     def _note(self, handler: BaseHTTPRequestHandler, body: dict[str, Any]) -> None:
         key = handler.headers.get("authorization", "").removeprefix("Bearer ")
         with self._lock:
             self.seen.append(Seen(handler.path, key, body, time.monotonic()))
+
+    def _refusal(self, body: dict[str, Any]) -> Say:
+        if body["model"] not in self.models:
+            return Say(f"The model `{body['model']}` does not exist", status=404)
+        return Say("messages: the list is empty", status=400)
 
     def _next(self, body: dict[str, Any]) -> Say:
         with self._lock:

@@ -23,19 +23,25 @@ from ...memory.run.artifacts import ArtifactStore
 from ...memory.run.ledger import Usage
 from ...memory.run.run_store import RunStore
 from ..progress import report_progress
-from .budgets import BudgetReached, read_budgets, require_call
-from .call_failures import CallFailed, explained
+from .budgets import read_budgets, require_call
+from .call_failures import IN_A_ROW, CallFailed, FailuresInARow, explained, failures_of
 from .chat_models import opened_model, priced, turnstile_of
+from .endpoint import ask_endpoint
+from .pauses import BudgetReached, ModelUnavailable
 from .records import BUILTIN, Answer, Message, ModelPlan, Role
 from .reply_forms import MalformedReply, RawReply, bound, raw_reply, with_schema
 
-__all__ = ["Asker", "BudgetReached", "MalformedReply", "estimate_tokens"]
+__all__ = ["Asker", "BudgetReached", "MalformedReply", "ModelUnavailable", "estimate_tokens"]
 
 Reply = TypeVar("Reply", bound=BaseModel)
 Value = TypeVar("Value")
 
 LONGEST_WAIT_SECONDS = 60.0
 """Between two tries, where the server does not say how long."""
+ENDPOINT_SECONDS = 15.0
+"""After so long, a call that does not reach its endpoint is not tried again by itself."""
+WAITS_BEFORE_ANEW = 5
+"""First waits before a call is begun anew whose endpoint was not reached."""
 REPLY_SHOWN = 60_000
 """Characters of a malformed reply that go back into the conversation."""
 
@@ -73,6 +79,7 @@ class Asker:
 
         Raises:
             BudgetReached: a cap keeps the next call from being made.
+            ModelUnavailable: the endpoint is gone or refuses the key, and nobody may stand in.
             UserError: the endpoint's setting is wrong, or the disk is full.
         """
         prompt = with_schema(messages, self.models, self.models.model_of(role), reply)
@@ -91,6 +98,7 @@ class Asker:
 
         Raises:
             BudgetReached: a cap keeps the next call from being made.
+            ModelUnavailable: the endpoint is gone or refuses the key, and nobody may stand in.
             UserError: the endpoint's setting is wrong, or the disk is full.
         """
         return await self._ask(role, place, tuple(messages), lambda raw: read(raw.words()), None)
@@ -115,6 +123,7 @@ class Asker:
             try:
                 reply_sha256, raw = await self._reply(call, messages, form)
             except CallFailed as failed:
+                _tell_stand_in(call, failed.reason)
                 return Answer(
                     author=model, reason=failed.reason, prompt_sha256=first_prompt,
                     reply_sha256=reply_sha256, calls=ask + 1,
@@ -131,8 +140,10 @@ class Asker:
                 value=value, author=model, prompt_sha256=first_prompt,
                 reply_sha256=reply_sha256, calls=ask + 1,
             )  # fmt: skip
+        reason = f"malformed reply: {reason}"
+        _tell_stand_in(call, reason)
         return Answer(
-            author=model, reason=f"malformed reply: {reason}", prompt_sha256=first_prompt,
+            author=model, reason=reason, prompt_sha256=first_prompt,
             reply_sha256=reply_sha256, calls=self.models.reasks + 1,
         )  # fmt: skip
 
@@ -144,11 +155,56 @@ class Asker:
         if stored is not None and stored.reply_sha256 is not None:
             text = await asyncio.to_thread(self._artifacts.get_text, stored.reply_sha256)
             return stored.reply_sha256, RawReply.model_validate_json(text)
+        failures = failures_of(self._directory, self.models.endpoint_of(call.model))
+        for number in range(1, IN_A_ROW + 1):
+            try:
+                reply = await self._tries(call, messages, form, failures)
+            except CallFailed as failed:
+                if failed.blame == "call":
+                    failures.forget()
+                    raise
+                failures.add()
+                if self.models.on_model_failure == "builtin":
+                    raise
+                if failures.gone or number == IN_A_ROW:
+                    raise ModelUnavailable(
+                        f"{call.model} cannot be asked: {failed.reason}; the place is saved, go "
+                        f"on with: kernelblaster resume {self._directory}"
+                    ) from failed
+                seconds = WAITS_BEFORE_ANEW * self.models.first_wait_seconds
+                _tell_wait(call, str(failed), seconds)
+                await asyncio.sleep(seconds)
+            else:
+                failures.forget()
+                return reply
+        raise AssertionError("the last failure ends the loop")
+
+    async def _tries(
+        self,
+        call: _Call,
+        messages: tuple[Message, ...],
+        form: type[BaseModel] | None,
+        failures: FailuresInARow,
+    ) -> tuple[str, RawReply]:
+        """Make a call, in several tries where its failures allow that."""
+        if failures.count:  # Quicker than a call, and free.
+            gone = await self._unanswered(call)
+            if gone:
+                raise CallFailed(gone, again=False, maybe_paid=False, blame="endpoint")
+
+        def again(error: BaseException) -> bool:
+            if not isinstance(error, CallFailed):
+                return False
+            return error.again and not (error.blame == "endpoint" and failures.gone)
+
+        last_attempt = stop_after_attempt(self.models.attempts)
         retrying = AsyncRetrying(
-            retry=retry_if_exception(lambda error: isinstance(error, CallFailed) and error.again),
-            stop=stop_after_attempt(self.models.attempts),
+            retry=retry_if_exception(again),
+            stop=lambda state: last_attempt(state) or _endpoint_had_time(state),
             wait=self._wait,
-            before_sleep=lambda state: _tell_wait(call, state),
+            before_sleep=lambda state: _tell_wait(
+                call, str(_error(state)), state.upcoming_sleep
+            ),
             reraise=True,
         )
         turnstile = await asyncio.to_thread(
@@ -162,6 +218,13 @@ class Asker:
                 async with turnstile.turn():
                     return await self._send(call, messages, form)
         raise AssertionError("tenacity ended without a reply or an error")
+
+    async def _unanswered(self, call: _Call) -> str:
+        """Return why the endpoint cannot be asked at all; empty where it can, or nobody can say."""
+        if not call.model.startswith("openai:"):
+            return ""
+        found = await ask_endpoint(self.models)
+        return found.line if found.verdict == "bad" else ""
 
     async def _send(
         self, call: _Call, messages: tuple[Message, ...], form: type[BaseModel] | None
@@ -223,6 +286,8 @@ class Asker:
         """Close a try that failed and raise what its failure means."""
         try:
             failed = await asyncio.to_thread(explained, error, call.model)
+            if failed.blame == "silence":
+                failed = await self._listened(failed, call)
         except UserError as wrong:
             await asyncio.to_thread(
                 self._ledger.not_answered, call.key, attempt, str(wrong), maybe_paid=False
@@ -232,6 +297,16 @@ class Asker:
             self._ledger.not_answered, call.key, attempt, failed.reason, failed.maybe_paid
         )
         raise failed from error
+
+    async def _listened(self, failed: CallFailed, call: _Call) -> CallFailed:
+        """Return whose fault a silence is: the endpoint's when it says nothing now either."""
+        gone = await self._unanswered(call)
+        return CallFailed(
+            f"{failed.reason}; {gone}" if gone else failed.reason,
+            again=failed.again and not gone,
+            maybe_paid=failed.maybe_paid,
+            blame="endpoint" if gone else "call",
+        )
 
     def _expected(self, model: str, messages: tuple[Message, ...]) -> Usage:
         tokens_in = sum(estimate_tokens(message.content) for message in messages)
@@ -259,7 +334,7 @@ class Asker:
 
     def _wait(self, state: RetryCallState) -> float:
         """Return the seconds until the next try: the server's wish, else a growing random time."""
-        error = state.outcome.exception() if state.outcome else None
+        error = _error(state)
         if isinstance(error, CallFailed) and error.wait_seconds is not None:
             return error.wait_seconds
         first = self.models.first_wait_seconds
@@ -310,12 +385,26 @@ def _again(raw: RawReply, reason: str) -> tuple[Message, Message]:
     )
 
 
-def _tell_wait(call: _Call, state: RetryCallState) -> None:
-    error = state.outcome.exception() if state.outcome else None
+def _error(state: RetryCallState) -> BaseException | None:
+    return state.outcome.exception() if state.outcome else None
+
+
+def _endpoint_had_time(state: RetryCallState) -> bool:
+    """Whether a call that does not reach its endpoint has been tried for long enough."""
+    error = _error(state)
+    endpoint = isinstance(error, CallFailed) and error.blame == "endpoint"
+    return endpoint and (state.seconds_since_start or 0.0) >= ENDPOINT_SECONDS
+
+
+def _tell_wait(call: _Call, reason: str, seconds: float) -> None:
     report_progress(
         "trying_again",
         role=call.role,
         place=list(call.place),
-        reason=str(error),
-        seconds=round(state.upcoming_sleep, 1),
+        reason=reason,
+        seconds=round(seconds, 1),
     )
+
+
+def _tell_stand_in(call: _Call, reason: str) -> None:
+    report_progress("standing_in", role=call.role, place=list(call.place), reason=reason)

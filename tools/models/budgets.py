@@ -8,21 +8,14 @@ from ...harness.errors import UserError
 from ...harness.files import write_atomically
 from ...memory.run.ledger import Ledger, Totals, Usage
 from .chat_models import priced
-from .records import BUILTIN, ROLES, Budgets, ModelPlan
+from .pauses import BudgetReached
+from .records import Budgets, ModelPlan
 
 BUDGETS_FILE = "budgets.json"
 NO_PRICE = (
     "--max-money needs a price for {model}: set KERNELBLASTER_PRICES to JSON such as "
     '{{"NAME": {{"input_per_million": 1, "cached_per_million": 0.1, "output_per_million": 5}}}}'
 )
-
-
-class BudgetReached(Exception):
-    """A cap of the run is reached: which, how much is used, and how to raise it."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
 
 
 def read_budgets(directory: Path) -> Budgets:
@@ -77,7 +70,7 @@ def require_prices(models: ModelPlan, budgets: Budgets) -> None:
     """
     if budgets.money is None:
         return
-    for name in sorted({models.model_of(role) for role in ROLES} - {BUILTIN}):
+    for name in models.names:
         if priced(models, name, {"in": 0}) is None:
             raise UserError(NO_PRICE.format(model=name))
 

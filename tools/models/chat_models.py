@@ -27,6 +27,8 @@ KEYRING_USER = "openai"
 NO_KEY = "none"
 """Sent to an endpoint of the user's own, where no key is set: most local servers ignore it."""
 
+CONNECT_SECONDS = 5.0
+"""Longest wait for a connection; the wait for a reply is the plan's."""
 POLL_SECONDS = 0.02
 """How often a call that waits for its turn looks again."""
 
@@ -86,17 +88,16 @@ def check_models(plan: ModelPlan) -> None:
     Raises:
         UserError: with the way to mend it.
     """
-    names = {plan.model_of(role) for role in ROLES} - {BUILTIN}
-    for name in sorted(names):
+    for name in plan.names:
         check_name(name)
         if name.startswith("import:"):
             load_imported(name)
-    if not any(name.startswith("openai:") for name in names):
+    if not any(name.startswith("openai:") for name in plan.names):
         return
     check_base_url(plan.base_url)
     if not plan.base_url and read_key() is None:
         raise UserError(
-            f"{min(names)} needs a key: set {KEY_VARIABLE} in the environment, or keep one with "
+            f"{plan.names[0]} needs a key: set {KEY_VARIABLE} in the environment, or keep one with "
             f"`keyring set {KEYRING_SERVICE} {KEYRING_USER}`; a server of your own needs "
             "--base-url, and --model builtin needs neither"
         )
@@ -195,7 +196,10 @@ def _openai_model(plan: ModelPlan, name: str) -> tuple[BaseChatModel, Any]:
     from pydantic import SecretStr
 
     check_models(plan)
-    client = openai.DefaultAsyncHttpxClient(timeout=plan.timeout_seconds)
+    seconds = openai.Timeout(
+        plan.timeout_seconds, connect=min(plan.timeout_seconds, CONNECT_SECONDS)
+    )
+    client = openai.DefaultAsyncHttpxClient(timeout=seconds)
     longest: dict[str, Any] = {}
     if plan.max_output_tokens is not None:
         # OpenAI knows only the new name of this limit, many other servers only the old one.
@@ -211,7 +215,7 @@ def _openai_model(plan: ModelPlan, name: str) -> tuple[BaseChatModel, Any]:
         api_key=SecretStr(read_key() or NO_KEY),
         base_url=plan.base_url or OPENAI_URL,
         openai_proxy="",
-        timeout=plan.timeout_seconds,
+        timeout=seconds,
         max_retries=0,
         temperature=plan.temperature,
         streaming=plan.streaming,

@@ -9,7 +9,7 @@ from pydantic import Field
 from ...harness.records import Record
 
 BUILTIN = "builtin"
-"""The author that needs no model: the role's reasoner in nodes/builtin/."""
+"""The author that needs no model: the reasoner in the folder of the role's agent."""
 
 Role = Literal[
     "initial_cuda",
@@ -70,6 +70,12 @@ class ModelPlan(Record):
     first_wait_seconds: float = Field(default=1.0, ge=0)
     """Longest wait before the second try; doubled for each more (a random part of it is waited),
     unless the server says how long."""
+    on_model_failure: Literal["pause", "builtin"] = "pause"
+    """What is done when the endpoint cannot be reached or refuses the key: the run stops with its
+    place saved, or the role's built-in reasoner stands in."""
+    check_seconds: float = Field(default=10.0, ge=0)
+    """How long the endpoint may take to say, before the run begins, that it can be asked; 0: it is
+    not asked."""
     reasks: int = Field(default=2, ge=0)
     """How often a malformed reply is asked for again, with the reason."""
     concurrency: int = Field(default=4, ge=1)
@@ -94,9 +100,13 @@ class ModelPlan(Record):
         return self.context_tokens.get(role, CONTEXT_TOKENS[role])
 
     @property
-    def uses_models(self) -> bool:
-        """Whether any role is answered by a model."""
-        return any(self.model_of(role) != BUILTIN for role in ROLES)
+    def names(self) -> tuple[str, ...]:
+        """The models that are asked, each once, sorted; none where all roles are built in."""
+        return tuple(sorted({self.model_of(role) for role in ROLES} - {BUILTIN}))
+
+    def endpoint_of(self, name: str) -> str:
+        """Return what is reached or not when a model of this name is asked."""
+        return self.base_url if name.startswith("openai:") else name
 
 
 class Budgets(Record):

@@ -30,7 +30,13 @@ from kernelblaster.harness.errors import UserError
 from kernelblaster.harness.records import Record
 from kernelblaster.memory.run.artifacts import ArtifactStore
 from kernelblaster.memory.run.run_store import RunStore
-from kernelblaster.tools.models.asking import Asker, BudgetReached, MalformedReply, estimate_tokens
+from kernelblaster.tools.models.asking import (
+    Asker,
+    BudgetReached,
+    MalformedReply,
+    ModelUnavailable,
+    estimate_tokens,
+)
 from kernelblaster.tools.models.budgets import write_budgets
 from kernelblaster.tools.models.records import Answer, Budgets, Message, ModelPlan, Price
 from kernelblaster.tools.models.reply_forms import find_object, strict_schema
@@ -46,6 +52,11 @@ class Verdict(Record):
 
 GOOD = {"technique": "tile", "confidence": 0.5, "notes": ["reads twice"]}
 QUESTION = (Message(role="system", content="You judge."), Message(role="user", content="Judge."))
+
+
+def refused() -> ConnectionError:
+    """What a client raises where nobody listens."""
+    return ConnectionRefusedError("connect call failed")
 
 
 @pytest.fixture
@@ -256,7 +267,6 @@ def test_who_asks_to_wait_for_an_hour_is_not_asked_again(judge: Any) -> None:
 @pytest.mark.parametrize(
     ("error", "words"),
     [
-        (http_error(401, text="Incorrect API key"), "check the key"),
         (http_error(404, text="no such model"), "model's name"),
         (http_error(400, text="response_format is not supported"), "--structured-output"),
     ],
@@ -267,6 +277,41 @@ def test_a_wrong_setting_is_one_clear_line(
     with pytest.raises(UserError, match=words):
         judge(ScriptedChatModel([error]))
     assert store.ledger.totals().calls == 0
+
+
+@pytest.mark.parametrize("error", [http_error(401, text="Incorrect API key"), refused()])
+def test_an_endpoint_that_is_gone_pauses_the_run(
+    judge: Any, store: RunStore, tmp_path: Path, error: Exception
+) -> None:
+    model = ScriptedChatModel(otherwise=error)
+    with pytest.raises(ModelUnavailable, match=f"{re.escape(CURRENT)}.*resume {tmp_path}"):
+        judge(model, attempts=2)
+    tries = 1 if "API key" in str(error) else 2
+    assert len(model.calls) == 3 * tries
+    assert {row.outcome for row in store.ledger.rows()} == {"failed"}
+    with pytest.raises(ModelUnavailable):
+        judge(model, attempts=2)
+    assert len(model.calls) == 3 * tries + 1, "known to be gone: one try"
+    assert judge(ScriptedChatModel([GOOD])).value is not None
+    failing_once = ScriptedChatModel([error, error, GOOD])
+    assert judge(failing_once, 1).value is not None, "an answer begins the count anew"
+
+
+def test_the_built_in_reasoner_stands_in_where_that_is_chosen(judge: Any) -> None:
+    model = ScriptedChatModel(otherwise=refused())
+    answers = [judge(model, n, attempts=2, on_model_failure="builtin") for n in range(5)]
+    assert all(a.value is None and "connection refused" in a.reason for a in answers)
+    assert len(model.calls) == 2 + 2 + 2 + 1 + 1, "once it is known to be gone, one try a call"
+
+
+@pytest.mark.parametrize(
+    "error", [http_error(503), http_error(400, text="context length exceeded"), TimeoutError("x")]
+)
+def test_other_failures_leave_the_place_to_the_built_in_reasoner(
+    judge: Any, error: Exception
+) -> None:
+    answers = [judge(ScriptedChatModel(otherwise=error), n, attempts=1) for n in range(4)]
+    assert [answer.value for answer in answers] == [None] * 4
 
 
 def test_a_prompt_that_is_too_long_is_no_fault_of_the_setting(judge: Any) -> None:

@@ -21,7 +21,7 @@ from kernelblaster.harness.errors import UserError
 from kernelblaster.harness.records import Record
 from kernelblaster.memory.run.artifacts import ArtifactStore
 from kernelblaster.memory.run.run_store import RunStore
-from kernelblaster.tools.models.asking import Asker
+from kernelblaster.tools.models.asking import Asker, ModelUnavailable
 from kernelblaster.tools.models.check import check_endpoint
 from kernelblaster.tools.models.records import Message, ModelPlan, Price
 
@@ -200,15 +200,17 @@ def test_faults_in_transport_are_tried_again(
 
 
 def test_an_endpoint_that_is_not_there(asker: Any, store: RunStore) -> None:
-    answer = choose(asker(base_url="http://127.0.0.1:9/v1", attempts=2))
+    gone = {"base_url": "http://127.0.0.1:9/v1", "attempts": 2}
+    answer = choose(asker(**gone, on_model_failure="builtin"))
     assert answer.value is None and "no connection" in answer.reason
+    with pytest.raises(ModelUnavailable, match="small cannot be asked: .*127.0.0.1:9/v1"):
+        choose(asker(**gone))
     assert store.ledger.totals().calls == 0
 
 
 @pytest.mark.parametrize(
     ("say", "words"),
     [
-        (Say("bad key sk-test-3f9a1c77e2d84b06", status=401), r"bad key \[key\]; check the key"),
         (Say("no model small", status=404), "no model small; check the model's name"),
         (Say("unknown field", status=400), "--structured-output"),
         (Say("used up", status=429, error_code="insufficient_quota"), "quota is used up"),
@@ -222,6 +224,51 @@ def test_wrong_settings_are_one_line(
         choose(asker())
     assert SECRET not in store.ledger.rows()[0].reason
     assert store.ledger.totals().calls == 0
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_refused_key_pauses_the_run(
+    asker: Any, server: OpenAiServer, store: RunStore, status: int
+) -> None:
+    server.otherwise = Say(f"bad key {SECRET}", status=status)
+    with pytest.raises(ModelUnavailable, match=r"bad key \[key\]; check the key"):
+        choose(asker())
+    assert len(server.chats) == 3, "one refusal may be a gateway's mood"
+    assert SECRET not in store.ledger.rows()[0].reason
+    assert store.ledger.totals().calls == 0
+
+
+def test_one_refusal_is_not_the_end(asker: Any, server: OpenAiServer) -> None:
+    server.answers = [Say("who are you?", status=401)]
+    server.otherwise = say_choice
+    assert choose(asker()).value is not None and len(server.chats) == 2
+
+
+def test_who_falls_silent_is_asked_whether_it_is_there(
+    asker: Any, server: OpenAiServer, store: RunStore
+) -> None:
+    """A slow reply is the call's fault; where the list does not come either, the endpoint's."""
+    server.otherwise = Say(json.dumps(GOOD), seconds=1.0)
+    answer = choose(asker(timeout_seconds=0.2, attempts=2), 0)
+    assert answer.value is None and "timed out" in answer.reason and len(server.chats) == 2
+    server.listing = Say(seconds=1.0, body="{}")
+    with pytest.raises(ModelUnavailable, match="does not answer within 0.3 s"):
+        choose(asker(timeout_seconds=0.2, check_seconds=0.3, attempts=2), 1)
+    assert len(server.chats) == 3, "it was not waited for a second time"
+
+
+def test_two_rollouts_find_the_same_endpoint_gone(asker: Any, server: OpenAiServer) -> None:
+    server.otherwise = Say("bad key", status=401)
+
+    async def ask_both() -> list[Any]:
+        one, other = asker(), asker()
+        asks = [each.text("optimization_selector", (n,), QUESTION, str)
+                for n, each in enumerate((one, other))]  # fmt: skip
+        return await asyncio.gather(*asks, return_exceptions=True)
+
+    ended = asyncio.run(ask_both())
+    assert all(isinstance(each, ModelUnavailable) for each in ended)
+    assert 3 <= len(server.chats) <= 4, "both count the failures of both"
 
 
 def test_so_many_calls_at_a_time(asker: Any, server: OpenAiServer) -> None:
