@@ -149,3 +149,42 @@ async def test_as_a_tool_it_answers_in_json_or_in_one_line() -> None:
     refused = await tool.ainvoke({"task": "examples/softmax.py", "start": "nowhere.cu"})
     assert "nowhere.cu" in refused and "\n" not in refused
     assert set(tool.args) == {"task", "start"} and "PyTorch" in tool.args["task"]["description"]
+
+
+async def test_threads_of_one_server_on_one_task_are_runs_of_their_own() -> None:
+    graph = kernelblaster.build_optimize_graph().compile(checkpointer=InMemorySaver())
+    request = kernelblaster.OptimizeRequest(task="examples/softmax.py")
+
+    async def run(number: int) -> dict[str, Any]:
+        config: Any = {"configurable": {"thread_id": str(number)}}
+        context = RunContext(gpu=f"GPU {number}", seed=number, **SHORT)
+        await graph.ainvoke(request, config, context=context)
+        return dict((await graph.aget_state(config)).values)
+
+    ended = await asyncio.gather(*(run(number) for number in range(4)))
+    assert len({state["plan"].run for state in ended}) == 4
+    assert [state["result"].gpu for state in ended] == [f"GPU {number}" for number in range(4)]
+    for state in ended:
+        assert state["result"].run == state["plan"].run and not is_held(Path(state["plan"].run))
+
+
+async def test_a_finished_directory_is_not_written_over(tmp_path: Path) -> None:
+    graph = kernelblaster.build_optimize_graph().compile()
+    request = kernelblaster.OptimizeRequest(task="examples/softmax.py", run=str(tmp_path / "run"))
+    await graph.ainvoke(request, context=RunContext(**SHORT))
+    before = (tmp_path / "run" / "result.json").read_bytes()
+    with pytest.raises(kernelblaster.UserError, match="not empty; continue it with"):
+        await graph.ainvoke(request, context=RunContext(**SHORT))
+    assert (tmp_path / "run" / "result.json").read_bytes() == before
+
+
+async def test_a_run_that_a_server_holds_cannot_be_resumed_beside_it(tmp_path: Path) -> None:
+    from kernelblaster.graph.session import Session
+
+    running = kernelblaster.aoptimize("examples/softmax.py", run=tmp_path / "run", **SHORT)
+    task = asyncio.create_task(running)
+    while not is_held(tmp_path / "run"):
+        await asyncio.sleep(0.005)
+    with pytest.raises(kernelblaster.UserError, match="in use"):
+        Session.open(tmp_path / "run")
+    assert (await task).gain > 1
