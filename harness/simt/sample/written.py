@@ -6,7 +6,7 @@ import math
 import random
 from collections.abc import Mapping
 
-from ..counters import Written
+from ...judge.reports import Written
 from ..run.block_runs import SAMPLE_INSTRUCTIONS, BlockRuns
 from . import block_choice as choose
 
