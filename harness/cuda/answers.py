@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from ..judge import timing
 from ..judge.findings import judge, lost_precision
 from ..records import Diagnostic, Outcome, Provenance, StageResult, Timing
+from .reports import MeasureAnswer, VerifyAnswer
 
 METHOD = "cuda events, L2 flushed, inputs fresh, interleaved with PyTorch eager"
 MOST_DIAGNOSTICS = 5
@@ -15,42 +15,42 @@ MOST_DIAGNOSTICS = 5
 Facts = dict[str, float | int | str]
 
 
-def verdict(answer: dict[str, Any]) -> StageResult:
+def verdict(answer: VerifyAnswer) -> StageResult:
     """Return the verdict on a verification that the worker finished."""
-    if "degenerate" in answer:
-        reason = f"the task cannot tell right from wrong: {answer['degenerate']}"
+    if answer.degenerate:
+        reason = f"the task cannot tell right from wrong: {answer.degenerate}"
         return StageResult(outcome=Outcome.DEGENERATE_TASK, reason=reason)
-    for case in answer["cases"]:
-        failed = judge(case)
+    for reported in answer.cases:
+        failed = judge(reported)
         if failed:
             return failed
-    if answer["mismatches"]:
+    if answer.mismatches:
         found = tuple(
             Diagnostic(kind="mismatch", message=f"{message} (case {case})")
-            for case, message in answer["mismatches"][:MOST_DIAGNOSTICS]
+            for case, message in answer.mismatches[:MOST_DIAGNOSTICS]
         )
         return StageResult(
             outcome=Outcome.WRONG_ANSWER, reason=found[0].message, diagnostics=found
         )
-    if answer["repeat"]:
-        case, message = answer["repeat"]
+    if answer.repeat:
+        case, message = answer.repeat
         reason = f"two runs on the same input disagree: {message} (case {case})"
         return StageResult(
             outcome=Outcome.NONDETERMINISTIC, reason=reason,
             diagnostics=(Diagnostic(kind="nondeterministic", message=reason),),
         )  # fmt: skip
-    facts: Facts = dict(answer["facts"])
-    lost = lost_precision(float(facts["precision_ratio"]))
+    ratio = answer.facts.get("precision_ratio")
+    lost = None if ratio is None or isinstance(ratio, str) else lost_precision(ratio)
     return StageResult(
-        outcome=Outcome.PASSED, facts=facts, diagnostics=(lost,) if lost else ()
+        outcome=Outcome.PASSED, facts=answer.facts, diagnostics=(lost,) if lost else ()
     )
 
 
-def timing_failure(answer: dict[str, Any]) -> StageResult:
+def timing_failure(answer: MeasureAnswer) -> StageResult:
     """Return why a candidate that was verified could not be timed."""
-    failed = judge(answer["case"])
+    failed = judge(answer.case)
     if failed is None:
-        reason = f"{answer['mismatch']}, though verification passed"
+        reason = f"{answer.mismatch}, though verification passed"
         failed = StageResult(
             outcome=Outcome.WRONG_ANSWER, reason=reason,
             diagnostics=(Diagnostic(kind="mismatch", message=reason),),
@@ -58,13 +58,13 @@ def timing_failure(answer: dict[str, Any]) -> StageResult:
     return failed
 
 
-def baseline_facts(answer: dict[str, Any]) -> Facts:
+def baseline_facts(answer: MeasureAnswer) -> Facts:
     """Return the baselines of the same rounds, and how the candidate compares with them."""
-    samples = answer["samples"]
+    samples = answer.samples
     facts: Facts = {
         "rounds": len(samples["candidate"]),
-        "timed_answers_checked": int(answer["checked"]),
-        "input_sets": int(answer["sets"]),
+        "timed_answers_checked": answer.checked,
+        "input_sets": answer.sets,
     }
     best, against = "", None
     for name in ("eager", "compile"):
@@ -74,8 +74,8 @@ def baseline_facts(answer: dict[str, Any]) -> Facts:
         facts[f"{name}_us"] = median
         if against is None or median < against:
             best, against = name, median
-    if answer["compile_failure"]:
-        facts["compile_failure"] = str(answer["compile_failure"])
+    if answer.compile_failure:
+        facts["compile_failure"] = answer.compile_failure
     ratio = timing.compare(samples["candidate"], samples[best])
     return facts | {
         "baseline": best,

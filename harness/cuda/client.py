@@ -135,7 +135,8 @@ class GpuWorker:
                 self._stop()
             self._ensure()
             answer = self._ask(body, limits)
-            if answer.get("broken") or int(answer.get("leaked_bytes", 0)) > LEAK_BYTES:
+            leaked = answer.get("leaked_bytes", 0)
+            if answer.get("broken") or not isinstance(leaked, int) or leaked > LEAK_BYTES:
                 self._stop()
             return answer
 
@@ -249,6 +250,9 @@ class GpuWorker:
             if "stage" not in message:
                 return message
             stage = str(message["stage"])
+            if stage not in limits:
+                self._stop()
+                raise WorkerEnded("something else than the worker spoke", "candidate", loaded)
             loaded = loaded or stage == "candidate"
             deadline = time.monotonic() + limits[stage]
 
@@ -369,6 +373,6 @@ def _baseline_caches() -> Path:
 def _parse(line: bytes) -> dict[str, Any] | None:
     try:
         value = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None

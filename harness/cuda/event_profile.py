@@ -15,6 +15,7 @@ from ..records import (
     Task,
 )
 from ..vetting.symbols import readable
+from .reports import LaunchAnswer
 
 LAUNCH_MICROSECONDS = 4.0
 """A kernel shorter than this mostly waits for its own start."""
@@ -29,22 +30,22 @@ NO_COUNTERS = (
 def event_profile(
     task: Task,
     built: Build,
-    launches: Sequence[Mapping[str, Any]],
+    launches: Sequence[LaunchAnswer],
     gpu: str,
     machine: Mapping[str, Any],
 ) -> Profile:
     """Return the profile of one call of launch().
 
     Args:
-        launches: the worker's records, in order: kernel, grid, block, shared_bytes, microseconds.
+        launches: the worker's, in order.
         machine: the worker's hello: sms, copy_bytes_per_second.
     """
     resources = {kernel.kernel: kernel for kernel in built.kernels}
-    total = sum(float(launch["microseconds"] or 0.0) for launch in launches)
+    total = sum(launch.microseconds or 0.0 for launch in launches)
     limit = _bottleneck(task, total, float(machine["copy_bytes_per_second"]))
     return Profile(
         launches=tuple(
-            _launch(launch, resources.get(launch["kernel"]), limit, int(machine["sms"]))
+            _launch(launch, resources.get(launch.kernel), limit, int(machine["sms"]))
             for launch in launches
         ),
         gpu=gpu,
@@ -53,15 +54,15 @@ def event_profile(
 
 
 def _launch(
-    launch: Mapping[str, Any], resources: KernelResources | None, limit: Bottleneck, sms: int
+    launch: LaunchAnswer, resources: KernelResources | None, limit: Bottleneck, sms: int
 ) -> LaunchProfile:
-    grid, block = tuple(launch["grid"]), tuple(launch["block"])
-    microseconds = float(launch["microseconds"] or 0.0)
+    grid, block = launch.grid, launch.block
+    microseconds = launch.microseconds or 0.0
     metrics: dict[str, float] = {
         "gpu__time_duration.sum": microseconds * 1e3,
         "launch__grid_size": grid[0] * grid[1] * grid[2],
         "launch__block_size": block[0] * block[1] * block[2],
-        "launch__shared_mem_per_block_dynamic": float(launch["shared_bytes"]),
+        "launch__shared_mem_per_block_dynamic": float(launch.shared_bytes),
         "launch__sm_count": float(sms),
     }
     if resources:
@@ -72,10 +73,10 @@ def _launch(
             "ptxas__spill_load_bytes": resources.spill_load_bytes,
         }
     return LaunchProfile(
-        kernel=readable(launch["kernel"]),
-        grid=(grid[0], grid[1], grid[2]),
-        block=(block[0], block[1], block[2]),
-        dynamic_shared_bytes=int(launch["shared_bytes"]),
+        kernel=readable(launch.kernel),
+        grid=grid,
+        block=block,
+        dynamic_shared_bytes=launch.shared_bytes,
         microseconds=microseconds,
         metrics=metrics,
         bottleneck="launch" if microseconds < LAUNCH_MICROSECONDS else limit,

@@ -5,16 +5,23 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from dataclasses import fields
+from typing import Any, TypeVar
 
 from ..errors import UserError
+from ..judge.border import Malformed, read_report
 from ..process.children import Cancelled, caller_cancelled
 from ..records import Diagnostic, Outcome, StageResult, Task
 from .client import GpuWorker, WorkerEnded, WorkerTimedOut
 from .inspection import Stage
 from .present_gpus import FoundGpu
+from .reports import About, InputsAnswer, MeasureAnswer, NoAnswer, VerifyAnswer
 
 POLL_SECONDS = 0.01
+RUNS_A_CANDIDATE = ("verify", "measure")
+"""Requests whose answers a candidate's host code may have had a hand in."""
+
+Kind = TypeVar("Kind", VerifyAnswer, MeasureAnswer, InputsAnswer, NoAnswer)
 
 
 class HeldGpu:
@@ -32,16 +39,18 @@ class HeldGpu:
         self._limits = dict(limits)
         self._fresh = fresh
 
-    def ask(self, task: Task, request: dict[str, Any]) -> dict[str, Any] | StageResult:
-        """Return the worker's answer, or the failure of a candidate that ended it.
+    def ask(
+        self, task: Task, request: dict[str, Any], kind: type[Kind]
+    ) -> Kind | StageResult:
+        """Return the worker's answer, of a kind, or the failure of a candidate that ended it.
 
         Raises UserError for faults of the task or the machine.
         """
         body = {**request, "task": task.model_dump(mode="json")}
         fresh, self._fresh = self._fresh, False
         try:
-            answer = self._request(body, fresh)
-            if answer.get("out_of_memory") and answer["candidate_loaded"]:
+            about, answer = self._request(body, fresh, kind)
+            if about.out_of_memory and about.candidate_loaded:
                 return self._blamed_for_memory(body)
         except WorkerTimedOut as error:
             if error.stage == "candidate":
@@ -54,15 +63,17 @@ class HeldGpu:
             raise UserError(
                 f"{task.path}: the reference ended the worker: {error.reason}"
             ) from error
-        error_words = answer.get("task_error") or answer.get("worker_error")
-        if error_words and answer["broken"] and answer["candidate_loaded"]:
+        error_words = about.task_error or about.worker_error
+        if error_words and about.broken and about.candidate_loaded:
             return _failure(Outcome.CRASHED, f"the GPU's context is lost: {error_words}")
-        if "task_error" in answer:
-            raise UserError(f"{task.path}: {answer['task_error']}")
-        if "worker_error" in answer:
-            raise UserError(
-                f"{task.path}: evaluating it fails on the GPU: {answer['worker_error']}"
-            )
+        if about.task_error:
+            raise UserError(f"{task.path}: {about.task_error}")
+        if about.worker_error:
+            raise UserError(f"{task.path}: evaluating it fails on the GPU: {about.worker_error}")
+        if isinstance(answer, Malformed):
+            if request["op"] in RUNS_A_CANDIDATE:
+                return answer.failure()
+            raise UserError(f"{task.path}: the GPU's worker gives no answer that can be: {answer}")
         return answer
 
     def inspection_stage(self, task: Task) -> Stage | str:
@@ -70,16 +81,16 @@ class HeldGpu:
 
         The inputs are those of the worker, from its files.
         """
-        answer = self.ask(task, {"op": "inputs"})
+        answer = self.ask(task, {"op": "inputs"}, InputsAnswer)
         if isinstance(answer, StageResult):
             return answer.reason
-        if "no_inputs" in answer:
-            return str(answer["no_inputs"])
+        if answer.no_inputs:
+            return answer.no_inputs
         return Stage(
             gpu_uuid=self.gpu.uuid,
             gpu=self.gpu.name,
             runtime=str(self.worker.hello()["runtime"]),
-            inputs=answer["inputs"],
+            inputs=answer.inputs,
         )
 
     def circumstances(self) -> dict[str, float | int | str]:
@@ -93,8 +104,8 @@ class HeldGpu:
         Raises UserError where that work does not fit alone either; WorkerEnded.
         """
         rehearsal = {"op": "rehearse", "of": body["op"], "task": body["task"]}
-        alone = self.worker.request(rehearsal, **self._limits, fresh=True)
-        words = alone.get("task_error") or alone.get("worker_error")
+        alone, _ = _read(self.worker.request(rehearsal, **self._limits, fresh=True), NoAnswer)
+        words = alone.task_error or alone.worker_error
         if words:
             raise UserError(f"{body['task']['path']}: {words}")
         return _failure(
@@ -103,26 +114,29 @@ class HeldGpu:
             "variables, stacks): what verifying and timing it take fits without it",
         )
 
-    def _request(self, body: dict[str, Any], fresh: bool) -> dict[str, Any]:
+    def _request(
+        self, body: dict[str, Any], fresh: bool, kind: type[Kind]
+    ) -> tuple[About, Kind | Malformed]:
         """Ask; once more in a new process where trusted work failed in a used one.
 
         An earlier candidate may have damaged that process: nobody else pays for it.
         """
         starts = self.worker.starts
         try:
-            answer = self.worker.request(body, **self._limits, fresh=fresh)
+            about, answer = _read(self.worker.request(body, **self._limits, fresh=fresh), kind)
         except WorkerEnded as error:
             if error.stage == "candidate" or fresh or self.worker.starts != starts:
                 raise
-            return self.worker.request(body, **self._limits, fresh=True)
+            return _read(self.worker.request(body, **self._limits, fresh=True), kind)
         suspicious = (
-            "worker_error" in answer
-            or answer.get("out_of_memory")
-            or (answer.get("broken") and not _explained(answer))
+            isinstance(answer, Malformed)
+            or about.worker_error
+            or about.out_of_memory
+            or (about.broken and not answer.explains)
         )
         if suspicious and not fresh and self.worker.starts == starts:
-            return self.worker.request(body, **self._limits, fresh=True)
-        return answer
+            return _read(self.worker.request(body, **self._limits, fresh=True), kind)
+        return about, answer
 
 
 @contextmanager
@@ -143,10 +157,16 @@ def hold_one(
         time.sleep(POLL_SECONDS)
 
 
-def _explained(answer: dict[str, Any]) -> bool:
-    """Whether the candidate's own work is what broke the context."""
-    cases = [*answer.get("cases", ()), *([answer["case"]] if "case" in answer else [])]
-    return any(case["faults"] for case in cases)
+def _read(answer: dict[str, Any], kind: type[Kind]) -> tuple[About, Kind | Malformed]:
+    """Return the two parts of an answer. One about a failure has no second: that is then empty."""
+    of_all = {field.name for field in fields(About)}
+    try:
+        about = read_report(About, {k: v for k, v in answer.items() if k in of_all})
+        # What leaked is for who asked the worker: it is negative where memory was given back.
+        rest = {k: v for k, v in answer.items() if k not in of_all | {"leaked_bytes"}}
+        return about, read_report(kind, rest)
+    except Malformed as malformed:
+        return About(), malformed
 
 
 def _failure(outcome: Outcome, reason: str) -> StageResult:

@@ -5,20 +5,23 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from ..judge.reports import CaseReport
 from ..judge.tensor_comparison import compare
 from ..judge.timing import Stopping, measure
 from ..judge.verification import Mismatch
 from ..reference.model import Instance
 from .buffers import PAINTINGS, Buffers
 from .candidate import Candidate, PreparedCall
+from .reports import LaunchAnswer, MeasureAnswer
 from .session import Fault, Machine
 from .task_context import TaskContext, values_of
-from .verify_run import Stage, allocate, case_of
+from .verify_run import Stage, allocate
 
 SETS = 3
 """Sets of inputs in memory of their own, used in turn."""
@@ -49,10 +52,7 @@ def measure_candidates(
     """Time named candidates and PyTorch in the same rounds.
 
     The first name is the one that the others are compared with; without `with_eager` the given
-    candidates are alone. Returns {"samples": {name: [us]},
-    "launches": [...of the first], "checked": answers compared, "compile_failure": words} or, where
-    a candidate failed, {"failed": name, "case": as judge() takes it, "mismatch": words,
-    "broken": whether the context is lost}.
+    candidates are alone. Returns a MeasureAnswer as plain values.
     """
     sets = _sets(machine, context, seed)
     names, compile_failure = list(libraries), "not asked for"
@@ -70,18 +70,18 @@ def measure_candidates(
         bench.check_guards(names[0])
         launches = bench.launches(next(iter(libraries)))
     except _Failed as failed:
-        broken = bool(failed.case["faults"]) and machine.is_broken()
-        if not broken:
+        if not (failed.case.faults and machine.is_broken()):
             bench.close()
-        return {
-            "failed": failed.name, "case": failed.case, "mismatch": failed.mismatch,
-            "broken": broken,
-        }  # fmt: skip
+        return asdict(
+            MeasureAnswer(failed=failed.name, case=failed.case, mismatch=failed.mismatch)
+        )
     bench.close()
-    return {
-        "samples": samples, "launches": launches, "checked": bench.checked, "sets": len(sets),
-        "compile_failure": compile_failure, "broken": False,
-    }  # fmt: skip
+    return asdict(
+        MeasureAnswer(
+            samples=samples, launches=launches, checked=bench.checked, sets=len(sets),
+            compile_failure=compile_failure,
+        )
+    )  # fmt: skip
 
 
 def rehearse_measuring(machine: Machine, context: TaskContext) -> None:
@@ -97,7 +97,7 @@ def rehearse_measuring(machine: Machine, context: TaskContext) -> None:
 
 
 class _Failed(Exception):
-    def __init__(self, name: str, case: dict[str, Any], mismatch: str = "") -> None:
+    def __init__(self, name: str, case: CaseReport, mismatch: str = "") -> None:
         super().__init__(name)
         self.name, self.case, self.mismatch = name, case, mismatch
 
@@ -162,7 +162,7 @@ class _Bench:
         largest = max(wanted, key=lambda name: wanted[name], default="")
         made = allocate(self._machine, self._context, wanted.get(largest, 0), len(self._sets))
         if isinstance(made, tuple):
-            raise _Failed(largest, case_of("", [made]))
+            raise _Failed(largest, CaseReport(faults=[made]))
         self._buffers = made
         for place, (each, instance) in enumerate(zip(made, self._sets, strict=True)):
             each.fill(values_of(instance), place=place, painting=PAINTINGS[0])
@@ -189,7 +189,7 @@ class _Bench:
         if fault is not None:
             faults.append(fault)
         if faults:
-            raise _Failed(name, case_of("timing", faults))
+            raise _Failed(name, CaseReport("timing", faults))
         return microseconds
 
     def before(self, name: str, round_number: int) -> None:
@@ -220,7 +220,7 @@ class _Bench:
             return
         if found := self.mismatch():
             words = f"{found.message} (timed run {max(0, round_number) + 1})"
-            raise _Failed(name, case_of("timing", []), words)
+            raise _Failed(name, CaseReport("timing"), words)
         self.checked += 1
 
     def mismatch(self) -> Mismatch | None:
@@ -244,15 +244,18 @@ class _Bench:
         for buffers in self._buffers:
             damage = buffers.damage()
             if damage:
-                raise _Failed(name, case_of("timing", []) | {"guards": damage})
+                raise _Failed(name, CaseReport("timing", guards=damage))
 
-    def launches(self, name: str) -> list[dict[str, Any]]:
+    def launches(self, name: str) -> list[LaunchAnswer]:
         """Return the kernel launches of one more call, each between events. Raises _Failed."""
-        best: list[dict[str, Any]] = []
+        best: list[LaunchAnswer] = []
         for number in range(DESCRIBED):
             self.before(name, number)
             self._call(name, with_events=True)
-            found = [launch._asdict() for launch in self._contestants[name].candidate.launches()]
+            found = [
+                LaunchAnswer(**launch._asdict())
+                for launch in self._contestants[name].candidate.launches()
+            ]
             if not best or _total(found) < _total(best):
                 best = found
         return best
@@ -326,5 +329,5 @@ def _is_symmetric(value: torch.Tensor) -> bool:
     return square and bool(torch.equal(value, value.mT))
 
 
-def _total(launches: list[dict[str, Any]]) -> float:
-    return sum(launch["microseconds"] or 0.0 for launch in launches)
+def _total(launches: list[LaunchAnswer]) -> float:
+    return sum(launch.microseconds or 0.0 for launch in launches)

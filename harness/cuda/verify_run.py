@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from ..judge.reports import CaseReport
 from ..judge.tensor_comparison import compare, largest_error
 from ..judge.verification import least_own_error
 from ..reference.model import Instance
 from .buffers import PAINTINGS, Buffers
 from .candidate import Candidate
+from .reports import VerifyAnswer
 from .session import Fault, Machine
 from .task_context import Plan, TaskContext, values_of
 
@@ -23,31 +26,28 @@ Stage = Callable[[str], None]
 def verify(
     machine: Machine, context: TaskContext, library: Path, scratch: Path, stage: Stage
 ) -> dict[str, Any]:
-    """Run every case; stop at the first fault. Returns the body of the report.
-
-    {"degenerate": words} or {"cases": [as judge/findings.py's judge() takes them],
-    "mismatches": [[case, message], ...], "repeat": [case, message] | null, "facts": {...}}.
-    """
+    """Run every case; stop at the first fault. Returns a VerifyAnswer as plain values."""
     plans = context.plans()
     if context.degenerate:
-        return {"degenerate": context.degenerate}
+        return asdict(VerifyAnswer(degenerate=context.degenerate))
     stage("candidate")
     candidate = Candidate(library, scratch, machine.calls)
     made = allocate(machine, context, candidate.workspace_bytes(), 1)
     if isinstance(made, tuple):
-        return {"cases": [case_of("", [made])], "mismatches": [], "repeat": None, "facts": {}}
+        return asdict(VerifyAnswer(cases=[CaseReport(faults=[made])]))
     buffers = made[0]
     run = _Verification(machine, context, candidate, buffers, stage)
     for plan in plans:
         if not run.case(plan):
             break
-    broken = any(case["faults"] for case in run.cases) and machine.is_broken()
+    broken = any(case.faults for case in run.cases) and machine.is_broken()
     if not broken:
         candidate.close()
-    return {
-        "cases": run.cases, "mismatches": run.mismatches, "repeat": run.repeat,
-        "facts": run.facts(), "broken": broken,
-    }  # fmt: skip
+    return asdict(
+        VerifyAnswer(
+            cases=run.cases, mismatches=run.mismatches, repeat=run.repeat, facts=run.facts()
+        )
+    )
 
 
 def rehearse_verifying(machine: Machine, context: TaskContext) -> None:
@@ -98,11 +98,6 @@ def call_and_finish(machine: Machine, candidate: Candidate, buffers: Buffers) ->
     return [*faults, fault] if fault else faults
 
 
-def case_of(name: str, faults: list[Fault]) -> dict[str, Any]:
-    """Return a case that shows these faults and nothing else yet."""
-    return {"name": name, "faults": faults, "reports": [], "guards": [], "modified": []}
-
-
 class _Verification:
     def __init__(
         self,
@@ -113,7 +108,7 @@ class _Verification:
         stage: Stage,
     ) -> None:
         """Prepare to verify; without a candidate its buffers stay as they were filled."""
-        self.cases: list[dict[str, Any]] = []
+        self.cases: list[CaseReport] = []
         self.mismatches: list[tuple[str, str]] = []
         self.repeat: tuple[str, str] | None = None
         self._machine, self._context, self._candidate = machine, context, candidate
@@ -126,7 +121,7 @@ class _Verification:
         self._stage("reference")
         instance = self._context.instance(plan.how)
         values = values_of(instance)
-        found = case_of(plan.name, [])
+        found = CaseReport(name=plan.name)
         self.cases.append(found)
         results: list[list[torch.Tensor]] = []
         self._stage("candidate")
@@ -136,13 +131,13 @@ class _Verification:
             self._buffers.fill(values, place=len(self.cases) + repeat, painting=painting)
             self._machine.finish_device()
             if self._candidate:
-                found["faults"] = call_and_finish(self._machine, self._candidate, self._buffers)
-                if found["faults"]:
+                found.faults = call_and_finish(self._machine, self._candidate, self._buffers)
+                if found.faults:
                     return False
                 self._launches = max(self._launches, len(self._candidate.launches()))
-            found["guards"] = self._buffers.damage()
-            found["modified"] = self._buffers.modified(values)
-            if found["guards"] or found["modified"]:
+            found.guards = self._buffers.damage()
+            found.modified = self._buffers.modified(values)
+            if found.guards or found.modified:
                 return False
             results.append(self._buffers.outputs())
         self._stage("reference")

@@ -7,7 +7,6 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
 
 from ..build.toolchain import Toolchain, build_now, find_toolchain
 from ..cuda.answers import Facts, baseline_facts, timing_failure, timing_of, verdict
@@ -16,8 +15,10 @@ from ..cuda.event_profile import event_profile
 from ..cuda.held_gpu import HeldGpu, hold_one
 from ..cuda.inspection import profile_candidate, sanitize_candidate
 from ..cuda.present_gpus import FoundGpu, find_gpus
+from ..cuda.reports import MeasureAnswer, VerifyAnswer
 from ..errors import UserError
 from ..judge import timing
+from ..judge.border import Malformed
 from ..judge.findings import judge_build, no_launch
 from ..judge.timing import Stopping
 from ..nsight.profile import elapsed_cycles
@@ -172,17 +173,17 @@ class CudaDevice(Device):
             answer = self._measure(held, task, {"candidate": built})
             if isinstance(answer, StageResult):
                 return Measurement(stage=answer.model_copy(update={"build": built}))
-            if not answer["launches"]:
+            if not answer.launches:
                 return Measurement(stage=no_launch(built))
             facts = baseline_facts(answer) | held.circumstances()
             facts["measure_seconds"] = time.monotonic() - began
             profile, told = self._counters(held, task, built)
             return Measurement(
                 stage=StageResult(outcome=Outcome.PASSED, build=built, facts=facts | told),
-                timing=timing_of(answer["samples"]["candidate"]),
+                timing=timing_of(answer.samples["candidate"]),
                 profile=profile
                 or event_profile(
-                    task, built, answer["launches"], held.gpu.name, held.worker.hello()
+                    task, built, answer.launches, held.gpu.name, held.worker.hello()
                 ),
             )
 
@@ -214,7 +215,7 @@ class CudaDevice(Device):
             if isinstance(answer, StageResult):
                 return Comparison(stage=answer)
             facts = held.circumstances()
-        samples = answer["samples"]
+        samples = answer.samples
         return Comparison(
             stage=StageResult(outcome=Outcome.PASSED, facts=facts),
             ratio=timing.compare(samples["first"], samples["second"]),
@@ -224,7 +225,7 @@ class CudaDevice(Device):
 
     def _measure(
         self, held: HeldGpu, task: Task, builds: Mapping[str, Build]
-    ) -> dict[str, Any] | StageResult:
+    ) -> MeasureAnswer | StageResult:
         """Return the worker's samples, or why a candidate could not be timed."""
         alone = len(builds) == 1
         request = {
@@ -235,10 +236,14 @@ class CudaDevice(Device):
             "with_compile": self._with_compile and alone,
             "with_eager": alone,
         }
-        answer = held.ask(task, request)
-        if isinstance(answer, StageResult) or "failed" not in answer:
+        answer = held.ask(task, request, MeasureAnswer)
+        if isinstance(answer, StageResult):
             return answer
-        return timing_failure(answer)
+        if answer.failed:
+            return timing_failure(answer)
+        if not answer.has_times_of({*builds, *(["eager"] if alone else [])}):
+            return Malformed("times are missing, or are none").failure()
+        return answer
 
     def _one_gpu(self, fresh: bool = False) -> AbstractContextManager[HeldGpu]:
         return hold_one(list(zip(self.gpus, self.workers, strict=True)), self._limits, fresh)
@@ -265,7 +270,7 @@ def _chosen(indexes: Sequence[int], gpus: Sequence[FoundGpu]) -> tuple[FoundGpu,
 
 def _verified(held: HeldGpu, task: Task, built: Build) -> StageResult:
     began = time.monotonic()
-    answer = held.ask(task, {"op": "verify", "library": _library(built)})
+    answer = held.ask(task, {"op": "verify", "library": _library(built)}, VerifyAnswer)
     if isinstance(answer, StageResult):
         return answer.model_copy(update={"build": built})
     found = verdict(answer)

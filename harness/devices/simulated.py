@@ -9,9 +9,14 @@ from statistics import median
 from typing import Any
 
 from ..build.toolchain import Toolchain, build_now, find_toolchain
+<<<<<<< HEAD
 from ..gpus import Gpu, find_gpu
+=======
+from ..judge.border import Malformed
+>>>>>>> h1a
 from ..judge.findings import explained, judge, judge_build, no_launch, of_report
 from ..judge.full_size import Checked, judge_full_size, judge_whole, nothing_launched
+from ..judge.reports import CaseReport, TransferReport, VerifyReport
 from ..judge.verification import check_outputs, compare, degenerate
 from ..judge.written_sizes import with_written_sizes
 from ..process.children import both, off_loop, together
@@ -30,6 +35,7 @@ from ..records import (
     TaskVariant,
     Timing,
 )
+<<<<<<< HEAD
 from ..simt import (
     WORKER,
     LaunchCounters,
@@ -43,6 +49,24 @@ from ..simt import (
     machine_listing,
     run_candidate,
 )
+=======
+from ..simt.child import (
+    WORKER,
+    Limits,
+    Reply,
+    Report,
+    isolation_facts,
+    require_sense,
+    run_candidate,
+)
+from ..simt.counters import ProfileReport
+from ..simt.gpus import Gpu, find_gpu
+from ..simt.model.profile import describe_launch
+from ..simt.model.transfers import describe_transfer
+from ..simt.run.library import core_library
+from ..simt.run.runtime import build_runtime
+from ..simt.sass.labelled import machine_listing
+>>>>>>> h1a
 from ..task.cases import prepare_cases_now, read_cases, read_weak_to
 from ..task.contract import header
 from ..task.full_case import (
@@ -125,7 +149,10 @@ class SimulatedDevice(Device):
         Which blocks run depends on the source and on `sample`: another number is another draw, and
         another than 0 (a confirmation) also runs all blocks where that is affordable.
         """
-        return await off_loop(self._profile, task, source, sample)
+        try:
+            return await off_loop(self._profile, task, source, sample)
+        except Malformed as malformed:
+            return Measurement(stage=malformed.failure())
 
     def _compile(self, task: Task, source: str) -> StageResult:
         server_of(os.getpid(), WORKER).warm()
@@ -153,13 +180,13 @@ class SimulatedDevice(Device):
         with scratch_folder("verify") as folder:
             outputs = folder / "outputs"
             outputs.mkdir()
-            reply = self._run("verify", built, task, cases, outputs, folder)
+            reply = self._run(VerifyReport, "verify", built, task, cases, outputs, folder)
             if reply.report is None:
                 return _no_report(reply, built)
             judged = _judge_run(task, cases, outputs, reply.report, built, source)
             if judged.outcome in _AT_OTHER_SIZES:
                 judged = with_written_sizes(judged, task, source)
-            facts = judged.facts | isolation_facts(reply.report)
+            facts = judged.facts | isolation_facts(reply.report.isolation_missing)
             return judged.model_copy(update={"facts": facts})
 
     def _profile(self, task: Task, source: str, sample: int) -> Measurement:
@@ -202,7 +229,7 @@ class SimulatedDevice(Device):
 
     def _sampled_answer(
         self, built: Build, task: Task, cases: Path, full_case: FullCase | None, sample: int
-    ) -> tuple[Reply, StageResult | None, Checked]:
+    ) -> tuple[Reply[ProfileReport], StageResult | None, Checked]:
         """Return the profile's reply, how what the sampled blocks wrote fails, what was compared.
 
         Without a report there is nothing to say but why.
@@ -211,20 +238,23 @@ class SimulatedDevice(Device):
             outputs = folder / "outputs"
             outputs.mkdir()
             reply = self._run(
-                "profile", built, task, cases, outputs, folder, sample, full_case
+                ProfileReport, "profile", built, task, cases, outputs, folder, sample, full_case
             )
             if reply.report is None:
                 return reply, None, Checked(0)
-            failed = judge({"name": "", "guards": [], "modified": [], **_faults(reply.report)})
+            require_sense(reply.report)
+            failed = judge(_as_case(reply.report))
             if failed:
                 return reply, failed, Checked(0)
-            if not reply.report["launches"]:
+            if not reply.report.launches:
                 return reply, nothing_launched(task), Checked(0)
-            failed, checked = judge_full_size(task, full_case, reply.report, outputs)
+            failed, checked = judge_full_size(task, full_case, reply.report.launches, outputs)
             if failed and full_case:
                 exact = exact_full_case_now(task, full_case)
                 if isinstance(exact, FullCase):
-                    failed, checked = judge_full_size(task, exact, reply.report, outputs)
+                    failed, checked = judge_full_size(
+                        task, exact, reply.report.launches, outputs
+                    )
                 elif failed.outcome is Outcome.WRONG_ANSWER:
                     failed, checked = None, Checked(0, _unknown(exact).reason)
             return reply, failed, checked
@@ -241,13 +271,14 @@ class SimulatedDevice(Device):
         with scratch_folder("whole") as folder:
             outputs = folder / "outputs"
             outputs.mkdir()
-            reply = self._run("whole", built, task, cases, outputs, folder, 0, full_case)
+            reply = self._run(
+                ProfileReport, "whole", built, task, cases, outputs, folder, 0, full_case
+            )
             if reply.outcome is Outcome.TIMED_OUT:
                 return "all blocks together take too long to be simulated"
             if reply.report is None:
                 return _no_report(reply, built)
-            failed = judge({"name": "all blocks", "guards": [], "modified": [],
-                            **_faults(reply.report)})  # fmt: skip
+            failed = judge(_as_case(reply.report, "all blocks"))
             if failed and all(found.kind == "timed_out" for found in failed.diagnostics):
                 return "all blocks together are too much work to be simulated"
             if failed:
@@ -261,19 +292,18 @@ class SimulatedDevice(Device):
             return judge_whole(task, exact, outputs) or ""
 
     def _measure(
-        self, report: dict[str, Any], built: Build, checked: Checked, told: bool
+        self, report: ProfileReport, built: Build, checked: Checked, told: bool
     ) -> Measurement:
         resources = {kernel.kernel: kernel for kernel in built.kernels}
         launches: list[LaunchProfile] = []
         times: list[tuple[float, ...]] = []
-        for value in report["launches"]:
-            if "copy" in value:
-                moved = describe_transfer(self.gpu, value)
+        for told_of in report.launches:
+            if isinstance(told_of, TransferReport):
+                moved = describe_transfer(self.gpu, told_of)
                 launches.append(moved)
                 times.append((moved.microseconds,))
                 continue
-            counters = LaunchCounters.from_json(value)
-            profile, samples = describe_launch(self.gpu, resources.get(counters.kernel), counters)
+            profile, samples = describe_launch(self.gpu, resources.get(told_of.kernel), told_of)
             launches.append(profile)
             times.append(samples)
         if not launches:
@@ -292,7 +322,7 @@ class SimulatedDevice(Device):
         return Measurement(
             stage=StageResult(
                 outcome=Outcome.PASSED, build=built,
-                facts=checked.facts | isolation_facts(report),
+                facts=checked.facts | isolation_facts(report.isolation_missing),
                 diagnostics=checked.diagnostics if told else (),
             ),  # fmt: skip
             timing=timing,
@@ -306,6 +336,7 @@ class SimulatedDevice(Device):
 
     def _run(
         self,
+        kind: type[Report],
         mode: str,
         built: Build,
         task: Task,
@@ -314,7 +345,7 @@ class SimulatedDevice(Device):
         scratch: Path,
         sample: int = 0,
         full_case: FullCase | None = None,
-    ) -> Reply:
+    ) -> Reply[Report]:
         verifying = mode == "verify"
         variant = task.verify if verifying else task.full
         folder = Path(built.directory)
@@ -353,7 +384,7 @@ class SimulatedDevice(Device):
                 "whole": WHOLE_INSTRUCTIONS,
             }[mode],
         )
-        return run_candidate(request, scratch, limits)
+        return run_candidate(request, scratch, limits, kind)
 
     def _native(self) -> Path:
         """Build the interpreter and the stand-in runtime here: a child must not write the cache."""
@@ -374,8 +405,8 @@ class SimulatedDevice(Device):
         return str(path)
 
 
-def _faults(report: dict[str, Any]) -> dict[str, Any]:
-    return {"faults": report.get("faults", []), "reports": report.get("reports", [])}
+def _as_case(report: ProfileReport, name: str = "") -> CaseReport:
+    return CaseReport(name=name, faults=report.faults, reports=report.reports)
 
 
 def _unknown(why: NoFullCase) -> NoFullCase:
@@ -384,7 +415,7 @@ def _unknown(why: NoFullCase) -> NoFullCase:
     return NoFullCase(reason=told)
 
 
-def _no_report(reply: Reply, built: Build) -> StageResult:
+def _no_report(reply: Reply[Any], built: Build) -> StageResult:
     return StageResult(
         outcome=reply.outcome or Outcome.CRASHED, reason=reply.reason,
         diagnostics=reply.diagnostics, build=built,
@@ -392,19 +423,19 @@ def _no_report(reply: Reply, built: Build) -> StageResult:
 
 
 def _judge_run(
-    task: Task, cases: Path, outputs: Path, report: dict[str, Any], built: Build, source: str
+    task: Task, cases: Path, outputs: Path, report: VerifyReport, built: Build, source: str
 ) -> StageResult:
     """Return the verdict on a run that left a report."""
-    for case in report["cases"]:
+    for case in report.cases:
         failed = judge(case, source)
         if failed:
             return failed.model_copy(update={"build": built})
-    result = check_outputs(task, cases, outputs, report)
+    result = check_outputs(task, cases, outputs, report.cases)
     if result.outcome is Outcome.PASSED:
         result = _judge_repeat(task, cases, outputs) or _with_weakness(result, cases)
     if result.outcome in (Outcome.WRONG_ANSWER, Outcome.NONDETERMINISTIC):
-        notes = [note for case in report["cases"] for note in case.get("notes", [])]
-        result = explained(result, tuple(dict.fromkeys(map(of_report, notes))))
+        notes = [of_report(note) for case in report.cases for note in case.notes]
+        result = explained(result, tuple(dict.fromkeys(notes)))
     return result.model_copy(update={"build": built})
 
 

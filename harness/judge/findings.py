@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from pathlib import Path
-from typing import Any
 
 from ..records import Build, Diagnostic, Outcome, StageResult
 from ..vetting.symbols import check_library, readable
+from .reports import CaseReport, Finding
 
 PRECISION_LOSS = 100.0
 """A candidate this many times as far from the double-precision answer as PyTorch is loses
@@ -31,22 +32,21 @@ _OUTCOMES: dict[str, Outcome] = {
 """By kind of finding, the gravest first: the first kind met names the outcome."""
 
 
-def judge(case: dict[str, Any], source: str = "") -> StageResult | None:
+def judge(case: CaseReport, source: str = "") -> StageResult | None:
     """Return the failure that one case shows, or None where the child saw no fault.
 
     In `source` the lines of faulty host calls are looked for.
     """
     found = [
-        *(located(Diagnostic(kind=str(kind), message=str(message)), source)
-          for kind, message in case["faults"]),
-        *(of_report(report) for report in case["reports"]),
+        *(located(Diagnostic(kind=kind, message=message), source) for kind, message in case.faults),
+        *map(of_report, case.reports),
         *(
             Diagnostic(kind="out_of_bounds", message=f"wrote {text} (guard band damaged)")
-            for text in case["guards"]
+            for text in case.guards
         ),
         *(
             Diagnostic(kind="modified_input", message=f"modified its input {name}")
-            for name in case["modified"]
+            for name in case.modified
         ),
     ]
     if not found:
@@ -56,7 +56,7 @@ def judge(case: dict[str, Any], source: str = "") -> StageResult | None:
     first = found[0]
     return StageResult(
         outcome=_OUTCOMES.get(first.kind, Outcome.CRASHED),
-        reason=sentence(first, str(case["name"])),
+        reason=sentence(first, case.name),
         diagnostics=tuple(found),
     )
 
@@ -110,15 +110,9 @@ def explained(wrong: StageResult, notes: tuple[Diagnostic, ...]) -> StageResult:
     return wrong.model_copy(update=told)
 
 
-def of_report(report: dict[str, Any]) -> Diagnostic:
+def of_report(report: Finding) -> Diagnostic:
     """Return one of the child's reports as a diagnostic."""
-    return Diagnostic(
-        kind=str(report["kind"]),
-        message=str(report["message"]),
-        kernel=report.get("kernel"),
-        line=report.get("line"),
-        count=int(report.get("count", 1)),
-    )
+    return Diagnostic(**dataclasses.asdict(report))
 
 
 def located(diagnostic: Diagnostic, source: str) -> Diagnostic:

@@ -8,7 +8,7 @@ whole answer is compared.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,9 @@ from numpy.typing import NDArray
 
 from ..records import Diagnostic, Outcome, StageResult, Task, TensorSpec, Tolerance
 from ..task.full_case import FullCase
+from .border import Malformed
 from .poison import PROFILED_WORKSPACE
+from .reports import LaunchReport, TransferReport
 from .verification import agree, decode_elements
 
 LEAST_WRITTEN = 0.9
@@ -72,33 +74,36 @@ class _Found:
 
 
 def judge_full_size(
-    task: Task, case: FullCase | None, report: Mapping[str, Any], outputs: Path
+    task: Task,
+    case: FullCase | None,
+    launches: Sequence[LaunchReport | TransferReport],
+    outputs: Path,
 ) -> tuple[StageResult | None, Checked]:
     """Return the failure that a profile run shows, if any, and what was compared.
 
-    Raises ValueError where what the child left is malformed.
+    Raises Malformed where what the child left cannot be.
     """
     checked = by_atomics = 0
-    kernels = [launch for launch in report["launches"] if "kernel" in launch]
-    transfers = [launch for launch in report["launches"] if "copy" in launch]
+    transfers = [launch for launch in launches if isinstance(launch, TransferReport)]
+    kernels = [launch for launch in launches if not isinstance(launch, TransferReport)]
     unlooked = 0
     reason = "" if case is None else _not_final(kernels)
     final = case is not None and not reason
     for place, spec in enumerate(task.full.of_role("output")):
-        into = [transfer for transfer in transfers if transfer["place"] == place]
+        into = [transfer for transfer in transfers if transfer.place == place]
         known = (Path(case.answers, f"{spec.name}.bin"), case.tolerances[place]) if case else None
         found = _Found()
         carried = _carried(kernels, transfers, place)
         unlooked += bool(carried) and not _is_last(kernels, transfers, place, carried)
         dump = outputs / f"{spec.name}.pages"
         if dump.is_file():
-            found.written = None if any(each["copy"] for each in into) else 0
+            found.written = None if any(each.copy for each in into) else 0
             for places, got in _written_elements(spec, outputs):
                 compare = _untouched(spec, places, outputs) if final else None
                 settled = [] if unlooked else carried
                 _weigh(spec, places, got, known, into, found, compare=compare, carried=settled)
         else:
-            found.by_transfers = float(sum(each["width"] * each["height"] for each in into))
+            found.by_transfers = float(sum(each.width * each.height for each in into))
         if found.first is not None:
             return _wrong(spec, found), Checked(checked)
         checked += found.checked
@@ -117,13 +122,13 @@ def judge_full_size(
 def judge_whole(task: Task, case: FullCase, outputs: Path) -> StageResult | None:
     """Return how the outputs of a run of all blocks differ from PyTorch's; None where they agree.
 
-    Raises ValueError where what the child left is malformed.
+    Raises Malformed where what the child left cannot be.
     """
     for place, spec in enumerate(task.full.of_role("output")):
         if not spec.numel:
             continue
         if not (outputs / f"{spec.name}.pages").is_file():
-            raise ValueError(f"{spec.name}: the pages of the output are missing")
+            raise Malformed(f"{spec.name}: the pages of the output are missing")
         path = Path(case.answers, f"{spec.name}.bin")
         found = _Found()
         for places, got in _written_elements(spec, outputs):
@@ -152,50 +157,50 @@ def nothing_launched(task: Task) -> StageResult | None:
     )
 
 
-def _not_final(kernels: Sequence[Mapping[str, Any]]) -> str:
+def _not_final(kernels: Sequence[LaunchReport]) -> str:
     """Return why what a launch wrote may change when all blocks run; empty where it stays.
 
     It may where a launch reads or overwrites what sampled blocks of another wrote, and where the
     blocks of one join what they have found.
     """
-    if any(kernel["joins_blocks"] for kernel in kernels):
+    if any(kernel.joins_blocks for kernel in kernels):
         return "blocks use atomics and read what the launch writes"
     for index, kernel in enumerate(kernels):
-        for place, own in kernel["written"].items():
+        for place, own in kernel.written.items():
             for other in (*kernels[:index], *kernels[index + 1 :]):
-                its = other["written"].get(place, {"first": 0, "end": 0})
-                if int(place) in other["read"]:
+                its = other.written.get(place)
+                if place in other.read:
                     return "a launch reads what another writes"
-                if max(own["first"], its["first"]) < min(own["end"], its["end"]):
+                if its and max(own.first, its.first) < min(own.end, its.end):
                     return "a launch overwrites what another writes"
     return ""
 
 
 def _carried(
-    kernels: Sequence[Mapping[str, Any]], transfers: Sequence[Mapping[str, Any]], place: int
-) -> list[Mapping[str, Any]]:
+    kernels: Sequence[LaunchReport], transfers: Sequence[TransferReport], place: int
+) -> list[TransferReport]:
     """Return the copies that take to an output what launches wrote elsewhere."""
-    written = {int(source) for kernel in kernels for source in kernel["written"]}
+    written = {source for kernel in kernels for source in kernel.written}
     return [
         each
         for each in transfers
-        if each["copy"] and each["place"] == place and each["source_place"] in written - {place}
+        if each.copy and each.place == place and each.source_place in written - {place}
     ]
 
 
 def _is_last(
-    kernels: Sequence[Mapping[str, Any]],
-    transfers: Sequence[Mapping[str, Any]],
+    kernels: Sequence[LaunchReport],
+    transfers: Sequence[TransferReport],
     place: int,
-    carried: Sequence[Mapping[str, Any]],
+    carried: Sequence[TransferReport],
 ) -> bool:
     """Say whether each copied element is what one block left there, or nobody: then it counts."""
-    sources = {each["source_place"] for each in carried}
+    sources = {each.source_place for each in carried}
     return not (
-        any(kernel["atomic_lines"] for kernel in kernels)
-        or any(str(place) in kernel["written"] or place in kernel["read"] for kernel in kernels)
-        or any(each["place"] in sources for each in transfers)
-        or any(each["place"] == place and each not in carried for each in transfers)
+        any(kernel.atomic_lines for kernel in kernels)
+        or any(place in kernel.written or place in kernel.read for kernel in kernels)
+        or any(each.place in sources for each in transfers)
+        or any(each.place == place and each not in carried for each in transfers)
     )
 
 
@@ -209,37 +214,37 @@ def _untouched(spec: TensorSpec, places: NDArray[np.int64], outputs: Path) -> ND
 
 
 def _by_kernels(
-    kernels: Sequence[Mapping[str, Any]], place: int, really_written: int | None
+    kernels: Sequence[LaunchReport], place: int, really_written: int | None
 ) -> float:
     """Return the estimated bytes of an allocation that all launches write, each byte once.
 
     Blocks count whole sectors; where the bytes that the sampled ones left are known, that corrects
     the estimate.
     """
-    found = [kernel["written"][str(place)] for kernel in kernels if str(place) in kernel["written"]]
+    found = [kernel.written[place] for kernel in kernels if place in kernel.written]
     if not found:
         return 0.0
-    sampled = sum(each["sampled_bytes"] for each in found)
+    sampled = sum(each.sampled_bytes for each in found)
     density = 1.0 if really_written is None else min(1.0, really_written / max(sampled, 1.0))
-    estimates = [min(each["span"], each["grid_bytes"] * density) for each in found]
+    estimates = [min(each.span, each.grid_bytes * density) for each in found]
     if len(found) == 1:
         return float(estimates[0])
     union, reached = 0, 0
-    for each in sorted(found, key=lambda each: int(each["first"])):
-        union += max(0, each["end"] - max(each["first"], reached))
-        reached = max(reached, each["end"])
-    widest = max(each["span"] / max(1, each["end"] - each["first"]) for each in found)
+    for each in sorted(found, key=lambda each: each.first):
+        union += max(0, each.end - max(each.first, reached))
+        reached = max(reached, each.end)
+    widest = max(each.span / max(1, each.end - each.first) for each in found)
     return float(min(sum(estimates), widest * union))
 
 
 def _copied_from_kernels(
-    kernels: Sequence[Mapping[str, Any]], into: Sequence[Mapping[str, Any]]
+    kernels: Sequence[LaunchReport], into: Sequence[TransferReport]
 ) -> float:
     """Return the bytes that copies carry from where kernels wrote them (the workspace)."""
     return sum(
-        min(float(each["width"] * each["height"]), _by_kernels(kernels, each["source_place"], None))
+        min(float(each.width * each.height), _by_kernels(kernels, each.source_place, None))
         for each in into
-        if each["copy"] and each["source_place"] is not None
+        if each.copy and each.source_place is not None
     )
 
 
@@ -251,11 +256,14 @@ def _written_elements(
     if pages.size == 0:
         return
     if pages[0] < 0 or pages[-1] * PAGE >= spec.nbytes or (np.diff(pages) <= 0).any():
-        raise ValueError(f"{spec.name}: the pages of the output are not in order")
+        raise Malformed(f"{spec.name}: the pages of the output are not in order")
     item = spec.nbytes // spec.numel
-    raw = np.fromfile(outputs / f"{spec.name}.data", dtype=f"<u{item}")
+    try:
+        raw = np.fromfile(outputs / f"{spec.name}.data", dtype=f"<u{item}")
+    except OSError as error:
+        raise Malformed(f"{spec.name}: the pages of the output are missing") from error
     if raw.nbytes != PAGE * (pages.size - 1) + min(PAGE, spec.nbytes - int(pages[-1]) * PAGE):
-        raise ValueError(f"{spec.name}: the pages of the output are not whole")
+        raise Malformed(f"{spec.name}: the pages of the output are not whole")
     each = PAGE // item
     for start in range(0, pages.size, CHUNK_PAGES):
         got = raw[start * each : (start + CHUNK_PAGES) * each]
@@ -268,11 +276,11 @@ def _weigh(
     places: NDArray[np.int64],
     got: NDArray[Any],
     known: tuple[Path, Tolerance] | None,
-    into: Sequence[Mapping[str, Any]],
+    into: Sequence[TransferReport],
     found: _Found,
     *,
     compare: NDArray[np.bool_] | None,
-    carried: Sequence[Mapping[str, Any]] = (),
+    carried: Sequence[TransferReport] = (),
 ) -> None:
     """Add some elements of an output to what was found; `compare` says which are final.
 
@@ -283,10 +291,10 @@ def _weigh(
     copied, filled = np.zeros(got.size, bool), np.zeros(got.size, bool)
     for each in into:
         inside = _inside(each, places * item)
-        if each["copy"]:
+        if each.copy:
             copied |= inside
         else:
-            filled |= inside & (got == int.from_bytes(bytes([each["value"]]) * item, "little"))
+            filled |= inside & (got == int.from_bytes(bytes([each.value]) * item, "little"))
     by_kernel = written & ~copied & ~filled
     settled = by_kernel.copy()
     for each in carried:
@@ -317,10 +325,10 @@ def _weigh(
     found.written = (found.written or 0) + item * int(whole.sum())
 
 
-def _inside(transfer: Mapping[str, Any], offsets: NDArray[np.int64]) -> NDArray[np.bool_]:
+def _inside(transfer: TransferReport, offsets: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Say which byte offsets of an output a transfer wrote."""
-    row, column = np.divmod(offsets - transfer["offset"], max(1, transfer["pitch"]))
-    return np.asarray((row >= 0) & (row < transfer["height"]) & (column < transfer["width"]))
+    row, column = np.divmod(offsets - transfer.offset, max(1, transfer.pitch))
+    return np.asarray((row >= 0) & (row < transfer.height) & (column < transfer.width))
 
 
 def _wrong(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ..records import Diagnostic, Outcome, Record, StageResult, Task, TensorSpec, Tolerance
 from ..task.cases import Case, read_cases
+from .reports import CaseReport
 
 Array = NDArray[Any]
 
@@ -77,16 +78,15 @@ def compare(got: bytes, expected: bytes, spec: TensorSpec, tolerance: Tolerance)
 
 
 def check_outputs(
-    task: Task, cases_dir: Path, outputs_dir: Path, report: Mapping[str, Any]
+    task: Task, cases_dir: Path, outputs_dir: Path, reports: Iterable[CaseReport]
 ) -> StageResult:
     """Judge what a candidate that ran without a fault left in outputs_dir/<i>/out<k>.bin.
 
-    `report` is the child's: {"cases": [{"name", "launches", "instructions"}, ...]}; a case it does
-    not mention was not run and cannot pass. Facts of a pass: cases, kernel launches a call, largest
-    error, and precision_ratio, the largest ratio of the candidate's error to PyTorch's own, both
-    against double precision.
+    A case that the child does not report was not run and cannot pass. Facts of a pass: cases,
+    kernel launches a call, largest error, and precision_ratio, the largest ratio of the candidate's
+    error to PyTorch's own, both against double precision.
     """
-    ran = {case["name"]: case for case in report["cases"]}
+    ran = {case.name: case for case in reports}
     found: list[Diagnostic] = []
     largest, ratio = 0.0, 0.0
     cases = read_cases(cases_dir)
@@ -123,7 +123,7 @@ def check_outputs(
         outcome=Outcome.PASSED,
         facts={
             "cases": len(cases),
-            "launches": max(int(case.get("launches", 0)) for case in ran.values()),
+            "launches": max(case.launches for case in ran.values()),
             "max_abs_error": largest,
             "tolerance_absolute": task.tolerance.absolute,
             "tolerance_relative": task.tolerance.relative,

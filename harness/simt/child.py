@@ -5,20 +5,27 @@ from __future__ import annotations
 import json
 import secrets
 import signal
-from collections.abc import Mapping
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from ..build.cache import cache_root
 from ..errors import UserError
+from ..judge.border import Malformed, read_report
+from ..judge.reports import TransferReport
 from ..process.children import TimedOut, how_it_ended, last_line, python_environment
 from ..process.fork_client import Program, run_forked
 from ..records import Diagnostic, Outcome, Record
+from .counters import ProfileReport
 from .run.runtime import HOST_TOUCHED_DEVICE
 
 LARGEST_REPORT = 64 << 20
 WORKER = Program("harness.simt.worker")
 """Runs one candidate on the simulated GPU."""
+
+
+Report = TypeVar("Report")
 
 
 class Limits(Record):
@@ -34,10 +41,11 @@ class Limits(Record):
     """Warp instructions that one call of `launch` may execute on the simulated GPU."""
 
 
-class Reply(Record):
+@dataclass(frozen=True)
+class Reply(Generic[Report]):
     """The child's report, or why there is none."""
 
-    report: dict[str, Any] | None = None
+    report: Report | None = None
     outcome: Outcome | None = None
     """Set where there is no report."""
     reason: str = ""
@@ -50,8 +58,10 @@ class Reply(Record):
         return (Diagnostic(kind=str(self.outcome), message=self.reason),)
 
 
-def run_candidate(request: dict[str, Any], scratch: Path, limits: Limits) -> Reply:
-    """Run the worker on a request and return its report.
+def run_candidate(
+    request: dict[str, Any], scratch: Path, limits: Limits, kind: type[Report]
+) -> Reply[Report]:
+    """Run the worker on a request and return its report, which is of a kind.
 
     The request's file, the report and the log lie in `scratch`, which the caller removes.
 
@@ -96,18 +106,35 @@ def run_candidate(request: dict[str, Any], scratch: Path, limits: Limits) -> Rep
     found = _read(report, token)
     if found is not None:
         if "machine_error" in found:
-            raise _machine_fault(str(found["machine_error"]))
-        return Reply(report=found)
+            raise _machine_fault(str(found["machine_error"])[:300])
+        try:
+            return Reply(read_report(kind, found))
+        except Malformed as malformed:
+            failed = malformed.failure()
+            return Reply(outcome=failed.outcome, reason=failed.reason)
     if _still_holds(request_file, written):
         raise _machine_fault(_why(status, scratch / "log"))
     outcome = Outcome.FORBIDDEN if status == -signal.SIGSYS else Outcome.CRASHED
     return Reply(outcome=outcome, reason=_why(status, scratch / "log"))
 
 
-def isolation_facts(report: Mapping[str, Any]) -> dict[str, str]:
+def isolation_facts(missing: Sequence[str]) -> dict[str, str]:
     """Return, as a fact, what could not be applied to the child; no fact where all was."""
-    missing = "; ".join(report["isolation_missing"])
-    return {"isolation_missing": missing} if missing else {}
+    return {"isolation_missing": "; ".join(missing)} if missing else {}
+
+
+def require_sense(report: ProfileReport) -> None:
+    """Refuse what an honest child never reports, though its fields fit. Raises Malformed."""
+    for launch in report.launches:
+        if isinstance(launch, TransferReport):
+            if launch.value > 255:
+                raise Malformed("a fill with more than a byte")
+        elif not (
+            launch.samples
+            and min(*launch.grid, *launch.block) > 0
+            and min(launch.sampled_blocks, launch.resident_blocks) > 0
+        ):
+            raise Malformed(f"a launch of nothing by {launch.kernel}")
 
 
 def _still_holds(path: Path, data: bytes) -> bool:
@@ -126,14 +153,14 @@ def _machine_fault(reason: str) -> UserError:
 
 
 def _read(path: Path, token: str) -> dict[str, Any] | None:
-    """Return the report if it is one of ours: of bounded size, JSON, with the token."""
+    """Return the report, less the token that makes it ours; None without one. Of bounded size."""
     try:
         if path.is_symlink() or path.stat().st_size > LARGEST_REPORT:
             return None
         value = json.loads(path.read_bytes())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
-    if not isinstance(value, dict) or value.get("token") != token:
+    if not isinstance(value, dict) or value.pop("token", None) != token:
         return None
     return value
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass, field
-from typing import Any
+
+from ..judge.reports import FORBID, Fault, Finding, TransferReport, Written
 
 
 @dataclass
 class Counts:
     """Counters of one sample of blocks, scaled to the whole grid."""
+
+    __pydantic_config__ = FORBID
 
     pipes: dict[str, float] = field(default_factory=dict)
     """Machine instructions (expected of ptxas) by pipe, per warp."""
@@ -73,23 +75,10 @@ class Counts:
 
 
 @dataclass
-class Written:
-    """What a launch writes of one allocation, in sectors of which each block counts its own."""
-
-    grid_bytes: float
-    """Of the whole grid, estimated from the random blocks alone."""
-    sampled_bytes: float
-    """Of all blocks that ran."""
-    first: int
-    end: int
-    """What any block wrote lies in [first, end), from the start of the allocation."""
-    span: float
-    """Estimated length of that range for the whole grid."""
-
-
-@dataclass
 class LaunchCounters:
     """One launch of a candidate at full dimensions."""
+
+    __pydantic_config__ = FORBID
 
     kernel: str
     grid: tuple[int, int, int]
@@ -141,20 +130,15 @@ class LaunchCounters:
         """Warps in a block."""
         return -(-self.threads // 32)
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON values."""
-        return dataclasses.asdict(self)
 
-    @staticmethod
-    def from_json(value: dict[str, Any]) -> LaunchCounters:
-        """Build from `to_json`'s value; raises TypeError or ValueError where it is none."""
-        plain = dict(value)
-        samples = [
-            Counts(**{**sample, "lines": {int(k): v for k, v in sample["lines"].items()}})
-            for sample in plain.pop("samples")
-        ]
-        for name in ("grid", "block"):
-            x, y, z = plain[name]
-            plain[name] = (int(x), int(y), int(z))
-        written = {int(k): Written(**each) for k, each in plain.pop("written").items()}
-        return LaunchCounters(samples=samples, written=written, **plain)
+@dataclass
+class ProfileReport:
+    """The body of the child's report of a run at full dimensions."""
+
+    __pydantic_config__ = FORBID
+
+    launches: list[LaunchCounters | TransferReport]
+    """In order; empty where every block was run and nothing counted."""
+    faults: list[Fault]
+    reports: list[Finding]
+    isolation_missing: list[str] = field(default_factory=list)

@@ -11,11 +11,17 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..isolation.candidate_process import enclose_process
 from ..isolation.privileges import set_limits
+
+if TYPE_CHECKING:
+    from ..judge.reports import VerifyReport
+    from .counters import ProfileReport
 
 
 def warm() -> None:
@@ -27,6 +33,7 @@ def main(arguments: list[str]) -> int:
     """Serve the request in the file named by the only argument; returns the exit status."""
     request: dict[str, Any] = json.loads(Path(arguments[0]).read_text())
     set_limits(request["limits"])
+    serve: Callable[[dict[str, Any]], VerifyReport | ProfileReport]
     if request["mode"] == "verify":
         from .run.verify_run import verify as serve
     else:
@@ -39,15 +46,16 @@ def main(arguments: list[str]) -> int:
     missing = enclose_process(_readable(request), [Path(arguments[0]).parent])
     # The token must not lie about where the candidate could read it.
     os.unlink(arguments[0])
+    body: dict[str, Any]
     try:
-        body = serve(request)
+        found = serve(request)
+        found.isolation_missing = missing
+        body = asdict(found)
     except NoAddressSpace as error:
         body = {"machine_error": str(error)}
     report = Path(request["report"])
     temporary = report.with_suffix(".part")
-    temporary.write_text(
-        json.dumps({"token": request["token"], "isolation_missing": missing, **body})
-    )
+    temporary.write_text(json.dumps({"token": request["token"], **body}))
     temporary.rename(report)
     # The candidate's destructors and exit handlers are not run.
     sys.stdout.flush()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+<<<<<<< HEAD
 from ...gpus import Gpu
+=======
+from ...judge.reports import TransferReport
+>>>>>>> h1a
 from ...records import Bottleneck, LaunchProfile
 from ..run.runtime import Allocation, Transfer
 from .constants import constants_of
@@ -14,25 +16,22 @@ from .constants import constants_of
 SECTOR = 32
 
 
-def account(transfer: Transfer, allocations: list[Allocation]) -> dict[str, Any]:
-    """Return what the child reports of a transfer: bytes moved, and where they went.
-
-    `place` is the target's place among the allocations, `offset` a byte in it.
-    """
+def account(transfer: Transfer, allocations: list[Allocation]) -> TransferReport:
+    """Return what the child reports of a transfer."""
     place = _place(transfer.target, allocations)
     assert place is not None, "the runtime has checked the target"
-    return {
-        "copy": transfer.is_copy,
-        "value": transfer.value,
-        "read": _moved(transfer.source, transfer.source_pitch, transfer) if transfer.source else 0,
-        "written": _moved(transfer.target, transfer.target_pitch, transfer),
-        "place": place,
-        "source_place": _place(transfer.source, allocations),
-        "offset": transfer.target - allocations[place].address,
-        "pitch": transfer.target_pitch,
-        "width": transfer.width,
-        "height": transfer.height,
-    }
+    return TransferReport(
+        copy=transfer.is_copy,
+        value=transfer.value,
+        read=_moved(transfer.source, transfer.source_pitch, transfer) if transfer.source else 0,
+        written=_moved(transfer.target, transfer.target_pitch, transfer),
+        place=place,
+        source_place=_place(transfer.source, allocations),
+        offset=transfer.target - allocations[place].address,
+        pitch=transfer.target_pitch,
+        width=transfer.width,
+        height=transfer.height,
+    )
 
 
 def _place(address: int, allocations: list[Allocation]) -> int | None:
@@ -52,16 +51,21 @@ def _moved(address: int, pitch: int, transfer: Transfer) -> int:
     return int(sectors.sum()) * SECTOR
 
 
-def describe_transfer(gpu: Gpu, told: dict[str, Any]) -> LaunchProfile:
+def describe_transfer(gpu: Gpu, told: TransferReport) -> LaunchProfile:
     """Return a copy or fill as a launch that only moves bytes through DRAM."""
+<<<<<<< HEAD
     read, written = float(told["read"]), float(told["written"])
     constants = constants_of(gpu)
+=======
+    read, written = float(told.read), float(told.written)
+    constants = gpu.constants
+>>>>>>> h1a
     dram = (read + written) / (gpu.dram_gigabytes_per_second * constants.dram_efficiency * 1e3)
     microseconds = constants.launch_microseconds + dram
     bottleneck: Bottleneck = "dram" if dram > constants.launch_microseconds else "launch"
     throughput = "{}_throughput.avg.pct_of_peak_sustained_elapsed"
     return LaunchProfile(
-        kernel="cudaMemcpyAsync" if told["copy"] else "cudaMemsetAsync",
+        kernel="cudaMemcpyAsync" if told.copy else "cudaMemsetAsync",
         grid=(1, 1, 1),
         block=(1, 1, 1),
         microseconds=microseconds,

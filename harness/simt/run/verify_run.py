@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ...judge.poison import OTHER_POISON, POISON
+from ...judge.reports import CaseReport, Finding, VerifyReport
 from ..decode.decoder import may_wait
 from ..decode.places import Buffer, place
 from ..ptx.parser import PtxError
@@ -40,8 +41,8 @@ class _Run:
         self.seed = 0
         self.budget = int(request["max_instructions"])
         self.failed = False
-        self.reports: list[dict[str, Any]] = []
-        self.notes: list[dict[str, Any]] = []
+        self.reports: list[Finding] = []
+        self.notes: list[Finding] = []
         self.launches = 0
         self.instructions = 0
 
@@ -57,8 +58,9 @@ class _Run:
                 max_instructions=max(1, self.budget - self.instructions),
             )  # fmt: skip
         except core.UnsupportedInstruction as error:
-            self.reports.append(finding("unsupported", str(error), launch.launch.kernel,
-                                        error.line))  # fmt: skip
+            self.reports.append(
+                Finding("unsupported", str(error), launch.launch.kernel, error.line)
+            )
             self.failed = True
             return False
         self.instructions += int(result.counters["warps"].sum())
@@ -69,10 +71,11 @@ class _Run:
             local = report.kind == "uninitialized_read" and report.space == "local"
             (self.notes if local or report.kind in HARMLESS else self.reports).append(told)
         if result.timed_out and not any(report.kind == "timed_out" for report in result.reports):
-            self.reports.append(finding("timed_out", "the instruction budget is spent",
-                                        launch.launch.kernel, None))  # fmt: skip
+            self.reports.append(
+                Finding("timed_out", "the instruction budget is spent", launch.launch.kernel)
+            )
         fatal = {"timed_out", "trap", "assert", "barrier_divergence"}
-        self.failed = any(report["kind"] in fatal for report in self.reports)
+        self.failed = any(report.kind in fatal for report in self.reports)
         return not self.failed
 
     def _blocks(self, launch: core.Launch) -> list[int] | None:
@@ -88,15 +91,15 @@ class _Run:
         return blocks
 
 
-def verify(request: dict[str, Any]) -> dict[str, Any]:
-    """Run every case; stop at the first that shows a fault. Returns the report's body."""
+def verify(request: dict[str, Any]) -> VerifyReport:
+    """Run every case; stop at the first that shows a fault."""
     state = _Run(request)
     try:
         candidate = load_candidate(request, state.on_launch)
     except PtxError as error:
-        return _stopped(finding("unsupported", str(error), None, error.line))
+        return _stopped(Finding("unsupported", str(error), line=error.line))
     except WorkspaceTooLarge as error:
-        return _stopped(finding("invalid_launch", str(error), None, None))
+        return _stopped(Finding("invalid_launch", str(error)))
     candidate.runtime.account_transfers(
         lambda transfer: _note_transfer(candidate, transfer), in_place_of_moving=False
     )
@@ -105,14 +108,14 @@ def verify(request: dict[str, Any]) -> dict[str, Any]:
         state.checks = index < CHECKED_CASES or state.instructions < CHEAP_INSTRUCTIONS
         result = _run_case(request, state, candidate, case, again=index == 0)
         cases.append(result)
-        if result["faults"] or result["reports"] or result["guards"] or result["modified"]:
+        if result.shows_fault:
             break
-    return {"cases": cases}
+    return VerifyReport(cases)
 
 
 def _run_case(
     request: dict[str, Any], state: _Run, candidate: Candidate, case: dict[str, Any], *, again: bool
-) -> dict[str, Any]:
+) -> CaseReport:
     source = Path(request["cases_directory"], case["directory"])
     originals = {}
     for tensor in candidate.tensors:
@@ -121,8 +124,8 @@ def _run_case(
             if data.size != tensor.nbytes:
                 raise ValueError(f"case {case['name']}: {tensor.name} has {data.size} bytes")
             originals[tensor] = data
-    result: dict[str, Any] = {"name": case["name"], "checked": state.checks}
-    reports: list[dict[str, Any]] = []
+    result = CaseReport(name=case["name"], checked=state.checks)
+    reports: list[Finding] = []
     checks, cheap = state.checks, True
     for repeat in range(2 if again else 1):
         # The other order of warps is for the results; only what may be a race is looked at again.
@@ -133,21 +136,18 @@ def _run_case(
         faults = candidate.call()
         reports += state.reports
         cheap = state.instructions < CHEAP_INSTRUCTIONS
-        result |= {
-            "faults": faults[:MOST_REPORTS],
-            "reports": reports[:MOST_REPORTS],
-            "notes": state.notes[:MOST_REPORTS],
-            "guards": candidate.runtime.broken_guards()[:MOST_REPORTS],
-            "modified": _modified(candidate, originals),
-            "launches": state.launches,
-            "instructions": state.instructions,
-        }
-        if faults or result["guards"] or result["modified"]:
+        result.faults = faults[:MOST_REPORTS]
+        result.reports = reports[:MOST_REPORTS]
+        result.notes = state.notes[:MOST_REPORTS]
+        result.guards = candidate.runtime.broken_guards()[:MOST_REPORTS]
+        result.modified = _modified(candidate, originals)
+        result.launches, result.instructions = state.launches, state.instructions
+        if faults or result.guards or result.modified:
             break
         if reports:
             # In one order of warps a missing barrier reads memory that is not written yet, in
             # another it shows as the race it is: the second run tells.
-            if any(report["kind"] != "uninitialized_read" for report in reports):
+            if any(report.kind != "uninitialized_read" for report in reports):
                 break
             continue
         folder = "again" if repeat else "."
@@ -199,8 +199,8 @@ def _modified(candidate: Candidate, originals: dict[Tensor, np.ndarray[Any, Any]
     ]
 
 
-def describe_report(report: core.Report, candidate: Candidate) -> dict[str, Any]:
-    """Return a report of the core as plain values, its address told as a place in a buffer."""
+def describe_report(report: core.Report, candidate: Candidate) -> Finding:
+    """Return a report of the core as a finding, its address told as a place in a buffer."""
     message, kind = report.detail, str(report.kind)
     if report.space:
         # Only here are the names of global buffers known.
@@ -215,18 +215,9 @@ def describe_report(report: core.Report, candidate: Candidate) -> dict[str, Any]
     if report.called_from:
         message += f", called from line {report.called_from}"
     message += f"; PTX line {report.ptx_line}: {report.instruction}"
-    return {
-        "kind": kind, "message": message, "kernel": report.kernel, "line": report.line,
-        "count": report.count,
-    }  # fmt: skip
+    return Finding(kind, message, report.kernel, report.line, report.count)
 
 
-def finding(kind: str, message: str, kernel: str | None, line: int | None) -> dict[str, Any]:
-    """Return something the child itself found, in the form of `describe_report`."""
-    return {"kind": kind, "message": message, "kernel": kernel, "line": line, "count": 1}
-
-
-def _stopped(report: dict[str, Any]) -> dict[str, Any]:
-    """Return the body for a candidate that could not be loaded."""
-    case = {"name": "", "faults": [], "guards": [], "modified": [], "checked": True}
-    return {"cases": [{**case, "reports": [report]}]}
+def _stopped(found: Finding) -> VerifyReport:
+    """Return the report on a candidate that could not be loaded."""
+    return VerifyReport([CaseReport(reports=[found])])

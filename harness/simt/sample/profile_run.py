@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 
 from ...judge.poison import POISON, PROFILED_WORKSPACE
+from ...judge.reports import Finding, TransferReport
+from ..counters import LaunchCounters, ProfileReport
 from ..model.transfers import account
 from ..occupancy import occupancy
 from ..ptx.parser import PtxError
@@ -19,7 +21,7 @@ from ..run import core
 from ..run.block_runs import LaunchFailed
 from ..run.candidate import HARMLESS, Candidate, KernelLaunch, WorkspaceTooLarge, load_candidate
 from ..run.runtime import Allocation, Transfer
-from ..run.verify_run import describe_report, finding
+from ..run.verify_run import describe_report
 from ..sass.listing import read_listing
 from .sampling import TooUneven, sample_launch
 
@@ -35,8 +37,8 @@ LARGEST_DUMP = 8 << 30
 """Outputs larger than this are not handed to the parent. Only pages that were written are."""
 
 
-def profile(request: dict[str, Any]) -> dict[str, Any]:
-    """Call launch() once and return what each launch, copy and fill did. The report's body.
+def profile(request: dict[str, Any]) -> ProfileReport:
+    """Call launch() once and return what each launch, copy and fill did.
 
     Outputs and workspace hold what they hold in a verification run, and the inputs do not repeat
     where the request names a folder with full-size ones: a candidate cannot tell the runs apart.
@@ -46,8 +48,8 @@ def profile(request: dict[str, Any]) -> dict[str, Any]:
     """
     if request.get("whole"):
         return _run_whole(request)
-    launches: list[dict[str, Any]] = []
-    reports: list[dict[str, Any]] = []
+    launches: list[LaunchCounters | TransferReport] = []
+    reports: list[Finding] = []
     resources = {kernel["kernel"]: kernel for kernel in request["kernels"]}
     listing = request.get("machine_listing")
     machine = read_listing(Path(listing).read_text()) if listing else {}
@@ -64,18 +66,18 @@ def profile(request: dict[str, Any]) -> dict[str, Any]:
     atomics: dict[int, list[np.ndarray[Any, np.dtype[np.int64]]]] = {}
 
     def on_transfer(transfer: Transfer) -> None:
-        if sum("copy" in launch for launch in launches) < MOST_TRANSFERS:
+        if sum(isinstance(launch, TransferReport) for launch in launches) < MOST_TRANSFERS:
             launches.append(account(transfer, loaded[0].runtime.allocations))
         elif not reports:
             message = f"more than {MOST_TRANSFERS} copies and fills in one call"
-            reports.append(finding("timed_out", message, None, None))
+            reports.append(Finding("timed_out", message))
 
     def on_launch(candidate: Candidate, asked: KernelLaunch) -> bool:
         if reports:
             return False
-        if sum("kernel" in launch for launch in launches) >= MOST_LAUNCHES:
+        if sum(isinstance(launch, LaunchCounters) for launch in launches) >= MOST_LAUNCHES:
             message = f"more than {MOST_LAUNCHES} launches in one call: its time needs a real GPU"
-            reports.append(finding("unsupported", message, asked.launch.kernel, None))
+            reports.append(Finding("unsupported", message, asked.launch.kernel))
             return False
         kernel = resources.get(asked.launch.kernel, {})
         threads = int(np.prod(asked.launch.block))
@@ -87,24 +89,24 @@ def profile(request: dict[str, Any]) -> dict[str, Any]:
                 machine.get(asked.launch.kernel), generator, outputs, atomics,
             )  # fmt: skip
         except core.UnsupportedInstruction as error:
-            reports.append(finding("unsupported", str(error), asked.launch.kernel, error.line))
+            reports.append(Finding("unsupported", str(error), asked.launch.kernel, error.line))
             return False
         except TooUneven:
             message = (
                 "its blocks differ so much in their work that a few of them do not tell its time"
             )
-            reports.append(finding("unsupported", message, asked.launch.kernel, None))
+            reports.append(Finding("unsupported", message, asked.launch.kernel))
             return False
         except LaunchFailed as error:
             if why := _not_judged(error, asked, incomplete):
-                reports.append(finding("unsupported", why, asked.launch.kernel, None))
+                reports.append(Finding("unsupported", why, asked.launch.kernel))
                 return False
             reports.extend(describe_report(report, candidate) for report in error.reports)
             if not reports:
                 message = f"a few blocks need more than {budget} warp instructions"
-                reports.append(finding("timed_out", message, asked.launch.kernel, None))
+                reports.append(Finding("timed_out", message, asked.launch.kernel))
             return False
-        launches.append(counters.to_json())
+        launches.append(counters)
         if counters.sampled_blocks < asked.launch.block_count:
             incomplete.update(counters.written)
         return True
@@ -114,7 +116,7 @@ def profile(request: dict[str, Any]) -> dict[str, Any]:
     except (PtxError, WorkspaceTooLarge) as error:
         kind = "unsupported" if isinstance(error, PtxError) else "invalid_launch"
         line = error.line if isinstance(error, PtxError) else None
-        return {"launches": [], "faults": [], "reports": [finding(kind, str(error), None, line)]}
+        return ProfileReport([], [], [Finding(kind, str(error), line=line)])
     loaded.append(candidate)
     _back_tensors(request, candidate)
     candidate.runtime.account_transfers(on_transfer)
@@ -125,7 +127,7 @@ def profile(request: dict[str, Any]) -> dict[str, Any]:
             name = f"{request['tensors'][place]['name']}.atomics"
             sectors = np.unique(np.concatenate(found)).astype(np.int64)
             sectors.tofile(Path(request["outputs_directory"], name))
-    return {"launches": launches, "faults": faults, "reports": reports}
+    return ProfileReport(launches, faults, reports)
 
 
 def _not_judged(error: LaunchFailed, asked: KernelLaunch, incomplete: set[int]) -> str:
@@ -162,20 +164,21 @@ def _identity(ptx: Path) -> str:
     return hashlib.sha256(_LOCAL_NAME.sub(b"", b"\n".join(lines))).hexdigest()
 
 
-def _run_whole(request: dict[str, Any]) -> dict[str, Any]:
+def _run_whole(request: dict[str, Any]) -> ProfileReport:
     """Call launch() once with every block of every launch, and leave the outputs in files.
 
-    Returns the body of a report without launches; `faults` and `reports` are empty where it ended.
+    Returns a report without launches; `faults` and `reports` are empty where it ended.
     """
-    reports: list[dict[str, Any]] = []
+    reports: list[Finding] = []
     spent = 0
 
     def on_launch(candidate: Candidate, asked: KernelLaunch) -> bool:
         nonlocal spent
         left = int(request["max_instructions"]) - spent
         if left <= 0 and not reports:
-            reports.append(finding("timed_out", "the whole grid is too much work",
-                                   asked.launch.kernel, None))  # fmt: skip
+            reports.append(
+                Finding("timed_out", "the whole grid is too much work", asked.launch.kernel)
+            )
         if reports:
             return False
         try:
@@ -184,7 +187,7 @@ def _run_whole(request: dict[str, Any]) -> dict[str, Any]:
                 max_instructions=left,
             )  # fmt: skip
         except core.UnsupportedInstruction as error:
-            reports.append(finding("unsupported", str(error), asked.launch.kernel, error.line))
+            reports.append(Finding("unsupported", str(error), asked.launch.kernel, error.line))
             return False
         spent += int(result.counters["warps"].sum())
         reports.extend(
@@ -193,8 +196,9 @@ def _run_whole(request: dict[str, Any]) -> dict[str, Any]:
             if report.kind not in HARMLESS
         )
         if result.timed_out and not reports:
-            reports.append(finding("timed_out", "the whole grid is too much work",
-                                   asked.launch.kernel, None))  # fmt: skip
+            reports.append(
+                Finding("timed_out", "the whole grid is too much work", asked.launch.kernel)
+            )
         return not reports
 
     candidate = load_candidate(request, on_launch)
@@ -202,7 +206,7 @@ def _run_whole(request: dict[str, Any]) -> dict[str, Any]:
     faults = candidate.call()
     if not faults and not reports:
         _dump_outputs(request, candidate)
-    return {"launches": [], "faults": faults, "reports": reports}
+    return ProfileReport([], faults, reports)
 
 
 def _back_tensors(request: dict[str, Any], candidate: Candidate) -> None:

@@ -28,6 +28,7 @@ from kernelblaster.harness.cuda.worker import TASKS_KEPT, Worker
 from kernelblaster.harness.errors import UserError
 from kernelblaster.harness.judge import tensor_comparison, verification
 from kernelblaster.harness.judge.findings import judge
+from kernelblaster.harness.judge.reports import CaseReport
 from kernelblaster.harness.judge.timing import Stopping
 from kernelblaster.harness.records import Task, TensorSpec, Tolerance
 from kernelblaster.harness.task.contract import header
@@ -208,7 +209,7 @@ def test_forbidden_host_calls_are_seen(
     faults = candidate.call(made, STREAM)
     candidate.close()
     assert faults and faults[0][0] == kind and words in faults[0][1]
-    assert judge({"name": "", "faults": faults, "reports": [], "guards": [], "modified": []})
+    assert judge(CaseReport(faults=faults))
 
 
 def test_a_candidate_is_loaded_afresh_each_time(machine: HostMachine, tmp_path: Path) -> None:
@@ -238,7 +239,7 @@ def test_a_right_answer_passes_every_case(
 ) -> None:
     answer, stages = run_verify(machine, context, tmp_path, SCALE)
     assert len(answer["cases"]) >= 6 and not answer["mismatches"] and answer["repeat"] is None
-    assert all(judge(case) is None for case in answer["cases"])
+    assert all(judge(CaseReport(**case)) is None for case in answer["cases"])
     assert answer["facts"]["precision_ratio"] <= 2
     assert answer["facts"]["precision_cases"] == answer["facts"]["cases"]
     assert stages[0] == "candidate" and stages.count("candidate") == len(answer["cases"]) + 1
@@ -482,7 +483,7 @@ def test_timed_runs_are_verified_too(
         monkeypatch.setattr("kernelblaster.harness.cuda.measure_run.DRAW_SECONDS", -1.0)
     answer = run_measure(machine, context, tmp_path, CHEATS[name])
     assert answer["failed"] == "candidate0"
-    assert answer["mismatch"] or judge(answer["case"])
+    assert answer["mismatch"] or judge(CaseReport(**answer["case"]))
 
 
 # ---- the worker ----

@@ -405,3 +405,49 @@ def test_the_identity_is_the_real_gpu(device: Callable[..., CudaDevice]) -> None
     identity = device().identity
     assert (identity.kind, identity.gpu, identity.arch) == ("cuda", "NVIDIA H200", "sm_90a")
     assert "driver 580.1" in identity.toolchain and find_toolchain().identity in identity.toolchain
+
+
+FORGED: list[dict[str, Any]] = [
+    case(faults=["out_of_bounds"]),
+    case(reports=[{"kind": "race"}]),
+    case(guards="none"),
+    {**RIGHT, "mismatches": 3},
+    {**RIGHT, "repeat": ["one"]},
+    {**RIGHT, "facts": {"max_abs_error": float("nan")}},
+    {**RIGHT, "facts": {"cases": -1}},
+    {**RIGHT, "verdict": "passed"},
+    {**RIGHT, "broken": "x" * 100_000},
+    {"cases": None},
+]
+
+
+@pytest.mark.parametrize("answer", FORGED)
+async def test_a_forged_answer_is_the_candidates_failure(
+    device: Callable[..., CudaDevice], task: Task, answer: dict[str, Any]
+) -> None:
+    made = device(answer, answer)
+    result = await made.verify(task, kernels.SCALE)
+    assert result.outcome is Outcome.CRASHED and "a report that cannot be" in result.reason
+    # An earlier candidate may have damaged the process: a new one is asked first.
+    assert made.workers[0].fresh == [False, True]  # type: ignore[attr-defined]
+    assert (await device(answer, RIGHT).verify(task, kernels.SCALE)).outcome is Outcome.PASSED
+
+
+@pytest.mark.parametrize(
+    "samples",
+    [{}, {"candidate": [1.0]}, {"candidate": [], "eager": []}, {"candidate": [0.0], "eager": [1.0]},
+     {"candidate": [1.0, 2.0], "eager": [1.0]}, {"candidate": ["fast"], "eager": [1.0]}],
+)  # fmt: skip
+async def test_times_that_cannot_be_are_no_measurement(
+    device: Callable[..., CudaDevice], task: Task, samples: Any
+) -> None:
+    answer = {**MEASURED, "samples": samples}
+    measured = await device(answer, answer).profile(task, kernels.SCALE)
+    assert measured.stage.outcome is Outcome.CRASHED and measured.timing is None
+
+
+async def test_memory_given_back_is_no_odd_answer(
+    device: Callable[..., CudaDevice], task: Task
+) -> None:
+    answer = {**RIGHT, "leaked_bytes": -4096}
+    assert (await device(answer).verify(task, kernels.SCALE)).outcome is Outcome.PASSED

@@ -276,8 +276,8 @@ def test_what_the_surroundings_forbid_is_stated(scratch: Path, error: str) -> No
 
 
 def test_what_is_missing_becomes_a_fact() -> None:
-    assert isolation_facts({"isolation_missing": []}) == {}
-    assert isolation_facts({"isolation_missing": ["a", "b"]}) == {"isolation_missing": "a; b"}
+    assert isolation_facts([]) == {}
+    assert isolation_facts(["a", "b"]) == {"isolation_missing": "a; b"}
 
 
 @needs_landlock

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kernelblaster.harness.judge.reports import CaseReport
 from kernelblaster.harness.judge.verification import check_outputs, compare, degenerate
 from kernelblaster.harness.records import (
     Outcome,
@@ -127,7 +128,7 @@ class Example:
                 "tolerances": [TOLERANCE.model_dump()], "own_errors": [1e-7],
             })  # fmt: skip
         (self.cases / "cases.json").write_text(json.dumps({"cases": listed}))
-        self.report = {"cases": [{"name": case["name"], "launches": 1} for case in listed]}
+        self.report = [CaseReport(name=case["name"], launches=1) for case in listed]
 
     def leave(self, index: int, values: list[float]) -> None:
         (self.outputs / str(index) / "out0.bin").write_bytes(floats(*values))
@@ -164,7 +165,7 @@ def test_wrong_missing_short_and_unrun_outputs_fail(example: Example) -> None:
     assert "was not written" in result.reason
 
     example.leave(1, [3.0, 4.0])
-    result = check_outputs(example.task, example.cases, example.outputs, {"cases": []})
+    result = check_outputs(example.task, example.cases, example.outputs, [])
     assert result.outcome is Outcome.WRONG_ANSWER and "not run" in result.reason
 
 
