@@ -44,6 +44,8 @@ class Measured:
             row["launch"]: profile.metrics for row, profile in zip(rows, profiles, strict=True)
         }
         self.launch = self.us["empty_1"] - 0.05
+        reads = csv.DictReader(read_text(HERE / "constant_memory_times.csv").splitlines())
+        self.us |= {f"constant_{row['launch']}": float(row["median_us"]) for row in reads}
 
     def net(self, name: str) -> float:
         """Return the microseconds of a launch without the overhead of any launch."""
@@ -156,6 +158,11 @@ def derive(m: Measured) -> dict[str, tuple[float, str]]:
         "integer_atomic_nanoseconds": (1e3 * m.net("atomic_int_1") / 2**22, "atomic_int_1 / 2^22"),
         "atomic_passes_per_nanosecond": (2**24 / m.net("atomic_f32_1m") / 1e3, "atomic_f32_1m"),
         "atomic_turns_per_nanosecond": (one_line, "atomic_f32_32, _1k, _32k: a line in log-log"),
+        "constant_clocks": (m.clocks("constant_rate_8") / (32 * 8 * 256 * 8),
+                            "constant_memory's rate_8: 32 warps, 8 chains, 256 reads, 8 words"),
+        "constant_latency": ((m.clocks("constant_latency_32") / 1024
+                              - m.clocks("constant_latency_1") / 4096) / 31,
+                             "constant_memory's latency_32 less latency_1, a read"),
         "barrier_clocks": (m.clocks("barrier_1024") / 2048 / 32, "barrier_1024 / 2048 / 32 warps"),
         "tensor_clock_share": (ghz / H200.clock_ghz, "rate_mma_f16: ncu's clock"),
         "tensor_efficiency": (products * 2048 / (m.net("rate_mma_f16") * ghz * 1e3) / peak,

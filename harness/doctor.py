@@ -61,7 +61,7 @@ def _compiler() -> Check:
             remedy="pip install -c constraints.txt -e . brings nvcc; a host C++ compiler comes "
             "from the system (Debian, Ubuntu: apt install g++)",
         )  # fmt: skip
-    return Check(name="compiler", passed=True, required=True, finding=toolchain.identity)
+    return Check(name="compiler", passed=True, required=True, finding=toolchain.described)
 
 
 def _device(gpu: str) -> Check:

@@ -276,7 +276,7 @@ class Build(Record):
     arch: str
     """For example sm_90."""
     compiler: str
-    """Version line of nvcc."""
+    """Versions of nvcc and its host compiler, and why that one was taken."""
     kernels: tuple[KernelResources, ...] = ()
     undefined_symbols: tuple[str, ...] = ()
     directory: str = ""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import importlib.util
-import os
 import re
 import shutil
 import subprocess
@@ -19,6 +18,7 @@ from ..vetting.source_rules import check_source, host_assembly
 from ..vetting.symbols import undefined_symbols
 from .cache import cache_root, new_entry
 from .compiler_output import compile_errors, kernel_resources, machine_fault
+from .host_compiler import find_host_compiler
 
 OLDEST_NVCC = (12, 4)
 """Older compilers do not know sm_90a fully and name their runtime symbols differently."""
@@ -50,11 +50,19 @@ class Toolchain(Record):
     """Path of the C++ compiler given to nvcc with -ccbin."""
     host_version: str
     """First line of its --version."""
+    host_choice: str = ""
+    """Why that compiler was taken."""
 
     @property
     def identity(self) -> str:
         """What a build depends on, in one line."""
         return f"nvcc {self.version}, {self.host_version}"
+
+    @property
+    def described(self) -> str:
+        """The same with the host compiler's path, and why it was taken."""
+        why = f" ({self.host_choice})" if self.host_choice else ""
+        return f"{self.identity}; host compiler {self.host_compiler}{why}"
 
     def cuda_headers(self) -> Path:
         """Return the folder of CUDA's headers. Raises UserError where there is none."""
@@ -81,8 +89,8 @@ def find_toolchain() -> Toolchain:
 
     Raises UserError, with what to install, where one is missing, too old, or does not start.
     """
-    compiler = _host_compiler()
-    host_version = _version_text(compiler).splitlines()[0].strip()
+    compiler = find_host_compiler()
+    host_version = _version_text(Path(compiler.path)).splitlines()[0].strip()
     too_old: list[str] = []
     for nvcc in [*_nvcc_of_wheels(), *_nvcc_of_path()]:
         match = re.search(r"\bV(\d+)\.(\d+)\.(\d+)", _version_text(nvcc))
@@ -93,8 +101,9 @@ def find_toolchain() -> Toolchain:
             too_old.append(f"{nvcc} is version {version}")
             continue
         return Toolchain(
-            nvcc=str(nvcc), version=version, host_compiler=str(compiler), host_version=host_version
-        )
+            nvcc=str(nvcc), version=version, host_compiler=compiler.path,
+            host_version=host_version, host_choice=compiler.why,
+        )  # fmt: skip
     found = f" ({'; '.join(too_old)}, too old)" if too_old else ""
     raise UserError(
         f"no CUDA compiler {OLDEST_NVCC[0]}.{OLDEST_NVCC[1]} or newer found{found}: "
@@ -121,7 +130,7 @@ def build_now(toolchain: Toolchain, source: str, header: str, arch: str) -> Buil
         raise UserError(f"unknown architecture {arch!r}: expected for example sm_90")
     key = sha256_of(source.encode("utf-8", "surrogatepass"), header, arch, *FLAGS, RULES,
                     toolchain.identity)  # fmt: skip
-    failed = Build(key=key, succeeded=False, arch=arch, compiler=toolchain.identity)
+    failed = Build(key=key, succeeded=False, arch=arch, compiler=toolchain.described)
     if refused := check_source(source):
         return failed.model_copy(update={"diagnostics": refused})
     final = cache_root() / "builds" / key[:2] / key
@@ -134,7 +143,6 @@ def build_now(toolchain: Toolchain, source: str, header: str, arch: str) -> Buil
             status, log = _run_nvcc(toolchain, arch, directory)
             if status == 0:
                 result = _collect(directory, key, arch, toolchain, log)
-                _refuse_static_runtime(toolchain, result)
             else:
                 _raise_for_machine(toolchain, directory, log)
                 errors = compile_errors(log, directory / "candidate.ptx")
@@ -152,19 +160,6 @@ class _Killed(Exception):
     """The compiler was ended from outside. Not cached: it may have been the machine's load."""
 
 
-def _refuse_static_runtime(toolchain: Toolchain, result: Build) -> None:
-    """Raise where the host compiler put the C++ runtime into the object.
-
-    The object then asks for files, locks and memory on the runtime's behalf, and nothing can be
-    said of what the candidate itself asks for.
-    """
-    if "_Unwind_RaiseException" in result.undefined_symbols:
-        raise UserError(
-            f"{toolchain.host_compiler} links the C++ runtime statically, which hides what a "
-            "candidate calls: set CXX to a compiler that links it shared, for example /usr/bin/g++"
-        )
-
-
 def _collect(directory: Path, key: str, arch: str, toolchain: Toolchain, log: str) -> Build:
     host = (directory / "candidate.cudafe1.cpp").read_text(errors="replace")
     # One target written with -gencode leaves the architecture out of the name.
@@ -175,7 +170,7 @@ def _collect(directory: Path, key: str, arch: str, toolchain: Toolchain, log: st
         key=key,
         succeeded=True,
         arch=arch,
-        compiler=toolchain.identity,
+        compiler=toolchain.described,
         kernels=kernel_resources(log),
         undefined_symbols=undefined_symbols(directory / "candidate.so"),
         diagnostics=(
@@ -264,21 +259,6 @@ def _nvcc_of_wheels() -> list[Path]:
 def _nvcc_of_path() -> list[Path]:
     found = shutil.which("nvcc")
     return [Path(found).resolve()] if found else []
-
-
-def _host_compiler() -> Path:
-    chosen = os.environ.get("CXX")
-    if chosen:
-        path = shutil.which(chosen)
-        if path is None:
-            raise UserError(f"CXX={chosen}: no such program; unset it or name a C++ compiler")
-        return Path(path)
-    for name in ("g++", "c++", "clang++"):
-        if path := shutil.which(name):
-            return Path(path)
-    raise UserError(
-        "no host C++ compiler found, and nvcc needs one: apt-get install g++ (or set CXX)"
-    )
 
 
 def _version_text(program: Path) -> str:

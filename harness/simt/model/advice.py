@@ -26,6 +26,7 @@ def advice(
         [
             *_coalescing(counts),
             *_shared_memory(counts),
+            *_constants(counts, named),
             *_reuse(launch, counts, named),
             *_width(launch, counts, named),
             *_launch_shape(gpu, launch, held, named),
@@ -57,6 +58,15 @@ def _shared_memory(counts: Counts) -> Iterator[str]:
             f"Shared-memory bank conflicts{_hottest(counts, 2)}: "
             f"{counts.shared_wavefronts / ideal:.1f} times the wavefronts needed; pad or swizzle "
             "the array."
+        )
+
+
+def _constants(counts: Counts, named: set[str]) -> Iterator[str]:
+    if counts.constant_words > 2 * counts.constant_requests and named & {"compute", "latency"}:
+        yield (
+            "Divergent reads of constant memory: "
+            f"{counts.constant_words / counts.constant_requests:.1f} words a read, served one by one; "
+            "keep a table that lanes index each for itself in shared memory."
         )
 
 

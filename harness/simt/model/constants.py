@@ -43,6 +43,8 @@ class TimeConstants:
     """Atomics on a single line; more lines lie in more slices of the L2."""
     constant_clocks: float
     """Clocks of an SM for one word of constant memory that lanes of a warp name by a register."""
+    constant_latency: float
+    """Clocks that such a read waits for each word beyond its first."""
     barrier_clocks: float
     """Clocks of an SM for one warp at a barrier."""
     tensor_efficiency: float
@@ -77,7 +79,8 @@ _H200 = TimeConstants(
     integer_atomic_nanoseconds=0.733,
     atomic_passes_per_nanosecond=103.0,
     atomic_turns_per_nanosecond=1.45,
-    constant_clocks=2.0,
+    constant_clocks=2.01,
+    constant_latency=11.1,
     barrier_clocks=2.4,
     tensor_efficiency=0.65,
     tensor_clock_share=0.914,

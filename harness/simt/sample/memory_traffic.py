@@ -125,7 +125,7 @@ def traffic_of(
 
 def constant_waits(gpu: Gpu, counters: npt.NDArray[np.void]) -> list[float]:
     """Return the clocks that reads of constant memory wait for all but the first of their words."""
-    clocks = constants_of(gpu).constant_clocks
+    clocks = constants_of(gpu).constant_latency
     return [clocks * (words_a_read(row) - 1) for row in counters]
 
 

@@ -16,9 +16,10 @@ from dataclasses import dataclass
 from statistics import median
 
 from ..ptx.loops import Loop
-from ..ptx.records import Instruction
+from ..ptx.records import TYPE_BYTES, Instruction, elements_of
 from .listing import MachineBlock, MachineCode, MachineInstruction
 from .loops import lifted_out_of, machine_loops
+from .mix import width_of
 
 _SLOW = re.compile(r"slowpath|mediumpath|_f64_full")
 _PRODUCT = re.compile(r"^[HIDB]MMA\.(8|16)8(4|8|16|32|64|128|256)\b")
@@ -143,7 +144,9 @@ def _expected(ptx: Instruction) -> tuple[tuple[str, ...], int]:
     if opcode in _FIXED:
         return _FIXED[opcode], FIRM
     spaces = {word.split("::")[0] for word in modifiers}
-    if opcode == "ld" and not spaces & {"param", "const"}:
+    if opcode == "ld" and "const" in spaces:
+        return ("LDC",), FAIR
+    if opcode == "ld" and "param" not in spaces:
         if "shared" in spaces:
             return ("LDS",), FAIR
         return (("LDL",) if "local" in spaces else ("LDG", "LD")), FAIR
@@ -169,7 +172,13 @@ def _expected(ptx: Instruction) -> tuple[tuple[str, ...], int]:
 
 
 def _share_of(ptx: Instruction, machine: MachineInstruction) -> float:
-    """Return which part of a PTX instruction a machine instruction does: of a matrix product's."""
+    """Return which part of a PTX instruction a machine instruction does.
+
+    ptxas splits matrix products, and reads of more than a word of constant memory.
+    """
+    if ptx.opcode == "ld" and "const" in ptx.modifiers:
+        size = TYPE_BYTES.get(ptx.modifiers[-1], 4) * elements_of(ptx)
+        return min(1.0, 4 * width_of(machine) / size)
     if ptx.opcode not in ("mma", "wmma"):
         return 1.0
     whole = re.search(r"m(\d+)n(\d+)k(\d+)", ".".join(ptx.modifiers))

@@ -31,6 +31,8 @@ _LATENCIES: dict[str, float] = {
 }  # fmt: skip
 """Clocks from issue to result, measured on an H200 by chains (benchmarks/ground_truth: latency_*,
 chase_*); those without a chain of their own are their neighbours'. All others: ALU_CLOCKS."""
+CONSTANT_CLOCKS = 28.0
+"""The same of a read of one word of constant memory by a register (constant_memory.cu)."""
 ALU_CLOCKS = 4.5
 _REGISTER = re.compile(r"(?<![\w.])(U?R|U?P)(\d+)(\.64)?\b")
 _SPLIT = re.compile(r",(?![^\[]*\])")
@@ -56,7 +58,12 @@ def pipe_of(instruction: MachineInstruction) -> str:
 
 
 def latency_of(instruction: MachineInstruction) -> float:
-    """Return the clocks from issue to result; global loads are not meant."""
+    """Return the clocks from issue to result; global loads are not meant.
+
+    Of a read of constant memory, where all lanes name one word.
+    """
+    if reads_by_register(instruction):
+        return CONSTANT_CLOCKS
     return _LATENCIES.get(instruction.base, ALU_CLOCKS)
 
 
