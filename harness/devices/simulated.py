@@ -9,11 +9,8 @@ from statistics import median
 from typing import Any
 
 from ..build.toolchain import Toolchain, build_now, find_toolchain
-<<<<<<< HEAD
 from ..gpus import Gpu, find_gpu
-=======
 from ..judge.border import Malformed
->>>>>>> h1a
 from ..judge.findings import explained, judge, judge_build, no_launch, of_report
 from ..judge.full_size import Checked, judge_full_size, judge_whole, nothing_launched
 from ..judge.reports import CaseReport, TransferReport, VerifyReport
@@ -35,38 +32,21 @@ from ..records import (
     TaskVariant,
     Timing,
 )
-<<<<<<< HEAD
 from ..simt import (
     WORKER,
-    LaunchCounters,
     Limits,
+    ProfileReport,
     Reply,
+    Report,
     build_runtime,
     core_library,
     describe_launch,
     describe_transfer,
     isolation_facts,
     machine_listing,
-    run_candidate,
-)
-=======
-from ..simt.child import (
-    WORKER,
-    Limits,
-    Reply,
-    Report,
-    isolation_facts,
     require_sense,
     run_candidate,
 )
-from ..simt.counters import ProfileReport
-from ..simt.gpus import Gpu, find_gpu
-from ..simt.model.profile import describe_launch
-from ..simt.model.transfers import describe_transfer
-from ..simt.run.library import core_library
-from ..simt.run.runtime import build_runtime
-from ..simt.sass.labelled import machine_listing
->>>>>>> h1a
 from ..task.cases import prepare_cases_now, read_cases, read_weak_to
 from ..task.contract import header
 from ..task.full_case import (

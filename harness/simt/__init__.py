@@ -1,7 +1,15 @@
 """The simulated GPU: what a device on top of it takes, and nothing else of it is needed there."""
 
-from .child import WORKER, Limits, Reply, isolation_facts, run_candidate
-from .counters import LaunchCounters
+from .child import (
+    WORKER,
+    Limits,
+    Reply,
+    Report,
+    isolation_facts,
+    require_sense,
+    run_candidate,
+)
+from .counters import LaunchCounters, ProfileReport
 from .model.constants import TimeConstants, constants_of
 from .model.profile import describe_launch
 from .model.time_model import together
@@ -11,7 +19,7 @@ from .run.runtime import build_runtime
 from .sass.labelled import machine_listing
 
 __all__ = [
-    "WORKER", "LaunchCounters", "Limits", "Reply", "TimeConstants", "build_runtime",
-    "constants_of", "core_library", "describe_launch", "describe_transfer", "isolation_facts",
-    "machine_listing", "run_candidate", "together",
+    "WORKER", "LaunchCounters", "Limits", "ProfileReport", "Reply", "Report", "TimeConstants",
+    "build_runtime", "constants_of", "core_library", "describe_launch", "describe_transfer",
+    "isolation_facts", "machine_listing", "require_sense", "run_candidate", "together",
 ]  # fmt: skip

@@ -65,7 +65,8 @@ def _constants(counts: Counts, named: set[str]) -> Iterator[str]:
     if counts.constant_words > 2 * counts.constant_requests and named & {"compute", "latency"}:
         yield (
             "Divergent reads of constant memory: "
-            f"{counts.constant_words / counts.constant_requests:.1f} words a read, served one by one; "
+            f"{counts.constant_words / counts.constant_requests:.1f} words a read, served in "
+            "turns; "
             "keep a table that lanes index each for itself in shared memory."
         )
 

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-<<<<<<< HEAD
 from ...gpus import Gpu
-=======
 from ...judge.reports import TransferReport
->>>>>>> h1a
 from ...records import Bottleneck, LaunchProfile
 from ..run.runtime import Allocation, Transfer
 from .constants import constants_of
@@ -53,13 +50,8 @@ def _moved(address: int, pitch: int, transfer: Transfer) -> int:
 
 def describe_transfer(gpu: Gpu, told: TransferReport) -> LaunchProfile:
     """Return a copy or fill as a launch that only moves bytes through DRAM."""
-<<<<<<< HEAD
-    read, written = float(told["read"]), float(told["written"])
-    constants = constants_of(gpu)
-=======
     read, written = float(told.read), float(told.written)
-    constants = gpu.constants
->>>>>>> h1a
+    constants = constants_of(gpu)
     dram = (read + written) / (gpu.dram_gigabytes_per_second * constants.dram_efficiency * 1e3)
     microseconds = constants.launch_microseconds + dram
     bottleneck: Bottleneck = "dram" if dram > constants.launch_microseconds else "launch"

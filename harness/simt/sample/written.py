@@ -6,14 +6,10 @@ import math
 import random
 from collections.abc import Mapping
 
-<<<<<<< HEAD
 import numpy as np
 import numpy.typing as npt
 
-from ..counters import Written
-=======
 from ...judge.reports import Written
->>>>>>> h1a
 from ..run.block_runs import SAMPLE_INSTRUCTIONS, BlockRuns
 from . import block_choice as choose
 
