@@ -61,7 +61,7 @@ typedef struct {
 #define COPY_PENDING 16 /* beside the four bits of a shared granule's written bytes */
 #define POLLS 6 /* looks at a value that stays the same until a warp counts as spinning */
 
-/* One launch and what is asked of it: filled by library.py, field for field. */
+/* One launch and what is asked of it: filled by run/core.py; its layout is run/library.py's too. */
 typedef struct {
     const Instruction *code;
     const int32_t *operands;   /* pairs (register offset, width) of vector operands */
