@@ -123,7 +123,7 @@ def build_now(toolchain: Toolchain, source: str, header: str, arch: str) -> Buil
     candidate.cubin in `Build.directory`. A source that does not compile is a Build that did not
     succeed, with the errors on the candidate's own lines; it is cached too. Raises UserError for
     faults of the machine or an unknown architecture. What host or device code may not hold (see
-    source_rules, device_rules and machine_code) is a diagnostic of a build that did succeed: do not
+    source_rules, device_rules and host_code) is a diagnostic of a build that did succeed: do not
     run such a build, nor one that `symbols.check_library` refuses.
     """
     if not re.fullmatch(r"sm_\d{2,3}[af]?", arch):

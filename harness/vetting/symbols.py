@@ -2,7 +2,7 @@
 
 The CUDA runtime is linked shared (`--cudart none`), so each runtime call is an undefined symbol.
 What is not on the allow-list is refused by name. Machine code that needs no symbol (an inline
-system call) is machine_code's business.
+system call) is host_code's business.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ _STT_OBJECT, _STT_SECTION, _STT_FILE, _STT_GNU_IFUNC = 1, 3, 4, 10
 _CALLS, _ADDRESSES = (7, 1026), (1, 6, 257, 1025)
 """Relocation types on x86-64 and arm64: of a call's slot, and of a pointer."""
 _IN_THE_GOT = (6, 1025)
-# The start-up files ask for these, there: machine_code sees who reads them.
+# The start-up files ask for these, there: host_code sees who reads them.
 _POINTED_TO = frozenset(
     "_ITM_deregisterTMCloneTable _ITM_registerTMCloneTable __gmon_start__ __cxa_finalize".split()
 )

@@ -8,14 +8,6 @@
 #define BYTES_MASK UINT64_C(0x3fffff)
 #define PARITY_SHIFT 63
 
-void *grown(void *memory, int32_t needed, int32_t *capacity, size_t item) {
-    if (needed <= *capacity) return memory;
-    int32_t larger = *capacity ? 2 * *capacity : 16;
-    void *result = realloc(memory, (size_t)larger * item);
-    if (result) *capacity = larger;
-    return result;
-}
-
 static int number_of(const Warp *warp) { return (int)(warp->first_thread / LANES); }
 
 /* ---- order among the warps of a block, where barriers join only some of them ---------------- */
@@ -23,17 +15,6 @@ static int number_of(const Warp *warp) { return (int)(warp->first_thread / LANES
 static void learn(uint32_t *known, const uint32_t *news) {
     for (int warp = 0; warp < MOST_WARPS; warp++)
         if (news[warp] > known[warp]) known[warp] = news[warp];
-}
-
-/* A fence and then a store: who sees the store sees what came before the fence. */
-void warp_publishes(Warp *warp) {
-    if (warp->fenced) warp->released = warp->fenced;
-}
-
-void warp_sees(Block *block, const Warp *warp) {
-    uint32_t *known = block->known[number_of(warp)];
-    for (int other = 0; other < block->warp_count; other++)
-        if (block->warps[other].released > known[other]) known[other] = block->warps[other].released;
 }
 
 /* ---- hardware barriers ---------------------------------------------------------------------- */

@@ -252,7 +252,7 @@ int simt_run(Machine *machine) {
 
 void simt_free(void *memory) { free(memory); }
 
-/* Sizes that library.py compares with its own before it calls anything. */
+/* Sizes that run/library.py compares with its own before it calls anything. */
 int64_t simt_machine_bytes(void) { return sizeof(Machine); }
 int64_t simt_sector_use_bytes(void) { return sizeof(SectorUse); }
 int64_t simt_global_shadow_bytes(void) { return sizeof(GlobalShadow); }

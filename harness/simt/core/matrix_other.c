@@ -1,8 +1,6 @@
 /* Tensor-core instructions on integers, doubles and tf32, and the moves of 8 x 8 tiles. */
 #include "matrix.h"
 
-#define REGISTER(T, operand) ((T *)(registers + (operand)))
-
 /* ---- mma.sync: the documented fragment layouts ----------------------------------------------- */
 
 typedef struct {

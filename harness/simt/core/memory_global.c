@@ -221,20 +221,6 @@ static bool ordered(const Block *block, const Warp *warp, int lane, uint32_t oth
     return low < releases->count && releases->times[low] <= block->acquired;
 }
 
-/* The block's writes up to its last fence may be seen from now on. */
-void publish(Block *block) {
-    Releases *releases = &block->releases[block->number];
-    if (releases->count && releases->times[releases->count - 1] == block->fenced) return;
-    void *times = grown(releases->times, releases->count + 1, &releases->capacity,
-                        sizeof *releases->times);
-    if (!times) {
-        block->stop = true, block->status = STATUS_OUT_OF_MEMORY;
-        return;
-    }
-    releases->times = times;
-    releases->times[releases->count++] = block->fenced;
-}
-
 static void note_reader(Block *block, const Warp *warp, GlobalShadow *cell, int lane, uint8_t bytes,
                         int pc) {
     uint16_t thread = (uint16_t)(warp->first_thread + (uint32_t)lane);

@@ -56,6 +56,32 @@ void fence(Block *block, Warp *warp) {
     block->fences = true;
 }
 
+/* The block's writes up to its last fence may be seen from now on. */
+static void publish(Block *block) {
+    Releases *releases = &block->releases[block->number];
+    if (releases->count && releases->times[releases->count - 1] == block->fenced) return;
+    void *times = grown(releases->times, releases->count + 1, &releases->capacity,
+                        sizeof *releases->times);
+    if (!times) {
+        block->stop = true, block->status = STATUS_OUT_OF_MEMORY;
+        return;
+    }
+    releases->times = times;
+    releases->times[releases->count++] = block->fenced;
+}
+
+/* A fence and then a store: who sees the store sees what came before the fence. */
+void warp_publishes(Warp *warp) {
+    if (warp->fenced) warp->released = warp->fenced;
+}
+
+/* What other warps have so published is known from now on. */
+void warp_sees(Block *block, const Warp *warp) {
+    uint32_t *known = block->known[warp->first_thread / LANES];
+    for (int other = 0; other < block->warp_count; other++)
+        if (block->warps[other].released > known[other]) known[other] = block->warps[other].released;
+}
+
 /* Atomics and volatile accesses publish what came before the last fence, and see what others
    published: called after the access itself was checked. */
 void synchronise(Block *block, Warp *warp, const Instruction *row, Access access, bool global) {

@@ -26,13 +26,6 @@ static void set_pcs(Warp *warp, LaneMask lanes, int pc) {
 
 static bool is_between(int opcode, int first, int last) { return opcode >= first && opcode <= last; }
 
-/* Polling is looking at one value again and again: the same instruction sees the same each time. */
-void note_polling(Warp *warp, int pc, uint64_t seen) {
-    bool again = warp->spin_pc == pc && warp->spin_seen == seen;
-    warp->spin_count = again ? warp->spin_count + 1 : 0;
-    warp->spin_pc = pc, warp->spin_seen = seen;
-}
-
 static bool is_warp_wide(int opcode) {
     return (is_between(opcode, OP_VOTE, OP_MMA_DOUBLE) && opcode != OP_ACTIVE_MASK) ||
            opcode == OP_WARP_BARRIER;

@@ -1,4 +1,6 @@
-/* Records shared by the parts of the interpreter. Layouts that Python sees: here and encoding.h. */
+/* Records shared by the parts of the interpreter. Layouts that Python sees: here and encoding.h.
+   No two files call each other, not by way of others either: grid, run, then what an instruction
+   does (barriers, matrix, warp, rare, memory), then ordering and reports. */
 #ifndef SIMT_H
 #define SIMT_H
 
@@ -59,7 +61,7 @@ typedef struct {
 #define COPY_PENDING 16 /* beside the four bits of a shared granule's written bytes */
 #define POLLS 6 /* looks at a value that stays the same until a warp counts as spinning */
 
-/* One launch and what is asked of it: filled by library.py, field for field. */
+/* One launch and what is asked of it: filled by run/core.py; its layout is run/library.py's too. */
 typedef struct {
     const Instruction *code;
     const int32_t *operands;   /* pairs (register offset, width) of vector operands */
@@ -203,7 +205,6 @@ LaneMask global_access(Block *, const Warp *, const Instruction *, int pc, LaneM
                        const uint64_t *addresses, int bytes, Access);
 void global_shadow(Block *, const Warp *, const Instruction *, int pc, LaneMask,
                    const uint64_t *addresses, int bytes, Access, const uint8_t (*values)[32]);
-void publish(Block *);
 /* memory_shared.c */
 void count_copy(Counter *counter, LaneMask lanes, const PendingCopy *copy);
 LaneMask shared_access(Block *, const Warp *, const Instruction *, int pc, LaneMask,
@@ -222,6 +223,8 @@ LaneMask meet(Block *, Warp *, const Instruction *, int pc, LaneMask present);
 bool meet_elsewhere(Block *, Warp *);
 bool report_gathering(Block *, Warp *);
 void fence(Block *, Warp *);
+void warp_publishes(Warp *);
+void warp_sees(Block *, const Warp *);
 void synchronise(Block *, Warp *, const Instruction *, Access, bool global);
 bool lanes_ordered(const Warp *, int other_lane, int lane, uint32_t time);
 bool reader_ordered(const Block *, const Warp *, int reader, uint32_t time);
@@ -245,8 +248,6 @@ bool execute_rare(const Instruction *, uint8_t *registers, LaneMask);
 void arrive(Block *, Warp *, const Instruction *, int pc, LaneMask);
 bool release_barriers(Block *);
 void execute_mbarrier(Block *, Warp *, const Instruction *, int pc, LaneMask);
-void warp_publishes(Warp *);
-void warp_sees(Block *, const Warp *);
 /* calls.c */
 void execute_call(Block *, Warp *, const Instruction *, int pc, LaneMask);
 void execute_return(Block *, Warp *, LaneMask);
@@ -254,8 +255,6 @@ void forget_calls(Warp *);
 /* run.c */
 typedef enum { WARP_DONE, WARP_WAITS, WARP_YIELDS, WARP_SPINS } WarpState;
 WarpState run_warp(Block *, Warp *);
-void note_polling(Warp *, int pc, uint64_t seen);
-void *grown(void *memory, int32_t needed, int32_t *capacity, size_t item);
 /* warp.c, matrix.c */
 void execute_warp(Block *, Warp *, const Instruction *, int pc, LaneMask active, LaneMask);
 void execute_matrix(Block *, Warp *, const Instruction *, int pc, LaneMask);
@@ -265,6 +264,22 @@ Report *report(Block *, int kind, int pc, const Warp *, int lane, uint64_t addre
                int detail, int64_t other_block, int64_t other_warp);
 void report_race(Block *, bool same_value, int pc, const Warp *, int lane, uint64_t address,
                  int space, int detail, int64_t other_block, int other_thread, int other_pc);
+
+/* Makes room for one more item; NULL where there is none. */
+static inline void *grown(void *memory, int32_t needed, int32_t *capacity, size_t item) {
+    if (needed <= *capacity) return memory;
+    int32_t larger = *capacity ? 2 * *capacity : 16;
+    void *result = realloc(memory, (size_t)larger * item);
+    if (result) *capacity = larger;
+    return result;
+}
+
+/* Polling is looking at one value again and again: the same instruction sees the same each time. */
+static inline void note_polling(Warp *warp, int pc, uint64_t seen) {
+    bool again = warp->spin_pc == pc && warp->spin_seen == seen;
+    warp->spin_count = again ? warp->spin_count + 1 : 0;
+    warp->spin_pc = pc, warp->spin_seen = seen;
+}
 
 static inline uint64_t read_lane(const uint8_t *registers, int width, int lane) {
     switch (width) {

@@ -9,24 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..ptx.records import Instruction, Module, Symbol
-from . import (
-    arithmetic as decode_arithmetic,
-)
-from . import (
-    barriers as decode_barriers,
-)
-from . import (
-    calls as decode_calls,
-)
-from . import (
-    matrix as decode_matrix,
-)
-from . import (
-    memory as decode_memory,
-)
-from . import (
-    rare as decode_rare,
-)
+from . import arithmetic, barriers, calls, matrix, memory, rare
 from .arithmetic import Rule
 from .encoding import ROW, ROW_FIELDS, SPECIAL_REGISTERS, Atomic, Flag, Op, Space
 from .operands import CONSTANT_TAG, Frame, Row, UnsupportedInstruction, new_row
@@ -35,8 +18,8 @@ from .places import Buffer, short_name
 __all__ = ["Program", "UnsupportedInstruction", "decode"]
 
 _RULES: dict[str, Rule] = {
-    **decode_arithmetic.RULES, **decode_memory.RULES, **decode_barriers.RULES,
-    **decode_matrix.RULES, **decode_rare.RULES,
+    **arithmetic.RULES, **memory.RULES, **barriers.RULES,
+    **matrix.RULES, **rare.RULES,
 }  # fmt: skip
 _NO_REGISTER = ("guard", "destination", "destination2", "source0", "source1", "source2", "source3")
 _REGISTER_FIELDS = ("source0", "source1", "source2", "source3")
@@ -103,7 +86,7 @@ def decode(
     for reached in frame.functions:
         for instruction in frame.code(reached):
             decoded[instruction.index] = _decode_one(frame, instruction)
-    functions = decode_calls.function_table(frame)
+    functions = calls.function_table(frame)
     constant_offset = -(-frame.register_bytes // 64) * 64
     rows = _table(len(module.instructions), decoded, constant_offset)
     _mark_guesses(rows, bytes(frame.constants), constant_offset)
@@ -283,9 +266,9 @@ def _control(frame: Frame, instruction: Instruction) -> Row:
     if opcode == "exit" or (opcode == "ret" and function.entry):
         return new_row(Op.EXIT)
     if opcode == "ret":
-        return decode_calls.give_back(frame, instruction)
+        return calls.give_back(frame, instruction)
     if opcode == "call":
-        return decode_calls.call(frame, instruction)
+        return calls.call(frame, instruction)
     if opcode in _HARDWARE:
         raise frame.needs_hardware(instruction, _HARDWARE[opcode])
     if opcode in ("st", "red") and "async" in modifiers:

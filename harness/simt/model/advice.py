@@ -63,10 +63,9 @@ def _shared_memory(counts: Counts) -> Iterator[str]:
 
 def _constants(counts: Counts, named: set[str]) -> Iterator[str]:
     if counts.constant_words > 2 * counts.constant_requests and named & {"compute", "latency"}:
+        words = counts.constant_words / counts.constant_requests
         yield (
-            "Divergent reads of constant memory: "
-            f"{counts.constant_words / counts.constant_requests:.1f} words a read, served in "
-            "turns; "
+            f"Divergent reads of constant memory: {words:.1f} words a read, served one by one; "
             "keep a table that lanes index each for itself in shared memory."
         )
 

@@ -33,7 +33,7 @@ def machine_chain_clocks(
 
     Args:
         code: the kernel's machine code.
-        executions: how often each block ran (machine_counts).
+        executions: how often each block ran (counts.py).
         warps: warps that start the kernel.
         load_latency: clocks of the global load of a statement.
         load_spread: standard deviation of that.

@@ -68,7 +68,7 @@ def block_executions(
         executed: executions of each statement, by warps.
         loops: the PTX loops around each statement, the innermost first.
         warps: warps that start the kernel.
-        unsure: statements whose instructions stand for others as well (machine_shares).
+        unsure: statements whose instructions stand for others as well (shares.py).
         slow: executions of divisions, roots and reciprocals in which a lane has odd operands.
     """
     evidence = _evidence(code, statements, executed, loops, unsure)

@@ -134,7 +134,8 @@ def _tensor(capability: int, arch: str, kind: str) -> list[str]:
     """Return shapes as MxNxK.
 
     Source: CUDA C++ Programming Guide, "Element Types and Matrix Sizes" (wmma); PTX ISA, "Matrix
-    multiply-accumulate instructions" (mma.sync, ldmatrix, wgmma). The simulator's: decode_matrix.
+    multiply-accumulate instructions" (mma.sync, ldmatrix, wgmma). The simulator's:
+    simt/decode/matrix.py.
     """
     if capability < 80:
         return []
