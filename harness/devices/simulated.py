@@ -11,10 +11,11 @@ from typing import Any
 from ..build.toolchain import Toolchain, build_now, find_toolchain
 from ..gpus import Gpu, find_gpu
 from ..judge.border import Malformed
-from ..judge.findings import explained, judge, judge_build, no_launch, of_report
+from ..judge.findings import judge, judge_build, no_launch
 from ..judge.full_size import Checked, judge_full_size, judge_whole, nothing_launched
 from ..judge.reports import CaseReport, TransferReport, VerifyReport
-from ..judge.verification import check_outputs, compare, degenerate
+from ..judge.run_verdict import judge_run
+from ..judge.verification import degenerate
 from ..judge.written_sizes import with_written_sizes
 from ..process.children import both, off_loop, together
 from ..process.fork_client import server_of
@@ -22,7 +23,6 @@ from ..process.scratch import scratch_folder
 from ..records import (
     Build,
     DeviceIdentity,
-    Diagnostic,
     LaunchProfile,
     Outcome,
     Profile,
@@ -47,7 +47,7 @@ from ..simt import (
     require_sense,
     run_candidate,
 )
-from ..task.cases import prepare_cases_now, read_cases, read_weak_to
+from ..task.cases import prepare_cases_now, read_cases
 from ..task.contract import header
 from ..task.full_case import (
     FullCase,
@@ -163,7 +163,7 @@ class SimulatedDevice(Device):
             reply = self._run(VerifyReport, "verify", built, task, cases, outputs, folder)
             if reply.report is None:
                 return _no_report(reply, built)
-            judged = _judge_run(task, cases, outputs, reply.report, built, source)
+            judged = judge_run(task, cases, outputs, reply.report, built, source)
             if judged.outcome in _AT_OTHER_SIZES:
                 judged = with_written_sizes(judged, task, source)
             facts = judged.facts | isolation_facts(reply.report.isolation_missing)
@@ -400,50 +400,3 @@ def _no_report(reply: Reply[Any], built: Build) -> StageResult:
         outcome=reply.outcome or Outcome.CRASHED, reason=reply.reason,
         diagnostics=reply.diagnostics, build=built,
     )  # fmt: skip
-
-
-def _judge_run(
-    task: Task, cases: Path, outputs: Path, report: VerifyReport, built: Build, source: str
-) -> StageResult:
-    """Return the verdict on a run that left a report."""
-    for case in report.cases:
-        failed = judge(case, source)
-        if failed:
-            return failed.model_copy(update={"build": built})
-    result = check_outputs(task, cases, outputs, report.cases)
-    if result.outcome is Outcome.PASSED:
-        result = _judge_repeat(task, cases, outputs) or _with_weakness(result, cases)
-    if result.outcome in (Outcome.WRONG_ANSWER, Outcome.NONDETERMINISTIC):
-        notes = [of_report(note) for case in report.cases for note in case.notes]
-        result = explained(result, tuple(dict.fromkeys(notes)))
-    return result.model_copy(update={"build": built})
-
-
-def _with_weakness(passed: StageResult, cases: Path) -> StageResult:
-    """Return a pass with what its task cannot tell from right, where there is such a thing."""
-    weak_to = read_weak_to(cases)
-    facts = passed.facts | ({"task_weak_to": weak_to} if weak_to else {})
-    return passed.model_copy(update={"facts": facts})
-
-
-def _judge_repeat(task: Task, cases: Path, outputs: Path) -> StageResult | None:
-    """Return the failure where the second run of a case, in another warp order, differs."""
-    for case in read_cases(cases):
-        for spec, tolerance in zip(task.verify.of_role("output"), case.tolerances, strict=True):
-            again = outputs / "again" / case.directory / f"{spec.name}.bin"
-            if not again.is_file():
-                continue
-            first = (outputs / case.directory / f"{spec.name}.bin").read_bytes()
-            second = again.read_bytes()
-            mismatch = None if first == second else compare(second, first, spec, tolerance)
-            if mismatch is not None:
-                reason = (
-                    "two runs on the same input, with other poison and in another order of warps "
-                    "and blocks, disagree: "
-                    f"{mismatch.message} (case {case.name})"
-                )
-                return StageResult(
-                    outcome=Outcome.NONDETERMINISTIC, reason=reason,
-                    diagnostics=(Diagnostic(kind="nondeterministic", message=reason),),
-                )  # fmt: skip
-    return None

@@ -131,6 +131,7 @@ def require_sense(report: ProfileReport) -> None:
                 raise Malformed("a fill with more than a byte")
         elif not (
             launch.samples
+            and all(len(line) == 3 for each in launch.samples for line in each.lines.values())
             and min(*launch.grid, *launch.block) > 0
             and min(launch.sampled_blocks, launch.resident_blocks) > 0
         ):
