@@ -371,7 +371,7 @@ def test_an_honest_candidate_passes_where_drawing_inputs_takes_long(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("kernelblaster.harness.cuda.measure_run.DRAW_SECONDS", -1.0)
-    assert "samples" in run_measure(machine, context, tmp_path, SCALE)
+    assert run_measure(machine, context, tmp_path, SCALE)["samples"]
 
 
 @pytest.mark.parametrize("slow_to_draw", [False, True])
@@ -391,7 +391,7 @@ def test_symmetric_inputs_stay_symmetric_in_timed_rounds(
         f"{LAUNCH} {{ for (int i = 0; i < 24; i++) for (int j = 0; j < 24; j++) "
         "out0[24 * i + j] = 2.0f * x[i > j ? 24 * i + j : 24 * j + i]; }"
     )
-    assert "samples" in run_measure(machine, context, tmp_path, honest)
+    assert run_measure(machine, context, tmp_path, honest)["samples"]
 
 
 def test_small_answers_are_judged_by_their_own_size(machine: HostMachine, tmp_path: Path) -> None:
@@ -438,7 +438,7 @@ def test_the_answer_to_a_round_lies_nowhere_while_candidates_run(
 
     monkeypatch.setattr(baseline, "eager", watched_eager)
     monkeypatch.setattr(Buffers, "poison", watched_poison)
-    assert "samples" in run_measure(machine, context, tmp_path, SCALE)
+    assert run_measure(machine, context, tmp_path, SCALE)["samples"]
     assert len(answered) > QUICK.least and not found
 
 
