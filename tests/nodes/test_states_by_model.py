@@ -117,8 +117,8 @@ def test_the_second_resource_must_come_near_and_nothing_is_told_twice() -> None:
         rule = describe_state(profile)
         return second_resource(profile, rule), unusual(rule)
 
-    second, unusual = told({"dram": 1.0, "l2": 0.4})
-    assert second is None and unusual == ["50% of the memory traffic is spills"]
+    second, figures = told({"dram": 1.0, "l2": 0.4})
+    assert second is None and figures == ["50% of the memory traffic is spills"]
     assert told({"dram": 1.0, "l2": 0.6})[0] == "l2"
 
 
