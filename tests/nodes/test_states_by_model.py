@@ -17,7 +17,7 @@ from kernelblaster.harness.records import LaunchProfile, Profile, Provenance
 from kernelblaster.memory.knowledge.knowledge_base import KnowledgeBase
 from kernelblaster.nodes.records import Observation
 from kernelblaster.nodes.state_extractor.builtin import describe_state
-from kernelblaster.nodes.state_extractor.prompt import second_resource
+from kernelblaster.nodes.state_extractor.prompt import second_resource, unusual
 from kernelblaster.nodes.state_extractor.reply import plausible, reading_of
 from kernelblaster.nodes.state_selector.prompt import nearest
 from kernelblaster.nodes.state_selector.reply import match_among
