@@ -8,7 +8,7 @@ from langgraph.graph import END, START, StateGraph
 
 from ..harness.records import Outcome
 from ..nodes.kernel_writer.node import kernel_writer
-from ..nodes.run.gates import (
+from ..nodes.run.attempt_stages import (
     compile_candidate,
     conclude_lowering,
     profile_candidate,

@@ -84,7 +84,8 @@ def _kind(mode: int) -> str:
     return kinds.get(stat.S_IFMT(mode), "no regular file")
 
 
-LARGEST_SOURCE_BYTES = 1_000_000
+LARGEST_SOURCE_BYTES = 1 << 20
+"""Of a kernel's source, whoever wrote it."""
 
 
 def read_source(path: Path) -> str:

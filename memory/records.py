@@ -16,7 +16,7 @@ Author = str
 
 
 class Signature(Record):
-    """A profile as a fixed vector; `memory.signature` names its dimensions."""
+    """A profile as a fixed vector; `memory.knowledge.signature` names its dimensions."""
 
     name: Literal["signature/v1"] = SIGNATURE_NAME
     values: tuple[float, ...]
@@ -34,7 +34,7 @@ class PerformanceState(Record):
     centroid: tuple[float, ...]
     """Signature values in the middle of the state."""
     spread: float
-    """Largest signature distance (root mean square, see `memory.signature`) of a member."""
+    """Largest signature distance (root mean square: `memory.knowledge.signature`) of a member."""
     description: str
     origin: Literal["seed", "discovered"]
     count: int = 0

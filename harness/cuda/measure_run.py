@@ -19,7 +19,7 @@ from ..reference.model import Instance
 from .buffers import PAINTINGS, Buffers
 from .candidate import Candidate, PreparedCall
 from .reports import LaunchAnswer, MeasureAnswer
-from .session import Fault, Machine
+from .session import Fault, GpuSession
 from .task_context import TaskContext, values_of
 from .verify_run import Stage, allocate
 
@@ -38,7 +38,7 @@ DESCRIBED = 5
 
 
 def measure_candidates(
-    machine: Machine,
+    machine: GpuSession,
     context: TaskContext,
     libraries: Mapping[str, Path],
     scratch: Path,
@@ -84,7 +84,7 @@ def measure_candidates(
     )  # fmt: skip
 
 
-def rehearse_measuring(machine: Machine, context: TaskContext) -> None:
+def rehearse_measuring(machine: GpuSession, context: TaskContext) -> None:
     """Do the trusted work of a round without any candidate, to see whether memory suffices for it.
 
     Raises torch.OutOfMemoryError or ReferenceFault where it does not.
@@ -115,7 +115,7 @@ class _Bench:
 
     def __init__(
         self,
-        machine: Machine,
+        machine: GpuSession,
         context: TaskContext,
         sets: list[Instance],
         stage: Stage,
@@ -313,7 +313,7 @@ class _Bench:
         return microseconds, fault
 
 
-def _sets(machine: Machine, context: TaskContext, seed: int) -> list[Instance]:
+def _sets(machine: GpuSession, context: TaskContext, seed: int) -> list[Instance]:
     """Return models with inputs of seeds of their own; fewer where memory is short."""
     each = sum(spec.nbytes for spec in context.tensors)
     # Of every set: the values, their originals, and the candidates' buffers. PyTorch answers to

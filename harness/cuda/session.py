@@ -40,7 +40,7 @@ Fault = tuple[str, str]
 """Kind (as in judge/findings.py) and message."""
 
 
-class Machine(Protocol):
+class GpuSession(Protocol):
     """What verification and timing need of the machine they run on."""
 
     device: torch.device
@@ -69,7 +69,7 @@ class Machine(Protocol):
         ...
 
 
-class CudaMachine:
+class CudaSession:
     """The one GPU that this process sees."""
 
     def __init__(self, host_calls: Path) -> None:
@@ -98,25 +98,25 @@ class CudaMachine:
         self._other_bytes = self._bytes_outside_pytorch()
 
     def finish_stream(self) -> Fault | None:
-        """See Machine."""
+        """See GpuSession."""
         return self._fault(self._runtime.cudaStreamSynchronize(ctypes.c_void_p(self.stream)))
 
     def finish_device(self) -> Fault | None:
-        """See Machine."""
+        """See GpuSession."""
         return self._fault(self._runtime.cudaDeviceSynchronize())
 
     def is_broken(self) -> bool:
-        """See Machine."""
+        """See GpuSession."""
         self._runtime.cudaGetLastError()
         return bool(self._runtime.cudaDeviceSynchronize() != 0)
 
     def free_bytes(self) -> int:
-        """See Machine."""
+        """See GpuSession."""
         torch.cuda.empty_cache()
         return int(torch.cuda.mem_get_info(self.device)[0])
 
     def clock(self, call: Callable[[], Any]) -> tuple[float, Fault | None]:
-        """See Machine."""
+        """See GpuSession."""
         with torch.cuda.stream(self._stream):
             self._scrap.zero_()
             torch.sum(self._reread, dim=0, out=self._sum)

@@ -16,7 +16,7 @@ from ..reference.model import Instance
 from .buffers import PAINTINGS, Buffers
 from .candidate import Candidate
 from .reports import VerifyAnswer
-from .session import Fault, Machine
+from .session import Fault, GpuSession
 from .task_context import Plan, TaskContext, values_of
 
 Stage = Callable[[str], None]
@@ -24,7 +24,7 @@ Stage = Callable[[str], None]
 
 
 def verify(
-    machine: Machine, context: TaskContext, library: Path, scratch: Path, stage: Stage
+    machine: GpuSession, context: TaskContext, library: Path, scratch: Path, stage: Stage
 ) -> dict[str, Any]:
     """Run every case; stop at the first fault. Returns a VerifyAnswer as plain values."""
     plans = context.plans()
@@ -50,7 +50,7 @@ def verify(
     )
 
 
-def rehearse_verifying(machine: Machine, context: TaskContext) -> None:
+def rehearse_verifying(machine: GpuSession, context: TaskContext) -> None:
     """Do the trusted work of `verify` without any candidate, to see whether memory suffices for it.
 
     Raises torch.OutOfMemoryError or ReferenceFault where it does not.
@@ -64,7 +64,7 @@ def rehearse_verifying(machine: Machine, context: TaskContext) -> None:
 
 
 def allocate(
-    machine: Machine, context: TaskContext, size: int, count: int
+    machine: GpuSession, context: TaskContext, size: int, count: int
 ) -> list[Buffers] | Fault:
     """Return buffers with a workspace of `size` bytes, or the fault of one that is too large.
 
@@ -82,7 +82,7 @@ def allocate(
         raise
 
 
-def call_and_finish(machine: Machine, candidate: Candidate, buffers: Buffers) -> list[Fault]:
+def call_and_finish(machine: GpuSession, candidate: Candidate, buffers: Buffers) -> list[Fault]:
     """Call launch(), wait, and return every fault: of host calls, of the GPU, of work left over."""
 
     def call() -> tuple[list[Fault], Fault | None]:
@@ -101,7 +101,7 @@ def call_and_finish(machine: Machine, candidate: Candidate, buffers: Buffers) ->
 class _Verification:
     def __init__(
         self,
-        machine: Machine,
+        machine: GpuSession,
         context: TaskContext,
         candidate: Candidate | None,
         buffers: Buffers,

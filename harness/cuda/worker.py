@@ -21,7 +21,7 @@ from typing import IO, TYPE_CHECKING, Any
 from .isolation import give_up, limit_files, open_host_thread, shut_off
 
 if TYPE_CHECKING:
-    from .session import CudaMachine
+    from .session import CudaSession
     from .task_context import TaskContext
 
 TASKS_KEPT = 2
@@ -37,14 +37,14 @@ def main() -> None:
     try:
         import torch
 
-        from .session import CudaMachine
+        from .session import CudaSession
 
         enclosed = enclosed and torch.version.cuda is not None
         missing += shut_off([Path(path) for path in greeting["writable"]]) if enclosed else [
             "a file system and a thread of its own for host code (CUDA does not start with them)"
         ]
         threading.Thread(target=_read, args=(lines,), daemon=True).start()
-        machine = CudaMachine(Path(greeting["host_calls"]))
+        machine = CudaSession(Path(greeting["host_calls"]))
         worker = Worker(machine, Path(greeting["scratch"]))
         if enclosed:
             machine.calls.runner, lacking = open_host_thread(worker.scratch, machine.use_anew)
@@ -72,7 +72,7 @@ def main() -> None:
 class Worker:
     """The GPU and the tasks that were loaded for it."""
 
-    def __init__(self, machine: CudaMachine, scratch: Path) -> None:
+    def __init__(self, machine: CudaSession, scratch: Path) -> None:
         self.machine = machine
         self.scratch = scratch
         self._tasks: dict[str, TaskContext] = {}

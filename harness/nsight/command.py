@@ -54,7 +54,7 @@ DEFAULT_METRICS: tuple[str, ...] = (
         )
         for cycles in ("elapsed", "active")
     ),
-    # Asked for by the rule that names the bottleneck (ncu_bottleneck.py).
+    # Asked for by the rule that names the bottleneck (bottleneck.py).
     f"sm__inst_executed.{_ELAPSED}",
     f"l1tex__data_pipe_lsu_wavefronts.{_ELAPSED}",
     "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum.pct_of_peak_sustained_elapsed",

@@ -258,7 +258,7 @@ def _by_module(
     command = [sys.executable, "-P", str(_READER), str(module), str(report), str(out)]
     try:
         status = run_process(command, directory=directory, environment=environment,
-                             log=directory / "ncu_reader.log", seconds=READ_SECONDS)  # fmt: skip
+                             log=directory / "reader.log", seconds=READ_SECONDS)  # fmt: skip
         if status != 0:
             return None
         return read_json(json.loads(out.read_text(encoding="utf-8")))

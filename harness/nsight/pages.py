@@ -318,7 +318,7 @@ def _identifier(kernel: str) -> str:
 
 
 def read_json(values: Sequence[Mapping[str, Any]]) -> list[RawLaunch]:
-    """Return the launches that ncu_reader.py wrote.
+    """Return the launches that reader.py wrote.
 
     Raises:
         ValueError, KeyError, TypeError: the JSON is not of that form.

@@ -57,7 +57,7 @@ def unavailable(reason: str, remedy: str) -> NcuResult:
 def profile_from_pages(
     raw: str, details: str = "", source_page: str = "", gpu: str = "", source: str = ""
 ) -> NcuResult:
-    """Return the profile in the CSV pages of a report; see `ncu_command.import_command`.
+    """Return the profile in the CSV pages of a report; see `command.import_command`.
 
     Args:
         raw: the page `raw`: all metrics of all launches.

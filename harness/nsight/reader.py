@@ -1,6 +1,6 @@
 """Reads a report with Nsight Compute's own Python module and prints JSON; run as a child process.
 
-    python -P ncu_reader.py DIRECTORY_OF_NCU_REPORT REPORT OUT.json
+    python -P reader.py DIRECTORY_OF_NCU_REPORT REPORT OUT.json
 
 The module is a native library of another installation: a crash in it must cost nothing but this
 process. It needs only the standard library, so that any Python can run it.

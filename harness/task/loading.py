@@ -16,7 +16,7 @@ from ..files import read_regular
 from ..process.children import TimedOut, off_loop, python_environment, read_log
 from ..process.fork_client import Program, run_forked, server_of
 from ..process.scratch import scratch_folder
-from ..records import JUDGE_VERSION, Task, sha256_of, sha256_of_json
+from ..records import JUDGE_VERSION, TOLERANCES, Task, sha256_of, sha256_of_json
 from .dimensions import module_integers
 from .pytorch import torch_version
 
@@ -93,7 +93,10 @@ def load_task_now(path: Path, overrides: Mapping[str, int] | None = None) -> Tas
 
 
 def _described_in(source: str, chosen: Mapping[str, int]) -> Path:
-    key = sha256_of_json([sha256_of(source), chosen, torch_version(), JUDGE_VERSION])
+    tolerances = {dtype: found.model_dump() for dtype, found in TOLERANCES.items()}
+    key = sha256_of_json(
+        [sha256_of(source), chosen, tolerances, torch_version(), JUDGE_VERSION]
+    )
     return cache_root() / "tasks" / key[:2] / key
 
 

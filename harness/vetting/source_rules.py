@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from ..files import LARGEST_SOURCE_BYTES
 from ..records import Diagnostic
-
-LARGEST_SOURCE_BYTES = 1 << 20
 
 _DIRECTIVE = re.compile(r"^[ \t]*(?:#|%:|\?\?=)[ \t]*(\w+)[ \t]*(.*)$")
 _HOST_ASSEMBLY = re.compile(r"\b(?:asm|__asm|__asm__)\b[\s\w]*\(")

@@ -61,7 +61,7 @@ def lowering_messages(workspace: Workspace, state: State) -> tuple[Message, ...]
 
 
 def lowering_context(workspace: Workspace, state: State, task: Task) -> dict[str, Any]:
-    """Return what the template `lowering` speaks of."""
+    """Return what the kernel writer's template speaks of."""
     parent: KernelPoint = state["parent"]
     choice = state["choice"]
     source = workspace.artifacts.get_text(parent.source_sha256)

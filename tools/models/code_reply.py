@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 from pydantic import Field
 
+from ...harness.files import LARGEST_SOURCE_BYTES
 from ...harness.records import Record
-from ...harness.vetting.source_rules import LARGEST_SOURCE_BYTES
 from .asking import MalformedReply
 
 _FENCE = re.compile(r"^[ \t]*(`{3,}|~{3,})[ \t]*([\w+#.-]*)[^\n`]*$", re.MULTILINE)

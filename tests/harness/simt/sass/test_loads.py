@@ -109,7 +109,7 @@ class Case:
     body: str
     turns: tuple[int, ...] = (12,)
     fewer: bool = True
-    """Machine code makes fewer requests than PTX asks for."""
+    """GpuSession code makes fewer requests than PTX asks for."""
 
 
 CASES = {

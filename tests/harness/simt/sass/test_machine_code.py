@@ -1,4 +1,4 @@
-"""Machine code by PTX statements: labels, blocks and loops, executions, chains, widths."""
+"""GpuSession code by PTX statements: labels, blocks and loops, executions, chains, widths."""
 
 from __future__ import annotations
 
