@@ -188,9 +188,6 @@ class ExpectedGain(Record):
     """Posterior mean of the log speedup given that the candidate passes."""
     std_log: float
     """Standard deviation of that mean."""
-    transition_log: float = 0.0
-    """What coming right after the previous technique adds. Apart from `mean_log`: the residuals
-    that transitions are learned from are measured against that."""
     prepared_log: float = 0.0
     """Discounted log gain of the best steps seen after it, over the best seen without it: what a
     technique is worth that only prepares the next."""
@@ -215,17 +212,6 @@ class SettingGain(Record):
     """Weighted mean log speedup; a try that failed counts as its cost."""
     tries: int
     failures: int
-
-
-class Transition(Record):
-    """Phase ordering: what `technique` gains right after `previous`, over `technique` otherwise."""
-
-    previous: str
-    technique: str
-    advantage: float
-    """Difference of mean residuals (measured less expected log gain), so that kernels and states
-    are comparable; shrunk towards 0 by the number of observations."""
-    trials: float
 
 
 LessonKind = Literal[
@@ -293,7 +279,6 @@ class PolicyContext(Record):
     dtype: str
     harness: str = ""
     """Version of the harness that will measure; empty: evidence of all versions counts alike."""
-    previous_technique: str | None = None
     tried: tuple[str, ...] = ()
     """Techniques already tried on this very source: left out."""
 

@@ -21,7 +21,6 @@ from ..records import (
     SettingGain,
     Signature,
     StateOptimization,
-    Transition,
 )
 from .directory import Lock, prepare
 from .evidence import EvidenceStore
@@ -195,10 +194,6 @@ class KnowledgeBase:
         policy = snapshot.policy(context.device_kind)
         where = self._known(state, snapshot)
         return {name: policy.settings(where, name, context) for name in techniques}
-
-    def transitions(self, device_kind: str, at: int | None = None) -> list[Transition]:
-        """Return which technique after which gained more than alone, the best first."""
-        return self.snapshot(at).policy(device_kind).transitions(device_kind)
 
     def lessons(
         self, at: int | None = None, technique: str | None = None, state: str | None = None

@@ -24,7 +24,6 @@ from ..records import (
     PerformanceState,
     PolicyContext,
     SettingGain,
-    Transition,
 )
 from .facts import Fact, Rows, comparable, distinct
 from .posterior import (
@@ -59,8 +58,6 @@ NEIGHBOURS = 3
 """States whose optimizations are offered besides the state's own."""
 NEIGHBOUR_DISCOUNT = 0.5
 """Factor on a neighbour's prior gain and strength."""
-TRANSITION_SHRINKAGE = 3.0
-"""Observations at which half of a transition's apparent advantage is believed."""
 BLAMELESS = frozenset(
     {Outcome.DEGENERATE_TASK.value, Outcome.PROFILER_UNAVAILABLE.value, NO_ANSWER}
 )
@@ -195,10 +192,8 @@ class Policy:
         )
         success = belief.passes / (belief.passes + belief.failures)
         later_gain = shrunk_mean(prepared)
-        advantage = self._advantage(optimization.technique, context)
         return ExpectedGain(
             mean_log=belief.mean,
-            transition_log=advantage,
             prepared_log=later_gain,
             std_log=math.sqrt(belief.scale / ((belief.shape - 1.0) * belief.strength)),
             success_probability=success,
@@ -206,47 +201,8 @@ class Policy:
             failures=failures,
             slowdowns=slowdowns,
             not_applicable=not_applicable,
-            score=_value(success, belief.mean + advantage + later_gain),
+            score=_value(success, belief.mean + later_gain),
             posterior=belief,
-        )
-
-    def transition(self, previous: str, technique: str, device_kind: str) -> Transition | None:
-        """Return what `technique` gains right after `previous`, None when it was never seen.
-
-        Residuals are compared, not gains: what was expected holds the state, the class of
-        operation and the GPU, so that an easy kernel after `previous` is not taken for an
-        advantage of the order.
-        """
-        passed = [
-            (row, row.log_gain - row.expected_log_gain)
-            for row in self._rows(technique)
-            if row.log_gain is not None and comparable(row.device_kind, device_kind)
-        ]
-        after = [residual for row, residual in passed if row.previous_technique == previous]
-        if not after:
-            return None
-        otherwise = [residual for row, residual in passed if row.previous_technique != previous]
-        trials = len(after)
-        difference = _mean(after) - (_mean(otherwise) if otherwise else 0.0)
-        return Transition(
-            previous=previous,
-            technique=technique,
-            advantage=difference * trials / (trials + TRANSITION_SHRINKAGE),
-            trials=trials,
-        )
-
-    def transitions(self, device_kind: str) -> list[Transition]:
-        """Return every transition seen, the most advantageous first."""
-        pairs = {
-            (row.previous_technique, technique)
-            for technique in self._facts
-            for row in self._rows(technique)
-            if row.previous_technique
-        }
-        found = (self.transition(before or "", after, device_kind) for before, after in pairs)
-        return sorted(
-            (transition for transition in found if transition),
-            key=lambda item: (-item.advantage, item.previous, item.technique),
         )
 
     def _rows(self, technique: str) -> list[Evidence]:
@@ -275,12 +231,6 @@ class Policy:
             return 1.0
         held = optimization.prior_strength * optimization.prior_log_gain * total / gained
         return min(1.0, max(0.0, 1.0 - held / total))
-
-    def _advantage(self, technique: str, context: PolicyContext) -> float:
-        if context.previous_technique is None:
-            return 0.0
-        found = self.transition(context.previous_technique, technique, context.device_kind)
-        return found.advantage if found else 0.0
 
     def _weight(self, row: Evidence, state: PerformanceState, context: PolicyContext) -> float:
         weight = 1.0
@@ -355,15 +305,11 @@ def thompson_sample(expected: ExpectedGain, generator: np.random.Generator) -> f
     success = float(generator.beta(belief.passes, belief.failures))
     variance = belief.scale / float(generator.gamma(belief.shape))
     mean = float(generator.normal(belief.mean, math.sqrt(variance / belief.strength)))
-    return _value(success, mean + expected.transition_log + expected.prepared_log)
+    return _value(success, mean + expected.prepared_log)
 
 
 def _value(success: float, mean: float) -> float:
     return success * mean - (1.0 - success) * FAILURE_COST
-
-
-def _mean(values: Sequence[float]) -> float:
-    return math.fsum(values) / len(values)
 
 
 def _level(row: Evidence, context: PolicyContext) -> str:

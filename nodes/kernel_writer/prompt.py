@@ -13,7 +13,6 @@ from ...memory.records import (
     Optimization,
     PolicyContext,
     SettingGain,
-    Transition,
 )
 from ...tools.evaluation.evaluator import Evaluator
 from ...tools.models.code_reply import fenced, holds_edits
@@ -26,7 +25,6 @@ from ..common.prompts.experience import (
     lessons_text,
     settings_text,
     technique_text,
-    transitions_text,
     tried_text,
 )
 from ..common.prompts.render import render
@@ -44,7 +42,6 @@ class Experience(NamedTuple):
     optimization: Optimization
     expected: ExpectedGain
     settings: list[SettingGain]
-    transitions: list[Transition]
     lessons: list[Lesson]
 
 
@@ -80,7 +77,6 @@ def lowering_context(workspace: Workspace, state: State, task: Task) -> dict[str
         "parameters": json.dumps(choice.settings[0]) if any(choice.settings[:1]) else "",
         "expected": _expected(choice, known.expected),
         "settings": settings_text(known.settings),
-        "transitions": transitions_text(known.transitions, choice.technique),
         "lessons": lessons_text(
             known.lessons,
             state=_state_id(state),
@@ -109,7 +105,6 @@ def _exchange(
 
 def _experience(state: State, identity: DeviceIdentity) -> Experience:
     plan: RunPlan = state["plan"]
-    parent: KernelPoint = state["parent"]
     choice, summary = state["choice"], state["summary"]
     at = state.get("knowledge_at")
     context = PolicyContext(
@@ -120,7 +115,6 @@ def _experience(state: State, identity: DeviceIdentity) -> Experience:
         op_class=summary.op_class,
         dtype=summary.dtype,
         harness=identity.harness,
-        previous_technique=parent.path[-1].technique if parent.path else None,
     )
     with open_knowledge(plan.knowledge_directory) as knowledge:
         where = state["state_choice"].state if "state_choice" in state else knowledge.states(at)[0]
@@ -129,7 +123,6 @@ def _experience(state: State, identity: DeviceIdentity) -> Experience:
             optimization=choice.optimization or optimization,
             expected=expected,
             settings=knowledge.settings(where, [choice.technique], context, at)[choice.technique],
-            transitions=knowledge.transitions(identity.kind, at),
             lessons=knowledge.lessons(at),
         )
 

@@ -81,10 +81,10 @@ def _builtin(table: Table) -> tuple[tuple[Proposal, ...], int]:
 
 def _table(state: Reads) -> Table:
     """Return what could be tried, as the knowledge base stood when the iteration began."""
-    plan, current = state["plan"], state["current"]
+    plan = state["plan"]
     with open_workspace(plan.run_directory, plan.device, plan.gpu) as workspace:
         task = workspace.task(state["summary"].artifact)
-        source = workspace.artifacts.get_text(current.source_sha256)
+        source = workspace.artifacts.get_text(state["current"].source_sha256)
         tried = techniques_tried(workspace, state)
         identity = workspace.measured_by
         steps = known_steps(workspace, state)
@@ -96,7 +96,6 @@ def _table(state: Reads) -> Table:
         op_class=state["summary"].op_class,
         dtype=state["summary"].dtype,
         harness=identity.harness,
-        previous_technique=current.path[-1].technique if current.path else None,
         tried=tried,
     )
     reasons = applicable(source, task)

@@ -109,7 +109,6 @@ def read_everything(knowledge: KnowledgeBase, at: int) -> object:
         knowledge.lessons(at),
         [knowledge.match_state(found, "dram", "l2", at) for found in signatures],
         [knowledge.candidates(state, HERE, at) for state in knowledge.states(at)],
-        knowledge.transitions("simulated", at),
         knowledge.stats(at),
         knowledge.show(at),
     )
@@ -550,7 +549,7 @@ def test_the_embedding_is_registered_under_its_name(knowledge: KnowledgeBase) ->
 OTHER_PROCESS = """
 import sys
 from pathlib import Path
-from kernelblaster.memory.knowledge_base import KnowledgeBase
+from kernelblaster.memory.knowledge.knowledge_base import KnowledgeBase
 from kernelblaster.memory.records import Evidence, PerformanceState, Signature
 with KnowledgeBase.open(Path(sys.argv[1])) as knowledge:
     state = PerformanceState.model_validate_json(sys.stdin.readline())

@@ -165,7 +165,7 @@ KILLED = """
 import sys
 from pathlib import Path
 from kernelblaster.harness.records import Evaluation
-from kernelblaster.memory.run_store import RunStore
+from kernelblaster.memory.run.run_store import RunStore
 store = RunStore(Path(sys.argv[1]))
 for line in sys.stdin:
     store.put(Evaluation.model_validate_json(line))
