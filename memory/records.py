@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Literal
 
 from pydantic import Field, model_validator
@@ -251,6 +252,21 @@ class Lesson(Record):
         if self.op_class is None:
             del content["op_class"]  # Older lessons keep their id.
         return sha256_of_json(["lesson", content])
+
+    @property
+    def order(self) -> tuple[str | int | float, ...]:
+        """What lessons are sorted by: what they say, for ids depend on the names of runs."""
+        return (
+            self.state or "",
+            self.technique or "",
+            self.op_class or "",
+            self.kind,
+            self.iteration,
+            self.text,
+            self.device_kind,
+            self.author,
+            -math.inf if self.claimed_log_gain is None else self.claimed_log_gain,
+        )
 
 
 class KnowledgeUpdate(Record):

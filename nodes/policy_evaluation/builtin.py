@@ -6,7 +6,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 
-from ...memory.knowledge.policy import BLAMELESS
+from ...memory.knowledge.tries import BLAMELESS
 from ...memory.records import Step
 from ..records import PolicyEvaluation, TechniqueReview
 

@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernelblaster.harness.errors import UserError
+from kernelblaster.memory.knowledge.contents import Contents
 from kernelblaster.memory.knowledge.evidence import EvidenceStore
 from kernelblaster.memory.knowledge.journal import Journal
 from kernelblaster.memory.knowledge.knowledge_base import KnowledgeBase
@@ -594,9 +595,12 @@ def test_opening_reading_and_writing_need_no_chroma(tmp_path: Path) -> None:
 def test_a_snapshot_is_derived_from_its_rows_alone(knowledge: KnowledgeBase) -> None:
     knowledge.add_evidence(evidence(i, 0.1 * i) for i in range(5))
     at = knowledge.sequence()
-    entries = knowledge._journal.entries(upto=at)
-    rows = knowledge.evidence.rows(upto=at)
-    anew = Snapshot(knowledge.seed(), entries, rows, at)
-    state = anew.states()[0]
+    before = knowledge.candidates("dram_bandwidth_bound", HERE, at)
+    knowledge.add_evidence(evidence(10 + i, -0.3) for i in range(5))
+    contents = Contents(knowledge._journal, knowledge.seed())
+    contents.read()
+    anew = Snapshot(contents, at)
+    state = anew.state("dram_bandwidth_bound")
+    assert state is not None and state.count == 5
     found = anew.policy("simulated").candidates(state, HERE)
-    assert found == knowledge.candidates(state.id, HERE, at)
+    assert found == before == knowledge.candidates(state.id, HERE, at)

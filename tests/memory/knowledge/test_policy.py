@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from kernelblaster.harness.records import sha256_of_json
+from kernelblaster.memory.knowledge.facts import Facts
 from kernelblaster.memory.knowledge.policy import (
     OTHER_HARNESS,
     Policy,
@@ -22,6 +24,7 @@ from kernelblaster.memory.knowledge.signature import distance
 from kernelblaster.memory.records import (
     Evidence,
     ExpectedGain,
+    Optimization,
     PerformanceState,
     PolicyContext,
 )
@@ -67,16 +70,24 @@ def evidence(number: int = 0, log_gain: float | None = 0.5, **changes: object) -
     return Evidence.model_validate({**facts, **changes})
 
 
+def policy_of(
+    rows: Iterable[Evidence],
+    optimizations: Mapping[str, Mapping[str, Optimization]] = SEED.optimizations,
+) -> Policy:
+    facts = Facts()
+    for number, row in enumerate(rows, 1):
+        facts.add(number, row.id, row)
+    return Policy(facts, len(facts.told(10**9)), SEED.states, optimizations)
+
+
 def expect(
     *rows: Evidence,
     context: PolicyContext = HERE,
     technique: str = "vectorize_memory_access",
     state: PerformanceState = DRAM,
 ) -> ExpectedGain:
-    identified = sorted((row.id, row) for row in rows)
-    policy = Policy(identified, SEED.states, SEED.optimizations)
     optimization = SEED.optimizations[state.id][technique]
-    return policy.expected_gain(state, optimization, context)
+    return policy_of(rows).expected_gain(state, optimization, context)
 
 
 def test_without_evidence_the_seed_speaks() -> None:
@@ -216,10 +227,6 @@ def test_an_advantage_pooled_over_a_whole_base_moves_no_expected_gain() -> None:
     assert draws[0] == draws[1]
 
 
-def policy_of(rows: list[Evidence]) -> Policy:
-    return Policy([(row.id, row) for row in rows], SEED.states, SEED.optimizations)
-
-
 def chain(parent: str, child: str, technique: str, log_gain: float, **changes: object) -> Evidence:
     return evidence(
         0,
@@ -296,9 +303,7 @@ def test_names_of_runs_and_order_of_rows_decide_nothing() -> None:
             row.model_copy(update={"run": f"run {(number * 7 + shift) % 20}", "created": "later"})
             for number, row in enumerate(rows)
         ]
-        again = Policy(
-            sorted((row.id, row) for row in renamed), SEED.states, SEED.optimizations
-        ).expected_gain(DRAM, optimization, HERE)
+        again = policy_of(renamed).expected_gain(DRAM, optimization, HERE)
         assert again == expected
     assert policy_of(rows[::-1]).expected_gain(DRAM, optimization, HERE) == expected
 
@@ -331,9 +336,7 @@ def test_a_prior_drawn_from_evidence_counts_it_once() -> None:
         }
     )
     table = {**SEED.optimizations, DRAM.id: {**SEED.optimizations[DRAM.id], "tma_loads": listed}}
-    identified = [(row.id, row) for row in rows]
-    with_it = Policy(identified, SEED.states, table)
-    without = Policy(identified, SEED.states, SEED.optimizations)
+    with_it, without = policy_of(rows, table), policy_of(rows)
 
     def offered(policy: Policy, state: PerformanceState) -> dict[str, ExpectedGain]:
         return {item.technique: gain for item, gain in policy.candidates(state, HERE)}
@@ -348,7 +351,7 @@ def test_a_prior_drawn_from_evidence_counts_it_once() -> None:
 
 
 def test_candidates_come_best_first_without_what_was_tried() -> None:
-    policy = Policy([], SEED.states, SEED.optimizations)
+    policy = policy_of([])
     found = policy.candidates(DRAM, HERE)
     scores = [gain.score for _, gain in found]
     assert scores == sorted(scores, reverse=True)
@@ -361,7 +364,7 @@ def test_candidates_come_best_first_without_what_was_tried() -> None:
 
 def test_a_technique_only_evidence_knows_is_offered() -> None:
     rows = [evidence(i, 0.4, technique="tma_loads", author="model") for i in range(3)]
-    policy = Policy(sorted((row.id, row) for row in rows), SEED.states, SEED.optimizations)
+    policy = policy_of(rows)
     found = {item.technique: gain for item, gain in policy.candidates(DRAM, HERE)}
     assert found["tma_loads"].mean_log > 0.3
     measured = {item.technique for item, _ in policy.candidates(DRAM, MEASURED)}
@@ -370,7 +373,7 @@ def test_a_technique_only_evidence_knows_is_offered() -> None:
 
 def test_a_discovered_state_borrows_from_its_neighbours() -> None:
     found = DRAM.model_copy(update={"id": "found_dram_x", "origin": "discovered"})
-    policy = Policy([], SEED.states, SEED.optimizations)
+    policy = policy_of([])
     offered = {item.technique: item for item, _ in policy.candidates(found, HERE)}
     own = SEED.optimizations[DRAM.id]["vectorize_memory_access"]
     assert offered["vectorize_memory_access"].prior_log_gain == own.prior_log_gain / 2
