@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -224,7 +224,7 @@ class Policy:
         gains = {
             setting: SettingGain(
                 # Names in the order of one of the rows, the same whichever came first.
-                parameters=dict(min((row.parameters for _, row in rows), key=lambda each: list(each))),
+                parameters=dict(min((list(row.parameters.items()) for _, row in rows), key=_names)),
                 mean_log=math.fsum(
                     weight * (-FAILURE_COST if row.log_gain is None else row.log_gain)
                     for weight, row in rows
@@ -397,6 +397,10 @@ def _weight(
 
 def _neighbour_weight(away: float) -> float:
     return NEIGHBOUR_WEIGHT * math.exp(-away / NEIGHBOUR_REACH)
+
+
+def _names(setting: list[tuple[str, Any]]) -> list[str]:
+    return [name for name, _ in setting]
 
 
 def _level(like: Circumstances, context: PolicyContext) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ...harness.records import Bottleneck, sha256_of_json
 from ..records import Evidence, Lesson, Optimization, PerformanceState, Signature
 from .contents import Contents
-from .facts import comparable
+from .facts import Told, comparable
 from .lessons import Lessons
 from .policy import Policy
 from .signature import distance, explain
@@ -50,10 +50,13 @@ class Snapshot:
             if len(self._changes) == len(before._changes):
                 self._tables |= before._tables
 
+    def told(self) -> list[Told]:
+        """Return all evidence as it is stored, in order of arrival."""
+        return self._contents.facts.told(self.at)
+
     def evidence(self) -> list[Evidence]:
         """Return all evidence, in order of id."""
-        told = sorted(self._contents.facts.told(self.at), key=lambda each: each.id)
-        return [each.row for each in told]
+        return [each.row for each in sorted(self.told(), key=lambda each: each.id)]
 
     def states(self) -> list[PerformanceState]:
         """Return the seed's states, then the discovered ones in order of arrival."""

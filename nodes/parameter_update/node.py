@@ -160,15 +160,18 @@ def _known(
     """
     before = knowledge.snapshot(state["knowledge_at"])
     own = {identity for gap in state["gap_analysis"].gaps for identity in gap.evidence}
-    evidence = dict(knowledge.evidence.rows(upto=before.at))
-    evidence |= {name: row for name, row in knowledge.evidence.rows() if name in own}
+    evidence = [
+        told.row
+        for told in knowledge.snapshot().told()
+        if told.sequence <= before.at or told.id in own
+    ]
     reviewed = {review.state_id for review in state["policy_evaluation"].reviews}
     seen = {found.id for found in before.states()}
     return Known(
         listed=before.optimizations(device_kind),
         techniques=dict(knowledge.seed().techniques)
         | {step.technique: step.optimization for step in steps if step.optimization},
-        evidence=list(evidence.values()),
+        evidence=evidence,
         discovered=[
             found.model_copy(update={"count": 0})
             for found in sorted(knowledge.states(), key=lambda found: found.id)
