@@ -22,6 +22,9 @@ OUTCOMES = frozenset({*(outcome.value for outcome in Outcome), NOT_APPLICABLE, N
 Author = str
 """`builtin`, `person`, or the model's name."""
 
+NO_GAIN = 0.01
+"""Log gain below which nothing worth the name was gained, or lost (about 1 %)."""
+
 
 class Signature(Record):
     """A profile as a fixed vector; `memory.signature` names its dimensions."""
@@ -93,34 +96,32 @@ class StateOptimization(Record):
         return self.revision, sha256_of_json(content), self.id
 
 
-class Evidence(Record):
-    """One applied technique and what came of it. Append-only: the knowledge base's truth."""
+class Applied(Record):
+    """A technique applied to a kernel and what came of it: what a step of a run and a row of
+    evidence both say."""
 
-    task_id: str
     run: str
     iteration: int
     rollout: int
     step: int
-    op_class: str
-    dtype: str
-    parent_sha256: str
-    child_sha256: str | None
-    """None when no child was written (not applicable)."""
-    state_before: str
-    """Id of the performance state."""
-    state_after: str | None = None
-    signature_before: tuple[float, ...]
     technique: str
     parameters: dict[str, Any] = Field(default_factory=dict)
-    previous_technique: str | None = None
-    """The technique applied just before in the trajectory."""
     expected_log_gain: float
+    """As the policy had it before."""
     outcome: str
     """A `harness.records.Outcome` value, `not_applicable` or `no_answer`."""
     log_gain: float | None = None
     """log(time of parent / time of child); only a passed outcome has one."""
-    standard_error: float = 0.0
-    """Of log_gain."""
+    parent_sha256: str
+    child_sha256: str | None = None
+    """None when no child was written (not applicable)."""
+    author: Author
+    """Who wrote the child."""
+
+
+class Circumstances(Record):
+    """Where a technique is applied: what decides how much evidence counts elsewhere."""
+
     device_kind: str
     """simulated, cuda or deferred. Simulated evidence never moves measured estimates."""
     gpu: str
@@ -128,10 +129,32 @@ class Evidence(Record):
     """For example sm_90."""
     family: str
     """For example hopper."""
-    toolchain: str
+    op_class: str
+    dtype: str
     harness: str = ""
-    """Version of the harness that measured; empty in evidence from before it was noted."""
-    author: Author
+    """Version of the harness that measures; empty where nobody noted it."""
+
+
+class PolicyContext(Circumstances):
+    """What the policy is asked for. Without a harness, evidence of all versions counts alike."""
+
+    tried: tuple[str, ...] = ()
+    """Techniques already tried on this very source: left out."""
+
+
+class Evidence(Applied, Circumstances):
+    """A step and its circumstances. Append-only: the knowledge base's truth."""
+
+    task_id: str
+    state_before: str
+    """Id of the performance state."""
+    state_after: str | None = None
+    signature_before: tuple[float, ...]
+    previous_technique: str | None = None
+    """The technique applied just before in the trajectory."""
+    standard_error: float = 0.0
+    """Of log_gain."""
+    toolchain: str
     prompt_sha256: str | None = None
     repairs: int = 0
     """How often a model mended it after a failure: 0 is a first try."""
@@ -284,42 +307,15 @@ class KnowledgeUpdate(Record):
         return sha256_of_json(["update", self.model_dump(mode="json")])
 
 
-class PolicyContext(Record):
-    """Where a technique would be applied: which evidence counts, and how much."""
-
-    device_kind: str
-    gpu: str
-    arch: str
-    family: str
-    op_class: str
-    dtype: str
-    harness: str = ""
-    """Version of the harness that will measure; empty: evidence of all versions counts alike."""
-    tried: tuple[str, ...] = ()
-    """Techniques already tried on this very source: left out."""
-
-
-class Step(Record):
+class Step(Applied):
     """One row of the replay buffer: a step of a rollout as it happened."""
 
-    run: str
-    iteration: int
-    rollout: int
-    step: int
     state_id: str
-    technique: str
-    parameters: dict[str, Any] = Field(default_factory=dict)
-    expected_log_gain: float
-    outcome: str
     reason: str = ""
-    log_gain: float | None = None
-    parent_sha256: str
-    child_sha256: str | None = None
     microseconds_before: float
     microseconds_after: float | None = None
     bottleneck_before: str
     bottleneck_after: str | None = None
-    author: Author
     evaluation_key: str | None = None
     evidence_id: str | None = None
     optimization: Optimization | None = None

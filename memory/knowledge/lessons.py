@@ -6,12 +6,12 @@ import math
 from bisect import bisect_right
 from collections.abc import Sequence
 
-from ..records import NOT_APPLICABLE, Evidence, Lesson
+from ..records import NO_GAIN, NOT_APPLICABLE, Evidence, Lesson
 from .contents import Contents, StoredLesson, Subject
 from .facts import Told, comparable
 
-CONTESTED_AFTER, CONTESTED_GAIN = 2, 0.01
-"""Later rows, and the mean log gain on the other side of 0, that make a lesson contested."""
+CONTESTED_AFTER = 2
+"""Later rows that make a lesson contested, when their mean is a gain on the other side of 0."""
 
 Marked = tuple[int, int, list[StoredLesson]]
 """Lessons on one subject, and of how many rows and lessons they were made."""
@@ -107,4 +107,4 @@ def _is_contested(lesson: Lesson, rows: Sequence[Told]) -> bool:
     if len(later) < CONTESTED_AFTER:
         return False
     against = -math.copysign(1.0, lesson.claimed_log_gain)
-    return against * math.fsum(later) / len(later) > CONTESTED_GAIN
+    return against * math.fsum(later) / len(later) > NO_GAIN

@@ -10,8 +10,8 @@ a Beta posterior. Simulated and measured evidence never meet.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +28,7 @@ from .facts import Facts, Home, home
 from .posterior import PRIOR_FAILURES, PRIOR_PASSES, prior, shrunk_mean, update, weaken
 from .preparation import Preparation
 from .signature import distance, embed
-from .tries import Circumstances, Tries, tries_of
+from .tries import Origin, Tries, tries_of
 
 FAILURE_COST = 0.05
 """What a try that fails costs, in log speedup: about what a small step would have gained."""
@@ -56,9 +56,9 @@ class Bearing(NamedTuple):
 
     tries: Tries
     levels: NDArray[np.int64]
-    """Of each of the circumstances: which cap and trust it has."""
+    """Of each origin: which cap and trust it has."""
     same_class: NDArray[np.bool_]
-    """Of each of the circumstances."""
+    """Of each origin."""
     credits: list[float]
     """What those that passed in this class of operation prepared."""
 
@@ -221,20 +221,7 @@ class Policy:
         for under, setting, row in tries.tuned:
             if same_class[under]:
                 found.setdefault(setting, []).append((weights[under], row))
-        gains = {
-            setting: SettingGain(
-                # Names in the order of one of the rows, the same whichever came first.
-                parameters=dict(min((list(row.parameters.items()) for _, row in rows), key=_names)),
-                mean_log=math.fsum(
-                    weight * (-FAILURE_COST if row.log_gain is None else row.log_gain)
-                    for weight, row in rows
-                )
-                / math.fsum(weight for weight, _ in rows),
-                tries=len(rows),
-                failures=sum(row.log_gain is None for _, row in rows),
-            )
-            for setting, rows in found.items()
-        }
+        gains = {setting: _setting_gain(rows) for setting, rows in found.items()}
         return [gains[setting] for setting in sorted(gains, key=lambda s: (-gains[s].mean_log, s))]
 
     def _tries_of(self, technique: str, context: PolicyContext) -> Tries:
@@ -253,7 +240,7 @@ class Policy:
         asked = technique, simulated, context.op_class, context.arch, context.family
         if asked not in self._bearings:
             tries = self._tries_of(technique, context)
-            all_of = tries.circumstances
+            all_of = tries.origins
             same_class = np.array([like.op_class == context.op_class for like in all_of], np.bool_)
             self._bearings[asked] = Bearing(
                 tries,
@@ -304,13 +291,13 @@ class Policy:
     def _weights(
         self, technique: str, state: PerformanceState, context: PolicyContext
     ) -> NDArray[np.float64]:
-        """Return what evidence under each of a technique's circumstances counts here."""
+        """Return what evidence of each of a technique's origins counts here."""
         asked = (technique, *_asked(state, context))
         if asked not in self._weighed:
             tries = self._tries_of(technique, context)
             near = self._neighbourhood(state).weights
             self._weighed[asked] = np.array(
-                [_weight(like, near, state, context) for like in tries.circumstances], np.float64
+                [_weight(like, near, state, context) for like in tries.origins], np.float64
             )
         return self._weighed[asked]
 
@@ -378,7 +365,7 @@ def _value(success: float, mean: float) -> float:
 
 
 def _weight(
-    like: Circumstances,
+    like: Origin,
     near: Mapping[str, float],
     state: PerformanceState,
     context: PolicyContext,
@@ -399,11 +386,22 @@ def _neighbour_weight(away: float) -> float:
     return NEIGHBOUR_WEIGHT * math.exp(-away / NEIGHBOUR_REACH)
 
 
-def _names(setting: list[tuple[str, Any]]) -> list[str]:
-    return [name for name, _ in setting]
+def _setting_gain(rows: Sequence[tuple[float, Evidence]]) -> SettingGain:
+    """Return what one parameter setting gained by weighted rows."""
+    # Names in the order of one of the rows, the same whichever came first.
+    _, named = min(rows, key=lambda each: list(each[1].parameters))
+    gained = math.fsum(
+        weight * (-FAILURE_COST if row.log_gain is None else row.log_gain) for weight, row in rows
+    )
+    return SettingGain(
+        parameters=dict(named.parameters),
+        mean_log=gained / math.fsum(weight for weight, _ in rows),
+        tries=len(rows),
+        failures=sum(row.log_gain is None for _, row in rows),
+    )
 
 
-def _level(like: Circumstances, context: PolicyContext) -> int:
+def _level(like: Origin, context: PolicyContext) -> int:
     """Return which of the levels evidence is on: other GPUs, the family, the architecture."""
     if like.arch == context.arch:
         return 2

@@ -1,4 +1,4 @@
-"""What came of one technique, in arrays: a row of evidence counts by the circumstances it is of."""
+"""What came of one technique, in arrays: how much a row counts depends on its origin."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ BLAMELESS = frozenset(
 """Outcomes that say nothing about the technique."""
 
 
-class Circumstances(NamedTuple):
-    """All of a row that says how much it counts for another place."""
+class Origin(NamedTuple):
+    """All of a row that says how much it counts elsewhere."""
 
     state: str
     op_class: str
@@ -36,7 +36,7 @@ class Circumstances(NamedTuple):
 class Tries(NamedTuple):
     """What came of one technique as of one sequence number, each fact once."""
 
-    circumstances: list[Circumstances]
+    origins: list[Origin]
     """Each once; the arrays of counts go by them."""
     failed: NDArray[np.int64]
     not_applicable: NDArray[np.int64]
@@ -46,17 +46,17 @@ class Tries(NamedTuple):
     """Those that passed; the next four are theirs, in the same order."""
     passed: list[Evidence]
     under: NDArray[np.int64]
-    """Index of the circumstances."""
+    """Index of the origin."""
     log_gains: NDArray[np.float64]
     precisions: NDArray[np.float64]
     """1 for a gain without noise, less the noisier it was."""
     tuned: list[tuple[int, str, Evidence]]
-    """Passed or failed with parameters: index of circumstances, name of the setting, row."""
+    """Passed or failed with parameters: index of the origin, name of the setting, row."""
 
 
 def tries_of(facts: Iterable[Fact], at: int, states: Container[str]) -> Tries:
     """Return what facts about a technique say as of a sequence number; `states` are the known."""
-    numbers: dict[Circumstances, int] = {}
+    numbers: dict[Origin, int] = {}
     failed: list[int] = []
     not_applicable: list[int] = []
     slower: list[int] = []
@@ -68,7 +68,7 @@ def tries_of(facts: Iterable[Fact], at: int, states: Container[str]) -> Tries:
         row = fact.row(at)
         if row.outcome in BLAMELESS:
             continue
-        like = Circumstances(
+        like = Origin(
             row.state_before,
             row.op_class,
             row.dtype,
@@ -92,7 +92,7 @@ def tries_of(facts: Iterable[Fact], at: int, states: Container[str]) -> Tries:
         if row.parameters:
             tuned.append((number, str(sorted(row.parameters.items())), row))
     return Tries(
-        circumstances=list(numbers),
+        origins=list(numbers),
         failed=_counts(failed, len(numbers)),
         not_applicable=_counts(not_applicable, len(numbers)),
         slower=_counts(slower, len(numbers)),

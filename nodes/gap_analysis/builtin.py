@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from ...memory.records import Step
-from ..common.prompts.experience import NO_GAIN, measured_gain
+from ...memory.records import NO_GAIN, Step
+from ..common.prompts.experience import measured_gain
 from ..common.sequences import is_sequence
 from ..records import Gap, GapAnalysis, PolicyEvaluation, TechniqueReview, Trajectory
 

@@ -11,14 +11,13 @@ from ...memory.records import (
     ExpectedGain,
     Lesson,
     Optimization,
-    PolicyContext,
     SettingGain,
 )
 from ...tools.evaluation.evaluator import Evaluator
 from ...tools.models.code_reply import fenced, holds_edits
 from ...tools.models.records import Message
 from ...tools.workspace import Workspace, open_knowledge
-from ..common.policy_context import architecture_family
+from ..common.policy_context import policy_context
 from ..common.prompts.experience import (
     expected_text,
     gain_text,
@@ -107,15 +106,7 @@ def _experience(state: State, identity: DeviceIdentity) -> Experience:
     plan: RunPlan = state["plan"]
     choice, summary = state["choice"], state["summary"]
     at = state.get("knowledge_at")
-    context = PolicyContext(
-        device_kind=identity.kind,
-        gpu=identity.gpu,
-        arch=identity.arch,
-        family=architecture_family(identity.arch),
-        op_class=summary.op_class,
-        dtype=summary.dtype,
-        harness=identity.harness,
-    )
+    context = policy_context(identity, summary)
     with open_knowledge(plan.knowledge_directory) as knowledge:
         where = state["state_choice"].state if "state_choice" in state else knowledge.states(at)[0]
         ((optimization, expected),) = knowledge.beliefs(where, [choice.technique], context, at)

@@ -11,13 +11,13 @@ from __future__ import annotations
 import asyncio
 from typing import Any, NotRequired, TypedDict
 
-from ...memory.records import PolicyContext, Step
+from ...memory.records import Step
 from ...tools.models.records import BUILTIN, Message
 from ...tools.progress import report_progress
 from ...tools.techniques.catalogue import applicable
 from ...tools.workspace import Workspace, open_knowledge, open_workspace
 from ..common.asking import asked, stand_in
-from ..common.policy_context import architecture_family
+from ..common.policy_context import policy_context
 from ..common.steps import known_steps
 from ..records import KernelPoint, Observation, Proposal, RunPlan, StateChoice, TaskSummary
 from .builtin import propose
@@ -88,16 +88,7 @@ def _table(state: Reads) -> Table:
         tried = techniques_tried(workspace, state)
         identity = workspace.measured_by
         steps = known_steps(workspace, state)
-    context = PolicyContext(
-        device_kind=identity.kind,
-        gpu=identity.gpu,
-        arch=identity.arch,
-        family=architecture_family(identity.arch),
-        op_class=state["summary"].op_class,
-        dtype=state["summary"].dtype,
-        harness=identity.harness,
-        tried=tried,
-    )
+    context = policy_context(identity, state["summary"], tried)
     reasons = applicable(source, task)
     at, where = state["knowledge_at"], state["state_choice"].state
     with open_knowledge(plan.knowledge_directory) as knowledge:

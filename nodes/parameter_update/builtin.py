@@ -15,6 +15,7 @@ from ...harness.records import Outcome
 from ...memory.knowledge.facts import comparable
 from ...memory.knowledge.policy import unknown_technique
 from ...memory.records import (
+    NO_GAIN,
     Evidence,
     KnowledgeUpdate,
     Lesson,
@@ -24,7 +25,6 @@ from ...memory.records import (
     StateOptimization,
 )
 from ..common.learned_notes import LEARNED
-from ..common.prompts.experience import NO_GAIN
 from ..records import Gap, GapAnalysis, WrittenLesson
 
 KINDS: dict[str, LessonKind] = {

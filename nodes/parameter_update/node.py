@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from typing import Any, TypedDict
 
 from ...memory.knowledge.knowledge_base import KnowledgeBase
-from ...memory.records import KnowledgeUpdate, PolicyContext, Step
+from ...memory.records import KnowledgeUpdate, Step
 from ...tools.models.records import BUILTIN, Answer, Message
 from ...tools.progress import report_progress
 from ...tools.workspace import Workspace, open_knowledge, open_workspace
 from ..common.asking import asked, stand_in
-from ..common.policy_context import architecture_family
+from ..common.policy_context import policy_context
 from ..records import (
     GapAnalysis,
     KernelPoint,
@@ -120,15 +120,7 @@ def _apply(
     plan, before = state["plan"], state["knowledge_at"]
     with open_workspace(plan.run_directory, plan.device, plan.gpu) as workspace:
         identity = workspace.measured_by
-    context = PolicyContext(
-        device_kind=identity.kind,
-        gpu=identity.gpu,
-        arch=identity.arch,
-        family=architecture_family(identity.arch),
-        op_class=state["summary"].op_class,
-        dtype=state["summary"].dtype,
-        harness=identity.harness,
-    )
+    context = policy_context(identity, state["summary"])
     with open_knowledge(plan.knowledge_directory) as knowledge:
         # Its own number, not the newest: after a kill the same update names the same snapshot.
         after = knowledge.apply_update(change)

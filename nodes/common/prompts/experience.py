@@ -7,15 +7,13 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ....memory.records import ExpectedGain, Lesson, Optimization, SettingGain, Step
+from ....memory.records import NO_GAIN, ExpectedGain, Lesson, Optimization, SettingGain, Step
 from ....tools.models.records import BUILTIN
 from ...records import TechniqueStep
 
 MOST_TRIED = 8
 MOST_LESSONS = 6
 MOST_SETTINGS = 4
-NO_GAIN = 0.01
-"""Log gain below which a step gained nothing worth the name (about 1 %)."""
 LONGEST_REASON = 200
 """Characters of a failure's reason."""
 
