@@ -311,6 +311,10 @@ class Step(Applied):
     """One row of the replay buffer: a step of a rollout as it happened."""
 
     state_id: str
+    state_author: Author = ""
+    """Who said that this is the state; empty in steps of earlier versions."""
+    choice_author: Author = ""
+    """Who chose the technique; empty in steps of earlier versions."""
     reason: str = ""
     microseconds_before: float
     microseconds_after: float | None = None

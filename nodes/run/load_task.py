@@ -21,7 +21,7 @@ from ...memory.locations import default_knowledge_directory, new_run_directory
 from ...memory.run.artifacts import ArtifactStore
 from ...tools.models.budgets import BUDGETS_FILE, require_prices, write_budgets
 from ...tools.models.chat_models import check_models, parse_models
-from ...tools.models.records import BUILTIN, Budgets, ModelPlan
+from ...tools.models.records import BUILTIN, ROLES, Budgets, ModelPlan
 from ...tools.progress import report_progress
 from ...tools.workspace import open_knowledge
 from ..records import OptimizeRequest, RunPlan, TaskSummary
@@ -49,6 +49,7 @@ async def load_task(state: OptimizeRequest) -> dict[str, Any]:
         run=plan.run_directory,
         shapes={t.name: list(t.shape) for t in task.full.tensors},
         plan=plan.model_dump(include={"iterations", "rollouts", "steps", "seed"}),
+        models={role: plan.models.model_of(role) for role in ROLES},
     )
     return {
         "plan": plan,

@@ -79,6 +79,9 @@ async def record_step(state: Reads) -> dict[str, Any]:
         expected_log_gain=record.expected_log_gain,
         accepted=accepted,
         best_microseconds=best.microseconds,
+        state_author=record.state_author,
+        choice_author=record.choice_author,
+        author=record.author,
     )
     return {
         "steps": (*state["steps"], record),
@@ -122,6 +125,8 @@ def _record(state: Reads) -> Step:
         record = Step(
             **dict(applied),
             state_id=state["state_choice"].state.id,
+            state_author=state["state_choice"].author,
+            choice_author=state["choice"].author,
             reason=result.reason,
             microseconds_before=current.microseconds,
             microseconds_after=child.microseconds if child else None,

@@ -13,10 +13,20 @@ from ...harness.devices.job_records import describe
 from ...harness.errors import UserError
 from ...harness.files import write_atomically
 from ...harness.records import DeviceIdentity
+from ...memory.records import Step
 from ...memory.run.ledger import Totals
+from ...tools.models.records import ROLES
 from ...tools.progress import report_progress
 from ...tools.workspace import open_knowledge, open_workspace
-from ..records import Confirmation, KernelPoint, RunPlan, RunResult, TaskSummary, Trajectory
+from ..records import (
+    Confirmation,
+    KernelPoint,
+    RunPlan,
+    RunResult,
+    StepAuthors,
+    TaskSummary,
+    Trajectory,
+)
 from .circumstances import baselines_of, facts_of, notes_of
 from .report_text import report_text
 
@@ -42,6 +52,10 @@ def _report(state: Reads) -> RunResult:
     plan, confirmation = state["plan"], state["confirmation"]
     winner = confirmation.point
     directory = Path(plan.run_directory)
+    steps = sorted(
+        (step for trajectory in state["trajectories"].values() for step in trajectory.steps),
+        key=lambda step: (step.iteration, step.rollout, step.step),
+    )
     with open_knowledge(plan.knowledge_directory) as knowledge:
         lessons = [item for item in knowledge.lessons() if item.run == plan.run_id]
     with open_workspace(plan.run_directory, plan.device, plan.gpu) as workspace:
@@ -70,6 +84,10 @@ def _report(state: Reads) -> RunResult:
             bottleneck_before=state["initial"].bottleneck,
             bottleneck_after=winner.bottleneck,
             lessons=tuple(item.id for item in lessons),
+            lesson_authors=tuple(item.author for item in lessons),
+            models={role: plan.models.model_of(role) for role in ROLES},
+            initial_author=state["initial"].author,
+            steps=tuple(_authors(step) for step in steps),
             notes=(
                 *((confirmation.reason,) if confirmation.reason else ()),
                 *notes_of(facts),
@@ -79,11 +97,22 @@ def _report(state: Reads) -> RunResult:
             best_source=str(directory / "best.cu"),
             run=str(directory),
         )
-    steps = [step for trajectory in state["trajectories"].values() for step in trajectory.steps]
     write_file(directory / "best.cu", source)
     write_file(directory / "report.txt", report_text(result, steps, lessons, spending))
     write_file(directory / "result.json", result.model_dump_json(indent=2) + "\n")
     return result
+
+
+def _authors(step: Step) -> StepAuthors:
+    return StepAuthors(
+        iteration=step.iteration,
+        rollout=step.rollout,
+        step=step.step,
+        technique=step.technique,
+        state=step.state_author,
+        choice=step.choice_author,
+        source=step.author,
+    )
 
 
 def _elsewhere(device: DeviceIdentity | None) -> tuple[str, ...]:
