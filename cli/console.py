@@ -6,6 +6,7 @@ import json
 import math
 import os
 import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -18,8 +19,10 @@ from rich.tree import Tree
 
 from ..harness.doctor import Check
 from ..harness.records import Evaluation, outcome_in_words
+from ..nodes.common.authors import roles_in_words
 from ..nodes.records import RunResult
 from ..nodes.run.best_so_far import BestSoFar
+from ..tools.models.records import BUILTIN
 
 LESSONS_SHOWN = 8
 
@@ -95,8 +98,15 @@ class ProgressView:
         )
         if event["device_why"]:
             self.note(f"device: {escape(event['device_why'])}")
+        asked = roles_in_words(event["models"])
+        if asked:
+            self.note(f"asked: {escape(asked)}")
         self.note(f"run directory {escape(event['run'])}")
         self._live.update("[dim]writing and verifying the first kernel …[/]")
+
+    def _on_initial(self, event: Mapping[str, Any]) -> None:
+        if event["author"] != BUILTIN:
+            self.note(f"initial kernel{_by(event)}, {event['lines']} lines")
 
     def _on_baseline(self, event: Mapping[str, Any]) -> None:
         cases = event["facts"].get("cases")
@@ -116,7 +126,7 @@ class ProgressView:
         if event["step"] == 0:
             self.note(
                 f"{self._place(event)}state [yellow]{escape(event['state'])}[/]{new}: "
-                f"[dim]{escape(described)}[/]"
+                f"[dim]{escape(described)}{_by(event)}[/]"
             )
 
     def _on_choice(self, event: Mapping[str, Any]) -> None:
@@ -152,7 +162,7 @@ class ProgressView:
         expected = math.exp(event["expected_log_gain"])
         self.note(
             f"{place}{event['technique']}: {verdict} (expected {expected:.2f}x); "
-            f"best {event['best_microseconds']:.2f} us"
+            f"best {event['best_microseconds']:.2f} us{_by_whom(event)}"
         )
         self._now(event, "")
 
@@ -162,7 +172,7 @@ class ProgressView:
         self.note(
             f"[cyan]policy evaluation[/] of iteration {event['iteration'] + 1}: "
             f"{event['techniques']} techniques in their states, {event['success_rate']:.0%} of the "
-            f"tries passed{off}"
+            f"tries passed{off}{_by(event)}"
         )
         self._console.print(self._tree(event["iteration"]))
         if self._spent:
@@ -211,7 +221,14 @@ class ProgressView:
 
     def _on_parameter_update(self, event: Mapping[str, Any]) -> None:
         self._doing.clear()
-        self.note(f"[cyan]parameter update[/]: {len(event['lessons'])} lessons written")
+        lessons = len(event["lessons"])
+        signed = Counter(lesson["author"] for lesson in event["lessons"])
+        by = "".join(f", {count} by {name}" for name, count in signed.items() if name != BUILTIN)
+        self.note(f"[cyan]parameter update[/]: {lessons} lessons written{escape(by)}")
+
+    def _on_gap_analysis(self, event: Mapping[str, Any]) -> None:
+        if event["author"] != BUILTIN:
+            self.note(f"[cyan]gap analysis[/]: {len(event['gaps'])} gaps explained{_by(event)}")
 
     def _on_confirmation(self, event: Mapping[str, Any]) -> None:
         if event["confirmed"]:
@@ -256,6 +273,21 @@ class ProgressView:
                 best = self._reached[number, rollout]
                 tree.add(f"{number + 1}.{rollout + 1} best {best:.2f} us: " + " → ".join(steps))
         return tree
+
+
+def _by(event: Mapping[str, Any]) -> str:
+    """Return who did it, where that was not the built-in reasoner."""
+    return "" if event["author"] == BUILTIN else f" by {escape(event['author'])}"
+
+
+def _by_whom(event: Mapping[str, Any]) -> str:
+    """Return who did which part of a step, where that was not all built in."""
+    parts: dict[str, list[str]] = {}
+    for part, key in (("state", "state_author"), ("choice", "choice_author"), ("source", "author")):
+        if event[key] != BUILTIN:
+            parts.setdefault(event[key], []).append(part)
+    told = "; ".join(f"{', '.join(done)} by {name}" for name, done in parts.items())
+    return f" [dim]({escape(told)})[/]" if told else ""
 
 
 def _asker(event: Mapping[str, Any]) -> tuple[str, str]:

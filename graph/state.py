@@ -39,6 +39,7 @@ class OptimizeState(TypedDict, total=False):
     plan: RunPlan
     summary: TaskSummary
     initial_source: str
+    initial_author: str
     initial: KernelPoint
     best: KernelPoint
     iteration: int

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Literal
 
 from pydantic import Field, model_validator
@@ -13,6 +14,9 @@ SIGNATURE_NAME: Literal["signature/v1"] = "signature/v1"
 
 Author = str
 """`builtin`, `person`, or the model's name."""
+
+NO_GAIN = 0.01
+"""Log gain below which nothing worth the name was gained, or lost (about 1 %)."""
 
 
 class Signature(Record):
@@ -85,33 +89,31 @@ class StateOptimization(Record):
         return self.revision, sha256_of_json(content), self.id
 
 
-class Evidence(Record):
-    """One applied technique and what came of it. Append-only: the knowledge base's truth."""
+class Applied(Record):
+    """A technique applied to a kernel and what came of it: what a step of a run and a row of
+    evidence both say."""
 
-    task_id: str
     run: str
     iteration: int
     rollout: int
     step: int
-    op_class: str
-    dtype: str
-    parent_sha256: str
-    child_sha256: str | None
-    """None when no child was written (not applicable)."""
-    state_before: str
-    """Id of the performance state."""
-    state_after: str | None = None
-    signature_before: tuple[float, ...]
     technique: str
     parameters: dict[str, Any] = Field(default_factory=dict)
-    previous_technique: str | None = None
-    """The technique applied just before in the trajectory."""
     expected_log_gain: float
+    """As the policy had it before."""
     outcome: Outcome
     log_gain: float | None = None
     """log(time of parent / time of child); only a passed outcome has one."""
-    standard_error: float = 0.0
-    """Of log_gain."""
+    parent_sha256: str
+    child_sha256: str | None = None
+    """None when no child was written (not applicable)."""
+    author: Author
+    """Who wrote the child."""
+
+
+class Circumstances(Record):
+    """Where a technique is applied: what decides how much evidence counts elsewhere."""
+
     device_kind: str
     """simulated, cuda or deferred. Simulated evidence never moves measured estimates."""
     gpu: str
@@ -119,10 +121,32 @@ class Evidence(Record):
     """For example sm_90."""
     family: str
     """For example hopper."""
-    toolchain: str
+    op_class: str
+    dtype: str
     harness: str = ""
-    """Version of the harness that measured; empty in evidence from before it was noted."""
-    author: Author
+    """Version of the harness that measures; empty where nobody noted it."""
+
+
+class PolicyContext(Circumstances):
+    """What the policy is asked for. Without a harness, evidence of all versions counts alike."""
+
+    tried: tuple[str, ...] = ()
+    """Techniques already tried on this very source: left out."""
+
+
+class Evidence(Applied, Circumstances):
+    """A step and its circumstances. Append-only: the knowledge base's truth."""
+
+    task_id: str
+    state_before: str
+    """Id of the performance state."""
+    state_after: str | None = None
+    signature_before: tuple[float, ...]
+    previous_technique: str | None = None
+    """The technique applied just before in the trajectory."""
+    standard_error: float = 0.0
+    """Of log_gain."""
+    toolchain: str
     prompt_sha256: str | None = None
     repairs: int = 0
     """How often a model mended it after a failure: 0 is a first try."""
@@ -178,9 +202,6 @@ class ExpectedGain(Record):
     """Posterior mean of the log speedup given that the candidate passes."""
     std_log: float
     """Standard deviation of that mean."""
-    transition_log: float = 0.0
-    """What coming right after the previous technique adds. Apart from `mean_log`: the residuals
-    that transitions are learned from are measured against that."""
     prepared_log: float = 0.0
     """Discounted log gain of the best steps seen after it, over the best seen without it: what a
     technique is worth that only prepares the next."""
@@ -205,17 +226,6 @@ class SettingGain(Record):
     """Weighted mean log speedup; a try that failed counts as its cost."""
     tries: int
     failures: int
-
-
-class Transition(Record):
-    """Phase ordering: what `technique` gains right after `previous`, over `technique` otherwise."""
-
-    previous: str
-    technique: str
-    advantage: float
-    """Difference of mean residuals (measured less expected log gain), so that kernels and states
-    are comparable; shrunk towards 0 by the number of observations."""
-    trials: float
 
 
 LessonKind = Literal[
@@ -256,6 +266,21 @@ class Lesson(Record):
             del content["op_class"]  # Older lessons keep their id.
         return sha256_of_json(["lesson", content])
 
+    @property
+    def order(self) -> tuple[str | int | float, ...]:
+        """What lessons are sorted by: what they say, for ids depend on the names of runs."""
+        return (
+            self.state or "",
+            self.technique or "",
+            self.op_class or "",
+            self.kind,
+            self.iteration,
+            self.text,
+            self.device_kind,
+            self.author,
+            -math.inf if self.claimed_log_gain is None else self.claimed_log_gain,
+        )
+
 
 class KnowledgeUpdate(Record):
     """All that one parameter update changes: applied whole or not at all, and only once."""
@@ -272,43 +297,19 @@ class KnowledgeUpdate(Record):
         return sha256_of_json(["update", self.model_dump(mode="json")])
 
 
-class PolicyContext(Record):
-    """Where a technique would be applied: which evidence counts, and how much."""
-
-    device_kind: str
-    gpu: str
-    arch: str
-    family: str
-    op_class: str
-    dtype: str
-    harness: str = ""
-    """Version of the harness that will measure; empty: evidence of all versions counts alike."""
-    previous_technique: str | None = None
-    tried: tuple[str, ...] = ()
-    """Techniques already tried on this very source: left out."""
-
-
-class Step(Record):
+class Step(Applied):
     """One row of the replay buffer: a step of a rollout as it happened."""
 
-    run: str
-    iteration: int
-    rollout: int
-    step: int
     state_id: str
-    technique: str
-    parameters: dict[str, Any] = Field(default_factory=dict)
-    expected_log_gain: float
-    outcome: Outcome
+    state_author: Author = ""
+    """Who said that this is the state; empty in steps of earlier versions."""
+    choice_author: Author = ""
+    """Who chose the technique; empty in steps of earlier versions."""
     reason: str = ""
-    log_gain: float | None = None
-    parent_sha256: str
-    child_sha256: str | None = None
     microseconds_before: float
     microseconds_after: float | None = None
     bottleneck_before: str
     bottleneck_after: str | None = None
-    author: Author
     evaluation_key: str | None = None
     evidence_id: str | None = None
     optimization: Optimization | None = None

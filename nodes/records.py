@@ -116,6 +116,8 @@ class KernelPoint(Record):
     bottleneck: Bottleneck
     bottleneck_ties: tuple[Bottleneck, ...] = ()
     path: tuple[TechniqueStep, ...] = ()
+    author: str = ""
+    """Who wrote it; empty in a run that an earlier version began."""
 
     @property
     def microseconds(self) -> float:
@@ -312,6 +314,8 @@ class Gap(Record):
     """Why, in a model's words."""
     condition: str = ""
     """How to tell beforehand, in a model's words."""
+    author: str = "builtin"
+    """Whose words it holds beside the figures."""
 
     @property
     def explained(self) -> str:
@@ -338,6 +342,7 @@ class WrittenLesson(Record):
     state_name: str
     technique: str
     text: str
+    author: str = "builtin"
 
 
 class ParameterUpdate(Record):
@@ -373,6 +378,21 @@ class Confirmation(Record):
     gain: float
     gain_interval: tuple[float, float]
     reason: str = ""
+
+
+class StepAuthors(Record):
+    """Who did what in one step."""
+
+    iteration: int
+    rollout: int
+    step: int
+    technique: str
+    state: str
+    """Who said which state the kernel was in."""
+    choice: str
+    """Who chose the technique."""
+    source: str
+    """Who wrote it into the code."""
 
 
 class RunResult(Record):
@@ -414,6 +434,12 @@ class RunResult(Record):
     bottleneck_after: Bottleneck
     lessons: tuple[str, ...]
     """Ids of the lessons written to the knowledge base, all iterations."""
+    lesson_authors: tuple[str, ...] = ()
+    """Of each lesson, in the same order."""
+    models: dict[str, str] = Field(default_factory=dict)
+    """Who was to answer in each role: `builtin`, or a model's name."""
+    initial_author: str = ""
+    steps: tuple[StepAuthors, ...] = ()
     notes: tuple[str, ...] = ()
     """What a reader should know besides: precision lost, kernels that did not hold."""
     best_source: str

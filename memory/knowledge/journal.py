@@ -64,12 +64,14 @@ class Journal:
                     self.database.execute(insert, (entry.kind, entry.id, entry.body))
             return int(self.database.value(find, (marker.kind, marker.id)))
 
-    def entries(self, kind: str | None = None, upto: int | None = None) -> list[Entry]:
-        """Return the entries of a kind (or all) with sequence <= upto, in order of sequence."""
+    def entries(
+        self, kind: str | None = None, upto: int | None = None, after: int = 0
+    ) -> list[Entry]:
+        """Return the entries of a kind (or all), after < sequence <= upto, in order of sequence."""
         rows = self.database.rows(
-            "SELECT kind, id, body, sequence FROM entries"
-            " WHERE (?1 IS NULL OR kind = ?1) AND (?2 IS NULL OR sequence <= ?2) ORDER BY sequence",
-            (kind, upto),
+            "SELECT kind, id, body, sequence FROM entries WHERE sequence > ?3"
+            " AND (?1 IS NULL OR kind = ?1) AND (?2 IS NULL OR sequence <= ?2) ORDER BY sequence",
+            (kind, upto, after),
         )
         return [Entry(row["kind"], row["id"], row["body"], row["sequence"]) for row in rows]
 

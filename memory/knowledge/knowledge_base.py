@@ -21,15 +21,15 @@ from ..records import (
     SettingGain,
     Signature,
     StateOptimization,
-    Transition,
 )
+from .contents import LESSON, OPTIMIZATION, STATE, Contents
 from .directory import Lock, prepare
 from .evidence import EvidenceStore
 from .facts import comparable
 from .journal import Entry, Journal
 from .policy import unknown_technique
 from .seed import Seed
-from .snapshot import LESSON, OPTIMIZATION, STATE, Snapshot
+from .snapshot import Snapshot
 from .state_index import ChromaIndex, nearest_exact
 
 UPDATE = "update"
@@ -70,6 +70,7 @@ class KnowledgeBase:
         self._index = ChromaIndex(directory / "chroma")
         self._lock = Lock(directory / "index.lock")
         self._guard = threading.RLock()
+        self._contents = Contents(self._journal, self._seed)
         self._snapshots: dict[int, Snapshot] = {}
 
     # What is known
@@ -88,17 +89,23 @@ class KnowledgeBase:
         return self._lock.held
 
     def snapshot(self, at: int | None = None) -> Snapshot:
-        """Return all that was known at a sequence number; the last few are kept."""
+        """Return all that was known at a sequence number; the last few are kept.
+
+        What was read once is not read again; of the newest number, what came since is added.
+        """
         with self._guard:
-            number = self.sequence() if at is None else at
-            found = self._snapshots.get(number)
+            if at is None or at > self._contents.sequence:
+                self._contents.read()
+            newest = self._contents.sequence
+            number = newest if at is None else min(at, newest)
+            found = self._snapshots.pop(number, None)
             if found is None:
-                entries = self._journal.entries(upto=number)
-                rows = self.evidence.rows(upto=number)
-                found = Snapshot(self._seed, entries, rows, number)
+                nearest = min(self._snapshots, key=lambda kept: abs(kept - number), default=None)
+                before = None if nearest is None else self._snapshots[nearest]
+                found = Snapshot(self._contents, number, before)
                 while len(self._snapshots) >= KEPT_SNAPSHOTS:
                     del self._snapshots[next(iter(self._snapshots))]
-                self._snapshots[number] = found
+            self._snapshots[number] = found  # The last asked for stands last.
             return found
 
     def states(self, at: int | None = None) -> list[PerformanceState]:
@@ -107,7 +114,7 @@ class KnowledgeBase:
 
     def state(self, state_id: str, at: int | None = None) -> PerformanceState | None:
         """Return one state, or None where it is not (yet) known."""
-        return next((state for state in self.states(at) if state.id == state_id), None)
+        return self.snapshot(at).state(state_id)
 
     def match_state(
         self,
@@ -125,9 +132,9 @@ class KnowledgeBase:
         with self._guard:
             snapshot = self.snapshot(at)
             bottlenecks = [primary] if secondary is None else [primary, secondary]
-            newest = self.snapshot() if self.owns_index else snapshot
             find = self._index.nearest if self.owns_index else nearest_exact
-            nearest = find(newest.indexed_states(), signature.values, bottlenecks, snapshot.at)
+            states = self._contents.indexed_states()
+            nearest = find(states, signature.values, bottlenecks, snapshot.at)
             return snapshot.choose(nearest, signature, primary, secondary)
 
     def candidates(
@@ -141,10 +148,11 @@ class KnowledgeBase:
         Raises:
             UserError: the id names no state.
         """
-        snapshot = self.snapshot(at)
-        known = self._known(state, snapshot)
-        excluded = snapshot.deprecated(known.id, context.device_kind, context.op_class)
-        return snapshot.policy(context.device_kind).candidates(known, context, excluded)
+        with self._guard:
+            snapshot = self.snapshot(at)
+            known = self._known(state, snapshot)
+            excluded = snapshot.deprecated(known.id, context.device_kind, context.op_class)
+            return snapshot.policy(context.device_kind).candidates(known, context, excluded)
 
     def deprecated(
         self, state: PerformanceState | str, context: PolicyContext, at: int | None = None
@@ -154,9 +162,10 @@ class KnowledgeBase:
         Raises:
             UserError: the id names no state.
         """
-        snapshot = self.snapshot(at)
-        known = self._known(state, snapshot)
-        return snapshot.deprecated(known.id, context.device_kind, context.op_class)
+        with self._guard:
+            snapshot = self.snapshot(at)
+            known = self._known(state, snapshot)
+            return snapshot.deprecated(known.id, context.device_kind, context.op_class)
 
     def beliefs(
         self,
@@ -174,15 +183,16 @@ class KnowledgeBase:
         Raises:
             UserError: the id names no state.
         """
-        snapshot = self.snapshot(at)
         named = [
             item
             if isinstance(item, Optimization)
             else self._seed.techniques.get(item) or unknown_technique(item)
             for item in techniques
         ]
-        policy = snapshot.policy(context.device_kind)
-        return policy.beliefs(self._known(state, snapshot), named, context)
+        with self._guard:
+            snapshot = self.snapshot(at)
+            policy = snapshot.policy(context.device_kind)
+            return policy.beliefs(self._known(state, snapshot), named, context)
 
     def settings(
         self,
@@ -196,25 +206,23 @@ class KnowledgeBase:
         Raises:
             UserError: the id names no state.
         """
-        snapshot = self.snapshot(at)
-        policy = snapshot.policy(context.device_kind)
-        where = self._known(state, snapshot)
-        return {name: policy.settings(where, name, context) for name in techniques}
-
-    def transitions(self, device_kind: str, at: int | None = None) -> list[Transition]:
-        """Return which technique after which gained more than alone, the best first."""
-        return self.snapshot(at).policy(device_kind).transitions(device_kind)
+        with self._guard:
+            snapshot = self.snapshot(at)
+            policy = snapshot.policy(context.device_kind)
+            where = self._known(state, snapshot)
+            return {name: policy.settings(where, name, context) for name in techniques}
 
     def lessons(
         self, at: int | None = None, technique: str | None = None, state: str | None = None
     ) -> list[Lesson]:
-        """Return lessons in order of id, with `contested` set where later evidence disagrees."""
-        return self.snapshot(at).lessons(technique, state)
+        """Return lessons in order of content, `contested` set where later evidence disagrees."""
+        with self._guard:
+            return self.snapshot(at).lessons(technique, state)
 
     def _known(self, state: PerformanceState | str, snapshot: Snapshot) -> PerformanceState:
         if isinstance(state, PerformanceState):
             return state
-        found = self.state(state, snapshot.at)
+        found = snapshot.state(state)
         if found is None:
             raise UserError(f"the knowledge base {self.directory} knows no state {state}")
         return found
@@ -261,7 +269,8 @@ class KnowledgeBase:
                 "reindex when it has ended"
             )
         with self._guard:
-            return self._index.rebuild(self.snapshot().indexed_states())
+            self._contents.read()
+            return self._index.rebuild(self._contents.indexed_states())
 
     def stats(self, at: int | None = None) -> dict[str, int]:
         """Return counts, by name."""

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ...harness.records import Outcome
 from ..records import (
     Evidence,
     ExpectedGain,
@@ -22,26 +23,19 @@ from ..records import (
     PerformanceState,
     PolicyContext,
     SettingGain,
-    Transition,
 )
-from .facts import Fact, Rows, comparable, distinct
-from .posterior import (
-    PRIOR_FAILURES,
-    PRIOR_PASSES,
-    Observation,
-    prior,
-    shrunk_mean,
-    update,
-    weaken,
-)
+from .facts import Facts, Home, home
+from .posterior import PRIOR_FAILURES, PRIOR_PASSES, prior, shrunk_mean, update, weaken
 from .preparation import Preparation
-from .signature import distance
+from .signature import distance, embed
+from .tries import Origin, Tries, tries_of
 
 FAILURE_COST = 0.05
 """What a try that fails costs, in log speedup: about what a small step would have gained."""
-LEVEL_CAPS = {"others": math.inf, "family": 3.0, "architecture": 6.0}
-"""Strength that a belief may carry into each level from the level before."""
-LEVEL_TRUST = {"others": 0.6, "family": 0.8, "architecture": 1.0}
+LEVEL_CAPS = (math.inf, 3.0, 6.0)
+"""Strength that a belief may carry into each level from the level before: evidence from other GPUs,
+from the family, from the architecture."""
+LEVEL_TRUST = (0.6, 0.8, 1.0)
 """How far a failure there speaks for one here: most failures are the code's, not the GPU's."""
 NEIGHBOUR_WEIGHT, NEIGHBOUR_REACH = 0.3, 0.1
 """Weight of evidence from another state at distance 0, and the distance that divides it by e."""
@@ -51,14 +45,31 @@ OTHER_HARNESS = 0.5
 """Weight of evidence that another version of the harness measured."""
 NOT_APPLICABLE_WEIGHT = 0.5
 """A rewrite that found nothing to rewrite says little, and only about this class of operation."""
-NOISE_SCALE = 0.1
-"""Standard error of a log speedup at which its weight is halved."""
 NEIGHBOURS = 3
 """States whose optimizations are offered besides the state's own."""
 NEIGHBOUR_DISCOUNT = 0.5
 """Factor on a neighbour's prior gain and strength."""
-TRANSITION_SHRINKAGE = 3.0
-"""Observations at which half of a transition's apparent advantage is believed."""
+
+
+class Bearing(NamedTuple):
+    """What was tried of a technique, seen from one class of operation on one architecture."""
+
+    tries: Tries
+    levels: NDArray[np.int64]
+    """Of each origin: which cap and trust it has."""
+    same_class: NDArray[np.bool_]
+    """Of each origin."""
+    credits: list[float]
+    """What those that passed in this class of operation prepared."""
+
+
+class Neighbourhood(NamedTuple):
+    """How a state lies among the others."""
+
+    weights: dict[str, float]
+    """What evidence from each state counts, by id."""
+    borrowed: dict[str, Optimization]
+    """The nearest states' optimizations, by technique."""
 
 
 class Policy:
@@ -66,18 +77,37 @@ class Policy:
 
     def __init__(
         self,
-        rows: Rows,
+        facts: Facts,
+        at: int,
         states: Iterable[PerformanceState],
         optimizations: Mapping[str, Mapping[str, Optimization]],
+        before: Policy | None = None,
     ) -> None:
-        """Take evidence in any order, the states, and optimizations by state and technique."""
+        """Take the evidence up to a sequence number, states, and optimizations by state and name.
+
+        What an earlier policy over the same evidence computed is used again where no row came.
+        """
+        self._facts = facts
+        self._at = at
         self._states = {state.id: state for state in states}
+        self._embedded = {state.id: embed(state.centroid) for state in self._states.values()}
         self._optimizations = optimizations
-        facts = distinct(rows)
-        self._facts: dict[str, list[Fact]] = {}
-        for fact in facts:
-            self._facts.setdefault(fact.row.technique, []).append(fact)
-        self._preparation = Preparation(fact.row for fact in facts)
+        self._known = {
+            technique: optimization
+            for under in optimizations.values()
+            for technique, optimization in under.items()
+        }
+        # With the number of rows they were made of: while it stays, they stay.
+        self._tries: dict[tuple[str, bool], tuple[int, Tries]] = {}
+        self._preparations: dict[Home, tuple[int, Preparation]] = {}
+        if before is not None:
+            self._tries |= before._tries
+            self._preparations |= before._preparations
+        self._bearings: dict[tuple[object, ...], Bearing] = {}
+        self._weighed: dict[tuple[object, ...], NDArray[np.float64]] = {}
+        self._neighbourhoods: dict[tuple[object, ...], Neighbourhood] = {}
+        self._gains: dict[tuple[object, ...], ExpectedGain] = {}
+        self._settings: dict[tuple[object, ...], list[SettingGain]] = {}
 
     def candidates(
         self,
@@ -90,11 +120,10 @@ class Policy:
         The state's own optimizations, those of its nearest neighbours at a discount, and
         techniques that only evidence knows; less `context.tried` and `excluded`.
         """
-        offered = self._offered(state, context)
         left_out = excluded | set(context.tried)
         scored = [
             (optimization, self.expected_gain(state, optimization, context))
-            for technique, optimization in offered.items()
+            for technique, optimization in self._offered(state, context).items()
             if technique not in left_out
         ]
         return sorted(scored, key=lambda pair: (-pair[1].score, pair[0].technique))
@@ -121,223 +150,202 @@ class Policy:
         Only evidence of the same class of operation counts: a tile size that suits a matrix
         product says nothing about a row reduction. A failure counts as its cost.
         """
-        found: dict[str, tuple[dict[str, object], list[tuple[float, float]], int]] = {}
-        for row in self._rows(technique):
-            if not (row.outcome.is_verdict and row.outcome.has_candidate and row.parameters):
-                continue
-            if row.op_class != context.op_class or not comparable(
-                row.device_kind, context.device_kind
-            ):
-                continue
-            gain = -FAILURE_COST if row.log_gain is None else row.log_gain
-            key = str(sorted(row.parameters.items()))
-            _, gains, failures = found.setdefault(key, (dict(row.parameters), [], 0))
-            gains.append((self._weight(row, state, context), gain))
-            found[key] = (dict(row.parameters), gains, failures + int(row.log_gain is None))
-        ranked = [
-            SettingGain(
-                parameters=parameters,
-                mean_log=math.fsum(weight * gain for weight, gain in gains)
-                / math.fsum(weight for weight, _ in gains),
-                tries=len(gains),
-                failures=failures,
-            )
-            for parameters, gains, failures in found.values()
-        ]
-        return sorted(
-            ranked, key=lambda item: (-item.mean_log, str(sorted(item.parameters.items())))
-        )
+        asked = (technique, *_asked(state, context))
+        if asked not in self._settings:
+            self._settings[asked] = self._settings_of(state, technique, context)
+        return list(self._settings[asked])
 
     def expected_gain(
         self, state: PerformanceState, optimization: Optimization, context: PolicyContext
     ) -> ExpectedGain:
         """Return the posterior of one technique in one state."""
+        asked = (
+            optimization.technique,
+            optimization.prior_log_gain,
+            optimization.prior_strength,
+            optimization.prior_evidence,
+            *_asked(state, context),
+        )
+        if asked not in self._gains:
+            self._gains[asked] = self._expected_gain(state, optimization, context)
+        return self._gains[asked]
+
+    def _expected_gain(
+        self, state: PerformanceState, optimization: Optimization, context: PolicyContext
+    ) -> ExpectedGain:
+        tries, levels, same_class, credits = self._bearing(optimization.technique, context)
+        weights = self._weights(optimization.technique, state, context)
+        trusted = weights * np.array(LEVEL_TRUST)[levels]
+        failed = math.fsum(np.repeat(trusted, tries.failed).tolist())
+        passed = math.fsum(trusted[tries.under].tolist())
+        not_applicable = float(tries.not_applicable[same_class].sum())
+        counted = weights[tries.under]
+        precisions = tries.precisions
+        if optimization.prior_evidence:
+            precisions = precisions * self._kept(optimization, tries, counted)
+        observed = counted * precisions
         belief = prior(optimization)
-        facts = [
-            fact
-            for fact in self._facts.get(optimization.technique, ())
-            if comparable(fact.row.device_kind, context.device_kind)
-            and fact.row.outcome.is_verdict
-        ]
-        kept = self._kept(optimization, facts, state, context)
-        passes = failures = slowdowns = not_applicable = 0.0
-        prepared: list[Observation] = []
-        for level in LEVEL_CAPS:
-            observations: list[Observation] = []
-            for fact in (fact for fact in facts if _level(fact.row, context) == level):
-                row = fact.row
-                weight = self._weight(row, state, context)
-                if row.outcome is Outcome.NOT_APPLICABLE:
-                    not_applicable += float(row.op_class == context.op_class)
-                elif row.log_gain is None:
-                    failures += weight * LEVEL_TRUST[level]
-                else:
-                    passes += weight * LEVEL_TRUST[level]
-                    slowdowns += weight * float(row.log_gain < 0.0)
-                    precision = 1.0 / (1.0 + (row.standard_error / NOISE_SCALE) ** 2)
-                    if not fact.ids.isdisjoint(optimization.prior_evidence):
-                        precision *= kept
-                    observations.append(Observation(weight * precision, row.log_gain))
-                    if row.op_class == context.op_class:
-                        prepared.append(Observation(weight, self._preparation.credit(row)))
-            belief = update(weaken(belief, LEVEL_CAPS[level]), observations)
+        for level, cap in enumerate(LEVEL_CAPS):
+            here = levels[tries.under] == level
+            belief = update(
+                weaken(belief, cap), observed[here].tolist(), tries.log_gains[here].tolist()
+            )
         belief = belief.model_copy(
             update={
-                "passes": PRIOR_PASSES + passes,
-                "failures": PRIOR_FAILURES + failures + NOT_APPLICABLE_WEIGHT * not_applicable,
+                "passes": PRIOR_PASSES + passed,
+                "failures": PRIOR_FAILURES + failed + NOT_APPLICABLE_WEIGHT * not_applicable,
             }
         )
         success = belief.passes / (belief.passes + belief.failures)
-        later_gain = shrunk_mean(prepared)
-        advantage = self._advantage(optimization.technique, context)
+        here = same_class[tries.under]
+        later_gain = shrunk_mean(counted[here].tolist(), credits)
         return ExpectedGain(
             mean_log=belief.mean,
-            transition_log=advantage,
             prepared_log=later_gain,
             std_log=math.sqrt(belief.scale / ((belief.shape - 1.0) * belief.strength)),
             success_probability=success,
-            trials=passes + failures,
-            failures=failures,
-            slowdowns=slowdowns,
+            trials=passed + failed,
+            failures=failed,
+            slowdowns=math.fsum(np.repeat(weights, tries.slower).tolist()),
             not_applicable=not_applicable,
-            score=_value(success, belief.mean + advantage + later_gain),
+            score=_value(success, belief.mean + later_gain),
             posterior=belief,
         )
 
-    def transition(self, previous: str, technique: str, device_kind: str) -> Transition | None:
-        """Return what `technique` gains right after `previous`, None when it was never seen.
+    def _settings_of(
+        self, state: PerformanceState, technique: str, context: PolicyContext
+    ) -> list[SettingGain]:
+        tries, _, same_class, _ = self._bearing(technique, context)
+        weights = self._weights(technique, state, context).tolist()
+        found: dict[str, list[tuple[float, Evidence]]] = {}
+        for under, setting, row in tries.tuned:
+            if same_class[under]:
+                found.setdefault(setting, []).append((weights[under], row))
+        gains = {setting: _setting_gain(rows) for setting, rows in found.items()}
+        return [gains[setting] for setting in sorted(gains, key=lambda s: (-gains[s].mean_log, s))]
 
-        Residuals are compared, not gains: what was expected holds the state, the class of
-        operation and the GPU, so that an easy kernel after `previous` is not taken for an
-        advantage of the order.
-        """
-        passed = [
-            (row, row.log_gain - row.expected_log_gain)
-            for row in self._rows(technique)
-            if row.log_gain is not None and comparable(row.device_kind, device_kind)
-        ]
-        after = [residual for row, residual in passed if row.previous_technique == previous]
-        if not after:
-            return None
-        otherwise = [residual for row, residual in passed if row.previous_technique != previous]
-        trials = len(after)
-        difference = _mean(after) - (_mean(otherwise) if otherwise else 0.0)
-        return Transition(
-            previous=previous,
-            technique=technique,
-            advantage=difference * trials / (trials + TRANSITION_SHRINKAGE),
-            trials=trials,
-        )
+    def _tries_of(self, technique: str, context: PolicyContext) -> Tries:
+        simulated = context.device_kind == "simulated"
+        count = self._facts.count(technique, simulated, self._at)
+        known = self._tries.get((technique, simulated))
+        if known is None or known[0] != count:
+            facts = self._facts.of_technique(technique, simulated, self._at)
+            known = count, tries_of(facts, self._at, self._states)
+            self._tries[technique, simulated] = known
+        return known[1]
 
-    def transitions(self, device_kind: str) -> list[Transition]:
-        """Return every transition seen, the most advantageous first."""
-        pairs = {
-            (row.previous_technique, technique)
-            for technique in self._facts
-            for row in self._rows(technique)
-            if row.previous_technique
-        }
-        found = (self.transition(before or "", after, device_kind) for before, after in pairs)
-        return sorted(
-            (transition for transition in found if transition),
-            key=lambda item: (-item.advantage, item.previous, item.technique),
-        )
+    def _bearing(self, technique: str, context: PolicyContext) -> Bearing:
+        """Return what was tried, as it bears on a context, whatever the state."""
+        simulated = context.device_kind == "simulated"
+        asked = technique, simulated, context.op_class, context.arch, context.family
+        if asked not in self._bearings:
+            tries = self._tries_of(technique, context)
+            all_of = tries.origins
+            same_class = np.array([like.op_class == context.op_class for like in all_of], np.bool_)
+            self._bearings[asked] = Bearing(
+                tries,
+                np.array([_level(like, context) for like in all_of], np.int64),
+                same_class,
+                self._credits(tries, same_class[tries.under]),
+            )
+        return self._bearings[asked]
 
-    def _rows(self, technique: str) -> list[Evidence]:
-        return [fact.row for fact in self._facts.get(technique, ())]
+    def _credits(self, tries: Tries, which: NDArray[np.bool_]) -> list[float]:
+        """Return what tries that passed prepared."""
+        graphs: dict[Home, Preparation] = {}
+        credits = []
+        for index in np.flatnonzero(which).tolist():
+            row = tries.passed[index]
+            where = home(row)
+            if where not in graphs:
+                graphs[where] = self._preparation(where)
+            credits.append(graphs[where].credit(row))
+        return credits
+
+    def _preparation(self, where: Home) -> Preparation:
+        count = self._facts.count_at_home(where, self._at)
+        known = self._preparations.get(where)
+        if known is None or known[0] != count:
+            facts = self._facts.at_home(where, self._at)
+            known = count, Preparation(fact.row(self._at) for fact in facts)
+            self._preparations[where] = known
+        return known[1]
 
     def _kept(
-        self,
-        optimization: Optimization,
-        facts: Sequence[Fact],
-        state: PerformanceState,
-        context: PolicyContext,
-    ) -> float:
-        """Return the share of its evidence's weight that a learned prior does not hold already.
+        self, optimization: Optimization, tries: Tries, weights: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """Return the share of each gain's weight that a learned prior does not hold already.
 
-        A prior of strength s at mean m, drawn from gains of mean g, holds s * m / g observations.
+        A prior of strength s at mean m, drawn from gains of mean g, holds s * m / g observations
+        of those that it was drawn from.
         """
-        drawn = [
-            Observation(self._weight(fact.row, state, context), fact.row.log_gain)
-            for fact in facts
-            if fact.row.log_gain is not None
-            and not fact.ids.isdisjoint(optimization.prior_evidence)
-        ]
-        total = math.fsum(item.weight for item in drawn)
-        gained = math.fsum(item.weight * item.log_gain for item in drawn)
+        ids = frozenset(optimization.prior_evidence)
+        drawn = np.array([fact.is_among(ids, self._at) for fact in tries.facts], dtype=np.bool_)
+        total = math.fsum(weights[drawn].tolist())
+        gained = math.fsum((weights[drawn] * tries.log_gains[drawn]).tolist())
         if gained <= 0.0:
-            return 1.0
+            return np.ones(len(drawn))
         held = optimization.prior_strength * optimization.prior_log_gain * total / gained
-        return min(1.0, max(0.0, 1.0 - held / total))
+        return np.where(drawn, min(1.0, max(0.0, 1.0 - held / total)), 1.0)
 
-    def _advantage(self, technique: str, context: PolicyContext) -> float:
-        if context.previous_technique is None:
-            return 0.0
-        found = self.transition(context.previous_technique, technique, context.device_kind)
-        return found.advantage if found else 0.0
-
-    def _weight(self, row: Evidence, state: PerformanceState, context: PolicyContext) -> float:
-        weight = 1.0
-        if row.state_before != state.id:
-            origin = self._states.get(row.state_before)
-            where = origin.centroid if origin else row.signature_before
-            away = distance(where, state.centroid)
-            weight *= NEIGHBOUR_WEIGHT * math.exp(-away / NEIGHBOUR_REACH)
-        if row.op_class != context.op_class:
-            weight *= OTHER_OP_CLASS
-        if row.dtype != context.dtype:
-            weight *= OTHER_DTYPE
-        if context.harness and row.harness != context.harness:
-            weight *= OTHER_HARNESS
-        return weight
+    def _weights(
+        self, technique: str, state: PerformanceState, context: PolicyContext
+    ) -> NDArray[np.float64]:
+        """Return what evidence of each of a technique's origins counts here."""
+        asked = (technique, *_asked(state, context))
+        if asked not in self._weighed:
+            tries = self._tries_of(technique, context)
+            near = self._neighbourhood(state).weights
+            self._weighed[asked] = np.array(
+                [_weight(like, near, state, context) for like in tries.origins], np.float64
+            )
+        return self._weighed[asked]
 
     def _offered(self, state: PerformanceState, context: PolicyContext) -> dict[str, Optimization]:
         """Return every technique that this state, its neighbours or its evidence knows."""
         return {
             **self._unlisted(state, context),
-            **self._borrowed(state),
+            **self._neighbourhood(state).borrowed,
             **self._optimizations.get(state.id, {}),
         }
 
-    def _borrowed(self, state: PerformanceState) -> dict[str, Optimization]:
-        """Return the nearest states' optimizations at a discount; the nearest state wins."""
-        nearest = sorted(
-            (other for other in self._states.values() if other.id != state.id),
-            key=lambda other: (distance(other.centroid, state.centroid), other.id),
-        )[:NEIGHBOURS]
+    def _neighbourhood(self, state: PerformanceState) -> Neighbourhood:
+        """Return what the other states count, and the nearest ones' optimizations at a discount.
+
+        Of techniques that several of them know, the nearest state wins.
+        """
+        asked = state.id, state.centroid
+        if asked in self._neighbourhoods:
+            return self._neighbourhoods[asked]
+        here = embed(state.centroid)
+        away = {other: math.dist(where, here) for other, where in self._embedded.items()}
+        nearest = sorted(away.keys() - {state.id}, key=lambda other: (away[other], other))
         borrowed: dict[str, Optimization] = {}
-        for other in reversed(nearest):
-            for technique, optimization in self._optimizations.get(other.id, {}).items():
+        for other in reversed(nearest[:NEIGHBOURS]):
+            for technique, optimization in self._optimizations.get(other, {}).items():
                 borrowed[technique] = optimization.model_copy(
                     update={
                         "prior_log_gain": optimization.prior_log_gain * NEIGHBOUR_DISCOUNT,
                         "prior_strength": optimization.prior_strength * NEIGHBOUR_DISCOUNT,
                     }
                 )
-        return borrowed
+        weights = {other: _neighbour_weight(far) for other, far in away.items()} | {state.id: 1.0}
+        found = self._neighbourhoods[asked] = Neighbourhood(weights, borrowed)
+        return found
 
     def _unlisted(self, state: PerformanceState, context: PolicyContext) -> dict[str, Optimization]:
         """Return techniques that were applied in this state but stand under no state nearby."""
-        known = {
-            technique: optimization
-            for optimizations in self._optimizations.values()
-            for technique, optimization in optimizations.items()
+        simulated = context.device_kind == "simulated"
+        return {
+            technique: (self._known.get(technique) or unknown_technique(technique)).model_copy(
+                update={
+                    "prior_log_gain": 0.0,
+                    "prior_strength": NEIGHBOUR_DISCOUNT,
+                    "prior_evidence": (),
+                }
+            )
+            for technique in self._facts.tried_in_state(state.id, simulated, self._at)
         }
-        found: dict[str, Optimization] = {}
-        for technique in self._facts:
-            if any(
-                row.state_before == state.id and comparable(row.device_kind, context.device_kind)
-                for row in self._rows(technique)
-            ):
-                base = known.get(technique) or unknown_technique(technique)
-                found[technique] = base.model_copy(
-                    update={
-                        "prior_log_gain": 0.0,
-                        "prior_strength": NEIGHBOUR_DISCOUNT,
-                        "prior_evidence": (),
-                    }
-                )
-        return found
 
 
 def thompson_sample(expected: ExpectedGain, generator: np.random.Generator) -> float:
@@ -349,21 +357,69 @@ def thompson_sample(expected: ExpectedGain, generator: np.random.Generator) -> f
     success = float(generator.beta(belief.passes, belief.failures))
     variance = belief.scale / float(generator.gamma(belief.shape))
     mean = float(generator.normal(belief.mean, math.sqrt(variance / belief.strength)))
-    return _value(success, mean + expected.transition_log + expected.prepared_log)
+    return _value(success, mean + expected.prepared_log)
 
 
 def _value(success: float, mean: float) -> float:
     return success * mean - (1.0 - success) * FAILURE_COST
 
 
-def _mean(values: Sequence[float]) -> float:
-    return math.fsum(values) / len(values)
+def _weight(
+    like: Origin,
+    near: Mapping[str, float],
+    state: PerformanceState,
+    context: PolicyContext,
+) -> float:
+    weight = near.get(like.state)
+    if weight is None:
+        weight = _neighbour_weight(distance(like.signature, state.centroid))
+    if like.op_class != context.op_class:
+        weight *= OTHER_OP_CLASS
+    if like.dtype != context.dtype:
+        weight *= OTHER_DTYPE
+    if context.harness and like.harness != context.harness:
+        weight *= OTHER_HARNESS
+    return weight
 
 
-def _level(row: Evidence, context: PolicyContext) -> str:
-    if row.arch == context.arch:
-        return "architecture"
-    return "family" if row.family == context.family else "others"
+def _neighbour_weight(away: float) -> float:
+    return NEIGHBOUR_WEIGHT * math.exp(-away / NEIGHBOUR_REACH)
+
+
+def _setting_gain(rows: Sequence[tuple[float, Evidence]]) -> SettingGain:
+    """Return what one parameter setting gained by weighted rows."""
+    # Names in the order of one of the rows, the same whichever came first.
+    _, named = min(rows, key=lambda each: list(each[1].parameters))
+    gained = math.fsum(
+        weight * (-FAILURE_COST if row.log_gain is None else row.log_gain) for weight, row in rows
+    )
+    return SettingGain(
+        parameters=dict(named.parameters),
+        mean_log=gained / math.fsum(weight for weight, _ in rows),
+        tries=len(rows),
+        failures=sum(row.log_gain is None for _, row in rows),
+    )
+
+
+def _level(like: Origin, context: PolicyContext) -> int:
+    """Return which of the levels evidence is on: other GPUs, the family, the architecture."""
+    if like.arch == context.arch:
+        return 2
+    return 1 if like.family == context.family else 0
+
+
+def _asked(state: PerformanceState, context: PolicyContext) -> tuple[object, ...]:
+    """Return all of a question that its answer depends on, but for the technique."""
+    return (
+        state.id,
+        state.centroid,
+        context.device_kind == "simulated",
+        context.op_class,
+        context.dtype,
+        context.harness,
+        context.arch,
+        context.family,
+    )
 
 
 def unknown_technique(technique: str) -> Optimization:

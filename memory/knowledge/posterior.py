@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from ..records import Optimization, Posterior
 
@@ -12,14 +12,6 @@ PRIOR_VARIANCE = 0.25**2
 """Variance of log speedups of one technique over kernels, before any evidence."""
 PRIOR_PASSES, PRIOR_FAILURES = 2.4, 0.6
 """Four tries in five compile and verify, worth three tries."""
-
-
-@dataclass(frozen=True)
-class Observation:
-    """A log gain, and how many observations it is worth here."""
-
-    weight: float
-    log_gain: float
 
 
 def prior(optimization: Optimization) -> Posterior:
@@ -45,17 +37,19 @@ def weaken(belief: Posterior, cap: float) -> Posterior:
     )
 
 
-def update(belief: Posterior, observations: Sequence[Observation]) -> Posterior:
-    """Return the normal-inverse-gamma posterior after weighted observations.
+def update(
+    belief: Posterior, weights: Sequence[float], log_gains: Sequence[float]
+) -> Posterior:
+    """Return the normal-inverse-gamma posterior after log gains, each worth its weight.
 
     Murphy, "Conjugate Bayesian analysis of the Gaussian distribution" (2007), section 3, with
-    weights as fractional counts.
+    weights as fractional counts. The order of the gains changes no bit of it.
     """
-    count = math.fsum(item.weight for item in observations)
+    count = math.fsum(weights)
     if count <= 0.0:
         return belief
-    average = math.fsum(item.weight * item.log_gain for item in observations) / count
-    squares = math.fsum(item.weight * (item.log_gain - average) ** 2 for item in observations)
+    average = _weighted_sum(weights, log_gains) / count
+    squares = _weighted_sum(weights, [(gain - average) ** 2 for gain in log_gains])
     strength = belief.strength + count
     surprise = belief.strength * count * (average - belief.mean) ** 2 / strength
     return belief.model_copy(
@@ -68,7 +62,10 @@ def update(belief: Posterior, observations: Sequence[Observation]) -> Posterior:
     )
 
 
-def shrunk_mean(observations: Sequence[Observation]) -> float:
+def shrunk_mean(weights: Sequence[float], log_gains: Sequence[float]) -> float:
     """Return the weighted mean, shrunk towards 0 as one more observation of 0 would."""
-    total = math.fsum(item.weight for item in observations)
-    return math.fsum(item.weight * item.log_gain for item in observations) / (total + 1.0)
+    return _weighted_sum(weights, log_gains) / (math.fsum(weights) + 1.0)
+
+
+def _weighted_sum(weights: Sequence[float], values: Sequence[float]) -> float:
+    return math.fsum(map(operator.mul, weights, values))

@@ -11,19 +11,17 @@ DISCOUNT = 0.9
 HORIZON = 4
 """How many later steps are looked at."""
 
-Place = tuple[str, str, bool, str]
-"""A source of a task on a GPU: gains on another GPU say nothing of what can follow here."""
-
 
 class Preparation:
-    """The graph of sources that evidence spans: which technique led from which to which."""
+    """The graph of a task's sources on one GPU: which technique led from which to which."""
 
     def __init__(self, rows: Iterable[Evidence]) -> None:
-        self._from: dict[Place, list[Evidence]] = {}
-        self._known: dict[tuple[Place, int, str | None], float] = {}
+        """Take the evidence of one task on one GPU."""
+        self._from: dict[str, list[Evidence]] = {}
+        self._known: dict[tuple[str, int, str | None], float] = {}
         for row in rows:
             if row.log_gain is not None and row.child_sha256 not in (None, row.parent_sha256):
-                self._from.setdefault(_place(row, row.parent_sha256), []).append(row)
+                self._from.setdefault(row.parent_sha256, []).append(row)
 
     def credit(self, row: Evidence) -> float:
         """Return the discounted log gain that followed a step, over the best to be had without it.
@@ -34,32 +32,27 @@ class Preparation:
         """
         if row.child_sha256 is None:
             return 0.0
-        after = DISCOUNT * self._best(_place(row, row.child_sha256), HORIZON)
+        after = DISCOUNT * self._best(row.child_sha256, HORIZON)
         if after <= 0.0:
             return 0.0
-        parent = _place(row, row.parent_sha256)
-        return max(0.0, after - self._best(parent, HORIZON, without=row.technique))
+        return max(0.0, after - self._best(row.parent_sha256, HORIZON, without=row.technique))
 
-    def _best(self, place: Place, steps: int, without: str | None = None) -> float:
+    def _best(self, source_sha256: str, steps: int, without: str | None = None) -> float:
         """Return the best discounted log gain seen from a source on, 0 where none was.
 
         Steps of the technique `without`, first or later, are left out.
         """
-        if steps == 0 or place not in self._from:
+        if steps == 0 or source_sha256 not in self._from:
             return 0.0
-        asked = place, steps, without
+        asked = source_sha256, steps, without
         if asked not in self._known:
             self._known[asked] = max(
                 (
                     (row.log_gain or 0.0)
-                    + DISCOUNT * self._best(_place(row, row.child_sha256), steps - 1, without)
-                    for row in self._from[place]
+                    + DISCOUNT * self._best(row.child_sha256 or "", steps - 1, without)
+                    for row in self._from[source_sha256]
                     if row.technique != without
                 ),
                 default=0.0,
             )
         return max(0.0, self._known[asked])
-
-
-def _place(row: Evidence, source_sha256: str | None) -> Place:
-    return row.task_id, row.gpu, row.device_kind == "simulated", source_sha256 or ""

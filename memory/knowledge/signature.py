@@ -291,6 +291,7 @@ DIMENSIONS: tuple[Dimension, ...] = (
 )  # fmt: skip
 
 _TOTAL_WEIGHT = sum(dimension.weight for dimension in DIMENSIONS)
+_SCALES = tuple(math.sqrt(dimension.weight / _TOTAL_WEIGHT) for dimension in DIMENSIONS)
 _STRIKING = 0.05
 """Weighted deviation below which a dimension is not worth words."""
 
@@ -333,10 +334,7 @@ def centroid_of(features: Mapping[str, float]) -> tuple[float, ...]:
 
 def embed(values: Sequence[float]) -> list[float]:
     """Return the vector whose Euclidean distances are signature distances."""
-    return [
-        value * math.sqrt(dimension.weight / _TOTAL_WEIGHT)
-        for value, dimension in zip(values, DIMENSIONS, strict=True)
-    ]
+    return [value * scale for value, scale in zip(values, _SCALES, strict=True)]
 
 
 def distance(first: Sequence[float], second: Sequence[float]) -> float:

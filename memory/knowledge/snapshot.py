@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import math
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
-from ...harness.records import Bottleneck, Outcome, sha256_of_json
-from ..records import Evidence, Lesson, Optimization, PerformanceState, Signature, StateOptimization
-from .facts import Rows, comparable
-from .journal import Entry
+from ...harness.records import Bottleneck, sha256_of_json
+from ..records import Evidence, Lesson, Optimization, PerformanceState, Signature
+from .contents import Contents
+from .facts import Told, comparable
+from .lessons import Lessons
 from .policy import Policy
-from .seed import Seed
 from .signature import distance, explain
-from .state_index import IndexedState
 
-STATE, OPTIMIZATION, LESSON = "state", "optimization", "lesson"
 SECONDARY_PENALTY = 0.05
 """Added to the distance of a state whose primary bottleneck is not the one here."""
 DISAGREEMENT_PENALTY = 0.03
@@ -23,80 +19,79 @@ DISAGREEMENT_PENALTY = 0.03
 DISCOVERED_SPREAD = 0.15
 QUANTUM = 0.2
 """Grid on which a discovered state's centroid stands, so that near finds are one state."""
-CONTESTED_AFTER, CONTESTED_GAIN = 2, 0.01
-"""Later rows, and the mean log gain on the other side of 0, that make a lesson contested."""
 
 
 class Snapshot:
-    """States, optimizations, lessons and the policy, derived from journal entries up to `at`."""
+    """States, optimizations, lessons and the policy of what was known at `at`, each derived when it
+    is first asked for. What an earlier snapshot derived is used again where nothing came since."""
 
-    def __init__(self, seed: Seed, entries: Sequence[Entry], rows: Rows, at: int) -> None:
+    def __init__(self, contents: Contents, at: int, before: Snapshot | None = None) -> None:
+        """Look at contents up to a sequence number; `before` is any other snapshot of them."""
         self.at = at
-        self._seed = seed
-        self._rows = rows
-        self._counts = Counter(row.state_before for _, row in rows)
-        self._found = _discovered(entry for entry in entries if entry.kind == STATE)
-        self._changes = [
-            StateOptimization.model_validate_json(entry.body)
-            for entry in entries
-            if entry.kind == OPTIMIZATION
-        ]
-        self._lessons = [
-            Lesson.model_validate_json(entry.body).model_copy(update={"created": entry.sequence})
-            for entry in entries
-            if entry.kind == LESSON
-        ]
-        self._evidence_sequences = {
-            entry.id: entry.sequence for entry in entries if entry.kind == "evidence"
+        self._contents = contents
+        self._states = {
+            state.id: state.model_copy(
+                update={"count": contents.facts.count_in_state(state.id, at)}
+            )
+            for sequence, state in contents.states
+            if sequence <= at
         }
-        self._states = {state.id: self._counted(state) for state in seed.states} | {
-            state.id: self._counted(state) for state, _ in self._found
-        }
+        self._changes = [each for each in contents.changes if each.sequence <= at]
+        self._tables: dict[bool, dict[str, dict[str, Optimization]]] = {}
         self._policies: dict[bool, Policy] = {}
+        self._lessons: Lessons | None = None
+        self._before: tuple[Lessons | None, dict[bool, Policy]] = None, {}
+        if before is not None:
+            # Their findings, not the snapshot itself, which would keep all earlier ones alive.
+            self._before = (
+                before._lessons or before._before[0],
+                before._before[1] | before._policies,
+            )
+            if len(self._changes) == len(before._changes):
+                self._tables |= before._tables
+
+    def told(self) -> list[Told]:
+        """Return all evidence as it is stored, in order of arrival."""
+        return self._contents.facts.told(self.at)
 
     def evidence(self) -> list[Evidence]:
         """Return all evidence, in order of id."""
-        return [row for _, row in self._rows]
+        return [each.row for each in sorted(self.told(), key=lambda each: each.id)]
 
     def states(self) -> list[PerformanceState]:
         """Return the seed's states, then the discovered ones in order of arrival."""
         return list(self._states.values())
 
-    def indexed_states(self) -> list[IndexedState]:
-        """Return what the state index holds."""
-        sequences = {state.id: sequence for state, sequence in self._found}
-        return [
-            IndexedState(
-                state.id,
-                state.primary,
-                state.secondary or "",
-                sequences.get(state.id, 0),
-                state.centroid,
-            )
-            for state in self._states.values()
-        ]
+    def state(self, state_id: str) -> PerformanceState | None:
+        """Return one state, or None where it is not (yet) known."""
+        return self._states.get(state_id)
 
     def optimizations(self, device_kind: str) -> dict[str, dict[str, Optimization]]:
         """Return optimizations by state and technique, as parameter update left them.
 
         Only what was learned on comparable devices counts over the seed.
         """
-        table = {state: dict(known) for state, known in self._seed.optimizations.items()}
-        changes = (item for item in self._changes if comparable(item.device_kind, device_kind))
-        for change in sorted(changes, key=lambda item: item.rank):
-            under = table.setdefault(change.state_id, {})
-            under[change.optimization.technique] = self._seed.with_todays_parameters(
-                change.optimization
-            )
-        return table
+        simulated = device_kind == "simulated"
+        if simulated not in self._tables:
+            seed = self._contents.seed.optimizations
+            table = {state: dict(known) for state, known in seed.items()}
+            for _, _, change in sorted(self._changes, key=lambda each: each.rank):
+                if comparable(change.device_kind, device_kind):
+                    under = table.setdefault(change.state_id, {})
+                    under[change.optimization.technique] = change.optimization
+            self._tables[simulated] = table
+        return self._tables[simulated]
 
     def policy(self, device_kind: str) -> Policy:
         """Return the policy for a kind of device; derived once a snapshot."""
         simulated = device_kind == "simulated"
         if simulated not in self._policies:
-            rows = [row for row in self._rows if comparable(row[1].device_kind, device_kind)]
             self._policies[simulated] = Policy(
-                rows, self._states.values(), self.optimizations(device_kind)
+                self._contents.facts,
+                self.at,
+                self._states.values(),
+                self.optimizations(device_kind),
+                self._before[1].get(simulated),
             )
         return self._policies[simulated]
 
@@ -131,49 +126,23 @@ class Snapshot:
         return new, closest, True
 
     def lessons(self, technique: str | None = None, state: str | None = None) -> list[Lesson]:
-        """Return lessons in order of id, optionally of one technique or one state."""
+        """Return lessons in order of content, optionally of one technique or one state."""
+        if technique is None and state is None:
+            return list(self._judged().all)
         return [
-            lesson.model_copy(update={"contested": self._is_contested(lesson)})
-            for lesson in sorted(self._lessons, key=lambda lesson: lesson.id)
+            lesson
+            for lesson in self._judged().all
             if technique in (None, lesson.technique) and state in (None, lesson.state)
         ]
 
     def deprecated(self, state_id: str, device_kind: str, op_class: str) -> frozenset[str]:
-        """Return techniques that an uncontested lesson advises against in a state.
+        """Return techniques that an uncontested lesson advises against in a state."""
+        return self._judged().deprecated(state_id, device_kind, op_class)
 
-        For one class of operation: a technique that is unsafe for a softmax may suit a matrix
-        product.
-        """
-        return frozenset(
-            lesson.technique
-            for lesson in self.lessons(state=state_id)
-            if lesson.kind == "deprecation"
-            and lesson.technique
-            and lesson.op_class in (None, op_class)
-            and comparable(lesson.device_kind, device_kind)
-            and not lesson.contested
-        )
-
-    def _counted(self, state: PerformanceState) -> PerformanceState:
-        return state.model_copy(update={"count": self._counts[state.id]})
-
-    def _is_contested(self, lesson: Lesson) -> bool:
-        rows = [pair for pair in self._rows if _speaks_of(pair[1], lesson)]
-        if lesson.kind == "deprecation" and lesson.claimed_log_gain is None:
-            # It says that no try passes, so one pass is enough, also one that another process
-            # wrote while the lesson was being drawn.
-            return any(row.log_gain is not None for _, row in rows)
-        if not lesson.claimed_log_gain:
-            return False
-        later = [
-            row.log_gain or 0.0
-            for identity, row in rows
-            if self._evidence_sequences[identity] > lesson.created
-        ]
-        if len(later) < CONTESTED_AFTER:
-            return False
-        against = -math.copysign(1.0, lesson.claimed_log_gain)
-        return against * math.fsum(later) / len(later) > CONTESTED_GAIN
+    def _judged(self) -> Lessons:
+        if self._lessons is None:
+            self._lessons = Lessons(self._contents, self.at, self._before[0])
+        return self._lessons
 
 
 def discover(
@@ -197,15 +166,6 @@ def discover(
     )
 
 
-def _discovered(entries: Iterable[Entry]) -> list[tuple[PerformanceState, int]]:
-    """Return stored states with the sequence at which each id first appeared."""
-    first: dict[str, tuple[PerformanceState, int]] = {}
-    for entry in entries:
-        state = PerformanceState.model_validate_json(entry.body)
-        first.setdefault(state.id, (state, entry.sequence))
-    return list(first.values())
-
-
 def _disagreement(
     state: PerformanceState, primary: Bottleneck, secondary: Bottleneck | None
 ) -> float:
@@ -213,15 +173,3 @@ def _disagreement(
     if secondary and state.secondary and state.secondary not in (primary, secondary):
         penalty += DISAGREEMENT_PENALTY
     return penalty
-
-
-def _speaks_of(row: Evidence, lesson: Lesson) -> bool:
-    *before, technique = (lesson.technique or "").split(" then ")
-    return (
-        row.technique == technique
-        and (not before or row.previous_technique == before[-1])
-        and lesson.state in (None, row.state_before)
-        and lesson.op_class in (None, row.op_class)
-        and comparable(row.device_kind, lesson.device_kind)
-        and row.outcome is not Outcome.NOT_APPLICABLE
-    )

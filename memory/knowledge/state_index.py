@@ -73,6 +73,7 @@ class ChromaIndex:
         self._client: Any = None
         self._collection: Any = None
         self._fingerprint = ""
+        self._held: Sequence[IndexedState] = ()
 
     def nearest(
         self,
@@ -110,12 +111,13 @@ class ChromaIndex:
                 _log.warning("state index: close failed (%s)", error)
 
     def _refresh(self, states: Sequence[IndexedState], *, rebuild: bool) -> None:
+        if states is self._held and self._fingerprint and not rebuild:
+            return
         fingerprint = _fingerprint(states)
-        if fingerprint == self._fingerprint and not rebuild:
-            return
-        if not rebuild and self._open(fingerprint, len(states)):
-            return
-        self._build(states, fingerprint)
+        if fingerprint != self._fingerprint or rebuild:
+            if rebuild or not self._open(fingerprint, len(states)):
+                self._build(states, fingerprint)
+        self._held = states
 
     def _open(self, fingerprint: str, count: int) -> bool:
         """Open the newest stored build; False when there is none or it is out of date."""

@@ -2,28 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from ...harness.gpus import architecture_family
 from ...harness.records import DeviceIdentity
 from ...memory.records import PolicyContext
-from ..records import TaskSummary, TechniqueStep
+from ..records import TaskSummary
 
 
 def policy_context(
-    identity: DeviceIdentity,
-    summary: TaskSummary,
-    path: Sequence[TechniqueStep] = (),
-    tried: tuple[str, ...] = (),
+    identity: DeviceIdentity, summary: TaskSummary, tried: tuple[str, ...] = ()
 ) -> PolicyContext:
-    """Return where a technique would be applied.
-
-    Args:
-        identity: who measures.
-        summary: the task's class of operation and dtype.
-        path: how the kernel at hand was reached.
-        tried: techniques to leave out.
-    """
+    """Return the circumstances of a run, with the techniques that are not to be offered."""
     return PolicyContext(
         device_kind=identity.kind,
         gpu=identity.gpu,
@@ -32,6 +20,5 @@ def policy_context(
         op_class=summary.op_class,
         dtype=summary.dtype,
         harness=identity.harness,
-        previous_technique=path[-1].technique if path else None,
         tried=tried,
     )

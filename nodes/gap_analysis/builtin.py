@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from ...memory.records import Step
-from ..common.prompts.experience import NO_GAIN, measured_gain
+from ...memory.records import NO_GAIN, Step
+from ...tools.models.records import BUILTIN
+from ..common.prompts.experience import measured_gain
 from ..common.sequences import is_sequence
 from ..records import Gap, GapAnalysis, PolicyEvaluation, TechniqueReview, Trajectory
 
@@ -18,7 +19,7 @@ def analyze(evaluation: PolicyEvaluation, trajectories: Sequence[Trajectory]) ->
 
     A sequence needs two steps that gained, else it says no more than one of them alone.
     """
-    gaps = [_gap(review) for review in evaluation.reviews]
+    gaps = [_gap(review, evaluation.author) for review in evaluation.reviews]
     names = {review.state_id: review.state_name for review in evaluation.reviews}
     gaps += [gap for t in trajectories if (gap := _sequence(t, names)) is not None]
     return GapAnalysis(
@@ -28,7 +29,7 @@ def analyze(evaluation: PolicyEvaluation, trajectories: Sequence[Trajectory]) ->
     )
 
 
-def _gap(review: TechniqueReview) -> Gap:
+def _gap(review: TechniqueReview, remarked_by: str) -> Gap:
     measured = review.measured_log_gain
     if measured is None:
         failures = ", ".join(f"{name} {count}x" for name, count in review.outcomes.items())
@@ -60,6 +61,7 @@ def _gap(review: TechniqueReview) -> Gap:
         explanation=why,
         evidence=review.evidence,
         log_gain=measured,
+        author=remarked_by if review.remark else BUILTIN,
     )
 
 

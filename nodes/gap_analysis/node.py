@@ -15,6 +15,7 @@ from ...tools.models.records import BUILTIN, Answer, Message
 from ...tools.progress import report_progress
 from ...tools.workspace import Workspace
 from ..common.asking import asked, stand_in
+from ..common.authors import together
 from ..common.sequences import chain_of
 from ..records import (
     GapAnalysis,
@@ -91,7 +92,13 @@ def explained(
         return analysis.model_copy(update={"author": stand_in(answer)})
     said = {cause.gap: cause for cause in reply.causes}
     gaps = [
-        gap.model_copy(update={"cause": said[at].cause, "condition": said[at].condition})
+        gap.model_copy(
+            update={
+                "cause": said[at].cause,
+                "condition": said[at].condition,
+                "author": together(gap.author, answer.author),
+            }
+        )
         if at in said
         else gap
         for at, gap in enumerate(analysis.gaps, 1)
@@ -102,6 +109,7 @@ def explained(
     for wanted in reply.sequences:
         gap = sequence_gap(chain_of(wanted.evidence, steps), names)
         if gap.techniques not in listed:
-            gaps.append(gap.model_copy(update={"cause": wanted.cause}))
+            said_by = {"cause": wanted.cause, "author": answer.author}
+            gaps.append(gap.model_copy(update=said_by))
             listed.add(gap.techniques)
     return analysis.model_copy(update={"gaps": tuple(gaps), "author": answer.author})

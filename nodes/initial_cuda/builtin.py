@@ -9,6 +9,11 @@ from ...tools.first_kernel.writer import write_initial_cuda as write_builtin
 
 
 def translate(task: Task) -> str:
+    """Return the built-in first kernel of a task.
+
+    Raises:
+        UserError: nothing built in can write CUDA for this reference.
+    """
     written = write_builtin(task)
     if isinstance(written, NotWritten):
         raise UserError(

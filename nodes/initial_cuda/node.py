@@ -1,8 +1,8 @@
 """Initial CUDA: turn the PyTorch reference into a first, correct kernel.
 
-Reads plan and summary; writes initial_source. A person's kernel (`--start`) takes its place. What
-a model writes is evaluated here, and mended where it fails; where no attempt passes, the built-in
-writer's kernel stands.
+Reads plan and summary; writes initial_source and initial_author. A person's kernel (`--start`)
+takes its place. What a model writes is evaluated here, and mended where it fails; where no attempt
+passes, the built-in writer's kernel stands.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def _store(plan: RunPlan, written: Written) -> dict[str, Any]:
     with workspace_of(plan) as workspace:
         sha256 = workspace.artifacts.put_text(written.source)
     report_progress("initial", author=written.author, lines=written.source.count("\n") + 1)
-    return {"initial_source": sha256}
+    return {"initial_source": sha256, "initial_author": written.author}
 
 
 async def _write_by_model(plan: RunPlan, summary: TaskSummary) -> Written:

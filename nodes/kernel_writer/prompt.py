@@ -12,7 +12,6 @@ from ...memory.records import (
     Lesson,
     Optimization,
     SettingGain,
-    Transition,
 )
 from ...tools.evaluation.evaluator import Evaluator
 from ...tools.models.code_reply import fenced, holds_edits
@@ -25,7 +24,6 @@ from ..common.prompts.experience import (
     lessons_text,
     settings_text,
     technique_text,
-    transitions_text,
     tried_text,
 )
 from ..common.prompts.render import render
@@ -44,7 +42,6 @@ class Experience(NamedTuple):
     optimization: Optimization
     expected: ExpectedGain
     settings: list[SettingGain]
-    transitions: list[Transition]
     lessons: list[Lesson]
 
 
@@ -78,7 +75,6 @@ def lowering_context(workspace: Workspace, state: State, task: Task) -> dict[str
         "parameters": json.dumps(choice.settings[0]) if any(choice.settings[:1]) else "",
         "expected": _expected(choice, known.expected),
         "settings": settings_text(known.settings),
-        "transitions": transitions_text(known.transitions, choice.technique),
         "lessons": lessons_text(
             known.lessons,
             state=_state_id(state),
@@ -106,10 +102,9 @@ def _exchange(
 
 
 def _experience(workspace: Workspace, state: State, identity: DeviceIdentity) -> Experience:
-    parent: KernelPoint = state["parent"]
     choice, summary = state["choice"], state["summary"]
     at = state.get("knowledge_at")
-    context = policy_context(identity, summary, parent.path)
+    context = policy_context(identity, summary)
     knowledge = workspace.knowledge
     where = state["state_choice"].state if "state_choice" in state else knowledge.states(at)[0]
     ((optimization, expected),) = knowledge.beliefs(where, [choice.technique], context, at)
@@ -117,7 +112,6 @@ def _experience(workspace: Workspace, state: State, identity: DeviceIdentity) ->
         optimization=choice.optimization or optimization,
         expected=expected,
         settings=knowledge.settings(where, [choice.technique], context, at)[choice.technique],
-        transitions=knowledge.transitions(identity.kind, at),
         lessons=knowledge.lessons(at),
     )
 

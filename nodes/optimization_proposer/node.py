@@ -90,7 +90,7 @@ def _table(state: Reads) -> Table:
         identity = workspace.measured_by
         steps = visible_steps(workspace, state["iteration"], state["rollout"])
         tried = techniques_tried(steps, state)
-        context = policy_context(identity, state["summary"], current.path, tried)
+        context = policy_context(identity, state["summary"], tried)
         reasons = applicable(source, task)
         at, where = state["knowledge_at"], state["state_choice"].state
         knowledge = workspace.knowledge

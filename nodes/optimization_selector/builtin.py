@@ -63,8 +63,7 @@ def _choice(chosen: Proposal, sampled: float, how: str) -> TechniqueChoice:
         sampled_score=sampled,
         reason=(
             f"{how}: {sampled:+.2f} from {expected.mean_log:+.2f} ± {expected.std_log:.2f} "
-            f"after {expected.trials:.1f} tries, {expected.transition_log:+.2f} after what came "
-            f"before, {expected.prepared_log:+.2f} for what it prepares"
+            f"after {expected.trials:.1f} tries, {expected.prepared_log:+.2f} for what it prepares"
         ),
         author="builtin",
     )

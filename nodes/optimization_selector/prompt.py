@@ -13,7 +13,6 @@ from ..common.prompts.experience import (
     expected_text,
     gain_text,
     path_text,
-    transitions_text,
     tried_text,
 )
 from ..common.prompts.measurements import attainable, profile_text, summary_text
@@ -26,18 +25,18 @@ from ..records import Proposal, TechniqueChoice
 State = Mapping[str, Any]
 """What the node reads."""
 
+
 def selector_messages(
     workspace: Workspace, state: State, drawn: TechniqueChoice
 ) -> tuple[Message, ...]:
+    """Return the prompt of the optimization selector; `drawn` is what the built-in one chose."""
     plan, current = state["plan"], state["current"]
     task = workspace.task(state["summary"].artifact)
     evaluation = workspace.evaluation(current.evaluation_key)
     identity = workspace.measured_by
     steps = visible_steps(workspace, state["iteration"], state["rollout"])
-    transitions = workspace.knowledge.transitions(identity.kind, state["knowledge_at"])
     seed = workspace.knowledge.seed().techniques
     ranked = sorted(state["proposals"], key=lambda each: (-each.expected.score, each.technique))
-    ordered = [transitions_text(transitions, proposal.technique) for proposal in ranked]
     assert evaluation.profile is not None and evaluation.timing is not None
     ceiling = attainable(task, evaluation.profile, evaluation.timing)
     return render(
@@ -59,11 +58,6 @@ def selector_messages(
         ranked=[proposal for proposal in ranked if proposal.source == "model"]
         != [proposal for proposal in state["proposals"] if proposal.source == "model"],
         rollouts=plan.rollouts,
-        transitions="\n".join(
-            text.replace("- right after", f"- {proposal.technique} right after")
-            for proposal, text in zip(ranked, ordered, strict=True)
-            if text
-        ),
         tried=tried_text(steps, current.source_sha256),
         step=state["step"] + 1,
         steps=plan.steps,
@@ -97,12 +91,8 @@ def _line(
             )
     if rank is not None:
         words.append(f"rank {rank}")
-    for log_gain, what in (
-        (expected.transition_log, "after what came before"),
-        (expected.prepared_log, "in what later steps gain"),
-    ):
-        if abs(log_gain) >= 0.02:
-            words.append(f"{gain_text(log_gain)} {what}")
+    if abs(expected.prepared_log) >= 0.02:
+        words.append(f"{gain_text(expected.prepared_log)} in what later steps gain")
     known = card or seed.get(proposal.technique)
     avoid = f" Avoid when: {known.avoid_when}" if known and known.avoid_when else ""
     return f"- {proposal.technique} ({'; '.join(words)}). {proposal.reason}{avoid}"

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ...harness.records import Outcome
 from ...memory.knowledge.facts import comparable
 from ...memory.knowledge.policy import unknown_technique
 from ...memory.records import (
+    NO_GAIN,
     Evidence,
     KnowledgeUpdate,
     Lesson,
@@ -23,8 +24,8 @@ from ...memory.records import (
     PerformanceState,
     StateOptimization,
 )
+from ...tools.models.records import BUILTIN
 from ..common.learned_notes import LEARNED
-from ..common.prompts.experience import NO_GAIN
 from ..records import Gap, GapAnalysis, WrittenLesson
 
 KINDS: dict[str, LessonKind] = {
@@ -55,6 +56,8 @@ class Known:
     evidence: Sequence[Evidence]
     discovered: Sequence[PerformanceState] = ()
     """States that the iteration found."""
+    described_by: Mapping[str, str] = field(default_factory=dict)
+    """Who named and described those of them that stand in somebody's words, by id."""
 
 
 def knowledge_update(
@@ -63,34 +66,41 @@ def knowledge_update(
     """Return what the knowledge base should learn from one iteration's gaps."""
 
     def lesson(
-        kind: LessonKind, text: str, gap: Gap | None = None, state: str | None = None
+        kind: LessonKind, text: str, state: str, author: str, gap: Gap | None = None
     ) -> Lesson:
         technique = (" then ".join(gap.techniques) or gap.technique) if gap else None
         return Lesson(
             text=text,
             kind=kind,
             technique=technique,
-            state=gap.state_id if gap else state,
+            state=state,
             op_class=op_class,
             claimed_log_gain=gap.log_gain if gap else None,
             evidence=gap.evidence if gap else (),
             device_kind=device_kind,
-            author="builtin",
+            author=author,
             run=run,
             iteration=analysis.iteration,
         )
 
     lessons = [
-        lesson("new_state", f"{op_class} reached a new state: {state.description}", state=state.id)
+        lesson(
+            "new_state",
+            f"{op_class} reached a new state: {state.description}",
+            state.id,
+            known.described_by.get(state.id, BUILTIN),
+        )
         for state in known.discovered
     ]
     optimizations = []
+    kind: LessonKind
     for gap in analysis.gaps:
         failures = _failures(gap, known.evidence, op_class, device_kind)
         if len(failures) >= DEPRECATING_TRIES:
-            lessons.append(lesson("deprecation", _refusal(gap, op_class, failures), gap))
+            kind, text = "deprecation", _refusal(gap, op_class, failures)
         else:
-            lessons.append(lesson(KINDS[gap.kind], _text(gap, op_class), gap))
+            kind, text = KINDS[gap.kind], _text(gap, op_class)
+        lessons.append(lesson(kind, text, gap.state_id, gap.author, gap))
         if _deserves_listing(gap, known.listed):
             optimizations.append(_listing(gap, known.techniques, op_class, device_kind))
     return KnowledgeUpdate(
@@ -149,7 +159,7 @@ def _listing(
         ),
         device_kind=device_kind,
         revision=1,
-        author="builtin",
+        author=gap.author,
     )
 
 
@@ -191,6 +201,7 @@ def written_lessons(
             state_name=state_names.get(lesson.state or "", lesson.state or ""),
             technique=lesson.technique or "",
             text=lesson.text,
+            author=lesson.author,
         )
         for lesson in change.lessons
     )

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from typing import Any, TypedDict
 
 from ...memory.knowledge.knowledge_base import KnowledgeBase
-from ...memory.records import KnowledgeUpdate, Step
+from ...memory.knowledge.snapshot import discover
+from ...memory.records import KnowledgeUpdate, PerformanceState, Signature, Step
 from ...tools.models.records import BUILTIN, Answer, Message
 from ...tools.progress import report_progress
 from ...tools.workspace import Workspace
@@ -152,18 +153,32 @@ def _known(
     """
     before = knowledge.snapshot(state["knowledge_at"])
     own = {identity for gap in state["analysis"].gaps for identity in gap.evidence}
-    evidence = dict(knowledge.evidence.rows(upto=before.at))
-    evidence |= {name: row for name, row in knowledge.evidence.rows() if name in own}
+    evidence = [
+        told.row
+        for told in knowledge.snapshot().told()
+        if told.sequence <= before.at or told.id in own
+    ]
     reviewed = {review.state_id for review in state["evaluated"].reviews}
     seen = {found.id for found in before.states()}
+    discovered = [
+        found.model_copy(update={"count": 0})
+        for found in sorted(knowledge.states(), key=lambda found: found.id)
+        if found.id in reviewed - seen
+    ]
     return Known(
         listed=before.optimizations(device_kind),
         techniques=dict(knowledge.seed().techniques)
         | {step.technique: step.optimization for step in steps if step.optimization},
-        evidence=list(evidence.values()),
-        discovered=[
-            found.model_copy(update={"count": 0})
-            for found in sorted(knowledge.states(), key=lambda found: found.id)
-            if found.id in reviewed - seen
-        ],
+        evidence=evidence,
+        discovered=discovered,
+        described_by={found.id: _described_by(found, steps) for found in discovered},
     )
+
+
+def _described_by(found: PerformanceState, steps: Sequence[Step]) -> str:
+    """Return whose words a state that was found is described in."""
+    by_rule = discover(Signature(values=found.centroid), found.primary, found.secondary)
+    if found.description == by_rule.description:
+        return BUILTIN
+    authors = (step.state_author for step in steps if step.state_id == found.id)
+    return next((name for name in authors if name and not name.startswith(BUILTIN)), BUILTIN)

@@ -28,6 +28,7 @@ class Figures(NamedTuple):
 def evaluation_messages(
     workspace: Workspace, state: State, figures: Figures
 ) -> tuple[Message, ...]:
+    """Return the prompt of policy evaluation."""
     summary, evaluation = state["summary"], figures.evaluation
     overall = f"{evaluation.success_rate:.0%} of {len(figures.steps)} steps passed"
     if evaluation.mean_absolute_error is not None:

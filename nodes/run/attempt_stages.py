@@ -125,7 +125,7 @@ async def _result(state: Reads, attempt: Attempt, repairs: int) -> LoweringResul
             parameters=attempt.parameters,
             gain=parent.microseconds / evaluation.timing.microseconds,
         )
-        point = kernel_point(evaluation, (*parent.path, step))
+        point = kernel_point(evaluation, (*parent.path, step), attempt.author)
     return LoweringResult(
         applied=True,
         outcome=evaluation.outcome.value,

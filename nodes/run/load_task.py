@@ -17,6 +17,7 @@ from ...harness.records import Task
 from ...harness.task.loading import load_task as read_task
 from ...memory.knowledge.state_index import import_chroma
 from ...tools.models.endpoint import require_endpoint
+from ...tools.models.records import ROLES
 from ...tools.progress import report_progress
 from ...tools.workspace import open_runs
 from ..common.workspaces import workspace_of
@@ -59,6 +60,7 @@ async def load_task(state: OptimizeRequest, runtime: Runtime[RunContext]) -> dic
         run=plan.run,
         shapes={t.name: list(t.shape) for t in task.full.tensors},
         plan=plan.model_dump(include={"iterations", "rollouts", "steps", "seed"}),
+        models={role: plan.models.model_of(role) for role in ROLES},
     )
     if note:
         report_progress("note", text=note)

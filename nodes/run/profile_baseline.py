@@ -1,16 +1,18 @@
 """Profile the baseline: verify and measure the initial kernel; everything is compared with it.
 
-Reads plan, summary and initial_source; writes initial, best and the knowledge snapshot.
+Reads plan, summary, initial_source and initial_author; writes initial, best and the knowledge
+snapshot.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 from ...harness.errors import UserError
 from ...harness.records import Evaluation, Outcome, outcome_in_words
 from ...tools.evaluation.evaluator import Evaluator
+from ...tools.models.records import BUILTIN
 from ...tools.progress import report_progress
 from ..common.interrupts import awaited
 from ..common.workspaces import opened
@@ -23,6 +25,7 @@ class Reads(TypedDict):
     plan: RunPlan
     summary: TaskSummary
     initial_source: str
+    initial_author: NotRequired[str]
 
 
 async def profile_baseline(state: Reads) -> dict[str, Any]:
@@ -31,7 +34,7 @@ async def profile_baseline(state: Reads) -> dict[str, Any]:
     Raises:
         UserError: the initial kernel does not pass.
     """
-    plan = state["plan"]
+    plan, author = state["plan"], state.get("initial_author", "")
     async with opened(plan) as workspace:
         task, source = await asyncio.to_thread(
             lambda: (
@@ -43,13 +46,13 @@ async def profile_baseline(state: Reads) -> dict[str, Any]:
         evaluation = await awaited(plan, workspace, lambda: evaluator.evaluate(task, source))
         sequence = await asyncio.to_thread(workspace.knowledge.sequence)
     if evaluation.outcome is not Outcome.PASSED:
-        origin = f"--start {plan.start}" if plan.start else "the built-in initial kernel"
+        origin = f"--start {plan.start}" if plan.start else _by(author)
         words = outcome_in_words(evaluation.outcome, evaluation.reason)
         raise UserError(
             f"{origin} does not pass for {task.name}: {words}"
             + ("" if plan.start else "; give a first kernel with --start KERNEL.cu")
         )
-    point = kernel_point(evaluation, ())
+    point = kernel_point(evaluation, (), author)
     report_progress(
         "baseline",
         microseconds=point.microseconds,
@@ -60,7 +63,16 @@ async def profile_baseline(state: Reads) -> dict[str, Any]:
     return {"initial": point, "best": point, "knowledge_at": sequence}
 
 
-def kernel_point(evaluation: Evaluation, path: tuple[TechniqueStep, ...]) -> KernelPoint:
+def _by(author: str) -> str:
+    """Return the initial kernel in words, with who wrote it."""
+    if author == BUILTIN:
+        return "the built-in initial kernel"
+    return f"the initial kernel, written by {author}," if author else "the initial kernel"
+
+
+def kernel_point(
+    evaluation: Evaluation, path: tuple[TechniqueStep, ...], author: str
+) -> KernelPoint:
     """Return the small record of a passed evaluation."""
     assert evaluation.timing is not None and evaluation.profile is not None
     dominant = evaluation.profile.dominant
@@ -71,4 +83,5 @@ def kernel_point(evaluation: Evaluation, path: tuple[TechniqueStep, ...]) -> Ker
         bottleneck=dominant.bottleneck,
         bottleneck_ties=dominant.bottleneck_ties,
         path=path,
+        author=author,
     )

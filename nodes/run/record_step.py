@@ -11,12 +11,12 @@ import datetime
 import math
 from typing import Any, NotRequired, TypedDict
 
-from ...harness.gpus import architecture_family
 from ...harness.records import DeviceIdentity, Outcome, Provenance, Timing
 from ...memory.knowledge.signature import bottlenecks_of, signature_of
-from ...memory.records import Evidence, Signature, Step
+from ...memory.records import Applied, Evidence, Signature, Step
 from ...tools.progress import report_progress
 from ...tools.workspace import Workspace
+from ..common.policy_context import policy_context
 from ..common.randomness import explores
 from ..common.workspaces import workspace_of
 from ..records import (
@@ -80,6 +80,9 @@ async def record_step(state: Reads) -> dict[str, Any]:
         expected_log_gain=record.expected_log_gain,
         accepted=accepted,
         best_microseconds=best.microseconds,
+        state_author=record.state_author,
+        choice_author=record.choice_author,
+        author=record.author,
     )
     return {
         "steps": (*state["steps"], record),
@@ -102,29 +105,33 @@ def accepts(parent: KernelPoint, child: KernelPoint, rollout: int, prepared_log:
 def _record(state: Reads) -> Step:
     plan, result, current = state["plan"], state["result"], state["current"]
     child = result.point
+    applied = Applied(
+        run=plan.run_id,
+        iteration=state["iteration"],
+        rollout=state["rollout"],
+        step=state["step"],
+        technique=state["choice"].technique,
+        parameters=result.parameters,
+        expected_log_gain=state["choice"].expected_log_gain,
+        outcome=result.outcome,
+        log_gain=math.log(_gain(current, child)) if child else None,
+        parent_sha256=current.source_sha256,
+        child_sha256=result.source_sha256,
+        author=result.author,
+    )
     with workspace_of(plan) as workspace:
-        log_gain = math.log(_gain(current, child)) if child else None
-        evidence = _evidence(state, workspace, log_gain)
+        evidence = _evidence(applied, state, workspace)
         workspace.knowledge.add_evidence([evidence])
         record = Step(
-            run=plan.run_id,
-            iteration=state["iteration"],
-            rollout=state["rollout"],
-            step=state["step"],
+            **dict(applied),
             state_id=state["state_choice"].state.id,
-            technique=state["choice"].technique,
-            parameters=result.parameters,
-            expected_log_gain=state["choice"].expected_log_gain,
-            outcome=result.outcome,
+            state_author=state["state_choice"].author,
+            choice_author=state["choice"].author,
             reason=result.reason,
-            log_gain=log_gain,
-            parent_sha256=current.source_sha256,
-            child_sha256=result.source_sha256,
             microseconds_before=current.microseconds,
             microseconds_after=child.microseconds if child else None,
             bottleneck_before=current.bottleneck,
             bottleneck_after=child.bottleneck if child else None,
-            author=result.author,
             evaluation_key=result.evaluation_key,
             evidence_id=evidence.id,
             optimization=state["choice"].optimization,
@@ -133,37 +140,22 @@ def _record(state: Reads) -> Step:
     return record
 
 
-def _evidence(state: Reads, workspace: Workspace, log_gain: float | None) -> Evidence:
-    plan, result, current = state["plan"], state["result"], state["current"]
+def _evidence(applied: Applied, state: Reads, workspace: Workspace) -> Evidence:
+    """Return what was applied, and its circumstances."""
+    result, current = state["result"], state["current"]
     identity: DeviceIdentity = workspace.measured_by
     child = result.point
+    context = policy_context(identity, state["summary"])
     return Evidence(
+        **dict(applied),
+        **context.model_dump(exclude={"tried"}),
         task_id=state["summary"].id,
-        run=plan.run_id,
-        iteration=state["iteration"],
-        rollout=state["rollout"],
-        step=state["step"],
-        op_class=state["summary"].op_class,
-        dtype=state["summary"].dtype,
-        parent_sha256=current.source_sha256,
-        child_sha256=result.source_sha256,
         state_before=state["state_choice"].state.id,
         state_after=_state_after(state, workspace),
         signature_before=state["observation"].signature,
-        technique=state["choice"].technique,
-        parameters=result.parameters,
         previous_technique=current.path[-1].technique if current.path else None,
-        expected_log_gain=state["choice"].expected_log_gain,
-        outcome=result.outcome,
-        log_gain=log_gain,
         standard_error=_standard_error(current.timing, child.timing) if child else 0.0,
-        device_kind=identity.kind,
-        gpu=identity.gpu,
-        arch=identity.arch,
-        family=architecture_family(identity.arch),
         toolchain=identity.toolchain,
-        harness=identity.harness,
-        author=result.author,
         prompt_sha256=result.prompt_sha256,
         # A built-in writer mends nothing: it goes on to the next parameter values.
         repairs=result.repairs if result.prompt_sha256 else 0,

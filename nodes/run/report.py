@@ -13,11 +13,21 @@ from typing import Any, TypedDict
 from ...harness.errors import UserError
 from ...harness.files import write_atomically
 from ...harness.records import DeviceIdentity
+from ...memory.records import Step
 from ...memory.run.ledger import RoleTotals, Totals
+from ...tools.models.records import ROLES
 from ...tools.progress import report_progress
 from ...tools.workspace import open_runs
 from ..common.workspaces import workspace_of
-from ..records import Confirmation, KernelPoint, RunPlan, RunResult, TaskSummary, Trajectory
+from ..records import (
+    Confirmation,
+    KernelPoint,
+    RunPlan,
+    RunResult,
+    StepAuthors,
+    TaskSummary,
+    Trajectory,
+)
 from .circumstances import baselines_of, facts_of, notes_of
 from .report_text import report_text
 
@@ -44,6 +54,10 @@ def _report(state: Reads) -> RunResult:
     plan, confirmation = state["plan"], state["confirmation"]
     winner = confirmation.point
     directory = Path(plan.run)
+    steps = sorted(
+        (step for trajectory in state["trajectories"].values() for step in trajectory.steps),
+        key=lambda step: (step.iteration, step.rollout, step.step),
+    )
     with workspace_of(plan) as workspace:
         lessons = [item for item in workspace.knowledge.lessons() if item.run == plan.run_id]
         source = workspace.artifacts.get_text(winner.source_sha256)
@@ -71,6 +85,10 @@ def _report(state: Reads) -> RunResult:
             bottleneck_before=state["initial"].bottleneck,
             bottleneck_after=winner.bottleneck,
             lessons=tuple(item.id for item in lessons),
+            lesson_authors=tuple(item.author for item in lessons),
+            models={role: plan.models.model_of(role) for role in ROLES},
+            initial_author=state["initial"].author,
+            steps=tuple(_authors(step) for step in steps),
             notes=(
                 *((confirmation.reason,) if confirmation.reason else ()),
                 *notes_of(facts),
@@ -81,11 +99,22 @@ def _report(state: Reads) -> RunResult:
             best_source=str(directory / "best.cu"),
             run=str(directory),
         )
-    steps = [step for trajectory in state["trajectories"].values() for step in trajectory.steps]
     write_file(directory / "best.cu", source)
     write_file(directory / "report.txt", report_text(result, steps, lessons, spending))
     write_file(directory / "result.json", result.model_dump_json(indent=2) + "\n")
     return result
+
+
+def _authors(step: Step) -> StepAuthors:
+    return StepAuthors(
+        iteration=step.iteration,
+        rollout=step.rollout,
+        step=step.step,
+        technique=step.technique,
+        state=step.state_author,
+        choice=step.choice_author,
+        source=step.author,
+    )
 
 
 def _elsewhere(device: DeviceIdentity | None) -> tuple[str, ...]:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from ...harness.records import Outcome, outcome_in_words
 from ...memory.records import Lesson, Step
 from ...memory.run.ledger import RoleTotals
+from ...tools.models.records import BUILTIN
+from ..common.authors import roles_in_words
 from ..records import RunResult
 
 
@@ -24,6 +27,7 @@ def report_text(
         _refused(steps),
         "\n".join(f"Note: {note}" for note in result.notes),
         _lessons(lessons),
+        _authors(result),
         _model_calls(spending),
         f"Best kernel: {result.best_source}",
     ]
@@ -56,6 +60,34 @@ def _beside_pytorch(baselines: Mapping[str, float]) -> Iterator[str]:
             f"  PyTorch {times}: the best is {baselines['speedup']:.2f}x the faster one, interval "
             f"{baselines['speedup_low']:.2f} to {baselines['speedup_high']:.2f}"
         )
+
+
+def _authors(result: RunResult) -> str:
+    """Return who did what; steps that the same three did are told together."""
+    if not result.models:
+        return ""  # Of a run that an earlier version made.
+    said = (result.initial_author, *result.lesson_authors)
+    together: dict[tuple[str, str, str], list[str]] = {}
+    for step in result.steps:
+        place = f"{step.iteration + 1}.{step.rollout + 1}.{step.step + 1}"
+        together.setdefault((step.state, step.choice, step.source), []).append(place)
+    named = {*result.models.values(), *said, *(name for names in together for name in names)}
+    if named <= {BUILTIN}:
+        return "Who did what: the built-in reasoners everything."
+    lines = [
+        "Who did what:",
+        f"  asked: {roles_in_words(result.models) or 'no model'}"
+        f"{'; built in the rest' if BUILTIN in result.models.values() else ''}",
+        f"  initial kernel: {result.initial_author or 'not noted'}",
+    ]
+    for (state, choice, source), places in together.items():
+        lines.append(
+            f"  {'step' if len(places) == 1 else 'steps'} {', '.join(places)}: state {state}, "
+            f"choice {choice}, source {source}"
+        )
+    for author, count in Counter(result.lesson_authors).items():
+        lines.append(f"  {count} {'lesson' if count == 1 else 'lessons'}: {author}")
+    return "\n".join(lines)
 
 
 def _model_calls(spending: Sequence[RoleTotals]) -> str:
@@ -114,5 +146,6 @@ def _lessons(lessons: Sequence[Lesson]) -> str:
             if lesson.claimed_log_gain is None
             else f" [{math.exp(lesson.claimed_log_gain):.2f}x]"
         )
-        rows.append(f"  {lesson.kind}{gain}: {lesson.text}")
+        by = "" if lesson.author == BUILTIN else f" (by {lesson.author})"
+        rows.append(f"  {lesson.kind}{gain}: {lesson.text}{by}")
     return "\n".join([f"Lessons written ({len(lessons)}):", *rows])

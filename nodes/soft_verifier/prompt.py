@@ -15,7 +15,9 @@ from ..common.prompts.subject import task_context
 State = Mapping[str, Any]
 """What the node reads."""
 
+
 def verifier_messages(workspace: Workspace, state: State, source: str) -> tuple[Message, ...]:
+    """Return the prompt of the soft verifier."""
     plan = state["plan"]
     task = workspace.task(state["summary"].artifact)
     return render(

@@ -38,6 +38,7 @@ TOLD = frozenset(
 def extractor_messages(
     workspace: Workspace, state: State, profile: Profile, rule: Observation
 ) -> tuple[Message, ...]:
+    """Return the prompt of the state extractor."""
     current = state["current"]
     task = workspace.task(state["summary"].artifact)
     source = workspace.artifacts.get_text(current.source_sha256)

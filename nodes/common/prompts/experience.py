@@ -7,15 +7,13 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ....memory.records import ExpectedGain, Lesson, Optimization, SettingGain, Step, Transition
+from ....memory.records import NO_GAIN, ExpectedGain, Lesson, Optimization, SettingGain, Step
 from ....tools.models.records import BUILTIN
 from ...records import TechniqueStep
 
 MOST_TRIED = 8
 MOST_LESSONS = 6
 MOST_SETTINGS = 4
-NO_GAIN = 0.01
-"""Log gain below which a step gained nothing worth the name (about 1 %)."""
 LONGEST_REASON = 200
 """Characters of a failure's reason."""
 
@@ -125,16 +123,6 @@ def settings_text(gains: Sequence[SettingGain]) -> str:
         f"{'try' if item.tries == 1 else 'tries'}"
         + (f", {item.failures} failed" if item.failures else "")
         for item in [item for item in gains if item.parameters][:MOST_SETTINGS]
-    )
-
-
-def transitions_text(transitions: Sequence[Transition], technique: str) -> str:
-    """Return what this technique gained right after others, where that is known to matter."""
-    return "\n".join(
-        f"- right after {item.previous}: {gain_text(item.advantage)} over its usual gain "
-        f"({item.trials:.0f} tries)"
-        for item in transitions
-        if item.technique == technique and abs(item.advantage) >= 0.05
     )
 
 

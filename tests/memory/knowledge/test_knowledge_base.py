@@ -17,8 +17,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernelblaster.harness.errors import UserError
+from kernelblaster.memory.knowledge.contents import Contents
 from kernelblaster.memory.knowledge.evidence import EvidenceStore
-from kernelblaster.memory.knowledge.journal import Journal
+from kernelblaster.memory.knowledge.journal import Entry, Journal
 from kernelblaster.memory.knowledge.knowledge_base import KnowledgeBase
 from kernelblaster.memory.knowledge.signature import (
     BOTTLENECKS,
@@ -110,7 +111,6 @@ def read_everything(knowledge: KnowledgeBase, at: int) -> object:
         knowledge.lessons(at),
         [knowledge.match_state(found, "dram", "l2", at) for found in signatures],
         [knowledge.candidates(state, HERE, at) for state in knowledge.states(at)],
-        knowledge.transitions("simulated", at),
         knowledge.stats(at),
         knowledge.show(at),
     )
@@ -598,9 +598,131 @@ def test_opening_reading_and_writing_need_no_chroma(tmp_path: Path) -> None:
 def test_a_snapshot_is_derived_from_its_rows_alone(knowledge: KnowledgeBase) -> None:
     knowledge.add_evidence(evidence(i, 0.1 * i) for i in range(5))
     at = knowledge.sequence()
-    entries = knowledge._journal.entries(upto=at)
-    rows = knowledge.evidence.rows(upto=at)
-    anew = Snapshot(knowledge.seed(), entries, rows, at)
-    state = anew.states()[0]
+    before = knowledge.candidates("dram_bandwidth_bound", HERE, at)
+    knowledge.add_evidence(evidence(10 + i, -0.3) for i in range(5))
+    contents = Contents(knowledge._journal, knowledge.seed())
+    contents.read()
+    anew = Snapshot(contents, at)
+    state = anew.state("dram_bandwidth_bound")
+    assert state is not None and state.count == 5
     found = anew.policy("simulated").candidates(state, HERE)
-    assert found == knowledge.candidates(state.id, HERE, at)
+    assert found == before == knowledge.candidates(state.id, HERE, at)
+
+
+# Reading on
+
+
+def test_what_was_read_is_not_read_again_and_what_another_wrote_is(
+    knowledge: KnowledgeBase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    knowledge.add_evidence(evidence(i) for i in range(3))
+    parsed: list[str] = []
+    take = Contents._take
+
+    def note(self: Contents, entry: Entry) -> None:
+        parsed.append(entry.id)
+        take(self, entry)
+
+    monkeypatch.setattr(Contents, "_take", note)
+    knowledge.candidates("dram_bandwidth_bound", HERE)
+    with KnowledgeBase.open(knowledge.directory) as other:
+        other.add_evidence([evidence(3)])
+    knowledge.add_evidence([evidence(4)])
+    assert knowledge.stats()["evidence"] == 5
+    assert knowledge.stats(at=3)["evidence"] == 3
+    assert parsed == [evidence(i).id for i in range(5)]
+
+
+kinds = st.lists(
+    st.tuples(
+        st.sampled_from(["evidence", "lesson", "listing", "state"]),
+        st.integers(0, 3),
+        st.sampled_from([None, -0.4, 0.3, 0.3000000001]),
+        st.sampled_from(["simulated", "cuda"]),
+        st.sampled_from(["fast_math", "tma_loads"]),
+    ),
+    min_size=1,
+    max_size=14,
+)
+
+
+def write(
+    knowledge: KnowledgeBase, number: int, item: tuple[str, int, float | None, str, str]
+) -> None:
+    """Write one thing; some are repeats of others, timed or named otherwise."""
+    kind, which, gain, device, technique = item
+    row = evidence(
+        which, gain, device_kind=device, technique=technique, run=f"run {number}",
+        standard_error=0.01 * number, parameters={"items": which % 2},
+        state_before=["dram_bandwidth_bound", "l2_bound"][which % 2],
+        child_sha256=f"parent {which + 1}",
+    )  # fmt: skip
+    if kind == "evidence":
+        knowledge.add_evidence([row])
+    elif kind == "lesson":
+        how = "deprecation" if which == 3 else "correction"
+        learn(knowledge, lesson(text=f"lesson {number}", kind=how, technique=technique,
+                                claimed_log_gain=gain, device_kind=device))  # fmt: skip
+    elif kind == "listing":
+        base = knowledge.seed().techniques["fast_math"].model_copy(
+            update={"technique": technique, "prior_log_gain": 0.2, "prior_evidence": (row.id,)}
+        )
+        change = StateOptimization(state_id="l2_bound", optimization=base, device_kind=device,
+                                   revision=1 + which, author="builtin")  # fmt: skip
+        update = KnowledgeUpdate(run=f"{number}", iteration=0, optimizations=(change,))
+        knowledge.apply_update(update)
+    else:
+        values = tuple(0.2 * which if i % 3 else 0.8 for i in range(len(DIMENSIONS)))
+        knowledge.add_state(discover(Signature(values=values), "dram", None))
+
+
+@given(kinds)
+@settings(max_examples=25, deadline=None)
+def test_a_base_held_open_answers_as_one_opened_anew(
+    items: list[tuple[str, int, float | None, str, str]]
+) -> None:
+    def answers(knowledge: KnowledgeBase, at: int) -> object:
+        contexts = (HERE, MEASURED)
+        where = knowledge.states(at)[-1].id, "dram_bandwidth_bound", "l2_bound"
+        return (
+            knowledge.states(at),
+            knowledge.lessons(at),
+            [knowledge.candidates(name, context, at) for name in where for context in contexts],
+            [knowledge.settings(name, ["fast_math"], context, at) for name in where
+             for context in contexts],
+            [knowledge.snapshot(at).optimizations(kind) for kind in ("simulated", "cuda")],
+            knowledge.snapshot(at).evidence(),
+        )  # fmt: skip
+
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder) / "kb"
+        told: list[tuple[int, object]] = []
+        with KnowledgeBase.open(place) as held:
+            for number, item in enumerate(items):
+                write(held, number, item)
+                told.append((held.sequence(), answers(held, held.sequence())))
+            for at, before in told:
+                assert answers(held, at) == before, "asked again, in another order"
+        for at, before in told:
+            with KnowledgeBase.open(place) as anew:
+                assert answers(anew, at) == before
+
+
+def test_lessons_are_in_the_same_order_whatever_the_run_is_called(tmp_path: Path) -> None:
+    texts = [f"{word} pays." for word in ("Tiling", "Padding", "Unrolling", "Packing", "Fusing")]
+    orders = []
+    for run in ("first", "second", "third"):
+        with KnowledgeBase.open(tmp_path / run) as knowledge:
+            rows = [evidence(i, run=run) for i in range(len(texts))]
+            knowledge.apply_update(
+                KnowledgeUpdate(
+                    run=run,
+                    iteration=0,
+                    lessons=tuple(
+                        lesson(text=text, run=run, evidence=(row.id,))
+                        for text, row in zip(texts, rows, strict=True)
+                    ),
+                )
+            )
+            orders.append([item.text for item in knowledge.lessons()])
+    assert orders[0] == orders[1] == orders[2] == sorted(texts)

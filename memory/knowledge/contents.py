@@ -1,0 +1,94 @@
+"""What a journal holds, each entry parsed once: everything that snapshots are views of."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ..records import Evidence, Lesson, PerformanceState, StateOptimization
+from .facts import Facts
+from .journal import Entry, Journal
+from .seed import Seed
+from .state_index import IndexedState
+
+EVIDENCE, STATE, OPTIMIZATION, LESSON = "evidence", "state", "optimization", "lesson"
+
+Subject = tuple[bool, str]
+"""Simulated or not, and a technique."""
+
+
+class StoredLesson(NamedTuple):
+    """A lesson with what it is sorted by."""
+
+    order: tuple[object, ...]
+    lesson: Lesson
+
+
+class StoredChange(NamedTuple):
+    """A change of an optimization with what counts over what, and its sequence number."""
+
+    rank: tuple[int, str, str]
+    sequence: int
+    change: StateOptimization
+
+
+class Contents:
+    """Only ever added to, in order of sequence: what was read up to a number stays the same.
+
+    Another process may write too; `read` takes what is new, whoever wrote it.
+    """
+
+    def __init__(self, journal: Journal, seed: Seed) -> None:
+        self.sequence = 0
+        """Of the newest entry read."""
+        self.seed = seed
+        self.facts = Facts()
+        self.states: list[tuple[int, PerformanceState]] = [(0, state) for state in seed.states]
+        """The seed's, then the discovered ones in order of arrival, with their sequences."""
+        self.changes: list[StoredChange] = []
+        self.lessons: dict[Subject, list[StoredLesson]] = {}
+        """By what they speak of, in order of arrival."""
+        self._journal = journal
+        self._discovered: set[str] = set()
+        self._indexed: tuple[IndexedState, ...] = ()
+
+    def read(self) -> None:
+        """Parse the entries that were added since the last time."""
+        for entry in self._journal.entries(after=self.sequence):
+            self._take(entry)
+            self.sequence = entry.sequence
+
+    def indexed_states(self) -> tuple[IndexedState, ...]:
+        """Return what the state index holds: the same object while no state is added."""
+        if len(self._indexed) != len(self.states):
+            self._indexed = tuple(
+                IndexedState(
+                    state.id, state.primary, state.secondary or "", sequence, state.centroid
+                )
+                for sequence, state in self.states
+            )
+        return self._indexed
+
+    def _take(self, entry: Entry) -> None:
+        if entry.kind == EVIDENCE:
+            row = self.seed.in_todays_words(Evidence.model_validate_json(entry.body))
+            self.facts.add(entry.sequence, entry.id, row)
+        elif entry.kind == STATE:
+            state = PerformanceState.model_validate_json(entry.body)
+            if state.id not in self._discovered:
+                self._discovered.add(state.id)
+                self.states.append((entry.sequence, state))
+        elif entry.kind == OPTIMIZATION:
+            change = StateOptimization.model_validate_json(entry.body)
+            optimization = self.seed.with_todays_parameters(change.optimization)
+            todays = change.model_copy(update={"optimization": optimization})
+            self.changes.append(StoredChange(change.rank, entry.sequence, todays))
+        elif entry.kind == LESSON:
+            lesson = Lesson.model_validate_json(entry.body)
+            lesson = lesson.model_copy(update={"created": entry.sequence})
+            stored = StoredLesson((*lesson.order, entry.id), lesson)
+            self.lessons.setdefault(subject(lesson), []).append(stored)
+
+
+def subject(lesson: Lesson) -> Subject:
+    """Return what rows of evidence speak for or against a lesson: of a composite, its last step."""
+    return lesson.device_kind == "simulated", (lesson.technique or "").split(" then ")[-1]

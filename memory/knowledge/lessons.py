@@ -1,0 +1,111 @@
+"""The lessons of a snapshot: in order of content, those that evidence disagrees with marked."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Sequence
+
+from ...harness.records import Outcome
+from ..records import NO_GAIN, Evidence, Lesson
+from .contents import Contents, StoredLesson, Subject
+from .facts import Told, comparable
+
+CONTESTED_AFTER = 2
+"""Later rows that make a lesson contested, when their mean is a gain on the other side of 0."""
+
+Marked = tuple[int, int, list[StoredLesson]]
+"""Lessons on one subject, and of how many rows and lessons they were made."""
+
+
+class Lessons:
+    """What was written up to a sequence number, judged by the evidence up to there."""
+
+    def __init__(self, contents: Contents, at: int, before: Lessons | None = None) -> None:
+        """Judge the lessons; what `before`, of another snapshot, found of a subject that has got
+        neither rows nor lessons since is taken over."""
+        self._marked: dict[Subject, Marked] = {}
+        changed = before is None
+        for subject, stored in contents.lessons.items():
+            written = bisect_right(stored, at, key=lambda each: each.lesson.created)
+            if not written:
+                continue
+            simulated, technique = subject
+            tried = contents.facts.count(technique, simulated, at)
+            known = before._marked.get(subject) if before else None
+            if known is None or known[:2] != (tried, written):
+                changed = True
+                rows = contents.facts.tries(technique, simulated, at)
+                known = tried, written, _marked(stored[:written], rows)
+            self._marked[subject] = known
+        self.all: list[Lesson]
+        """In order of content."""
+        self._deprecations: dict[str | None, list[Lesson]]
+        """Those that nothing contests, by state."""
+        if before is not None and not changed and len(self._marked) == len(before._marked):
+            self.all, self._deprecations = before.all, before._deprecations
+            return
+        marked = [each for *_, known in self._marked.values() for each in known]
+        self.all = [each.lesson for each in sorted(marked, key=lambda each: each.order)]
+        self._deprecations = {}
+        for lesson in self.all:
+            if lesson.kind == "deprecation" and lesson.technique and not lesson.contested:
+                self._deprecations.setdefault(lesson.state, []).append(lesson)
+
+    def deprecated(self, state_id: str, device_kind: str, op_class: str) -> frozenset[str]:
+        """Return techniques that an uncontested lesson advises against in a state.
+
+        For one class of operation: a technique that is unsafe for a softmax may suit a matrix
+        product.
+        """
+        return frozenset(
+            str(lesson.technique)
+            for lesson in self._deprecations.get(state_id, ())
+            if lesson.op_class in (None, op_class) and comparable(lesson.device_kind, device_kind)
+        )
+
+
+def _marked(stored: Sequence[StoredLesson], rows: Sequence[Told]) -> list[StoredLesson]:
+    """Return lessons on one subject, those contested marked, by its rows in order of arrival."""
+    rows = [told for told in rows if told.row.outcome is not Outcome.NOT_APPLICABLE]
+    places: dict[tuple[str, str], list[Told]] = {}
+    for told in rows:
+        places.setdefault((told.row.state_before, told.row.op_class), []).append(told)
+    speaking: dict[tuple[object, ...], list[Told]] = {}
+    found = []
+    for order, lesson in stored:
+        scope = lesson.technique, lesson.state, lesson.op_class
+        if scope not in speaking:
+            near = rows
+            if lesson.state is not None and lesson.op_class is not None:
+                near = places.get((lesson.state, lesson.op_class), [])
+            speaking[scope] = [told for told in near if _speaks_of(told.row, lesson)]
+        if _is_contested(lesson, speaking[scope]):
+            lesson = lesson.model_copy(update={"contested": True})
+        found.append(StoredLesson(order, lesson))
+    return found
+
+
+def _speaks_of(row: Evidence, lesson: Lesson) -> bool:
+    """Say whether a row of the lesson's last technique was made where the lesson applies."""
+    *before, _ = (lesson.technique or "").split(" then ")
+    return (
+        lesson.state in (None, row.state_before)
+        and lesson.op_class in (None, row.op_class)
+        and (not before or row.previous_technique == before[-1])
+    )
+
+
+def _is_contested(lesson: Lesson, rows: Sequence[Told]) -> bool:
+    if lesson.kind == "deprecation" and lesson.claimed_log_gain is None:
+        # It says that no try passes, so one pass is enough, also one that another process
+        # wrote while the lesson was being drawn.
+        return any(told.row.log_gain is not None for told in rows)
+    if not lesson.claimed_log_gain:
+        return False
+    first = bisect_right(rows, lesson.created, key=lambda told: told.sequence)
+    later = [told.row.log_gain or 0.0 for told in rows[first:]]
+    if len(later) < CONTESTED_AFTER:
+        return False
+    against = -math.copysign(1.0, lesson.claimed_log_gain)
+    return against * math.fsum(later) / len(later) > NO_GAIN
