@@ -9,6 +9,9 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
+from .jobs import jobs_app
+from .knowledge import knowledge_app
+
 # Before langgraph is imported: only this project's records may come back from a checkpoint.
 os.environ.setdefault("LANGGRAPH_STRICT_MSGPACK", "true")
 os.environ.setdefault("LANGSMITH_TRACING", "false")
@@ -36,7 +39,6 @@ from .flags import (
     TaskPath,
     checked_budgets,
     describe,
-    knowledge_directory,
     parse_dimensions,
     read_settings,
     with_gpus,
@@ -50,11 +52,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-knowledge_app = typer.Typer(help="The knowledge base.", no_args_is_help=True)
 app.add_typer(knowledge_app, name="kb")
 task_app = typer.Typer(help="Tasks.", no_args_is_help=True)
 app.add_typer(task_app, name="task")
-jobs_app = typer.Typer(help="Evaluation on another host (device deferred).", no_args_is_help=True)
 app.add_typer(jobs_app, name="jobs")
 
 @app.command()
@@ -192,53 +192,6 @@ def resume(
             session.close()
 
 
-@jobs_app.command("export")
-def jobs_export(
-    runs: Annotated[list[Path], typer.Argument(help="Run directories.", metavar="RUN...")],
-    output: Annotated[Path, typer.Option("-o", "--output", help="File to write.")],
-    as_json: Json = False,
-) -> None:
-    """Write what runs of device deferred wait for to one file, for the host that has the GPU."""
-    from ..harness.devices.job_records import counted
-    from ..memory.run.exchange import export_jobs
-    from ..nodes.run.begin import stored_plan
-
-    directories = list(dict.fromkeys(path.resolve() for path in runs))
-    for run in directories:
-        stored_plan(run)
-    counts = export_jobs(directories, output)
-    if as_json:
-        print_json({"file": str(output), "runs": counts})
-        return
-    for name, count in counts.items():
-        typer.echo(f"{name}: {counted(count)}")
-    typer.echo(f"run them on the GPU host: kernelblaster jobs run {output} -o results.json")
-
-
-@jobs_app.command("run")
-def jobs_run(
-    jobs: Annotated[Path, typer.Argument(help="File of `jobs export`.")],
-    output: Annotated[Path, typer.Option("-o", "--output", help="File to write, or go on with.")],
-    device: Annotated[
-        str, typer.Option(help="Which jobs: cuda, simulated, or auto for what each asks for.")
-    ] = "auto",
-    gpus: Annotated[str, typer.Option(help="Which GPUs work, for example 0,1.")] = "0",
-    as_json: Json = False,
-) -> None:
-    """Run a jobs file here: each job through every gate, each result kept as it comes."""
-    from ..harness.jobs.command import conclude, run_command
-
-    def say(line: str) -> None:
-        typer.echo(line, err=as_json)
-
-    summary = run_command(jobs, output, device, gpus, say)
-    if as_json and summary:
-        print_json(summary.model_dump(mode="json"))
-    code = conclude(summary, output, say)
-    if code:
-        raise typer.Exit(code)
-
-
 @app.command()
 def evaluate(
     kernel: Annotated[Path, typer.Argument(help="CUDA source that defines `launch`.")],
@@ -258,7 +211,7 @@ def evaluate(
     begin_loading(task, chosen)
     from ..harness.process.interruption import Stopped, run_until_stopped
     from ..tools.evaluation.file import evaluate_file
-    from .console import show_evaluation
+    from .tables import show_evaluation
 
     settings = read_settings()
     try:
@@ -286,8 +239,8 @@ def evaluate(
 @app.command()
 def runs(as_json: Json = False) -> None:
     """List the runs in the runs directory."""
-    from ..graph.session import list_runs
-    from .console import show_runs
+    from ..nodes.run.overview import list_runs
+    from .tables import show_runs
 
     found = list_runs(read_settings().runs_directory)
     if as_json:
@@ -315,55 +268,6 @@ def report(run: Annotated[Path, typer.Argument(help="Run directory.")]) -> None:
     sys.stdout.write(path.read_text())
 
 
-@knowledge_app.command("show")
-def kb_show(
-    state: Annotated[str | None, typer.Argument(help="Only this state.")] = None,
-    kb: KnowledgeDirectory = None,
-    measured: Annotated[
-        bool, typer.Option("--measured", help="What real GPUs said, instead of the simulated one.")
-    ] = False,
-    as_json: Json = False,
-) -> None:
-    """Show states, techniques, expected gains and lessons."""
-    from ..tools.workspace import open_knowledge
-    from .console import show_knowledge
-
-    with open_knowledge(str(knowledge_directory(kb)), create=False) as knowledge:
-        states = knowledge.show(device_kind="cuda" if measured else "simulated")
-    if state is not None:
-        states = [entry for entry in states if state in (entry["id"], entry["name"])]
-        if not states:
-            raise UserError(f"the knowledge base has no state {state!r}; list them: kb show")
-    if as_json:
-        print_json({"states": states})
-    else:
-        show_knowledge(Console(), states, "measured" if measured else "simulated")
-
-
-@knowledge_app.command("stats")
-def kb_stats(kb: KnowledgeDirectory = None, as_json: Json = False) -> None:
-    """Count what the knowledge base holds."""
-    from ..tools.workspace import open_knowledge
-    from .console import show_counts
-
-    directory = knowledge_directory(kb)
-    with open_knowledge(str(directory), create=False) as knowledge:
-        counts = knowledge.stats()
-    if as_json:
-        print_json({"directory": str(directory), **counts})
-    else:
-        show_counts(Console(), str(directory), counts)
-
-
-@knowledge_app.command("reindex")
-def kb_reindex(kb: KnowledgeDirectory = None) -> None:
-    """Rebuild the vector index from the evidence."""
-    from ..tools.workspace import open_knowledge
-
-    with open_knowledge(str(knowledge_directory(kb)), create=False) as knowledge:
-        typer.echo(f"{knowledge.reindex()} states indexed")
-
-
 @task_app.command("show")
 def task_show(task: TaskPath, dimensions: Dimensions = None) -> None:
     """Print a task's tensors, the exact `launch` signature and task.cuh."""
@@ -383,7 +287,7 @@ def doctor(as_json: Json = False) -> None:
     from ..harness.doctor import examine
     from ..tools.models.chat_models import parse_models
     from ..tools.models.check import check_endpoint
-    from .console import show_checks
+    from .tables import show_checks
 
     settings = read_settings()
     models = settings.models.model_copy(update={"roles": parse_models(settings.model)})

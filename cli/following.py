@@ -71,8 +71,10 @@ def follow_all(sessions: list[Any], showing: Showing) -> None:
 
 def watch(session: Any, showing: Showing) -> dict[str, Any]:
     """Run one session to its end, or until it waits; return what JSON says of it."""
-    from ..graph.session import Capped, Interrupted, Waiting, read_seconds
-    from .console import JsonLines, ProgressView, show_capped, show_result
+    from ..graph.session import Capped, Interrupted, Waiting
+    from ..nodes.run.overview import read_seconds
+    from .progress import JsonLines, ProgressView
+    from .tables import show_capped, show_result
 
     console = Console(stderr=not showing.in_words)
     view = JsonLines() if showing.events else ProgressView(console, quiet=showing.quiet)

@@ -19,14 +19,12 @@ from langgraph.types import StateSnapshot
 from ..harness.devices.job_records import counted
 from ..harness.devices.registry import open_device
 from ..harness.errors import UserError
-from ..memory.run.directory import is_held
 from ..memory.run.exchange import count_waiting
 from ..memory.run.ledger import Ledger
-from ..memory.run.run_store import RunStore
 from ..nodes import records as node_records
 from ..nodes.common.workspaces import workspace_of
 from ..nodes.records import OptimizeRequest, RunContext, RunPlan, RunResult
-from ..nodes.run.begin import begin_run, resolve_plan, stored_plan, take_up
+from ..nodes.run.begin import begin_run, resolve_plan, take_up
 from ..nodes.run.best_so_far import BestSoFar, keep_best
 from ..tools.models.chat_models import check_models
 from ..tools.models.endpoint import require_endpoint
@@ -218,15 +216,6 @@ def check_identity(plan: RunPlan) -> None:
         raise UserError(f"this run cannot go on here: {changed}; start a new run")
 
 
-def read_seconds(directory: Path) -> float:
-    """Return the run's working time so far, all sittings together; 0 before the first."""
-    path = directory / "run.sqlite"
-    if not path.is_file():
-        return 0.0
-    with RunStore(path) as store:
-        return store.ledger.wall_seconds()
-
-
 @asynccontextmanager
 async def open_checkpointer(directory: Path) -> AsyncIterator[AsyncSqliteSaver]:
     """Open the run's checkpoints; only this project's records come back from them."""
@@ -258,44 +247,3 @@ def checkpoint_serializer() -> JsonPlusSerializer:
     return JsonPlusSerializer(allowed_msgpack_modules=allowed)
 
 
-def list_runs(root: Path) -> list[dict[str, Any]]:
-    """Return the runs under a directory, by name: task, status, and the result when finished."""
-    found = []
-    for path in sorted(root.glob("*/run.json")):
-        directory = path.parent
-        try:
-            plan = stored_plan(directory)
-            seconds = read_seconds(directory)
-        except UserError as error:
-            found.append({"run": str(directory), "status": "damaged", "reason": str(error)})
-            continue
-        entry: dict[str, Any] = {
-            "run": str(directory),
-            "task": plan.task,
-            "gpu": plan.gpu,
-            "status": "in use" if is_held(directory) else "unfinished",
-            "seconds": seconds,
-        }
-        if plan.device.startswith("deferred"):
-            _add_waiting(entry, directory)
-        try:
-            result = RunResult.model_validate_json((directory / "result.json").read_text())
-        except (OSError, ValueError):
-            pass
-        else:
-            entry |= {"status": result.outcome} | result.model_dump(
-                mode="json", include={"gpu", "gain", "best_us", "evaluations", "provenance"}
-            )
-        found.append(entry)
-    return found
-
-
-def _add_waiting(entry: dict[str, Any], directory: Path) -> None:
-    """Say in a run's entry how many jobs it waits for."""
-    try:
-        entry["waiting"] = count_waiting(directory)
-    except UserError as error:
-        entry |= {"status": "damaged", "reason": str(error)}
-        return
-    if entry["waiting"] and entry["status"] == "unfinished":
-        entry["status"] = "waiting"

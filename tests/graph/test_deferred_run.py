@@ -21,7 +21,6 @@ from asked import Asked
 from deferred_support import advance, exchange, finish, run_jobs_on_text
 from text_runs import comparable, replayed, request, run
 
-from kernelblaster.graph.session import list_runs
 from kernelblaster.harness.devices.job_records import (
     ResultsFile,
     read_jobs,
@@ -39,6 +38,7 @@ from kernelblaster.harness.records import (
 from kernelblaster.memory.run.exchange import export_jobs, import_results, take_results
 from kernelblaster.memory.run.run_store import RunStore
 from kernelblaster.nodes.records import RunResult
+from kernelblaster.nodes.run.overview import list_runs
 
 
 @pytest.fixture

@@ -21,13 +21,14 @@ from hypothesis import strategies as st
 from run_child import start_run
 from text_runs import comparable, replayed, request, run
 
-from kernelblaster.graph.session import Interrupted, Session, list_runs
+from kernelblaster.graph.session import Interrupted, Session
 from kernelblaster.harness.devices.protocol import Capability, Comparison
 from kernelblaster.harness.errors import UserError
 from kernelblaster.harness.judge.timing import Ratio
 from kernelblaster.harness.records import Outcome, StageResult, Task
 from kernelblaster.memory.knowledge.knowledge_base import KnowledgeBase
 from kernelblaster.nodes.records import RunResult
+from kernelblaster.nodes.run.overview import list_runs
 from kernelblaster.tools.techniques.catalogue import knowledge_seed
 
 

@@ -1,4 +1,4 @@
-"""What a person sees: the live view of a run, its result, and the tables of the other commands."""
+"""What a person sees while a run goes on: the live view, or one JSON object a line."""
 
 from __future__ import annotations
 
@@ -7,24 +7,18 @@ import math
 import os
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any, Self
 
 from rich.console import Console
 from rich.live import Live
 from rich.markup import escape
-from rich.table import Table
 from rich.tree import Tree
 
-from ..harness.doctor import Check
-from ..harness.records import Evaluation, outcome_in_words
 from ..nodes.common.authors import roles_in_words
-from ..nodes.records import RunResult
-from ..nodes.run.best_so_far import BestSoFar
 from ..tools.models.records import BUILTIN
 
-LESSONS_SHOWN = 8
+pass
 
 
 class JsonLines:
@@ -275,6 +269,12 @@ class ProgressView:
         return tree
 
 
+def _asker(event: Mapping[str, Any]) -> tuple[str, str]:
+    """Return who thinks and where: the role, and the numbers of its place counted from 1."""
+    numbers = [part + 1 for part in event["place"] if isinstance(part, int)]
+    return event["role"], f" at {'.'.join(str(number) for number in numbers)}" if numbers else ""
+
+
 def _by(event: Mapping[str, Any]) -> str:
     """Return who did it, where that was not the built-in reasoner."""
     return "" if event["author"] == BUILTIN else f" by {escape(event['author'])}"
@@ -288,161 +288,3 @@ def _by_whom(event: Mapping[str, Any]) -> str:
             parts.setdefault(event[key], []).append(part)
     told = "; ".join(f"{', '.join(done)} by {name}" for name, done in parts.items())
     return f" [dim]({escape(told)})[/]" if told else ""
-
-
-def _asker(event: Mapping[str, Any]) -> tuple[str, str]:
-    """Return who thinks and where: the role, and the numbers of its place counted from 1."""
-    numbers = [part + 1 for part in event["place"] if isinstance(part, int)]
-    return event["role"], f" at {'.'.join(str(number) for number in numbers)}" if numbers else ""
-
-
-def show_result(console: Console, result: RunResult, directory: Path) -> None:
-    """Print the report, which ends with where the best kernel is."""
-    console.print()
-    report = (directory / "report.txt").read_text()
-    console.print(report, markup=False, highlight=False, soft_wrap=True, end="")
-    console.print(f"Whole report: {directory / 'report.txt'}", highlight=False, soft_wrap=True)
-
-
-def show_capped(console: Console, reason: str, best: BestSoFar | None) -> None:
-    """Print why a run stopped with its place saved, and the best until then."""
-    if best is not None:
-        console.print(
-            f"best so far: {best.best_us:.2f} us, {best.gain:.2f}x the initial kernel's "
-            f"{best.initial_us:.2f} us (measured once, not confirmed): {best.source}",
-            markup=False,
-            highlight=False,
-            soft_wrap=True,
-        )
-    console.print(reason, markup=False, highlight=False, soft_wrap=True)
-
-
-def show_evaluation(console: Console, evaluation: Evaluation) -> None:
-    """Print the verdict on one kernel, and its profile when it passed."""
-    if evaluation.timing is None or evaluation.profile is None:
-        said = escape(outcome_in_words(evaluation.outcome, evaluation.reason))
-        console.print(f"[red]{said.replace(':', '[/]:', 1)}", soft_wrap=True)
-        for item in evaluation.diagnostics:
-            where = f"line {item.line}: " if item.line else ""
-            console.print(f"  {item.kind}: {where}{item.message}", markup=False, soft_wrap=True)
-        return
-    timing = evaluation.timing
-    console.print(
-        f"[green]passed[/]: {timing.microseconds:.2f} us ({timing.provenance}, {timing.method}) "
-        f"on {evaluation.device.gpu}"
-    )
-    facts = ", ".join(f"{name} {value}" for name, value in sorted(evaluation.facts.items()))
-    console.print(facts, markup=False, soft_wrap=True)
-    for launch in evaluation.profile.launches:
-        ties = f" (tied: {', '.join(launch.bottleneck_ties)})" if launch.bottleneck_ties else ""
-        console.print(
-            f"{launch.kernel} <<<{launch.grid}, {launch.block}>>> {launch.microseconds:.2f} us, "
-            f"bottleneck {launch.bottleneck}{ties}",
-            markup=False,
-            soft_wrap=True,
-        )
-        for line in metric_lines(launch.metrics):
-            console.print(line, markup=False, highlight=False, soft_wrap=True)
-        for advice in launch.advice:
-            console.print(f"  {advice}", markup=False, soft_wrap=True)
-
-
-def metric_lines(metrics: Mapping[str, float]) -> list[str]:
-    """Return one line a metric, by name; whole on a narrow terminal too: the names are NVIDIA's."""
-    if not metrics:
-        return []
-    width = max(map(len, metrics))
-    return ["  metrics, in ncu's base units (nanoseconds, bytes, per cent):"] + [
-        f"  {name:<{width}}  {value:,.0f}" if abs(value) >= 10_000 else
-        f"  {name:<{width}}  {value:,.4g}"
-        for name, value in sorted(metrics.items())
-    ]  # fmt: skip
-
-
-def show_runs(console: Console, found: Sequence[Mapping[str, Any]]) -> None:
-    """Print one row a run."""
-    if not found:
-        console.print("no runs here; start one with: kernelblaster optimize TASK")
-        return
-    table = Table()
-    for title in ("run", "task"):
-        table.add_column(title, overflow="fold")  # A path cut short is of no use to anybody.
-    for title in ("gpu", "status", "gain", "best us", "evaluations", "seconds"):
-        table.add_column(title)
-    for entry in found:
-        gain = f"{entry['gain']:.2f}x" if "gain" in entry else ""
-        best = f"{entry['best_us']:.2f} {entry['provenance']}" if "best_us" in entry else ""
-        table.add_row(
-            escape(entry["run"]),
-            escape(_near(str(entry.get("task", "")))),
-            str(entry.get("gpu", "")),
-            entry["status"],
-            gain,
-            best,
-            str(entry.get("evaluations", "")),
-            f"{entry.get('seconds', 0.0):.0f}",
-        )
-    console.print(table)
-
-
-def _near(path: str) -> str:
-    """Return a path from here, where that is shorter."""
-    try:
-        return min(path, os.path.relpath(path), key=len) if path else path
-    except (OSError, ValueError):  # The working directory is gone; a path that is none.
-        return path
-
-
-def show_knowledge(
-    console: Console, states: Sequence[Mapping[str, Any]], provenance: str
-) -> None:
-    """Print each state with its techniques and lessons; gains are of one provenance."""
-    for state in states:
-        console.print(
-            f"[bold]{escape(state['name'])}[/] ({state['origin']}; {state['primary']}; "
-            f"{state['evidence']} rows of evidence)"
-        )
-        console.print(f"  {state['description']}", markup=False, soft_wrap=True)
-        table = Table("technique", "prior", provenance, "passed / tried", box=None, padding=(0, 2))
-        for entry in state["optimizations"]:
-            mean = entry["mean_log_gain"]
-            table.add_row(
-                entry["technique"],
-                f"{math.exp(entry['prior_log_gain']):.2f}x",
-                "" if mean is None else f"{math.exp(mean):.2f}x",
-                f"{entry['passed']} / {entry['tries']}",
-            )
-        console.print(table)
-        lessons = state["lessons"]
-        for lesson in lessons[:LESSONS_SHOWN]:
-            mark = " (contested)" if lesson["contested"] else ""
-            console.print(
-                f"  {lesson['kind']}{mark}: {lesson['text']}", markup=False, soft_wrap=True
-            )
-        if len(lessons) > LESSONS_SHOWN:
-            console.print(f"  … and {len(lessons) - LESSONS_SHOWN} more lessons (--json has all)")
-        console.print()
-
-
-def show_counts(console: Console, title: str, counts: Mapping[str, int]) -> None:
-    """Print counts, one a line."""
-    console.print(title, markup=False, highlight=False, soft_wrap=True)
-    for name, value in counts.items():
-        console.print(f"  {name.replace('_', ' ')}: {value}", highlight=False)
-
-
-def show_checks(console: Console, checks: Sequence[Check]) -> None:
-    """Print one line a check, with its remedy where it failed."""
-    for check in checks:
-        mark = (
-            "[green]ok[/]  "
-            if check.passed
-            else "[red]no[/]  "
-            if check.required
-            else "[yellow]--[/]  "
-        )
-        console.print(
-            f"{mark}{check.name}: {escape(check.finding)}", soft_wrap=True, highlight=False
-        )
-        if not check.passed and check.remedy:
-            console.print(f"      {escape(check.remedy)}", soft_wrap=True, highlight=False)

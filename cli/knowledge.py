@@ -1,0 +1,63 @@
+"""kernelblaster kb: what the knowledge base holds."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from ..harness.errors import UserError
+from .flags import Json, KnowledgeDirectory, knowledge_directory
+from .output import print_json
+
+knowledge_app = typer.Typer(help="The knowledge base.", no_args_is_help=True)
+
+
+@knowledge_app.command("show")
+def kb_show(
+    state: Annotated[str | None, typer.Argument(help="Only this state.")] = None,
+    kb: KnowledgeDirectory = None,
+    measured: Annotated[
+        bool, typer.Option("--measured", help="What real GPUs said, instead of the simulated one.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Show states, techniques, expected gains and lessons."""
+    from ..tools.workspace import open_knowledge
+    from .tables import show_knowledge
+
+    with open_knowledge(str(knowledge_directory(kb)), create=False) as knowledge:
+        states = knowledge.show(device_kind="cuda" if measured else "simulated")
+    if state is not None:
+        states = [entry for entry in states if state in (entry["id"], entry["name"])]
+        if not states:
+            raise UserError(f"the knowledge base has no state {state!r}; list them: kb show")
+    if as_json:
+        print_json({"states": states})
+    else:
+        show_knowledge(Console(), states, "measured" if measured else "simulated")
+
+
+@knowledge_app.command("stats")
+def kb_stats(kb: KnowledgeDirectory = None, as_json: Json = False) -> None:
+    """Count what the knowledge base holds."""
+    from ..tools.workspace import open_knowledge
+    from .tables import show_counts
+
+    directory = knowledge_directory(kb)
+    with open_knowledge(str(directory), create=False) as knowledge:
+        counts = knowledge.stats()
+    if as_json:
+        print_json({"directory": str(directory), **counts})
+    else:
+        show_counts(Console(), str(directory), counts)
+
+
+@knowledge_app.command("reindex")
+def kb_reindex(kb: KnowledgeDirectory = None) -> None:
+    """Rebuild the vector index from the evidence."""
+    from ..tools.workspace import open_knowledge
+
+    with open_knowledge(str(knowledge_directory(kb)), create=False) as knowledge:
+        typer.echo(f"{knowledge.reindex()} states indexed")
