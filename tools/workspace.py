@@ -93,7 +93,7 @@ class OpenRuns:
 
     @contextmanager
     def using(self, directory: Path, device: str, gpu: str, knowledge: str) -> Iterator[Workspace]:
-        """Give the opened run; it stays open while it is used, and for a while afterwards.
+        """Give the opened run; it stays open while it is used, and until others need the room.
 
         Raises:
             UserError: another process holds the directory, or something cannot be opened.
@@ -149,6 +149,9 @@ class OpenRuns:
             self.release(directory)
 
     def _opened(self, directory: Path, device: str, gpu: str, knowledge: str) -> Workspace:
+        idle = [path for path in self._open if not self._users[path]]
+        for path in idle[: max(0, len(idle) + 1 - KEPT_OPEN)]:
+            self.release(path)
         held = RunDirectory.hold(directory)
         try:
             return Workspace(held, device, gpu, knowledge)
@@ -157,13 +160,8 @@ class OpenRuns:
             raise
 
     def _leave(self, directory: Path) -> None:
-        if directory not in self._users:
-            return  # Released meanwhile.
-        self._users[directory] -= 1
-        idle = [path for path in self._open if not self._users[path]]
-        for path in idle[: max(0, len(idle) - KEPT_OPEN)]:
-            del self._users[path]
-            self._open.pop(path).close()
+        if directory in self._users:  # It may have been released meanwhile.
+            self._users[directory] -= 1
 
 
 @functools.cache

@@ -26,8 +26,11 @@ def workspace_of(plan: RunPlan) -> Iterator[Workspace]:
 async def opened(plan: RunPlan) -> AsyncIterator[Workspace]:
     """Do what `workspace_of` does without blocking the event loop."""
     using = workspace_of(plan)
-    workspace = await asyncio.to_thread(using.__enter__)
+    if open_runs().has(Path(plan.run)):
+        workspace = using.__enter__()
+    else:
+        workspace = await asyncio.to_thread(using.__enter__)
     try:
         yield workspace
     finally:
-        await asyncio.to_thread(using.__exit__, None, None, None)
+        using.__exit__(None, None, None)

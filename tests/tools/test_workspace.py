@@ -55,9 +55,11 @@ def test_the_runs_used_last_stay_open(tmp_path: Path, runs: OpenRuns) -> None:
         with runs.using(path, *how(tmp_path)):
             pass
     assert [runs.has(path) for path in paths] == [False] * 3 + [True] * KEPT_OPEN
-    with runs.using(paths[3], *how(tmp_path)), runs.using(paths[0], *how(tmp_path)):
+    with runs.using(paths[3], *how(tmp_path)):
         pass  # Used again: not the oldest any more.
-    assert runs.has(paths[3]) and not runs.has(paths[4])
+    with runs.using(paths[0], *how(tmp_path)):
+        pass
+    assert runs.has(paths[3]) and not runs.has(paths[4]) and runs.has(paths[0])
     for path in paths:
         runs.release(path)
 
