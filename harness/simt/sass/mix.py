@@ -35,6 +35,7 @@ CONSTANT_CLOCKS = 28.0
 """The same of a read of one word of constant memory by a register (constant_memory.cu)."""
 ALU_CLOCKS = 4.5
 _REGISTER = re.compile(r"(?<![\w.])(U?R|U?P)(\d+)(\.64)?\b")
+_BY_REGISTER = re.compile(r"\]\[R\d")
 _SPLIT = re.compile(r",(?![^\[]*\])")
 _NO_RESULT = frozenset(
     ("STG", "STS", "STL", "ST", "RED", "REDG", "BAR", "BRA", "EXIT", "BSSY", "BSYNC", "CALL",
@@ -69,7 +70,7 @@ def latency_of(instruction: MachineInstruction) -> float:
 
 def reads_by_register(instruction: MachineInstruction) -> bool:
     """Say whether it reads constants at addresses that each lane holds in a register."""
-    return instruction.base == "LDC" and "][R" in instruction.arguments
+    return instruction.base == "LDC" and bool(_BY_REGISTER.search(instruction.arguments))
 
 
 def width_of(instruction: MachineInstruction) -> int:

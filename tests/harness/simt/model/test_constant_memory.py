@@ -19,7 +19,8 @@ from kernelblaster.harness.simt.sample.instruction_counts import count_by_kind
 from kernelblaster.harness.simt.sample.memory_traffic import constant_waits
 from kernelblaster.harness.simt.sample.warp_chain import chain_clocks
 from kernelblaster.harness.simt.sass.labelled import machine_listing
-from kernelblaster.harness.simt.sass.listing import read_listing
+from kernelblaster.harness.simt.sass.listing import MachineInstruction, read_listing
+from kernelblaster.harness.simt.sass.mix import reads_by_register
 from kernelblaster.harness.simt.sass.sums import KernelCode
 
 H200 = find_gpu("H200")
@@ -117,12 +118,21 @@ def test_a_wide_read_takes_the_turns_of_its_words() -> None:
 def test_parameters_by_a_register_are_constants_too() -> None:
     found = _found(PARAMETER, 16)
     assert found.words == 16 * READS * WARPS
+    # That nobody comes to the rest behind the unrolled loop is not quite seen.
     assert found.machine.constant_words == pytest.approx(found.words * BLOCKS, rel=0.01)
 
 
 def test_places_that_the_compiler_knows_are_operands() -> None:
     found = _found(KNOWN)
     assert found.words == found.ptx.constant_words == found.machine.constant_words == 0
+
+
+def test_the_zero_register_is_no_index() -> None:
+    def reads(arguments: str) -> bool:
+        return reads_by_register(MachineInstruction("LDC", arguments, "", 1))
+
+    assert reads("R2, c[0x3][R5]") and reads("R2, c[0x0][R5+0x210]")
+    assert not any(map(reads, ("R9, c[0x0][RZ]", "R1, c[0x0][0x28]", "R2, c[0x3][UR4]")))
 
 
 def test_more_addresses_never_make_a_read_faster() -> None:
