@@ -20,7 +20,7 @@ NO_ANSWER = "no_answer"
 OUTCOMES = frozenset({*(outcome.value for outcome in Outcome), NOT_APPLICABLE, NO_ANSWER})
 
 Author = str
-"""`builtin`, `person`, or the model's name."""
+"""`builtin`, `person`, or the model's name; several that had a part are joined by ` and `."""
 
 NO_GAIN = 0.01
 """Log gain below which nothing worth the name was gained, or lost (about 1 %)."""
