@@ -231,17 +231,6 @@ class Task(Record):
         )  # fmt: skip
 
 
-class Candidate(Record):
-    """One CUDA source, by the sha256 of its text."""
-
-    sha256: str
-    parent: str | None = None
-    technique: str | None = None
-    """Name of the technique that made it from its parent; None for an initial kernel."""
-    author: str
-    """`builtin`, `person`, or the model's name."""
-
-
 class Diagnostic(Record):
     """One fact about a candidate's failure, as a person or a model can act on it."""
 

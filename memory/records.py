@@ -13,7 +13,7 @@ SIGNATURE_NAME: Literal["signature/v1"] = "signature/v1"
 """Name of the current signature layout; a change of its dimensions is a new name."""
 
 Author = str
-"""`builtin`, `person`, or the model's name."""
+"""`builtin`, `person`, or the model's name; several that had a part are joined by ` and `."""
 
 NO_GAIN = 0.01
 """Log gain below which nothing worth the name was gained, or lost (about 1 %)."""

@@ -64,25 +64,17 @@ class Journal:
                     self.database.execute(insert, (entry.kind, entry.id, entry.body))
             return int(self.database.value(find, (marker.kind, marker.id)))
 
-    def entries(
-        self, kind: str | None = None, upto: int | None = None, after: int = 0
-    ) -> list[Entry]:
-        """Return the entries of a kind (or all), after < sequence <= upto, in order of sequence."""
+    def entries(self, after: int = 0) -> list[Entry]:
+        """Return the entries that came after a sequence number, in order."""
         rows = self.database.rows(
-            "SELECT kind, id, body, sequence FROM entries WHERE sequence > ?3"
-            " AND (?1 IS NULL OR kind = ?1) AND (?2 IS NULL OR sequence <= ?2) ORDER BY sequence",
-            (kind, upto, after),
+            "SELECT kind, id, body, sequence FROM entries WHERE sequence > ? ORDER BY sequence",
+            (after,),
         )
         return [Entry(row["kind"], row["id"], row["body"], row["sequence"]) for row in rows]
 
-    def sequence(self, kind: str | None = None) -> int:
-        """Return the highest sequence number (of a kind), 0 when there is none."""
-        return int(
-            self.database.value(
-                "SELECT COALESCE(MAX(sequence), 0) FROM entries WHERE (?1 IS NULL OR kind = ?1)",
-                (kind,),
-            )
-        )
+    def sequence(self) -> int:
+        """Return the highest sequence number, 0 when there is none."""
+        return int(self.database.value("SELECT COALESCE(MAX(sequence), 0) FROM entries"))
 
     def merge(self, other: Journal) -> int:
         """Take over the other's entries that are missing here; return how many."""

@@ -22,9 +22,8 @@ from ..records import (
     Signature,
     StateOptimization,
 )
-from .contents import LESSON, OPTIMIZATION, STATE, Contents
+from .contents import EVIDENCE, LESSON, OPTIMIZATION, STATE, Contents
 from .directory import Lock, prepare
-from .evidence import EvidenceStore
 from .facts import comparable
 from .journal import Entry, Journal
 from .policy import unknown_technique
@@ -66,7 +65,6 @@ class KnowledgeBase:
         self.directory = directory
         self._journal = Journal(directory / "evidence.sqlite")
         self._seed = seed
-        self.evidence = EvidenceStore(self._journal, seed.in_todays_words)
         self._index = ChromaIndex(directory / "chroma")
         self._lock = Lock(directory / "index.lock")
         self._guard = threading.RLock()
@@ -231,7 +229,8 @@ class KnowledgeBase:
 
     def add_evidence(self, rows: Iterable[Evidence]) -> int:
         """Add evidence, ignoring rows already there; return how many were new."""
-        return self.evidence.add(rows)
+        entries = (Entry(EVIDENCE, row.id, row.model_dump_json()) for row in rows)
+        return self._journal.append(entries)
 
     def add_state(self, state: PerformanceState) -> bool:
         """Add a discovered state; False where its id is known."""

@@ -57,7 +57,3 @@ class ReplayBuffer:
             (iteration,),
         )
         return [Step.model_validate_json(row["body"]) for row in rows]
-
-    def count(self) -> int:
-        """Return how many steps are stored."""
-        return int(self._database.value("SELECT COUNT(*) FROM steps"))

@@ -69,7 +69,7 @@ def test_a_new_technique_goes_from_proposal_to_knowledge(finished: Any) -> None:
     prompts = [call.prompt for call in scripted.calls_of("kernel_writer")]
     assert any(f"{NEW}: Load each row once into shared memory." in text for text in prompts)
     with KnowledgeBase.open(folder / "kb", knowledge_seed()) as knowledge:
-        rows = [row for _, row in knowledge.evidence.rows() if row.technique == NEW]
+        rows = [row for row in knowledge.snapshot().evidence() if row.technique == NEW]
         listed = [under[NEW] for under in knowledge.snapshot().optimizations("simulated").values()
                   if NEW in under]  # fmt: skip
         lessons = [lesson for lesson in knowledge.lessons() if lesson.technique == NEW]

@@ -73,7 +73,7 @@ def test_rows_keep_their_ids_and_their_text(knowledge: KnowledgeBase) -> None:
     assert ROWS[0].id == FIRST_ID
     before = {entry.id: entry.body for entry in knowledge._journal.entries()}
     assert set(before) == {each.id for each in ROWS}
-    read = dict(knowledge.evidence.rows())
+    read = {told.id: told.row for told in knowledge.snapshot().told()}
     assert set(read) == set(before)
     assert read[FIRST_ID].parameters == {"block_size": 64}
     assert knowledge.add_evidence(ROWS) == 0, "a row of before is not stored again"

@@ -17,10 +17,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernelblaster.harness.errors import UserError
-from kernelblaster.memory.knowledge.contents import Contents
-from kernelblaster.memory.knowledge.evidence import EvidenceStore
+from kernelblaster.memory.knowledge.contents import EVIDENCE, Contents
 from kernelblaster.memory.knowledge.journal import Entry, Journal
 from kernelblaster.memory.knowledge.knowledge_base import KnowledgeBase
+from kernelblaster.memory.knowledge.seed import load_seed
 from kernelblaster.memory.knowledge.signature import (
     BOTTLENECKS,
     DIMENSIONS,
@@ -125,7 +125,7 @@ def test_a_new_knowledge_base_is_made_once_and_found_again(tmp_path: Path) -> No
         made.add_evidence([evidence(0)])
     assert json.loads((place / "kb.json").read_text())["format"] == "kernelblaster-knowledge-base"
     with KnowledgeBase.open(place, knowledge_seed(), create=False) as found:
-        assert found.evidence.count() == 1
+        assert found.stats()["evidence"] == 1
         assert found.sequence() == 1
     with pytest.raises(UserError, match="no knowledge base"):
         KnowledgeBase.open(tmp_path / "other", knowledge_seed(), create=False)
@@ -188,11 +188,11 @@ def test_the_same_evidence_twice_is_one_row(knowledge: KnowledgeBase) -> None:
 def test_evidence_comes_in_order_of_id_and_by_kind_of_device(knowledge: KnowledgeBase) -> None:
     rows = [evidence(i, device_kind="cuda" if i % 2 else "simulated") for i in range(6)]
     knowledge.add_evidence(reversed(rows))
-    found = knowledge.evidence.rows()
-    assert [identity for identity, _ in found] == sorted(row.id for row in rows)
-    assert all(identity == row.id for identity, row in found)
-    assert len(knowledge.evidence.rows(device_kind="cuda")) == 3
-    assert len(knowledge.evidence.rows(upto=2)) == 2
+    found = knowledge.snapshot().evidence()
+    assert [row.id for row in found] == sorted(row.id for row in rows)
+    assert all(told.id == told.row.id for told in knowledge.snapshot().told())
+    assert knowledge.stats()["evidence_simulated"] == 3
+    assert len(knowledge.snapshot(2).evidence()) == 2
 
 
 picks = st.lists(st.tuples(st.integers(0, 5), st.sampled_from([None, -0.2, 0.4])), max_size=6)
@@ -208,23 +208,28 @@ def test_merging_is_idempotent_commutative_and_associative(
     with tempfile.TemporaryDirectory() as folder:
         opened: list[Journal] = []
 
-        def store(*parts: EvidenceStore) -> EvidenceStore:
+        def store(*parts: Journal) -> Journal:
             opened.append(Journal(Path(folder) / f"{len(opened)}.sqlite"))
-            made = EvidenceStore(opened[-1])
             for part in parts:
-                made.merge(part)
-            return made
+                opened[-1].merge(part)
+            return opened[-1]
+
+        def rows(journal: Journal) -> list[tuple[str, Evidence]]:
+            contents = Contents(journal, load_seed())
+            contents.read()
+            return sorted(((told.id, told.row) for told in contents.facts.told(10**9)), key=str)
 
         sources = []
         for part in (one, two, three):
+            made = [evidence(number, gain) for number, gain in part]
             source = store()
-            source.add(evidence(number, gain) for number, gain in part)
+            source.append(Entry(EVIDENCE, row.id, row.model_dump_json()) for row in made)
             sources.append(source)
         a, b, c = sources
-        rows = store(a, b, c).rows()
-        assert store(c, b, a).rows() == store(b, a, c, a, b).rows() == rows
-        assert store(store(a, b), c).rows() == store(a, store(b, c)).rows() == rows
-        assert {identity for identity, _ in rows} == {
+        found = rows(store(a, b, c))
+        assert rows(store(c, b, a)) == rows(store(b, a, c, a, b)) == found
+        assert rows(store(store(a, b), c)) == rows(store(a, store(b, c))) == found
+        assert {identity for identity, _ in found} == {
             evidence(number, gain).id for number, gain in (*one, *two, *three)
         }
         for journal in opened:

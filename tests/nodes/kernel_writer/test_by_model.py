@@ -190,7 +190,7 @@ def steps_of(folder: Path) -> list[Step]:
 
 def evidence_of(folder: Path) -> list[Evidence]:
     with KnowledgeBase.open(folder / "kb", knowledge_seed()) as knowledge:
-        return [row for _, row in knowledge.evidence.rows()]
+        return knowledge.snapshot().evidence()
 
 
 def test_a_good_reply_becomes_the_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
