@@ -89,7 +89,7 @@ def fill(directory: Path, rows: int) -> None:
             child_sha256=None if outcome == "not_applicable"
             else f"{task:032x}{(again + 1 if place.random() < 0.5 else number):032x}",
             state_before=state.id, signature_before=state.centroid, technique=technique,
-            parameters={"items": place.choice((2, 4, 8))} if place.random() < 0.5 else {},
+            parameters={"factor": place.choice((2, 4, 8))} if place.random() < 0.5 else {},
             previous_technique=source.choice((None, *techniques[:5])),
             expected_log_gain=0.1, outcome=outcome, log_gain=gain,
             standard_error=0.01 * place.random() if passed else 0.0,
@@ -223,7 +223,12 @@ def opened(directory: Path) -> tuple[Any, Any]:
     if importlib.util.find_spec(f"{room}.knowledge"):
         room = f"{room}.knowledge"
     base = importlib.import_module(f"{room}.knowledge_base")
-    return base.KnowledgeBase.open(directory), importlib.import_module(f"{room}.snapshot").discover
+    discover = importlib.import_module(f"{room}.snapshot").discover
+    try:
+        from kernelblaster.tools.techniques.catalogue import knowledge_seed
+    except ImportError:  # When the techniques' texts stood in the seed.
+        return base.KnowledgeBase.open(directory), discover
+    return base.KnowledgeBase.open(directory, knowledge_seed()), discover
 
 
 def on_a_side(python: str, *arguments: str) -> dict[str, Any]:

@@ -630,7 +630,7 @@ def test_what_was_read_is_not_read_again_and_what_another_wrote_is(
 
     monkeypatch.setattr(Contents, "_take", note)
     knowledge.candidates("dram_bandwidth_bound", HERE)
-    with KnowledgeBase.open(knowledge.directory) as other:
+    with KnowledgeBase.open(knowledge.directory, knowledge_seed()) as other:
         other.add_evidence([evidence(3)])
     knowledge.add_evidence([evidence(4)])
     assert knowledge.stats()["evidence"] == 5
@@ -702,14 +702,14 @@ def test_a_base_held_open_answers_as_one_opened_anew(
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder) / "kb"
         told: list[tuple[int, object]] = []
-        with KnowledgeBase.open(place) as held:
+        with KnowledgeBase.open(place, knowledge_seed()) as held:
             for number, item in enumerate(items):
                 write(held, number, item)
                 told.append((held.sequence(), answers(held, held.sequence())))
             for at, before in told:
                 assert answers(held, at) == before, "asked again, in another order"
         for at, before in told:
-            with KnowledgeBase.open(place) as anew:
+            with KnowledgeBase.open(place, knowledge_seed()) as anew:
                 assert answers(anew, at) == before
 
 
@@ -717,7 +717,7 @@ def test_lessons_are_in_the_same_order_whatever_the_run_is_called(tmp_path: Path
     texts = [f"{word} pays." for word in ("Tiling", "Padding", "Unrolling", "Packing", "Fusing")]
     orders = []
     for run in ("first", "second", "third"):
-        with KnowledgeBase.open(tmp_path / run) as knowledge:
+        with KnowledgeBase.open(tmp_path / run, knowledge_seed()) as knowledge:
             rows = [evidence(i, run=run) for i in range(len(texts))]
             knowledge.apply_update(
                 KnowledgeUpdate(
