@@ -20,7 +20,6 @@ from kernelblaster.harness.errors import UserError
 from kernelblaster.memory.knowledge.contents import EVIDENCE, Contents
 from kernelblaster.memory.knowledge.journal import Entry, Journal
 from kernelblaster.memory.knowledge.knowledge_base import KnowledgeBase
-from kernelblaster.memory.knowledge.seed import load_seed
 from kernelblaster.memory.knowledge.signature import (
     BOTTLENECKS,
     DIMENSIONS,
@@ -215,7 +214,7 @@ def test_merging_is_idempotent_commutative_and_associative(
             return opened[-1]
 
         def rows(journal: Journal) -> list[tuple[str, Evidence]]:
-            contents = Contents(journal, load_seed())
+            contents = Contents(journal, knowledge_seed())
             contents.read()
             return sorted(((told.id, told.row) for told in contents.facts.told(10**9)), key=str)
 
