@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 from kernelblaster.graph import lowering, optimize, rollout
 
 PAGE = Path(__file__).with_name("architecture.md")
-GRAPHS = {"optimize": optimize.graph, "rollout": rollout.graph, "lowering": lowering.graph}
+GRAPHS: dict[str, Any] = {
+    "optimize": optimize.graph, "rollout": rollout.graph, "lowering": lowering.graph
+}  # fmt: skip
 
 
 def with_drawings(page: str) -> str:
@@ -21,10 +24,10 @@ def with_drawings(page: str) -> str:
         drawing = graph.get_graph().draw_mermaid(with_styles=False).strip()
         begin, end = f"<!-- graph: {name} -->", "<!-- end of graph -->"
         pattern = re.compile(f"{begin}\n.*?{end}", re.DOTALL)
-        block = f"{begin}\n```mermaid\n{drawing}\n```\n{end}"
-        page, found = pattern.subn(lambda _, block=block: block, page)
-        if found != 1:
-            raise ValueError(f"{PAGE.name} holds the markers of {name} {found} times")
+        found = pattern.findall(page)
+        if len(found) != 1:
+            raise ValueError(f"{PAGE.name} holds the markers of {name} {len(found)} times")
+        page = page.replace(found[0], f"{begin}\n```mermaid\n{drawing}\n```\n{end}")
     return page
 
 

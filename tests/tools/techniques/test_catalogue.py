@@ -98,7 +98,7 @@ def test_a_run_opens_its_knowledge_with_the_techniques_of_the_folder(tmp_path: P
         assert set(knowledge.seed().techniques) == set(ALL)
 
 
-# A technique from elsewhere: the diff that it takes is CONTRIBUTING.md's, a file and an entry point.
+# A technique from elsewhere: CONTRIBUTING.md's file, and one line of an entry point.
 
 FROM_ELSEWHERE = contributing.text("say_hello.py")
 USE_IT = """\
