@@ -16,7 +16,8 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on sta
 TaskPath = Annotated[Path, typer.Argument(help="PyTorch reference in KernelBench form.")]
 Gpu = Annotated[str | None, typer.Option(help="GPU to optimise for.")]
 DeviceName = Annotated[
-    str | None, typer.Option("--device", help="auto, cuda, simulated, or deferred.")
+    str | None,
+    typer.Option("--device", help="auto, cuda, simulated, deferred, or a package's (see doctor)."),
 ]
 Gpus = Annotated[
     str | None, typer.Option("--gpus", help="Numbers of this machine's GPUs to work on: 0,1.")

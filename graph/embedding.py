@@ -96,7 +96,7 @@ def evaluate(
     Args:
         kernel: path of a CUDA source that defines `launch`.
         task: path of a PyTorch reference in KernelBench form.
-        device: auto, cuda (cuda:0,1) or simulated.
+        device: auto, cuda (cuda:0,1), simulated, or one that a package brings.
         gpu: the GPU to simulate, or the name that the real one must have.
         dimensions: dimensions at which it is verified, by name in the reference.
         confirm: verify and time what passed once more.

@@ -11,7 +11,7 @@ from .build.cache import cache_root
 from .build.toolchain import find_toolchain
 from .cuda.inspection import try_counters
 from .cuda.present_gpus import FoundGpu, find_gpus
-from .devices.registry import device_choice, open_device
+from .devices.registry import KINDS, brought, device_choice, open_device
 from .errors import UserError
 from .isolation.probe import sandbox
 from .nsight.ncu import find_ncu
@@ -49,6 +49,7 @@ def _examine(gpu: str) -> list[Check]:
         _disk(),
         _sandbox(),
         *_gpus(),
+        *map(_brought, brought()),
     ]
 
 
@@ -76,6 +77,21 @@ def _device(gpu: str) -> Check:
         required=True,
         finding=f"{identity.kind} {identity.gpu} ({identity.arch}): {why}",
     )
+
+
+def _brought(name: str) -> Check:
+    """Return whether a device that a package brings can be opened."""
+    title = f"device {name}"
+    try:
+        if name in KINDS:
+            raise UserError("a package brings a device of a name that is taken: it is not used")
+        identity = open_device(name, "").identity
+    except UserError as error:
+        return Check(name=title, passed=False, required=False, finding=str(error))
+    return Check(
+        name=title, passed=True, required=False,
+        finding=f"{identity}: --device {name}",
+    )  # fmt: skip
 
 
 def _disk() -> Check:

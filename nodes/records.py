@@ -48,7 +48,7 @@ class RunContext(Record):
     gpu: str = ""
     """GPU to optimise for; by default the one here, an H100 where one is simulated."""
     device: str = "auto"
-    """auto, cuda (cuda:0,1 for several GPUs), simulated or deferred."""
+    """auto, cuda (cuda:0,1 for several GPUs), simulated, deferred, or one that a package brings."""
     model: str = "builtin"
     """Who reasons: `builtin` (needs no key), `openai:NAME`, or ROLE=MODEL,ROLE=MODEL."""
     models: ModelPlan = ModelPlan()

@@ -1,6 +1,8 @@
-"""Devices behind one protocol."""
+"""Devices by name: those of this folder, and those that installed packages bring."""
 
 from __future__ import annotations
+
+from importlib import metadata
 
 from ..errors import UserError
 from .protocol import Device, Measurement
@@ -13,8 +15,16 @@ DEFERRED_SIMULATED = "deferred:simulated"
 SIMULATED_GPU = "H100"
 """What is simulated when no GPU is named."""
 
-__all__ = ["DEFERRED_SIMULATED", "KINDS", "Device", "Measurement", "device_choice", "open_device",
-           "parse_gpus"]  # fmt: skip
+ENTRY_POINTS = "kernelblaster.devices"
+"""Group under which a package names functions that open its devices: `(gpu: str) -> Device`."""
+
+__all__ = ["DEFERRED_SIMULATED", "ENTRY_POINTS", "KINDS", "Device", "Measurement", "brought",
+           "device_choice", "open_device", "parse_gpus"]  # fmt: skip
+
+
+def brought() -> list[str]:
+    """Return the names of the devices that installed packages bring, in alphabetical order."""
+    return sorted(metadata.entry_points(group=ENTRY_POINTS).names)
 
 
 def device_choice(kind: str, gpu: str = "") -> tuple[str, str]:
@@ -24,15 +34,17 @@ def device_choice(kind: str, gpu: str = "") -> tuple[str, str]:
     another GPU is asked for by name; the simulated device otherwise.
 
     Raises:
-        UserError: no such kind; the message lists them.
+        UserError: no such device; the message lists them.
     """
     if kind == DEFERRED_SIMULATED:
         return kind, ""
     name, colon, detail = kind.partition(":")
+    if name not in KINDS and kind in brought():
+        return kind, ""
     if name not in KINDS or (colon and (name != "cuda" or _indexes(detail) is None)):
         raise UserError(
-            f"unknown device {kind!r}: choose one of {', '.join(KINDS)}, or cuda:0,1 for "
-            "several GPUs"
+            f"unknown device {kind!r}: choose one of {', '.join((*KINDS, *brought()))}, or "
+            "cuda:0,1 for several GPUs"
         )
     if kind != "auto":
         return kind, ""
@@ -84,16 +96,21 @@ def open_device(kind: str, gpu: str, gpu_index: int = 0) -> Device:
     """Open a device of the given kind.
 
     Args:
-        kind: one of KINDS, or `cuda:0,1`: which of the visible GPUs work, each on a stage of
-            its own.
+        kind: one of KINDS or of `brought()`, or `cuda:0,1`: which of the visible GPUs work, each
+            on a stage of its own.
         gpu: the GPU to simulate (an H100 when not given) or, with `deferred`, to await results
             from (it must be named). With `cuda` it must be the name of the real one, when given.
+            A device that a package brings is given it as it is: empty, or in a run that goes on
+            the name that the device itself gave.
         gpu_index: with `cuda` alone, which of the visible GPUs.
 
     Raises:
-        UserError: unknown kind or GPU, or no driver or CUDA compiler where one is needed.
+        UserError: unknown kind or GPU, no driver or CUDA compiler where one is needed, or a
+            package that brings no device under this name.
     """
     chosen, _ = device_choice(kind, gpu)
+    if chosen.partition(":")[0] not in KINDS:
+        return _open_brought(chosen, gpu)
     if chosen.startswith("cuda"):
         from ..cuda.present_gpus import is_called
         from .cuda import CudaDevice
@@ -112,3 +129,21 @@ def open_device(kind: str, gpu: str, gpu_index: int = 0) -> Device:
     from .simulated import SimulatedDevice
 
     return SimulatedDevice(gpu or SIMULATED_GPU)
+
+
+def _open_brought(name: str, gpu: str) -> Device:
+    """Open a device of an installed package; what is wrong with the package is one line."""
+    first, *others = metadata.entry_points(group=ENTRY_POINTS, name=name)
+    origin = f"the entry point {name} = {first.value} ({ENTRY_POINTS})"
+    if others:
+        raise UserError(f"{origin} brings a device that {others[0].value} brings too; remove one")
+    try:
+        device = first.load()(gpu)
+    except UserError:
+        raise
+    except Exception as error:
+        raise UserError(f"{origin} cannot be opened: {error!r}; mend or remove it") from error
+    if Device not in type(device).__mro__:
+        raise UserError(f"{origin} gives no Device but {type(device).__name__}; mend or remove it")
+    opened: Device = device
+    return opened

@@ -7,22 +7,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import contributing
 import pytest
 
 import kernelblaster
 from kernelblaster.harness.gpus import GPUS, architecture_family, find_gpu
 from kernelblaster.harness.simt import constants_of
 
-ROW = """            Gpu(
-                "A30", "NVIDIA A30", "sm_80", _AMPERE_DATACENTER,
-                Throughput(fp32=64, fp64=32, fp16=256, tensor_fp16=1024),
-                sms=56, clock_ghz=1.44, dram_gigabytes_per_second=933.0, l2_bytes=24 << 20,
-                memory_bytes=24 * 10**9,
-                source="NVIDIA A30 data sheet (933 GB/s, 10.3 TFLOPS FP32)",
-                l2_bytes_per_clock=2000.0, dram_nanoseconds=450.0,
-            ),
-"""
-FIRST = '            Gpu(\n                "H200"'
 USES = """
 from kernelblaster.harness.devices.deferred import DeferredDevice
 from kernelblaster.harness.devices.simulated import SimulatedDevice
@@ -51,10 +42,9 @@ def test_a_gpu_is_one_row(tmp_path: Path) -> None:
                 if not target.exists():
                     target.symlink_to(entry)
     rows = copy / "harness" / "gpus.py"
-    text = rows.read_text()
-    assert text.count(FIRST) == 1
+    text = contributing.patched("harness/gpus.py", rows.read_text())
     rows.unlink()
-    rows.write_text(text.replace(FIRST, ROW + FIRST))
+    rows.write_text(text)
     done = subprocess.run(
         [sys.executable, "-c", USES], capture_output=True, text=True, cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(tmp_path)},

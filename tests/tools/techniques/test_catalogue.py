@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import contributing
 import pytest
 from builtin_support import (
     attempt,
@@ -97,33 +98,9 @@ def test_a_run_opens_its_knowledge_with_the_techniques_of_the_folder(tmp_path: P
         assert set(knowledge.seed().techniques) == set(ALL)
 
 
-# A technique from elsewhere: the diff that it takes is this file and one line of an entry point.
+# A technique from elsewhere: CONTRIBUTING.md's file, and one line of an entry point.
 
-FROM_ELSEWHERE = '''\
-"""say_hello: a line of comment, which gains nothing."""
-
-from kernelblaster.tools.rewriting.records import Rewritten
-from kernelblaster.tools.techniques.technique import Technique
-
-
-def technique():
-    """Return the technique; `times` is how often it is said."""
-    return Technique(
-        name="say_hello",
-        description="Greet whoever reads the kernel.",
-        applies_when="Always.",
-        avoid_when="Nobody reads it.",
-        side_effects="None.",
-        notes="A comment at the end.",
-        parameters={"times": (1, 2)},
-        change=_apply,
-        unfit=lambda at_hand: "it is said" if "hello" in at_hand.source else None,
-    )
-
-
-def _apply(source, task, parameters):
-    return Rewritten(source=source + "// hello\\n" * parameters["times"], note="said")
-'''
+FROM_ELSEWHERE = contributing.text("say_hello.py")
 USE_IT = """\
 import json, sys
 from kernelblaster.harness.records import Task
@@ -144,17 +121,8 @@ print(json.dumps([list(techniques()), proposal.settings, proposal.reason,
 """
 
 
-def install(folder: Path, entry: str, module: str = FROM_ELSEWHERE) -> None:
-    """Lay a package with one technique in a folder, as an installer would."""
-    (folder / "elsewhere.py").write_text(module)
-    facts = folder / "elsewhere-1.0.dist-info"
-    facts.mkdir()
-    (facts / "METADATA").write_text("Metadata-Version: 2.1\nName: elsewhere\nVersion: 1.0\n")
-    (facts / "entry_points.txt").write_text(f"[kernelblaster.techniques]\nsay_hello = {entry}\n")
-
-
 def test_an_installed_package_brings_a_technique(tmp_path: Path) -> None:
-    install(tmp_path, "elsewhere:technique")
+    contributing.install(tmp_path, "say_hello")
     path = os.pathsep.join([str(tmp_path), *sys.path])
     made = gelu_task()
     done = subprocess.run(
@@ -172,19 +140,19 @@ def test_an_installed_package_brings_a_technique(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("entry", "module", "what"),
     [
-        ("elsewhere:technique", FROM_ELSEWHERE.replace("say_hello", "fast_math"), "already"),
-        ("elsewhere:missing", FROM_ELSEWHERE, "cannot be loaded"),
-        ("elsewhere:technique", "raise RuntimeError('no licence')", "no licence"),
-        ("elsewhere:technique", "def technique(): return 'fast_math'", "gives no Technique"),
+        ("say_hello:technique", FROM_ELSEWHERE.replace("say_hello", "fast_math"), "already"),
+        ("say_hello:missing", FROM_ELSEWHERE, "cannot be loaded"),
+        ("say_hello:technique", "raise RuntimeError('no licence')", "no licence"),
+        ("say_hello:technique", "def technique(): return 'fast_math'", "gives no Technique"),
     ],
 )
 def test_a_package_that_brings_none_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, entry: str, module: str, what: str
 ) -> None:
-    install(tmp_path, entry, module)
+    contributing.install(tmp_path, "say_hello", module, entry)
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.delitem(sys.modules, "elsewhere", raising=False)
+    monkeypatch.delitem(sys.modules, "say_hello", raising=False)
     with pytest.raises(UserError, match=what) as told:
         techniques.__wrapped__()
     assert "say_hello" in str(told.value)
-    sys.modules.pop("elsewhere", None)
+    sys.modules.pop("say_hello", None)
