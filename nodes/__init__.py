@@ -1,1 +1,1 @@
-"""The agents, one module each."""
+"""The agents, a folder each; the steps of a run; what both share."""

@@ -1,1 +1,1 @@
-"""Devices behind one protocol."""
+"""Devices behind one protocol; registry.py opens them by name."""
