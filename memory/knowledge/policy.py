@@ -100,7 +100,8 @@ class Policy:
         # With the number of rows they were made of: while it stays, they stay.
         self._tries: dict[tuple[str, bool], tuple[int, Tries]] = {}
         self._preparations: dict[Home, tuple[int, Preparation]] = {}
-        if before is not None:
+        # A later one may know states by name that nobody knows yet.
+        if before is not None and before._at <= at:
             self._tries |= before._tries
             self._preparations |= before._preparations
         self._bearings: dict[tuple[object, ...], Bearing] = {}

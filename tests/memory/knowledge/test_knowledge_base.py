@@ -712,6 +712,19 @@ def test_a_base_held_open_answers_as_one_opened_anew(
                 assert answers(anew, at) == before
 
 
+def test_evidence_may_come_before_its_state(knowledge: KnowledgeBase) -> None:
+    """As where two bases are merged: until then it counts by its own signature."""
+    state = discover(STRANGE, "dram", None)
+    knowledge.add_evidence([evidence(0, state_before=state.id, signature_before=STRANGE.values)])
+    early = knowledge.sequence()
+    knowledge.add_state(state)
+    late = knowledge.sequence()
+    found = [knowledge.candidates("l2_bound", HERE, at) for at in (late, early, late)]
+    with KnowledgeBase.open(knowledge.directory) as other:
+        assert other.candidates("l2_bound", HERE, early) == found[1]
+        assert other.candidates("l2_bound", HERE, late) == found[0] == found[2]
+
+
 def test_lessons_are_in_the_same_order_whatever_the_run_is_called(tmp_path: Path) -> None:
     texts = [f"{word} pays." for word in ("Tiling", "Padding", "Unrolling", "Packing", "Fusing")]
     orders = []
