@@ -49,20 +49,26 @@ async def aoptimize(
         UserError: what is asked cannot be served: one line says what, where and how to mend it.
         Capped, Waiting: the run stopped with its place saved; `kernelblaster resume` goes on.
     """
-    session = await asyncio.to_thread(
-        Session.create,
-        _checked(
-            OptimizeRequest,
-            task=str(task),
-            start=None if start is None else str(start),
-            run=None if run is None else str(run),
-            dimensions=dict(dimensions or {}),
-        ),
-        _checked(RunContext, **settings),
+    request = _checked(
+        OptimizeRequest,
+        task=str(task),
+        start=None if start is None else str(start),
+        run=None if run is None else str(run),
+        dimensions=dict(dimensions or {}),
     )
+    context = _checked(RunContext, **settings)
+    creating = asyncio.ensure_future(asyncio.to_thread(Session.create, request, context))
+    try:
+        session = await asyncio.shield(creating)
+    except asyncio.CancelledError:
+        # The thread goes on: what it makes is taken away again.
+        session = await creating
+        session.discard_unserved()
+        session.close()
+        raise
     try:
         return await session.run(watch)
-    except UserError:
+    except BaseException:
         session.discard_unserved()
         raise
     finally:
@@ -208,16 +214,27 @@ def _wait_for(work: Coroutine[Any, Any, Value]) -> Value:
     except RuntimeError:
         return asyncio.run(work)
     ended: list[Value | BaseException] = []
+    loop = asyncio.new_event_loop()
+    task = loop.create_task(work)
 
     def beside() -> None:
         try:
-            ended.append(asyncio.run(work))
+            ended.append(loop.run_until_complete(task))
         except BaseException as error:
             ended.append(error)
+        finally:
+            loop.run_until_complete(loop.shutdown_asyncgens())
+            loop.run_until_complete(loop.shutdown_default_executor())
+            loop.close()
 
     thread = threading.Thread(target=beside, name="kernelblaster")
     thread.start()
-    thread.join()
+    try:
+        thread.join()
+    except BaseException:  # Interrupted: what runs beside ends too.
+        loop.call_soon_threadsafe(task.cancel)
+        thread.join()
+        raise
     (found,) = ended
     if isinstance(found, BaseException):
         raise found

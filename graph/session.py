@@ -147,6 +147,7 @@ class Session:
             if "result" not in started:
                 check_identity(self.plan)
                 check_models(self.plan.models)
+                self._check_knowledge(started.get("knowledge_at", 0))
                 self._note(Ledger.sit_down)
                 if started.get("plan"):
                     note = await require_endpoint(self.plan.models, self.directory, resumed=True)
@@ -187,6 +188,15 @@ class Session:
         if not isinstance(result, RunResult):
             raise UserError(f"{self.directory} was written by another version; start a new run")
         return result
+
+    def _check_knowledge(self, at: int) -> None:
+        """Raises UserError where the knowledge base is not the one that the run read."""
+        with workspace_of(self.plan) as workspace:
+            if workspace.knowledge.sequence() < at:
+                raise UserError(
+                    f"the knowledge base {self.plan.knowledge} holds less than when this run read "
+                    "it; restore it, or start a new run"
+                )
 
     def _request(self) -> OptimizeRequest:
         return OptimizeRequest(**self.plan.model_dump(include=set(OptimizeRequest.model_fields)))

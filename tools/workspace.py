@@ -41,7 +41,7 @@ class Workspace:
         self.directory = held.path
         self.artifacts = ArtifactStore(self.directory / "artifacts")
         self.device: Device = open_device(device, gpu)
-        self.knowledge = KnowledgeBase.open(Path(knowledge), knowledge_seed())
+        self.knowledge = KnowledgeBase.open(Path(knowledge), knowledge_seed(), create=False)
         try:
             self.store = RunStore(self.directory / "run.sqlite")
         except BaseException:
@@ -90,6 +90,8 @@ class OpenRuns:
         self._guard = threading.RLock()
         self._open: dict[Path, Workspace] = {}
         self._users: dict[Path, int] = {}
+        self._begun: set[Path] = set()
+        """Made by a session whose graph has not yet begun."""
 
     @contextmanager
     def using(self, directory: Path, device: str, gpu: str, knowledge: str) -> Iterator[Workspace]:
@@ -106,7 +108,12 @@ class OpenRuns:
             self._users[directory] = self._users.get(directory, 0) + 1
         try:
             yield found
-        finally:
+        except BaseException:
+            with self._guard:
+                self._leave(directory)
+                self.finished(directory)  # Stopped: another process may go on.
+            raise
+        else:
             with self._guard:
                 self._leave(directory)
 
@@ -116,11 +123,22 @@ class OpenRuns:
         """Open a run whose directory was just made or taken, as if it had just been used.
 
         Args:
-            until_released: keep it open until `release` is called, used or not.
+            until_released: keep it open until `release` is called, used or not; `begun` says once
+                that it is.
         """
         with self._guard:
+            self._make_room()
             self._open[held.path] = Workspace(held, device, gpu, knowledge)
             self._users[held.path] = int(until_released)
+            if until_released:
+                self._begun.add(held.path)
+
+    def begun(self, directory: Path) -> bool:
+        """Say whether a session has made or taken this directory for the graph that asks; once."""
+        with self._guard:
+            found = directory in self._begun
+            self._begun.discard(directory)
+            return found
 
     def has(self, directory: Path) -> bool:
         """Say whether a directory is held here."""
@@ -131,11 +149,12 @@ class OpenRuns:
         with self._guard:
             opened = self._open.pop(directory, None)
             self._users.pop(directory, None)
+            self._begun.discard(directory)
         if opened is not None:
             opened.close()
 
     def finished(self, directory: Path) -> None:
-        """Close a run that came to its end, unless somebody uses it or keeps it open."""
+        """Close a run that ended or waits, unless somebody uses it or keeps it open."""
         with self._guard:
             if self._users.get(directory) == 0:
                 self.release(directory)
@@ -149,15 +168,18 @@ class OpenRuns:
             self.release(directory)
 
     def _opened(self, directory: Path, device: str, gpu: str, knowledge: str) -> Workspace:
-        idle = [path for path in self._open if not self._users[path]]
-        for path in idle[: max(0, len(idle) + 1 - KEPT_OPEN)]:
-            self.release(path)
+        self._make_room()
         held = RunDirectory.hold(directory)
         try:
             return Workspace(held, device, gpu, knowledge)
         except BaseException:
             held.close()
             raise
+
+    def _make_room(self) -> None:
+        idle = [path for path in self._open if not self._users[path]]
+        for path in idle[: max(0, len(idle) + 1 - KEPT_OPEN)]:
+            self.release(path)
 
     def _leave(self, directory: Path) -> None:
         if directory in self._users:  # It may have been released meanwhile.

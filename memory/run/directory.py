@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import json
 import os
 import re
 import shutil
+import time
 import uuid
 from pathlib import Path
 from typing import Any, Self
 
 from ...harness.errors import UserError
+from ...harness.files import write_atomically
 from ..locations import default_runs_directory
 
 RUN_FORMAT = "kernelblaster-run/2"
@@ -35,10 +38,11 @@ class RunDirectory:
         """Take over a lock's descriptor; use `create` or `hold`."""
         self.path = path
         self._lock = lock
+        self._was_there = True
 
     @classmethod
     def create(cls, path: Path, plan: dict[str, Any], texts: dict[str, str]) -> Self:
-        """Make the directory, held, all at once; it may be there if it is empty.
+        """Make the directory, held, all at once; one that is there and empty is filled in place.
 
         Args:
             path: where it appears.
@@ -57,24 +61,48 @@ class RunDirectory:
                 else "choose an empty or new directory with --run"
             )
             raise NotEmpty(f"{path} is not empty; {hint}")
-        made = path.with_name(f".{path.name}-{uuid.uuid4().hex[:8]}")
+        document = json.dumps({"format": RUN_FORMAT, "plan": plan}, indent=2) + "\n"
         try:
-            made.mkdir(parents=True)
-            document = {"format": RUN_FORMAT, "plan": plan}
-            for name, text in (texts | {PLAN_FILE: json.dumps(document, indent=2) + "\n"}).items():
-                (made / name).write_text(text)
-            held = cls.hold(made)
-            # Replaces an empty directory, and fails where somebody was quicker.
-            os.rename(made, path)
+            # It may be a mount, or where somebody stands: what is there keeps its place.
+            make = cls._fill if path.exists() else cls._appear
+            return make(path, texts | {PLAN_FILE: document})
         except OSError as error:
-            shutil.rmtree(made, ignore_errors=True)
             if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
                 raise NotEmpty(f"{path} is not empty; choose another with --run") from error
             raise UserError(
                 f"cannot create the run directory {path}: {error.strerror}; "
                 "choose another with --run"
             ) from error
-        held.path = path
+
+    @classmethod
+    def _appear(cls, path: Path, texts: dict[str, str]) -> Self:
+        made = path.with_name(f".{path.name}-{uuid.uuid4().hex[:8]}")
+        held = None
+        try:
+            made.mkdir(parents=True)
+            for name, text in texts.items():
+                (made / name).write_text(text)
+            held = cls.hold(made)
+            os.rename(made, path)  # Fails where somebody was quicker.
+        except BaseException:
+            if held is not None:
+                held.close()
+            shutil.rmtree(made, ignore_errors=True)
+            raise
+        held.path, held._was_there = path, False
+        return held
+
+    @classmethod
+    def _fill(cls, path: Path, texts: dict[str, str]) -> Self:
+        held = cls.hold(path)
+        try:
+            if [found.name for found in path.iterdir()] != [LOCK_FILE]:
+                raise OSError(errno.ENOTEMPTY, "not empty")
+            for name, text in texts.items():  # The plan is the last: without it there is no run.
+                write_atomically(path / name, text.encode())
+        except BaseException:
+            held.close()
+            raise
         return held
 
     @classmethod
@@ -90,19 +118,35 @@ class RunDirectory:
             raise UserError(
                 f"cannot write to the run directory {path}: {error.strerror}"
             ) from error
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            os.close(lock)
-            raise UserError(
-                f"the run directory {path} is in use by another process; "
-                "wait for it to end, or choose another with --run"
-            ) from error
-        return cls(path, lock)
+        for patience in (True, True, False):
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return cls(path, lock)
+            except BlockingIOError:
+                if patience:  # Who only looks (`is_held`) is gone in a moment.
+                    time.sleep(0.02)
+        os.close(lock)
+        raise UserError(
+            f"the run directory {path} is in use by another process; "
+            "wait for it to end, or choose another with --run"
+        )
 
     def remove(self) -> None:
-        """Remove the directory; only for a run that came to nothing, by who made it."""
-        shutil.rmtree(self.path, ignore_errors=True)
+        """Remove what this object made, for a run that came to nothing.
+
+        A directory that was there before is left, empty; one that another put in its place is not
+        touched.
+        """
+        with contextlib.suppress(OSError):
+            if not os.path.samestat(os.fstat(self._lock), os.stat(self.path / LOCK_FILE)):
+                return
+            for found in self.path.iterdir() if self._was_there else ():
+                if found.is_dir() and not found.is_symlink():
+                    shutil.rmtree(found, ignore_errors=True)
+                else:
+                    found.unlink()
+            if not self._was_there:
+                shutil.rmtree(self.path, ignore_errors=True)
 
     def close(self) -> None:
         """Let the directory go; closing twice is harmless."""

@@ -35,7 +35,7 @@ async def asked(
             messages, form = await asyncio.to_thread(prepare, workspace)
             return await workspace.asker(plan.models).structured(role, place, messages, form)
 
-    return await budgeted(ask)
+    return await budgeted(plan, ask)
 
 
 def stand_in(answer: Answer[Any]) -> str:

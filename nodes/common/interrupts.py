@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import TypeVar
 
 from langgraph.types import interrupt
@@ -14,14 +15,14 @@ from langgraph.types import interrupt
 from ...harness.devices.deferred import ResultAwaited
 from ...tools.models.budgets import read_budgets, require_time
 from ...tools.models.pauses import Paused
-from ...tools.workspace import Workspace
+from ...tools.workspace import Workspace, open_runs
 from ..records import RunPlan
 from .workspaces import opened
 
 Value = TypeVar("Value")
 
 
-async def budgeted(ask: Callable[[], Awaitable[Value]]) -> Value:
+async def budgeted(plan: RunPlan, ask: Callable[[], Awaitable[Value]]) -> Value:
     """Return what `ask` gives; where it cannot go on now, interrupt with the reason.
 
     The whole of `ask` runs again on resume: calls that were answered come from the ledger.
@@ -30,19 +31,22 @@ async def budgeted(ask: Callable[[], Awaitable[Value]]) -> Value:
         try:
             return await ask()
         except Paused as paused:
+            # Whoever resumes may be another process: it must find the directory free.
+            await asyncio.to_thread(open_runs().finished, Path(plan.run))
             # Raises, until the run is resumed with a value; then all is tried once more.
             interrupt({paused.outcome: paused.reason})
 
 
 async def within_time(plan: RunPlan) -> None:
     """Go on when device time and working time are below their caps; else interrupt."""
-    async with opened(plan) as workspace:
 
-        def look() -> None:
-            budgets = read_budgets(workspace.directory)
-            require_time(budgets, workspace.store.ledger, workspace.directory)
+    async def look() -> None:
+        async with opened(plan) as workspace:
+            budgets = await asyncio.to_thread(read_budgets, workspace.directory)
+            ledger = workspace.store.ledger
+            await asyncio.to_thread(require_time, budgets, ledger, workspace.directory)
 
-        await budgeted(lambda: asyncio.to_thread(look))
+    await budgeted(plan, look)
 
 
 async def awaited(

@@ -54,7 +54,7 @@ async def initial_cuda(state: Reads) -> dict[str, Any]:
     plan, summary = state["plan"], state["summary"]
     if plan.start or plan.models.model_of("initial_cuda") == BUILTIN:
         return await asyncio.to_thread(_write, plan, summary)
-    written = await budgeted(lambda: _write_by_model(plan, summary))
+    written = await budgeted(plan, lambda: _write_by_model(plan, summary))
     return await asyncio.to_thread(_store, plan, written)
 
 

@@ -50,7 +50,7 @@ async def kernel_writer(state: Reads) -> dict[str, Any]:
     if state["plan"].models.model_of("kernel_writer") == BUILTIN:
         attempt = await asyncio.to_thread(_write, state)
     else:
-        attempt = await budgeted(lambda: _write_by_model(state))
+        attempt = await budgeted(state["plan"], lambda: _write_by_model(state))
     iteration, rollout, step = state["place"]
     report_progress(
         "attempt",

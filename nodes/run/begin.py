@@ -79,7 +79,7 @@ def begin_run(plan: RunPlan, *, named: bool, until_released: bool = False) -> Ru
             if named:
                 raise
             plan = plan.model_copy(update=_named(new_run_directory(Path(plan.task).stem)))
-    _open(held, plan, until_released)
+    _open(held, plan, until_released=until_released, new=True)
     return plan
 
 
@@ -88,8 +88,8 @@ def _named(directory: Path) -> dict[str, str]:
 
     Directories of one name in two places are two runs to the knowledge base they share.
     """
-    run_id = f"{directory.name}-{uuid.uuid4().hex[:8]}"
-    return {"run": str(directory.resolve()), "run_id": run_id}
+    directory = directory.resolve()
+    return {"run": str(directory), "run_id": f"{directory.name}-{uuid.uuid4().hex[:8]}"}
 
 
 def take_up(directory: Path) -> RunPlan:
@@ -103,16 +103,18 @@ def take_up(directory: Path) -> RunPlan:
         raise UserError(
             f"the run in {directory} was started in {plan.run}; move it back to resume it"
         )
-    _open(RunDirectory.hold(directory), plan, until_released=True)
+    _open(RunDirectory.hold(directory), plan, until_released=True, new=False)
     return plan
 
 
-def _open(held: RunDirectory, plan: RunPlan, until_released: bool) -> None:
+def _open(held: RunDirectory, plan: RunPlan, *, until_released: bool, new: bool) -> None:
     try:
         open_runs().keep(
             held, plan.device, plan.gpu, plan.knowledge, until_released=until_released
         )
     except BaseException:
+        if new:
+            held.remove()
         held.close()
         raise
 

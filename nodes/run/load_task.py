@@ -33,7 +33,7 @@ async def load_task(state: OptimizeRequest, runtime: Runtime[RunContext]) -> dic
             the models' endpoint cannot be asked.
     """
     # Whoever began the run already (the command line does) holds its directory with the plan.
-    begun = state.run is not None and open_runs().has(Path(state.run))
+    begun = state.run is not None and open_runs().begun(Path(state.run))
     if begun:
         plan = await asyncio.to_thread(stored_plan, Path(str(state.run)))
     else:
@@ -68,8 +68,12 @@ async def load_task(state: OptimizeRequest, runtime: Runtime[RunContext]) -> dic
         "plan": plan,
         "summary": summary,
         "iteration": 0,
-        # A reused thread still holds the last run's trajectories: replace, do not merge.
+        # A reused thread still holds what the last run was asked and found: replace all of it.
+        "start": None,
+        "run": None,
+        "dimensions": {},
         "trajectories": Overwrite({}),
+        "soft_reviews": Overwrite({}),
     }
 
 

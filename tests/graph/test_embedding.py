@@ -188,3 +188,35 @@ async def test_a_run_that_a_server_holds_cannot_be_resumed_beside_it(tmp_path: P
     with pytest.raises(kernelblaster.UserError, match="in use"):
         Session.open(tmp_path / "run")
     assert (await task).gain > 1
+
+
+async def test_a_second_call_with_a_directory_in_use_is_no_second_run_of_it(tmp_path: Path) -> None:
+    graph = kernelblaster.build_optimize_graph().compile()
+    request = kernelblaster.OptimizeRequest(task="examples/softmax.py", run=str(tmp_path / "run"))
+    first = asyncio.create_task(graph.ainvoke(request, context=RunContext(**SHORT)))
+    while not is_held(tmp_path / "run"):
+        await asyncio.sleep(0.005)
+    with pytest.raises(kernelblaster.UserError, match="not empty"):
+        await graph.ainvoke(request, context=RunContext(seed=7, **SHORT))
+    assert (await first)["result"].gain > 1
+
+
+async def test_a_reused_thread_forgets_what_the_last_run_was_asked(tmp_path: Path) -> None:
+    graph = kernelblaster.build_optimize_graph().compile(checkpointer=InMemorySaver())
+    config: Any = {"configurable": {"thread_id": "again"}}
+    first = {"task": "examples/softmax.py", "run": str(tmp_path / "named")}
+    await graph.ainvoke(first, config, context=RunContext(**SHORT))
+    await graph.ainvoke({"task": "examples/softmax.py"}, config, context=RunContext(**SHORT))
+    plan = (await graph.aget_state(config)).values["plan"]
+    assert plan.run != str(tmp_path / "named") and plan.start is None
+
+
+async def test_a_cancelled_call_leaves_nothing_held(tmp_path: Path) -> None:
+    for wait in (0.0, 0.02, 0.1):
+        call = asyncio.create_task(kernelblaster.aoptimize("examples/softmax.py", **SHORT))
+        await asyncio.sleep(wait)
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+    left = [path for path in (tmp_path / "runs").glob("*") if is_held(path)]
+    assert left == []

@@ -9,7 +9,7 @@ import pytest
 
 from kernelblaster.harness.errors import UserError
 from kernelblaster.memory.run.directory import RunDirectory, is_held
-from kernelblaster.tools.workspace import KEPT_OPEN, OpenRuns
+from kernelblaster.tools.workspace import KEPT_OPEN, OpenRuns, open_knowledge
 
 
 @pytest.fixture
@@ -25,6 +25,8 @@ def made(folder: Path, name: str = "run") -> Path:
 
 
 def how(folder: Path) -> tuple[str, str, str]:
+    with open_knowledge(str(folder / "kb")):
+        pass
     return "simulated", "H100", str(folder / "kb")
 
 
@@ -85,3 +87,43 @@ def test_what_cannot_be_opened_lets_the_directory_go(tmp_path: Path, runs: OpenR
     with pytest.raises(UserError, match="run.sqlite"), runs.using(path, *how(tmp_path)):
         pass
     assert not is_held(path) and not runs.has(path)
+
+
+def test_a_run_that_stops_is_let_go_and_one_that_is_kept_is_not(
+    tmp_path: Path, runs: OpenRuns
+) -> None:
+    path = made(tmp_path)
+    with pytest.raises(KeyError), runs.using(path, *how(tmp_path)):
+        raise KeyError
+    assert not is_held(path), "another process may go on"
+    runs.keep(RunDirectory.hold(path), *how(tmp_path), until_released=True)
+    with pytest.raises(KeyError), runs.using(path, *how(tmp_path)):
+        raise KeyError
+    assert is_held(path)
+    runs.release(path)
+
+
+def test_runs_that_begin_make_room_too(tmp_path: Path, runs: OpenRuns) -> None:
+    paths = []
+    for number in range(KEPT_OPEN + 4):
+        held = RunDirectory.create(tmp_path / f"run-{number}", {}, {})
+        runs.keep(held, *how(tmp_path), until_released=False)
+        paths.append(held.path)
+    assert sum(runs.has(path) for path in paths) == KEPT_OPEN
+    for path in paths:
+        runs.release(path)
+
+
+def test_a_directory_is_begun_for_one_graph(tmp_path: Path, runs: OpenRuns) -> None:
+    held = RunDirectory.create(tmp_path / "run", {}, {})
+    runs.keep(held, *how(tmp_path), until_released=True)
+    assert runs.begun(held.path) and not runs.begun(held.path)
+    runs.release(held.path)
+
+
+def test_a_run_does_not_go_on_with_an_empty_knowledge_base(tmp_path: Path, runs: OpenRuns) -> None:
+    path = made(tmp_path)
+    with pytest.raises(UserError, match="no knowledge base"):
+        with runs.using(path, "simulated", "H100", str(tmp_path / "gone")):
+            pass
+    assert not is_held(path)

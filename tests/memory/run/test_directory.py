@@ -115,3 +115,41 @@ def test_a_plan_that_cannot_be_read_is_one_line(tmp_path: Path, text: str, words
         read_plan(tmp_path)
     with pytest.raises(UserError, match="no run directory"):
         read_plan(tmp_path / "nowhere")
+
+
+def test_an_empty_directory_keeps_its_place_and_its_mode(tmp_path: Path) -> None:
+    place = tmp_path / "empty"
+    place.mkdir(mode=0o2770)
+    place.chmod(0o2770)
+    before = place.stat()
+    held = RunDirectory.create(place, {"n": 1}, {"budgets.json": "{}"})
+    assert (place.stat().st_ino, place.stat().st_mode) == (before.st_ino, before.st_mode)
+    held.remove()
+    held.close()
+    assert place.is_dir() and list(place.iterdir()) == [], "who made it keeps it"
+
+
+def test_only_what_was_made_is_removed(tmp_path: Path) -> None:
+    held = RunDirectory.create(tmp_path / "run", {}, {})
+    (tmp_path / "run").rename(tmp_path / "moved")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "thesis.tex").write_text("years of work")
+    held.remove()
+    held.close()
+    assert (tmp_path / "run" / "thesis.tex").exists() and (tmp_path / "moved").is_dir()
+    made = RunDirectory.create(tmp_path / "other", {}, {})
+    made.remove()
+    made.close()
+    assert not (tmp_path / "other").exists()
+
+
+def test_a_lost_race_leaves_nothing_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def slower(source: Path, target: Path) -> None:
+        raise OSError(39, "Directory not empty")
+
+    monkeypatch.setattr("kernelblaster.memory.run.directory.os.rename", slower)
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(5):
+        with pytest.raises(NotEmpty):
+            RunDirectory.create(tmp_path / "run", {}, {})
+    assert len(os.listdir("/proc/self/fd")) == before and list(tmp_path.iterdir()) == []
