@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import uuid
 from pathlib import Path
 
 from ...harness.errors import UserError
@@ -32,10 +33,10 @@ def prepare(directory: Path, *, create: bool) -> None:
         _check(marker)
         return
     present = sorted(path.name for path in directory.iterdir()) if directory.exists() else []
-    if MARKER in present:  # another process has just made it
+    if marker.exists():  # Another has just made it.
         _check(marker)
         return
-    if any(name != _TEMPORARY for name in present):
+    if any(not name.startswith(_TEMPORARY) for name in present):
         raise UserError(
             f"{directory} is not a knowledge base of KernelBlaster (it holds {present[0]} but no "
             f"{MARKER}); nothing was changed: name a new or empty directory for --kb"
@@ -43,7 +44,8 @@ def prepare(directory: Path, *, create: bool) -> None:
     if not create:
         raise UserError(f"there is no knowledge base at {directory}; check --kb")
     document = {"format": FORMAT, "version": VERSION, "signature": SIGNATURE_NAME}
-    temporary = directory / _TEMPORARY
+    # Others may be making it at the same time, of the same content: each under a name of its own.
+    temporary = directory / f"{_TEMPORARY}-{uuid.uuid4().hex[:8]}"
     try:
         directory.mkdir(parents=True, exist_ok=True)
         temporary.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")

@@ -414,7 +414,9 @@ def test_a_server_that_dies_pauses_the_run_and_once_it_is_back_the_result_is_the
         assert len(again.chats) <= rollouts, "what was answered is not asked again"
     for field in ("outcome", "best_us", "gain", "path", "evaluations"):
         assert finished[field] == whole[field], field
-    assert finished["model_calls"] == asked + len(again.chats)
+    # A call of the other rollout may have been cut off before the server had read it: it counts.
+    cut_off = finished["model_calls"] - asked - len(again.chats)
+    assert 0 <= cut_off < rollouts
 
 
 def test_the_built_in_reasoner_stands_in_where_a_person_says_so(

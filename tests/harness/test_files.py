@@ -148,7 +148,7 @@ def test_a_device_is_not_replaced(tmp_path: Path) -> None:
 
 
 def test_jobs_run_makes_nothing_beside_a_results_file_that_is_none(tmp_path: Path) -> None:
-    from test_jobs_run import job_of, lay_out
+    from text_jobs import job_of, lay_out
 
     jobs = lay_out(tmp_path, job_of("us: 1.0\n"))
     (tmp_path / "out").mkdir()

@@ -62,8 +62,10 @@ def _shared_memory(counts: Counts) -> Iterator[str]:
 
 
 def _constants(counts: Counts, named: set[str]) -> Iterator[str]:
-    if counts.constant_words > 2 * counts.constant_requests and named & {"compute", "latency"}:
-        words = counts.constant_words / counts.constant_requests
+    if not counts.constant_requests:
+        return
+    words = counts.constant_words / counts.constant_requests
+    if words > 2 and named & {"compute", "latency"}:
         yield (
             f"Divergent reads of constant memory: {words:.1f} words a read, served one by one; "
             "keep a table that lanes index each for itself in shared memory."

@@ -12,14 +12,11 @@ import deferred_support
 import graph_support
 import pytest
 from deferred_support import open_text, run_jobs_on_text
+from text_jobs import job_of, lay_out
 
 from kernelblaster.harness.devices.job_records import (
-    Job,
-    JobsFile,
-    RunJobs,
     read_jobs,
     read_results,
-    write_jobs,
 )
 from kernelblaster.harness.devices.protocol import Capability, Measurement
 from kernelblaster.harness.errors import UserError
@@ -29,9 +26,7 @@ from kernelblaster.harness.records import (
     DeviceIdentity,
     StageResult,
     Task,
-    evaluation_key,
     sha256_of_json,
-    source_sha256,
 )
 
 GOOD = "us: 10.0\n"
@@ -41,21 +36,6 @@ SOURCES = [f"{GOOD}variant: {number}\n" for number in range(4)]
 @pytest.fixture(autouse=True)
 def text_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     deferred_support.install(monkeypatch.setattr)
-
-
-def job_of(source: str, **changes: Any) -> Job:
-    task = graph_support.text_task()
-    job = deferred_support.DeferredTextDevice("H100")._job(task, source)
-    made = job.model_copy(update=changes)
-    key = evaluation_key(source_sha256(made.source), made.task.id, made.device)
-    return made.model_copy(update={"key": key})
-
-
-def lay_out(folder: Path, *jobs: Job, run: str = "run-1") -> Path:
-    path = folder / "jobs.json"
-    asked = RunJobs(jobs=tuple(job.id for job in jobs))
-    write_jobs(path, JobsFile(runs={run: asked}, jobs=jobs))
-    return path
 
 
 class Counting(graph_support.TextDevice):

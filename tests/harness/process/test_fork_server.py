@@ -101,7 +101,7 @@ def test_a_server_that_is_asked_nothing_ends() -> None:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     program = (
         "import sys\n"
-        "from kernelblaster.harness import fork_server\n"
+        "from kernelblaster.harness.process import fork_server\n"
         "fork_server.IDLE_SECONDS = 0.1\n"
         f"sys.exit(fork_server.main(['{theirs.fileno()}', 'kernelblaster.harness.simt.worker']))\n"
     )
