@@ -720,7 +720,7 @@ def test_evidence_may_come_before_its_state(knowledge: KnowledgeBase) -> None:
     knowledge.add_state(state)
     late = knowledge.sequence()
     found = [knowledge.candidates("l2_bound", HERE, at) for at in (late, early, late)]
-    with KnowledgeBase.open(knowledge.directory) as other:
+    with KnowledgeBase.open(knowledge.directory, knowledge_seed()) as other:
         assert other.candidates("l2_bound", HERE, early) == found[1]
         assert other.candidates("l2_bound", HERE, late) == found[0] == found[2]
 
