@@ -49,22 +49,24 @@ def follow_all(sessions: list[Any], showing: Showing) -> None:
     """
     answers: list[dict[str, Any]] = []
     failed = False
-    for session in sessions:
-        try:
-            answers.append(watch(session, showing))
-        except UserError as error:
-            if len(sessions) == 1:
-                raise
-            failed = True
-            sys.stderr.write(f"kernelblaster: {session.directory}: {error}\n")
-            answers.append(
-                {"outcome": "failed", "reason": str(error), "run": str(session.directory)}
-            )
-    if showing.events:
-        for answer in answers:
-            print_json({"event": "end", **answer})
-    elif showing.as_json:
-        print_json(answers[0] if len(answers) == 1 else {"runs": answers})
+    try:
+        for session in sessions:
+            try:
+                answers.append(watch(session, showing))
+            except UserError as error:
+                if len(sessions) == 1:
+                    raise
+                failed = True
+                sys.stderr.write(f"kernelblaster: {session.directory}: {error}\n")
+                answers.append(
+                    {"outcome": "failed", "reason": str(error), "run": str(session.directory)}
+                )
+    finally:  # Who stops one run has the answers of those before it.
+        if showing.events:
+            for answer in answers:
+                print_json({"event": "end", **answer})
+        elif showing.as_json and answers:
+            print_json(answers[0] if len(sessions) == 1 else {"runs": answers})
     if failed:
         raise typer.Exit(2)
 
