@@ -89,7 +89,6 @@ class HeldGpu:
         return Stage(
             gpu_uuid=self.gpu.uuid,
             gpu=self.gpu.name,
-            runtime=str(self.worker.hello()["runtime"]),
             inputs=answer.inputs,
         )
 
