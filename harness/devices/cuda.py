@@ -188,7 +188,7 @@ class CudaDevice(Device):
                 return Measurement(stage=answer.model_copy(update={"build": built}))
             if not answer.launches:
                 return Measurement(stage=no_launch(built))
-            facts = baseline_facts(answer) | held.circumstances()
+            facts = baseline_facts(answer) | held.circumstances(plan)
             facts["measure_seconds"] = time.monotonic() - began
             facts["host_microseconds"] = round(plan.host_microseconds, 1)
             profile, told = self._counters(held, task, built, plan)
@@ -236,7 +236,7 @@ class CudaDevice(Device):
             answer = self._measure(held, task, programs)
             if isinstance(answer, StageResult):
                 return Comparison(stage=answer)
-            facts = held.circumstances()
+            facts = held.circumstances(plan)
         samples = answer.samples
         return Comparison(
             stage=StageResult(outcome=Outcome.PASSED, facts=facts),
@@ -307,7 +307,7 @@ def _verified(held: HeldGpu, task: Task, built: Build, plan: Plan) -> StageResul
     facts = found.facts
     if found.outcome is Outcome.PASSED:
         seconds: Facts = {"verify_seconds": time.monotonic() - began}
-        facts = facts | held.circumstances() | seconds
+        facts = facts | held.circumstances(plan) | seconds
     return found.model_copy(update={"build": built, "facts": facts})
 
 

@@ -164,12 +164,12 @@ static void list_variables(void) {
     }
 }
 
-/* What earlier calls left on the stack must not differ between two calls of launch(): compilers
- * leave the gaps of a kernel's arguments as they find them, and a candidate could leave itself notes
- * there. The stack has room for little more. */
+/* Between two calls of launch(): compilers leave the gaps of a kernel's arguments as they find them,
+ * and a candidate could leave itself notes there. The stack has room for little more. */
 static __attribute__((noinline)) void scrub_stack(void) {
-    volatile uint8_t below[SCRUBBED_BYTES];
-    for (size_t i = 0; i < sizeof below; i++) below[i] = 0;
+    uint8_t below[SCRUBBED_BYTES];
+    memset(below, 0, sizeof below);
+    __asm__ volatile("" : : "r"(below) : "memory");
 }
 
 #define FOUR(a, i) a[i], a[i + 1], a[i + 2], a[i + 3]
@@ -184,7 +184,6 @@ static void call(const uint64_t *pointers, uint64_t count) {
     uint64_t a[MOST_POINTERS] = {0};
     memcpy(a, pointers, sizeof *a * (count < MOST_POINTERS ? count : MOST_POINTERS));
     if (!function) return;
-    scrub_stack();
     fesetenv(FE_DFL_ENV);
     if (count <= 16) function(SIXTEEN(a, 0));
     else if (count <= 256) function(MORE(a, 0));
@@ -246,7 +245,7 @@ int main(int count, char **arguments) {
             kb_open(gpu, add_record);
             break;
         }
-        case LOAD: load(arguments[1]); break;
+        case LOAD: load(arguments[1]), scrub_stack(); break;
         case DESCRIBE: describe(body, head[1]); break;
         case WORKSPACE: add_number(workspace_bytes()); break;
         case VARIABLES: list_variables(); break;
@@ -254,7 +253,7 @@ int main(int count, char **arguments) {
             kb_place_variables(((const uint64_t *)body)[0]);
             call((const uint64_t *)body + 1, head[1] / 8 - 1);
             break;
-        case STATE: add_hash_of_state(); break;
+        case STATE: add_hash_of_state(), scrub_stack(); break;
         default: return 2;
         }
         free(body);
