@@ -25,21 +25,23 @@ Place = tuple[str, str, int | None]
 """File of an instruction, file it was inlined into ("" for none), line of the candidate."""
 
 
-def device_code(ptx: str) -> tuple[Diagnostic, ...]:
+def device_code(ptx: str, files_are_known: bool = True) -> tuple[Diagnostic, ...]:
     """Return one diagnostic for each line of the candidate's DEVICE code that may not be there.
 
     Reading the GPU's clock, in whatever file, but for the toolkit's own waiting loops; the device's
     heap: what it holds outlives the candidate, and no other than its kernels sees it; and lines of
-    the L2 that are to stay: they outlive a flush, and the next timed call finds them.
+    the L2 that are to stay: they outlive a flush, and the next timed call finds them. Where the
+    source may have renamed its lines, no file is known for the toolkit's.
     """
     found: dict[tuple[str, int | None], None] = {}
     for text, (file, caller, line) in _placed(ptx):
         clock = _CLOCK.search(text)
-        if clock and not (file.endswith(_WAITING) and caller.endswith(_WAITING)):
+        waiting = files_are_known and file.endswith(_WAITING) and caller.endswith(_WAITING)
+        if clock and not waiting:
             found[f"{clock.group(0)}: device code reads the GPU's clock", line] = None
         if _PERSISTING.search(text):
             found["L2::evict_last: persisting-L2 tricks: its lines outlive a flush", line] = None
-        if (heap := _HEAP.match(text)) and line is not None:
+        if (heap := _HEAP.match(text)) and (line is not None or not files_are_known):
             words = "device memory is not for a candidate to manage: use the workspace"
             found[f"{heap.group(1)} in device code: {words}", line] = None
     for policy in _unknown_policies(ptx):

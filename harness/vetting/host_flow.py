@@ -30,6 +30,10 @@ _STARTUP = {"__gmon_start__", "_ITM_deregisterTMCloneTable", "_ITM_registerTMClo
 """Weak functions that the compiler's start-up files call where there are such."""
 _FIRST_ARGUMENT = re.compile(r"%(?:[re]di|dil?)\b")
 _OWN_ADDRESS = re.compile(r"(lea|mov)q?\s+\S+\(%rip\),%rdi$")
+_MOVES_ADDRESSES = re.compile(
+    r"endbr64|nop.*|(?:push|pop)\s+%r\w+|(?:sub|add)\s+\$0x[0-9a-f]+,%rsp|"
+    r"lea\s+(?:-?0x[0-9a-f]+)?\(%rip\),%r\w+|mov\s+%r\w+,%r\w+"
+)
 _ENDS = re.compile(PREFIXES + r"(?:ret|jmp|hlt|ud2)")
 _STACK = re.compile(r"(-?)(?:0x([0-9a-f]+))?\(%(rsp|rbp)\)")
 _NUMBER = r"\$(-?)0x([0-9a-f]+)"
@@ -94,6 +98,62 @@ def check_arm_flow(code: Sequence[Instruction]) -> Found:
             startup = instruction.function in _ARM_STARTUP and seen[instruction.function] == 1
             if not instruction.section.startswith(".plt") and not startup:
                 yield instruction, COMPUTED
+
+
+def harmless_initialisers(code: Sequence[Instruction], layout: Layout) -> set[int]:
+    """Return which of the functions that run at load do nothing: x86-64 code.
+
+    Headers leave one, for static objects whose constructors and destructors are empty functions:
+    it runs straight through, calls empty functions and registers empty ones for the end.
+    """
+    at = {instruction.address: index for index, instruction in enumerate(code)}
+    empty = {
+        code[start].address
+        for start, instruction in enumerate(code)
+        if instruction.text == "ret"
+        or (instruction.text == "endbr64" and start + 1 < len(code) and code[start + 1].text == "ret")
+    }
+    registering = _stubs_of("__cxa_atexit", code, layout)
+    return {
+        address
+        for address in layout.initialisers
+        if address in at and _does_nothing(code[at[address] : at[address] + 256], empty, registering)
+    }
+
+
+def _does_nothing(code: Sequence[Instruction], empty: set[int], registering: set[int]) -> bool:
+    registered: int | None = None
+    for instruction in code:
+        text = instruction.text
+        if match := BRANCH.match(text):
+            target, called = int(match[1], 16), text.startswith("call")
+            if target in registering and registered in empty:
+                registered = None
+            elif target not in empty:
+                return False
+            if not called:
+                return text.startswith("jmp")
+        elif text == "ret":
+            return True
+        elif match := _OWN_ADDRESS.match(text):
+            registered = _relative(instruction) if match[1] == "lea" else None
+        elif not _MOVES_ADDRESSES.fullmatch(text):
+            return False
+        elif _FIRST_ARGUMENT.search(text):
+            registered = None
+    return False
+
+
+def _stubs_of(symbol: str, code: Sequence[Instruction], layout: Layout) -> set[int]:
+    """Return where a function's stubs in the PLT begin."""
+    return {
+        instruction.address - (4 if index and code[index - 1].text == "endbr64" else 0)
+        for index, instruction in enumerate(code)
+        if instruction.section.startswith(".plt")
+        and (slot := layout.slots.get(_relative(instruction) or 0))
+        and slot.symbol == symbol
+        and _INDIRECT.match(instruction.text)
+    }
 
 
 def _relative(instruction: Instruction) -> int | None:
@@ -170,14 +230,7 @@ def _registrations(
     code: Sequence[Instruction], layout: Layout, targets: set[int]
 ) -> Found:
     """Yield the calls of __cxa_atexit whose function is not an address in the object."""
-    stubs = {
-        instruction.address - (4 if index and code[index - 1].text == "endbr64" else 0)
-        for index, instruction in enumerate(code)
-        if instruction.section.startswith(".plt")
-        and (slot := layout.slots.get(_relative(instruction) or 0))
-        and slot.symbol == "__cxa_atexit"
-        and _INDIRECT.match(instruction.text)
-    }
+    stubs = _stubs_of("__cxa_atexit", code, layout)
     # libc's own `atexit` is linked in: it hands its argument on.
     passing = set(stubs)
     for index, instruction in enumerate(code):
