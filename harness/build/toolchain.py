@@ -13,7 +13,7 @@ from pathlib import Path
 from ..errors import UserError
 from ..process.children import TimedOut, off_loop
 from ..records import Build, Diagnostic, Record, sha256_of
-from ..vetting.device_rules import device_code
+from ..vetting.device_rules import device_code, names_its_own_places
 from ..vetting.host_code import check_machine_code
 from ..vetting.host_object import check_sections, host_assembly
 from ..vetting.source_rules import check_source, macro_directive, may_rename_lines
@@ -29,9 +29,11 @@ OLDEST_NVCC = (12, 4)
 
 FLAGS = (
     "-std=c++17", "-lineinfo", "-O3", "-shared", "-Xcompiler", "-fPIC", "--cudart", "none",
-    "-Xcompiler", "-fno-jump-tables,-fno-exceptions,-save-temps", "-Xlinker", "-z,relro,-z,now",
+    "-Xcompiler", "-fno-jump-tables,-fno-exceptions", "-Xlinker", "-z,relro,-z,now",
     "-Xptxas", "-v", "-allow-unsupported-compiler", "--keep", "--keep-dir", ".", "-I", ".",
 )  # fmt: skip
+
+_KEEP_ASSEMBLY = ("-Xcompiler", "-save-temps")
 
 RULES = "7"
 """Raised whenever a build's diagnostics may change: a cached build keeps its own."""
@@ -211,6 +213,7 @@ def _collect(directory: Path, key: str, arch: str, toolchain: Toolchain, log: st
     if not any(directory.glob("candidate*.s")):
         raise UserError(f"{toolchain.host_compiler} leaves no assembly to check: use g++ (set CXX)")
     source = (directory / "candidate.cu").read_text(encoding="utf-8")
+    device = (directory / "candidate.cudafe1.gpu").read_text(errors="replace")
     ptx = (directory / "candidate.ptx").read_text(errors="replace")
     return Build(
         key=key,
@@ -223,7 +226,7 @@ def _collect(directory: Path, key: str, arch: str, toolchain: Toolchain, log: st
             *_host_assembly(directory),
             *check_sections(directory / "candidate.o"),
             *check_machine_code(directory / "candidate.so", toolchain.tool("objdump")),
-            *device_code(ptx, files_are_known=not may_rename_lines(source)),
+            *device_code(ptx, not may_rename_lines(source) and not names_its_own_places(device)),
         ),
     )
 
@@ -231,7 +234,7 @@ def _collect(directory: Path, key: str, arch: str, toolchain: Toolchain, log: st
 def _run_nvcc(toolchain: Toolchain, arch: str, directory: Path) -> tuple[int, str]:
     shutil.copyfile(_silenced(), directory / "silenced.o")
     command = [
-        toolchain.nvcc, _target(arch), "-ccbin", toolchain.host_compiler, *FLAGS,
+        toolchain.nvcc, _target(arch), "-ccbin", toolchain.host_compiler, *FLAGS, *_KEEP_ASSEMBLY,
         "candidate.cu", "silenced.o", "-o", "candidate.so",
     ]  # fmt: skip
     return run_nvcc(command, directory, toolchain.programs())

@@ -27,7 +27,7 @@ from .host_flow import (
 )
 
 SECONDS = 60.0
-MOST_CODE_BYTES = 1 << 19
+MOST_CODE_BYTES = 1 << 18
 """Of host machine code; what launches a few hundred kernels has a tenth of that."""
 _LISTING_BYTES = 128 * MOST_CODE_BYTES
 

@@ -123,6 +123,7 @@ def harmless_initialisers(code: Sequence[Instruction], layout: Layout) -> set[in
 
 def _does_nothing(code: Sequence[Instruction], empty: set[int], registering: set[int]) -> bool:
     registered: int | None = None
+    constructs = False
     for instruction in code:
         text = instruction.text
         if match := BRANCH.match(text):
@@ -131,10 +132,11 @@ def _does_nothing(code: Sequence[Instruction], empty: set[int], registering: set
                 registered = None
             elif target not in empty:
                 return False
+            constructs = True
             if not called:
                 return text.startswith("jmp")
         elif text == "ret":
-            return True
+            return constructs
         elif match := _OWN_ADDRESS.match(text):
             registered = _relative(instruction) if match[1] == "lea" else None
         elif not _MOVES_ADDRESSES.fullmatch(text):
@@ -236,12 +238,14 @@ def _registrations(
     for index, instruction in enumerate(code):
         match = BRANCH.match(instruction.text)
         if match and int(match[1], 16) in stubs and instruction.text.split()[-3:-2] != ["call"]:
+            if instruction.function != "atexit":
+                continue
             start = index
-            while start and code[start - 1].function == instruction.function:
+            while start and code[start - 1].function == "atexit" and index - start < 9:
                 start -= 1
             body = code[start:index]
             untouched = not any(_FIRST_ARGUMENT.search(each.text) for each in body[:-3])
-            if instruction.function == "atexit" and len(body) <= 8 and untouched:
+            if len(body) <= 8 and untouched:
                 passing.add(code[start].address)
     for index, instruction in enumerate(code):
         match = BRANCH.match(instruction.text)

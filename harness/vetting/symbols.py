@@ -124,6 +124,7 @@ _OPERATORS = {
     "_Znw": "operator new", "_Zna": "operator new[]",
     "_Zdl": "operator delete", "_Zda": "operator delete[]",
 }  # fmt: skip
+_LENGTH = re.compile(r"L?(\d{1,9})")
 _SHF_EXECINSTR = 4
 _STT_OBJECT, _STT_SECTION, _STT_FILE, _STT_GNU_IFUNC = 1, 3, 4, 10
 _CALLS, _ADDRESSES = (7, 1026), (1, 6, 257, 1025)
@@ -234,8 +235,8 @@ def readable(symbol: str) -> str:
         return symbol
     parts = ["std"] if match.group(2) else []
     position = match.end()
-    while length := re.match(r"L?(\d+)", symbol[position:]):
-        start = position + length.end()
+    while length := _LENGTH.match(symbol, position):
+        start = length.end()
         position = start + int(length.group(1))
         parts.append(symbol[start:position])
         if not match.group(1):
