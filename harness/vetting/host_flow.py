@@ -30,10 +30,11 @@ _STARTUP = {"__gmon_start__", "_ITM_deregisterTMCloneTable", "_ITM_registerTMClo
 """Weak functions that the compiler's start-up files call where there are such."""
 _FIRST_ARGUMENT = re.compile(r"%(?:[re]di|dil?)\b")
 _OWN_ADDRESS = re.compile(r"(lea|mov)q?\s+\S+\(%rip\),%rdi$")
-_MOVES_ADDRESSES = re.compile(
-    r"endbr64|nop.*|(?:push|pop)\s+%r\w+|(?:sub|add)\s+\$0x[0-9a-f]+,%rsp|"
-    r"lea\s+(?:-?0x[0-9a-f]+)?\(%rip\),%r\w+|mov\s+%r\w+,%r\w+"
-)
+_TAKES_ADDRESS = re.compile(r"lea\s+(?:-?0x[0-9a-f]+)?\(%rip\),(%r\w+)")
+_COPIES = re.compile(r"mov\s+(%r\w+),(%r\w+)")
+_POPS = re.compile(r"pop\s+(%r\w+)")
+_KEEPS_REGISTERS = re.compile(r"endbr64|nop.*|push\s+%r\w+|(?:sub|add)\s+\$0x[0-9a-f]+,%rsp")
+_KEPT_BY_CALLS = ("%rbx", "%rbp", "%r12", "%r13", "%r14", "%r15")
 _ENDS = re.compile(PREFIXES + r"(?:ret|jmp|hlt|ud2)")
 _STACK = re.compile(r"(-?)(?:0x([0-9a-f]+))?\(%(rsp|rbp)\)")
 _NUMBER = r"\$(-?)0x([0-9a-f]+)"
@@ -103,7 +104,7 @@ def check_arm_flow(code: Sequence[Instruction]) -> Found:
 def harmless_initialisers(code: Sequence[Instruction], layout: Layout) -> set[int]:
     """Return which of the functions that run at load do nothing: x86-64 code.
 
-    Headers leave one, for static objects whose constructors and destructors are empty functions:
+    Headers leave one, for a static object whose constructor and destructor are empty functions:
     it runs straight through, calls empty functions and registers empty ones for the end.
     """
     at = {instruction.address: index for index, instruction in enumerate(code)}
@@ -122,27 +123,29 @@ def harmless_initialisers(code: Sequence[Instruction], layout: Layout) -> set[in
 
 
 def _does_nothing(code: Sequence[Instruction], empty: set[int], registering: set[int]) -> bool:
-    registered: int | None = None
+    held: dict[str, int] = {}  # register: the address in it
     constructs = False
     for instruction in code:
         text = instruction.text
         if match := BRANCH.match(text):
-            target, called = int(match[1], 16), text.startswith("call")
-            if target in registering and registered in empty:
-                registered = None
+            target = int(match[1], 16)
+            if target in registering and held.get("%rdi") in empty:
+                held = {name: value for name, value in held.items() if name in _KEPT_BY_CALLS}
             elif target not in empty:
                 return False
             constructs = True
-            if not called:
+            if not text.startswith("call"):
                 return text.startswith("jmp")
         elif text == "ret":
             return constructs
-        elif match := _OWN_ADDRESS.match(text):
-            registered = _relative(instruction) if match[1] == "lea" else None
-        elif not _MOVES_ADDRESSES.fullmatch(text):
+        elif match := _TAKES_ADDRESS.fullmatch(text):
+            held[match[1]] = _relative(instruction) or 0
+        elif match := _COPIES.fullmatch(text):
+            held[match[2]] = held.get(match[1], 0)
+        elif match := _POPS.fullmatch(text):
+            held.pop(match[1], None)
+        elif not _KEEPS_REGISTERS.fullmatch(text):
             return False
-        elif _FIRST_ARGUMENT.search(text):
-            registered = None
     return False
 
 

@@ -28,7 +28,7 @@ _PIECE = re.compile(
     re.DOTALL,
 )
 _RENAMES = re.compile(r"(?:^|\*/)[ \t\f\v\r]*(?:#|%:)[ \t\f\v\r]*(?:\d|line\b|/\*)", re.MULTILINE)
-_MADE_BY_A_MACRO = re.compile(rb"\n(?:[ \t\f\v]+(?:#|%:)|%:)[^\n]{0,80}")
+_MADE_BY_A_MACRO = re.compile(rb"\n(?:[ \t\f\v]+(?:#|%:)|%:)[^\n]{0,200}")
 
 
 def check_source(source: str) -> tuple[Diagnostic, ...]:
@@ -65,7 +65,7 @@ def _directives(source: str) -> Iterator[Diagnostic]:
             if target and _leads_out(target[1]):
                 yield Diagnostic(
                     kind="forbidden_include",
-                    message=f"#{name} {rest[:80]}: only headers of the toolkit and task.cuh: no "
+                    message=f"#{name} {rest[:160]}: only headers of the toolkit and task.cuh: no "
                     "absolute path and no `..`",
                     line=number,
                 )

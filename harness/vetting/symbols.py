@@ -93,7 +93,7 @@ _CATEGORIES: tuple[tuple[str, str], ...] = (
      "__xstat* access unlink* remove rename* mkdir* rmdir opendir readdir* tmpfile* "
      "mkstemp* getcwd chdir ioctl fcntl* *basic_?stream* *basic_?fstream* *basic_filebuf* "
      "*filesystem* lseek* truncate ftruncate"),
-    ("printing",
+    ("printing (in a macro that checks for errors fprintf to stderr is let through and dropped)",
      "printf fprintf sprintf snprintf vprintf vfprintf __printf_chk __fprintf_chk __*printf_chk "
      "puts fputs putchar fputc putc perror fflush stdout stderr stdin _ZSt4cout _ZSt4cerr "
      "_ZSt4clog _ZSt3cin *ostream* *ios_base*"),
