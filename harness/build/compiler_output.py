@@ -117,7 +117,7 @@ def _errors(lines: list[str], ptx: Path) -> Iterator[tuple[str, int | None]]:
         if match := _LOCATED.match(line):
             number = int(match["a"] or match["b"])
             if Path(match["file"]).name == "candidate.cu":
-                yield match["text"] + _quoted(lines, index), number
+                yield _without_paths(match["text"]) + _quoted(lines, index), number
             else:
                 where = f"{Path(match['file']).name}({number}): {match['text']}"
                 yield where, _calling_line(lines, index)

@@ -19,6 +19,7 @@ from ..records import Diagnostic
 from .elf_layout import code_bytes, read_layout
 from .host_flow import (
     BRANCH,
+    COMPUTED,
     PREFIXES,
     Instruction,
     check_arm_flow,
@@ -61,6 +62,10 @@ _AT_LOAD = (
     "code that runs at load or unload (a static object with a constructor, or a "
     "constructor/destructor function): host work belongs in launch"
 )
+_INSTEAD = (
+    "; a kernel that is chosen at run time is started by cudaLaunchKernel((const void*)kernel, "
+    "grid, block, arguments, shared, stream)"
+)
 _LINE = re.compile(r"^ *([0-9a-f]+):\t((?:[0-9a-f]{2} )+) *(?:\t(.*))?$")
 _SECTION = re.compile(r"^Disassembly of section (.*):$")
 _FUNCTION = re.compile(r"^[0-9a-f]+ <(.*)>:$")
@@ -98,7 +103,11 @@ def check_machine_code(library: Path, objdump: Path | None) -> tuple[Diagnostic,
         flow = check_flow(instructions, layout)
     else:
         flow = check_arm_flow(instructions)
-    found += [_diagnostic(instruction, meaning) for instruction, meaning in flow]
+    for instruction, meaning in flow:
+        told = _diagnostic(instruction, meaning)
+        if meaning == COMPUTED:
+            told = told.model_copy(update={"message": told.message + _INSTEAD})
+        found.append(told)
     # The compiler's start-up files and nvcc's registration; the start-up files' end.
     own = [address for address in layout.initialisers if address not in harmless]
     if len(own) > 2 or len(layout.finalisers) > 1:

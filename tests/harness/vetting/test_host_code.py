@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kernelblaster.harness.errors import UserError
-from kernelblaster.harness.vetting.device_rules import device_code
+from kernelblaster.harness.vetting.device_rules import device_code, names_its_own_places
 from kernelblaster.harness.vetting.host_code import check_machine_code
 from kernelblaster.harness.vetting.host_flow import Instruction, check_arm_flow
 
@@ -282,3 +282,20 @@ def test_policies_of_the_l2(policy: str, allowed: bool) -> None:
     found = device_code(FILES + text)
     assert all("persisting-L2 tricks" in diagnostic.message for diagnostic in found)
     assert (not found) is allowed
+
+
+@pytest.mark.parametrize(
+    ("text", "own"),
+    [
+        ('asm volatile(".loc 2 41 3, function_name $L, inlined_at 3 65 5");', True),
+        ('asm volatile("\\t.file\\t7 \\"/x/chrono.h\\"");', True),
+        ('asm volatile("nop; .loc/* */2 41 3");', True),
+        ('asm volatile("// end inline asm\\n");', True),
+        ('asm volatile("cp.async.wait_all;"); a.loc = b.file; a.loc(3); // file 3', False),
+    ],
+)
+def test_places_that_assembly_tells_are_not_believed(text: str, own: bool) -> None:
+    assert names_its_own_places(text) is own
+    place = "2 41 3, function_name $L__info_string0, inlined_at 3 65 5"
+    ptx = FILES + PTX.format(place=place, register="%globaltimer", function="malloc")
+    assert (device_code(ptx, not own) == ()) is not own
