@@ -21,8 +21,8 @@ from ..vetting.symbols import undefined_symbols
 from .cache import cache_root, new_entry, trim_entries, used_entry
 from .compiler_output import compile_errors, kernel_resources, machine_fault
 from .compiling import Stopped, denied_files, foreign_files, require_small, run_nvcc
-from .native import build_native
 from .host_compiler import find_host_compiler
+from .native import build_native
 
 OLDEST_NVCC = (12, 4)
 """Older compilers do not know sm_90a fully and name their runtime symbols differently."""

@@ -108,17 +108,18 @@ def harmless_initialisers(code: Sequence[Instruction], layout: Layout) -> set[in
     it runs straight through, calls empty functions and registers empty ones for the end.
     """
     at = {instruction.address: index for index, instruction in enumerate(code)}
-    empty = {
-        code[start].address
-        for start, instruction in enumerate(code)
-        if instruction.text == "ret"
-        or (instruction.text == "endbr64" and start + 1 < len(code) and code[start + 1].text == "ret")
+    empty = {instruction.address for instruction in code if instruction.text == "ret"}
+    empty |= {
+        first.address
+        for first, second in zip(code, code[1:], strict=False)
+        if first.text == "endbr64" and second.address in empty
     }
     registering = _stubs_of("__cxa_atexit", code, layout)
+    starts = {address: at[address] for address in layout.initialisers if address in at}
     return {
         address
-        for address in layout.initialisers
-        if address in at and _does_nothing(code[at[address] : at[address] + 256], empty, registering)
+        for address, start in starts.items()
+        if _does_nothing(code[start : start + 256], empty, registering)
     }
 
 

@@ -16,7 +16,8 @@ from ..records import Diagnostic
 _NOT_TEXT = re.compile(r"[\x00-\x08\x0e-\x1f\x7f\ud800-\udfff]")
 _DIRECTIVE = re.compile(r"[ \t\f\v\r]*(?:#|%:)[ \t\f\v\r]*(\w+)[ \t\f\v\r]*(.*)")
 _PROBE = re.compile(
-    r"__has_(?:include|include_next|embed)[ \t]{0,9}\([ \t]{0,9}(?:\"([^\"\n]{1,300})\"|<([^>\n]{1,300})>)"
+    r"__has_(?:include|include_next|embed)[ \t]{0,9}\([ \t]{0,9}"
+    r"(?:\"([^\"\n]{1,300})\"|<([^>\n]{1,300})>)"
 )
 _SPLICE = re.compile(r"\\[ \t\f\v]*\r?\n")
 _PIECE = re.compile(

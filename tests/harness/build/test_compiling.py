@@ -115,7 +115,8 @@ def test_nothing_of_the_system_beside_headers_is_read(tools: Toolchain, path: st
         "#if __has_include(P)\n#error there\n#endif\n",
         "// step\n/*\n # 1 load\n # line 2\n*/\n#pragma GCC diagnostic push\n",
         "#define STR(x) #x\nconst char* s = STR(# include \"x\"); auto r = R\"(/etc)\";\n",
-        "#include <cooperative_groups.h>\n#include <mma.h>\n#include <algorithm>\n#include <cmath>\n",
+        "#include <cooperative_groups.h>\n#include <mma.h>\n"
+        "#include <algorithm>\n#include <cmath>\n",
         # A header of this includes <iostream>.
         "#include <cub/block/block_load.cuh>\n",
         "#include <iostream>\n",
