@@ -75,7 +75,7 @@ def foreign_files(directory: Path, programs: Iterable[Path]) -> tuple[Diagnostic
 
     Where the kernel shuts the compiler off it cannot open any; where it does not, this holds.
     """
-    places = [os.path.realpath(place) for place in (directory, *SYSTEM, *programs)]
+    places = [os.path.realpath(place) for place in (*SYSTEM, *map(str, (directory, *programs)))]
     folders: dict[str, bool] = {}
     found = []
     for path in _opened(directory):

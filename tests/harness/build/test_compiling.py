@@ -72,7 +72,7 @@ READS = {
     "behind a raw string": 'auto s = R"(")";\n#include "SECRET"\n//"\n',
     "behind a separator of digits": "int d = 1'0;\n#include \"SECRET\"\n// '\n",
     "by a splice with white space": '#inc\\ \t\nlude "SECRET"\n',
-    "as seen from a header's folder": '#include_next <../../../../../../../../../../../SECRET>\n',
+    "as seen from a header's folder": '#include_next <../../../../../../../../../../..SECRET>\n',
     "by a pragma": '_Pragma("GCC dependency \\"SECRET\\"")\n',
     "by a probe that a macro makes": "#define P(a, b) a##b\n#if P(__has_, include)(\"SECRET\")\n"
     "#endif\n",
