@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,21 +14,27 @@ MOST_DIAGNOSTICS = 10
 # cudafe++ and cicc: `candidate.cu(12): error: ...`; the host compiler:
 # `candidate.cu:12:5: error: ...`; the assembler: `candidate.cu:12: Error: ...`.
 _LOCATED = re.compile(
-    r"^(?P<file>[^\s:()][^:()]*)(?:\((?P<a>\d+)\)|:(?P<b>\d+)(?::\d+)?)\s*: "
+    r"^(?P<file>[^\s:()][^:()]*)(?:\((?P<a>\d{1,9})\)|:(?P<b>\d{1,9})(?::\d{1,9})?)\s*: "
     r"(?:catastrophic |fatal |internal )?(?:error|Error)(?: #\S+)?: (?P<text>.*)$"
 )
-_PTXAS = re.compile(r"^ptxas \S+, line (?P<line>\d+); (?:error|fatal)\s*: (?P<text>.*)$")
+_PTXAS = re.compile(r"^ptxas \S+, line (?P<line>\d{1,9}); (?:error|fatal)\s*: (?P<text>.*)$")
 _OTHER = re.compile(
     r"^(?:nvcc|ptxas|nvlink|fatbinary|cicc|cudafe\+\+|collect2|\S*/?ld|g\+\+|c\+\+|clang\S*|cc1plus)"
-    r"\s*:?\s*(?:fatal|error)\s*(?:error)?\s*:\s*(?P<text>.*)$"
+    r"\s{0,4}:?\s{0,4}(?:fatal|error)\s{0,4}(?:error)?\s{0,4}:\s*(?P<text>.*)$"
 )
 _OTHER_LAUNCH = re.compile(
     r'overloaded function "launch" has "C" linkage|'
     r"distinguished by return type alone.*\blaunch\s*\("
 )
 """Said of a `launch` that is not the one task.cuh declares."""
-_STACK = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
-_FROM_CANDIDATE = re.compile(r"\bat line (\d+) of candidate\.cu|candidate\.cu[:(](\d+)")
+_PTX_FILE = re.compile(r'\s*\.file\s+(\d{1,9})\s+"[^"]*\bcandidate\.cu"')
+_PTX_PLACE = re.compile(r"\s*\.loc\s+(\d{1,9})\s+(\d{1,9})")
+_STACK = re.compile(
+    r"(\d{1,12}) bytes stack frame, (\d{1,12}) bytes spill stores, (\d{1,12}) bytes spill loads"
+)
+_LINE_CHARACTERS = 8192
+"""Longer lines are cut: what a source makes the compiler print takes time as its length."""
+_FROM_CANDIDATE = re.compile(r"\bat line (\d{1,9}) of candidate\.cu|candidate\.cu[:(](\d{1,9})")
 _FAULT_OF_MACHINE = re.compile(
     r"nvcc fatal|(?:/bin/)?sh: |(?:\S*/)?(?:gcc|g\+\+|c\+\+|clang\+\+|cc): .*cannot execute"
 )
@@ -48,9 +55,12 @@ def compile_errors(text: str, ptx: Path) -> tuple[Diagnostic, ...]:
     Host and device passes repeat each other, so equal errors are kept once. `ptx` locates what
     ptxas reports by PTX line; it may be missing.
     """
-    found: dict[tuple[str, int | None], int] = {}
-    for message, line in _errors(text.splitlines(), ptx):
-        found[message, line] = found.get((message, line), 0) + 1
+    found: dict[tuple[str, int | None], None] = {}
+    lines = [line[:_LINE_CHARACTERS] for line in text.splitlines()]
+    for message, line in _errors(lines, ptx):
+        found[message, line] = None
+        if len(found) == MOST_DIAGNOSTICS:
+            break
     if not found:
         tail = [line.strip() for line in text.splitlines() if line.strip()][-3:]
         return (
@@ -62,7 +72,7 @@ def compile_errors(text: str, ptx: Path) -> tuple[Diagnostic, ...]:
             message=message,
             line=line,
         )
-        for message, line in list(found)[:MOST_DIAGNOSTICS]
+        for message, line in found
     )
 
 
@@ -73,6 +83,7 @@ def kernel_resources(text: str) -> tuple[KernelResources, ...]:
     properties: str | None = None
     numbers: dict[str, int] = {}
     for line in text.splitlines():
+        line = line[:_LINE_CHARACTERS]
         if match := re.search(r"Compiling entry function '([^']+)'", line):
             entry, numbers = match.group(1), {}
         elif match := re.search(r"Function properties for (\S+)", line):
@@ -84,9 +95,9 @@ def kernel_resources(text: str) -> tuple[KernelResources, ...]:
                 "spill_store_bytes": stores,
                 "spill_load_bytes": loads,
             }
-        elif entry and (match := re.search(r"Used (\d+) registers", line)):
-            barriers = re.search(r"used (\d+) barriers", line)
-            shared = re.search(r"(\d+)(?:\+\d+)? bytes smem", line)
+        elif entry and (match := re.search(r"Used (\d{1,9}) registers", line)):
+            barriers = re.search(r"used (\d{1,9}) barriers", line)
+            shared = re.search(r"(?<!\d)(\d{1,12})(?:\+\d{1,12})? bytes smem", line)
             kernels.append(
                 KernelResources(
                     kernel=entry,
@@ -101,16 +112,19 @@ def kernel_resources(text: str) -> tuple[KernelResources, ...]:
 
 
 def _errors(lines: list[str], ptx: Path) -> Iterator[tuple[str, int | None]]:
+    places: list[tuple[int, int]] | None = None
     for index, line in enumerate(lines):
         if match := _LOCATED.match(line):
             number = int(match["a"] or match["b"])
             if Path(match["file"]).name == "candidate.cu":
-                yield match["text"] + _quoted(lines, index), number
+                yield _without_paths(match["text"]) + _quoted(lines, index), number
             else:
                 where = f"{Path(match['file']).name}({number}): {match['text']}"
                 yield where, _calling_line(lines, index)
         elif match := _PTXAS.match(line):
-            yield f"ptxas: {match['text']}", source_line(ptx, int(match["line"]))
+            places = _places(ptx) if places is None else places
+            before = bisect.bisect(places, (int(match["line"]) + 1,))
+            yield f"ptxas: {match['text']}", places[before - 1][1] if before else None
         elif (match := _OTHER.match(line)) and "aborted due to errors" not in match["text"]:
             yield _without_paths(match["text"]), None
 
@@ -136,22 +150,20 @@ def _calling_line(lines: list[str], index: int) -> int | None:
     return None
 
 
-def source_line(ptx: Path, line: int) -> int | None:
-    """Return the line of candidate.cu that a line of the PTX was made from (its last `.loc`)."""
+def _places(ptx: Path) -> list[tuple[int, int]]:
+    """Return (line of the PTX, line of candidate.cu) of its `.loc`s; empty without the file."""
     try:
-        text = ptx.read_text(errors="replace").splitlines()
+        rows = ptx.read_text(errors="replace").splitlines()
     except OSError:
-        return None
-    files = {
-        match.group(1)
-        for row in text
-        if (match := re.match(r'\s*\.file\s+(\d+)\s+".*\bcandidate\.cu"', row))
-    }
-    for row in reversed(text[:line]):
-        match = re.match(r"\s*\.loc\s+(\d+)\s+(\d+)", row)
-        if match and match.group(1) in files:
-            return int(match.group(2))
-    return None
+        return []
+    files: set[str] = set()
+    found = []
+    for number, row in enumerate(rows, 1):
+        if match := _PTX_FILE.match(row):
+            files.add(match[1])
+        elif match := _PTX_PLACE.match(row):
+            found.append((number, int(match[2]), match[1]))
+    return [(number, line) for number, line, file in found if file in files]
 
 
 def _without_paths(text: str) -> str:

@@ -30,7 +30,7 @@ def build_native(
     language: Literal["c", "c++"] = "c",
     libraries: Sequence[str] = (),
     tune: bool = True,
-    program: bool = False,
+    kind: Literal["library", "object", "program"] = "library",
 ) -> Path:
     """Compile the sources into one shared library and return its path, from the cache when there.
 
@@ -42,7 +42,8 @@ def build_native(
         language: Which host compiler: `c` ($CC, cc, gcc, clang) or `c++` ($CXX, c++, g++, clang++).
         libraries: Names for -l.
         tune: Use this processor's instruction set where the compiler can.
-        program: Make a program instead, whose symbols what it loads can use.
+        kind: Whether a shared library is made, of one source an object to link elsewhere, or a
+            program whose symbols what it loads can use.
 
     Raises:
         UserError: there is no host compiler, or it refuses the sources.
@@ -53,10 +54,13 @@ def build_native(
         digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
     for part in (*compiler, *flags, *libraries, *sorted((headers or {}).items())):
         digest.update(repr(part).encode() + b"\0")
-    kind = ("-pie", "-rdynamic") if program else ("-shared",)
+    suffix, making = {
+        "library": (".so", ["-shared"]), "object": (".o", ["-c"]),
+        "program": ("", ["-pie", "-rdynamic"]),
+    }[kind]  # fmt: skip
     digest.update(f"{kind}{tune}{platform.machine()}{_processor() if tune else ''}".encode())
     folder = cache_root() / "native"
-    library = folder / f"{name}-{digest.hexdigest()[:20]}{'' if program else '.so'}"
+    library = folder / f"{name}-{digest.hexdigest()[:20]}{suffix}"
     if library.exists():
         return library
     folder.mkdir(parents=True, exist_ok=True)
@@ -64,7 +68,7 @@ def build_native(
         for header, text in (headers or {}).items():
             Path(work, header).write_text(text)
         output = Path(work, library.name)
-        command = [*compiler, *_BASE_FLAGS, *kind, *flags, f"-I{work}", *map(str, sources),
+        command = [*compiler, *_BASE_FLAGS, *making, *flags, f"-I{work}", *map(str, sources),
                    "-o", str(output), *(f"-l{item}" for item in libraries)]  # fmt: skip
         # A library tuned for this processor is optional: not every compiler knows every processor.
         attempts = [[*command, "-march=native"], command] if tune else [command]

@@ -7,25 +7,25 @@ import importlib.util
 import re
 import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 from ..errors import UserError
-from ..process.children import TimedOut, off_loop, read_log, run_process, scrubbed_environment
+from ..process.children import TimedOut, off_loop
 from ..records import Build, Diagnostic, Record, sha256_of
-from ..vetting.device_rules import device_code
+from ..vetting.device_rules import device_code, names_its_own_places
 from ..vetting.host_code import check_machine_code
-from ..vetting.source_rules import check_source, host_assembly
+from ..vetting.host_object import check_sections, host_assembly
+from ..vetting.source_rules import check_source, macro_directive, may_rename_lines
 from ..vetting.symbols import undefined_symbols
-from .cache import cache_root, new_entry
+from .cache import cache_root, new_entry, trim_entries, used_entry
 from .compiler_output import compile_errors, kernel_resources, machine_fault
+from .compiling import Stopped, denied_files, foreign_files, require_small, run_nvcc
 from .host_compiler import find_host_compiler
+from .native import build_native
 
 OLDEST_NVCC = (12, 4)
 """Older compilers do not know sm_90a fully and name their runtime symbols differently."""
-
-COMPILE_SECONDS = 120.0
-COMPILE_MEMORY_KIB = 16 << 20
-"""Limits of one compiler run: a template bomb costs one candidate, not the machine."""
 
 FLAGS = (
     "-std=c++17", "-lineinfo", "-O3", "-shared", "-Xcompiler", "-fPIC", "--cudart", "none",
@@ -33,9 +33,13 @@ FLAGS = (
     "-Xptxas", "-v", "-allow-unsupported-compiler", "--keep", "--keep-dir", ".", "-I", ".",
 )  # fmt: skip
 
-RULES = "6"
+_KEEP_ASSEMBLY = ("-Xcompiler", "-save-temps")
+
+RULES = "7"
 """Raised whenever a build's diagnostics may change: a cached build keeps its own."""
 
+_PARTS = ("bin", "crt", "include", "lib", "lib64", "nvvm", "nvvm-prev", "targets")
+"""Folders of a toolkit that its compiler uses."""
 _WHEELS = "nvidia-cuda-nvcc nvidia-cuda-crt nvidia-nvvm nvidia-cuda-runtime nvidia-cuda-cccl"
 
 
@@ -52,6 +56,8 @@ class Toolchain(Record):
     """First line of its --version."""
     host_choice: str = ""
     """Why that compiler was taken."""
+    host_folders: tuple[str, ...] = ()
+    """Where it says that its programs, headers and libraries lie."""
 
     @property
     def identity(self) -> str:
@@ -74,6 +80,12 @@ class Toolchain(Record):
             f"CUDA headers are missing: no cuda_runtime_api.h below {root}; "
             "pip install nvidia-cuda-runtime nvidia-cuda-crt"
         )
+
+    def programs(self) -> tuple[Path, ...]:
+        """Return what a compiler may read and start, beside the system's folders."""
+        nvcc = Path(self.nvcc).resolve()
+        own = (nvcc.parent.parent / name for name in _PARTS)
+        return Path(self.nvcc), nvcc, *own, *map(Path, self.host_folders)
 
     def tool(self, name: str) -> Path | None:
         """Return the path of another CUDA tool (nvdisasm, cuobjdump), beside nvcc or on PATH."""
@@ -103,6 +115,7 @@ def find_toolchain() -> Toolchain:
         return Toolchain(
             nvcc=str(nvcc), version=version, host_compiler=compiler.path,
             host_version=host_version, host_choice=compiler.why,
+            host_folders=compiler.folders,
         )  # fmt: skip
     found = f" ({'; '.join(too_old)}, too old)" if too_old else ""
     raise UserError(
@@ -133,7 +146,8 @@ def build_now(toolchain: Toolchain, source: str, header: str, arch: str) -> Buil
     failed = Build(key=key, succeeded=False, arch=arch, compiler=toolchain.described)
     if refused := check_source(source):
         return failed.model_copy(update={"diagnostics": refused})
-    final = cache_root() / "builds" / key[:2] / key
+    builds = cache_root() / "builds"
+    final = builds / key[:2] / key
     if cached := _load(final):
         return cached
     try:
@@ -141,18 +155,22 @@ def build_now(toolchain: Toolchain, source: str, header: str, arch: str) -> Buil
             (directory / "candidate.cu").write_text(source, encoding="utf-8", newline="")
             (directory / "task.cuh").write_text(header, encoding="utf-8")
             status, log = _run_nvcc(toolchain, arch, directory)
-            if status == 0:
+            if status:
+                _raise_for_machine(toolchain, directory, log)
+            if refused := (*_refused_reading(directory, toolchain, log if status else ""),):
+                result = failed.model_copy(update={"diagnostics": refused})
+            elif status == 0:
                 result = _collect(directory, key, arch, toolchain, log)
             else:
-                _raise_for_machine(toolchain, directory, log)
                 errors = compile_errors(log, directory / "candidate.ptx")
                 result = failed.model_copy(update={"diagnostics": errors})
             result = result.model_copy(update={"directory": str(final)})
             _drop_intermediates(directory)
             (directory / "build.json").write_text(result.model_dump_json(), encoding="utf-8")
-    except (TimedOut, _Killed) as error:
+    except (TimedOut, Stopped, _Killed) as error:
         slow = Diagnostic(kind="compile_error", message=str(error))
         return failed.model_copy(update={"diagnostics": (slow,)})
+    trim_entries(builds, final)
     return result
 
 
@@ -160,12 +178,43 @@ class _Killed(Exception):
     """The compiler was ended from outside. Not cached: it may have been the machine's load."""
 
 
+def _refused_reading(
+    directory: Path, toolchain: Toolchain, errors: str
+) -> Iterator[Diagnostic]:
+    """Yield what the compilers read, or tried to read, and may not; host assembly of a failure.
+
+    An assembler that cannot read a file fails, and leaves what it was to read.
+    """
+    yield from denied_files(errors)
+    yield from foreign_files(directory, toolchain.programs())
+    for name in ("candidate.cpp4.ii", "candidate.cpp1.ii"):
+        path = directory / name
+        if path.exists() and (found := macro_directive(path.read_bytes())):
+            yield found
+            return
+    if errors:
+        yield from _host_assembly(directory)
+
+
+def _host_assembly(directory: Path) -> tuple[Diagnostic, ...]:
+    return tuple(
+        found
+        for path in sorted(directory.glob("candidate*.s"))
+        for found in host_assembly(path.read_text(errors="replace"))
+    )
+
+
 def _collect(directory: Path, key: str, arch: str, toolchain: Toolchain, log: str) -> Build:
-    host = (directory / "candidate.cudafe1.cpp").read_text(errors="replace")
     # One target written with -gencode leaves the architecture out of the name.
     named = directory / f"candidate.{arch}.cubin"
     if named.exists():
         named.rename(directory / "candidate.cubin")
+    require_small(directory)
+    if not any(directory.glob("candidate*.s")):
+        raise UserError(f"{toolchain.host_compiler} leaves no assembly to check: use g++ (set CXX)")
+    source = (directory / "candidate.cu").read_text(encoding="utf-8")
+    device = (directory / "candidate.cudafe1.gpu").read_text(errors="replace")
+    ptx = (directory / "candidate.ptx").read_text(errors="replace")
     return Build(
         key=key,
         succeeded=True,
@@ -174,28 +223,28 @@ def _collect(directory: Path, key: str, arch: str, toolchain: Toolchain, log: st
         kernels=kernel_resources(log),
         undefined_symbols=undefined_symbols(directory / "candidate.so"),
         diagnostics=(
-            *host_assembly(host),
+            *_host_assembly(directory),
+            *check_sections(directory / "candidate.o"),
             *check_machine_code(directory / "candidate.so", toolchain.tool("objdump")),
-            *device_code((directory / "candidate.ptx").read_text(errors="replace")),
+            *device_code(ptx, not may_rename_lines(source) and not names_its_own_places(device)),
         ),
     )
 
 
 def _run_nvcc(toolchain: Toolchain, arch: str, directory: Path) -> tuple[int, str]:
-    log = directory / "nvcc.log"
-    limits = f'ulimit -v {COMPILE_MEMORY_KIB}; ulimit -f 2097152; ulimit -c 0; exec "$@"'
+    shutil.copyfile(_silenced(), directory / "silenced.o")
     command = [
-        "/bin/sh", "-c", limits, "sh", toolchain.nvcc, _target(arch),
-        "-ccbin", toolchain.host_compiler, *FLAGS, "candidate.cu", "-o", "candidate.so",
+        toolchain.nvcc, _target(arch), "-ccbin", toolchain.host_compiler, *FLAGS, *_KEEP_ASSEMBLY,
+        "candidate.cu", "silenced.o", "-o", "candidate.so",
     ]  # fmt: skip
-    environment = scrubbed_environment(directory)
-    try:
-        status = run_process(
-            command, directory=directory, environment=environment, log=log, seconds=COMPILE_SECONDS
-        )
-    except TimedOut:
-        raise TimedOut(f"compilation ran past its limit of {COMPILE_SECONDS:.0f} s") from None
-    return status, read_log(log)
+    return run_nvcc(command, directory, toolchain.programs())
+
+
+def _silenced() -> Path:
+    """Return the object that stands in for printing, built at first use."""
+    here = Path(__file__).resolve().parent
+    flags = ["-ffreestanding", "-fno-stack-protector"]
+    return build_native("silenced", [here / "silenced.c"], flags, tune=False, kind="object")
 
 
 def _target(arch: str) -> str:
@@ -230,6 +279,7 @@ def _load(directory: Path) -> Build | None:
     else:
         files = ("candidate.so", "candidate.ptx", "candidate.cubin") if result.succeeded else ()
         if all((directory / name).is_file() for name in files):
+            used_entry(directory)
             # The cache folder may have been moved as a whole.
             return result.model_copy(update={"directory": str(directory)})
     shutil.rmtree(directory, ignore_errors=True)

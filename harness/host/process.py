@@ -56,7 +56,7 @@ def host_program(cuda_headers: Path) -> Path:
     sources = [here / "process.c", *sorted((here / "runtime").glob("*.c"))]
     return build_native(
         "host-half", sources, ["-std=gnu11", f"-I{cuda_headers}"], libraries=["dl", "m"],
-        tune=False, program=True,
+        tune=False, kind="program",
     )  # fmt: skip
 
 

@@ -46,6 +46,7 @@ def restrict_files(
     readable: Iterable[Path] | None,
     writable: Iterable[Path],
     devices: Iterable[Path] = (),
+    programs: Iterable[Path] = (),
     for_trusted: bool = False,
     scoped: bool = True,
 ) -> list[str]:
@@ -76,9 +77,10 @@ def open_ruleset(
 
     Args:
         readable: files and folders, with all below them; None leaves reading as it is. Where it is
-            given, no program can be started.
+            given, only `programs` can be started.
         writable: folders in which files are made, changed and removed. They are readable too.
         devices: device files that are read, written and controlled.
+        programs: files and folders that are read, and from which programs are started.
         for_trusted: writable folders may also get symbolic links and sockets.
         scoped: no signals and no abstract sockets across the border either.
 
@@ -93,7 +95,11 @@ def open_ruleset(
     handled = _ALL_CHANGES | (0 if readable is None else _READ | _EXECUTE)
     ruleset = _create(handled & supported, known, scoped)
     try:
-        for paths, rights in ((readable or (), _READ), (writable, write), (devices, _DEVICE)):
+        granted = (
+            (readable or (), _READ), (programs, _READ | _EXECUTE), (writable, write),
+            (devices, _DEVICE),
+        )  # fmt: skip
+        for paths, rights in granted:
             for path in dict.fromkeys(paths):
                 _add(ruleset, path, rights & handled & supported)
     except BaseException:

@@ -6,10 +6,17 @@ import json
 import sys
 from pathlib import Path
 
-from ..process.children import TimedOut, python_environment, read_log, run_process
+from ..process.children import (
+    TimedOut,
+    in_background,
+    python_environment,
+    read_log,
+    run_process,
+)
 from ..process.scratch import scratch_folder
 from ..records import Record
 from .candidate_process import attempt, enclose_process
+from .compiler import enclose_compiler
 from .landlock import version
 from .privileges import leave_network
 
@@ -65,8 +72,9 @@ def main() -> None:
     """Shut this process off and print what could not be applied, as JSON."""
     missing: list[str] = []
     attempt(missing, "a network namespace of its own (for the GPU's worker)", leave_network)
+    missing += in_background(lambda: enclose_compiler([], [Path.cwd()])).result()
     missing += enclose_process([], [Path.cwd()])
-    print(json.dumps(missing))
+    print(json.dumps(list(dict.fromkeys(missing))))
 
 
 if __name__ == "__main__":

@@ -67,6 +67,12 @@ def rules_for_worker() -> list[Rule]:
     ]
 
 
+def rules_for_compiler() -> list[Rule]:
+    """Return what a compiler gives up for good: as the worker, and sockets of every kind."""
+    rules = [rule for rule in rules_for_worker() if rule.call != "socket"]
+    return [*rules, Rule("socket", refuse_with(errno.EACCES))]
+
+
 def rules_for_candidate(refusal: int, own: int | None = None) -> list[Rule]:
     """Return what host code of a candidate may not do.
 

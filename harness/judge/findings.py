@@ -120,20 +120,20 @@ def located(diagnostic: Diagnostic, source: str) -> Diagnostic:
 
     Host code carries no line numbers, so the kernel launched or the function called is looked for.
     """
-    launched = re.search(r"(\w+)<<<", diagnostic.message)
+    launched = re.search(r"(?<!\w)(\w+)<<<", diagnostic.message)
     called = re.search(r"\bcuda[A-Z]\w+", diagnostic.message)
     name = ""
     if launched:
         name = re.split(r"[<(]", readable(launched[1]))[0].split("::")[-1].split()[-1]
-        wanted = rf"\b{re.escape(name)}\s*(<[^;]*>\s*)?<<<"
+        wanted, before = rf"\b{re.escape(name)}\b", "<<<"
     elif called:
-        wanted = rf"\b{called[0]}\b"
+        wanted, before = rf"\b{called[0]}\b", "("
     else:
         return diagnostic
     lines = [
         number
         for number, line in enumerate(source.split("\n"), 1)
-        if re.search(wanted, line.split("//")[0])
+        if re.search(wanted, line.split("//")[0].rpartition(before)[0])
     ]
     known = {"line": lines[0]} if len(lines) == 1 and diagnostic.line is None else {}
     return diagnostic.model_copy(update={**known, **({"kernel": name} if name else {})})

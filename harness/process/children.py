@@ -35,6 +35,10 @@ class TimedOut(Exception):
     """The child ran past its time limit and was killed with its whole process group."""
 
 
+class TooMuchOutput(Exception):
+    """The child wrote more into its log than it may and was killed as above."""
+
+
 class Cancelled(Exception):
     """The caller of `off_loop` was cancelled; whatever child was running is dead."""
 
@@ -126,25 +130,35 @@ def run_process(
     environment: Mapping[str, str],
     log: Path,
     seconds: float,
+    most_log_bytes: int | None = None,
+    confine: Callable[[], object] | None = None,
 ) -> int:
     """Run a command in its own process group and return its exit status (negative: the signal).
 
-    Standard output and error go to the file `log`, together. On time-out (raises TimedOut) and on
-    cancellation of `off_loop` (raises Cancelled) the whole group is killed first, and so it is when
-    this process itself is killed. Raises OSError where it cannot be started.
+    Standard output and error go to the file `log`, together. On time-out (raises TimedOut), where
+    the log outgrows `most_log_bytes` (raises TooMuchOutput) and on cancellation of `off_loop`
+    (raises Cancelled) the whole group is killed first, and so it is when this process itself is
+    killed. `confine` shuts off the thread that starts the command, which nothing else runs on, and
+    so all that the command does. Raises OSError where it cannot be started.
     """
     event = _cancelled.get()
     deadline = time.monotonic() + seconds
     with log.open("wb") as output:
-        process = subprocess.Popen(
-            command,
-            cwd=directory,
-            env=dict(environment),
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
+
+        def start() -> subprocess.Popen[bytes]:
+            if confine is not None:
+                confine()
+            return subprocess.Popen(
+                command,
+                cwd=directory,
+                env=dict(environment),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+        process = start() if confine is None else in_background(start).result()
     try:
         with ended_with_us(process.pid):
             while process.poll() is None:
@@ -152,6 +166,8 @@ def run_process(
                     raise Cancelled
                 if time.monotonic() > deadline:
                     raise TimedOut
+                if most_log_bytes is not None and log.stat().st_size > most_log_bytes:
+                    raise TooMuchOutput
                 time.sleep(POLL_SECONDS)
             return process.returncode
     finally:

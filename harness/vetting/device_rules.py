@@ -7,8 +7,11 @@ from collections.abc import Iterator
 
 from ..records import Diagnostic
 
-_FILE = re.compile(r'^\s*\.file\s+(\d+)\s+"([^"]*)"', re.MULTILINE)
+_FILE = re.compile(r'^[ \t]*\.file[ \t]+(\d+)[ \t]+"([^"\n]*)"', re.MULTILINE)
 _PLACE = re.compile(r"^\s*\.loc\s+(\d+)\s+(\d+)(?:.*\binlined_at\s+(\d+)\s+(\d+))?")
+_OWN_PLACES = re.compile(
+    r"\.(?:loc|file)[ \t]*(?:\d|\\|/\*)|//[^\n]{0,9}(?:begin|end) inline asm"
+)
 _CLOCK = re.compile(r"%(?:globaltimer(?:_lo|_hi)?|clock(?:64|_hi)?)\b")
 _HEAP = re.compile(r"^\s*(malloc|free),\s*$")
 _PERSISTING = re.compile(r"\bL2::evict_last\b")
@@ -25,21 +28,23 @@ Place = tuple[str, str, int | None]
 """File of an instruction, file it was inlined into ("" for none), line of the candidate."""
 
 
-def device_code(ptx: str) -> tuple[Diagnostic, ...]:
+def device_code(ptx: str, files_are_known: bool = True) -> tuple[Diagnostic, ...]:
     """Return one diagnostic for each line of the candidate's DEVICE code that may not be there.
 
     Reading the GPU's clock, in whatever file, but for the toolkit's own waiting loops; the device's
     heap: what it holds outlives the candidate, and no other than its kernels sees it; and lines of
-    the L2 that are to stay: they outlive a flush, and the next timed call finds them.
+    the L2 that are to stay: they outlive a flush, and the next timed call finds them. Where the
+    source may have renamed its lines, no file is known for the toolkit's.
     """
     found: dict[tuple[str, int | None], None] = {}
     for text, (file, caller, line) in _placed(ptx):
         clock = _CLOCK.search(text)
-        if clock and not (file.endswith(_WAITING) and caller.endswith(_WAITING)):
+        waiting = files_are_known and file.endswith(_WAITING) and caller.endswith(_WAITING)
+        if clock and not waiting:
             found[f"{clock.group(0)}: device code reads the GPU's clock", line] = None
         if _PERSISTING.search(text):
             found["L2::evict_last: persisting-L2 tricks: its lines outlive a flush", line] = None
-        if (heap := _HEAP.match(text)) and line is not None:
+        if (heap := _HEAP.match(text)) and (line is not None or not files_are_known):
             words = "device memory is not for a candidate to manage: use the workspace"
             found[f"{heap.group(1)} in device code: {words}", line] = None
     for policy in _unknown_policies(ptx):
@@ -48,6 +53,14 @@ def device_code(ptx: str) -> tuple[Diagnostic, ...]:
     return tuple(
         Diagnostic(kind="forbidden_symbol", message=message, line=line) for message, line in found
     )
+
+
+def names_its_own_places(device_source: str) -> bool:
+    """Say whether inline assembly may tell false places: the text is device code as nvcc reads it.
+
+    Adjacent strings are one there, and no macro is left.
+    """
+    return _OWN_PLACES.search(device_source) is not None
 
 
 def _placed(ptx: str) -> Iterator[tuple[str, Place]]:
@@ -75,9 +88,9 @@ def _unknown_policies(ptx: str) -> Iterator[str]:
     """
     if not _HINTED.search(ptx):
         return
-    text = re.sub(r"//[^\n]*|/\*.*?\*/", " ", ptx, flags=re.DOTALL)
+    text = re.sub(r"//[^\n]*|/\*.*?(?:\*/|\Z)", " ", ptx, flags=re.DOTALL)
     # What ends with its line, or is followed by an instruction.
-    text = re.sub(r"^\s*\.(?:loc|file)\b[^\n]*|^\s*\.?[\w$]+:", " ", text, flags=re.MULTILINE)
+    text = re.sub(r"^[ \t]*\.(?:loc|file)\b[^\n]*|^[ \t]*\.?[\w$]+:", " ", text, flags=re.MULTILINE)
     sources: dict[str, list[str]] = {}
     hints: dict[str, None] = {}
     for statement in re.split(r"[;{}]", text):
@@ -94,16 +107,23 @@ def _unknown_policies(ptx: str) -> Iterator[str]:
         source = "created" if safe else operands[-1] if opcode == "mov" else "computed"
         sources.setdefault(operands[0], []).append(source)
     for hint in hints:
-        if not _harmless(hint, sources, set()):
+        if not _harmless(hint, sources):
             yield hint
 
 
-def _harmless(value: str, sources: dict[str, list[str]], seen: set[str]) -> bool:
-    if value == "created" or value in seen:
-        return True
-    if re.fullmatch(r"-?\d+|0[xX][0-9a-fA-F]+U?", value):
-        return int(value.rstrip("U"), 0) & (1 << 64) - 1 in _SAFE_POLICIES
-    seen.add(value)
-    return bool(sources.get(value)) and all(
-        _harmless(source, sources, seen) for source in sources[value]
-    )
+def _harmless(hint: str, sources: dict[str, list[str]]) -> bool:
+    """Say whether all that a register may hold is harmless, through whatever it was moved."""
+    seen, waiting = {hint}, [hint]
+    while waiting:
+        value = waiting.pop()
+        if value == "created":
+            continue
+        if re.fullmatch(r"-?\d{1,20}|0[xX][0-9a-fA-F]{1,16}U?", value):
+            if int(value.rstrip("U"), 0) & (1 << 64) - 1 not in _SAFE_POLICIES:
+                return False
+            continue
+        if not sources.get(value):
+            return False
+        waiting += [source for source in sources[value] if source not in seen]
+        seen.update(sources[value])
+    return True

@@ -6,7 +6,9 @@ import struct
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-SYMTAB, STRTAB, RELA, HASH, DYNAMIC, NOTE, DYNSYM = 2, 3, 4, 5, 6, 7, 11
+SYMTAB, STRTAB, RELA, HASH, DYNAMIC, NOTE, DYNSYM, INIT_ARRAY, FINI_ARRAY = (
+    2, 3, 4, 5, 6, 7, 11, 14, 15
+)  # fmt: skip
 """Section types."""
 
 
@@ -34,6 +36,15 @@ class Symbol(NamedTuple):
     kind: int
     section: int
     """Number of the section that defines it; 0 where it is undefined."""
+
+
+class Relocation(NamedTuple):
+    """A row of a relocation table: what is written where when the object is loaded."""
+
+    place: int
+    kind: int
+    symbol: Symbol | None
+    addend: int
 
 
 class Segment(NamedTuple):
@@ -85,14 +96,14 @@ def read_symbols(data: bytes, sections: Sequence[Section], table: Section) -> It
 
 def read_relocations(
     data: bytes, sections: Sequence[Section], table: Section
-) -> Iterator[tuple[int, int, Symbol | None]]:
-    """Yield the place, the type and the symbol (None without one) of a table's relocations."""
+) -> Iterator[Relocation]:
+    """Yield the relocations of a table."""
     symbols = sections[table.link]
     for position in range(table.offset, table.offset + table.size, 24):
-        place, info = struct.unpack_from("<QQ", data, position)
+        place, info, addend = struct.unpack_from("<QQq", data, position)
         number = info >> 32
         symbol = _symbol(data, sections, symbols, symbols.offset + 24 * number) if number else None
-        yield place, info & 0xFFFFFFFF, symbol
+        yield Relocation(place, info & 0xFFFFFFFF, symbol, addend)
 
 
 def read_dynamic(data: bytes, table: Section) -> Iterator[tuple[int, int]]:

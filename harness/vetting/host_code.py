@@ -16,10 +16,21 @@ from pathlib import Path
 from ..errors import UserError
 from ..process.children import run_process, scrubbed_environment
 from ..records import Diagnostic
-from .elf_layout import read_layout
-from .host_flow import BRANCH, PREFIXES, Instruction, check_arm_flow, check_flow
+from .elf_layout import code_bytes, read_layout
+from .host_flow import (
+    BRANCH,
+    COMPUTED,
+    PREFIXES,
+    Instruction,
+    check_arm_flow,
+    check_flow,
+    harmless_initialisers,
+)
 
 SECONDS = 60.0
+MOST_CODE_BYTES = 1 << 18
+"""Of host machine code; what launches a few hundred kernels has a tenth of that."""
+_LISTING_BYTES = 128 * MOST_CODE_BYTES
 
 _X86, _ARM = 62, 183
 _REFUSED: dict[int, tuple[tuple[str, str], ...]] = {
@@ -47,6 +58,14 @@ _HIDDEN = (b"\x0f\x05", b"\x0f\x34", b"\xcd\x80")
 _LARGE = 1 << 24
 """A smaller number fills too little of its four bytes to lead anywhere from a hidden call."""
 
+_AT_LOAD = (
+    "code that runs at load or unload (a static object with a constructor, or a "
+    "constructor/destructor function): host work belongs in launch"
+)
+_INSTEAD = (
+    "; a kernel that is chosen at run time is started by cudaLaunchKernel((const void*)kernel, "
+    "grid, block, arguments, shared, stream)"
+)
 _LINE = re.compile(r"^ *([0-9a-f]+):\t((?:[0-9a-f]{2} )+) *(?:\t(.*))?$")
 _SECTION = re.compile(r"^Disassembly of section (.*):$")
 _FUNCTION = re.compile(r"^[0-9a-f]+ <(.*)>:$")
@@ -63,6 +82,10 @@ def check_machine_code(library: Path, objdump: Path | None) -> tuple[Diagnostic,
         raise UserError(
             f"host code of ELF machine {machine} cannot be checked: use x86-64 or arm64"
         )
+    size = code_bytes(library)
+    if size > MOST_CODE_BYTES:
+        message = f"{size >> 10} KiB of host machine code; the limit is {MOST_CODE_BYTES >> 10} KiB"
+        return (Diagnostic(kind="forbidden_symbol", message=message),)
     if objdump is None:
         raise UserError(
             "objdump is missing, and without it no candidate's host code can be checked: "
@@ -72,12 +95,23 @@ def check_machine_code(library: Path, objdump: Path | None) -> tuple[Diagnostic,
     if not instructions:
         raise UserError(f"{objdump} shows no instruction of {library.name}: install GNU binutils")
     found = [*_refused(instructions, machine)]
+    layout = read_layout(library)
+    harmless: set[int] = set()
     if machine == _X86:
         found += [*_misplaced(instructions), *_hidden(instructions)]
-        flow = check_flow(instructions, read_layout(library))
+        harmless = harmless_initialisers(instructions, layout)
+        flow = check_flow(instructions, layout)
     else:
         flow = check_arm_flow(instructions)
-    found += [_diagnostic(instruction, meaning) for instruction, meaning in flow]
+    for instruction, meaning in flow:
+        told = _diagnostic(instruction, meaning)
+        if meaning == COMPUTED:
+            told = told.model_copy(update={"message": told.message + _INSTEAD})
+        found.append(told)
+    # The compiler's start-up files and nvcc's registration; the start-up files' end.
+    own = [address for address in layout.initialisers if address not in harmless]
+    if len(own) > 2 or len(layout.finalisers) > 1:
+        found.append(Diagnostic(kind="forbidden_symbol", message=_AT_LOAD))
     return tuple(dict.fromkeys(found))
 
 
@@ -93,8 +127,9 @@ def _disassembly(library: Path, objdump: Path) -> str:
     command = [str(objdump), "-d", "-w", "-z", str(library)]
     environment = scrubbed_environment(library.parent)
     status = run_process(
-        command, directory=library.parent, environment=environment, log=log, seconds=SECONDS
-    )
+        command, directory=library.parent, environment=environment, log=log, seconds=SECONDS,
+        most_log_bytes=_LISTING_BYTES,
+    )  # fmt: skip
     text = log.read_text(errors="replace")
     log.unlink()
     if status != 0:

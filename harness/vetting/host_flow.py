@@ -30,6 +30,11 @@ _STARTUP = {"__gmon_start__", "_ITM_deregisterTMCloneTable", "_ITM_registerTMClo
 """Weak functions that the compiler's start-up files call where there are such."""
 _FIRST_ARGUMENT = re.compile(r"%(?:[re]di|dil?)\b")
 _OWN_ADDRESS = re.compile(r"(lea|mov)q?\s+\S+\(%rip\),%rdi$")
+_TAKES_ADDRESS = re.compile(r"lea\s+(?:-?0x[0-9a-f]+)?\(%rip\),(%r\w+)")
+_COPIES = re.compile(r"mov\s+(%r\w+),(%r\w+)")
+_POPS = re.compile(r"pop\s+(%r\w+)")
+_KEEPS_REGISTERS = re.compile(r"endbr64|nop.*|push\s+%r\w+|(?:sub|add)\s+\$0x[0-9a-f]+,%rsp")
+_KEPT_BY_CALLS = ("%rbx", "%rbp", "%r12", "%r13", "%r14", "%r15")
 _ENDS = re.compile(PREFIXES + r"(?:ret|jmp|hlt|ud2)")
 _STACK = re.compile(r"(-?)(?:0x([0-9a-f]+))?\(%(rsp|rbp)\)")
 _NUMBER = r"\$(-?)0x([0-9a-f]+)"
@@ -94,6 +99,67 @@ def check_arm_flow(code: Sequence[Instruction]) -> Found:
             startup = instruction.function in _ARM_STARTUP and seen[instruction.function] == 1
             if not instruction.section.startswith(".plt") and not startup:
                 yield instruction, COMPUTED
+
+
+def harmless_initialisers(code: Sequence[Instruction], layout: Layout) -> set[int]:
+    """Return which of the functions that run at load do nothing: x86-64 code.
+
+    Headers leave one, for a static object whose constructor and destructor are empty functions:
+    it runs straight through, calls empty functions and registers empty ones for the end.
+    """
+    at = {instruction.address: index for index, instruction in enumerate(code)}
+    empty = {instruction.address for instruction in code if instruction.text == "ret"}
+    empty |= {
+        first.address
+        for first, second in zip(code, code[1:], strict=False)
+        if first.text == "endbr64" and second.address in empty
+    }
+    registering = _stubs_of("__cxa_atexit", code, layout)
+    starts = {address: at[address] for address in layout.initialisers if address in at}
+    return {
+        address
+        for address, start in starts.items()
+        if _does_nothing(code[start : start + 256], empty, registering)
+    }
+
+
+def _does_nothing(code: Sequence[Instruction], empty: set[int], registering: set[int]) -> bool:
+    held: dict[str, int] = {}  # register: the address in it
+    constructs = False
+    for instruction in code:
+        text = instruction.text
+        if match := BRANCH.match(text):
+            target = int(match[1], 16)
+            if target in registering and held.get("%rdi") in empty:
+                held = {name: value for name, value in held.items() if name in _KEPT_BY_CALLS}
+            elif target not in empty:
+                return False
+            constructs = True
+            if not text.startswith("call"):
+                return text.startswith("jmp")
+        elif text == "ret":
+            return constructs
+        elif match := _TAKES_ADDRESS.fullmatch(text):
+            held[match[1]] = _relative(instruction) or 0
+        elif match := _COPIES.fullmatch(text):
+            held[match[2]] = held.get(match[1], 0)
+        elif match := _POPS.fullmatch(text):
+            held.pop(match[1], None)
+        elif not _KEEPS_REGISTERS.fullmatch(text):
+            return False
+    return False
+
+
+def _stubs_of(symbol: str, code: Sequence[Instruction], layout: Layout) -> set[int]:
+    """Return where a function's stubs in the PLT begin."""
+    return {
+        instruction.address - (4 if index and code[index - 1].text == "endbr64" else 0)
+        for index, instruction in enumerate(code)
+        if instruction.section.startswith(".plt")
+        and (slot := layout.slots.get(_relative(instruction) or 0))
+        and slot.symbol == symbol
+        and _INDIRECT.match(instruction.text)
+    }
 
 
 def _relative(instruction: Instruction) -> int | None:
@@ -170,25 +236,20 @@ def _registrations(
     code: Sequence[Instruction], layout: Layout, targets: set[int]
 ) -> Found:
     """Yield the calls of __cxa_atexit whose function is not an address in the object."""
-    stubs = {
-        instruction.address - (4 if index and code[index - 1].text == "endbr64" else 0)
-        for index, instruction in enumerate(code)
-        if instruction.section.startswith(".plt")
-        and (slot := layout.slots.get(_relative(instruction) or 0))
-        and slot.symbol == "__cxa_atexit"
-        and _INDIRECT.match(instruction.text)
-    }
+    stubs = _stubs_of("__cxa_atexit", code, layout)
     # libc's own `atexit` is linked in: it hands its argument on.
     passing = set(stubs)
     for index, instruction in enumerate(code):
         match = BRANCH.match(instruction.text)
         if match and int(match[1], 16) in stubs and instruction.text.split()[-3:-2] != ["call"]:
+            if instruction.function != "atexit":
+                continue
             start = index
-            while start and code[start - 1].function == instruction.function:
+            while start and code[start - 1].function == "atexit" and index - start < 9:
                 start -= 1
             body = code[start:index]
             untouched = not any(_FIRST_ARGUMENT.search(each.text) for each in body[:-3])
-            if instruction.function == "atexit" and len(body) <= 8 and untouched:
+            if len(body) <= 8 and untouched:
                 passing.add(code[start].address)
     for index, instruction in enumerate(code):
         match = BRANCH.match(instruction.text)

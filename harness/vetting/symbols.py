@@ -16,12 +16,10 @@ from typing import NamedTuple
 
 from ..records import Diagnostic
 from .elf import (
-    DYNAMIC,
     DYNSYM,
     RELA,
     SYMTAB,
     Section,
-    read_dynamic,
     read_relocations,
     read_sections,
     read_segments,
@@ -95,7 +93,7 @@ _CATEGORIES: tuple[tuple[str, str], ...] = (
      "__xstat* access unlink* remove rename* mkdir* rmdir opendir readdir* tmpfile* "
      "mkstemp* getcwd chdir ioctl fcntl* *basic_?stream* *basic_?fstream* *basic_filebuf* "
      "*filesystem* lseek* truncate ftruncate"),
-    ("printing",
+    ("printing (in a macro that checks for errors fprintf to stderr is let through and dropped)",
      "printf fprintf sprintf snprintf vprintf vfprintf __printf_chk __fprintf_chk __*printf_chk "
      "puts fputs putchar fputc putc perror fflush stdout stderr stdin _ZSt4cout _ZSt4cerr "
      "_ZSt4clog _ZSt3cin *ostream* *ios_base*"),
@@ -122,6 +120,11 @@ _CATEGORIES: tuple[tuple[str, str], ...] = (
      "__cxa_free_exception __gxx_personality* _Unwind_* _ZSt*throw* _ZTI* _ZTV*"),
 )  # fmt: skip
 
+_OPERATORS = {
+    "_Znw": "operator new", "_Zna": "operator new[]",
+    "_Zdl": "operator delete", "_Zda": "operator delete[]",
+}  # fmt: skip
+_LENGTH = re.compile(r"L?(\d{1,9})")
 _SHF_EXECINSTR = 4
 _STT_OBJECT, _STT_SECTION, _STT_FILE, _STT_GNU_IFUNC = 1, 3, 4, 10
 _CALLS, _ADDRESSES = (7, 1026), (1, 6, 257, 1025)
@@ -132,15 +135,11 @@ _POINTED_TO = frozenset(
     "_ITM_deregisterTMCloneTable _ITM_registerTMCloneTable __gmon_start__ __cxa_finalize".split()
 )
 _PT_LOAD, _PT_GNU_STACK, _PF_X, _PF_W = 1, 0x6474E551, 1, 2
-_DT_INIT_ARRAYSZ, _DT_FINI_ARRAYSZ = 27, 28
 
 
 class _Object(NamedTuple):
     undefined: tuple[str, ...]
     defined: tuple[str, ...]
-    initialisers: int
-    """Functions run when the object is loaded."""
-    finalisers: int
     data_in_code: tuple[str, ...]
     """Data that lies in an executable section."""
     resolvers: tuple[str, ...]
@@ -182,7 +181,7 @@ def check_library(library: Path, libraries: Sequence[str] = ()) -> tuple[Diagnos
     """Return everything about a candidate's shared object that the contract refuses.
 
     Forbidden undefined symbols, no definition of `launch`, definitions that would stand in for the
-    runtime's, and code of its own that would run when the object is loaded or unloaded.
+    runtime's or the system's, and what would be resolved or made code when the object is loaded.
     """
     content = _read(library)
     found = list(check_symbols(content.undefined, libraries))
@@ -199,17 +198,8 @@ def check_library(library: Path, libraries: Sequence[str] = ()) -> tuple[Diagnos
             message=f"{readable(name)}: defined by the candidate, but it belongs to the runtime",
         )
         for name in content.defined
-        if name in _ALLOWED or re.match(r"_*cuda|cu[A-Z]", name)
+        if name in _ALLOWED or re.match(r"_*cuda|cu[A-Z]", name) or _of_the_system(name)
     ]
-    # crtbegin's frame_dummy and nvcc's registration; crtbegin's __do_global_dtors_aux.
-    if content.initialisers > 2 or content.finalisers > 1:
-        found.append(
-            Diagnostic(
-                kind="forbidden_symbol",
-                message="code that runs at load or unload (a static object with a constructor, or "
-                "a constructor/destructor function): host work belongs in launch",
-            )
-        )
     found += [
         Diagnostic(
             kind="forbidden_symbol", message=f"{readable(name)}: data among the machine code"
@@ -238,22 +228,32 @@ def check_library(library: Path, libraries: Sequence[str] = ()) -> tuple[Diagnos
 
 def readable(symbol: str) -> str:
     """Return a C++ symbol as a person writes it, without argument types; others unchanged."""
-    operators = {"_Znw": "operator new", "_Zna": "operator new[]",
-                 "_Zdl": "operator delete", "_Zda": "operator delete[]"}  # fmt: skip
-    if symbol[:4] in operators:
-        return operators[symbol[:4]]
+    if symbol[:4] in _OPERATORS:
+        return _OPERATORS[symbol[:4]]
     match = re.match(r"_Z(?:T[IVS])?(N?)[rVK]*(St)?", symbol)
     if match is None:
         return symbol
     parts = ["std"] if match.group(2) else []
     position = match.end()
-    while length := re.match(r"L?(\d+)", symbol[position:]):
-        start = position + length.end()
+    while length := _LENGTH.match(symbol, position):
+        start = length.end()
         position = start + int(length.group(1))
         parts.append(symbol[start:position])
         if not match.group(1):
             break
     return "::".join(parts) if len(parts) > (1 if match.group(2) else 0) else symbol
+
+
+def _of_the_system(name: str) -> bool:
+    """Say whether a definition could be taken for one of the system's: malloc, dlopen, new."""
+    if name.startswith("_Z"):
+        return name[:4] in _OPERATORS
+    # A short pattern would take a candidate's own `statistics` for `stat`.
+    return any(
+        name == pattern or (len(pattern) > 6 and fnmatch.fnmatchcase(name, pattern))
+        for _, patterns in _CATEGORIES
+        for pattern in patterns.split()
+    )
 
 
 def _refusal(symbol: str) -> str:
@@ -277,7 +277,6 @@ def _parse(data: bytes) -> _Object:
     sections = read_sections(data)
     undefined: set[str] = set()
     defined: set[str] = set()
-    initialisers = finalisers = 0
     data_in_code: set[str] = set()
     resolvers: set[str] = set()
     for table in sections:
@@ -292,11 +291,7 @@ def _parse(data: bytes) -> _Object:
                     continue
                 if symbol.name and symbol.kind not in (_STT_SECTION, _STT_FILE):
                     (defined if symbol.section else undefined).add(symbol.name)
-        elif table.kind == DYNAMIC:
-            for tag, value in read_dynamic(data, table):
-                initialisers = value // 8 if tag == _DT_INIT_ARRAYSZ else initialisers
-                finalisers = value // 8 if tag == _DT_FINI_ARRAYSZ else finalisers
-    return _Object(tuple(sorted(undefined)), tuple(sorted(defined)), initialisers, finalisers,
+    return _Object(tuple(sorted(undefined)), tuple(sorted(defined)),
                    tuple(sorted(data_in_code)), tuple(sorted(resolvers)),
                    _pointed_to(data, sections), _writable_code(data))  # fmt: skip
 
@@ -311,7 +306,7 @@ def _pointed_to(data: bytes, sections: Sequence[Section]) -> tuple[str, ...]:
     for table in sections:
         if table.kind != RELA or sections[table.link].kind != DYNSYM:
             continue
-        for _, kind, symbol in read_relocations(data, sections, table):
+        for _, kind, symbol, _ in read_relocations(data, sections, table):
             calls = calls or kind in _CALLS
             if symbol is None or kind not in _ADDRESSES:
                 continue

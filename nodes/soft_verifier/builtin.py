@@ -9,7 +9,7 @@ from typing import Any
 from ...harness.records import Task
 from ..records import SoftReview
 
-_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
 
 
 def review(task: Task, source: str) -> SoftReview:

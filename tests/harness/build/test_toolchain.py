@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 import os
 import time
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from kernelblaster.harness.build import compiling
 from kernelblaster.harness.build import toolchain as module
 from kernelblaster.harness.build.compiler_output import (
     compile_errors,
@@ -189,10 +191,13 @@ def test_host_assembly_is_seen_behind_a_lambda_of_a_kernel(tools: Toolchain) -> 
         ('/* a\n b */ #include "/etc/passwd"', "forbidden_include", 2),
         ('#/**/include/**/"/etc/passwd"', "forbidden_include", 1),
         ('%:include "/etc/passwd"', "forbidden_include", 1),
-        ('#define F "/etc/passwd"\n#include F', "forbidden_include", 2),
         ('#include_next "/etc/passwd"', "forbidden_include", 1),
         ('#embed "/etc/passwd"', "forbidden_include", 1),
-        ('asm(".incbin \\"/etc/passwd\\"");', "forbidden_include", None),
+        ('\f#include "/etc/passwd"', "forbidden_include", 1),
+        ("int a = 1'000; \v#\n \v# include </etc/passwd>", "forbidden_include", 2),
+        ('auto s = R"(")";\n#include "/etc/passwd" // "', "forbidden_include", 2),
+        ('#inc\\ \nlude "/etc/passwd"', "forbidden_include", 1),
+        ('#if __has_include("/etc/passwd")\n#endif', "forbidden_include", 1),
         ('#line 1 "other.cu"', "forbidden_include", 1),
         ('# 1 "other.cu"', "forbidden_include", 1),
     ],
@@ -259,36 +264,49 @@ ptxas info    : Used 8 registers, used 0 barriers
     assert (b.kernel, b.registers, b.static_shared_bytes) == ("b", 8, 0)
 
 
+def sleeping(seconds: str) -> list[int]:
+    """Return the processes that a fake compiler of `slow_nvcc` started."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if (folder / "cmdline").read_bytes() == b"sleep\0" + seconds.encode() + b"\0":
+                found.append(int(folder.name))
+    return found
+
+
+def slow_nvcc(tools: Toolchain, folder: Path, seconds: str) -> Toolchain:
+    """Return a toolchain whose compiler sleeps; so many seconds tell it from all others."""
+    slow = folder / "bin" / "nvcc"
+    slow.parent.mkdir()
+    slow.write_text(f"#!/bin/sh\nsleep {seconds}\n")
+    slow.chmod(0o755)
+    return tools.model_copy(update={"nvcc": str(slow), "version": seconds})
+
+
 def test_a_compiler_that_does_not_end_is_killed(
     tools: Toolchain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    slow = tmp_path / "nvcc"
-    slow.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid\nsleep 60\n")
-    slow.chmod(0o755)
-    monkeypatch.setattr(module, "COMPILE_SECONDS", 0.5)
-    result = compiled(tools.model_copy(update={"nvcc": str(slow), "version": "slow"}), COPY)
+    seconds = f"61.{os.getpid()}1"
+    monkeypatch.setattr(compiling, "SECONDS", 0.5)
+    result = compiled(slow_nvcc(tools, tmp_path, seconds), COPY)
     assert not result.succeeded and "past its limit" in result.diagnostics[0].message
-    with pytest.raises(ProcessLookupError):
-        os.kill(int((tmp_path / "pid").read_text()), 0)
+    assert sleeping(seconds) == []
 
 
 def test_cancelling_a_build_kills_the_compiler(tools: Toolchain, tmp_path: Path) -> None:
-    slow = tmp_path / "nvcc"
-    slow.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid\nsleep 60\n")
-    slow.chmod(0o755)
-    broken = tools.model_copy(update={"nvcc": str(slow), "version": "cancelled"})
+    seconds = f"61.{os.getpid()}2"
+    broken = slow_nvcc(tools, tmp_path, seconds)
 
     async def cancel() -> None:
         running = asyncio.create_task(build(broken, COPY, HEADER, "sm_90"))
-        while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():
+        while not sleeping(seconds) and not running.done():
             await asyncio.sleep(0.02)
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
 
     asyncio.run(cancel())
-    with pytest.raises(ProcessLookupError):
-        os.kill(int((tmp_path / "pid").read_text()), 0)
+    assert sleeping(seconds) == []
 
 
 def test_what_the_machine_lacks_is_said(

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kernelblaster.harness.errors import UserError
-from kernelblaster.harness.vetting.device_rules import device_code
+from kernelblaster.harness.vetting.device_rules import device_code, names_its_own_places
 from kernelblaster.harness.vetting.host_code import check_machine_code
 from kernelblaster.harness.vetting.host_flow import Instruction, check_arm_flow
 
@@ -141,6 +141,52 @@ def test_what_compilers_make_is_not_refused(tmp_path: Path, text: str) -> None:
     assert messages(tmp_path, text, "-fcf-protection", "-fstack-protector-all") == []
 
 
+OWN = (
+    "#pragma GCC visibility push(hidden)\n#define APART __attribute__((noipa))\n"
+    "int s; struct A { A(); ~A(); }; "
+)
+REGISTERS = "__attribute__((constructor)) static void r() { s = 5; } "
+"""In the place of nvcc's registration; the first initialiser is the start-up files'."""
+
+
+@only_x86
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        # A header's static object whose constructor and destructor are empty functions.
+        "APART A::A() {} APART A::~A() {} static A a;",
+    ],
+)
+def test_initialisers_that_do_nothing(tmp_path: Path, text: str) -> None:
+    assert messages(tmp_path, OWN + REGISTERS + text) == []
+
+
+@only_x86
+@pytest.mark.parametrize(
+    "text",
+    [
+        "__attribute__((constructor)) static void f() { s = 2; }",
+        "__attribute__((destructor)) static void f() { s = 2; }",
+        "static void f() {} "
+        '__attribute__((section(".init_array"), used)) static void (*p)() = f;',
+        # One of them does something: at load, or in the end.
+        "APART A::A() { s = 1; } APART A::~A() {} static A a;",
+        "APART A::A() {} APART A::~A() { s = 1; } static A a;",
+        "APART A::A() {} APART A::~A() {} static A a; APART int g() { return s; } int t = g();",
+        "APART A::A() {} APART A::~A() {} static A a; int* t = &s + (long)&s % 3;",
+    ],
+)
+def test_code_that_runs_at_load_is_refused(tmp_path: Path, text: str) -> None:
+    found = messages(tmp_path, OWN + REGISTERS + text)
+    assert any("at load or unload" in message for message in found), found
+
+
+def test_much_host_code_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    found = messages(tmp_path, 'asm(".text\\n.fill 300000, 1, 0x90\\n");')
+    assert len(found) == 1 and "KiB of host machine code; the limit is 256 KiB" in found[0]
+
+
 @only_x86
 def test_slots_that_stay_writable_are_no_way_to_call(tmp_path: Path) -> None:
     text = "int g(); int f() { return g() + 1; }"
@@ -236,3 +282,20 @@ def test_policies_of_the_l2(policy: str, allowed: bool) -> None:
     found = device_code(FILES + text)
     assert all("persisting-L2 tricks" in diagnostic.message for diagnostic in found)
     assert (not found) is allowed
+
+
+@pytest.mark.parametrize(
+    ("text", "own"),
+    [
+        ('asm volatile(".loc 2 41 3, function_name $L, inlined_at 3 65 5");', True),
+        ('asm volatile("\\t.file\\t7 \\"/x/chrono.h\\"");', True),
+        ('asm volatile("nop; .loc/* */2 41 3");', True),
+        ('asm volatile("// end inline asm\\n");', True),
+        ('asm volatile("cp.async.wait_all;"); a.loc = b.file; a.loc(3); // file 3', False),
+    ],
+)
+def test_places_that_assembly_tells_are_not_believed(text: str, own: bool) -> None:
+    assert names_its_own_places(text) is own
+    place = "2 41 3, function_name $L__info_string0, inlined_at 3 65 5"
+    ptx = FILES + PTX.format(place=place, register="%globaltimer", function="malloc")
+    assert (device_code(ptx, not own) == ()) is not own

@@ -79,9 +79,9 @@ def test_a_plain_launch_is_allowed(tmp_path: Path) -> None:
         (LAUNCH + 'extern "C" int cudaLaunchKernel() { return 0; }', "belongs to the runtime"),
         (LAUNCH + 'extern "C" void* memcpy(void* a, const void*, unsigned long) { return a; }',
          "belongs to the runtime"),
-        (LAUNCH + "__attribute__((constructor)) static void f() {}\n"
-         "__attribute__((constructor)) static void g() {}", "at load"),
-        (LAUNCH + "__attribute__((destructor)) static void f() {}", "at load or unload"),
+        (LAUNCH + 'extern "C" void* dlopen(const char*, int) { return 0; }', "belongs to the"),
+        (LAUNCH + 'extern "C" int pthread_create() { return 0; }', "belongs to the"),
+        (LAUNCH + "void* operator new(unsigned long) { return 0; }", "belongs to the"),
         ("static void g() {} extern \"C\" { void (*pick())() { return g; } "
          "void f() __attribute__((ifunc(\"pick\"))); }" + LAUNCH, "indirect function"),
         (LAUNCH + 'asm(".section .note.GNU-stack,\\"x\\"");', "writable and executable"),
@@ -100,6 +100,11 @@ def test_refused(tmp_path: Path, text: str, reason: str) -> None:
     found = check_library(library(tmp_path, text))
     assert any(reason in diagnostic.message for diagnostic in found), found
     assert {diagnostic.kind for diagnostic in found} <= {"forbidden_symbol", "missing_launch"}
+
+
+def test_names_of_ones_own_are_allowed(tmp_path: Path) -> None:
+    own = 'extern "C" { int statistics() { return 1; } int send_tile() { return 2; } }\n'
+    assert check_library(library(tmp_path, LAUNCH + own + "int time() { return 3; }\n")) == ()
 
 
 def test_a_library_is_allowed_only_by_name() -> None:

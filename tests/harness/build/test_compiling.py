@@ -1,0 +1,205 @@
+"""The compiler shut off and limited: what a source makes it read, write, print and need."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kernelblaster.harness.build import compiling
+from kernelblaster.harness.build.compiling import denied_files, foreign_files
+from kernelblaster.harness.build.toolchain import Toolchain, build, find_toolchain
+from kernelblaster.harness.isolation import landlock
+from kernelblaster.harness.isolation.kernel import Refused
+from kernelblaster.harness.judge.findings import judge_build
+from kernelblaster.harness.records import Outcome, StageResult
+
+HEADER = """#pragma once
+#include <cuda_runtime.h>
+extern "C" void launch(float* out0, const float* x, void* workspace, cudaStream_t stream);
+"""
+LAUNCH = """
+__global__ void copy(float* out, const float* x) { out[threadIdx.x] = x[threadIdx.x]; }
+extern "C" void launch(float* out0, const float* x, void* workspace, cudaStream_t stream) {
+  copy<<<1, 256, 0, stream>>>(out0, x);
+}
+"""
+
+
+def has_landlock() -> bool:
+    try:
+        return landlock.version() > 0
+    except Refused:
+        return False
+
+
+needs_landlock = pytest.mark.skipif(not has_landlock(), reason="this kernel has no Landlock")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("KERNELBLASTER_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.fixture(scope="module")
+def tools() -> Toolchain:
+    return find_toolchain()
+
+
+@pytest.fixture
+def secret(tmp_path: Path) -> Path:
+    path = tmp_path / "answers.h"
+    path.write_text("constexpr int STOLEN = 7;\n")
+    return path
+
+
+def judged(tools: Toolchain, source: str) -> StageResult | None:
+    built = asyncio.run(build(tools, '#include "task.cuh"\n' + source + LAUNCH, HEADER, "sm_90"))
+    return judge_build(built, source)
+
+
+READS = {
+    "behind a form feed": '\f#include "SECRET"\n',
+    "through a macro": '#define FILE_NAME "SECRET"\n#include FILE_NAME\n',
+    "through a macro of angle brackets": "#define F <SECRET>\n#include F\n",
+    "by a directive that a macro makes": '#define HASH #\nHASH include "SECRET"\n',
+    "by a digraph that a macro makes": '#define HASH %:\nHASH include "SECRET"\n',
+    "behind a raw string": 'auto s = R"(")";\n#include "SECRET"\n//"\n',
+    "behind a separator of digits": "int d = 1'0;\n#include \"SECRET\"\n// '\n",
+    "by a splice with white space": '#inc\\ \t\nlude "SECRET"\n',
+    "as seen from a header's folder": '#include_next <../../../../../../../../../../..SECRET>\n',
+    "by a pragma": '_Pragma("GCC dependency \\"SECRET\\"")\n',
+    "by a probe that a macro makes": "#define P(a, b) a##b\n#if P(__has_, include)(\"SECRET\")\n"
+    "#endif\n",
+    "by the assembler": 'asm(".section .rodata\\n.incbin \\"SECRET\\"\\n.text");\n',
+    "by the assembler's include": 'asm(".include \\"SECRET\\"");\n',
+    "by a name for the assembler": 'int f() __asm__("f\\n.incbin \\"SECRET\\"\\n");\n'
+    "int f() { return 1; }\n",
+}
+
+
+@needs_landlock
+@pytest.mark.parametrize("how", list(READS))
+def test_no_file_of_the_machine_is_read(tools: Toolchain, secret: Path, how: str) -> None:
+    stage = judged(tools, READS[how].replace("SECRET", str(secret)))
+    assert stage is not None
+    outcomes = {Outcome.FORBIDDEN}
+    if how == "by a name for the assembler":
+        outcomes.add(Outcome.COMPILE_ERROR)
+    assert stage.outcome in outcomes, stage.reason
+    assert "STOLEN" not in stage.model_dump_json()
+    if "assembler" not in how:
+        assert "answers.h" in stage.reason, stage.reason
+
+
+@needs_landlock
+@pytest.mark.parametrize(
+    "path", ["/proc/self/environ", "/proc/self/cmdline", "/dev/urandom", "/etc/hostname"]
+)
+def test_nothing_of_the_system_beside_headers_is_read(tools: Toolchain, path: str) -> None:
+    stage = judged(tools, f'#define F "{path}"\n#include F\n')
+    assert stage is not None and stage.outcome is Outcome.FORBIDDEN
+    assert path in stage.reason
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "#define PART <cuda_fp16.h>\n#include PART\n",
+        "#if __has_include(<cuda_bf16.h>)\n#include <cuda_bf16.h>\n#endif\n#define P <nowhere.h>\n"
+        "#if __has_include(P)\n#error there\n#endif\n",
+        "// step\n/*\n # 1 load\n # line 2\n*/\n#pragma GCC diagnostic push\n",
+        "#define STR(x) #x\nconst char* s = STR(# include \"x\"); auto r = R\"(/etc)\";\n",
+        "#include <cooperative_groups.h>\n#include <mma.h>\n"
+        "#include <algorithm>\n#include <cmath>\n",
+        # A header of this includes <iostream>.
+        "#include <cub/block/block_load.cuh>\n",
+        "#include <iostream>\n",
+        "#include <cstdio>\n#include <cstdlib>\n#define CHECK(call) do { cudaError_t e = (call); "
+        "if (e != cudaSuccess) { fprintf(stderr, \"%s:%d: %s\\n\", __FILE__, __LINE__, "
+        "cudaGetErrorString(e)); exit(EXIT_FAILURE); } } while (0)\n"
+        "void checked() { CHECK(cudaGetLastError()); }\n",
+        "#include <cstdio>\nvoid note() { std::fprintf(stderr, \"plain\\n\"); fflush(stderr); }\n",
+    ],
+)
+def test_honest_sources_are_built(tools: Toolchain, source: str) -> None:
+    stage = judged(tools, source)
+    assert stage is None, stage.reason
+
+
+@pytest.mark.parametrize("call", ['printf("passed");', 'puts("x");', 'fprintf(stdout, "x");'])
+def test_what_would_reach_a_log_is_refused(tools: Toolchain, call: str) -> None:
+    stage = judged(tools, f"#include <cstdio>\nvoid f() {{ {call} }}\n")
+    assert stage is not None
+    words = [found.message for found in stage.diagnostics]
+    assert any("fprintf to stderr is let through and dropped" in each for each in words)
+
+
+def test_what_a_build_keeps_is_limited(tools: Toolchain) -> None:
+    stage = judged(tools, "__device__ char big[24 << 20] = {1};\n")
+    assert stage is not None and stage.outcome is Outcome.COMPILE_ERROR
+    assert "MiB" in stage.reason and "limit" in stage.reason, stage.reason
+    assert len(os.listdir(Path(os.environ["KERNELBLASTER_CACHE"]))) < 10
+
+
+def test_memory_is_limited(tools: Toolchain, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiling, "MEMORY_KIB", 120 << 10)
+    stage = judged(tools, "int memory;\n")
+    assert stage is not None and stage.outcome is Outcome.COMPILE_ERROR, stage
+
+
+def test_what_is_printed_is_limited(tools: Toolchain, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiling, "LOG_BYTES", 20_000)
+    words = "x" * 3000
+    source = "".join(f'#pragma message("{words}{number}")\n' for number in range(40))
+    stage = judged(tools, source)
+    assert stage is not None and "printed more than" in stage.reason
+
+
+def test_files_are_limited(tools: Toolchain, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiling, "FILE_BYTES", 1 << 19)
+    stage = judged(tools, "int files;\n")
+    assert stage is not None and "wrote a file of more than" in stage.reason
+
+
+def test_where_the_kernel_does_not_shut_it_off_the_list_holds(
+    tools: Toolchain, secret: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compiling, "enclose_compiler", lambda programs, writable: ["all"])
+    stage = judged(tools, f'#define F "{secret}"\n#include F\nint a[STOLEN], unconfined;\n')
+    assert stage is not None and stage.outcome is Outcome.FORBIDDEN
+    assert "answers.h" in stage.reason
+
+
+def test_what_was_opened_is_read_from_either_list(tmp_path: Path) -> None:
+    build_folder, headers = tmp_path / "build", tmp_path / "tool kit"
+    for folder in (build_folder, headers / "deep", tmp_path / "toolkit-of-others"):
+        folder.mkdir(parents=True)
+    opened = build_folder / "opened.d"
+    escaped = str(headers).replace(" ", "\\ ")
+    names = [f"{escaped}/a$$b.h", f"{escaped}/deep/../c.h", "task.cuh", "./candidate.cu"]
+    opened.write_text("candidate.o: " + " \\\n ".join(names) + "\ncandidate.o: \\\n task.cuh\n")
+    assert foreign_files(build_folder, [headers]) == ()
+    outside = ["../x.h", f"{escaped}/../y.h", f"{tmp_path}/toolkit-of-others/z.h", "/etc/passwd"]
+    for name in outside:
+        opened.write_text(f"candidate.o: task.cuh {name}\n")
+        (found,) = foreign_files(build_folder, [headers])
+        assert found.kind == "forbidden_include"
+    opened.unlink()
+    marks = f'# 1 "candidate.cu"\n# 1 "<built-in>" 1\n# 1 "{headers}/a.h" 1\n# 1 "/etc/passwd" 1\n'
+    (build_folder / "candidate.cpp4.ii").write_text(marks)
+    (found,) = foreign_files(build_folder, [headers])
+    assert found.message.startswith("/etc/passwd: ")
+
+
+def test_refused_reading_names_file_and_line() -> None:
+    (found,) = denied_files("candidate.cu:3:10: fatal error: /a/b.h: Permission denied\n")
+    assert (found.line, found.message[:7]) == (3, "/a/b.h:")
+    (found,) = denied_files("cc1plus: fatal error: /etc/hostname: Permission denied\n")
+    assert (found.line, found.kind) == (None, "forbidden_include")
+    assert denied_files("candidate.cu:3:10: error: 'x' was not declared: Permission\n") == ()

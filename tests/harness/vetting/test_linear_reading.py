@@ -1,0 +1,82 @@
+"""Texts that a candidate controls are read in time as their length: the worst of each kind.
+
+Each is read in a process that is ended by the kernel after a minute of work; reading that tries
+every start against every end takes many.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import sys
+
+import pytest
+
+SECONDS = 60
+HEAD = """
+from pathlib import Path
+from kernelblaster.harness.build.compiler_output import compile_errors, kernel_resources
+from kernelblaster.harness.build.compiling import denied_files
+from kernelblaster.harness.judge.findings import located, sentence
+from kernelblaster.harness.records import Diagnostic
+from kernelblaster.harness.vetting.device_rules import device_code, names_its_own_places
+from kernelblaster.harness.vetting.host_object import host_assembly
+from kernelblaster.harness.vetting.source_rules import (
+    check_source, logical_lines, macro_directive, may_rename_lines)
+from kernelblaster.harness.vetting.symbols import check_symbols, readable
+SIZE = 1 << 18
+def repeated(unit):
+    return (unit * (SIZE // len(unit)))[:SIZE - 1]
+"""
+UNITS = {
+    "brackets": "[", "quotes": '\\"', "escaped quotes": '"\\"', "raw strings": 'R"(', "marks": "'",
+    "comments": "/*", "ends of comments": "*/", "splices": "\\ ", "line breaks": "\n",
+    "blanks": " ",
+    "digits": "1", "separators": "1'", "hashes": "#", "hashes on lines": "\n#", "tabs": "\n\t",
+    "probes": "__has_include(<", "probes of strings": '__has_include("', "attributes": "[[gnu::",
+    "launches": "k<", "launches of launches": "k<<<", "names": "k", "slashes": "/a", "parens": "((",
+    "colons": ":", "braces": "{", "statements": ";", "files": '.file 1 "', "places": ".loc 1 2 ",
+    "inlined": "inlined_at ", "moves": "mov.b64 a,b;L2::cache_hint ", "marks of asm": "#APP\n",
+    "errors": "candidate.cu(1): error: x\n", "denied": "error: a", "lengths": "1a",
+    "names of C": "_Z",
+    "ptxas": "ptxas a, line 3; error : x\n", "linkers": "ld ", "carets": "^ \n", "clocks": "%clock",
+}  # fmt: skip
+READINGS = {
+    "source": "check_source(text); may_rename_lines(text); list(logical_lines(text)); "
+    "macro_directive(text.encode())",
+    "ptx": "device_code(text); device_code('L2::cache_hint ' + text); names_its_own_places(text)",
+    "assembly": "host_assembly('#APP\\n' + text)",
+    "log": "compile_errors(text, Path('none')); kernel_resources(text); denied_files(text)",
+    "names": "check_symbols([text.replace(chr(10), '')]); readable('_ZN' + text)",
+    "sentence": "sentence(Diagnostic(kind='a', message=text)); "
+    "located(Diagnostic(kind='a', message='_Z1kv<<<1>>>'), text); "
+    "located(Diagnostic(kind='a', message=text + '<<<'), 'x'); "
+    "located(Diagnostic(kind='a', message='cudaMemcpyAsync failed'), text)",
+}
+
+
+@pytest.mark.parametrize("reading", list(READINGS))
+def test_much_of_anything_is_read(reading: str) -> None:
+    program = f"{HEAD}\nfor name, unit in {UNITS!r}.items():\n" + (
+        f"    print(name, flush=True)\n    text = repeated(unit)\n    {READINGS[reading]}\n"
+    )
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
+
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False,
+        preexec_fn=limit, env=dict(os.environ) | {"PYTHONPATH": os.pathsep.join(sys.path)},
+    )  # fmt: skip
+    assert done.returncode == 0, (done.returncode, done.stdout[-200:], done.stderr[-500:])
+
+
+def test_a_long_chain_of_moves_is_followed() -> None:
+    program = HEAD + (
+        "chain = ''.join(f'mov.b64 %rd{n}, %rd{n + 1};\\n' for n in range(20000))\n"
+        "text = chain + 'ld.global.L2::cache_hint.f32 %f1, [%rd9], %rd0;'\n"
+        "assert len(device_code(text)) == 1\n"
+    )
+    environment = dict(os.environ) | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    subprocess.run([sys.executable, "-c", program], check=True, env=environment, timeout=600)
