@@ -93,9 +93,10 @@ class HeldGpu:
             inputs=answer.inputs,
         )
 
-    def circumstances(self, plan: Plan) -> dict[str, float | int | str]:
+    def circumstances(self, *plans: Plan) -> dict[str, float | int | str]:
         """Return what of their isolation this machine does not offer to the processes."""
-        words = [*self.worker.hello().get("isolation_missing", ()), *plan.isolation_missing]
+        words = list(self.worker.hello().get("isolation_missing", ()))
+        words += [missing for plan in plans for missing in plan.isolation_missing]
         missing = "; ".join(dict.fromkeys(words))
         return {"isolation_missing": missing} if missing else {}
 

@@ -227,16 +227,17 @@ class CudaDevice(Device):
             if refused:
                 return Comparison(stage=refused)
         with self._one_gpu() as held:
-            programs = {}
+            programs, plans = {}, []
             for name, built in builds.items():
                 plan = self._plan(held, task, built)
                 if isinstance(plan, StageResult):
                     return Comparison(stage=plan)
+                plans.append(plan)
                 programs[name] = _program(built, plan)
             answer = self._measure(held, task, programs)
             if isinstance(answer, StageResult):
                 return Comparison(stage=answer)
-            facts = held.circumstances(plan)
+            facts = held.circumstances(*plans)
         samples = answer.samples
         return Comparison(
             stage=StageResult(outcome=Outcome.PASSED, facts=facts),

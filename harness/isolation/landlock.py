@@ -55,8 +55,8 @@ def restrict_files(
     The arguments are `open_ruleset`'s. Needs no_new_privileges() first. Raises Refused.
     """
     ruleset, lacking = open_ruleset(
-        readable=readable, writable=writable, devices=devices, for_trusted=for_trusted,
-        scoped=scoped,
+        readable=readable, writable=writable, devices=devices, programs=programs,
+        for_trusted=for_trusted, scoped=scoped,
     )  # fmt: skip
     try:
         system_call("landlock_restrict_self", ruleset, 0)
@@ -70,6 +70,7 @@ def open_ruleset(
     readable: Iterable[Path] | None,
     writable: Iterable[Path],
     devices: Iterable[Path] = (),
+    programs: Iterable[Path] = (),
     for_trusted: bool = False,
     scoped: bool = True,
 ) -> tuple[int, list[str]]:
