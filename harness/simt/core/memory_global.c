@@ -25,10 +25,32 @@ static inline int find_allocation(Block *block, uint64_t address, uint64_t bytes
     return search_allocation(block, address, bytes);
 }
 
+static void keep_before(Block *block, uint32_t sector) {
+    Machine *machine = block->machine;
+    if (machine->before_length == machine->before_capacity) {
+        int64_t capacity = machine->before_capacity ? 2 * machine->before_capacity : 1 << 10;
+        Before *larger = realloc(machine->before, (size_t)capacity * sizeof *larger);
+        if (!larger) {
+            block->stop = true, block->status = STATUS_OUT_OF_MEMORY;
+            return;
+        }
+        machine->before = larger, machine->before_capacity = capacity;
+    }
+    Before *before = &machine->before[machine->before_length++];
+    before->address = machine->arena_base + ((uint64_t)sector << SECTOR_SHIFT);
+    memcpy(before->bytes, (const void *)before->address, sizeof before->bytes);
+}
+
 static void touch_sector(Block *block, uint32_t sector, int allocation, Access access) {
     Machine *machine = block->machine;
     SectorUse *use = &machine->sectors[sector];
     AllocationUse *total = &machine->uses[allocation];
+    /* What atomics touch is everybody's, though the block took part. */
+    if (access == ACCESS_LOAD && (use->written_by != block->number || use->atomics))
+        use->looked_at_by = block->number;
+    else if (access == ACCESS_STORE && use->looked_at_by == block->number && !use->atomics)
+        use->looked_at_by = 0;
+    if (machine->keeping && access != ACCESS_LOAD && !use->written_by) keep_before(block, sector);
     if (access == ACCESS_LOAD) total->loads++;
     if (access == ACCESS_ATOMIC) {
         if (sector < total->atomic_first) total->atomic_first = sector;
@@ -289,8 +311,9 @@ typedef struct {
     uint32_t other_block;
 } Conflict;
 
+/* `strong`: a volatile access or an atomic's guess, which only races with plain stores. */
 static Conflict find_conflict(const Block *block, const Warp *warp, const GlobalShadow *cell,
-                              int lane, int part, Access access) {
+                              int lane, int part, Access access, bool strong) {
     int after = access == ACCESS_LOAD ? DETAIL_READ_AFTER_WRITE : DETAIL_WRITE_AFTER_WRITE;
     int number = (int)(warp->first_thread / LANES);
     bool same_warp = cell->writer_block == block->number && cell->writer / LANES == number;
@@ -300,6 +323,7 @@ static Conflict find_conflict(const Block *block, const Warp *warp, const Global
     int writer = cell->writer / LANES * LANES + wrote;
     if (wrote >= 0 && !ordered(block, warp, lane, cell->writer_block, writer, cell->writer_time))
         return (Conflict){after, writer, cell->writer_pc, cell->writer_block};
+    if (strong) return (Conflict){.detail = DETAIL_NONE};
     if (access != ACCESS_ATOMIC && cell->atomic_block && cell->atomic_bytes & part &&
         !ordered(block, warp, lane, cell->atomic_block, cell->atomic, cell->atomic_time))
         return (Conflict){after, cell->atomic, cell->atomic_pc, cell->atomic_block};
@@ -379,8 +403,8 @@ void global_shadow(Block *block, const Warp *warp, const Instruction *row, int p
                 if (known && access != ACCESS_LOAD) *known |= part;
                 bool touched = cell->writer_block || cell->atomic_block ||
                                (access != ACCESS_LOAD && cell->reader_block);
-                if (touched && !strong) {
-                    Conflict found = find_conflict(block, warp, cell, lane, part, access);
+                if (touched && !(row->flags & FLAG_GUESS)) {
+                    Conflict found = find_conflict(block, warp, cell, lane, part, access, strong);
                     if (found.detail != DETAIL_NONE) {
                         bool same = access == ACCESS_STORE &&
                                     !memcmp((const void *)here, values[lane] + done - count,

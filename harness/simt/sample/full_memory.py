@@ -1,0 +1,94 @@
+"""Memory of a run at full dimensions: backed where it is touched, and what of it is handed over."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ...judge.poison import FULL_SIZE_POISON
+from ..run.candidate import Candidate
+from ..run.runtime import Allocation
+from .written import Atomics
+
+TILE_BYTES = 4 << 20
+PAGE = 4096
+LARGEST_DUMP = 8 << 30
+"""Outputs larger than this are not handed to the parent. Only pages that were written are."""
+
+
+def back_tensors(request: dict[str, Any], candidate: Candidate, *, again: bool = False) -> None:
+    """Back every tensor and the workspace, copied on write: no memory is filled.
+
+    `again`: on the poison of the second of two runs.
+    """
+    output, workspace = FULL_SIZE_POISON[again]
+    poison = np.full(TILE_BYTES, output, dtype=np.uint8)
+    case = Path(request["cases_directory"], request["cases"][0]["directory"])
+    for tensor, allocation in candidate.tensors.items():
+        if not tensor.nbytes:
+            continue
+        if tensor.role == "output":
+            _repeat(candidate, allocation, poison)
+        elif request["inputs_directory"] is not None:
+            path = Path(request["inputs_directory"], f"{tensor.name}.bin")
+            if path.stat().st_size != tensor.nbytes:
+                raise ValueError(f"{path} has another size than {tensor.name}")
+            with path.open("rb") as file:
+                length = -(-tensor.nbytes // PAGE) * PAGE
+                candidate.runtime.back_with_tile(allocation, file.fileno(), length)
+        else:
+            values = np.fromfile(case / f"{tensor.name}.bin", dtype=np.uint8)
+            if values.size >= tensor.nbytes:
+                candidate.runtime.view(allocation)[:] = values[: tensor.nbytes]
+            else:
+                _repeat(candidate, allocation, values)
+    if candidate.workspace is not None:
+        _repeat(candidate, candidate.workspace, np.full(TILE_BYTES, workspace, dtype=np.uint8))
+
+
+def leave_outputs(
+    request: dict[str, Any], candidate: Candidate, atomics: Atomics, *, again: bool = False
+) -> None:
+    """Leave what was written of each output in files.
+
+    Those are <name>.data, the pages that hold anything but poison; <name>.pages, their numbers; and
+    <name>.atomics, the numbers of the 32-byte sectors that atomics touched, where there are any.
+    """
+    folder, poison = Path(request["outputs_directory"]), FULL_SIZE_POISON[again][0]
+    pattern = np.full(8, poison, dtype=np.uint8).view(np.uint64)
+    for tensor, allocation in candidate.tensors.items():
+        if tensor.role != "output" or not 0 < tensor.nbytes <= LARGEST_DUMP:
+            continue
+        view = candidate.runtime.view(allocation)
+        target = folder / tensor.name
+        found = []
+        with target.with_suffix(".data").open("wb") as file:
+            for start in range(0, tensor.nbytes, TILE_BYTES):
+                part = view[start : start + TILE_BYTES]
+                whole = part[: part.size // PAGE * PAGE].reshape(-1, PAGE)
+                written = np.flatnonzero((whole.view(np.uint64) != pattern).any(axis=1))
+                whole[written].tofile(file)
+                found.append(written + start // PAGE)
+                rest = part[whole.size :]
+                if rest.size and (rest != poison).any():
+                    rest.tofile(file)
+                    found.append(np.array([(start + whole.size) // PAGE]))
+        np.concatenate(found).astype(np.int64).tofile(target.with_suffix(".pages"))
+    for place, touched in atomics.items():
+        sectors = np.unique(np.concatenate(touched)).astype(np.int64)
+        sectors.tofile(folder / f"{request['tensors'][place]['name']}.atomics")
+
+
+def _repeat(candidate: Candidate, allocation: Allocation, values: np.ndarray[Any, Any]) -> None:
+    """Let a buffer repeat some bytes."""
+    pages = -(-allocation.size // PAGE) * PAGE
+    tile = np.resize(values, min(TILE_BYTES, pages))
+    descriptor = os.memfd_create(allocation.name)
+    try:
+        os.write(descriptor, tile.tobytes())
+        candidate.runtime.back_with_tile(allocation, descriptor, tile.size)
+    finally:
+        os.close(descriptor)
