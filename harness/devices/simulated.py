@@ -15,7 +15,7 @@ from ..build.toolchain import Toolchain, build_now, find_toolchain
 from ..gpus import Gpu, find_gpu
 from ..judge.border import Malformed
 from ..judge.findings import judge, judge_build, no_launch
-from ..judge.full_size import Checked, judge_full_size, judge_wide, nothing_launched
+from ..judge.full_size import NOT_WRITTEN, Checked, judge_full_size, judge_wide, nothing_launched
 from ..judge.reports import CaseReport, TransferReport, VerifyReport
 from ..judge.run_verdict import judge_run
 from ..judge.verification import degenerate
@@ -130,8 +130,9 @@ class SimulatedDevice(Device):
     async def profile(self, task: Task, source: str, sample: int = 0) -> Measurement:
         """Sample the candidate's blocks at full dimensions and estimate its time.
 
-        Which blocks run depends on the source where `sample` is 0. Another number is a confirmation:
-        a secret draws the blocks, and as many as are affordable run twice over, in other orders.
+        Which blocks run depends on the source where `sample` is 0. Another number asks for a
+        confirmation: a secret draws the blocks, and as many as are affordable run twice, in other
+        orders.
         """
         try:
             return await off_loop(self._profile, task, source, sample)
@@ -189,8 +190,7 @@ class SimulatedDevice(Device):
             checked = replace(checked, withheld=prepared.reason)
         # Too little written by the sampled blocks says that the time is not known, not that the
         # answer is wrong: all blocks together may say so.
-        unsure = failed is not None and failed.outcome is Outcome.UNSUPPORTED
-        unsure = unsure and bool(reply.report.launches)
+        unsure = failed is not None and failed.diagnostics[0].kind == NOT_WRITTEN
         if full_case and (unsure or (sample and not failed)):
             wrong, wide = self._wide_answer(built, task, cases, full_case, reply.report, draw)
             if wrong:

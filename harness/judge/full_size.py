@@ -16,15 +16,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..records import Diagnostic, Outcome, StageResult, Task, TensorSpec, Tolerance
-from ..task.full_case import FullCase
+from ..records import Diagnostic, Outcome, StageResult, Task, TensorSpec
+from ..task.full_case import FullCase, RowTolerance
 from .border import Malformed
 from .poison import FULL_SIZE_POISON, PROFILED_WORKSPACE
 from .reports import LaunchReport, TransferReport, Written
-from .verification import agree, decode_elements
+from .verification import Nearness, agree, decode_elements
 
 LEAST_WRITTEN = 0.9
 """Share of each output that the launches of one call must write, by estimate."""
+NOT_WRITTEN = "not_written"
+"""Kind of the finding that the sampled blocks write too little."""
 PAGE = 4096
 CHUNK_PAGES = 128
 """Pages compared at a time: their values in double precision stay in a cache."""
@@ -167,11 +169,10 @@ def judge_wide(
         for places, got in _written_elements(spec, outputs[0]):
             other = second.at(places, got.size)
             first_values = decode_elements(got.tobytes(), spec.dtype)
+            other_values = decode_elements(other.tobytes(), spec.dtype)
             both = (got != _poison(got.dtype, 0)) & (other != _poison(got.dtype, 1))
-            steady = both & (
-                (got == other)
-                | agree(decode_elements(other.tobytes(), spec.dtype), first_values, tolerance)
-            )
+            near = agree(other_values, first_values, _near(tolerance, places))
+            steady = both & ((got == other) | near)
             changed = np.flatnonzero(both & ~steady)
             if complete and changed.size:
                 return _unsteady(spec, int(places[changed[0]]), changed.size), Checked(checked)
@@ -368,6 +369,12 @@ def _written_elements(
         yield (first[:, None] + np.arange(each)).ravel()[: got.size], got
 
 
+def _near(tolerance: RowTolerance, places: NDArray[np.int64]) -> Nearness:
+    """Return what elements at some places may differ by."""
+    kinds = np.array(tolerance.absolute)
+    return Nearness(kinds[places // tolerance.row % len(kinds)], tolerance.relative)
+
+
 class _Pages:
     """The pages of one output, looked up by the places of elements."""
 
@@ -398,7 +405,7 @@ def _weigh(
     spec: TensorSpec,
     places: NDArray[np.int64],
     got: NDArray[Any],
-    known: tuple[Path, Tolerance] | None,
+    known: tuple[Path, RowTolerance] | None,
     into: Sequence[TransferReport],
     found: _Found,
     *,
@@ -430,7 +437,7 @@ def _weigh(
         wanted = np.array(np.memmap(answers, dtype=got.dtype, mode="r")[places])
         values = decode_elements(got.tobytes(), spec.dtype)
         expected = decode_elements(wanted.tobytes(), spec.dtype)
-        right = agree(values, expected, tolerance) | (got == wanted)
+        right = agree(values, expected, _near(tolerance, places)) | (got == wanted)
         if compare is not None:
             wrong = np.flatnonzero(settled & compare & ~right)
             found.checked += int((settled & compare).sum())
@@ -467,10 +474,10 @@ def _wrong(
 
 
 def _unsteady(spec: TensorSpec, place: int, count: int) -> StageResult:
-    index = ", ".join(str(int(i)) for i in np.unravel_index(place, spec.shape)) if spec.shape else ""
+    index = ", ".join(map(str, map(int, np.unravel_index(place, spec.shape)))) if spec.shape else ""
     reason = (
-        "at full dimensions two runs of all blocks, with other poison and in another order of warps "
-        f"and blocks, disagree: {spec.name}[{index}] and {count - 1} elements near it"
+        "at full dimensions two runs of all blocks, with other poison and in another order of "
+        f"warps and blocks, disagree: {spec.name}[{index}], and {count - 1} elements near it"
     )
     return StageResult(
         outcome=Outcome.NONDETERMINISTIC, reason=reason,
@@ -492,5 +499,5 @@ def _incomplete(spec: TensorSpec, share: float) -> StageResult:
     )
     return StageResult(
         outcome=Outcome.UNSUPPORTED, reason=reason,
-        diagnostics=(Diagnostic(kind="not_written", message=reason),),
+        diagnostics=(Diagnostic(kind=NOT_WRITTEN, message=reason),),
     )  # fmt: skip

@@ -79,6 +79,8 @@ class BlockRuns:
         )  # fmt: skip
         reports = [report for report in result.reports if report.kind not in HARMLESS]
         if reports or result.timed_out:
+            if keep:
+                core.take_back(result)
             raise LaunchFailed(self.asked.launch.kernel, reports, places_read(result))
         self.uses.append((len(blocks), result))
         if random:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import random
 from collections.abc import Mapping, Set
@@ -81,18 +80,21 @@ def sample_launch(
     whole = partial(whole_launch, gpu, asked, held, budget, code, outputs)
     if dependent:
         return replace(whole(dependent), race_checked_blocks=looked_at)
+    looks = "its blocks read where others of the launch write, and may go by what they find"
+    too_much: Unaffordable | None = None
     if launch.program.polls:
         # Its blocks may wait for each other, so they run all together, where that is affordable.
-        with contextlib.suppress(Unaffordable):
-            return replace(whole(""), race_checked_blocks=looked_at)
+        try:
+            return replace(whole(looks), race_checked_blocks=looked_at)
+        except Unaffordable as error:
+            too_much = error
     runs = run_samples(gpu, asked, held, budget, generator)
     runner, blocks = runs.runner, runs.blocks
     if runner.looks_at_others():
+        if too_much:
+            raise too_much
         runner.take_back()
-        return replace(
-            whole("its blocks read where others of the launch write, and may go by what they find"),
-            race_checked_blocks=looked_at,
-        )
+        return replace(whole(looks), race_checked_blocks=looked_at)
     function = launch.module.functions[launch.kernel]
     machine = KernelCode(launch.module, function, code) if code else None
     if runs.too_uneven():

@@ -65,7 +65,9 @@ def whole_launch(
         asked = replace(asked, launch=replace(launch, resident_blocks=limit))
     runner = BlockRuns(asked, budget)
     try:
-        result = runner.run(range(blocks), random=True, keep=False, fair=takes_turns)
+        # Where a few blocks may stand for it after all, they must not find what this one left.
+        keep = not (takes_turns or launch.grid_workspace)
+        result = runner.run(range(blocks), random=True, keep=keep, fair=takes_turns)
     except LaunchFailed as error:
         if error.waits or any(report.kind != "timed_out" for report in error.reports):
             raise

@@ -56,7 +56,8 @@ def run_wide(request: dict[str, Any]) -> ProfileReport:
         try:
             order = list(range(blocks))
             if not may_wait(program):
-                count = blocks if shared_counter(asked.launch) else wide["blocks"][index]
+                planned = [*wide["blocks"], *[1] * (index + 1)][index]
+                count = blocks if shared_counter(asked.launch) else planned
                 generator = random.Random(f"{wide['seed']} {index}")
                 order = _chosen(asked.launch.grid, count, generator)[:: -1 if again else 1]
             result = runner.run(order, random=True, keep=False, seed=int(again), fair=again)
