@@ -1,0 +1,56 @@
+"""What the simulated device says of kernels that are right at shrunken dimensions only."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from full_size_kernels import BUGS, CHEATS, HONEST, TASKS, Kernel
+
+from kernelblaster.harness.devices.protocol import Measurement
+from kernelblaster.harness.devices.simulated import SimulatedDevice
+from kernelblaster.harness.records import Outcome, Task
+from kernelblaster.harness.task.loading import load_task
+
+
+@pytest.fixture(scope="module")
+def device() -> SimulatedDevice:
+    return SimulatedDevice("H200")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("tasks")
+
+
+async def judged(device: SimulatedDevice, folder: Path, kernel: Kernel) -> list[Measurement]:
+    """Verify, which must pass, profile, and confirm what passed."""
+    path = folder / f"{kernel.task}.py"
+    path.write_text(TASKS[kernel.task])
+    task: Task = await load_task(path)
+    verdict = await device.verify(task, kernel.source)
+    assert verdict.outcome is Outcome.PASSED, f"at shrunken dimensions: {verdict.reason}"
+    found = [await device.profile(task, kernel.source)]
+    if found[0].stage.outcome is Outcome.PASSED:
+        found.append(await device.profile(task, kernel.source, sample=1))
+    return found
+
+
+@pytest.mark.parametrize("name", [*CHEATS, *BUGS])
+async def test_what_is_wrong_at_full_dimensions_does_not_pass(
+    device: SimulatedDevice, folder: Path, name: str
+) -> None:
+    kernel = (CHEATS | BUGS)[name]
+    *_, last = await judged(device, folder, kernel)
+    assert last.stage.outcome is not Outcome.PASSED and last.timing is None, last.stage.facts
+    assert re.search(kernel.words, last.stage.reason), last.stage.reason
+
+
+@pytest.mark.parametrize("name", HONEST)
+async def test_honest_neighbours_pass(device: SimulatedDevice, folder: Path, name: str) -> None:
+    for measured in await judged(device, folder, HONEST[name]):
+        assert measured.timing is not None, measured.stage.reason
+    assert "full_size_unchecked" not in measured.stage.facts
+    coverage = str(measured.stage.facts["full_size_coverage"])
+    assert coverage.startswith("all of the elements compared; all of the blocks run, in two orders")
