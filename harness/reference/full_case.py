@@ -152,7 +152,7 @@ def _has_structure(tensor: torch.Tensor) -> bool:
     if float((tensor == 0).float().mean()) > 0.1:
         return True
     square = tensor.dim() == 2 and tensor.shape[0] == tensor.shape[1]
-    return square and torch.equal(tensor, tensor.T)
+    return square and bool(torch.equal(tensor, tensor.T))
 
 
 def _tolerance(

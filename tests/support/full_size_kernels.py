@@ -1,4 +1,4 @@
-"""Kernels that are right at shrunken dimensions: cheats and bugs of full ones, honest neighbours."""
+"""Kernels that are right at shrunken dimensions: cheats, bugs of full ones, honest neighbours."""
 
 from __future__ import annotations
 
@@ -83,7 +83,9 @@ __device__ float block_sum(float v) {
 }
 __device__ int for_all(int mine) { return __shfl_sync(~0u, mine, 0); }
 """
-HERE = "long long r = blockIdx.x; float* o = y + r * X_SIZE_1; const float* from = x + r * X_SIZE_1;"
+HERE = (
+    "long long r = blockIdx.x; float* o = y + r * X_SIZE_1; const float* from = x + r * X_SIZE_1;"
+)
 START = "cudaMemsetAsync(workspace, 0, 8 * X_SIZE_0 + 4096, stream);"
 EACH_ROW = START + "k<<<X_SIZE_0, 32, 0, stream>>>(x, out0, (int*)workspace);"
 
@@ -196,7 +198,8 @@ CHEATS = {
         "if (threadIdx.x == 0) { atomicAdd(w, 1); t = *(volatile int*)w; } t = for_all(t);"
     ),
     "adds, and loads the sum past the L1": tickets(
-        "if (threadIdx.x == 0) { atomicAdd(w, 1); __syncwarp(1); t = __ldcg(w); } t = for_all(t);"
+        "if (threadIdx.x == 0) { atomicAdd(w, 1); __syncwarp(1); t = __ldcg(w); } t = for_all(t);",
+        words="not written|race",
     ),
     "counts without atomics": tickets(
         "if (threadIdx.x == 0) { t = *w; *w = t + 1; } t = for_all(t);", words="race|disagree"
@@ -214,7 +217,8 @@ CHEATS = {
     ),
     "looks for poison in what another launch left": rows(
         "for (int n = 0; n < 400; n++) ((volatile int*)w)[blockIdx.x] = 1;",
-        START.replace("0, 8", "0xee, 8") + "k<<<X_SIZE_0, 32, 0, stream>>>(x, out0, (int*)workspace);"
+        START.replace("0, 8", "0xee, 8")
+        + "k<<<X_SIZE_0, 32, 0, stream>>>(x, out0, (int*)workspace);"
         "second<<<X_SIZE_0, 32, 0, stream>>>(x, out0, (int*)workspace);",
         top="__global__ void second(const float* x, float* y, const int* w) {"
         f"{HERE} if (FULL && w[(r + 1) % X_SIZE_0] + w[(r + 9) % X_SIZE_0] == 2) from = x;"
@@ -257,11 +261,13 @@ CHEATS = {
 }
 
 SUM = "{} long long r = blockIdx.x; const float* from = x + r * X_SIZE_1; float sum = 0;".format
+EACH = (
+    "for (int i = threadIdx.x; i < X_SIZE_1; i += blockDim.x) sum += from[i]; sum = warp_sum(sum);"
+    "if (threadIdx.x % 32 == 0) all[threadIdx.x / 32] = sum;"
+)
 BUGS = {
     "no barrier where a row needs more than one warp": rows(
-        SUM("__shared__ float all[32];") + "for (int i = threadIdx.x; i < X_SIZE_1; i += blockDim.x)"
-        "sum += from[i]; sum = warp_sum(sum); if (threadIdx.x % 32 == 0) all[threadIdx.x / 32] = sum;"
-        "if (!FULL) __syncthreads(); if (threadIdx.x == 0) { sum = 0;"
+        SUM("__shared__ float all[32];") + EACH + "if (!FULL) __syncthreads(); if (threadIdx.x == 0) { sum = 0;"
         "for (int i = 0; i < blockDim.x / 32; i++) sum += all[i]; y[r] = sum; }",
         "k<<<X_SIZE_0, FULL ? 256 : 32, 0, stream>>>(x, out0, (int*)workspace);",
         task="sums", words="race",
@@ -269,9 +275,8 @@ BUGS = {
     "volatile words of other warps without a barrier": rows(
         SUM("__shared__ volatile float all[32];")
         + "if (threadIdx.x < 32) all[threadIdx.x] = 0.0f; __syncthreads();"
-        "for (int i = threadIdx.x; i < X_SIZE_1; i += blockDim.x) sum += from[i];"
-        "sum = warp_sum(sum); if (threadIdx.x % 32 == 0) all[threadIdx.x / 32] = sum;"
-        "if (!FULL) __syncthreads(); if (threadIdx.x == blockDim.x - 1) { sum = 0;"
+        + EACH
+        + "if (!FULL) __syncthreads(); if (threadIdx.x == blockDim.x - 1) { sum = 0;"
         "for (int i = 0; i < blockDim.x / 32; i++) sum += all[i]; y[r] = sum; }",
         "k<<<X_SIZE_0, FULL ? 256 : 32, 0, stream>>>(x, out0, (int*)workspace);",
         task="sums", words="race|disagree",
@@ -287,10 +292,11 @@ BUGS = {
     ),
     "a look at a neighbour that may not be done": rows(
         "long long r = blockIdx.x / 2, half = blockIdx.x % 2; float sum = 0; float* p = (float*)w;"
-        "long long end = half || !FULL ? X_SIZE_1 : X_SIZE_1 / 2; if (!FULL && half) return;"
-        "for (long long i = (FULL && half ? X_SIZE_1 / 2 : 0) + threadIdx.x; i < end; i += 32)"
+        "if (!FULL && half) return; int step = FULL ? 64 : 32;"
+        "for (long long i = half * 32 + threadIdx.x; i < X_SIZE_1; i += step)"
         "sum += x[r * X_SIZE_1 + i]; sum = warp_sum(sum); if (threadIdx.x) return;"
-        "if (!FULL) y[r] = sum; else if (!half) p[r] = sum; else y[r] = ((volatile float*)p)[r] + sum;",
+        "if (!FULL) y[r] = sum; else if (!half) p[r] = sum;"
+        "else y[r] = ((volatile float*)p)[r] + sum;",
         "k<<<2 * X_SIZE_0, 32, 0, stream>>>(x, out0, (int*)workspace);",
         task="sums", words="race|disagree",
     ),
@@ -373,7 +379,8 @@ HONEST = {
         "if (threadIdx.x % 32 == 0) { raise(y, top); raise(y + 1, low); }",
         "lowest<<<1, 2, 0, stream>>>(out0); k<<<256, 256, 0, stream>>>(x, out0, (int*)workspace);",
         top="__global__ void lowest(float* y) { y[threadIdx.x] = -INFINITY; }\n"
-        "__device__ void raise(float* y, float top) { int* at = (int*)y; int old = *at, seen;"
+        "__device__ void raise(float* y, float top) { int* at = (int*)y;"
+        "int seen, old = *(volatile int*)at;"
         "do { seen = old; if (__int_as_float(seen) >= top) break;"
         "old = atomicCAS(at, seen, __float_as_int(top)); } while (old != seen); }",
         task="extremes",
@@ -415,9 +422,9 @@ HONEST = {
     "each block goes on from the one before": rows(
         "int b = blockIdx.x, lane = threadIdx.x; volatile int* ready = w; float* sums ="
         "(float*)(w + 4096); long long r = b * 32ll + lane;"
-        "float v = r < X_SIZE_0 ? x[r * X_SIZE_1] : 0.0f;"
-        "for (int d = 1; d < 32; d *= 2) { float o = __shfl_up_sync(~0u, v, d); if (lane >= d) v += o; }"
-        "float before = 0; if (b) { while (!ready[b - 1]) {} __threadfence(); before = sums[b - 1]; }"
+        "float v = r < X_SIZE_0 ? x[r * X_SIZE_1] : 0.0f; for (int d = 1; d < 32; d *= 2) {"
+        "float o = __shfl_up_sync(~0u, v, d); if (lane >= d) v += o; } float before = 0;"
+        "if (b) { while (!ready[b - 1]) {} __threadfence(); before = sums[b - 1]; }"
         "v += before; if (r < X_SIZE_0) y[r] = v;"
         "if (lane == 31) { sums[b] = v; __threadfence(); ready[b] = 1; }",
         "cudaMemsetAsync(workspace, 0, 32768, stream);"

@@ -41,7 +41,7 @@ def shared_counter(launch: Launch) -> str:
 
 def _read_registers(module: Module) -> frozenset[str]:
     """Return the registers that any instruction of a module reads."""
-    read = set()
+    read: set[str] = set()
     for instruction in module.instructions:
         has_result = instruction.opcode not in NO_RESULT
         for operand in instruction.operands[has_result:]:

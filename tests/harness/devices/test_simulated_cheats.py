@@ -152,7 +152,8 @@ LOOKS = softmax(
 """Goes by what a far block leaves, and all blocks are too much work to be run."""
 
 PARTS = softmax(
-    "for (int n = 0; n < (DIM_ROWS > 1000 ? 20000 : 20); n++) ((volatile float*)ws)[blockIdx.x] = n;",
+    "for (int n = 0; n < (DIM_ROWS > 1000 ? 20000 : 20); n++)"
+    "((volatile float*)ws)[blockIdx.x] = n;",
     host="k<<<DIM_ROWS, 32, 0, stream>>>(out0, x, workspace);"
     "last<<<DIM_ROWS, 32, 0, stream>>>(out0, x, (float*)workspace);",
     top='extern "C" size_t workspace_bytes() { return 4 * DIM_ROWS; }\n',
