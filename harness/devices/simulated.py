@@ -253,7 +253,8 @@ class SimulatedDevice(Device):
         `draw` chooses the blocks where not all are; `sampled` tells what they cost.
         """
         with scratch_folder("wide") as folder:
-            wide = {"seed": draw, "blocks": _affordable(sampled)}
+            counts = _affordable(sampled)
+            wide = {"seed": draw, "blocks": counts, "complete": counts == _blocks(sampled)}
 
             def run(again: bool) -> tuple[Reply[ProfileReport], Path]:
                 own = folder / ("again" if again else "first")
@@ -373,7 +374,7 @@ class SimulatedDevice(Device):
         limits = Limits(
             seconds=self._verify_seconds if verifying else self._profile_seconds,
             output_bytes=min(LARGEST_OUTPUT, max(spec.nbytes for spec in variant.tensors)),
-            address_space=2 * self.gpu.memory_bytes + (64 << 30),
+            address_space=2 * self.gpu.memory_bytes + (96 << 30),
             max_instructions={
                 "verify": VERIFY_INSTRUCTIONS, "profile": PROFILE_INSTRUCTIONS,
                 "wide": 2 * WIDE_INSTRUCTIONS,
@@ -402,6 +403,10 @@ class SimulatedDevice(Device):
 
 def _as_case(report: ProfileReport, name: str = "") -> CaseReport:
     return CaseReport(name=name, faults=report.faults, reports=report.reports)
+
+
+def _blocks(sampled: ProfileReport) -> list[int]:
+    return [each.blocks for each in sampled.launches if not isinstance(each, TransferReport)]
 
 
 def _affordable(sampled: ProfileReport) -> list[int]:

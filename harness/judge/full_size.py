@@ -147,10 +147,9 @@ def judge_wide(
     them; where none are, the answer hangs on the order of blocks or on what nobody wrote.
     Raises Malformed where what the child left cannot be.
     """
-    kernels, transfers = _kernels(launches), _transfers(launches)
+    kernels = _kernels(launches)
     complete = all(kernel.complete for kernel in kernels)
     checked = unsteady = 0
-    withheld = ""
     for place, spec in enumerate(task.full.of_role("output")):
         if not spec.numel:
             continue
@@ -158,14 +157,7 @@ def judge_wide(
             if not (folder / f"{spec.name}.pages").is_file():
                 raise Malformed(f"{spec.name}: the pages of the output are missing")
         path, tolerance = Path(case.answers, f"{spec.name}.bin"), case.tolerances[place]
-        into = [transfer for transfer in transfers if transfer.place == place]
-        reason = "" if complete else _not_final(launches, place)
-        if any(each.copy for each in into) and not all(
-            kernel.complete for kernel in kernels if place in kernel.written
-        ):
-            reason = reason or "a launch overwrites what a copy brought"
-        withheld = withheld or reason
-        second, found = _Pages(spec, outputs[1]), _Found()
+        second, found, hanging, passed = _Pages(spec, outputs[1]), _Found(), 0, 0
         for places, got in _written_elements(spec, outputs[0]):
             other = second.at(places, got.size)
             first_values = decode_elements(got.tobytes(), spec.dtype)
@@ -176,19 +168,17 @@ def judge_wide(
             changed = np.flatnonzero(both & ~steady)
             if complete and changed.size:
                 return _unsteady(spec, int(places[changed[0]]), changed.size), Checked(checked)
-            unsteady += changed.size
-            if reason:
-                continue
-            for each in () if complete else into:
-                fill = int.from_bytes(bytes([each.value]) * got.itemsize, "little")
-                steady &= ~(_inside(each, places * got.itemsize) & (got == fill))
             if not complete:
-                steady &= _untouched(spec, places, outputs[0])
+                known = _known(spec, outputs[0], passed, got) & _untouched(spec, places, outputs[0])
+                hanging += int((both & ~(steady & known)).sum())
+                steady &= known
+            passed += got.nbytes
             _weigh(spec, places, got, (path, tolerance), [], found, compare=steady)
         if found.first is not None:
             which = "written by the whole grid" if complete else "that the blocks wrote"
             return _wrong(spec, found, which), Checked(checked)
         checked += found.checked
+        unsteady += hanging
         # An element whose right value is the poison's own bits is taken for written.
         right = np.memmap(path, dtype=f"<u{spec.nbytes // spec.numel}", mode="r")
         missing = spec.numel - found.checked - int((right == _poison(right.dtype, 0)).sum())
@@ -197,8 +187,7 @@ def judge_wide(
                 f"at full dimensions {missing} of {spec.numel} elements of {spec.name} are not "
                 "written, though all blocks were run"
             ), Checked(checked)
-    if unsteady and not withheld:
-        withheld = f"{unsteady} elements hang on blocks that were too much work to be run"
+    withheld = f"{unsteady} elements hang on blocks that were not run" if unsteady else ""
     return None, replace(_checked(task, kernels, checked, withheld), orders=2)
 
 
@@ -373,6 +362,17 @@ def _near(tolerance: RowTolerance, places: NDArray[np.int64]) -> Nearness:
     """Return what elements at some places may differ by."""
     kinds = np.array(tolerance.absolute)
     return Nearness(kinds[places // tolerance.row % len(kinds)], tolerance.relative)
+
+
+def _known(
+    spec: TensorSpec, outputs: Path, start: int, got: NDArray[Any]
+) -> NDArray[np.bool_]:
+    """Say which elements hold what they would had all blocks run, of those from a byte on."""
+    bits = np.memmap(outputs / f"{spec.name}.known", dtype=np.uint8, mode="r")
+    bits = bits[start : start + got.nbytes]
+    if bits.size != got.nbytes:
+        raise Malformed(f"{spec.name}: what was followed is not whole")
+    return np.asarray(bits.reshape(-1, got.itemsize).all(axis=1))
 
 
 class _Pages:

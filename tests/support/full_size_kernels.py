@@ -267,7 +267,9 @@ EACH = (
 )
 BUGS = {
     "no barrier where a row needs more than one warp": rows(
-        SUM("__shared__ float all[32];") + EACH + "if (!FULL) __syncthreads(); if (threadIdx.x == 0) { sum = 0;"
+        SUM("__shared__ float all[32];")
+        + EACH
+        + "if (!FULL) __syncthreads(); if (threadIdx.x == 0) { sum = 0;"
         "for (int i = 0; i < blockDim.x / 32; i++) sum += all[i]; y[r] = sum; }",
         "k<<<X_SIZE_0, FULL ? 256 : 32, 0, stream>>>(x, out0, (int*)workspace);",
         task="sums", words="race",

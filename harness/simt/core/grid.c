@@ -77,7 +77,7 @@ static void start_block(Block *block, int64_t place) {
     block->index = machine->blocks[place];
     block->epoch_start = ++machine->clock;
     block->acquired = block->fenced = 0;
-    block->fences = false;
+    block->fences = block->misled = false;
     block->phase = 0, block->executed = 0, block->changes = 0, block->suspended = false, block->object_count = 0;
     memset(block->barriers, 0, sizeof block->barriers);
     /* Poison: unwritten memory must not look like a plausible zero, nor the same in two runs:

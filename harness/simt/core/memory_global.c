@@ -124,6 +124,22 @@ static int count_lines(const uint32_t *sectors, int count, uint64_t arena_base) 
     return found;
 }
 
+/* What a block leaves after it went by what is missing is missing too. */
+static void follow(Block *block, LaneMask lanes, const uint64_t *addresses, int bytes,
+                   Access access) {
+    Machine *machine = block->machine;
+    FOR_EACH_LANE(lane, lanes) {
+        uint64_t first = addresses[lane] - machine->arena_base;
+        for (int done = 0; done < bytes; done += 4) { /* narrower accesses do not cross words */
+            uint8_t *known = &machine->initialised[(first + (uint64_t)done) >> 2];
+            uint8_t part = bytes >= 4 ? 15 : (uint8_t)(((1 << bytes) - 1) << (first & 3));
+            if (access != ACCESS_STORE && part & ~*known) block->misled = true;
+            if (access != ACCESS_LOAD && block->misled) *known &= (uint8_t)~part;
+            else if (access == ACCESS_STORE) *known |= part;
+        }
+    }
+}
+
 /* Lanes of one request on one address take turns; those on other words of a sector go together,
    up to four at a time (measured on an H200). */
 static void count_passes(Machine *machine, Counter *counter, LaneMask lanes,
@@ -202,6 +218,7 @@ LaneMask global_access(Block *block, const Warp *warp, const Instruction *row, i
             }
         }
     }
+    if (machine->following) follow(block, allowed, addresses, bytes, access);
     /* Constants come by a cache of their own. */
     if (row->flags & FLAG_UNCOUNTED) return allowed;
     for (int i = 0; i < sector_count; i++) touch_sector(block, sectors[i], allocations[i], access);

@@ -80,7 +80,8 @@ typedef struct {
     Report *reports;
     AllocationUse *uses;
     SectorUse *sectors;        /* one for each sector of the arena */
-    uint8_t *initialised;      /* may be null: four bits for each four bytes of the arena */
+    uint8_t *initialised;      /* may be null: four bits for each four bytes of the arena; when
+                                  `following`, of the bytes that hold what they would in the end */
     GlobalShadow *shadow;      /* null unless checking */
     int32_t *path;             /* pcs of the first warp */
     uint32_t *trace;           /* grown here; the caller frees it by simt_free */
@@ -101,6 +102,7 @@ typedef struct {
     int32_t partial_barriers; /* barriers of part of a block: order is kept warp by warp */
     int32_t stacked;          /* calls make frames */
     int32_t function_count;
+    int32_t following; /* who goes by what is not `initialised` leaves the same */
     int32_t keeping; /* what memory held before is kept, so that simt_take_back can restore it */
     uint32_t hottest_sector, clock;
     uint32_t grid[3], block[3];
@@ -200,6 +202,7 @@ typedef struct {
     int64_t executed; /* warp instructions */
     int64_t changes;  /* of memory or barriers: while there are some, spinning may end */
     bool stop, suspended;
+    bool misled; /* read what would be otherwise had all blocks run; when `following` */
     int32_t status;
     Releases *releases; /* of every block, by number */
     /* With partial barriers: known[w][v]: what warp v did before this time, warp w has seen. */

@@ -28,7 +28,7 @@ from .records import (
 
 __all__ = [
     "GRID_WORKSPACE_BYTES", "AllocationUse", "Launch", "Memory", "Report", "ReportKind", "Result",
-    "Trace", "UnsupportedInstruction", "run", "take_back",
+    "Trace", "UnsupportedInstruction", "run", "take_back", "untouched",
 ]  # fmt: skip
 
 _REPORT_CAPACITY = 256
@@ -135,8 +135,8 @@ class _Run:
         for kind in ("read", "written", "atomic"):
             self.uses[f"{kind}_first"], self.uses[f"{kind}_last"] = np.iinfo(np.int64).max, -1
         # Both maps are as long as the arena, but the system commits only the pages touched.
-        self.sectors = _untouched((memory.size // 32 + 1) * SECTOR_USE_BYTES)
-        self.shadow = _untouched((memory.size // 4 + 1) * GLOBAL_SHADOW_BYTES if checks else 0)
+        self.sectors = untouched((memory.size // 32 + 1) * SECTOR_USE_BYTES)
+        self.shadow = untouched((memory.size // 4 + 1) * GLOBAL_SHADOW_BYTES if checks else 0)
         self.work = np.zeros(len(self.blocks), dtype=np.int64)
         self.before = np.zeros(0, dtype=_BEFORE)
         self.path = np.zeros(_PATH_CAPACITY, dtype=np.int32)
@@ -156,8 +156,9 @@ class _Run:
             setattr(machine, name, array.ctypes.data)
         if checks:
             machine.shadow = self.shadow.ctypes.data
-            if memory.initialised is not None:
-                machine.initialised = memory.initialised.ctypes.data
+        if memory.initialised is not None:
+            machine.initialised = memory.initialised.ctypes.data
+            machine.following = int(not checks)
         machine.arena_base, machine.arena_size = memory.base, memory.size
         machine.first_block, machine.block_count = first, last - first
         machine.instruction_budget = max_instructions
@@ -401,7 +402,7 @@ class _Run:
         return f"across the end of an allocation of {end - start} bytes"
 
 
-def _untouched(size: int) -> npt.NDArray[np.uint8]:
+def untouched(size: int) -> npt.NDArray[np.uint8]:
     """Return zeros of which the system gives only what is touched, however many are asked for."""
     if not size:
         return np.zeros(0, dtype=np.uint8)

@@ -35,7 +35,7 @@ _INTS = (
     "entry", "register_bytes", "constant_offset", "constant_bytes", "parameter_bytes",
     "shared_bytes", "local_bytes", "allocation_count", "report_count", "report_capacity",
     "checks", "tracing", "failed_instruction", "resident_limit", "partial_barriers", "stacked",
-    "function_count", "keeping",
+    "function_count", "following", "keeping",
 )  # fmt: skip
 
 

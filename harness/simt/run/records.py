@@ -107,7 +107,8 @@ class Memory:
     """First byte behind it. Guard bands lie between allocations."""
     initialised: NDArray[np.uint8] | None = None
     """Four bits for each four bytes of the arena (one element each): which bytes were written.
-    None: reads of unwritten global memory are not looked for."""
+    None: reads of unwritten global memory are not looked for. In runs without checks: which bytes
+    hold what they would had all blocks run; what a block leaves that read others does not."""
 
     def __post_init__(self) -> None:
         if self.base % 128 or self.base < WINDOW_END:

@@ -101,7 +101,7 @@ def verify(request: dict[str, Any]) -> VerifyReport:
     except WorkspaceTooLarge as error:
         return _stopped(Finding("invalid_launch", str(error)))
     candidate.runtime.account_transfers(
-        lambda transfer: _note_transfer(candidate, transfer), in_place_of_moving=False
+        lambda transfer: note_transfer(candidate, transfer), in_place_of_moving=False
     )
     cases = []
     for index, case in enumerate(request["cases"]):
@@ -180,7 +180,7 @@ def _fill(
             memory.mark_initialised(allocation.address, allocation.size)
 
 
-def _note_transfer(candidate: Candidate, transfer: Transfer) -> None:
+def note_transfer(candidate: Candidate, transfer: Transfer) -> None:
     """Note what a copy or fill initialises: a copy of unwritten bytes leaves them unwritten."""
     memory = memory_of(candidate.runtime, candidate.initialised)
     for row in range(transfer.height):

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from ...judge.poison import FULL_SIZE_POISON
-from ..run.candidate import Candidate
+from ..run.candidate import Candidate, memory_of
+from ..run.core import untouched
 from ..run.runtime import Allocation
 from .written import Atomics
 
@@ -49,6 +50,19 @@ def back_tensors(request: dict[str, Any], candidate: Candidate, *, again: bool =
         _repeat(candidate, candidate.workspace, np.full(TILE_BYTES, workspace, dtype=np.uint8))
 
 
+def follow(candidate: Candidate) -> None:
+    """Have it noted which bytes hold what they would had all blocks run: at first all inputs."""
+    memory = memory_of(candidate.runtime)
+    candidate.initialised = memory.initialised = untouched(memory.size // 4 + 1)
+    tensors = candidate.tensors.items()
+    unwritten = [allocation for tensor, allocation in tensors if tensor.role == "output"]
+    if candidate.workspace is not None:
+        unwritten.append(candidate.workspace)
+    for allocation in candidate.runtime.allocations:
+        if allocation not in unwritten:
+            memory.mark_initialised(allocation.address, allocation.size)
+
+
 def leave_outputs(
     request: dict[str, Any], candidate: Candidate, atomics: Atomics, *, again: bool = False
 ) -> None:
@@ -56,6 +70,8 @@ def leave_outputs(
 
     Those are <name>.data, the pages that hold anything but poison; <name>.pages, their numbers; and
     <name>.atomics, the numbers of the 32-byte sectors that atomics touched, where there are any.
+    Where that was followed, <name>.known has a byte for each of those pages' bytes, 1 for one that
+    holds what it would had all blocks run.
     """
     folder, poison = Path(request["outputs_directory"]), FULL_SIZE_POISON[again][0]
     pattern = np.full(8, poison, dtype=np.uint8).view(np.uint64)
@@ -76,7 +92,16 @@ def leave_outputs(
                 if rest.size and (rest != poison).any():
                     rest.tofile(file)
                     found.append(np.array([(start + whole.size) // PAGE]))
-        np.concatenate(found).astype(np.int64).tofile(target.with_suffix(".pages"))
+        pages = np.concatenate(found).astype(np.int64)
+        pages.tofile(target.with_suffix(".pages"))
+        if candidate.initialised is not None:
+            first = (allocation.address - candidate.runtime.base) // 4
+            with target.with_suffix(".known").open("wb") as file:
+                for page in pages.tolist():
+                    end = first + min(PAGE * (page + 1), -(-tensor.nbytes // 4) * 4) // 4
+                    words = candidate.initialised[first + PAGE // 4 * page : end]
+                    bits = (words[:, None] >> np.arange(4, dtype=np.uint8)) & np.uint8(1)
+                    bits.ravel()[: tensor.nbytes - PAGE * page].tofile(file)
     for place, touched in atomics.items():
         sectors = np.unique(np.concatenate(touched)).astype(np.int64)
         sectors.tofile(folder / f"{request['tensors'][place]['name']}.atomics")

@@ -8,6 +8,7 @@ element in which they differ hangs on blocks that did not run, or on the order o
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from typing import Any
 
 from ...judge.reports import Finding, TransferReport
@@ -18,13 +19,13 @@ from ..run import core
 from ..run.block_runs import BlockRuns, LaunchFailed
 from ..run.candidate import Candidate, KernelLaunch, load_candidate
 from ..run.runtime import Transfer
-from ..run.verify_run import describe_report
+from ..run.verify_run import describe_report, note_transfer
 from .dependence import shared_counter
-from .full_memory import back_tensors, leave_outputs
+from .full_memory import back_tensors, follow, leave_outputs
 from .written import Atomics, note_atomics, written_of
 
-LEAST_IN_A_ROW, MOST_IN_A_ROW = 4, 32
-"""Neighbours that run together where not all blocks do."""
+MOST_IN_A_ROW, MOST_BEHIND = 32, 16
+"""Neighbours that run together where not all blocks do, and those on the last axis of the grid."""
 
 
 def run_wide(request: dict[str, Any]) -> ProfileReport:
@@ -45,6 +46,7 @@ def run_wide(request: dict[str, Any]) -> ProfileReport:
     atomics: Atomics = {}
     loaded: list[Candidate] = []
     again = bool(wide["again"])
+    handed_over = 0
 
     def on_launch(candidate: Candidate, asked: KernelLaunch) -> bool:
         nonlocal left
@@ -60,7 +62,12 @@ def run_wide(request: dict[str, Any]) -> ProfileReport:
                 count = blocks if shared_counter(asked.launch) else planned
                 generator = random.Random(f"{wide['seed']} {index}")
                 order = _chosen(asked.launch.grid, count, generator)[:: -1 if again else 1]
-            result = runner.run(order, random=True, keep=False, seed=int(again), fair=again)
+            partly = len(order) < blocks
+            result = runner.run(order, random=True, keep=partly, seed=int(again), fair=again)
+            if partly and _forget(runner, asked.memory, launches, handed_over):
+                runner.take_back()
+                runner = BlockRuns(asked, left)
+                result = runner.run(order, random=True, keep=False, seed=int(again), fair=again)
         except core.UnsupportedInstruction as error:
             reports.append(Finding("unsupported", str(error), kernel, error.line))
             return False
@@ -78,10 +85,15 @@ def run_wide(request: dict[str, Any]) -> ProfileReport:
 
     def on_transfer(transfer: Transfer) -> None:
         launches.append(account(transfer, loaded[0].runtime.allocations))
+        if loaded[0].initialised is not None:
+            note_transfer(loaded[0], transfer)
 
     candidate = load_candidate(request, on_launch)
     loaded.append(candidate)
+    handed_over = len(candidate.tensors) + (candidate.workspace is not None)
     back_tensors(request, candidate, again=again)
+    if not wide["complete"]:
+        follow(candidate)
     candidate.runtime.account_transfers(on_transfer, in_place_of_moving=False)
     faults = candidate.call()
     if not faults and not reports:
@@ -89,22 +101,58 @@ def run_wide(request: dict[str, Any]) -> ProfileReport:
     return ProfileReport(launches, faults, reports)
 
 
+def _forget(
+    runner: BlockRuns,
+    memory: core.Memory,
+    launches: Sequence[LaunchCounters | TransferReport],
+    handed_over: int,
+) -> bool:
+    """Take what a launch of which blocks are missing writes, and others wrote, for missing.
+
+    What its blocks do write there counts again when they run once more; says whether they must.
+    `handed_over` buffers are launch()'s arguments: variables of the device hold something before.
+    """
+    found = False
+    for place, (start, end) in enumerate(zip(memory.starts, memory.ends, strict=True)):
+        limits = runner.written_range(place)
+        if limits is None:
+            continue
+        earlier = [_written(each, place) for each in launches]
+        if place >= handed_over or any(
+            start + first < limits[1] and limits[0] < start + last for first, last in earlier
+        ):
+            memory.mark_uninitialised(start, end - start)
+            found = True
+    return found
+
+
+def _written(each: LaunchCounters | TransferReport, place: int) -> tuple[int, int]:
+    """Return the first byte and the end of what a launch, copy or fill wrote of an allocation."""
+    if isinstance(each, TransferReport):
+        last = each.offset + (each.height - 1) * each.pitch + each.width
+        return (each.offset, last) if each.place == place else (0, 0)
+    written = each.written.get(place)
+    return (written.first, written.end) if written else (0, 0)
+
+
 def _chosen(grid: tuple[int, int, int], count: int, generator: random.Random) -> list[int]:
-    """Return so many blocks of a grid: runs of neighbours along each of its axes."""
+    """Return so many blocks of a grid: rows of neighbours, with all that lie behind them.
+
+    What later launches join is mostly spread over the last axis, or lies side by side.
+    """
     x, y, z = grid
-    blocks = x * y * z
-    if count >= blocks:
-        return generator.sample(range(blocks), blocks)
-    axes = [(step, width) for step, width in ((1, x), (x, y), (x * y, z)) if width > 1]
-    most = min(MOST_IN_A_ROW, max(LEAST_IN_A_ROW, count // 8))
+    if count >= x * y * z:
+        return generator.sample(range(x * y * z), x * y * z)
+    behind = z if z <= MOST_BEHIND else 1
+    wide = min(x, max(1, min(MOST_IN_A_ROW, count // (4 * behind))))
     chosen: dict[int, None] = {}
     while len(chosen) < count:
-        step, width = generator.choice(axes)
-        start = generator.randrange(blocks)
-        first = start - start // step % width * step
-        place = generator.randrange(max(1, width - most + 1))
-        row = range(first + step * place, first + step * min(width, place + most), step)
-        chosen.update(dict.fromkeys(row))
+        first = generator.randrange(-(-x // wide)) * wide
+        row = generator.randrange(y)
+        deep = 0 if behind > 1 else generator.randrange(z)
+        for step in range(behind):
+            start = first + x * (row + y * (deep + step))
+            chosen.update(dict.fromkeys(range(start, start + min(wide, x - first))))
     return list(chosen)
 
 

@@ -79,7 +79,7 @@ def test_what_a_run_did_is_taken_back(module: Module) -> None:
 
 @pytest.mark.parametrize("fair", [False, True])
 def test_blocks_that_take_turns_do_alike_where_it_is_fair(module: Module, fair: bool) -> None:
-    result, (out,) = execute(
+    result, (_, out) = execute(
         module, "turns", 8, 64, np.zeros(1, np.int32), np.zeros(64 * 64, np.int32), 64,
         outputs=(1,), checks=False, fair=fair,
     )  # fmt: skip
