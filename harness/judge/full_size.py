@@ -368,8 +368,8 @@ def _known(
     spec: TensorSpec, outputs: Path, start: int, got: NDArray[Any]
 ) -> NDArray[np.bool_]:
     """Say which elements hold what they would had all blocks run, of those from a byte on."""
-    bits = np.memmap(outputs / f"{spec.name}.known", dtype=np.uint8, mode="r")
-    bits = bits[start : start + got.nbytes]
+    whole = np.memmap(outputs / f"{spec.name}.known", dtype=np.uint8, mode="r")
+    bits = np.asarray(whole[start : start + got.nbytes])
     if bits.size != got.nbytes:
         raise Malformed(f"{spec.name}: what was followed is not whole")
     return np.asarray(bits.reshape(-1, got.itemsize).all(axis=1))

@@ -24,8 +24,8 @@ __global__ void turns(int *counter, int *out, int jobs) {
         int mine = job;
         __syncthreads();
         if (mine >= jobs) return;
-        int v = mine;
-        for (int i = 0; i < 300; i++) v = v * 1664525 + 1013904223;
+        unsigned v = mine;
+        for (int i = 0; i < 3000; i++) v = (v ^ v >> 7) * 1664525 + 1013904223;
         out[mine * 64 + threadIdx.x] = v;
     }
 }
@@ -84,11 +84,11 @@ def test_blocks_that_take_turns_do_alike_where_it_is_fair(module: Module, fair: 
         outputs=(1,), checks=False, fair=fair,
     )  # fmt: skip
     expected = np.arange(64, dtype=np.uint64)
-    for _ in range(300):
-        expected = (expected * 1664525 + 1013904223) % 2**32
+    for _ in range(3000):
+        expected = ((expected ^ (expected >> np.uint64(7))) * 1664525 + 1013904223) % 2**32
     assert np.array_equal(out.reshape(64, 64)[:, 5].view(np.uint32), expected.astype(np.uint32))
     assert result.work.size == 8 and result.work.sum() == result.counters["warps"].sum()
-    assert (result.work.max() < 2 * result.work.min()) is fair
+    assert bool(result.work.max() < 2 * result.work.min()) is fair
 
 
 @pytest.mark.parametrize(("kernel", "counter"), [("turns", True), ("counts", False)])
