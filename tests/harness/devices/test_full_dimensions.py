@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from full_size_kernels import BUGS, CHEATS, HONEST, TASKS, Kernel
+from full_size_kernels import BUGS, CHEATS, HONEST, PRODUCT_TASK, TASKS, Kernel
 
 from kernelblaster.harness.devices.protocol import Measurement
 from kernelblaster.harness.devices.simulated import SimulatedDevice
@@ -54,3 +54,32 @@ async def test_honest_neighbours_pass(device: SimulatedDevice, folder: Path, nam
     assert "full_size_unchecked" not in measured.stage.facts
     coverage = str(measured.stage.facts["full_size_coverage"])
     assert coverage.startswith("all of the elements compared; all of the blocks run, in two orders")
+
+
+async def test_of_what_is_too_much_work_that_is_compared_which_no_missing_block_feeds(
+    device: SimulatedDevice, folder: Path
+) -> None:
+    path = folder / "large_product.py"
+    path.write_text(PRODUCT_TASK.replace("N = 256", "N = 1024"))
+    task = await load_task(path)
+    right = HONEST["parts of K are added by another launch"]
+    confirmed = await device.profile(task, right.source, sample=1)
+    assert confirmed.timing is not None, confirmed.stage.reason
+    assert 100_000 < int(confirmed.stage.facts["full_size_checked"]) < 1024 * 1024
+    assert "hang on blocks that were not run" in str(confirmed.stage.facts["full_size_unchecked"])
+    wrong = CHEATS["a quarter of K is left out by way of the workspace"]
+    refused = await device.profile(task, wrong.source, sample=1)
+    assert refused.stage.outcome is Outcome.WRONG_ANSWER, refused.stage.facts
+
+
+async def test_a_counter_over_too_much_work_is_named_at_once(
+    device: SimulatedDevice, folder: Path
+) -> None:
+    path = folder / "huge_product.py"
+    path.write_text(PRODUCT_TASK.replace("N = 256", "N = 2048"))
+    task = await load_task(path)
+    source = HONEST["tiles are taken from a counter"].source
+    measured = await device.profile(task, source)
+    assert measured.stage.outcome is Outcome.UNSUPPORTED
+    assert re.search(r"atom\.global\.add.*line \d+", measured.stage.reason), measured.stage.reason
+    assert "needs a real GPU" in measured.stage.reason
