@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from dataclasses import asdict
+import secrets
+from collections.abc import Mapping
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -16,7 +18,7 @@ from ..host.process import host_program
 from ..host.properties import properties_of
 from ..judge.border import Malformed
 from ..judge.findings import judge, judge_build, no_launch
-from ..judge.full_size import Checked, judge_full_size, judge_whole, nothing_launched
+from ..judge.full_size import NOT_WRITTEN, Checked, judge_full_size, judge_wide, nothing_launched
 from ..judge.reports import CaseReport, TransferReport, VerifyReport
 from ..judge.run_verdict import judge_run
 from ..judge.verification import degenerate
@@ -65,8 +67,9 @@ VERIFY_SECONDS = 60.0
 PROFILE_SECONDS = 60.0
 VERIFY_INSTRUCTIONS = 40_000_000
 PROFILE_INSTRUCTIONS = 150_000_000
-WHOLE_INSTRUCTIONS = 60_000_000
-"""A launch() that executes no more warp instructions is also run whole, where that is asked for."""
+WIDE_INSTRUCTIONS = 60_000_000
+"""Warp instructions of one launch() for which a confirmation runs blocks, all of them where that is
+enough; costs are estimates, so a run may take twice as much."""
 VERIFY_WORKSPACE = 1 << 30
 """Bytes of workspace at the verify dimensions: they are poisoned, so they cost real memory."""
 PROFILE_WORKSPACE = 8 << 30
@@ -132,8 +135,9 @@ class SimulatedDevice(Device):
     async def profile(self, task: Task, source: str, sample: int = 0) -> Measurement:
         """Sample the candidate's blocks at full dimensions and estimate its time.
 
-        Which blocks run depends on the source and on `sample`: another number is another draw, and
-        another than 0 (a confirmation) also runs all blocks where that is affordable.
+        Which blocks run depends on the source where `sample` is 0. Another number asks for a
+        confirmation: a secret draws the blocks, and as many as are affordable run twice, in other
+        orders.
         """
         try:
             return await off_loop(self._profile, task, source, sample)
@@ -183,38 +187,32 @@ class SimulatedDevice(Device):
             return Measurement(stage=refused)
         prepared = prepare_full_case_now(task)
         full_case = prepared if isinstance(prepared, FullCase) else None
-        sampled = partial(self._sampled_answer, built, task, cases, full_case, sample)
-        every_block = partial(self._whole_answer, built, task, cases, full_case)
-        if sample:
-            (reply, failed, checked), whole = both(sampled, every_block)
-        else:
-            (reply, failed, checked), whole = sampled(), ""
+        draw = secrets.token_hex(16) if sample else ""
+        reply, failed, checked = self._sampled_answer(built, task, cases, full_case, draw)
         if reply.report is None:
             return Measurement(stage=_no_report(reply, built))
         if isinstance(prepared, NoFullCase):
-            checked = Checked(checked.elements, prepared.reason)
+            checked = replace(checked, withheld=prepared.reason)
         # Too little written by the sampled blocks says that the time is not known, not that the
         # answer is wrong: all blocks together may say so.
-        unsure = failed is not None and failed.outcome is Outcome.UNSUPPORTED
-        if unsure and not sample:
-            whole = every_block()
+        unsure = failed is not None and failed.diagnostics[0].kind == NOT_WRITTEN
         if full_case and (unsure or (sample and not failed)):
-            if isinstance(whole, StageResult):
-                failed = whole
-            elif isinstance(whole, NoFullCase):
-                checked = Checked(0, whole.reason)
-            elif not whole:
-                checked = Checked(sum(spec.numel for spec in task.full.of_role("output")))
-            elif checked.withheld:
-                checked = Checked(checked.elements, f"{checked.withheld}; {whole}")
+            wrong, wide = self._wide_answer(built, task, cases, full_case, reply.report, draw)
+            if wrong:
+                failed = wrong
+            elif wide.blocks and (wide.share >= checked.share or not checked.elements):
+                checked = replace(wide, race_checked=checked.race_checked)
+            elif wide.withheld:
+                told = "; ".join(dict.fromkeys(filter(None, (checked.withheld, wide.withheld))))
+                checked = replace(checked, withheld=told)
         if failed:
             return Measurement(stage=failed.model_copy(update={"build": built}))
         # An unconfirmed candidate's withheld part is compared when it is confirmed.
-        told = bool(sample) or full_case is None
-        return self._measure(reply.report, built, checked, told)
+        told_now = bool(sample) or full_case is None
+        return self._measure(reply.report, built, checked, told_now)
 
     def _sampled_answer(
-        self, built: Build, task: Task, cases: Path, full_case: FullCase | None, sample: int
+        self, built: Build, task: Task, cases: Path, full_case: FullCase | None, draw: str
     ) -> tuple[Reply[ProfileReport], StageResult | None, Checked]:
         """Return the profile's reply, how what the sampled blocks wrote fails, what was compared.
 
@@ -224,8 +222,9 @@ class SimulatedDevice(Device):
             outputs = folder / "outputs"
             outputs.mkdir()
             reply = self._run(
-                ProfileReport, "profile", built, task, cases, outputs, folder, sample, full_case
-            )
+                ProfileReport, "profile", built, task, cases, outputs, folder, full_case,
+                {"draw": draw},
+            )  # fmt: skip
             if reply.report is None:
                 return reply, None, Checked(0)
             require_sense(reply.report)
@@ -245,37 +244,54 @@ class SimulatedDevice(Device):
                     failed, checked = None, Checked(0, _unknown(exact).reason)
             return reply, failed, checked
 
-    def _whole_answer(
-        self, built: Build, task: Task, cases: Path, full_case: FullCase | None
-    ) -> StageResult | NoFullCase | str:
-        """Return how the run of all blocks fails, why there is none, or "" where it is right.
+    def _wide_answer(
+        self,
+        built: Build,
+        task: Task,
+        cases: Path,
+        full_case: FullCase,
+        sampled: ProfileReport,
+        draw: str,
+    ) -> tuple[StageResult | None, Checked]:
+        """Return how two runs of as many blocks as are affordable fail, and what was compared.
 
-        NoFullCase where it is beyond a tolerance that is not known.
+        `draw` chooses the blocks where not all are; `sampled` tells what they cost.
         """
-        if full_case is None:
-            return "there is nothing to compare with"
-        with scratch_folder("whole") as folder:
-            outputs = folder / "outputs"
-            outputs.mkdir()
-            reply = self._run(
-                ProfileReport, "whole", built, task, cases, outputs, folder, 0, full_case
-            )
-            if reply.outcome is Outcome.TIMED_OUT:
-                return "all blocks together take too long to be simulated"
-            if reply.report is None:
-                return _no_report(reply, built)
-            failed = judge(_as_case(reply.report, "all blocks"))
-            if failed and all(found.kind == "timed_out" for found in failed.diagnostics):
-                return "all blocks together are too much work to be simulated"
+        with scratch_folder("wide") as folder:
+            counts = _affordable(sampled)
+            wide = {"seed": draw, "blocks": counts, "complete": counts == _blocks(sampled)}
+
+            def run(again: bool) -> tuple[Reply[ProfileReport], Path]:
+                own = folder / ("again" if again else "first")
+                outputs = own / "outputs"
+                outputs.mkdir(parents=True)
+                reply = self._run(
+                    ProfileReport, "wide", built, task, cases, outputs, own, full_case,
+                    {"wide": wide | {"again": again}},
+                )  # fmt: skip
+                return reply, outputs
+
+            (first, one), (second, other) = both(partial(run, False), partial(run, True))
+            for reply in (first, second):
+                if reply.outcome is Outcome.TIMED_OUT:
+                    return None, Checked(0, "all blocks together take too long to be simulated")
+                if reply.report is None:
+                    return _no_report(reply, built), Checked(0)
+                failed = judge(_as_case(reply.report, "all blocks"))
+                if failed and all(found.kind == "timed_out" for found in failed.diagnostics):
+                    why = "all blocks together are too much work to be simulated"
+                    return None, Checked(0, why)
+                if failed:
+                    return failed, Checked(0)
+            assert first.report is not None
+            launches = first.report.launches
+            failed, checked = judge_wide(task, full_case, launches, (one, other))
             if failed:
-                return failed
-            failed = judge_whole(task, full_case, outputs)
-            if failed is None:
-                return ""
-            exact = exact_full_case_now(task, full_case)
-            if isinstance(exact, NoFullCase):
-                return _unknown(exact)
-            return judge_whole(task, exact, outputs) or ""
+                exact = exact_full_case_now(task, full_case)
+                if isinstance(exact, FullCase):
+                    return judge_wide(task, exact, launches, (one, other))
+                return None, Checked(0, _unknown(exact).reason)
+            return failed, checked
 
     def _measure(
         self, report: ProfileReport, built: Build, checked: Checked, told: bool
@@ -329,8 +345,8 @@ class SimulatedDevice(Device):
         cases: Path,
         outputs: Path,
         scratch: Path,
-        sample: int = 0,
         full_case: FullCase | None = None,
+        more: Mapping[str, Any] | None = None,
     ) -> Reply[Report]:
         verifying = mode == "verify"
         variant = task.verify if verifying else task.full
@@ -346,8 +362,7 @@ class SimulatedDevice(Device):
         if any(launch.cluster > 1 for launch in plan.launches):
             return Reply(outcome=Outcome.UNSUPPORTED, reason=_CLUSTERS)
         request: dict[str, Any] = {
-            "mode": "verify" if verifying else "profile",
-            "whole": mode == "whole",
+            "mode": mode,
             "gpu": self.gpu.name,
             "plan": asdict(plan),
             "ptx": str(folder / "candidate.ptx"),
@@ -361,19 +376,19 @@ class SimulatedDevice(Device):
                 {"name": case.name, "directory": case.directory} for case in read_cases(cases)
             ],
             "outputs_directory": str(outputs),
-            "sample": sample,
             # PyTorch's answers lie elsewhere: the candidate's process is not told where.
             "inputs_directory": full_case.inputs if full_case else None,
         }
+        request |= more or {}
         if mode == "profile":
             request["machine_listing"] = self._listing(built, scratch)
         limits = Limits(
             seconds=self._verify_seconds if verifying else self._profile_seconds,
             output_bytes=min(LARGEST_OUTPUT, max(spec.nbytes for spec in variant.tensors)),
-            address_space=2 * self.gpu.memory_bytes + (64 << 30),
+            address_space=2 * self.gpu.memory_bytes + (96 << 30),
             max_instructions={
                 "verify": VERIFY_INSTRUCTIONS, "profile": PROFILE_INSTRUCTIONS,
-                "whole": WHOLE_INSTRUCTIONS,
+                "wide": 2 * WIDE_INSTRUCTIONS,
             }[mode],
         )
         return run_candidate(request, scratch, limits, kind)
@@ -399,6 +414,27 @@ class SimulatedDevice(Device):
 
 def _as_case(report: ProfileReport, name: str = "") -> CaseReport:
     return CaseReport(name=name, faults=report.faults, reports=report.reports)
+
+
+def _blocks(sampled: ProfileReport) -> list[int]:
+    return [each.blocks for each in sampled.launches if not isinstance(each, TransferReport)]
+
+
+def _affordable(sampled: ProfileReport) -> list[int]:
+    """Return how many blocks of each launch to run, all of the cheaper launches first.
+
+    What the budget has no room for whole shares what is left of it.
+    """
+    launches = [each for each in sampled.launches if not isinstance(each, TransferReport)]
+    left, counts = float(WIDE_INSTRUCTIONS), [0] * len(launches)
+    work = [each.samples[0].warp_instructions for each in launches]
+    by_cost = sorted(range(len(launches)), key=work.__getitem__)
+    for place, index in enumerate(by_cost):
+        part = min(work[index], left / (len(launches) - place))
+        share = 1.0 if work[index] <= left / (len(launches) - place) else part / work[index]
+        counts[index] = max(1, int(share * launches[index].blocks))
+        left -= part
+    return counts
 
 
 def _unknown(why: NoFullCase) -> NoFullCase:

@@ -9,22 +9,24 @@ whole answer is compared.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..records import Diagnostic, Outcome, StageResult, Task, TensorSpec, Tolerance
-from ..task.full_case import FullCase
+from ..records import Diagnostic, Outcome, StageResult, Task, TensorSpec
+from ..task.full_case import FullCase, RowTolerance
 from .border import Malformed
-from .poison import PROFILED_WORKSPACE
-from .reports import LaunchReport, TransferReport
-from .verification import agree, decode_elements
+from .poison import FULL_SIZE_POISON, PROFILED_WORKSPACE
+from .reports import LaunchReport, TransferReport, Written
+from .verification import Nearness, agree, decode_elements
 
 LEAST_WRITTEN = 0.9
 """Share of each output that the launches of one call must write, by estimate."""
+NOT_WRITTEN = "not_written"
+"""Kind of the finding that the sampled blocks write too little."""
 PAGE = 4096
 CHUNK_PAGES = 128
 """Pages compared at a time: their values in double precision stay in a cache."""
@@ -34,16 +36,30 @@ SECTOR = 32
 
 @dataclass(frozen=True)
 class Checked:
-    """What was compared with PyTorch's answer at full dimensions."""
+    """What was compared with PyTorch's answer at full dimensions, and what was looked at there."""
 
     elements: int
     withheld: str = ""
     """Why some of what the blocks wrote could not be compared; empty where all of it was."""
+    share: float = 0.0
+    """Of the elements of all outputs, those compared, 0 to 1."""
+    blocks: float = 0.0
+    """Of the blocks of the launch of which fewest ran, those that did, 0 to 1."""
+    race_checked: int = 0
+    """Blocks that were also run with all checks."""
+    orders: int = 1
+    """Orders of blocks and warps, each on a poison of its own, in which they ran."""
 
     @property
     def facts(self) -> dict[str, float | int | str]:
         """How much was compared, and why not all of it."""
         facts: dict[str, float | int | str] = {"full_size_checked": self.elements}
+        if self.blocks:
+            facts["full_size_coverage"] = (
+                f"{_percent(self.share)} of the elements compared; {_percent(self.blocks)} of the "
+                f"blocks run, in {'two orders' if self.orders > 1 else 'one order'}, "
+                f"{self.race_checked or 'none'} of them with all checks"
+            )
         return facts | ({"full_size_unchecked": self.withheld} if self.withheld else {})
 
     @property
@@ -84,22 +100,24 @@ def judge_full_size(
     Raises Malformed where what the child left cannot be.
     """
     checked = by_atomics = 0
-    transfers = [launch for launch in launches if isinstance(launch, TransferReport)]
-    kernels = [launch for launch in launches if not isinstance(launch, TransferReport)]
-    unlooked = 0
-    reason = "" if case is None else _not_final(kernels)
-    final = case is not None and not reason
+    kernels, transfers = _kernels(launches), _transfers(launches)
+    reasons: list[str] = []
     for place, spec in enumerate(task.full.of_role("output")):
         into = [transfer for transfer in transfers if transfer.place == place]
         known = (Path(case.answers, f"{spec.name}.bin"), case.tolerances[place]) if case else None
         found = _Found()
         carried = _carried(kernels, transfers, place)
-        unlooked += bool(carried) and not _is_last(kernels, transfers, place, carried)
+        unlooked = bool(carried) and not _is_last(launches, place, carried)
+        reason = "" if case is None else _not_final(launches, place)
+        if unlooked and case:
+            reason = reason or "copies carry what launches wrote in part"
+        if reason:
+            reasons.append(reason)
         dump = outputs / f"{spec.name}.pages"
         if dump.is_file():
             found.written = None if any(each.copy for each in into) else 0
             for places, got in _written_elements(spec, outputs):
-                compare = _untouched(spec, places, outputs) if final else None
+                compare = None if reason or not case else _untouched(spec, places, outputs)
                 settled = [] if unlooked else carried
                 _weigh(spec, places, got, known, into, found, compare=compare, carried=settled)
         else:
@@ -112,39 +130,93 @@ def judge_full_size(
         share = (_by_kernels(kernels, place, found.written) + found.by_transfers) / spec.nbytes
         if share < LEAST_WRITTEN:
             return _incomplete(spec, share), Checked(checked)
-    if unlooked and not reason:
-        reason = "copies carry what launches wrote in part"
     if by_atomics:
-        reason = f"blocks that were not run may add to {by_atomics} elements by atomics"
-    return None, Checked(checked, reason)
+        reasons.insert(0, f"blocks that were not run may add to {by_atomics} elements by atomics")
+    return None, _checked(task, kernels, checked, next(iter(reasons), ""))
 
 
-def judge_whole(task: Task, case: FullCase, outputs: Path) -> StageResult | None:
-    """Return how the outputs of a run of all blocks differ from PyTorch's; None where they agree.
+def judge_wide(
+    task: Task,
+    case: FullCase,
+    launches: Sequence[LaunchReport | TransferReport],
+    outputs: tuple[Path, Path],
+) -> tuple[StageResult | None, Checked]:
+    """Return how two runs of as many blocks as are affordable fail, and what was compared.
 
+    An element in which they differ is not compared where blocks are missing, as it may hang on
+    them; where none are, the answer hangs on the order of blocks or on what nobody wrote.
     Raises Malformed where what the child left cannot be.
     """
+    kernels = _kernels(launches)
+    complete = all(kernel.complete for kernel in kernels)
+    checked = unsteady = 0
     for place, spec in enumerate(task.full.of_role("output")):
         if not spec.numel:
             continue
-        if not (outputs / f"{spec.name}.pages").is_file():
-            raise Malformed(f"{spec.name}: the pages of the output are missing")
-        path = Path(case.answers, f"{spec.name}.bin")
-        found = _Found()
-        for places, got in _written_elements(spec, outputs):
-            everything = np.ones(got.size, bool)
-            _weigh(spec, places, got, (path, case.tolerances[place]), [], found, compare=everything)
+        for folder in outputs:
+            if not (folder / f"{spec.name}.pages").is_file():
+                raise Malformed(f"{spec.name}: the pages of the output are missing")
+        path, tolerance = Path(case.answers, f"{spec.name}.bin"), case.tolerances[place]
+        second, found, hanging, passed = _Pages(spec, outputs[1]), _Found(), 0, 0
+        for places, got in _written_elements(spec, outputs[0]):
+            other = second.at(places, got.size)
+            first_values = decode_elements(got.tobytes(), spec.dtype)
+            other_values = decode_elements(other.tobytes(), spec.dtype)
+            both = (got != _poison(got.dtype, 0)) & (other != _poison(got.dtype, 1))
+            near = agree(other_values, first_values, _near(tolerance, places))
+            steady = both & ((got == other) | near)
+            changed = np.flatnonzero(both & ~steady)
+            if complete and changed.size:
+                return _unsteady(spec, int(places[changed[0]]), changed.size), Checked(checked)
+            if not complete:
+                known = _known(spec, outputs[0], passed, got) & _untouched(spec, places, outputs[0])
+                hanging += int((both & ~(steady & known)).sum())
+                steady &= known
+            passed += got.nbytes
+            _weigh(spec, places, got, (path, tolerance), [], found, compare=steady)
         if found.first is not None:
-            return _wrong(spec, found, "written by the whole grid")
+            which = "written by the whole grid" if complete else "that the blocks wrote"
+            return _wrong(spec, found, which), Checked(checked)
+        checked += found.checked
+        unsteady += hanging
         # An element whose right value is the poison's own bits is taken for written.
         right = np.memmap(path, dtype=f"<u{spec.nbytes // spec.numel}", mode="r")
-        missing = spec.numel - found.checked - int((right == np.iinfo(right.dtype).max).sum())
-        if missing > 0:
+        missing = spec.numel - found.checked - int((right == _poison(right.dtype, 0)).sum())
+        if complete and missing > 0:
             return _mismatch(
                 f"at full dimensions {missing} of {spec.numel} elements of {spec.name} are not "
                 "written, though all blocks were run"
-            )
-    return None
+            ), Checked(checked)
+    withheld = f"{unsteady} elements hang on blocks that were not run" if unsteady else ""
+    return None, replace(_checked(task, kernels, checked, withheld), orders=2)
+
+
+def _kernels(launches: Sequence[LaunchReport | TransferReport]) -> list[LaunchReport]:
+    return [launch for launch in launches if not isinstance(launch, TransferReport)]
+
+
+def _transfers(launches: Sequence[LaunchReport | TransferReport]) -> list[TransferReport]:
+    return [launch for launch in launches if isinstance(launch, TransferReport)]
+
+
+def _checked(
+    task: Task, kernels: Sequence[LaunchReport], elements: int, withheld: str
+) -> Checked:
+    total = sum(spec.numel for spec in task.full.of_role("output"))
+    return Checked(
+        elements, withheld, share=elements / max(1, total),
+        blocks=min((kernel.sampled_blocks / kernel.blocks for kernel in kernels), default=1.0),
+        race_checked=sum(kernel.race_checked_blocks for kernel in kernels),
+    )  # fmt: skip
+
+
+def _percent(share: float) -> str:
+    return "all" if share >= 1 else f"{100 * share:.2g} %"
+
+
+def _poison(dtype: np.dtype[Any], again: int) -> int:
+    """Return the bits of an element that nobody wrote, in the first of two runs or the second."""
+    return int.from_bytes(bytes([FULL_SIZE_POISON[again][0]]) * dtype.itemsize, "little")
 
 
 def nothing_launched(task: Task) -> StageResult | None:
@@ -157,22 +229,35 @@ def nothing_launched(task: Task) -> StageResult | None:
     )
 
 
-def _not_final(kernels: Sequence[LaunchReport]) -> str:
-    """Return why what a launch wrote may change when all blocks run; empty where it stays.
+def _not_final(launches: Sequence[LaunchReport | TransferReport], place: int) -> str:
+    """Return why what is in an output may change when all blocks run; empty where it stays.
 
-    It may where a launch reads or overwrites what sampled blocks of another wrote, and where the
-    blocks of one join what they have found.
+    It may where a launch goes by what blocks that were not run would have written, where one of
+    which blocks are missing overwrites what another wrote, and where the blocks of one join what
+    they have found.
     """
-    if any(kernel.joins_blocks for kernel in kernels):
-        return "blocks use atomics and read what the launch writes"
-    for index, kernel in enumerate(kernels):
-        for place, own in kernel.written.items():
-            for other in (*kernels[:index], *kernels[index + 1 :]):
-                its = other.written.get(place)
-                if place in other.read:
-                    return "a launch reads what another writes"
-                if its and max(own.first, its.first) < min(own.end, its.end):
+    partial: set[int | None] = set()
+    """Places that hold less than all blocks would have left there."""
+    ranges: list[Written] = []
+    for each in launches:
+        if isinstance(each, TransferReport):
+            if each.copy and each.source_place in partial:
+                partial.add(each.place)
+            continue
+        goes_by_part = not partial.isdisjoint(each.read)
+        own = each.written.get(place)
+        if own and goes_by_part:
+            return "a launch reads what another writes"
+        if own and each.joins_blocks:
+            return "blocks use atomics and read what the launch writes"
+        if own and not each.complete:
+            for its in ranges:
+                if max(own.first, its.first) < min(own.end, its.end):
                     return "a launch overwrites what another writes"
+        if own:
+            ranges.append(own)
+        if goes_by_part or not each.complete:
+            partial.update(each.written)
     return ""
 
 
@@ -189,18 +274,20 @@ def _carried(
 
 
 def _is_last(
-    kernels: Sequence[LaunchReport],
-    transfers: Sequence[TransferReport],
+    launches: Sequence[LaunchReport | TransferReport],
     place: int,
     carried: Sequence[TransferReport],
 ) -> bool:
     """Say whether each copied element is what one block left there, or nobody: then it counts."""
-    sources = {each.source_place for each in carried}
+    kernels, sources = _kernels(launches), {each.source_place for each in carried}
+    if any(place in kernel.written or place in kernel.read for kernel in kernels):
+        return False
+    if any(each.place == place and each not in carried for each in _transfers(launches)):
+        return False
     return not (
-        any(kernel.atomic_lines for kernel in kernels)
-        or any(place in kernel.written or place in kernel.read for kernel in kernels)
-        or any(each.place in sources for each in transfers)
-        or any(each.place == place and each not in carried for each in transfers)
+        any(kernel.atomic_lines and not kernel.complete for kernel in kernels)
+        or any(each.place in sources for each in _transfers(launches))
+        or any(source is not None and _not_final(launches, source) for source in sources)
     )
 
 
@@ -271,11 +358,54 @@ def _written_elements(
         yield (first[:, None] + np.arange(each)).ravel()[: got.size], got
 
 
+def _near(tolerance: RowTolerance, places: NDArray[np.int64]) -> Nearness:
+    """Return what elements at some places may differ by."""
+    kinds = np.array(tolerance.absolute)
+    return Nearness(kinds[places // tolerance.row % len(kinds)], tolerance.relative)
+
+
+def _known(
+    spec: TensorSpec, outputs: Path, start: int, got: NDArray[Any]
+) -> NDArray[np.bool_]:
+    """Say which elements hold what they would had all blocks run, of those from a byte on."""
+    whole = np.memmap(outputs / f"{spec.name}.known", dtype=np.uint8, mode="r")
+    bits = np.asarray(whole[start : start + got.nbytes])
+    if bits.size != got.nbytes:
+        raise Malformed(f"{spec.name}: what was followed is not whole")
+    return np.asarray(bits.reshape(-1, got.itemsize).all(axis=1))
+
+
+class _Pages:
+    """The pages of one output, looked up by the places of elements."""
+
+    def __init__(self, spec: TensorSpec, outputs: Path) -> None:
+        self._item = spec.nbytes // spec.numel
+        self._pages = np.fromfile(outputs / f"{spec.name}.pages", dtype=np.int64)
+        path = outputs / f"{spec.name}.data"
+        known = path.is_file() and path.stat().st_size >= self._item
+        self._data = np.memmap(path, dtype=f"<u{self._item}", mode="r") if known else None
+
+    def at(self, places: NDArray[np.int64], count: int) -> NDArray[Any]:
+        """Return the raw elements at some places; those of pages that are missing are poison."""
+        each = PAGE // self._item
+        found = np.full(count, _poison(np.dtype(f"<u{self._item}"), 1), dtype=f"<u{self._item}")
+        if self._data is None:
+            return found
+        page, within = np.divmod(places, each)
+        row = np.searchsorted(self._pages, page)
+        there = row < self._pages.size
+        there[there] = self._pages[row[there]] == page[there]
+        at = row * each + within
+        there &= at < self._data.size
+        found[there] = self._data[at[there]]
+        return found
+
+
 def _weigh(
     spec: TensorSpec,
     places: NDArray[np.int64],
     got: NDArray[Any],
-    known: tuple[Path, Tolerance] | None,
+    known: tuple[Path, RowTolerance] | None,
     into: Sequence[TransferReport],
     found: _Found,
     *,
@@ -307,7 +437,7 @@ def _weigh(
         wanted = np.array(np.memmap(answers, dtype=got.dtype, mode="r")[places])
         values = decode_elements(got.tobytes(), spec.dtype)
         expected = decode_elements(wanted.tobytes(), spec.dtype)
-        right = agree(values, expected, tolerance) | (got == wanted)
+        right = agree(values, expected, _near(tolerance, places)) | (got == wanted)
         if compare is not None:
             wrong = np.flatnonzero(settled & compare & ~right)
             found.checked += int((settled & compare).sum())
@@ -343,6 +473,18 @@ def _wrong(
     )
 
 
+def _unsteady(spec: TensorSpec, place: int, count: int) -> StageResult:
+    index = ", ".join(map(str, map(int, np.unravel_index(place, spec.shape)))) if spec.shape else ""
+    reason = (
+        "at full dimensions two runs of all blocks, with other poison and in another order of "
+        f"warps and blocks, disagree: {spec.name}[{index}], and {count - 1} elements near it"
+    )
+    return StageResult(
+        outcome=Outcome.NONDETERMINISTIC, reason=reason,
+        diagnostics=(Diagnostic(kind="nondeterministic", message=reason),),
+    )  # fmt: skip
+
+
 def _mismatch(reason: str) -> StageResult:
     return StageResult(
         outcome=Outcome.WRONG_ANSWER, reason=reason,
@@ -357,5 +499,5 @@ def _incomplete(spec: TensorSpec, share: float) -> StageResult:
     )
     return StageResult(
         outcome=Outcome.UNSUPPORTED, reason=reason,
-        diagnostics=(Diagnostic(kind="not_written", message=reason),),
+        diagnostics=(Diagnostic(kind=NOT_WRITTEN, message=reason),),
     )  # fmt: skip

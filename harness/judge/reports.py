@@ -98,6 +98,20 @@ class LaunchReport(Protocol):
     joins_blocks: bool
     """Blocks use atomics and read memory that the launch writes: what one leaves may hang on what
     others, not in the sample, have left."""
+    sampled_blocks: int
+    """Blocks that were run."""
+    race_checked_blocks: int
+    """Neighbouring blocks that were also run with all checks."""
+
+    @property
+    def blocks(self) -> int:
+        """Blocks in the grid."""
+        ...
+
+    @property
+    def complete(self) -> bool:
+        """Whether every block was run."""
+        ...
 
 
 @dataclass

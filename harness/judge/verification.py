@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -190,7 +191,15 @@ def decode_elements(data: bytes, dtype: str) -> Array:
     return plain
 
 
-def agree(got: Array, wanted: Array, tolerance: Tolerance) -> NDArray[numpy.bool_]:
+@dataclass(frozen=True)
+class Nearness:
+    """A tolerance whose absolute part each element has for itself."""
+
+    absolute: NDArray[numpy.float64]
+    relative: float
+
+
+def agree(got: Array, wanted: Array, tolerance: Tolerance | Nearness) -> NDArray[numpy.bool_]:
     """Say of each element whether it agrees; see `compare`."""
     if wanted.dtype.kind != "f":
         return numpy.asarray(got == wanted)

@@ -115,6 +115,11 @@ def draw(reference: Reference, how: Draw) -> Instance:
     return instance
 
 
+def redrawn(own: torch.Tensor, how: Draw, generator: torch.Generator) -> torch.Tensor:
+    """Return new values of a draw's distribution in a tensor's place."""
+    return _Inputs(how.distribution, how.factor, how.positive, generator)(own)
+
+
 class _Inputs:
     """Draws new values for one floating tensor after another; keeps the structure of the old."""
 

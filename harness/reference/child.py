@@ -67,7 +67,7 @@ def _answer(request: Mapping[str, Any]) -> dict[str, Any]:
             if request["exact"]:
                 widen_tolerances(reference, Path(request["answers"]))
             else:
-                write_full_case(reference, cases, Path(request["answers"]))
+                write_full_case(reference, cases, Path(request["answers"]), request["outputs"])
         else:
             write_cases(reference, cases)
         return {"task": None}

@@ -109,11 +109,16 @@ class LaunchCounters:
     """By place of the allocation."""
     read: list[int] = field(default_factory=list)
     """Places of the allocations that were read."""
-    takes_turns: bool = False
-    """Blocks take their work from a shared counter: the sampled ones say little of all."""
+    race_checked_blocks: int = 0
+    """Neighbouring blocks that were also run with all checks, as far as a budget went."""
     joins_blocks: bool = False
     """Blocks use atomics and read memory that the launch writes: what one leaves may hang on what
     others, not in the sample, have left."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether every block was run."""
+        return self.sampled_blocks >= self.blocks
 
     @property
     def blocks(self) -> int:

@@ -37,6 +37,8 @@ def main(arguments: list[str]) -> int:
     serve: Callable[[dict[str, Any]], VerifyReport | ProfileReport]
     if request["mode"] == "verify":
         from .run.verify_run import verify as serve
+    elif request["mode"] == "wide":
+        from .sample.wide_run import run_wide as serve
     else:
         from .sample.profile_run import profile as serve
     from .run.arena import NoAddressSpace

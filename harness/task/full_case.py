@@ -13,10 +13,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from pydantic import Field
+
 from ..build.cache import cache_root, new_entry
 from ..errors import UserError
 from ..process.children import in_background, result_of
-from ..records import Record, Task, Tolerance
+from ..records import Record, Task
 from .loading import ReferenceFails, full_case_directories, run_reference
 
 FULL_CASE_BYTES = 8 << 30
@@ -26,6 +28,16 @@ LEAST_MEMORY = 6
 """Times the tensors' size that drawing inputs and answering them takes, at the least."""
 
 
+class RowTolerance(Record):
+    """Largest accepted difference where rows of a tensor are of several kinds, which take turns."""
+
+    absolute: tuple[float, ...] = Field(min_length=1)
+    """Of each kind."""
+    relative: float
+    row: int = Field(ge=1)
+    """Elements of a row."""
+
+
 class FullCase(Record):
     """One case at full dimensions. A candidate's process is told of `inputs` only."""
 
@@ -33,7 +45,9 @@ class FullCase(Record):
     """Folder with NAME.bin of each input, parameter and buffer of the full variant."""
     answers: str
     """Folder with out<k>.bin: PyTorch's answers."""
-    tolerances: tuple[Tolerance, ...]
+    tolerances: tuple[RowTolerance, ...]
+    rows: tuple[str, ...]
+    """What rows of the inputs hold, in turns; one where all are as get_inputs() gives them."""
     exact: bool
     """Whether the tolerances have room for PyTorch's own error, which takes long to find."""
 
@@ -145,7 +159,7 @@ def _make(task: Task) -> FullCase | NoFullCase:
         return NoFullCase(reason=f"PyTorch fails at these dimensions: {described['failure']}")
     return FullCase(
         inputs=str(inputs), answers=str(answers), tolerances=tuple(described["tolerances"]),
-        exact=described["exact"],
+        rows=tuple(described["rows"]), exact=described["exact"],
     )  # fmt: skip
 
 
@@ -158,7 +172,8 @@ def _write(task: Task, inputs: Path, answers: Path) -> None:
     with new_entry(answers) as new_answers, new_entry(inputs) as new_inputs:
         try:
             run_reference(
-                Path(task.path), task.source, {}, task.full.dimensions, new_inputs, new_answers
+                Path(task.path), task.source, {}, task.full.dimensions, new_inputs, new_answers,
+                outputs=[spec.shape for spec in task.full.of_role("output")],
             )
         except ReferenceFails as error:
             failure = json.dumps({"failure": str(error)})
@@ -188,8 +203,8 @@ def _full_case(task: Task, inputs: Path, answers: Path) -> dict[str, Any] | None
         described: dict[str, Any] = json.loads((answers / "case.json").read_text(encoding="utf-8"))
         if "failure" in described:
             return described
-        tolerances = [Tolerance.model_validate(each) for each in described["tolerances"]]
-        if len(tolerances) != len(outputs) or not {"disturbed", "exact"} <= described.keys():
+        tolerances = [RowTolerance.model_validate(each) for each in described["tolerances"]]
+        if len(tolerances) != len(outputs) or not {"drawn", "rows", "exact"} <= described.keys():
             return None
         for tensor in task.full.tensors:
             folder = answers if tensor.role == "output" else inputs

@@ -6,7 +6,7 @@ import ast
 import contextlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -122,6 +122,7 @@ def run_reference(
     cases: Path,
     answers: Path | None = None,
     *,
+    outputs: Sequence[Sequence[int]] = (),
     exact: bool = False,
 ) -> dict[str, Any]:
     """Run the child once (see reference.py) and return its result.
@@ -133,6 +134,7 @@ def run_reference(
             "path": str(path), "source": source, "set": dict(chosen),
             "verify": None if verify is None else dict(verify), "cases": str(cases),
             "answers": None if answers is None else str(answers), "exact": exact,
+            "outputs": outputs,
         }  # fmt: skip
         (folder / "request.json").write_text(json.dumps(request), encoding="utf-8")
         files = [str(folder / name) for name in ("request.json", "result.json")]

@@ -18,11 +18,14 @@ static uint64_t scramble(uint64_t value) {
     return value ^ value >> 31;
 }
 
-/* Seed 0 keeps the warps in order; any other shuffles them anew for every phase. */
+/* Seed 0 keeps the warps in order. Any other turns them round in the first phase and in half of the
+   later ones, so that of any two each goes first in one of the runs, and shuffles them otherwise. */
 static void order_warps(const Block *block, int phase, int *order, int count) {
-    for (int i = 0; i < count; i++) order[i] = i;
-    if (!block->machine->seed) return;
+    bool ascending = !block->machine->seed;
+    for (int i = 0; i < count; i++) order[i] = ascending ? i : count - 1 - i;
+    if (ascending || !phase) return;
     uint64_t state = scramble(block->machine->seed * 31 + (uint64_t)block->index) + (uint64_t)phase;
+    if (scramble(state) & 1) return;
     for (int i = count - 1; i > 0; i--) {
         state = scramble(state);
         int other = (int)(state % (uint64_t)(i + 1)), kept = order[i];
@@ -74,7 +77,7 @@ static void start_block(Block *block, int64_t place) {
     block->index = machine->blocks[place];
     block->epoch_start = ++machine->clock;
     block->acquired = block->fenced = 0;
-    block->fences = false;
+    block->fences = block->misled = false;
     block->phase = 0, block->executed = 0, block->changes = 0, block->suspended = false, block->object_count = 0;
     memset(block->barriers, 0, sizeof block->barriers);
     /* Poison: unwritten memory must not look like a plausible zero, nor the same in two runs:
@@ -111,6 +114,7 @@ static void report_deadlock(Block *block) {
 /* Runs a block until it ends (true) or waits for what other blocks do (false). */
 static bool run_block(Block *block) {
     int order[MOST_WARPS], slices = 0;
+    int64_t turn_end = block->machine->instruction_budget - block->machine->turn;
     for (;; block->phase++) {
         int waiting = 0, yielding = 0, spinning = 0;
         int64_t before = block->changes;
@@ -125,8 +129,13 @@ static bool run_block(Block *block) {
         }
         if (!waiting && !yielding && !spinning) return true;
         /* Nobody passes the barrier of all before all have arrived or left. */
-        if (waiting && release_barriers(block)) continue;
-        if (yielding ? ++slices >= MOST_SLICES : spinning && block->changes == before) {
+        if (waiting && release_barriers(block)) {
+            if (block->machine->instruction_budget > turn_end) continue;
+            block->suspended = true;
+            block->phase++;
+            return false;
+        }
+        if (yielding ? ++slices >= MOST_SLICES || block->machine->instruction_budget <= turn_end : spinning && block->changes == before) {
             block->suspended = true;
             block->phase++;
             return false;
@@ -232,7 +241,7 @@ int simt_run(Machine *machine) {
         int64_t left = machine->instruction_budget;
         ended = run_block(block);
         block->executed += left - machine->instruction_budget;
-        if (block->executed > machine->busiest_block) machine->busiest_block = block->executed;
+        machine->work[block->number - 1 - machine->first_block] = block->executed;
         if (block->stop) status = block->status;
         if (!ended) {
             if (!set_aside(&residents, block)) status = STATUS_OUT_OF_MEMORY, discard_block(block);
@@ -252,6 +261,12 @@ int simt_run(Machine *machine) {
 
 void simt_free(void *memory) { free(memory); }
 
+/* Makes memory what it was before a run that was `keeping`. */
+void simt_take_back(const Before *before, int64_t count) {
+    for (int64_t i = 0; i < count; i++)
+        memcpy((void *)before[i].address, before[i].bytes, sizeof before[i].bytes);
+}
+
 /* Sizes that run/library.py compares with its own before it calls anything. */
 int64_t simt_machine_bytes(void) { return sizeof(Machine); }
 int64_t simt_sector_use_bytes(void) { return sizeof(SectorUse); }
@@ -269,5 +284,6 @@ void simt_merge_uses(SectorUse *into, const SectorUse *from, int64_t first, int6
             into[sector].written_by = from[sector].written_by;
             use->written_sectors++;
         }
+        if (from[sector].looked_at_by) into[sector].looked_at_by = from[sector].looked_at_by;
     }
 }

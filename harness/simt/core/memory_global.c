@@ -25,10 +25,32 @@ static inline int find_allocation(Block *block, uint64_t address, uint64_t bytes
     return search_allocation(block, address, bytes);
 }
 
+static void keep_before(Block *block, uint32_t sector) {
+    Machine *machine = block->machine;
+    if (machine->before_length == machine->before_capacity) {
+        int64_t capacity = machine->before_capacity ? 2 * machine->before_capacity : 1 << 10;
+        Before *larger = realloc(machine->before, (size_t)capacity * sizeof *larger);
+        if (!larger) {
+            block->stop = true, block->status = STATUS_OUT_OF_MEMORY;
+            return;
+        }
+        machine->before = larger, machine->before_capacity = capacity;
+    }
+    Before *before = &machine->before[machine->before_length++];
+    before->address = machine->arena_base + ((uint64_t)sector << SECTOR_SHIFT);
+    memcpy(before->bytes, (const void *)before->address, sizeof before->bytes);
+}
+
 static void touch_sector(Block *block, uint32_t sector, int allocation, Access access) {
     Machine *machine = block->machine;
     SectorUse *use = &machine->sectors[sector];
     AllocationUse *total = &machine->uses[allocation];
+    /* What atomics touch is everybody's, though the block took part. */
+    if (access == ACCESS_LOAD && (use->written_by != block->number || use->atomics))
+        use->looked_at_by = block->number;
+    else if (access == ACCESS_STORE && use->looked_at_by == block->number && !use->atomics)
+        use->looked_at_by = 0;
+    if (machine->keeping && access != ACCESS_LOAD && !use->written_by) keep_before(block, sector);
     if (access == ACCESS_LOAD) total->loads++;
     if (access == ACCESS_ATOMIC) {
         if (sector < total->atomic_first) total->atomic_first = sector;
@@ -100,6 +122,22 @@ static int count_lines(const uint32_t *sectors, int count, uint64_t arena_base) 
     for (int i = 0; i < count; i++)
         found = add_sector(lines, found, (sectors[i] + first_line) / LINE_SECTORS, &largest);
     return found;
+}
+
+/* What a block leaves after it went by what is missing is missing too. */
+static void follow(Block *block, LaneMask lanes, const uint64_t *addresses, int bytes,
+                   Access access) {
+    Machine *machine = block->machine;
+    FOR_EACH_LANE(lane, lanes) {
+        uint64_t first = addresses[lane] - machine->arena_base;
+        for (int done = 0; done < bytes; done += 4) { /* narrower accesses do not cross words */
+            uint8_t *known = &machine->initialised[(first + (uint64_t)done) >> 2];
+            uint8_t part = bytes >= 4 ? 15 : (uint8_t)(((1 << bytes) - 1) << (first & 3));
+            if (access != ACCESS_STORE && part & ~*known) block->misled = true;
+            if (access != ACCESS_LOAD && block->misled) *known &= (uint8_t)~part;
+            else if (access == ACCESS_STORE) *known |= part;
+        }
+    }
 }
 
 /* Lanes of one request on one address take turns; those on other words of a sector go together,
@@ -180,6 +218,7 @@ LaneMask global_access(Block *block, const Warp *warp, const Instruction *row, i
             }
         }
     }
+    if (machine->following) follow(block, allowed, addresses, bytes, access);
     /* Constants come by a cache of their own. */
     if (row->flags & FLAG_UNCOUNTED) return allowed;
     for (int i = 0; i < sector_count; i++) touch_sector(block, sectors[i], allocations[i], access);
@@ -289,8 +328,9 @@ typedef struct {
     uint32_t other_block;
 } Conflict;
 
+/* `strong`: a volatile access or an atomic's guess, which only races with plain stores. */
 static Conflict find_conflict(const Block *block, const Warp *warp, const GlobalShadow *cell,
-                              int lane, int part, Access access) {
+                              int lane, int part, Access access, bool strong) {
     int after = access == ACCESS_LOAD ? DETAIL_READ_AFTER_WRITE : DETAIL_WRITE_AFTER_WRITE;
     int number = (int)(warp->first_thread / LANES);
     bool same_warp = cell->writer_block == block->number && cell->writer / LANES == number;
@@ -300,6 +340,7 @@ static Conflict find_conflict(const Block *block, const Warp *warp, const Global
     int writer = cell->writer / LANES * LANES + wrote;
     if (wrote >= 0 && !ordered(block, warp, lane, cell->writer_block, writer, cell->writer_time))
         return (Conflict){after, writer, cell->writer_pc, cell->writer_block};
+    if (strong) return (Conflict){.detail = DETAIL_NONE};
     if (access != ACCESS_ATOMIC && cell->atomic_block && cell->atomic_bytes & part &&
         !ordered(block, warp, lane, cell->atomic_block, cell->atomic, cell->atomic_time))
         return (Conflict){after, cell->atomic, cell->atomic_pc, cell->atomic_block};
@@ -379,8 +420,8 @@ void global_shadow(Block *block, const Warp *warp, const Instruction *row, int p
                 if (known && access != ACCESS_LOAD) *known |= part;
                 bool touched = cell->writer_block || cell->atomic_block ||
                                (access != ACCESS_LOAD && cell->reader_block);
-                if (touched && !strong) {
-                    Conflict found = find_conflict(block, warp, cell, lane, part, access);
+                if (touched && !(row->flags & FLAG_GUESS)) {
+                    Conflict found = find_conflict(block, warp, cell, lane, part, access, strong);
                     if (found.detail != DETAIL_NONE) {
                         bool same = access == ACCESS_STORE &&
                                     !memcmp((const void *)here, values[lane] + done - count,

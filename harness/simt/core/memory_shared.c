@@ -336,10 +336,13 @@ void shared_shadow(Block *block, const Warp *warp, const Instruction *row, int p
                 bool other_warps = other == SEVERAL_WARPS ||
                                    (other & ~SEVERAL_LANES) / (other & SEVERAL_LANES ? 1 : LANES) !=
                                        (int)warp->first_thread / LANES;
-                /* Volatile accesses of several warps are meant; within a warp they are what
+                /* Volatile accesses of several warps to one place are meant, but no look at what
+                   another warp stores plainly: it may not be done. Within a warp they are what
                    warp-synchronous code was written with. */
+                bool plain = !cell->atomic && detail != DETAIL_WRITE_AFTER_READ &&
+                             !(row->flags & FLAG_GUESS);
                 if (detail != DETAIL_NONE &&
-                    !(strong && (other_warps || !(row->flags & FLAG_VOLATILE)))) {
+                    !(strong && (other_warps ? !plain : !(row->flags & FLAG_VOLATILE)))) {
                     bool same = access == ACCESS_STORE && detail != DETAIL_COPY_PENDING &&
                                 !memcmp(block->shared + here, values[lane] + done, (size_t)count);
                     report_race(block, same, pc, warp, lane, here, SPACE_SHARED, detail,

@@ -1,10 +1,6 @@
 /* The interpreter's loop: one warp until it waits, gives way or ends. */
 #include "simt.h"
 
-/* A warp gives way after this many instructions, so that warps may wait for each other by
-   spinning on memory as well as at barriers. */
-#define SLICE 200000
-
 /* The lanes at the lowest pc run; they go on together until they reach the next lane's pc. Code
    is laid out so that both sides of a branch lie before the place where they meet again. */
 static LaneMask lowest_lanes(const Warp *warp, int *lowest, int *next) {
@@ -52,7 +48,7 @@ WarpState run_warp(Block *block, Warp *warp) {
     const Instruction *code = machine->code;
     uint8_t *registers = warp->registers;
     bool record_path = machine->path && block->number == 1 && warp->first_thread == 0;
-    int64_t slice_end = machine->instruction_budget - SLICE;
+    int64_t slice_end = machine->instruction_budget - machine->slice;
     warp->held = 0;
     for (;;) {
         if (!warp->live) return WARP_DONE;

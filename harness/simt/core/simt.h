@@ -25,10 +25,17 @@ typedef uint32_t LaneMask;
     for (LaneMask rest_ = (mask); rest_; rest_ &= rest_ - 1)                              \
         for (int lane = __builtin_ctz(rest_), once_ = 1; once_; once_ = 0)
 
-/* Who touched a 32-byte sector of global memory; block numbers are 1 + place in this run. */
+/* Who touched a 32-byte sector of global memory; block numbers are 1 + place in this run.
+   `looked_at_by` read what it had not stored there itself, and has not done so since. */
 typedef struct {
-    uint32_t read_by, written_by, atomics;
+    uint32_t read_by, written_by, atomics, looked_at_by;
 } SectorUse;
+
+/* What a sector held before the run first wrote to it. */
+typedef struct {
+    uint64_t address;
+    uint8_t bytes[1 << SECTOR_SHIFT];
+} Before;
 
 /* Last plain writer, last atomic writer and the readers of four bytes of global memory; block 0
    is nobody. Atomics have a place of their own, so that they do not hide a plain write. Threads are
@@ -73,15 +80,19 @@ typedef struct {
     Report *reports;
     AllocationUse *uses;
     SectorUse *sectors;        /* one for each sector of the arena */
-    uint8_t *initialised;      /* may be null: four bits for each four bytes of the arena */
+    uint8_t *initialised;      /* may be null: four bits for each four bytes of the arena; when
+                                  `following`, of the bytes that hold what they would in the end */
     GlobalShadow *shadow;      /* null unless checking */
     int32_t *path;             /* pcs of the first warp */
     uint32_t *trace;           /* grown here; the caller frees it by simt_free */
     const FunctionRow *functions; /* when `stacked` */
+    Before *before;            /* null unless `keeping`; grown here; the caller frees it by simt_free */
+    int64_t *work;             /* warp instructions of each block, in the order of `blocks` */
     int64_t trace_length, trace_capacity;
     uint64_t arena_base, arena_size;
     int64_t first_block, block_count, instruction_budget, path_length, path_capacity;
-    int64_t busiest_block; /* most warp instructions of one block */
+    int64_t before_length, before_capacity;
+    int64_t slice, turn; /* instructions after which a warp, and a block, gives way to others */
     uint64_t seed, grid_workspace;
     int32_t entry, register_bytes, constant_offset, constant_bytes, parameter_bytes;
     int32_t shared_bytes, local_bytes, allocation_count;
@@ -91,6 +102,8 @@ typedef struct {
     int32_t partial_barriers; /* barriers of part of a block: order is kept warp by warp */
     int32_t stacked;          /* calls make frames */
     int32_t function_count;
+    int32_t following; /* who goes by what is not `initialised` leaves the same */
+    int32_t keeping; /* what memory held before is kept, so that simt_take_back can restore it */
     uint32_t hottest_sector, clock;
     uint32_t grid[3], block[3];
     int32_t special_offsets[SPECIAL_REGISTER_COUNT];
@@ -189,6 +202,7 @@ typedef struct {
     int64_t executed; /* warp instructions */
     int64_t changes;  /* of memory or barriers: while there are some, spinning may end */
     bool stop, suspended;
+    bool misled; /* read what would be otherwise had all blocks run; when `following` */
     int32_t status;
     Releases *releases; /* of every block, by number */
     /* With partial barriers: known[w][v]: what warp v did before this time, warp w has seen. */

@@ -35,7 +35,10 @@ class LaunchFailed(Exception):
 
 
 class BlockRuns:
-    """Runs blocks of one launch and collects the footprint over all runs."""
+    """Runs blocks of one launch and collects the footprint over all runs.
+
+    No block leaves anything twice: a run of blocks that ran before is taken back.
+    """
 
     def __init__(self, asked: KernelLaunch, budget: int) -> None:
         self.asked = asked
@@ -48,9 +51,17 @@ class BlockRuns:
         """Sectors written by the blocks that ran, each block counting its own."""
         self.random: list[tuple[int, core.Result]] = []
         """The uses of the random samples: only these are fair estimates."""
+        self._kept: list[core.Result] = []
 
     def run(
-        self, blocks: Sequence[int], *, trace: bool = False, random: bool = False
+        self,
+        blocks: Sequence[int],
+        *,
+        trace: bool = False,
+        random: bool = False,
+        keep: bool = True,
+        fair: bool = False,
+        seed: int = 0,
     ) -> core.Result:
         """Run blocks by their index in the grid; raises LaunchFailed.
 
@@ -58,25 +69,51 @@ class BlockRuns:
             blocks: which.
             trace: keep the order of the accesses.
             random: they were drawn at random, so what they did stands for the grid.
+            keep: remember what they overwrite, for `take_back`.
+            fair, seed: as in core.run.
         """
+        again = not self.ran.isdisjoint(blocks)
         result = core.run(
-            self.asked.launch, self.asked.memory, list(blocks), checks=False, seed=0, trace=trace,
+            self.asked.launch, self.asked.memory, list(blocks), checks=False, seed=seed,
+            trace=trace, max_instructions=self.budget, keep=keep or again, fair=fair,
+        )  # fmt: skip
+        reports = [report for report in result.reports if report.kind not in HARMLESS]
+        if reports or result.timed_out:
+            if keep:
+                core.take_back(result)
+            raise LaunchFailed(self.asked.launch.kernel, reports, places_read(result))
+        self.uses.append((len(blocks), result))
+        if random:
+            self.random.append((len(blocks), result))
+        if again:
+            core.take_back(result)
+            return result
+        if keep:
+            self._kept.append(result)
+        self.fresh.append((len(blocks), result))
+        for place, use in enumerate(result.uses):
+            self.written_bytes[place] += use.block_written_sectors * 32.0
+        self.ran.update(blocks)
+        return result
+
+    def complete(self, blocks: Sequence[int]) -> None:
+        """Run the blocks that have not run, for what they leave; raises LaunchFailed."""
+        if not blocks:
+            return
+        self._kept.clear()
+        result = core.run(
+            self.asked.launch, self.asked.memory, blocks, checks=False,
             max_instructions=self.budget,
         )  # fmt: skip
         reports = [report for report in result.reports if report.kind not in HARMLESS]
         if reports or result.timed_out:
-            reads = frozenset(i for i, use in enumerate(result.uses) if use.read_range)
-            raise LaunchFailed(self.asked.launch.kernel, reports, reads)
-        self.uses.append((len(blocks), result))
-        if self.ran.isdisjoint(blocks) or not self.fresh:
-            self.fresh.append((len(blocks), result))
-        if random:
-            self.random.append((len(blocks), result))
-        new = len(set(blocks) - self.ran) / len(blocks)
-        for place, use in enumerate(result.uses):
-            self.written_bytes[place] += new * use.block_written_sectors * 32.0
+            raise LaunchFailed(self.asked.launch.kernel, reports, places_read(result))
         self.ran.update(blocks)
-        return result
+
+    def take_back(self) -> None:
+        """Make memory what it was before the first run; what was counted stays."""
+        while self._kept:
+            core.take_back(self._kept.pop())
 
     def joins_blocks(self) -> bool:
         """Say whether a block may use what other blocks of the launch have left in memory."""
@@ -85,6 +122,22 @@ class BlockRuns:
         return any(use.atomic_sectors.size for use in uses) and any(
             use.loaded and use.start in written for use in uses
         )
+
+    def looks_at_others(self) -> bool:
+        """Say whether a block read, where the launch writes, what it did not write itself."""
+        for place in range(len(self.asked.memory.starts)):
+            limits = self.written_range(place)
+            if limits is None:
+                continue
+            for _, result in self.uses:
+                read = result.uses[place].read_range
+                if read is None:
+                    continue
+                span = max(limits[0], read[0]), min(limits[1], read[1])
+                first, end = ((at - self.asked.memory.base) // SECTOR for at in span)
+                if result.looked_at_by[first : max(first, end)].any():
+                    return True
+        return False
 
     def atomics(self, place: int) -> npt.NDArray[np.int64]:
         """Return the sectors of an allocation that atomics touched, from its start."""
@@ -109,3 +162,8 @@ class BlockRuns:
         if not ranges:
             return None
         return min(first for first, _ in ranges), max(end for _, end in ranges)
+
+
+def places_read(result: core.Result) -> frozenset[int]:
+    """Return the places of the allocations that a run read."""
+    return frozenset(place for place, use in enumerate(result.uses) if use.read_range)

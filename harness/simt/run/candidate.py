@@ -49,7 +49,7 @@ class Candidate:
 
     gpu: Gpu
     module: Module
-    runtime: Arena
+    arena: Arena
     plan: Plan
     tensors: dict[Tensor, Allocation]
     workspace: Allocation | None
@@ -88,7 +88,7 @@ class Candidate:
         )  # fmt: skip
         workspace = 0
         if step.cooperative and self.grid_workspace is not None:
-            self.runtime.view(self.grid_workspace)[:] = 0
+            self.arena.view(self.grid_workspace)[:] = 0
             workspace = self.grid_workspace.address
         return KernelLaunch(
             core.Launch(
@@ -102,7 +102,7 @@ class Candidate:
                 resident_blocks=self.gpu.sms * max(1, held.blocks),
                 grid_workspace=workspace,
             ),
-            memory_of(self.runtime, self.initialised),
+            memory_of(self.arena, self.initialised),
         )
 
     def _transfer(self, step: PlannedTransfer, base: dict[str, int]) -> None:
@@ -111,7 +111,7 @@ class Candidate:
         asked = Transfer(step.copy, step.value, source, step.source_pitch, target,
                          step.target_pitch, step.width, step.height)  # fmt: skip
         self._require_inside(asked)
-        self.runtime.transfer(asked, step.content.at(base), accounted=self.only_accounts)
+        self.arena.transfer(asked, step.content.at(base), accounted=self.only_accounts)
         if self.on_transfer is not None:
             self.on_transfer(asked)
 
@@ -121,7 +121,7 @@ class Candidate:
         for start, pitch in sides[: 2 if asked.source else 1]:
             end = start + pitch * (asked.height - 1) + asked.width
             if not any(each.address <= start and end <= each.address + each.size
-                       for each in self.runtime.allocations):  # fmt: skip
+                       for each in self.arena.allocations):  # fmt: skip
                 raise ValueError("a copy or fill goes outside a variable")
 
     def account_transfers(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import mmap
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -27,11 +28,19 @@ from .records import (
 
 __all__ = [
     "GRID_WORKSPACE_BYTES", "AllocationUse", "Launch", "Memory", "Report", "ReportKind", "Result",
-    "Trace", "UnsupportedInstruction", "run",
+    "Trace", "UnsupportedInstruction", "run", "take_back", "untouched",
 ]  # fmt: skip
 
 _REPORT_CAPACITY = 256
 _PATH_CAPACITY = 1 << 22
+_SLICE, _TURN = 200_000, 1 << 60
+"""Instructions after which a warp gives way to the others of its block, so that warps may wait for
+each other by spinning on memory; and a block to other blocks, though it does not wait."""
+_FAIR_SLICE, _FAIR_TURN = 2_000, 8_000
+"""The same where blocks share out their work among themselves: none may take much of it before the
+others have begun."""
+_BEFORE = np.dtype([("address", np.uint64), ("bytes", np.uint8, 32)])
+"""`Before` of core/simt.h."""
 _KINDS = tuple(ReportKind)
 _SPACES = {Space.GLOBAL: "global", Space.SHARED: "shared", Space.LOCAL: "local",
            Space.PARAMETER: "parameter"}  # fmt: skip
@@ -47,6 +56,8 @@ def run(
     trace: bool = False,
     max_instructions: int = 20_000_000_000,
     threads: int = 1,
+    keep: bool = False,
+    fair: bool = False,
 ) -> Result:
     """Run blocks of a launch, one after the other in the order given.
 
@@ -59,6 +70,8 @@ def run(
         trace: Keep every global access for replay_l1.
         max_instructions: Warp instructions after which the run ends as timed out.
         threads: Host threads. Only used without checks, for kernels without global atomics.
+        keep: Remember what memory held, so that `take_back` can undo the run; on one thread.
+        fair: Blocks that the GPU holds at once take turns, as blocks do that share out their work.
 
     Raises:
         UnsupportedInstruction: the kernel contains an instruction that the core does not know.
@@ -66,12 +79,12 @@ def run(
     chosen = list(range(launch.block_count)) if blocks is None else list(blocks)
     if not all(0 <= block < launch.block_count for block in chosen):
         raise ValueError(f"block indices lie between 0 and {launch.block_count - 1}")
-    if checks or launch.program.joins_blocks:
+    if checks or keep or launch.program.joins_blocks:
         threads = 1
     threads = max(1, min(threads, len(chosen)))
     bounds = [len(chosen) * part // threads for part in range(threads + 1)]
     parts = [
-        _Run(launch, memory, chosen, first, last, checks, seed, trace, max_instructions)
+        _Run(launch, memory, chosen, first, last, checks, seed, trace, max_instructions, keep, fair)
         for first, last in zip(bounds, bounds[1:], strict=False)
     ]
     if threads == 1:
@@ -83,6 +96,14 @@ def run(
     for part in parts[1:]:
         parts[0].absorb(part)
     return parts[0].result(len(chosen))
+
+
+def take_back(result: Result) -> None:
+    """Make memory what it was before a run that was asked to `keep` it; the latest run first."""
+    before = np.ascontiguousarray(result.before)
+    core_library().simt_take_back(
+        ctypes.c_void_p(before.ctypes.data), ctypes.c_int64(len(before))
+    )
 
 
 class _Run:
@@ -99,6 +120,8 @@ class _Run:
         seed: int,
         trace: bool,
         max_instructions: int,
+        keep: bool,
+        fair: bool,
     ) -> None:
         program = launch.program
         self.launch, self.memory, self.program = launch, memory, program
@@ -112,9 +135,10 @@ class _Run:
         for kind in ("read", "written", "atomic"):
             self.uses[f"{kind}_first"], self.uses[f"{kind}_last"] = np.iinfo(np.int64).max, -1
         # Both maps are as long as the arena, but the system commits only the pages touched.
-        self.sectors = np.zeros((memory.size // 32 + 1) * SECTOR_USE_BYTES, dtype=np.uint8)
-        shadow = (memory.size // 4 + 1) * GLOBAL_SHADOW_BYTES if checks else 0
-        self.shadow = np.zeros(shadow, dtype=np.uint8)
+        self.sectors = untouched((memory.size // 32 + 1) * SECTOR_USE_BYTES)
+        self.shadow = untouched((memory.size // 4 + 1) * GLOBAL_SHADOW_BYTES if checks else 0)
+        self.work = np.zeros(len(self.blocks), dtype=np.int64)
+        self.before = np.zeros(0, dtype=_BEFORE)
         self.path = np.zeros(_PATH_CAPACITY, dtype=np.int32)
         self.constants = np.frombuffer(program.constants + bytes(8), dtype=np.uint8)
         self.parameters = np.frombuffer(launch.parameter_buffer() + bytes(8), dtype=np.uint8)
@@ -127,13 +151,14 @@ class _Run:
             ("allocation_starts", self.starts), ("allocation_ends", self.ends),
             ("blocks", self.blocks), ("counters", self.counters), ("reports", self.reports),
             ("uses", self.uses), ("sectors", self.sectors), ("path", self.path),
-            ("functions", program.functions),
+            ("functions", program.functions), ("work", self.work),
         ):  # fmt: skip
             setattr(machine, name, array.ctypes.data)
         if checks:
             machine.shadow = self.shadow.ctypes.data
-            if memory.initialised is not None:
-                machine.initialised = memory.initialised.ctypes.data
+        if memory.initialised is not None:
+            machine.initialised = memory.initialised.ctypes.data
+            machine.following = int(not checks)
         machine.arena_base, machine.arena_size = memory.base, memory.size
         machine.first_block, machine.block_count = first, last - first
         machine.instruction_budget = max_instructions
@@ -147,7 +172,8 @@ class _Run:
         machine.shared_bytes, machine.local_bytes = program.shared_bytes, program.local_bytes
         machine.allocation_count = len(self.starts)
         machine.report_capacity = _REPORT_CAPACITY
-        machine.checks, machine.tracing = int(checks), int(trace)
+        machine.checks, machine.tracing, machine.keeping = int(checks), int(trace), int(keep)
+        machine.slice, machine.turn = (_FAIR_SLICE, _FAIR_TURN) if fair else (_SLICE, _TURN)
         machine.resident_limit = launch.resident_blocks
         machine.grid_workspace = launch.grid_workspace
         machine.partial_barriers = int(program.partial_barriers)
@@ -167,6 +193,11 @@ class _Run:
                 self.trace_records = np.ctypeslib.as_array(pointer, (count,)).copy()
             self.library.simt_free(ctypes.c_void_p(machine.trace))
             machine.trace = None
+        if machine.before:
+            size = machine.before_length * _BEFORE.itemsize
+            self.before = np.frombuffer(ctypes.string_at(machine.before, size), dtype=_BEFORE)
+            self.library.simt_free(ctypes.c_void_p(machine.before))
+            machine.before = None
         if self.status is Status.OUT_OF_MEMORY:
             raise MemoryError("the simulated GPU ran out of host memory")
         if self.status is Status.UNKNOWN_INSTRUCTION:
@@ -197,8 +228,7 @@ class _Run:
                 mine[name] = min(mine[name], theirs[name])
             for name in ("read_last", "written_last"):
                 mine[name] = max(mine[name], theirs[name])
-        machine = self.machine
-        machine.busiest_block = max(machine.busiest_block, other.machine.busiest_block)
+        self.work = np.concatenate([self.work, other.work])
         if other.trace_records.size:
             self.trace_records = np.concatenate([self.trace_records, other.trace_records])
         self._absorb_reports(other)
@@ -236,7 +266,9 @@ class _Run:
             timed_out=self.status is Status.TIMED_OUT,
             uses=tuple(self._use(index) for index in range(len(self.starts))),
             hottest_atomic_sector=int(machine.hottest_sector),
-            busiest_block=int(machine.busiest_block),
+            work=self.work,
+            before=self.before,
+            looked_at_by=self.sectors.view(np.uint32).reshape(-1, SECTOR_USE_BYTES // 4)[:, 3],
             first_warp_path=self.path[: machine.path_length].copy(),
             trace=trace,
         )
@@ -368,6 +400,14 @@ class _Run:
             far = how_far(address - end)
             return f"{far} past the end of an allocation of {end - start} bytes"
         return f"across the end of an allocation of {end - start} bytes"
+
+
+def untouched(size: int) -> npt.NDArray[np.uint8]:
+    """Return zeros of which the system gives only what is touched, however many are asked for."""
+    if not size:
+        return np.zeros(0, dtype=np.uint8)
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0)
+    return np.frombuffer(mmap.mmap(-1, size, flags=flags), dtype=np.uint8)
 
 
 def _call_site(instruction: Instruction) -> int | None:

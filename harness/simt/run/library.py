@@ -18,23 +18,24 @@ _FLAGS = (
     "-fno-trapping-math",
     "-fno-strict-aliasing",  # a register is read as whatever type the instruction says
 )
-SECTOR_USE_BYTES = 12
+SECTOR_USE_BYTES = 16
 GLOBAL_SHADOW_BYTES = 48
 
 _POINTERS = (
     "code", "operands", "constants", "parameters", "allocation_starts", "allocation_ends",
     "blocks", "counters", "reports", "uses", "sectors", "initialised", "shadow",
-    "path", "trace", "functions",
+    "path", "trace", "functions", "before", "work",
 )  # fmt: skip
 _LONGS = (
     "trace_length", "trace_capacity", "arena_base", "arena_size", "first_block", "block_count",
-    "instruction_budget", "path_length", "path_capacity", "busiest_block", "seed",
+    "instruction_budget", "path_length", "path_capacity", "before_length", "before_capacity",
+    "slice", "turn",
 )  # fmt: skip
 _INTS = (
     "entry", "register_bytes", "constant_offset", "constant_bytes", "parameter_bytes",
     "shared_bytes", "local_bytes", "allocation_count", "report_count", "report_capacity",
     "checks", "tracing", "failed_instruction", "resident_limit", "partial_barriers", "stacked",
-    "function_count",
+    "function_count", "following", "keeping",
 )  # fmt: skip
 
 
@@ -45,7 +46,7 @@ class Machine(ctypes.Structure):
         *[(name, ctypes.c_void_p) for name in _POINTERS],
         *[(name, ctypes.c_int64) for name in _LONGS[:2]],
         *[(name, ctypes.c_uint64) for name in _LONGS[2:4]],
-        *[(name, ctypes.c_int64) for name in _LONGS[4:10]],
+        *[(name, ctypes.c_int64) for name in _LONGS[4:]],
         ("seed", ctypes.c_uint64),
         ("grid_workspace", ctypes.c_uint64),
         *[(name, ctypes.c_int32) for name in _INTS],

@@ -107,7 +107,8 @@ class Memory:
     """First byte behind it. Guard bands lie between allocations."""
     initialised: NDArray[np.uint8] | None = None
     """Four bits for each four bytes of the arena (one element each): which bytes were written.
-    None: reads of unwritten global memory are not looked for."""
+    None: reads of unwritten global memory are not looked for. In runs without checks: which bytes
+    hold what they would had all blocks run; what a block leaves that read others does not."""
 
     def __post_init__(self) -> None:
         if self.base % 128 or self.base < WINDOW_END:
@@ -259,8 +260,12 @@ class Result:
     uses: tuple[AllocationUse, ...]
     hottest_atomic_sector: int
     """Most atomic operations of single lanes on one 32-byte sector."""
-    busiest_block: int
-    """Most warp instructions that one block executed."""
+    work: NDArray[np.int64]
+    """Warp instructions that each block executed, in the order they were asked for."""
+    before: NDArray[np.void]
+    """What memory held before, of what the run wrote; empty where it was not to be kept."""
+    looked_at_by: NDArray[np.uint32]
+    """Of each sector of the arena, not 0 where a block read what it did not store itself."""
     first_warp_path: NDArray[np.int32]
     """Instructions executed by warp 0 of the first block, in order."""
     trace: Trace | None = None

@@ -98,7 +98,7 @@ def verify(request: dict[str, Any]) -> VerifyReport:
     except PtxError as error:
         return _stopped(Finding("unsupported", str(error), line=error.line))
     candidate.account_transfers(
-        lambda transfer: _note_transfer(candidate, transfer), in_place_of_moving=False
+        lambda transfer: note_transfer(candidate, transfer), in_place_of_moving=False
     )
     cases = []
     for index, case in enumerate(request["cases"]):
@@ -135,7 +135,7 @@ def _run_case(
         cheap = state.instructions < CHEAP_INSTRUCTIONS
         result.reports = reports[:MOST_REPORTS]
         result.notes = state.notes[:MOST_REPORTS]
-        result.guards = candidate.runtime.broken_guards()[:MOST_REPORTS]
+        result.guards = candidate.arena.broken_guards()[:MOST_REPORTS]
         result.modified = _modified(candidate, originals)
         result.launches, result.instructions = state.launches, state.instructions
         if result.guards or result.modified:
@@ -151,7 +151,7 @@ def _run_case(
         os.makedirs(target, exist_ok=True)
         for tensor, allocation in candidate.tensors.items():
             if tensor.role == "output":
-                candidate.runtime.view(allocation).tofile(target / f"{tensor.name}.bin")
+                candidate.arena.view(allocation).tofile(target / f"{tensor.name}.bin")
     return result
 
 
@@ -161,24 +161,24 @@ def _fill(
     poison: tuple[int, int],
 ) -> None:
     """Copy the inputs in and paint everything else: outputs and workspace with their poison."""
-    runtime = candidate.runtime
-    runtime.paint_guards()
+    arena = candidate.arena
+    arena.paint_guards()
     for tensor, allocation in candidate.tensors.items():
-        runtime.view(allocation)[:] = originals.get(tensor, poison[0])
+        arena.view(allocation)[:] = originals.get(tensor, poison[0])
     if candidate.workspace:
-        runtime.view(candidate.workspace)[:] = poison[1]
-    memory = memory_of(runtime)
+        arena.view(candidate.workspace)[:] = poison[1]
+    memory = memory_of(arena)
     candidate.initialised = memory.initialised = np.zeros(memory.size // 4 + 1, np.uint8)
     unwritten = [candidate.workspace, *(candidate.tensors[tensor] for tensor in candidate.tensors
                                         if tensor not in originals)]  # fmt: skip
-    for allocation in runtime.allocations:
+    for allocation in arena.allocations:
         if allocation not in unwritten:
             memory.mark_initialised(allocation.address, allocation.size)
 
 
-def _note_transfer(candidate: Candidate, transfer: Transfer) -> None:
+def note_transfer(candidate: Candidate, transfer: Transfer) -> None:
     """Note what a copy or fill initialises: a copy of unwritten bytes leaves them unwritten."""
-    memory = memory_of(candidate.runtime, candidate.initialised)
+    memory = memory_of(candidate.arena, candidate.initialised)
     for row in range(transfer.height):
         memory.copy_initialised(
             transfer.source + row * transfer.source_pitch if transfer.source else None,
@@ -191,7 +191,7 @@ def _modified(candidate: Candidate, originals: dict[Tensor, np.ndarray[Any, Any]
     return [
         tensor.name
         for tensor, data in originals.items()
-        if not np.array_equal(candidate.runtime.view(candidate.tensors[tensor]), data)
+        if not np.array_equal(candidate.arena.view(candidate.tensors[tensor]), data)
     ]
 
 
@@ -202,7 +202,7 @@ def describe_report(report: core.Report, candidate: Candidate) -> Finding:
         # Only here are the names of global buffers known.
         where = report.buffer or place(
             report.address,
-            [Buffer(x.name, x.address, x.size) for x in candidate.runtime.allocations],
+            [Buffer(x.name, x.address, x.size) for x in candidate.arena.allocations],
         )
         outside = kind == "out_of_bounds"
         message = f"{message.split(',')[0]} {where}" if outside else f"{message} at {where}".strip()

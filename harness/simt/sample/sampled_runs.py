@@ -10,12 +10,14 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
+
 from ...gpus import Gpu
 from ..occupancy import Occupancy
 from ..run import core
 from ..run.block_runs import SAMPLE_INSTRUCTIONS, BlockRuns
 from ..run.candidate import KernelLaunch
-from ..sass.sums import KernelCode
 from . import block_choice as choose
 
 UNEVEN = 0.005
@@ -26,6 +28,10 @@ OUTLIER = 16.0
 """How often an average block's work one block may do, where that is a tenth of the whole grid's."""
 ALMOST_ALL = 0.75
 """Of the whole grid's work, what one of several blocks may do: a few blocks are an average too."""
+LEAST_BUSY = 0.25
+"""Of the SMs that a grid can fill, those that must have work, were it in equal parts."""
+COMPLETE_INSTRUCTIONS = 2_000_000
+"""Warp instructions up to which the blocks that are left are run too."""
 
 Samples = Sequence[tuple[Sequence[int], core.Result]]
 """Blocks drawn at random, and what came of them."""
@@ -35,6 +41,7 @@ Samples = Sequence[tuple[Sequence[int], core.Result]]
 class SampledRuns:
     """What ran of a launch, in the order of its making."""
 
+    gpu: Gpu
     runner: BlockRuns
     blocks: int
     """Of the grid."""
@@ -54,29 +61,34 @@ class SampledRuns:
         return max(1, int(_work(self.probe)))
 
     def too_uneven(self) -> bool:
-        """Say whether one block does so much that the grid's work is not spread over the SMs.
+        """Say whether few blocks do so much that the grid's work is not spread over the SMs.
 
         A grid may leave its work to a few blocks: the chance of drawing one of them is small, and
         the corners of the grid, where such a block mostly lies, are run beside the samples.
         """
         if not self.samples or self.blocks == 1:
             return False
-        each = [_work(result) / len(chosen) for chosen, result in self.samples]
-        average = max(1.0, sum(each) / len(each))
-        busiest = max(result.busiest_block for _, result in self.runner.uses)
-        whole = self.blocks * average
-        return busiest > max(OUTLIER * average, 0.1 * whole) or busiest > ALMOST_ALL * whole
+        work = np.concatenate([result.work for _, result in self.samples])
+        busiest = max(int(result.work.max()) for _, result in self.runner.uses)
+        return is_uneven(self.gpu, work, busiest, self.blocks)
 
-    def takes_turns(self, machine: KernelCode | None) -> bool:
-        """Say whether blocks take their work from a shared counter: then a few show nothing of all.
 
-        The first block of a run finds all the work there, those after it find none left.
-        """
-        if machine is None or not machine.returns_atomics() or not self.samples:
-            return False
-        work = sum(_work(result) for _, result in self.samples)
-        each = work / max(1, sum(len(chosen) for chosen, _ in self.samples))
-        return _work(self.probe) > 8 * max(1.0, each)
+def is_uneven(gpu: Gpu, work: npt.NDArray[np.int64], busiest: int, blocks: int) -> bool:
+    """Say whether few blocks do too much of a grid's work to be timed as if all SMs shared it.
+
+    Args:
+        gpu: the GPU that is simulated.
+        work: warp instructions of each of some blocks that stand for the grid, or of all.
+        busiest: warp instructions of the busiest block known.
+        blocks: blocks of the grid.
+    """
+    each = work.astype(np.float64)
+    average = max(1.0, float(each.mean()))
+    whole = blocks * average
+    if busiest > max(OUTLIER * average, 0.1 * whole) or busiest > ALMOST_ALL * whole:
+        return True
+    busy = float(each.sum() ** 2 / max(1.0, float((each**2).sum()))) * blocks / len(each)
+    return busy < LEAST_BUSY * min(blocks, gpu.sms)
 
 
 def run_samples(
@@ -112,7 +124,7 @@ def run_samples(
     if corners and affordable:
         runner.run(corners)
     return SampledRuns(
-        runner, blocks, probe, samples, group, resident, affordable or not corners
+        gpu, runner, blocks, probe, samples, group, resident, affordable or not corners
     )  # fmt: skip
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -16,16 +18,17 @@ from ..run.block_runs import LaunchFailed
 from ..run.candidate import KernelLaunch
 from ..sass.listing import MachineCode
 from ..sass.sums import KernelCode
+from .dependence import TooUneven, Unaffordable, shared_counter
 from .instruction_counts import count_by_kind
 from .memory_traffic import constant_waits, traffic_of
+from .race_checks import MOST_DEPENDENT, RACE_INSTRUCTIONS, neighbours, races
 from .sampled_runs import run_samples
 from .warp_chain import chain_clocks
 from .whole_grid import whole_launch
 from .written import Atomics, note_atomics, written_of
 
-
-class TooUneven(Exception):
-    """The blocks of a launch differ so much in their work that a few do not tell the time."""
+COMPLETE_INSTRUCTIONS = 2_000_000
+"""Warp instructions up to which the blocks that are left are run too, uncounted."""
 
 
 def sample_launch(
@@ -38,6 +41,8 @@ def sample_launch(
     generator: random.Random,
     outputs: Mapping[int, int],
     atomics: Atomics | None = None,
+    incomplete: Set[int] = frozenset(),
+    race_budget: int = RACE_INSTRUCTIONS,
 ) -> LaunchCounters:
     """Return the scaled counters of a launch.
 
@@ -51,29 +56,55 @@ def sample_launch(
         generator: chooses the blocks.
         outputs: bytes of each output by its place among the allocations.
         atomics: gets the sectors of each output that atomics touched, from the output's start.
+        incomplete: places of the allocations that earlier launches left without some blocks' part.
+        race_budget: warp instructions for looking for races.
 
     Raises:
         LaunchFailed: a block did something that ends a launch, or ran too long.
         TooUneven: a few blocks do not stand for the others.
+        Unaffordable: no few blocks stand for the others, and all of them are too much work.
         UnsupportedInstruction: the core does not know an instruction of the kernel.
     """
     launch = asked.launch
-    if launch.grid_workspace or launch.program.polls:
+    dependent = shared_counter(launch)
+    if launch.grid_workspace:
+        dependent = "its blocks wait for each other at a barrier of the grid"
+    seed = generator.getrandbits(32) | 1
+    near = list(range(min(MOST_DEPENDENT, launch.block_count)))
+    found, looked_at = races(
+        asked, near if dependent else neighbours(asked, race_budget, generator), race_budget, seed,
+        incomplete,
+    )  # fmt: skip
+    if found:
+        raise LaunchFailed(launch.kernel, found)
+    whole = partial(whole_launch, gpu, asked, held, budget, code, outputs)
+    if dependent:
+        return replace(whole(dependent), race_checked_blocks=looked_at)
+    looks = "its blocks read where others of the launch write, and may go by what they find"
+    too_much: Unaffordable | None = None
+    if launch.program.polls:
         # Its blocks may wait for each other, so they run all together, where that is affordable.
         try:
-            return whole_launch(gpu, asked, held, budget, code, outputs, atomics)
-        except LaunchFailed as error:
-            if launch.grid_workspace or any(report.kind != "timed_out" for report in error.reports):
-                raise
+            return replace(whole(looks), race_checked_blocks=looked_at)
+        except Unaffordable as error:
+            too_much = error
     runs = run_samples(gpu, asked, held, budget, generator)
     runner, blocks = runs.runner, runs.blocks
+    if runner.looks_at_others():
+        if too_much:
+            raise too_much
+        runner.take_back()
+        return replace(whole(looks), race_checked_blocks=looked_at)
     function = launch.module.functions[launch.kernel]
     machine = KernelCode(launch.module, function, code) if code else None
-    takes_turns = runs.takes_turns(machine)
-    if not takes_turns and runs.too_uneven():
+    if runs.too_uneven():
         raise TooUneven(launch.kernel)
     written = written_of(runner, blocks, runs.cost, generator, outputs)
-    note_atomics(runner, outputs, atomics)
+    if (blocks - len(runner.ran)) * runs.cost <= COMPLETE_INSTRUCTIONS:
+        rest = [block for block in range(blocks) if block not in runner.ran]
+        runner.complete(rest)
+    if len(runner.ran) < blocks:
+        note_atomics(runner, outputs, atomics)
     warps = float(blocks * -(-int(np.prod(launch.block)) // 32))
     executions: list[float] = []
     shares = np.ones(len(launch.module.instructions))
@@ -114,11 +145,11 @@ def sample_launch(
         dram_accesses=traffic.dram_accesses,
         filled_bytes=traffic.filled_bytes,
         atomic_lines=runner.atomic_lines(),
-        takes_turns=takes_turns,
         local_bytes=float(launch.local_bytes),
         written=written,
         read=[place for place in range(len(asked.memory.starts)) if runner.reads(place)],
-        joins_blocks=runner.joins_blocks(),
+        joins_blocks=len(runner.ran) < blocks and runner.joins_blocks(),
+        race_checked_blocks=looked_at,
     )
 
 

@@ -23,7 +23,10 @@ _LATENCIES = {
 }  # fmt: skip
 """Clocks from issue to result, sm_80 to sm_90, rounded from published microbenchmarks."""
 
-_NO_RESULT = ("st", "red", "bra", "ret", "exit", "bar", "barrier", "membar", "fence", "cp", "trap")
+NO_RESULT = (
+    "st", "red", "bra", "brx", "ret", "exit", "bar", "barrier", "membar", "fence", "cp", "trap",
+)  # fmt: skip
+"""Instructions whose first operand is no result."""
 
 _Step = tuple[tuple[str, ...], tuple[str, ...], float, float, float]
 """Sources, destinations, latency, issue clocks, extra clocks that the next block waits."""
@@ -113,9 +116,9 @@ def _step(
     constant_wait: Callable[[int], float],
 ) -> _Step:
     opcode, operands = instruction.opcode, instruction.operands
-    has_result = opcode not in _NO_RESULT and bool(operands)
-    destinations = _registers(operands[0]) if has_result else ()
-    sources = [name for operand in operands[has_result:] for name in _registers(operand)]
+    has_result = opcode not in NO_RESULT and bool(operands)
+    destinations = registers_of(operands[0]) if has_result else ()
+    sources = [name for operand in operands[has_result:] for name in registers_of(operand)]
     if instruction.guard is not None:
         sources.append(instruction.guard.key)
     cost = machine_instructions(instruction)
@@ -153,15 +156,16 @@ def _latency(
     return ALU_CLOCKS if instructions else 0.0
 
 
-def _registers(operand: Operand) -> tuple[str, ...]:
+def registers_of(operand: Operand) -> tuple[str, ...]:
+    """Return the keys of the registers that an operand names."""
     if isinstance(operand, Register):
         return (operand.key,)
     if isinstance(operand, Address):
-        return _registers(operand.base)
+        return registers_of(operand.base)
     if isinstance(operand, Vector):
-        return tuple(name for item in operand.items for name in _registers(item))
+        return tuple(name for item in operand.items for name in registers_of(item))
     if isinstance(operand, Negated):
-        return _registers(operand.operand)
+        return registers_of(operand.operand)
     if isinstance(operand, Pair):
-        return _registers(operand.first) + _registers(operand.second)
+        return registers_of(operand.first) + registers_of(operand.second)
     return ()

@@ -1,9 +1,10 @@
-"""Counts a launch whose blocks may wait for each other: all of them, in one run."""
+"""Counts a launch whose blocks may know of each other: all of them, in one run."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -11,15 +12,21 @@ from ...gpus import Gpu
 from ..counters import Counts, LaunchCounters
 from ..model.constants import constants_of
 from ..occupancy import Occupancy
-from ..run.block_runs import BlockRuns
+from ..run import core
+from ..run.block_runs import BlockRuns, LaunchFailed
 from ..run.candidate import KernelLaunch
 from ..sass.listing import MachineCode
 from ..sass.sums import KernelCode
+from .dependence import TooUneven, Unaffordable, shared_counter
 from .footprint import footprint_of
 from .instruction_counts import count_by_kind
 from .memory_traffic import constant_waits
+from .sampled_runs import is_uneven
 from .warp_chain import chain_clocks
-from .written import Atomics, note_atomics, written_of
+from .written import written_of
+
+PILOT_INSTRUCTIONS = 2_000_000
+"""Warp instructions after which the share of an output that is there tells what all of it takes."""
 
 
 def whole_launch(
@@ -29,19 +36,47 @@ def whole_launch(
     budget: int,
     code: MachineCode | None,
     outputs: Mapping[int, int],
-    atomics: Atomics | None,
+    why: str,
 ) -> LaunchCounters:
     """Return the counters of all blocks in one run; the arguments are `sample_launch`'s.
 
     No L1 is replayed.
 
+    Args:
+        why: what of the launch says that a few of its blocks stand for nothing.
+
     Raises:
-        LaunchFailed: a block did something that ends a launch, or ran too long.
+        LaunchFailed: a block did something that ends a launch.
+        Unaffordable: all blocks are more work than the budget.
+        TooUneven: they differ so much that the model cannot tell the launch's time.
     """
     launch = asked.launch
     blocks = launch.block_count
+    takes_turns = bool(shared_counter(launch)) and not launch.grid_workspace
+    needed = _needed(asked, outputs)
+    if needed > budget:
+        raise Unaffordable(
+            f"{why}; all of them together are about {needed / 1e6:.0f} million warp instructions, "
+            f"over the limit of {budget / 1e6:.0f}: at full dimensions this needs a real GPU"
+        )
+    if takes_turns and not launch.program.polls:
+        # Each SM takes its turn: more need not be under way at once where none waits for others.
+        limit = min(launch.resident_blocks, gpu.sms)
+        asked = replace(asked, launch=replace(launch, resident_blocks=limit))
     runner = BlockRuns(asked, budget)
-    result = runner.run(range(blocks), random=True)
+    try:
+        # Where a few blocks may stand for it after all, they must not find what this one left.
+        keep = not (takes_turns or launch.grid_workspace)
+        result = runner.run(range(blocks), random=True, keep=keep, fair=takes_turns)
+    except LaunchFailed as error:
+        if error.waits or any(report.kind != "timed_out" for report in error.reports):
+            raise
+        raise Unaffordable(
+            f"{why}; all of them together are more than {budget / 1e6:.0f} million warp "
+            "instructions: at full dimensions this needs a real GPU"
+        ) from error
+    if blocks > 1 and is_uneven(gpu, result.work, int(result.work.max()), blocks):
+        raise TooUneven(launch.kernel)
     footprint = footprint_of(
         gpu, asked.memory, runner.fresh, runner.uses, blocks, held, whole_range=True
     )
@@ -73,7 +108,6 @@ def whole_launch(
         latency, spread = beyond(counts)
         length = len(launch.module.instructions)
         chain = machine.chain(executions, warps, [latency] * length, [spread] * length, waits)
-    note_atomics(runner, outputs, atomics)
     return LaunchCounters(
         kernel=launch.kernel,
         grid=launch.grid,
@@ -90,5 +124,20 @@ def whole_launch(
         reread_bytes=footprint.between_waves,
         written=written_of(runner, blocks, 1, random.Random(0), outputs),
         read=[place for place in range(len(asked.memory.starts)) if runner.reads(place)],
-        joins_blocks=runner.joins_blocks(),
     )
+
+
+def _needed(asked: KernelLaunch, outputs: Mapping[int, int]) -> float:
+    """Return about how many warp instructions all blocks take, 0 where a first look cannot tell.
+
+    Blocks run one after the other there, so that the first results are soon complete.
+    """
+    result = core.run(
+        asked.launch, asked.memory, checks=False, max_instructions=PILOT_INSTRUCTIONS, keep=True
+    )
+    core.take_back(result)
+    if not result.timed_out:
+        return 0.0
+    shares = [32.0 * result.uses[place].written_sectors / size for place, size in outputs.items()]
+    known = [share for share in shares if share > 0]
+    return PILOT_INSTRUCTIONS / min(known) if known else 0.0

@@ -87,14 +87,6 @@ class KernelCode:
     def _joins(self) -> MemoryJoins:
         return MemoryJoins(self.module, self.function, self.code)
 
-    def returns_atomics(self) -> bool:
-        """Say whether the kernel uses what an atomic on global memory returns."""
-        return any(
-            _returns_old_value(each)
-            for block in self.code.blocks
-            for each in block.instructions
-        )
-
     @cached_property
     def _spinning(self) -> set[int]:
         """Return the statements of atomics that are loops of compare and swap."""

@@ -55,6 +55,8 @@ __device__ void row(float* o, const float* x) {
 """
 WHOLE = "k<<<DIM_ROWS, 32, 0, stream>>>(out0, x, workspace);"
 SELF = "long long r = blockIdx.x; row(out0 + r * DIM_COLUMNS, x + r * DIM_COLUMNS);"
+SLOWLY = f"for (int turn = 0; turn < (DIM_ROWS > 1000 ? 8 : 1); turn++) {{ {SELF} }}"
+"""So much work that not all blocks are run where some of them tell the time."""
 
 
 ROUNDING_TASK = """
@@ -137,18 +139,31 @@ __global__ void k(const float* x, float* y) {
     + "k<<<(X_NUMEL + 255) / 256, 256, 0, stream>>>(x, out0); }\n"
 )
 
-TRAPS_ONCE = softmax(f"if (DIM_ROWS > 1000 && blockIdx.x == 1717) __trap(); {SELF}")
+TRAPS_ONCE = softmax(f"if (DIM_ROWS > 1000 && blockIdx.x == 1717) __trap(); {SLOWLY}")
 """Ends in one block that no sample is likely to run."""
 
-JOINED = softmax(
-    "volatile float* w = (float*)ws; if (DIM_ROWS <= 1000) {" + SELF + "return; }"
-    "if (threadIdx.x == 0) { atomicAdd((float*)&w[1], 1.0f); w[0] = w[2]; }"
-    "if (blockIdx.x == 1717) for (int n = 0; n < 40000000; n++) w[3] = n;"
-    "for (int i = threadIdx.x; i < DIM_COLUMNS; i += 32) "
-    "out0[blockIdx.x * DIM_COLUMNS + i] = 0;",
-    top='extern "C" size_t workspace_bytes() { return 4096; }\n',
+LOOKS = softmax(
+    "float* w = (float*)ws; if (DIM_ROWS <= 1000) {" + SELF + "return; }"
+    "if (threadIdx.x == 0) w[blockIdx.x] = 1 + w[(blockIdx.x + 997) % DIM_ROWS];"
+    "if (blockIdx.x == 1717) for (int n = 0; n < 80000000; n++) ((volatile float*)w)[DIM_ROWS] = n;"
+    + SELF,
+    top='extern "C" size_t workspace_bytes() { return 4 * DIM_ROWS + 4; }\n',
 )
-"""Zeros of blocks that seem to work together, and too slow to be run whole."""
+"""Goes by what a far block leaves, and all blocks are too much work to be run."""
+
+PARTS = softmax(
+    "for (int n = 0; n < (DIM_ROWS > 1000 ? 20000 : 20); n++)"
+    "((volatile float*)ws)[blockIdx.x] = n;",
+    host="k<<<DIM_ROWS, 32, 0, stream>>>(out0, x, workspace);"
+    "last<<<DIM_ROWS, 32, 0, stream>>>(out0, x, (float*)workspace);",
+    top='extern "C" size_t workspace_bytes() { return 4 * DIM_ROWS; }\n',
+).replace(
+    "__global__ void k(",
+    "__global__ void last(float* out0, const float* x, const float* w) {"
+    "float all = 0; for (int i = 0; i < DIM_ROWS; i++) all += w[i];"
+    + SELF.replace("x + r", "x + (all == -1 ? 0 : r)") + "}\n__global__ void k(",
+)
+"""Each row goes by what all blocks of another launch leave, which are too much work to be run."""
 
 
 @pytest.fixture(scope="module")
@@ -222,7 +237,9 @@ async def test_what_copies_carry_to_the_output_is_compared(
 async def test_copies_that_cannot_be_compared_are_told(
     device: SimulatedDevice, tasks: dict[str, Task]
 ) -> None:
-    twice = BY_WAY_OF_THE_WORKSPACE % "true"
+    twice = (BY_WAY_OF_THE_WORKSPACE % "true").replace(
+        "row(w + r, x + r)", "for (int i = 0; i < 8; i++) row(w + r, x + r)"
+    )
     fill = "cudaMemsetAsync(workspace, 0, 4 * X_NUMEL, stream);"
     measured = await device.profile(tasks["softmax"], twice.replace(WHOLE, fill + WHOLE))
     assert measured.timing is not None, measured.stage.reason
@@ -251,13 +268,21 @@ async def test_a_fault_of_any_block_fails_a_confirmation(
 async def test_a_confirmation_that_could_not_compare_says_so(
     device: SimulatedDevice, tasks: dict[str, Task]
 ) -> None:
-    confirmed = await device.profile(tasks["softmax"], JOINED, sample=1)
+    confirmed = await device.profile(tasks["softmax"], PARTS, sample=1)
     assert confirmed.timing is not None, confirmed.stage.reason
     assert confirmed.stage.facts["full_size_checked"] == 0
-    reason = str(confirmed.stage.facts["full_size_unchecked"])
-    assert "use atomics" in reason and "too much work" in reason
+    assert "hang on blocks that were not run" in str(confirmed.stage.facts["full_size_unchecked"])
+    assert "0 % of the elements" in str(confirmed.stage.facts["full_size_coverage"])
     (found,) = confirmed.stage.diagnostics
     assert found.kind == "not_compared" and "nothing was compared" in found.message
+
+
+async def test_blocks_that_look_at_others_are_not_timed_by_a_few(
+    device: SimulatedDevice, tasks: dict[str, Task]
+) -> None:
+    measured = await device.profile(tasks["softmax"], LOOKS)
+    assert measured.stage.outcome is Outcome.UNSUPPORTED, measured.stage.facts
+    assert "where others of the launch write" in measured.stage.reason
 
 
 async def test_without_an_answer_at_full_dimensions_each_result_says_so(

@@ -1,0 +1,85 @@
+"""What the simulated device says of kernels that are right at shrunken dimensions only."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from full_size_kernels import BUGS, CHEATS, HONEST, PRODUCT_TASK, TASKS, Kernel
+
+from kernelblaster.harness.devices.protocol import Measurement
+from kernelblaster.harness.devices.simulated import SimulatedDevice
+from kernelblaster.harness.records import Outcome, Task
+from kernelblaster.harness.task.loading import load_task
+
+
+@pytest.fixture(scope="module")
+def device() -> SimulatedDevice:
+    return SimulatedDevice("H200")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("tasks")
+
+
+async def judged(device: SimulatedDevice, folder: Path, kernel: Kernel) -> list[Measurement]:
+    """Verify, which must pass, profile, and confirm what passed."""
+    path = folder / f"{kernel.task}.py"
+    path.write_text(TASKS[kernel.task])
+    task: Task = await load_task(path)
+    verdict = await device.verify(task, kernel.source)
+    assert verdict.outcome is Outcome.PASSED, f"at shrunken dimensions: {verdict.reason}"
+    found = [await device.profile(task, kernel.source)]
+    if found[0].stage.outcome is Outcome.PASSED:
+        found.append(await device.profile(task, kernel.source, sample=1))
+    return found
+
+
+@pytest.mark.parametrize("name", [*CHEATS, *BUGS])
+async def test_what_is_wrong_at_full_dimensions_does_not_pass(
+    device: SimulatedDevice, folder: Path, name: str
+) -> None:
+    kernel = (CHEATS | BUGS)[name]
+    *_, last = await judged(device, folder, kernel)
+    assert last.stage.outcome is not Outcome.PASSED and last.timing is None, last.stage.facts
+    assert re.search(kernel.words, last.stage.reason), last.stage.reason
+
+
+@pytest.mark.parametrize("name", HONEST)
+async def test_honest_neighbours_pass(device: SimulatedDevice, folder: Path, name: str) -> None:
+    for measured in await judged(device, folder, HONEST[name]):
+        assert measured.timing is not None, measured.stage.reason
+    assert "full_size_unchecked" not in measured.stage.facts
+    coverage = str(measured.stage.facts["full_size_coverage"])
+    assert coverage.startswith("all of the elements compared; all of the blocks run, in two orders")
+
+
+async def test_of_what_is_too_much_work_that_is_compared_which_no_missing_block_feeds(
+    device: SimulatedDevice, folder: Path
+) -> None:
+    path = folder / "large_product.py"
+    path.write_text(PRODUCT_TASK.replace("N = 256", "N = 1024"))
+    task = await load_task(path)
+    right = HONEST["parts of K are added by another launch"]
+    confirmed = await device.profile(task, right.source, sample=1)
+    assert confirmed.timing is not None, confirmed.stage.reason
+    assert 100_000 < int(confirmed.stage.facts["full_size_checked"]) < 1024 * 1024
+    assert "hang on blocks that were not run" in str(confirmed.stage.facts["full_size_unchecked"])
+    wrong = CHEATS["a quarter of K is left out by way of the workspace"]
+    refused = await device.profile(task, wrong.source, sample=1)
+    assert refused.stage.outcome is Outcome.WRONG_ANSWER, refused.stage.facts
+
+
+async def test_a_counter_over_too_much_work_is_named_at_once(
+    device: SimulatedDevice, folder: Path
+) -> None:
+    path = folder / "huge_product.py"
+    path.write_text(PRODUCT_TASK.replace("N = 256", "N = 2048"))
+    task = await load_task(path)
+    source = HONEST["tiles are taken from a counter"].source
+    measured = await device.profile(task, source)
+    assert measured.stage.outcome is Outcome.UNSUPPORTED
+    assert re.search(r"atom\.global\.add.*line \d+", measured.stage.reason), measured.stage.reason
+    assert "needs a real GPU" in measured.stage.reason
