@@ -44,6 +44,7 @@ from ..simt import (
     describe_transfer,
     isolation_facts,
     machine_listing,
+    misreading,
     require_sense,
     run_candidate,
 )
@@ -154,7 +155,7 @@ class SimulatedDevice(Device):
                 reason=f"the task cannot tell right from wrong: {solved_by}",
             )
         built = self._build(source, task.verify)
-        refused = judge_build(built, source)
+        refused = judge_build(built, source) or self._misread(built)
         if refused:
             return refused
         with scratch_folder("verify") as folder:
@@ -172,7 +173,7 @@ class SimulatedDevice(Device):
     def _profile(self, task: Task, source: str, sample: int) -> Measurement:
         cases = prepare_cases_now(task)
         built = self._build(source, task.full)
-        refused = judge_build(built)
+        refused = judge_build(built) or self._misread(built)
         if refused:
             return Measurement(stage=refused)
         prepared = prepare_full_case_now(task)
@@ -373,6 +374,12 @@ class SimulatedDevice(Device):
             runtime, _ = together(partial(build_runtime, headers), core_library)
             self._runtime = Path(runtime)
         return self._runtime
+
+    def _misread(self, built: Build) -> StageResult | None:
+        """Return that the simulator reads the candidate's PTX otherwise than ptxas; None if not."""
+        ptx = Path(built.directory, "candidate.ptx")
+        told = misreading(self._toolchain, ptx, self.gpu.arch)
+        return StageResult(outcome=Outcome.UNSUPPORTED, reason=told, build=built) if told else None
 
     def _listing(self, built: Build, scratch: Path) -> str | None:
         """Write the machine code of a build, by PTX statements, and return where; None without."""
