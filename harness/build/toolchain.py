@@ -14,6 +14,7 @@ from ..process.children import TimedOut, off_loop, read_log, run_process, scrubb
 from ..records import Build, Diagnostic, Record, sha256_of
 from ..vetting.device_rules import device_code
 from ..vetting.host_code import check_machine_code
+from ..vetting.ptx_tokens import read_ptx
 from ..vetting.source_rules import check_source, host_assembly
 from ..vetting.symbols import undefined_symbols
 from .cache import cache_root, new_entry
@@ -33,7 +34,7 @@ FLAGS = (
     "-Xptxas", "-v", "-allow-unsupported-compiler", "--keep", "--keep-dir", ".", "-I", ".",
 )  # fmt: skip
 
-RULES = "6"
+RULES = "7"
 """Raised whenever a build's diagnostics may change: a cached build keeps its own."""
 
 _WHEELS = "nvidia-cuda-nvcc nvidia-cuda-crt nvidia-nvvm nvidia-cuda-runtime nvidia-cuda-cccl"
@@ -176,7 +177,7 @@ def _collect(directory: Path, key: str, arch: str, toolchain: Toolchain, log: st
         diagnostics=(
             *host_assembly(host),
             *check_machine_code(directory / "candidate.so", toolchain.tool("objdump")),
-            *device_code((directory / "candidate.ptx").read_text(errors="replace")),
+            *device_code(read_ptx(directory / "candidate.ptx")),
         ),
     )
 

@@ -25,6 +25,7 @@ _TOKEN = re.compile(
     |<<|>>|<=|>=|==|!=|&&|\|\||[-+*%@!,;:<>{}()\[\]=|&^~?_]|/(?!\*))""",
     re.DOTALL | re.ASCII | re.VERBOSE,
 )
+_MARKER = re.compile(r"^[ \t]*// (begin|end) inline asm$", re.MULTILINE)
 
 
 class Token(NamedTuple):
@@ -33,6 +34,8 @@ class Token(NamedTuple):
     text: str
     line: int
     """1-based line of the PTX text on which it begins."""
+    inline: bool = False
+    """It stands in inline assembly, as nvcc's comments say; what stands there can say so too."""
 
 
 class NotPtx(ValueError):
@@ -62,13 +65,15 @@ def tokens_of(text: str) -> list[Token]:
         NotPtx: a place that is no token of PTX.
     """
     found: list[Token] = []
-    at, line = 0, 1
+    at, line, inline = 0, 1, False
     while at < len(text):
         match = _TOKEN.match(text, at)
         if match is None:
             raise NotPtx(f"no PTX: {text[at : at + 20].split(chr(10))[0]!r}", line)
         if match.lastgroup == "token":
-            found.append(Token(match[0], line))
+            found.append(Token(match[0], line, inline))
+        elif marks := _MARKER.findall(match[0]):
+            inline = marks[-1] == "begin"
         line += match[0].count("\n")
         at = match.end()
     return found
