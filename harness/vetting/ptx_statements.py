@@ -29,8 +29,9 @@ class Statement(NamedTuple):
 
     @property
     def word(self) -> str:
-        """The directive or the opcode, behind a guard."""
-        return self.tokens[_guard_length(self.tokens)].text if self.tokens else ""
+        """The directive or the opcode, behind a guard; empty where there is none."""
+        at = _guard_length(self.tokens)
+        return self.tokens[at].text if at < len(self.tokens) else ""
 
     @property
     def guard(self) -> str:
@@ -69,7 +70,7 @@ class Statement(NamedTuple):
 
 def register_name(word: str) -> str:
     """Return one name for all spellings of a register: ptxas takes %r01 for %r1."""
-    return re.sub(r"(?<!\d)0+(?=\d+$)", "", word)
+    return word if word[:1].isdigit() else re.sub(r"(?<!\d)0+(?=\d+$)", "", word)
 
 
 def statements_of(tokens: Sequence[Token]) -> Iterator[Statement]:
@@ -129,7 +130,7 @@ def _end(tokens: Sequence[Token], at: int, ends: set[str]) -> int:
 def _guard_length(tokens: Sequence[Token]) -> int:
     if not tokens or tokens[0].text != "@":
         return 0
-    return 3 if tokens[1].text == "!" else 2
+    return min(len(tokens), 3 if tokens[1:2] and tokens[1].text == "!" else 2)
 
 
 def _function_name(head: Sequence[Token]) -> str:
