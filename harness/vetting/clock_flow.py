@@ -35,8 +35,10 @@ def depends_on_clock(body: Sequence[Statement]) -> Statement | None:
     timed: set[str] = set()
     inside: set[int] = set()
     """Statements that run or not by the time."""
-    acting = [index for index, statement in enumerate(body)
-              if statement.word not in ("{", "}") and not statement.word.startswith(".")]  # fmt: skip
+    acting = [
+        index for index, statement in enumerate(body)
+        if statement.word not in ("{", "}") and not statement.word.startswith(".")
+    ]  # fmt: skip
     reads = {index: _reads(body[index]) for index in acting}
     followed: set[int] = set()
     for _ in range(_MOST_PASSES):

@@ -22,11 +22,11 @@ LABELS = 2
 def misreading(toolchain: Toolchain, ptx: Path, arch: str) -> str:
     """Return how the simulated GPU's reading of a build's PTX differs from that of ptxas.
 
-    What was read is written as PTX again (printing), and ptxas makes machine code of that too. Where
-    code, constants, initial values and memory are the same as in candidate.cubin beside the PTX,
-    byte by byte, ptxas read the same instructions, operands, names, labels and data. It cannot
-    see what a rule of decode/ makes of an instruction that was read rightly, nor what ptxas drops
-    in both because it changes nothing (dead code, line numbers).
+    What was read is written as PTX again (printing), and ptxas makes machine code of that, too.
+    Where code, constants, initial values and memory are those of candidate.cubin beside the PTX,
+    byte by byte, ptxas read the same instructions, operands, names, labels and data. What a rule of
+    decode/ makes of an instruction that was read rightly is not seen, nor what ptxas drops in both
+    because it changes nothing (dead code, line numbers).
 
     "" where nothing differs, where the PTX cannot be read at all (running it says why), and where
     ptxas is missing.

@@ -94,8 +94,8 @@ $L9:
         ("", "st.global.u64 [%rd01], %r14;", "st"),
         ("", "shfl.sync.idx.b32 %r40, %r23, 0, 31, -1;", "shfl"),
         ("add.s32 %r30, %r30, 1;", "st.global.u32 [%rd9], %r30;", "st"),
-        ("mov.u32 %r30, 7;", "add.u32 %r32, %r30, 1; @%p1 mov.u32 %r33, %r32; red.add [%rd9], %r33;",
-         "red"),
+        ("mov.u32 %r30, 7;",
+         "add.u32 %r32, %r30, 1; @%p1 mov.u32 %r33, %r32; red.add [%rd9], %r33;", "red"),
         ("st.global.u32 [%rd9], 0;", "", "st"),
         ("bar.sync 0;", "", "bar"),
         ("@%p3 ret;", "", "ret"),
@@ -152,8 +152,9 @@ def test_policies_of_the_l2(policy: str, allowed: bool) -> None:
         assembly("{\n.reg .pred p;\nWAIT: @p bra DONE;\nbra WAIT;\nDONE:\n}"),
         assembly('.pragma "nounroll"; // .loc 1 1 1'),
         assembly(""),
-        "\t.loc\t1 2 3\n\t.shared .align 4 .b8 tile[32];\n\t.local .b8 depot[8];\n\t{\n\t.param .b32 q;\n"
-        "\t}\n$T: .branchtargets\n\t$A,\n\t$B;\nprototype_0 : .callprototype ()_ (.param .b64 _);\n",
+        "\t.loc\t1 2 3\n\t.shared .align 4 .b8 tile[32];\n\t.local .b8 depot[8];\n"
+        "\t{\n\t.param .b32 q;\n\t}\n$T: .branchtargets\n\t$A,\n\t$B;\n"
+        "prototype_0 : .callprototype ()_ (.param .b64 _);\n",
     ],
 )
 def test_what_honest_code_holds(body: str) -> None:
@@ -189,14 +190,17 @@ def test_directives_that_nvcc_does_not_write(body: str, words: str) -> None:
     assert not words or found[0][0].startswith(words)
 
 
-@pytest.mark.parametrize("text", ["", "@", "@ !", ".func (", ".entry", ".visible .entry k(", ".version"])
+@pytest.mark.parametrize(
+    "text", ["", "@", "@ !", ".func (", ".entry", ".visible .entry k(", ".version"]
+)
 def test_a_text_that_ends_early_is_refused_not_raised(text: str) -> None:
     assert device_code(text) == () or device_code(text)[0].kind == "forbidden_symbol"
     assert device_code(HEAD + text) is not None
 
 
 def test_statements() -> None:
-    found = list(statements_of(tokens_of(HEAD + "A: B:\n@!%p01 ld.global.v2.f32 {%f1, _}, [%rd1+4];}")))
+    body = "A: B:\n@!%p01 ld.global.v2.f32 {%f1, _}, [%rd1+4];}"
+    found = list(statements_of(tokens_of(HEAD + body)))
     load = found[-2]
     assert (load.word, load.modifiers, load.guard) == ("ld", (".global", ".v2", ".f32"), "%p1")
     assert load.operands == [["{", "%f1", ",", "_", "}"], ["[", "%rd1", "+", "4", "]"]]

@@ -113,8 +113,8 @@ ACCEPTED = (
     "mov/**/.u32 %r1, 2;", "/* /* */ mov.u32 %r1, 2;", "// /*\nmov.u32 %r1, 2; // */",
     '.pragma "a\\"; mov.u32 %r1, 2; //";', '.pragma "/*"; mov.u32 %r1, 2; .pragma "*/";',
     "mov .u32\n%r1\n,\n2\n;", "L: L2 : mov.u32 %r1, 2;", "\r\fmov.u32 %r1, 2;",
-    ".loc 1 1 1 mov.u32 %r1, 2;", "{{{ mov.u32 %r1, 2; }}}", "// \r mov.u32 %r1, 3;\nmov.u32 %r1,2;",
-    "mov.u32%r1,2;", "@!%p1 mov.u32 %r1, 2;",
+    ".loc 1 1 1 mov.u32 %r1, 2;", "{{{ mov.u32 %r1, 2; }}}", "mov.u32%r1,2;",
+    "// \r mov.u32 %r1, 3;\nmov.u32 %r1,2;", "@!%p1 mov.u32 %r1, 2;",
 )  # fmt: skip
 REFUSED = (
     "mo/**/v.u32 %r1, 2;", "\vmov.u32 %r1, 2;", "mov.u32 \\\n%r1, 2;", "mov.u32 %r1, 09;",
