@@ -11,11 +11,14 @@ import sys
 import time
 from pathlib import Path
 
+from program_host import ProgramHost
+
 from kernelblaster.harness.gpus import find_gpu
+from kernelblaster.harness.host.entries import read_entries
+from kernelblaster.harness.records import KernelResources
 from kernelblaster.harness.simt.ptx.parser import PtxError, parse
 from kernelblaster.harness.simt.run import core
-from kernelblaster.harness.simt.run.candidate import memory_of, place_variables
-from kernelblaster.harness.simt.run.runtime import Runtime
+from kernelblaster.harness.simt.run.candidate import memory_of
 
 
 def main() -> None:
@@ -36,39 +39,30 @@ def main() -> None:
 
 
 def _run(request, report):  # type: ignore[no-untyped-def]
-    module = parse(Path(request["ptx"]).read_text())
-    gpu = find_gpu(request["gpu"])
+    text = Path(request["ptx"]).read_text()
+    module, entries = parse(text), read_entries(text)
 
-    def launched(kernel, grid, block, shared, read):  # type: ignore[no-untyped-def]
-        parameters = read([p.size for p in module.functions[kernel].parameters])
-        launch = core.Launch(module, kernel, grid, block, shared, parameters, addresses)
+    def launched(call):  # type: ignore[no-untyped-def]
+        launch = core.Launch(module, call.kernel, call.grid, call.block, call.shared_bytes,
+                             call.arguments, addresses)  # fmt: skip
         report["launches"] += 1
         left = request["budget"] - report["instructions"]
         try:
-            result = core.run(
-                launch, memory_of(runtime), checks=request["checks"], max_instructions=max(1, left)
-            )
+            result = core.run(launch, memory_of(runtime.arena), checks=request["checks"],
+                              max_instructions=max(1, left))  # fmt: skip
         except core.UnsupportedInstruction as error:
             report["refused"] = str(error)
-            return False
+            return
         report["instructions"] += int(result.counters["warps"].sum())
         for found in result.reports:
             report["reports"].append(
                 {"kind": str(found.kind), "kernel": found.kernel, "line": found.line,
                  "detail": found.detail, "count": found.count, "text": found.instruction}
             )  # fmt: skip
-        return not result.timed_out
 
-    runtime = Runtime(Path(request["runtime"]), gpu, launched, stream=0)
-    allocate = ctypes.CFUNCTYPE(ctypes.c_uint64, ctypes.c_uint64)(
-        lambda size: runtime.allocate("buffer", size).address
-    )
-    runtime.library.kb_set_allocator(allocate)
-    runtime.load(Path(request["library"]))
-    for kernel in request["kernels"]:
-        runtime.describe_kernel(kernel["kernel"], kernel["registers"],
-                                kernel["static_shared_bytes"], 1024)  # fmt: skip
-    addresses = place_variables(module, runtime)
+    runtime = ProgramHost(Path(request["runtime"]), find_gpu(request["gpu"]), launched)
+    resources = {kernel["kernel"]: KernelResources(**kernel) for kernel in request["kernels"]}
+    addresses = runtime.load(Path(request["library"]), module, resources, entries)
     program = ctypes.CDLL(request["program"])
     status = program.census_run()
     if runtime.error is not None:

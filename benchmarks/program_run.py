@@ -10,17 +10,20 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+from program_host import ProgramHost, build_runtime
 
 from kernelblaster.harness.build.compiler_output import compile_errors, kernel_resources
 from kernelblaster.harness.build.toolchain import Toolchain
 from kernelblaster.harness.errors import UserError
 from kernelblaster.harness.gpus import Gpu
+from kernelblaster.harness.host.calls import Launch
+from kernelblaster.harness.host.entries import read_entries
+from kernelblaster.harness.host.plan import COOPERATIVE
 from kernelblaster.harness.records import KernelResources, LaunchProfile
 from kernelblaster.harness.simt.counters import LaunchCounters
 from kernelblaster.harness.simt.model.profile import describe_launch
@@ -28,14 +31,9 @@ from kernelblaster.harness.simt.occupancy import occupancy
 from kernelblaster.harness.simt.ptx.parser import PtxError, parse
 from kernelblaster.harness.simt.ptx.records import Module
 from kernelblaster.harness.simt.run import core
+from kernelblaster.harness.simt.run.arena import Arena
 from kernelblaster.harness.simt.run.block_runs import LaunchFailed
-from kernelblaster.harness.simt.run.candidate import (
-    HARMLESS,
-    KernelLaunch,
-    memory_of,
-    place_variables,
-)
-from kernelblaster.harness.simt.run.runtime import Runtime, build_runtime
+from kernelblaster.harness.simt.run.candidate import HARMLESS, KernelLaunch, memory_of
 from kernelblaster.harness.simt.sample.sampling import sample_launch
 from kernelblaster.harness.simt.sass.labelled import machine_listing
 from kernelblaster.harness.simt.sass.listing import MachineCode, read_listing
@@ -167,23 +165,20 @@ def _run(
     toolchain: Toolchain, program: Program, gpu: Gpu, source: Path, whole: bool
 ) -> ProgramRun:
     library = build_runtime(
-        toolchain.cuda_headers(), name="program-runtime",
-        more=[Path(__file__).resolve().parent / "program_runtime.c"],
-    )  # fmt: skip
+        toolchain.cuda_headers(), [Path(__file__).resolve().parent / "program_runtime.c"]
+    )
     run = ProgramRun([[]])
     generator = random.Random(0)
 
-    def launched(
-        kernel: str, grid: Any, block: Any, shared: int, read: Any
-    ) -> bool:
-        found = Launched(readable(kernel), grid, block)
+    def launched(call: Launch) -> None:
+        found = Launched(readable(call.kernel), call.grid, call.block)
         run.groups[-1].append(found)
         try:
-            asked = _asked(program, runtime, addresses, found, kernel, shared, read)
+            asked = _asked(program, runtime.arena, addresses, found, call)
             if whole:
                 _execute(asked)
             else:
-                _profile(gpu, program, generator, found, kernel, asked)
+                _profile(gpu, program, generator, found, call.kernel, asked)
         except LaunchFailed as error:
             kinds = ", ".join(dict.fromkeys(str(report.kind) for report in error.reports))
             found.refusal = kinds or "its sampled blocks run too long"
@@ -191,14 +186,8 @@ def _run(
             found.refusal = str(error)
         except Exception as error:  # one launch that cannot be modelled must not end the program
             found.refusal = f"{type(error).__name__}: {error}"
-        return True  # the program goes on: what it launches next is another question
 
-    runtime = Runtime(library, gpu, launched, stream=0)
-    runtime.library.kb_leave_open()
-    allocate = ctypes.CFUNCTYPE(ctypes.c_uint64, ctypes.c_uint64)(
-        lambda size: _allocate(runtime, size)
-    )
-    runtime.library.kb_set_allocator(allocate)
+    runtime = ProgramHost(library, gpu, launched)
 
     def synchronized() -> None:
         if run.groups[-1]:
@@ -206,19 +195,16 @@ def _run(
 
     told = ctypes.CFUNCTYPE(None)(synchronized)
     runtime.library.kb_set_synchronized(told)
+    entries = read_entries((program.folder / "candidate.ptx").read_text())
     try:
-        runtime.load(program.folder / "candidate.so")
-        host = ctypes.CDLL(str(program.folder / "candidate.so"))
+        path = program.folder / "candidate.so"
+        addresses = runtime.load(path, program.module, program.resources, entries)
+        host = ctypes.CDLL(str(path))
     except OSError as error:
         name = re.search(r"undefined symbol: (\w+)", str(error))
         raise UserError(
             f"{source} calls {name[1]}, which the simulated runtime lacks" if name else str(error)
         ) from error
-    for resources in program.resources.values():
-        runtime.describe_kernel(
-            resources.kernel, resources.registers, resources.static_shared_bytes, 1024
-        )
-    addresses = place_variables(program.module, runtime)
     os.environ["PROF"] = "1"
     try:
         main = host.main
@@ -230,10 +216,10 @@ def _run(
         status = main(1, arguments)
     if run.groups and not run.groups[-1]:
         run.groups.pop()
-    faults = runtime.library.kb_faults().decode("utf-8", "replace").strip().splitlines()
+    if runtime.error is not None:
+        raise runtime.error
     if status:
-        why = f": {faults[0].partition(chr(9))[2]}" if faults else ""
-        raise UserError(f"the program {source} ended with status {status}{why}")
+        raise UserError(f"the program {source} ended with status {status}")
     return run
 
 
@@ -250,38 +236,23 @@ class _stdout_to_stderr:  # noqa: N801 - a context, used as one
         os.close(self.saved)
 
 
-def _allocate(runtime: Runtime, size: int) -> int:
-    try:
-        return runtime.allocate("buffer", max(1, size)).address
-    except MemoryError:
-        return 0
-
-
 def _asked(
-    program: Program,
-    runtime: Runtime,
-    addresses: dict[str, int],
-    found: Launched,
-    kernel: str,
-    shared: int,
-    read: Any,
+    program: Program, arena: Arena, addresses: dict[str, int], found: Launched, call: Launch
 ) -> KernelLaunch:
-    found.resources = program.resources.get(kernel)
-    if found.resources is None or kernel not in program.module.functions:
-        raise UserError(f"nothing is known of kernel {kernel}")
-    function = program.module.functions[kernel]
-    sizes: Sequence[int] = [parameter.size for parameter in function.parameters]
+    found.resources = program.resources.get(call.kernel)
+    if found.resources is None or call.kernel not in program.module.functions:
+        raise UserError(f"nothing is known of kernel {call.kernel}")
     workspace = 0
-    if runtime.cooperative:  # the grid's barrier, at rest
-        allocation = runtime.allocate("grid workspace", core.GRID_WORKSPACE_BYTES)
-        runtime.view(allocation)[:] = 0
+    if any(number == COOPERATIVE and value[0] for number, value in call.attributes):
+        allocation = arena.allocate("grid workspace", core.GRID_WORKSPACE_BYTES)
+        arena.view(allocation)[:] = 0  # the grid's barrier, at rest
         workspace = allocation.address
     return KernelLaunch(
         core.Launch(
-            program.module, kernel, found.grid, found.block, shared, read(sizes), addresses,
-            grid_workspace=workspace,
+            program.module, call.kernel, found.grid, found.block, call.shared_bytes,
+            call.arguments, addresses, grid_workspace=workspace,
         ),
-        memory_of(runtime),
+        memory_of(arena),
     )  # fmt: skip
 
 

@@ -19,10 +19,10 @@ from pathlib import Path
 
 from census_own import run_kernels
 from census_programs import Outcome, run_programs
+from program_host import build_runtime
 
 from kernelblaster.harness.build.toolchain import Toolchain, find_toolchain
 from kernelblaster.harness.simt.run.candidate import HARMLESS
-from kernelblaster.harness.simt.run.runtime import build_runtime
 
 HERE = Path(__file__).resolve().parent
 
@@ -58,8 +58,9 @@ def main() -> None:
 
 def _programs(arguments: argparse.Namespace, toolchain: Toolchain) -> Iterator[Outcome]:
     if arguments.init:
-        runtime = build_runtime(toolchain.cuda_headers(), name="census-runtime", more=[
-            HERE / "program_runtime.c", HERE / "census_program.c"])  # fmt: skip
+        runtime = build_runtime(
+            toolchain.cuda_headers(), [HERE / "program_runtime.c", HERE / "census_program.c"]
+        )
         yield from run_programs(
             arguments.init, arguments.gpu, toolchain, runtime, arguments.only
         )

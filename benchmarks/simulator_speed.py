@@ -19,14 +19,19 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 
 from kernelblaster.harness.build.toolchain import Toolchain, build, find_toolchain
 from kernelblaster.harness.devices.simulated import SimulatedDevice
+from kernelblaster.harness.gpus import find_gpu
+from kernelblaster.harness.host.plan import Plan
+from kernelblaster.harness.host.planning import Asked, plan_launch
+from kernelblaster.harness.host.process import host_program
+from kernelblaster.harness.host.properties import properties_of
 from kernelblaster.harness.records import Build, Task
 from kernelblaster.harness.simt.run import core
 from kernelblaster.harness.simt.run.candidate import KernelLaunch, load_candidate
-from kernelblaster.harness.simt.run.runtime import build_runtime
 from kernelblaster.harness.task.contract import header
 from kernelblaster.harness.task.loading import load_task
 
@@ -155,15 +160,20 @@ def _request(task: Task, built: Build, gpu: str, toolchain: Toolchain) -> dict[s
     folder = Path(built.directory)
     return {
         "gpu": gpu, "ptx": str(folder / "candidate.ptx"),
-        "library": str(folder / "candidate.so"),
-        "runtime": str(build_runtime(toolchain.cuda_headers())),
+        "plan": asdict(_plan(task, built, gpu, toolchain)),
         "kernels": [kernel.model_dump() for kernel in built.kernels],
         "tensors": [
             {"name": spec.name, "role": spec.role, "dtype": spec.dtype, "nbytes": spec.nbytes}
             for spec in task.full.tensors
         ],
-        "workspace_limit": 1 << 33,
     }  # fmt: skip
+
+
+def _plan(task: Task, built: Build, gpu: str, toolchain: Toolchain) -> Plan:
+    asked = Asked(built, task.full.tensors, properties_of(find_gpu(gpu)), 1 << 33)
+    plan = plan_launch(host_program(toolchain.cuda_headers()), asked)
+    assert isinstance(plan, Plan), plan.reason
+    return plan
 
 
 def _profile(device: SimulatedDevice, task: Task, name: str) -> str:

@@ -22,7 +22,7 @@ ORDER: dict[str, tuple[str | tuple[str, ...], ...]] = {
     "": ("harness", "memory", "tools", "settings", "nodes", "graph", "cli", ("__main__",)),
     "harness": (
         ("records", "errors", "files", "gpus"), "process", "isolation", "vetting", "build", "task",
-        "judge", "reference", "nsight", ("simt", "cuda"), "devices", "jobs", "doctor",
+        "judge", "host", "reference", "nsight", ("simt", "cuda"), "devices", "jobs", "doctor",
     ),
     "harness/simt": (
         ("occupancy", "counters"), "ptx", "decode", "run", "sass", "model", "sample",

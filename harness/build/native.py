@@ -18,7 +18,7 @@ from .cache import cache_root
 
 # What newer compilers take for errors of C is an error with every one.
 _STRICT = ("implicit-function-declaration", "incompatible-pointer-types", "int-conversion")
-_BASE_FLAGS = ("-O2", "-fPIC", "-shared", *(f"-Werror={kind}" for kind in _STRICT))
+_BASE_FLAGS = ("-O2", "-fPIC", *(f"-Werror={kind}" for kind in _STRICT))
 
 
 def build_native(
@@ -30,6 +30,7 @@ def build_native(
     language: Literal["c", "c++"] = "c",
     libraries: Sequence[str] = (),
     tune: bool = True,
+    program: bool = False,
 ) -> Path:
     """Compile the sources into one shared library and return its path, from the cache when there.
 
@@ -41,6 +42,7 @@ def build_native(
         language: Which host compiler: `c` ($CC, cc, gcc, clang) or `c++` ($CXX, c++, g++, clang++).
         libraries: Names for -l.
         tune: Use this processor's instruction set where the compiler can.
+        program: Make a program instead, whose symbols what it loads can use.
 
     Raises:
         UserError: there is no host compiler, or it refuses the sources.
@@ -51,9 +53,10 @@ def build_native(
         digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
     for part in (*compiler, *flags, *libraries, *sorted((headers or {}).items())):
         digest.update(repr(part).encode() + b"\0")
-    digest.update(f"{tune}{platform.machine()}{_processor() if tune else ''}".encode())
+    kind = ("-pie", "-rdynamic") if program else ("-shared",)
+    digest.update(f"{kind}{tune}{platform.machine()}{_processor() if tune else ''}".encode())
     folder = cache_root() / "native"
-    library = folder / f"{name}-{digest.hexdigest()[:20]}.so"
+    library = folder / f"{name}-{digest.hexdigest()[:20]}{'' if program else '.so'}"
     if library.exists():
         return library
     folder.mkdir(parents=True, exist_ok=True)
@@ -61,7 +64,7 @@ def build_native(
         for header, text in (headers or {}).items():
             Path(work, header).write_text(text)
         output = Path(work, library.name)
-        command = [*compiler, *_BASE_FLAGS, *flags, f"-I{work}", *map(str, sources),
+        command = [*compiler, *_BASE_FLAGS, *kind, *flags, f"-I{work}", *map(str, sources),
                    "-o", str(output), *(f"-l{item}" for item in libraries)]  # fmt: skip
         # A library tuned for this processor is optional: not every compiler knows every processor.
         attempts = [[*command, "-march=native"], command] if tune else [command]

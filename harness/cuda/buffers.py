@@ -72,17 +72,9 @@ class Buffers:
         """Return a tensor as the candidate sees it."""
         return self._bytes(spec.name).view(getattr(torch, spec.dtype)).view(spec.shape)
 
-    def pointers(self) -> list[int]:
-        """Return the addresses for launch(): tensors in order, then the workspace or 0."""
-        found = [self._bytes(spec.name).data_ptr() for spec in self.tensors]
-        return [*found, self._bytes("workspace").data_ptr() if "workspace" in self._sizes else 0]
-
-    def ranges(self) -> list[tuple[int, int]]:
-        """Return (start, end) of every tensor and of the workspace."""
-        return [
-            (self._bytes(name).data_ptr(), self._bytes(name).data_ptr() + size)
-            for name, size in self._sizes.items()
-        ]
+    def addresses(self) -> dict[str, int]:
+        """Return where each tensor lies, and the workspace where there is one."""
+        return {name: self._bytes(name).data_ptr() for name in self._sizes}
 
     def damage(self) -> list[str]:
         """Return where a guard band was written, in words; empty where none was."""

@@ -1,73 +1,233 @@
-"""One candidate loaded into the worker: a private copy of its library, called on given buffers."""
+"""One candidate loaded into the worker: its machine code, and its plan on given buffers."""
 
 from __future__ import annotations
 
 import ctypes
-import secrets
-from _ctypes import dlclose
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple, Protocol
 
+from ..host.plan import WORKSPACE, Plan, PlannedLaunch, variable, variable_name
 from .buffers import Buffers
-from .host_calls import HostCalls, Launch, bind_to_checks
-from .session import Fault
+from .driver import Driver, DriverError, LaunchStep, Steps, TransferStep
+
+Fault = tuple[str, str]
+"""Kind (as in judge/findings.py) and message."""
 
 
-class Candidate:
-    """The loaded library. Its host code runs in this process: expect it to end the process."""
+class Program(NamedTuple):
+    """What is run of a candidate: none of its host code."""
 
-    def __init__(self, library: Path, scratch: Path, calls: HostCalls) -> None:
-        """Copy the library under a name of its own and load it. Raises OSError.
-
-        A name loaded before would give back the earlier object with its static variables.
-        """
-        self._calls = calls
-        self._path = scratch / f"candidate-{secrets.token_hex(8)}.so"
-        self._path.write_bytes(bind_to_checks(library.read_bytes()))
-        self._library = calls.run(lambda: ctypes.CDLL(str(self._path)))
-        self._launch = self._library.launch
-        self._launch.restype = None
-        # What is on disk no more cannot be read or loaded again.
-        self._path.unlink()
-
-    def workspace_bytes(self) -> int:
-        """Return what workspace_bytes() asks for; 0 where it is not defined."""
-        try:
-            function = self._library.workspace_bytes
-        except AttributeError:
-            return 0
-        function.restype = ctypes.c_size_t
-        return int(self._calls.run(function))
-
-    def prepare(self, buffers: Buffers, stream: int) -> PreparedCall:
-        """Return a call on these buffers with everything looked up beforehand."""
-        return PreparedCall(self._launch, buffers, stream)
-
-    def call(self, buffers: Buffers, stream: int) -> list[Fault]:
-        """Call launch() once and return the faults of its host calls; the GPU may still work."""
-        prepared = self.prepare(buffers, stream)
-        self._calls.begin(stream, buffers.ranges(), timed=False)
-        prepared()
-        return self._calls.end()
-
-    def launches(self) -> list[Launch]:
-        """Return the kernel launches of the last call, in order."""
-        return self._calls.launches()
-
-    def close(self) -> None:
-        """Unload the library; the GPU must be idle."""
-        self._calls.run(lambda: dlclose(self._library._handle))
-        self._calls.forget()
+    image: Path
+    """The cubin."""
+    plan: Plan
 
 
-class PreparedCall:
-    """launch() with its arguments: cheap to call, so that the host keeps ahead of the GPU."""
+class Launch(NamedTuple):
+    """One kernel launch of a call."""
 
-    def __init__(self, launch: ctypes._NamedFuncPointer, buffers: Buffers, stream: int) -> None:
-        self._launch = launch
-        self._arguments = [
-            *(ctypes.c_void_p(address) for address in buffers.pointers()),
-            ctypes.c_void_p(stream),
-        ]
+    kernel: str
+    """Mangled name."""
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    shared_bytes: int
+    microseconds: float | None
+    """Between events on either side of the launch; None where that was not asked for."""
+
+
+class PreparedCall(Protocol):
+    """One call of launch() on certain buffers, everything looked up beforehand."""
 
     def __call__(self) -> None:
-        self._launch(*self._arguments)
+        """Enqueue it on the stream."""
+        ...
+
+    def faults(self) -> list[Fault]:
+        """Return what went wrong in enqueuing it the last time."""
+        ...
+
+
+class LoadedProgram(Protocol):
+    """A candidate that can be called on any buffers."""
+
+    workspace_bytes: int
+    launch_count: int
+    """Kernels that one call launches."""
+
+    def prepare(self, buffers: Buffers) -> PreparedCall:
+        """Return a call on these buffers."""
+        ...
+
+    def prepare_timed(self, buffers: Buffers) -> TimedCall:
+        """Return a call with an event on either side of each launch."""
+        ...
+
+    def close(self) -> None:
+        """Let go of it; the GPU must be idle."""
+        ...
+
+
+class TimedCall(PreparedCall, Protocol):
+    """A call that can tell of its launches once the stream has finished."""
+
+    def launches(self) -> list[Launch]:
+        """Return the launches of the last call, in order."""
+        ...
+
+
+class NotLoaded(Exception):
+    """A candidate's machine code cannot be loaded, or its plan does not fit it."""
+
+
+class DriverProgram:
+    """A program loaded through the driver. Raises NotLoaded."""
+
+    def __init__(self, driver: Driver, stream: int, program: Program) -> None:
+        self._driver, self._stream, self._plan = driver, stream, program.plan
+        self.workspace_bytes = program.plan.workspace_bytes
+        self.launch_count = len(program.plan.launches)
+        self._events: list[ctypes.c_void_p] = []
+        try:
+            self._module = driver.load(program.image.read_bytes())
+            self._functions = {
+                launch.kernel: driver.function(
+                    self._module, launch.kernel, program.plan.dynamic_shared.get(launch.kernel, 0)
+                )
+                for launch in program.plan.launches
+            }
+            self._variables = self._placed_variables()
+        except (DriverError, ValueError) as error:
+            raise NotLoaded(str(error)) from error
+
+    def prepare(self, buffers: Buffers) -> DriverCall:
+        """See LoadedProgram."""
+        return DriverCall(self._driver, self._stream, self._plan, self._steps(buffers))
+
+    def prepare_timed(self, buffers: Buffers) -> DriverTimedCall:
+        """See LoadedProgram."""
+        while len(self._events) < 2 * len(self._plan.launches):
+            event = ctypes.c_void_p()
+            self._driver.call("cuEventCreate", ctypes.byref(event), 0)
+            self._events.append(event)
+        steps = self._steps(buffers)
+        return DriverTimedCall(self._driver, self._stream, self._plan, steps, self._events)
+
+    def close(self) -> None:
+        """See LoadedProgram."""
+        for event in self._events:
+            self._driver.call("cuEventDestroy_v2", event)
+        self._driver.unload(self._module)
+
+    def _steps(self, buffers: Buffers) -> Steps:
+        base = buffers.addresses() | self._variables
+        return Steps(self._driver, steps_at(self._plan, base, self._functions))
+
+    def _placed_variables(self) -> dict[str, int]:
+        found = {}
+        sizes = {}
+        for place in self._plan.places():
+            if (name := variable_name(place.buffer)) is not None:
+                address, size = self._driver.variable(self._module, name)
+                found[variable(name)], sizes[variable(name)] = address, size
+        require_inside(self._plan, sizes)
+        return found
+
+
+class DriverCall:
+    """See PreparedCall."""
+
+    def __init__(self, driver: Driver, stream: int, plan: Plan, steps: Steps) -> None:
+        self._driver, self._stream, self._plan, self._steps = driver, stream, plan, steps
+        self._code = 0
+
+    def __call__(self) -> None:
+        """See PreparedCall."""
+        self._code = self._steps.run(self._stream)
+
+    def faults(self) -> list[Fault]:
+        """See PreparedCall."""
+        if not self._code:
+            return []
+        step = self._plan.steps[self._steps.failed_step]
+        error = self._driver.error(self._code)
+        if not isinstance(step, PlannedLaunch):
+            return [("invalid_launch", f"a copy or fill: {error}")]
+        sizes = "({}, {}, {}), ({}, {}, {})".format(*step.grid, *step.block)
+        return [("invalid_launch", f"{step.kernel}<<<{sizes}, {step.shared_bytes}>>>: {error}")]
+
+
+class DriverTimedCall(DriverCall):
+    """See TimedCall."""
+
+    def __init__(
+        self,
+        driver: Driver,
+        stream: int,
+        plan: Plan,
+        steps: Steps,
+        events: Sequence[ctypes.c_void_p],
+    ) -> None:
+        super().__init__(driver, stream, plan, steps)
+        self._events = (ctypes.c_void_p * len(events))(*(event.value for event in events))
+
+    def __call__(self) -> None:
+        """See PreparedCall."""
+        self._code = self._steps.run(self._stream, self._events)
+
+    def launches(self) -> list[Launch]:
+        """See TimedCall."""
+        found = []
+        for place, step in enumerate(self._plan.launches):
+            milliseconds: float | None = None
+            elapsed = ctypes.c_float()
+            begin, end = (ctypes.c_void_p(self._events[2 * place + side]) for side in (0, 1))
+            try:
+                self._driver.call("cuEventElapsedTime", ctypes.byref(elapsed), begin, end)
+                milliseconds = elapsed.value
+            except DriverError:
+                pass
+            microseconds = None if milliseconds is None else 1000 * milliseconds
+            found.append(
+                Launch(step.kernel, step.grid, step.block, step.shared_bytes, microseconds)
+            )
+        return found
+
+
+def steps_at(
+    plan: Plan, base: Mapping[str, int], functions: Mapping[str, int]
+) -> list[LaunchStep | TransferStep]:
+    """Return the steps of a plan where buffers lie at these addresses."""
+    found: list[LaunchStep | TransferStep] = []
+    for step in plan.steps:
+        if isinstance(step, PlannedLaunch):
+            arguments = [argument.at(base) for argument in step.arguments]
+            found.append(
+                LaunchStep(
+                    functions[step.kernel], step.grid, step.block, step.shared_bytes,
+                    step.attributes, arguments,
+                )
+            )  # fmt: skip
+            continue
+        source = base[step.source.buffer] + step.source.offset if step.source else 0
+        found.append(
+            TransferStep(
+                step.value, base[step.target.buffer] + step.target.offset, step.target_pitch,
+                source, step.source_pitch, step.width, step.height, step.content.at(base),
+            )
+        )  # fmt: skip
+    return found
+
+
+def require_inside(plan: Plan, sizes: Mapping[str, int]) -> None:
+    """Refuse copies and fills that leave a variable: the host half's process told its size.
+
+    Raises ValueError.
+    """
+    for step in plan.steps:
+        if isinstance(step, PlannedLaunch):
+            continue
+        for place, pitch in ((step.target, step.target_pitch), (step.source, step.source_pitch)):
+            if place is None or place.buffer not in sizes or place.buffer == WORKSPACE:
+                continue
+            if place.offset + pitch * (step.height - 1) + step.width > sizes[place.buffer]:
+                raise ValueError("a copy or fill goes outside a variable")

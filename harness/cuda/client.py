@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from ..build.cache import cache_root
-from ..build.launch_contract import build_contract_library
+from ..build.native import build_native
 from ..errors import UserError
 from ..process.children import (
     Cancelled,
@@ -201,7 +201,7 @@ class GpuWorker:
         watcher_of(os.getpid()).add(self._process.pid)
         self.starts += 1
         greeting = {
-            "host_calls": str(host_calls_library()),
+            "replay": str(replay_library()),
             "scratch": str(scratch),
             "writable": [str(scratch), str(_baseline_caches())],
             "enclosed": enclosed,
@@ -332,13 +332,13 @@ def shared_worker(uuid: str) -> GpuWorker:
     return worker
 
 
-def host_calls_library() -> Path:
-    """Return host_calls.c compiled against the toolkit's headers. Raises UserError."""
+def replay_library() -> Path:
+    """Return replay.c compiled against the toolkit's headers. Raises UserError."""
     from ..build.toolchain import find_toolchain
 
-    source = Path(__file__).resolve().parent / "host_calls.c"
+    source = Path(__file__).resolve().parent / "replay.c"
     headers = find_toolchain().cuda_headers()
-    return build_contract_library("host-calls", [source], headers, libraries=["dl"])
+    return build_native("replay", [source], ["-std=gnu11", f"-I{headers}"], libraries=["dl"])
 
 
 def _worker_command() -> list[str]:

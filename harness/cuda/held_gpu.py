@@ -9,6 +9,7 @@ from dataclasses import fields
 from typing import Any, TypeVar
 
 from ..errors import UserError
+from ..host.plan import Plan
 from ..judge.border import Malformed, read_report
 from ..process.children import Cancelled, caller_cancelled
 from ..records import Diagnostic, Outcome, StageResult, Task
@@ -89,13 +90,13 @@ class HeldGpu:
         return Stage(
             gpu_uuid=self.gpu.uuid,
             gpu=self.gpu.name,
-            runtime=str(self.worker.hello()["runtime"]),
             inputs=answer.inputs,
         )
 
-    def circumstances(self) -> dict[str, float | int | str]:
-        """Return what of the process's isolation this machine does not offer."""
-        missing = "; ".join(self.worker.hello().get("isolation_missing", ()))
+    def circumstances(self, plan: Plan) -> dict[str, float | int | str]:
+        """Return what of their isolation this machine does not offer to the processes."""
+        words = [*self.worker.hello().get("isolation_missing", ()), *plan.isolation_missing]
+        missing = "; ".join(dict.fromkeys(words))
         return {"isolation_missing": missing} if missing else {}
 
     def _blamed_for_memory(self, body: dict[str, Any]) -> StageResult:

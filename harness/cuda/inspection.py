@@ -6,10 +6,11 @@ import json
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 
 from ..build.toolchain import Toolchain, build_now
-from ..errors import UserError
+from ..host.plan import Plan, PlannedLaunch
 from ..nsight.command import BASIC, DEFAULT, Collection
 from ..nsight.ncu import profile_program
 from ..nsight.profile import NcuResult
@@ -17,6 +18,7 @@ from ..nsight.sanitizer import sanitize_program
 from ..process.children import scrubbed_environment
 from ..process.scratch import scratch_folder
 from ..records import Build, Record, StageResult, Task, TensorSpec
+from .client import replay_library
 from .gpu_lock import gpu_lock
 from .present_gpus import FoundGpu
 
@@ -28,6 +30,9 @@ _NOTHING = """#include <cuda_runtime.h>
 __global__ void nothing() {}
 extern "C" void launch(void*, cudaStream_t stream) { nothing<<<1, 32, 0, stream>>>(); }
 """
+_NOTHING_PLANNED = Plan(
+    (PlannedLaunch("_Z7nothingv", (1, 1, 1), (32, 1, 1), 0, (), ()),), 0, {}, 0.0
+)
 _PROGRAM = Path(__file__).resolve().with_name("launch_program.py")
 
 
@@ -37,21 +42,19 @@ class Stage(Record):
     gpu_uuid: str
     gpu: str
     """Name to put on profiles."""
-    runtime: str
-    """Path of the CUDA runtime to load."""
     inputs: dict[str, str]
     """Files with the bytes of inputs, parameters and buffers, by name."""
 
 
-def profile_candidate(task: Task, built: Build, stage: Stage) -> NcuResult:
+def profile_candidate(task: Task, built: Build, plan: Plan, stage: Stage) -> NcuResult:
     """Profile one call of launch() with hardware counters, or say why not. Blocks."""
-    with _program(task.full.tensors, built, stage) as (command, directory):
+    with _program(task.full.tensors, built, plan, stage) as (command, directory):
         return _profile(command, directory, stage, DEFAULT)
 
 
-def sanitize_candidate(task: Task, built: Build, stage: Stage) -> StageResult:
+def sanitize_candidate(task: Task, built: Build, plan: Plan, stage: Stage) -> StageResult:
     """Look for accesses out of bounds and for races in one call of launch(). Blocks."""
-    with _program(task.full.tensors, built, stage) as (command, directory):
+    with _program(task.full.tensors, built, plan, stage) as (command, directory):
         return sanitize_program(
             command,
             directory=directory,
@@ -61,23 +64,11 @@ def sanitize_candidate(task: Task, built: Build, stage: Stage) -> StageResult:
 
 
 def try_counters(toolchain: Toolchain, gpu: FoundGpu) -> NcuResult:
-    """Profile a kernel that does nothing: are the counters of this GPU to be had? Blocks.
-
-    Raises UserError where the CUDA runtime is missing.
-    """
+    """Profile a kernel that does nothing: are the counters of this GPU to be had? Blocks."""
     built = build_now(toolchain, _NOTHING, "#pragma once\n", gpu.arch)
-    stage = Stage(gpu_uuid=gpu.uuid, gpu=gpu.name, runtime=_runtime(toolchain), inputs={})
-    with _program((), built, stage) as (command, directory):
+    stage = Stage(gpu_uuid=gpu.uuid, gpu=gpu.name, inputs={})
+    with _program((), built, _NOTHING_PLANNED, stage) as (command, directory):
         return _profile(command, directory, stage, BASIC)
-
-
-def _runtime(toolchain: Toolchain) -> str:
-    root = Path(toolchain.nvcc).resolve().parent.parent
-    found = [path for where in ("lib", "lib64", "targets/*/lib")
-             for path in sorted(root.glob(f"{where}/libcudart.so*"))]  # fmt: skip
-    if not found:
-        raise UserError(f"the CUDA runtime is missing: no libcudart.so below {root}")
-    return str(found[0])
 
 
 def _profile(
@@ -96,12 +87,12 @@ def _profile(
 
 @contextmanager
 def _program(
-    tensors: Sequence[TensorSpec], built: Build, stage: Stage
+    tensors: Sequence[TensorSpec], built: Build, plan: Plan, stage: Stage
 ) -> Iterator[tuple[list[str], Path]]:
     """Yield the command that calls launch() once, with the GPU to itself, and a folder for it."""
     with scratch_folder("inspect") as directory:
         manifest = directory / "manifest.json"
-        manifest.write_text(json.dumps(_manifest(tensors, built, stage)))
+        manifest.write_text(json.dumps(_manifest(tensors, built, plan, stage)))
         with gpu_lock(stage.gpu_uuid):
             yield [sys.executable, "-I", str(_PROGRAM), str(manifest)], directory
 
@@ -114,12 +105,17 @@ def _environment(stage: Stage, directory: Path) -> dict[str, str]:
     }
 
 
-def _manifest(tensors: Sequence[TensorSpec], built: Build, stage: Stage) -> dict[str, object]:
+def _manifest(
+    tensors: Sequence[TensorSpec], built: Build, plan: Plan, stage: Stage
+) -> dict[str, object]:
     return {
-        "runtime": stage.runtime,
-        "library": str(Path(built.directory, "candidate.so")),
+        "driver": str(_PROGRAM.with_name("driver.py")),
+        "replay": str(replay_library()),
+        "image": str(Path(built.directory, "candidate.cubin")),
+        "plan": asdict(plan),
         "tensors": [
             {
+                "name": spec.name,
                 "bytes": spec.nbytes,
                 "file": None if spec.role == "output" else stage.inputs[spec.name],
             }

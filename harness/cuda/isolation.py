@@ -1,26 +1,17 @@
-"""What the GPU's worker gives up: for good at its start, and on the thread of host code."""
+"""What the GPU's worker gives up for good at its start."""
 
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ..isolation import landlock, seccomp
 from ..isolation.candidate_process import attempt
-from ..isolation.candidate_thread import CandidateThread, Runner, run_here
 from ..isolation.privileges import drop_capabilities, leave_network, no_new_privileges, set_limits
 
 LIMITS = {"RLIMIT_FSIZE": 16 << 30, "RLIMIT_CORE": 0, "RLIMIT_NOFILE": 4096}
 """Processor time and address space are not among them: the worker lives long, and CUDA maps more
 than the machine has. Files are as large as a task's largest input (input_files.py)."""
-EXPOSED_FILE_BYTES = 1 << 30
-"""Largest file where host code of candidates is not kept from writing any."""
-TEST_SECONDS = 60.0
-
-NEVER = ("an address space of its own (candidates share the worker's)",)
-"""Not applied anywhere: the allow-list of host calls and the look at machine code stand in."""
-
 OWN_ENTRIES = Path("/proc/self")
 """Of this process in /proc: CUDA does not start (error 304) where it cannot write there."""
 
@@ -34,7 +25,7 @@ def give_up() -> list[str]:
     To be called before any thread is started. What remains is what PyTorch, its compilers and the
     driver need.
     """
-    missing = list(NEVER)
+    missing: list[str] = []
     set_limits(LIMITS)
     attempt(missing, "no new privileges", no_new_privileges)
     attempt(missing, "a network of its own", leave_network)
@@ -68,39 +59,6 @@ def shut_off(writable: list[Path]) -> list[str]:
     attempt(missing, "dropping capabilities", drop_capabilities)
     attempt(missing, "a file system of its own", restrict)
     return missing
-
-
-def limit_files(missing: Sequence[str]) -> list[str]:
-    """Bound files more closely where host code may write some; return what that costs, in words.
-
-    Args:
-        missing: what could not be applied, as the functions of this module say it.
-    """
-    exposed = ("a file system", "a thread of its own for host code")
-    if not any(words.startswith(exposed) for words in missing):
-        return []
-    set_limits({"RLIMIT_FSIZE": EXPOSED_FILE_BYTES})
-    return [
-        f"files of more than {EXPOSED_FILE_BYTES >> 30} GiB (larger inputs cannot be handed to "
-        "Nsight Compute and Compute Sanitizer)"
-    ]
-
-
-def open_host_thread(scratch: Path, test: Callable[[], None]) -> tuple[Runner, list[str]]:
-    """Return where host code of candidates is to run, and what could not be applied, in words.
-
-    That is a thread shut off from files, processes and sockets; where the GPU does not work from
-    it, which `test` shows by raising, it is the calling thread.
-    """
-    readable = [scratch, Path("/proc"), Path("/sys")]
-    thread = CandidateThread(readable, devices())
-    try:
-        thread.run(test, seconds=TEST_SECONDS)
-    except Exception as error:  # PyTorch raises many types where CUDA fails
-        thread.close()
-        words = " ".join(str(error).split())[:200]
-        return run_here, [f"a thread of its own for host code (CUDA does not work there: {words})"]
-    return thread.run, list(thread.missing)
 
 
 def devices(folder: Path = Path("/dev")) -> list[Path]:

@@ -1,77 +1,127 @@
-"""Calls launch() once in a process of its own: what profilers and sanitizers watch.
+"""Carries out one plan in a process of its own: what profilers and sanitizers watch.
 
     python launch_program.py MANIFEST.json
 
-MANIFEST.json holds {"runtime": path of libcudart, "library": path of the candidate's shared object,
-"tensors": [{"bytes": size, "file": path of its bytes, or null for an output}]}. Started by path, by
-any Python: it imports nothing of this package, and no PyTorch, whose kernels nobody asked for.
+MANIFEST.json holds {"driver": path of driver.py, "replay": path of replay.c compiled, "image": path
+of the cubin, "plan": a Plan as JSON, "tensors": [{"name", "bytes", "file": path of its bytes, null
+for an output}]}. Started by path, by any Python: it imports nothing of this package but that one
+file, and no PyTorch, whose kernels nobody asked for.
 """
 
 from __future__ import annotations
 
 import ctypes
+import importlib.util
 import json
 import mmap
 import sys
 from pathlib import Path
 from typing import Any
 
-_TO_DEVICE = 1  # cudaMemcpyHostToDevice
 _POISON = 0xFF
+_VARIABLE = "variable "
 
 
 def main() -> int:
     """Allocate, fill, launch once, wait. Returns the exit status."""
     manifest: dict[str, Any] = json.loads(Path(sys.argv[1]).read_text())
-    # Global: the candidate's undefined symbols are looked up there.
-    runtime = ctypes.CDLL(manifest["runtime"], mode=ctypes.RTLD_GLOBAL)
-    runtime.cudaGetErrorString.restype = ctypes.c_char_p
-    candidate = ctypes.CDLL(manifest["library"])
-    pointers = [_tensor(runtime, each["bytes"], each["file"]) for each in manifest["tensors"]]
-    pointers.append(_workspace(runtime, candidate))
-    stream = ctypes.c_void_p()
-    _check(runtime, runtime.cudaStreamCreateWithFlags(ctypes.byref(stream), 1))
-    _check(runtime, runtime.cudaDeviceSynchronize())
-    candidate.launch.restype = None
-    candidate.launch(*pointers, stream)
-    _check(runtime, runtime.cudaGetLastError())
-    _check(runtime, runtime.cudaDeviceSynchronize())
-    for pointer in pointers:
-        runtime.cudaFree(pointer)
+    module = _module(manifest["driver"])
+    driver = module.Driver(Path(manifest["replay"]))
+    try:
+        _open_context(driver)
+        _run(module, driver, manifest)
+    except module.DriverError as error:
+        sys.exit(f"CUDA error {error.code}: {error}")
     return 0
 
 
-def _tensor(runtime: ctypes.CDLL, size: int, file: str | None) -> ctypes.c_void_p:
-    pointer = _allocate(runtime, size)
+def _run(module: Any, driver: Any, manifest: dict[str, Any]) -> None:
+    plan = manifest["plan"]
+    image = driver.load(Path(manifest["image"]).read_bytes())
+    base = {
+        each["name"]: _tensor(driver, each["bytes"], each["file"]) for each in manifest["tensors"]
+    }
+    base["workspace"] = _tensor(driver, plan["workspace_bytes"], None)
+    for step in plan["steps"]:
+        for buffer in _buffers(step):
+            if buffer.startswith(_VARIABLE):
+                base[buffer] = driver.variable(image, buffer.removeprefix(_VARIABLE))[0]
+    limits = plan["dynamic_shared"]
+    steps = []
+    for step in plan["steps"]:
+        if "kernel" in step:
+            function = driver.function(image, step["kernel"], limits.get(step["kernel"], 0))
+            arguments = [_content(each, base) for each in step["arguments"]]
+            steps.append(module.LaunchStep(
+                function, step["grid"], step["block"], step["shared_bytes"], step["attributes"],
+                arguments,
+            ))  # fmt: skip
+        else:
+            steps.append(module.TransferStep(
+                step["value"], _address(step["target"], base), step["target_pitch"],
+                _address(step["source"], base) if step["source"] else 0, step["source_pitch"],
+                step["width"], step["height"], _content(step["content"], base),
+            ))  # fmt: skip
+    stream = ctypes.c_void_p()
+    driver.call("cuStreamCreate", ctypes.byref(stream), 1)
+    driver.call("cuCtxSynchronize")
+    prepared = module.Steps(driver, steps)
+    if code := prepared.run(stream.value or 0):
+        raise driver.error(code)
+    driver.call("cuCtxSynchronize")
+    for buffer, address in base.items():
+        if address and not buffer.startswith(_VARIABLE):
+            driver.call("cuMemFree_v2", ctypes.c_uint64(address))
+
+
+def _open_context(driver: Any) -> None:
+    device, context = ctypes.c_int(), ctypes.c_void_p()
+    driver.call("cuInit", 0)
+    driver.call("cuDeviceGet", ctypes.byref(device), 0)
+    driver.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
+    driver.call("cuCtxSetCurrent", context)
+
+
+def _tensor(driver: Any, size: int, file: str | None) -> int:
+    address = ctypes.c_uint64()
+    if not size:
+        return 0
+    driver.call("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(size))
     if file is None:
-        _check(runtime, runtime.cudaMemset(pointer, _POISON, ctypes.c_size_t(size)))
-    elif size:
-        with open(file, "rb") as opened:
-            content = mmap.mmap(opened.fileno(), size, access=mmap.ACCESS_COPY)
-        host = (ctypes.c_char * size).from_buffer(content)
-        _check(runtime, runtime.cudaMemcpy(pointer, host, ctypes.c_size_t(size), _TO_DEVICE))
-    return pointer
+        driver.call("cuMemsetD8_v2", address, _POISON, ctypes.c_size_t(size))
+        return address.value
+    with open(file, "rb") as opened:
+        content = mmap.mmap(opened.fileno(), size, access=mmap.ACCESS_COPY)
+    host = (ctypes.c_char * size).from_buffer(content)
+    driver.call("cuMemcpyHtoD_v2", address, host, ctypes.c_size_t(size))
+    return address.value
 
 
-def _workspace(runtime: ctypes.CDLL, candidate: ctypes.CDLL) -> ctypes.c_void_p:
-    try:
-        function = candidate.workspace_bytes
-    except AttributeError:
-        return ctypes.c_void_p()
-    function.restype = ctypes.c_size_t
-    size = int(function())
-    return _tensor(runtime, size, None) if size else ctypes.c_void_p()
+def _buffers(step: dict[str, Any]) -> list[str]:
+    contents = step["arguments"] if "kernel" in step else [step["content"]]
+    places = [place for content in contents for _, place in content["addresses"]]
+    places += [step[side] for side in ("target", "source") if step.get(side)]
+    return [place["buffer"] for place in places]
 
 
-def _allocate(runtime: ctypes.CDLL, size: int) -> ctypes.c_void_p:
-    pointer = ctypes.c_void_p()
-    _check(runtime, runtime.cudaMalloc(ctypes.byref(pointer), ctypes.c_size_t(size)))
-    return pointer
+def _address(place: dict[str, Any], base: dict[str, int]) -> int:
+    return base[place["buffer"]] + int(place["offset"])
 
 
-def _check(runtime: ctypes.CDLL, code: int) -> None:
-    if code:
-        sys.exit(f"CUDA error {code}: {runtime.cudaGetErrorString(code).decode()}")
+def _content(content: dict[str, Any], base: dict[str, int]) -> bytes:
+    data = bytearray.fromhex(content["hexadecimal"])
+    for start, place in content["addresses"]:
+        data[start : start + 8] = (_address(place, base) & (1 << 64) - 1).to_bytes(8, "little")
+    return bytes(data)
+
+
+def _module(path: str) -> Any:
+    spec = importlib.util.spec_from_file_location("driver", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["driver"] = module
+    spec.loader.exec_module(module)
+    return module
 
 
 if __name__ == "__main__":

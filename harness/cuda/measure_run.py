@@ -6,7 +6,6 @@ import random
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -17,9 +16,9 @@ from ..judge.timing import Stopping, measure
 from ..judge.verification import Mismatch
 from ..reference.model import Instance
 from .buffers import PAINTINGS, Buffers
-from .candidate import Candidate, PreparedCall
+from .candidate import Fault, LoadedProgram, NotLoaded, PreparedCall, Program
 from .reports import LaunchAnswer, MeasureAnswer
-from .session import Fault, GpuSession
+from .session import GpuSession
 from .task_context import TaskContext, values_of
 from .verify_run import Stage, allocate
 
@@ -40,8 +39,7 @@ DESCRIBED = 5
 def measure_candidates(
     machine: GpuSession,
     context: TaskContext,
-    libraries: Mapping[str, Path],
-    scratch: Path,
+    programs: Mapping[str, Program],
     stage: Stage,
     *,
     stopping: Stopping,
@@ -55,7 +53,7 @@ def measure_candidates(
     candidates are alone. Returns a MeasureAnswer as plain values.
     """
     sets = _sets(machine, context, seed)
-    names, compile_failure = list(libraries), "not asked for"
+    names, compile_failure = list(programs), "not asked for"
     if with_eager:
         names.append(EAGER)
         context.baseline()
@@ -65,10 +63,10 @@ def measure_candidates(
     stage("candidate")
     bench = _Bench(machine, context, sets, stage, seed)
     try:
-        bench.load(libraries, scratch)
+        bench.load(programs)
         samples = measure(names, bench.run, stopping, observers=[bench], seed=seed)
         bench.check_guards(names[0])
-        launches = bench.launches(next(iter(libraries)))
+        launches = bench.launches(next(iter(programs)))
     except _Failed as failed:
         if not (failed.case.faults and machine.is_broken()):
             bench.close()
@@ -90,7 +88,7 @@ def rehearse_measuring(machine: GpuSession, context: TaskContext) -> None:
     Raises torch.OutOfMemoryError or ReferenceFault where it does not.
     """
     bench = _Bench(machine, context, _sets(machine, context, 0), lambda _: None, 0)
-    bench.load({}, Path())
+    bench.load({})
     bench.before(EAGER, 0)
     bench.run(EAGER)
     bench.mismatch()
@@ -105,9 +103,9 @@ class _Failed(Exception):
 class _Contestant:
     """A loaded candidate, ready to be called on each set of inputs."""
 
-    def __init__(self, candidate: Candidate, buffers: list[Buffers], stream: int) -> None:
+    def __init__(self, candidate: LoadedProgram, buffers: list[Buffers]) -> None:
         self.candidate = candidate
-        self.calls: list[PreparedCall] = [candidate.prepare(each, stream) for each in buffers]
+        self.calls: list[PreparedCall] = [candidate.prepare(each) for each in buffers]
 
 
 class _Bench:
@@ -148,17 +146,20 @@ class _Bench:
         self._changes = 0
         self._round: int | None = None
 
-    def load(self, libraries: Mapping[str, Path], scratch: Path) -> None:
+    def load(self, programs: Mapping[str, Program]) -> None:
         """Load the candidates and allocate what they work on. Raises _Failed.
 
         All work on the same memory, filled anew before each call: the same kernel in two places
         differed by 0.2 %, and always in the same direction.
         """
-        loaded = {
-            name: Candidate(library, scratch, self._machine.calls)
-            for name, library in libraries.items()
-        }
-        wanted = {name: candidate.workspace_bytes() for name, candidate in loaded.items()}
+        loaded = {}
+        for name, program in programs.items():
+            try:
+                loaded[name] = self._machine.load(program)
+            except NotLoaded as error:
+                fault = ("invalid_launch", str(error))
+                raise _Failed(name, CaseReport("timing", [fault])) from None
+        wanted = {name: candidate.workspace_bytes for name, candidate in loaded.items()}
         largest = max(wanted, key=lambda name: wanted[name], default="")
         made = allocate(self._machine, self._context, wanted.get(largest, 0), len(self._sets))
         if isinstance(made, tuple):
@@ -168,24 +169,19 @@ class _Bench:
             each.fill(values_of(instance), place=place, painting=PAINTINGS[0])
         self._machine.finish_device()
         self._contestants = {
-            name: _Contestant(candidate, made, self._machine.stream)
-            for name, candidate in loaded.items()
+            name: _Contestant(candidate, made) for name, candidate in loaded.items()
         }
 
     def run(self, name: str) -> float:
         """Run a contestant once and return its microseconds. Raises _Failed."""
         if name in self._contestants:
-            return self._call(name, with_events=False)
+            return self._call(name, self._contestants[name].calls[self._set])
         baseline = self._context.baseline()
         return self._clock(name, baseline.compiled if name == COMPILED else baseline.eager)[0]
 
-    def _call(self, name: str, *, with_events: bool) -> float:
-        contestant, buffers = self._contestants[name], self._buffers[self._set]
-        self._machine.calls.begin(self._machine.stream, buffers.ranges(), timed=with_events)
-        # All of it where host code runs: changing threads takes longer than a short kernel.
-        call = contestant.calls[self._set]
-        microseconds, fault = self._machine.calls.run(lambda: self._clock(name, call))
-        faults = self._machine.calls.end()
+    def _call(self, name: str, call: PreparedCall) -> float:
+        microseconds, fault = self._clock(name, call)
+        faults = call.faults()
         if fault is not None:
             faults.append(fault)
         if faults:
@@ -251,11 +247,9 @@ class _Bench:
         best: list[LaunchAnswer] = []
         for number in range(DESCRIBED):
             self.before(name, number)
-            self._call(name, with_events=True)
-            found = [
-                LaunchAnswer(**launch._asdict())
-                for launch in self._contestants[name].candidate.launches()
-            ]
+            call = self._contestants[name].candidate.prepare_timed(self._buffers[self._set])
+            self._call(name, call)
+            found = [LaunchAnswer(**launch._asdict()) for launch in call.launches()]
             if not best or _total(found) < _total(best):
                 best = found
         return best

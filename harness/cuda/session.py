@@ -10,7 +10,8 @@ from typing import Any, Protocol
 
 import torch
 
-from .host_calls import HostCalls
+from .candidate import DriverProgram, Fault, LoadedProgram, Program
+from .driver import Driver
 
 FLUSH_FACTOR = 4
 """The flush writes this many times the L2, so that also a cache that favours old lines holds none
@@ -36,17 +37,14 @@ _KINDS = {
 _NOT_READY = 600
 """What asking an unfinished event leaves behind: no error."""
 
-Fault = tuple[str, str]
-"""Kind (as in judge/findings.py) and message."""
-
-
 class GpuSession(Protocol):
     """What verification and timing need of the machine they run on."""
 
     device: torch.device
-    calls: HostCalls
-    stream: int
-    """Handle of the stream that candidates are given."""
+
+    def load(self, program: Program) -> LoadedProgram:
+        """Load a candidate, to be called on the one stream. Raises NotLoaded."""
+        ...
 
     def finish_stream(self) -> Fault | None:
         """Wait for the candidate's stream; return what went wrong on the GPU."""
@@ -72,16 +70,16 @@ class GpuSession(Protocol):
 class CudaSession:
     """The one GPU that this process sees."""
 
-    def __init__(self, host_calls: Path) -> None:
-        """Open the context and bind host_calls.c to the runtime that PyTorch loaded.
+    def __init__(self, replay: Path) -> None:
+        """Open the context; `replay` is replay.c, compiled.
 
         Raises RuntimeError or OSError where CUDA does not work here.
         """
         self.device = torch.device("cuda", 0)
         torch.zeros(1, device=self.device)
         self.properties = torch.cuda.get_device_properties(self.device)
-        self.calls = HostCalls(host_calls, loaded_runtime())
-        self._runtime = self.calls.runtime
+        self.driver = Driver(replay)
+        self._runtime = ctypes.CDLL(str(loaded_runtime()))
         self._runtime.cudaGetErrorName.restype = ctypes.c_char_p
         self._runtime.cudaGetErrorString.restype = ctypes.c_char_p
         self._stream = torch.cuda.Stream(self.device)
@@ -96,6 +94,10 @@ class CudaSession:
         self._end = torch.cuda.Event(enable_timing=True)
         self.clock(lambda: None)
         self._other_bytes = self._bytes_outside_pytorch()
+
+    def load(self, program: Program) -> LoadedProgram:
+        """See GpuSession."""
+        return DriverProgram(self.driver, self.stream, program)
 
     def finish_stream(self) -> Fault | None:
         """See GpuSession."""
@@ -128,13 +130,24 @@ class CudaSession:
             return 0.0, fault
         return 1000.0 * float(self._begin.elapsed_time(self._end)), None
 
-    def use_anew(self) -> None:
-        """Load kernels that nothing has loaded before and run them. Raises RuntimeError."""
-        values = torch.arange(1000, device=self.device)
-        self.finish_device()
-        fault = self.clock(lambda: values.flip(0).cumsum(0))[1]
-        if fault is not None:
-            raise RuntimeError(fault[1])
+    def told_to_host_code(self) -> dict[str, Any]:
+        """Return what a host half is told of this GPU: the fields of GpuProperties."""
+        attributes = {
+            "major": 75, "minor": 76, "sms": 16, "blocks": 106, "shared_per_sm": 81,
+            "shared_optin": 97, "shared_default": 8, "shared_reserved": 111, "registers": 82,
+            "clock_khz": 13,
+        }  # fmt: skip
+        found = {name: self._attribute(number) for name, number in attributes.items()}
+        return found | {
+            "name": self.properties.name, "warps": self._attribute(39) // 32, "shared_unit": 128,
+            "register_unit": 256, "warp_unit": 4, "l2_bytes": self.properties.L2_cache_size,
+            "memory_bytes": self.properties.total_memory,
+        }  # fmt: skip
+
+    def _attribute(self, number: int) -> int:
+        value = ctypes.c_int()
+        self._runtime.cudaDeviceGetAttribute(ctypes.byref(value), number, 0)
+        return value.value
 
     def leaked_bytes(self) -> int:
         """Return how much more GPU memory is in use than at the start, PyTorch's own left out."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -14,9 +13,9 @@ from ..judge.tensor_comparison import compare, largest_error
 from ..judge.verification import least_own_error
 from ..reference.model import Instance
 from .buffers import PAINTINGS, Buffers
-from .candidate import Candidate
+from .candidate import Fault, LoadedProgram, NotLoaded, Program
 from .reports import VerifyAnswer
-from .session import Fault, GpuSession
+from .session import GpuSession
 from .task_context import Plan, TaskContext, values_of
 
 Stage = Callable[[str], None]
@@ -24,15 +23,19 @@ Stage = Callable[[str], None]
 
 
 def verify(
-    machine: GpuSession, context: TaskContext, library: Path, scratch: Path, stage: Stage
+    machine: GpuSession, context: TaskContext, program: Program, stage: Stage
 ) -> dict[str, Any]:
     """Run every case; stop at the first fault. Returns a VerifyAnswer as plain values."""
     plans = context.plans()
     if context.degenerate:
         return asdict(VerifyAnswer(degenerate=context.degenerate))
     stage("candidate")
-    candidate = Candidate(library, scratch, machine.calls)
-    made = allocate(machine, context, candidate.workspace_bytes(), 1)
+    try:
+        candidate = machine.load(program)
+    except NotLoaded as error:
+        fault = ("invalid_launch", str(error))
+        return asdict(VerifyAnswer(cases=[CaseReport(faults=[fault])]))
+    made = allocate(machine, context, candidate.workspace_bytes, 1)
     if isinstance(made, tuple):
         return asdict(VerifyAnswer(cases=[CaseReport(faults=[made])]))
     buffers = made[0]
@@ -82,20 +85,14 @@ def allocate(
         raise
 
 
-def call_and_finish(machine: GpuSession, candidate: Candidate, buffers: Buffers) -> list[Fault]:
-    """Call launch(), wait, and return every fault: of host calls, of the GPU, of work left over."""
-
-    def call() -> tuple[list[Fault], Fault | None]:
-        return candidate.call(buffers, machine.stream), machine.finish_stream()
-
-    faults, fault = machine.calls.run(call)
-    if fault is None:
-        # Only the given stream has finished. What still changes an output now runs elsewhere.
-        early = [output.clone() for output in buffers.output_bytes()]
-        fault = machine.finish_device()
-        if fault is None and not all(map(torch.equal, early, buffers.output_bytes())):
-            fault = ("forbidden", "launch() left work running after its stream had finished")
-    return [*faults, fault] if fault else faults
+def call_and_finish(
+    machine: GpuSession, candidate: LoadedProgram, buffers: Buffers
+) -> list[Fault]:
+    """Carry out the plan, wait, and return every fault: of enqueuing it, and of the GPU."""
+    call = candidate.prepare(buffers)
+    call()
+    fault = machine.finish_stream() or machine.finish_device()
+    return [*call.faults(), *([fault] if fault else [])]
 
 
 class _Verification:
@@ -103,7 +100,7 @@ class _Verification:
         self,
         machine: GpuSession,
         context: TaskContext,
-        candidate: Candidate | None,
+        candidate: LoadedProgram | None,
         buffers: Buffers,
         stage: Stage,
     ) -> None:
@@ -134,7 +131,7 @@ class _Verification:
                 found.faults = call_and_finish(self._machine, self._candidate, self._buffers)
                 if found.faults:
                     return False
-                self._launches = max(self._launches, len(self._candidate.launches()))
+                self._launches = max(self._launches, self._candidate.launch_count)
             found.guards = self._buffers.damage()
             found.modified = self._buffers.modified(values)
             if found.guards or found.modified:

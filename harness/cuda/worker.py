@@ -18,9 +18,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from .isolation import give_up, limit_files, open_host_thread, shut_off
+from .isolation import give_up, shut_off
 
 if TYPE_CHECKING:
+    from .candidate import Program
     from .session import CudaSession
     from .task_context import TaskContext
 
@@ -41,15 +42,11 @@ def main() -> None:
 
         enclosed = enclosed and torch.version.cuda is not None
         missing += shut_off([Path(path) for path in greeting["writable"]]) if enclosed else [
-            "a file system and a thread of its own for host code (CUDA does not start with them)"
+            "a file system of its own (CUDA does not start with it)"
         ]
         threading.Thread(target=_read, args=(lines,), daemon=True).start()
-        machine = CudaSession(Path(greeting["host_calls"]))
+        machine = CudaSession(Path(greeting["replay"]))
         worker = Worker(machine, Path(greeting["scratch"]))
-        if enclosed:
-            machine.calls.runner, lacking = open_host_thread(worker.scratch, machine.use_anew)
-            missing += lacking
-        missing += limit_files(missing)
         hello = worker.hello() | {"isolation_missing": missing}
     except Exception as error:  # PyTorch raises many types where CUDA does not work
         failure = {"machine_error": _one_line(error), "enclosed": enclosed}
@@ -81,8 +78,6 @@ class Worker:
         """Return what the parent must know of this GPU and this PyTorch."""
         import torch
 
-        from .session import loaded_runtime
-
         properties = self.machine.properties
         return {
             "gpu": properties.name,
@@ -93,7 +88,7 @@ class Worker:
             "l2_bytes": properties.L2_cache_size,
             "sms": properties.multi_processor_count,
             "copy_bytes_per_second": self.machine.copy_bandwidth(),
-            "runtime": str(loaded_runtime()),
+            "told": self.machine.told_to_host_code(),
         }
 
     def serve(self, request: dict[str, Any], stage: Callable[[str], None]) -> dict[str, Any]:
@@ -142,13 +137,11 @@ class Worker:
                 forget_inputs(context.task.id, self.scratch)
                 return {"no_inputs": f"the task's inputs cannot be written: {_one_line(error)}"}
         if request["op"] == "verify":
-            library = Path(request["library"])
-            return verify(self.machine, context, library, self.scratch, stage)
+            return verify(self.machine, context, _program(request["program"]), stage)
         return measure_candidates(
             self.machine,
             context,
-            {name: Path(path) for name, path in request["libraries"].items()},
-            self.scratch,
+            {name: _program(described) for name, described in request["programs"].items()},
             stage,
             stopping=Stopping.model_validate(request["stopping"]),
             seed=request["seed"],
@@ -191,6 +184,16 @@ class Worker:
             "task_error": "the reference at its full dimensions, with what verifying it takes, "
             f"needs more memory than this GPU has ({total:.0f} GiB): choose smaller sizes",
         }
+
+
+def _program(described: dict[str, Any]) -> Program:
+    from pydantic import TypeAdapter
+
+    from ..host.plan import Plan
+    from .candidate import Program
+
+    plan = TypeAdapter(Plan).validate_python(described["plan"])
+    return Program(Path(described["image"]), plan)
 
 
 def _redirect() -> IO[bytes]:

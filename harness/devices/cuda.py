@@ -6,7 +6,9 @@ import secrets
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from ..build.toolchain import Toolchain, build_now, find_toolchain
 from ..cuda.answers import Facts, baseline_facts, timing_failure, timing_of, verdict
@@ -17,6 +19,10 @@ from ..cuda.inspection import profile_candidate, sanitize_candidate
 from ..cuda.present_gpus import FoundGpu, find_gpus
 from ..cuda.reports import MeasureAnswer, VerifyAnswer
 from ..errors import UserError
+from ..host.plan import Plan
+from ..host.planning import Asked, plan_launch
+from ..host.process import host_program
+from ..host.properties import GpuProperties
 from ..judge import timing
 from ..judge.border import Malformed
 from ..judge.findings import judge_build, no_launch
@@ -143,7 +149,8 @@ class CudaDevice(Device):
         if refused:
             return refused
         with self._one_gpu() as held:
-            return _verified(held, task, built)
+            plan = self._plan(held, task, built)
+            return plan if isinstance(plan, StageResult) else _verified(held, task, built, plan)
 
     def _confirm(self, task: Task, source: str) -> StageResult:
         built = self._build(task, source)
@@ -151,14 +158,17 @@ class CudaDevice(Device):
         if refused:
             return refused
         with self._one_gpu(fresh=True) as held:
-            found = _verified(held, task, built)
+            plan = self._plan(held, task, built)
+            if isinstance(plan, StageResult):
+                return plan
+            found = _verified(held, task, built, plan)
             if found.outcome is not Outcome.PASSED:
                 return found
             stage = held.inspection_stage(task)
             if isinstance(stage, str):
                 facts = found.facts | {"sanitizer_missing": stage}
                 return found.model_copy(update={"facts": facts})
-            inspected = sanitize_candidate(task, built, stage)
+            inspected = sanitize_candidate(task, built, plan, stage)
         if inspected.outcome is not Outcome.PASSED:
             return inspected.model_copy(update={"build": built})
         return found.model_copy(update={"facts": found.facts | inspected.facts})
@@ -170,14 +180,18 @@ class CudaDevice(Device):
             return Measurement(stage=refused)
         began = time.monotonic()
         with self._one_gpu(fresh) as held:
-            answer = self._measure(held, task, {"candidate": built})
+            plan = self._plan(held, task, built)
+            if isinstance(plan, StageResult):
+                return Measurement(stage=plan)
+            answer = self._measure(held, task, {"candidate": _program(built, plan)})
             if isinstance(answer, StageResult):
                 return Measurement(stage=answer.model_copy(update={"build": built}))
             if not answer.launches:
                 return Measurement(stage=no_launch(built))
-            facts = baseline_facts(answer) | held.circumstances()
+            facts = baseline_facts(answer) | held.circumstances(plan)
             facts["measure_seconds"] = time.monotonic() - began
-            profile, told = self._counters(held, task, built)
+            facts["host_microseconds"] = round(plan.host_microseconds, 1)
+            profile, told = self._counters(held, task, built, plan)
             return Measurement(
                 stage=StageResult(outcome=Outcome.PASSED, build=built, facts=facts | told),
                 timing=timing_of(answer.samples["candidate"]),
@@ -187,7 +201,9 @@ class CudaDevice(Device):
                 ),
             )
 
-    def _counters(self, held: HeldGpu, task: Task, built: Build) -> tuple[Profile | None, Facts]:
+    def _counters(
+        self, held: HeldGpu, task: Task, built: Build, plan: Plan
+    ) -> tuple[Profile | None, Facts]:
         """Return what Nsight Compute counts, or None; and what is to be told of it."""
         if not self._with_counters:
             return None, {"profiler_unavailable": "not asked for"}
@@ -195,7 +211,7 @@ class CudaDevice(Device):
         stage = held.inspection_stage(task)
         if isinstance(stage, str):
             return None, {"profiler_unavailable": stage}
-        found = profile_candidate(task, built, stage)
+        found = profile_candidate(task, built, plan, stage)
         if found.profile is None:
             return None, {"profiler_unavailable": f"{found.reason}: {found.remedy}"}
         told: Facts = {"profile_seconds": time.monotonic() - began}
@@ -211,10 +227,16 @@ class CudaDevice(Device):
             if refused:
                 return Comparison(stage=refused)
         with self._one_gpu() as held:
-            answer = self._measure(held, task, builds)
+            programs = {}
+            for name, built in builds.items():
+                plan = self._plan(held, task, built)
+                if isinstance(plan, StageResult):
+                    return Comparison(stage=plan)
+                programs[name] = _program(built, plan)
+            answer = self._measure(held, task, programs)
             if isinstance(answer, StageResult):
                 return Comparison(stage=answer)
-            facts = held.circumstances()
+            facts = held.circumstances(plan)
         samples = answer.samples
         return Comparison(
             stage=StageResult(outcome=Outcome.PASSED, facts=facts),
@@ -223,14 +245,21 @@ class CudaDevice(Device):
             second=timing_of(samples["second"]),
         )
 
+    def _plan(self, held: HeldGpu, task: Task, built: Build) -> Plan | StageResult:
+        """Return what launch() does at full dimensions, or how its host half fails."""
+        told = held.worker.hello()["told"]
+        gpu = GpuProperties(**told)
+        asked = Asked(built, task.full.tensors, gpu, gpu.memory_bytes // 2)
+        return plan_launch(host_program(self._toolchain.cuda_headers()), asked)
+
     def _measure(
-        self, held: HeldGpu, task: Task, builds: Mapping[str, Build]
+        self, held: HeldGpu, task: Task, programs: Mapping[str, dict[str, Any]]
     ) -> MeasureAnswer | StageResult:
         """Return the worker's samples, or why a candidate could not be timed."""
-        alone = len(builds) == 1
+        alone = len(programs) == 1
         request = {
             "op": "measure",
-            "libraries": {name: _library(built) for name, built in builds.items()},
+            "programs": dict(programs),
             "stopping": self._stopping.model_dump(),
             "seed": secrets.randbelow(1 << 31),
             "with_compile": self._with_compile and alone,
@@ -241,7 +270,7 @@ class CudaDevice(Device):
             return answer
         if answer.failed:
             return timing_failure(answer)
-        if not answer.has_times_of({*builds, *(["eager"] if alone else [])}):
+        if not answer.has_times_of({*programs, *(["eager"] if alone else [])}):
             return Malformed("times are missing, or are none").failure()
         return answer
 
@@ -268,18 +297,20 @@ def _chosen(indexes: Sequence[int], gpus: Sequence[FoundGpu]) -> tuple[FoundGpu,
     return chosen
 
 
-def _verified(held: HeldGpu, task: Task, built: Build) -> StageResult:
+def _verified(held: HeldGpu, task: Task, built: Build, plan: Plan) -> StageResult:
     began = time.monotonic()
-    answer = held.ask(task, {"op": "verify", "library": _library(built)}, VerifyAnswer)
+    request = {"op": "verify", "program": _program(built, plan)}
+    answer = held.ask(task, request, VerifyAnswer)
     if isinstance(answer, StageResult):
         return answer.model_copy(update={"build": built})
     found = verdict(answer)
     facts = found.facts
     if found.outcome is Outcome.PASSED:
         seconds: Facts = {"verify_seconds": time.monotonic() - began}
-        facts = facts | held.circumstances() | seconds
+        facts = facts | held.circumstances(plan) | seconds
     return found.model_copy(update={"build": built, "facts": facts})
 
 
-def _library(built: Build) -> str:
-    return str(Path(built.directory, "candidate.so"))
+def _program(built: Build, plan: Plan) -> dict[str, Any]:
+    """Return what a worker is told of a candidate: its machine code, and what to do with it."""
+    return {"image": str(Path(built.directory, "candidate.cubin")), "plan": asdict(plan)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -10,6 +11,9 @@ from typing import Any
 
 from ..build.toolchain import Toolchain, build_now, find_toolchain
 from ..gpus import Gpu, find_gpu
+from ..host.planning import Asked, plan_launch
+from ..host.process import host_program
+from ..host.properties import properties_of
 from ..judge.border import Malformed
 from ..judge.findings import judge, judge_build, no_launch
 from ..judge.full_size import Checked, judge_full_size, judge_whole, nothing_launched
@@ -38,7 +42,6 @@ from ..simt import (
     ProfileReport,
     Reply,
     Report,
-    build_runtime,
     core_library,
     describe_launch,
     describe_transfer,
@@ -69,6 +72,9 @@ VERIFY_WORKSPACE = 1 << 30
 """Bytes of workspace at the verify dimensions: they are poisoned, so they cost real memory."""
 PROFILE_WORKSPACE = 8 << 30
 LARGEST_OUTPUT = 8 << 30
+_CLUSTERS = (
+    "cudaLaunchKernelEx: thread block clusters: not simulated, this candidate needs a real GPU"
+)
 _AT_OTHER_SIZES = (
     Outcome.OUT_OF_BOUNDS, Outcome.WRONG_ANSWER, Outcome.UNINITIALIZED_READ, Outcome.CRASHED,
     Outcome.RACE,
@@ -101,7 +107,7 @@ class SimulatedDevice(Device):
         self._toolchain = toolchain or find_toolchain()
         self._verify_seconds = verify_seconds
         self._profile_seconds = profile_seconds
-        self._runtime: Path | None = None
+        self._host_program: Path | None = None
 
     @property
     def identity(self) -> DeviceIdentity:
@@ -330,12 +336,21 @@ class SimulatedDevice(Device):
         verifying = mode == "verify"
         variant = task.verify if verifying else task.full
         folder = Path(built.directory)
+        most = VERIFY_WORKSPACE
+        if not verifying:
+            most = min(PROFILE_WORKSPACE, self.gpu.memory_bytes // 2)
+        plan = plan_launch(
+            self._native(), Asked(built, variant.tensors, properties_of(self.gpu), most)
+        )
+        if isinstance(plan, StageResult):
+            return Reply(outcome=plan.outcome, reason=plan.reason, found=plan.diagnostics)
+        if any(launch.cluster > 1 for launch in plan.launches):
+            return Reply(outcome=Outcome.UNSUPPORTED, reason=_CLUSTERS)
         request: dict[str, Any] = {
             "mode": "verify" if verifying else "profile",
             "whole": mode == "whole",
             "gpu": self.gpu.name,
-            "runtime": str(self._native()),
-            "library": str(folder / "candidate.so"),
+            "plan": asdict(plan),
             "ptx": str(folder / "candidate.ptx"),
             "kernels": [kernel.model_dump() for kernel in built.kernels],
             "tensors": [
@@ -347,9 +362,6 @@ class SimulatedDevice(Device):
                 {"name": case.name, "directory": case.directory} for case in read_cases(cases)
             ],
             "outputs_directory": str(outputs),
-            "workspace_limit": VERIFY_WORKSPACE
-            if verifying
-            else min(PROFILE_WORKSPACE, self.gpu.memory_bytes // 2),
             "sample": sample,
             # PyTorch's answers lie elsewhere: the candidate's process is not told where.
             "inputs_directory": full_case.inputs if full_case else None,
@@ -368,12 +380,12 @@ class SimulatedDevice(Device):
         return run_candidate(request, scratch, limits, kind)
 
     def _native(self) -> Path:
-        """Build the interpreter and the stand-in runtime here: a child must not write the cache."""
-        if self._runtime is None:
+        """Build the interpreter and the host half's program: a child must not write the cache."""
+        if self._host_program is None:
             headers = self._toolchain.cuda_headers()
-            runtime, _ = together(partial(build_runtime, headers), core_library)
-            self._runtime = Path(runtime)
-        return self._runtime
+            program, _ = both(partial(host_program, headers), core_library)
+            self._host_program = program
+        return self._host_program
 
     def _misread(self, built: Build) -> StageResult | None:
         """Return that the simulator reads the candidate's PTX otherwise than ptxas; None if not."""

@@ -51,6 +51,29 @@ def restrict_files(
 ) -> list[str]:
     """Restrict this thread and all that it starts; return what this kernel cannot restrict.
 
+    The arguments are `open_ruleset`'s. Needs no_new_privileges() first. Raises Refused.
+    """
+    ruleset, lacking = open_ruleset(
+        readable=readable, writable=writable, devices=devices, for_trusted=for_trusted,
+        scoped=scoped,
+    )  # fmt: skip
+    try:
+        system_call("landlock_restrict_self", ruleset, 0)
+    finally:
+        os.close(ruleset)
+    return lacking
+
+
+def open_ruleset(
+    *,
+    readable: Iterable[Path] | None,
+    writable: Iterable[Path],
+    devices: Iterable[Path] = (),
+    for_trusted: bool = False,
+    scoped: bool = True,
+) -> tuple[int, list[str]]:
+    """Return a descriptor of the rules, and what this kernel cannot restrict. The caller closes it.
+
     Args:
         readable: files and folders, with all below them; None leaves reading as it is. Where it is
             given, no program can be started.
@@ -59,7 +82,7 @@ def restrict_files(
         for_trusted: writable folders may also get symbolic links and sockets.
         scoped: no signals and no abstract sockets across the border either.
 
-    Paths that do not exist are left out. Needs no_new_privileges() first. Raises Refused.
+    Paths that do not exist are left out. Raises Refused.
     """
     known = version()
     if for_trusted and known < 2:
@@ -73,15 +96,15 @@ def restrict_files(
         for paths, rights in ((readable or (), _READ), (writable, write), (devices, _DEVICE)):
             for path in dict.fromkeys(paths):
                 _add(ruleset, path, rights & handled & supported)
-        system_call("landlock_restrict_self", ruleset, 0)
-    finally:
+    except BaseException:
         os.close(ruleset)
+        raise
     lacking = {
         "truncating files": _SINCE[_TRUNCATE],
         "commands to devices": _SINCE[_IOCTL_DEV],
         "signals to others": _SCOPE_SINCE if scoped else 0,
     }
-    return [
+    return ruleset, [
         f"Landlock over {what} (it is of version {known})"
         for what, since in lacking.items()
         if known < since

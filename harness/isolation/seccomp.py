@@ -67,14 +67,15 @@ def rules_for_worker() -> list[Rule]:
     ]
 
 
-def rules_for_candidate(refusal: int) -> list[Rule]:
+def rules_for_candidate(refusal: int, own: int | None = None) -> list[Rule]:
     """Return what host code of a candidate may not do.
 
     Args:
         refusal: KILL where nothing but the candidate and our own code run under the filter, an
             error where the CUDA driver does too.
+        own: number of the process that is filtered; by default this one.
     """
-    own = os.getpid()
+    own = os.getpid() if own is None else own
     return [
         *_common(refusal),
         *(Rule(call, refusal) for call in FOR_NO_CANDIDATE),
@@ -143,18 +144,27 @@ def can_kill() -> bool:
     return True
 
 
-def install(rules: Sequence[Rule], other_machine: int) -> None:
-    """Put a filter over this thread and whatever it starts from now on. Raises Refused.
+def native_filter(rules: Sequence[Rule], other_machine: int) -> bytes:
+    """Return the filter for this machine as the kernel takes it: an array of struct sock_filter.
 
-    Needs no_new_privileges() first.
+    Raises Refused where nothing is known of this processor.
     """
     name = machine()
     if name is None:
         raise Refused(0, "no system call numbers for this processor")
     program = filter_program(rules, other_machine, name)
-    code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *each) for each in program))
+    return b"".join(struct.pack("HBBI", *each) for each in program)
+
+
+def install(rules: Sequence[Rule], other_machine: int) -> None:
+    """Put a filter over this thread and whatever it starts from now on. Raises Refused.
+
+    Needs no_new_privileges() first.
+    """
+    program = native_filter(rules, other_machine)
+    code = ctypes.create_string_buffer(program)
     described = ctypes.create_string_buffer(
-        struct.pack("HxxxxxxQ", len(program), ctypes.addressof(code))
+        struct.pack("HxxxxxxQ", len(program) // 8, ctypes.addressof(code))
     )
     try:
         # Older kernels slow a filtered process down unless asked not to.

@@ -1,4 +1,4 @@
-"""Starts the child process that runs a candidate, and believes only what it can check."""
+"""Starts the child process that runs a candidate's kernels, and believes only what it can check."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from ..process.children import TimedOut, how_it_ended, last_line, python_environ
 from ..process.fork_client import Program, run_forked
 from ..records import Diagnostic, Outcome, Record
 from .counters import ProfileReport
-from .run.runtime import HOST_TOUCHED_DEVICE
 
 LARGEST_REPORT = 64 << 20
 WORKER = Program("harness.simt.worker")
@@ -49,13 +48,15 @@ class Reply(Generic[Report]):
     outcome: Outcome | None = None
     """Set where there is no report."""
     reason: str = ""
+    found: tuple[Diagnostic, ...] = ()
+    """What was found before anything ran."""
 
     @property
     def diagnostics(self) -> tuple[Diagnostic, ...]:
-        """The failure as a diagnostic."""
+        """The failure as diagnostics."""
         if self.outcome is None:
             return ()
-        return (Diagnostic(kind=str(self.outcome), message=self.reason),)
+        return self.found or (Diagnostic(kind=str(self.outcome), message=self.reason),)
 
 
 def run_candidate(
@@ -167,12 +168,5 @@ def _read(path: Path, token: str) -> dict[str, Any] | None:
 
 
 def _why(status: int, log: Path) -> str:
-    if status == HOST_TOUCHED_DEVICE:
-        return "host code read or wrote device memory: only kernels may touch device pointers"
-    if status == -signal.SIGSYS:
-        return (
-            "host code asked the operating system for what launch() may not have: a process, a "
-            "thread, a socket, a timer, another process or the like"
-        )
     # A killed process has nothing to add: what its log ends with came before.
     return how_it_ended(status, last_line(log) if status > 0 else "")

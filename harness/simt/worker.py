@@ -1,9 +1,10 @@
 """Entry point of the child process that runs one candidate: `python -m ...simt.worker REQUEST`.
 
-The candidate's host code runs in this process, so the parent believes nothing but a report file
-that carries the request's token. Before the candidate is loaded, limits are set and the process is
-shut off from files, network and other processes. The request's file goes last before that: where
-it is still there when this process has ended, no candidate can have been the reason.
+Only its kernels run here, interpreted; its host half has run elsewhere. Still nothing of them is
+trusted: the parent believes nothing but a report file that carries the request's token, limits are
+set and the process is shut off from files, network and other processes. The request's file goes
+last before that: where it is still there when this process has ended, no candidate can have been
+the reason.
 """
 
 from __future__ import annotations
@@ -38,12 +39,13 @@ def main(arguments: list[str]) -> int:
         from .run.verify_run import verify as serve
     else:
         from .sample.profile_run import profile as serve
+    from .run.arena import NoAddressSpace
     from .run.library import core_library
-    from .run.runtime import NoAddressSpace
 
     # Compiling it, if it came to that, takes processes and a cache to write.
     core_library()
     missing = enclose_process(_readable(request), [Path(arguments[0]).parent])
+    missing = list(dict.fromkeys([*missing, *request["plan"]["isolation_missing"]]))
     # The token must not lie about where the candidate could read it.
     os.unlink(arguments[0])
     body: dict[str, Any]
@@ -66,7 +68,7 @@ def _readable(request: dict[str, Any]) -> list[Path]:
     """Return what serving takes, but not PyTorch's answers, which lie beside the inputs."""
     cases = Path(request["cases_directory"])
     inputs = [spec["name"] for spec in request["tensors"] if spec["role"] != "output"]
-    found = [Path(request[name]) for name in ("library", "ptx", "runtime")]
+    found = [Path(request["ptx"])]
     found += [cases / case["directory"] / f"{name}.bin" for case in request["cases"]
               for name in inputs]  # fmt: skip
     if request["inputs_directory"] is not None:

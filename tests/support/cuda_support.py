@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import secrets
 import subprocess
 import time
 from collections.abc import Callable
@@ -10,12 +12,52 @@ from typing import Any
 
 import torch
 
-from kernelblaster.harness.build.toolchain import find_toolchain
-from kernelblaster.harness.cuda.client import host_calls_library
-from kernelblaster.harness.cuda.host_calls import HostCalls
-from kernelblaster.harness.cuda.session import Fault
+from kernelblaster.harness.cuda.buffers import Buffers
+from kernelblaster.harness.cuda.candidate import Fault, Launch, Program
+from kernelblaster.harness.host.plan import Plan
 
 STREAM = 0x5EED
+
+
+class HostProgram:
+    """A plain C library in place of machine code: launch() itself is the kernel."""
+
+    def __init__(self, program: Program) -> None:
+        # A name loaded before would give back the earlier object with its static variables.
+        copy = program.image.with_name(f"{secrets.token_hex(8)}.so")
+        copy.write_bytes(program.image.read_bytes())
+        self._library = ctypes.CDLL(str(copy))
+        self._library.launch.restype = None
+        asked = getattr(self._library, "workspace_bytes", None)
+        if asked is not None:
+            asked.restype = ctypes.c_size_t
+        self.workspace_bytes = asked() if asked is not None else 0
+        self.launch_count = 0
+
+    def prepare(self, buffers: Buffers) -> HostCall:
+        return HostCall(self._library.launch, buffers)
+
+    prepare_timed = prepare
+
+    def close(self) -> None:
+        pass
+
+
+class HostCall:
+    def __init__(self, launch: Any, buffers: Buffers) -> None:
+        places = buffers.addresses()
+        pointers = [places[spec.name] for spec in buffers.tensors] + [places.get("workspace", 0)]
+        self._launch = launch
+        self._arguments = [ctypes.c_void_p(pointer) for pointer in (*pointers, STREAM)]
+
+    def __call__(self) -> None:
+        self._launch(*self._arguments)
+
+    def faults(self) -> list[Fault]:
+        return []
+
+    def launches(self) -> list[Launch]:
+        return []
 
 
 class HostMachine:
@@ -23,18 +65,15 @@ class HostMachine:
 
     def __init__(self) -> None:
         self.device = torch.device("cpu")
-        self.stream = STREAM
-        self.calls = HostCalls(host_calls_library(), runtime_of_toolchain())
         self.properties: Any = None
-        self.background: Callable[[], None] | None = None
-        """What another stream would do until the whole device has finished."""
+
+    def load(self, program: Program) -> HostProgram:
+        return HostProgram(program)
 
     def finish_stream(self) -> Fault | None:
         return None
 
     def finish_device(self) -> Fault | None:
-        if self.background is not None:
-            self.background()
         return None
 
     def is_broken(self) -> bool:
@@ -52,16 +91,10 @@ class HostMachine:
         return 1e6 * (time.perf_counter() - began), None
 
 
-def runtime_of_toolchain() -> Path:
-    """Return the CUDA runtime beside the compiler: it loads without a driver."""
-    root = Path(find_toolchain().nvcc).resolve().parent.parent
-    return next(path for place in ("lib", "lib64") for path in (root / place).glob("libcudart.so*"))
-
-
-def compile_c(text: str, folder: Path) -> Path:
+def compile_c(text: str, folder: Path) -> Program:
     """Compile a candidate that is plain C."""
     source, library = folder / "candidate.c", folder / "candidate.so"
     source.write_text(text)
     command = ["cc", "-O1", "-shared", "-fPIC", str(source), "-o", str(library), "-lm"]
     subprocess.run(command, check=True)
-    return library
+    return Program(library, Plan((), 0, {}, 0.0))

@@ -7,7 +7,7 @@ import numpy as np
 from ...gpus import Gpu
 from ...judge.reports import TransferReport
 from ...records import Bottleneck, LaunchProfile
-from ..run.runtime import Allocation, Transfer
+from ..run.arena import Allocation, Transfer
 from .constants import constants_of
 
 SECTOR = 32
@@ -16,7 +16,7 @@ SECTOR = 32
 def account(transfer: Transfer, allocations: list[Allocation]) -> TransferReport:
     """Return what the child reports of a transfer."""
     place = _place(transfer.target, allocations)
-    assert place is not None, "the runtime has checked the target"
+    assert place is not None, "the plan has checked the target"
     return TransferReport(
         copy=transfer.is_copy,
         value=transfer.value,

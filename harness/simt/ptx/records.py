@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from itertools import takewhile
-from math import prod
 
 TYPE_BYTES: dict[str, int] = {
     "pred": 1, "b8": 1, "u8": 1, "s8": 1, "b16": 2, "u16": 2, "s16": 2, "f16": 2, "bf16": 2,
@@ -177,16 +175,6 @@ class Function:
     """What a `.pragma` says, and the instruction that it stands before."""
     prototypes: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Words of each `.callprototype`, by unique name."""
-
-    @property
-    def max_threads(self) -> int | None:
-        """The most threads of a block that `__launch_bounds__` allows; None where it has none."""
-        for word in (".reqntid", ".maxntid"):
-            if word in self.limits:
-                rest = self.limits[self.limits.index(word) + 1 :]
-                numbers = takewhile(lambda each: each == "," or each.isdigit(), rest)
-                return prod(int(each) for each in numbers if each != ",")
-        return None
 
 
 @dataclass

@@ -1,34 +1,29 @@
-"""A candidate loaded into this process: its host half, its PTX, its tensors in the arena."""
+"""A candidate's kernels in this process: its PTX, tensors in the arena, its plan carried out."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import TypeAdapter
 
 from ...gpus import Gpu, find_gpu
+from ...host.plan import WORKSPACE, Plan, PlannedLaunch, PlannedTransfer, variable
+from ...vetting.ptx_tokens import read_ptx
 from ..decode.operands import function_address
 from ..occupancy import occupancy
 from ..ptx.parser import parse
 from ..ptx.records import Module
 from . import core
-from .runtime import Allocation, Runtime
+from .arena import Allocation, Arena, Transfer
 
 HARMLESS = ("race_benign", "shuffle_inactive", "barrier_exited")
 """Reports that fail no candidate: a shuffle beyond its mask is common where only lane 0's sum is
 used, and threads may leave before a barrier. They are told beside a wrong answer."""
-
-_ENTRY = re.compile(r"\.entry\s+([\w$]+)\s*\([^)]*\)([^{]*)\{")
-_MAX_THREADS = re.compile(r"\.maxntid\s+(\d+)(?:\s*,\s*(\d+))?(?:\s*,\s*(\d+))?")
-
-
-class WorkspaceTooLarge(Exception):
-    """workspace_bytes() asks for more than the run allows."""
 
 
 @dataclass(frozen=True)
@@ -51,142 +46,151 @@ class KernelLaunch:
 
 @dataclass
 class Candidate:
-    """The loaded candidate. `on_launch` runs each launch and says whether it succeeded."""
+    """The loaded candidate. `on_launch` runs a launch; `on_transfer` is told of each transfer."""
 
     gpu: Gpu
     module: Module
-    runtime: Runtime
+    runtime: Arena
+    plan: Plan
     tensors: dict[Tensor, Allocation]
     workspace: Allocation | None
+    on_launch: Callable[[Candidate, KernelLaunch], bool]
+    resources: list[dict[str, Any]]
+    """What ptxas says of each kernel."""
+    on_transfer: Callable[[Transfer], None] | None = None
+    only_accounts: bool = False
+    """Large copies and fills are told of and not really made."""
     addresses: dict[str, int] = field(default_factory=dict)
     """Of module variables."""
+    grid_workspace: Allocation | None = None
     initialised: NDArray[np.uint8] | None = None
     """As in core.Memory; None where reads of unwritten memory are not looked for."""
 
-    def call(self) -> list[tuple[str, str]]:
-        """Call launch() once and return the faults (kind, message) of its host calls."""
-        addresses = [allocation.address for allocation in self.tensors.values()]
-        return self.runtime.call(addresses, self.workspace.address if self.workspace else 0)
+    def call(self) -> None:
+        """Carry out the plan once. Raises ValueError where it does not fit these kernels."""
+        base = {tensor.name: allocation.address for tensor, allocation in self.tensors.items()}
+        base |= {variable(name): address for name, address in self.addresses.items()}
+        if self.workspace is not None:
+            base[WORKSPACE] = self.workspace.address
+        if unknown := {place.buffer for place in self.plan.places()} - base.keys():
+            raise ValueError(f"there is no {', '.join(sorted(unknown))} in the PTX")
+        for step in self.plan.steps:
+            if isinstance(step, PlannedLaunch):
+                self.on_launch(self, self._kernel_launch(step, base))
+            else:
+                self._transfer(step, base)
+
+    def _kernel_launch(self, step: PlannedLaunch, base: dict[str, int]) -> KernelLaunch:
+        kernel = next(item for item in self.resources if item["kernel"] == step.kernel)
+        x, y, z = step.block
+        held = occupancy(
+            self.gpu.limits, x * y * z, kernel["registers"],
+            kernel["static_shared_bytes"] + step.shared_bytes,
+        )  # fmt: skip
+        workspace = 0
+        if step.cooperative and self.grid_workspace is not None:
+            self.runtime.view(self.grid_workspace)[:] = 0
+            workspace = self.grid_workspace.address
+        return KernelLaunch(
+            core.Launch(
+                module=self.module,
+                kernel=step.kernel,
+                grid=step.grid,
+                block=step.block,
+                dynamic_shared_bytes=step.shared_bytes,
+                parameters=[argument.at(base) for argument in step.arguments],
+                global_addresses=self.addresses,
+                resident_blocks=self.gpu.sms * max(1, held.blocks),
+                grid_workspace=workspace,
+            ),
+            memory_of(self.runtime, self.initialised),
+        )
+
+    def _transfer(self, step: PlannedTransfer, base: dict[str, int]) -> None:
+        source = base[step.source.buffer] + step.source.offset if step.source else 0
+        target = base[step.target.buffer] + step.target.offset
+        asked = Transfer(step.copy, step.value, source, step.source_pitch, target,
+                         step.target_pitch, step.width, step.height)  # fmt: skip
+        self._require_inside(asked)
+        self.runtime.transfer(asked, step.content.at(base), accounted=self.only_accounts)
+        if self.on_transfer is not None:
+            self.on_transfer(asked)
+
+    def _require_inside(self, asked: Transfer) -> None:
+        """Only the size of variables is another's word: the host half's process has told it."""
+        sides = [(asked.target, asked.target_pitch), (asked.source, asked.source_pitch)]
+        for start, pitch in sides[: 2 if asked.source else 1]:
+            end = start + pitch * (asked.height - 1) + asked.width
+            if not any(each.address <= start and end <= each.address + each.size
+                       for each in self.runtime.allocations):  # fmt: skip
+                raise ValueError("a copy or fill goes outside a variable")
+
+    def account_transfers(
+        self, on_transfer: Callable[[Transfer], None], *, in_place_of_moving: bool = True
+    ) -> None:
+        """Call `on_transfer` for each copy and fill, after it.
+
+        Large ones then move as little as possible, unless they are only to be told.
+        """
+        self.on_transfer, self.only_accounts = on_transfer, in_place_of_moving
 
 
 def load_candidate(
     request: dict[str, Any], on_launch: Callable[[Candidate, KernelLaunch], bool]
 ) -> Candidate:
-    """Load the candidate that a request names and lay out its tensors.
+    """Read the kernels of the candidate that a request names and lay out its tensors.
 
     Raises:
         PtxError: its PTX cannot be parsed.
-        WorkspaceTooLarge: it asks for more workspace than the request allows.
     """
     gpu = find_gpu(request["gpu"])
-    text = Path(request["ptx"]).read_text()
+    text = read_ptx(Path(request["ptx"]))
     module = parse(text)
-    holder: list[Candidate] = []
-
-    registers = {kernel["kernel"]: int(kernel["registers"]) for kernel in request["kernels"]}
-    static = {kernel["kernel"]: int(kernel["static_shared_bytes"]) for kernel in request["kernels"]}
-    grid_workspace: list[Allocation] = []
-
-    def launched(
-        kernel: str,
-        grid: tuple[int, int, int],
-        block: tuple[int, int, int],
-        shared: int,
-        read: Callable[[Sequence[int]], list[bytes]],
-    ) -> bool:
-        candidate = holder[0]
-        function = module.functions[kernel]
-        held = occupancy(gpu.limits, block[0] * block[1] * block[2], registers.get(kernel, 32),
-                         static.get(kernel, 0) + shared)  # fmt: skip
-        workspace = 0
-        if runtime.cooperative and grid_workspace:
-            runtime.view(grid_workspace[0])[:] = 0
-            workspace = grid_workspace[0].address
-        return on_launch(
-            candidate,
-            KernelLaunch(
-                core.Launch(
-                    module=module,
-                    kernel=kernel,
-                    grid=grid,
-                    block=block,
-                    dynamic_shared_bytes=shared,
-                    parameters=read([parameter.size for parameter in function.parameters]),
-                    global_addresses=candidate.addresses,
-                    resident_blocks=gpu.sms * max(1, held.blocks),
-                    grid_workspace=workspace,
-                ),
-                memory_of(candidate.runtime, candidate.initialised),
-            ),
-        )
-
-    runtime = Runtime(Path(request["runtime"]), gpu, launched)
-    runtime.load(Path(request["library"]))
-    max_threads = _max_threads(text)
-    for kernel in request["kernels"]:
-        runtime.describe_kernel(
-            kernel["kernel"], kernel["registers"], kernel["static_shared_bytes"],
-            max_threads.get(kernel["kernel"], 1024),
-        )  # fmt: skip
+    plan = TypeAdapter(Plan).validate_python(request["plan"])
+    arena = Arena(gpu.memory_bytes)
     tensors = {}
     for spec in request["tensors"]:
         tensor = Tensor(spec["name"], spec["role"], spec["dtype"], spec["nbytes"])
-        tensors[tensor] = runtime.allocate(tensor.name, tensor.nbytes)
-    size = runtime.workspace_bytes()
-    if size > request["workspace_limit"]:
-        raise WorkspaceTooLarge(
-            f"workspace_bytes() asks for {size} bytes; at these dimensions "
-            f"{request['workspace_limit']} are allowed"
-        )
-    workspace = runtime.allocate("workspace", size) if size else None
-    candidate = Candidate(gpu, module, runtime, tensors, workspace)
-    candidate.addresses = place_variables(module, runtime)
+        tensors[tensor] = arena.allocate(tensor.name, tensor.nbytes)
+    size = plan.workspace_bytes
+    workspace = arena.allocate(WORKSPACE, size) if size else None
+    candidate = Candidate(
+        gpu, module, arena, plan, tensors, workspace, on_launch, request["kernels"]
+    )
+    candidate.addresses = place_variables(module, arena)
     if "%envreg2" in text:  # cooperative groups ask for it there
-        grid_workspace.append(runtime.allocate("grid workspace", core.GRID_WORKSPACE_BYTES))
-    holder.append(candidate)
+        candidate.grid_workspace = arena.allocate("grid workspace", core.GRID_WORKSPACE_BYTES)
     return candidate
 
 
-def memory_of(runtime: Runtime, initialised: NDArray[np.uint8] | None = None) -> core.Memory:
+def memory_of(arena: Arena, initialised: NDArray[np.uint8] | None = None) -> core.Memory:
     """Return the arena as the core sees it, with what is allocated now."""
-    allocations = runtime.allocations
-    end = allocations[-1].address + allocations[-1].size if allocations else runtime.base
+    allocations = arena.allocations
+    end = allocations[-1].address + allocations[-1].size if allocations else arena.base
     return core.Memory(
-        base=runtime.base,
-        size=end - runtime.base + 4096,
+        base=arena.base,
+        size=end - arena.base + 4096,
         starts=[allocation.address for allocation in allocations],
         ends=[allocation.address + allocation.size for allocation in allocations],
         initialised=initialised,
     )
 
 
-def place_variables(module: Module, runtime: Runtime) -> dict[str, int]:
+def place_variables(module: Module, arena: Arena) -> dict[str, int]:
     """Put __device__ and __constant__ variables into the arena, with their initial values."""
     addresses: dict[str, int] = {}
     placed: list[tuple[Allocation, bytes, tuple[tuple[int, str], ...]]] = []
-    for variable in module.variables.values():
-        if variable.space not in ("global", "const") or not variable.size:
+    for declared in module.variables.values():
+        if declared.space not in ("global", "const") or not declared.size:
             continue
-        allocation = runtime.allocate(variable.name, variable.size)
-        addresses[variable.name] = allocation.address
-        runtime.place_variable(variable.name, allocation.address)
-        placed.append((allocation, variable.initial or b"", variable.relocations))
+        allocation = arena.allocate(declared.name, declared.size)
+        addresses[declared.name] = allocation.address
+        placed.append((allocation, declared.initial or b"", declared.relocations))
     for allocation, initial, relocations in placed:
         data = bytearray(initial)
         for offset, symbol in relocations:
             address = addresses.get(symbol) or function_address(module, symbol)
             data[offset : offset + 8] = address.to_bytes(8, "little")
         if data:
-            runtime.view(allocation)[: len(data)] = np.frombuffer(data, dtype=np.uint8)
+            arena.view(allocation)[: len(data)] = np.frombuffer(data, dtype=np.uint8)
     return addresses
-
-
-def _max_threads(ptx: str) -> dict[str, int]:
-    """Return the `__launch_bounds__` of each kernel that has any."""
-    found = {}
-    for name, directives in _ENTRY.findall(ptx):
-        bounds = _MAX_THREADS.search(directives)
-        if bounds:
-            x, y, z = (int(number or 1) for number in bounds.groups())
-            found[name] = x * y * z
-    return found

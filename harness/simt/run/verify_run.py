@@ -15,16 +15,15 @@ from ..decode.decoder import may_wait
 from ..decode.places import Buffer, place
 from ..ptx.parser import PtxError
 from . import core
+from .arena import Transfer
 from .candidate import (
     HARMLESS,
     Candidate,
     KernelLaunch,
     Tensor,
-    WorkspaceTooLarge,
     load_candidate,
     memory_of,
 )
-from .runtime import Transfer
 
 CHECKED_CASES = 2
 """Cases that run with all checks on whatever they cost."""
@@ -98,9 +97,7 @@ def verify(request: dict[str, Any]) -> VerifyReport:
         candidate = load_candidate(request, state.on_launch)
     except PtxError as error:
         return _stopped(Finding("unsupported", str(error), line=error.line))
-    except WorkspaceTooLarge as error:
-        return _stopped(Finding("invalid_launch", str(error)))
-    candidate.runtime.account_transfers(
+    candidate.account_transfers(
         lambda transfer: _note_transfer(candidate, transfer), in_place_of_moving=False
     )
     cases = []
@@ -133,16 +130,15 @@ def _run_case(
         state.seed, state.reports, state.notes, state.failed = repeat, [], [], False
         state.launches = state.instructions = 0
         _fill(candidate, originals, OTHER_POISON if repeat else (POISON, POISON))
-        faults = candidate.call()
+        candidate.call()
         reports += state.reports
         cheap = state.instructions < CHEAP_INSTRUCTIONS
-        result.faults = faults[:MOST_REPORTS]
         result.reports = reports[:MOST_REPORTS]
         result.notes = state.notes[:MOST_REPORTS]
         result.guards = candidate.runtime.broken_guards()[:MOST_REPORTS]
         result.modified = _modified(candidate, originals)
         result.launches, result.instructions = state.launches, state.instructions
-        if faults or result.guards or result.modified:
+        if result.guards or result.modified:
             break
         if reports:
             # In one order of warps a missing barrier reads memory that is not written yet, in

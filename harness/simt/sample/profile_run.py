@@ -18,9 +18,9 @@ from ..model.transfers import account
 from ..occupancy import occupancy
 from ..ptx.parser import PtxError
 from ..run import core
+from ..run.arena import Allocation, Transfer
 from ..run.block_runs import LaunchFailed
-from ..run.candidate import HARMLESS, Candidate, KernelLaunch, WorkspaceTooLarge, load_candidate
-from ..run.runtime import Allocation, Transfer
+from ..run.candidate import HARMLESS, Candidate, KernelLaunch, load_candidate
 from ..run.verify_run import describe_report
 from ..sass.listing import read_listing
 from .sampling import TooUneven, sample_launch
@@ -113,21 +113,19 @@ def profile(request: dict[str, Any]) -> ProfileReport:
 
     try:
         candidate = load_candidate(request, on_launch)
-    except (PtxError, WorkspaceTooLarge) as error:
-        kind = "unsupported" if isinstance(error, PtxError) else "invalid_launch"
-        line = error.line if isinstance(error, PtxError) else None
-        return ProfileReport([], [], [Finding(kind, str(error), line=line)])
+    except PtxError as error:
+        return ProfileReport([], [], [Finding("unsupported", str(error), line=error.line)])
     loaded.append(candidate)
     _back_tensors(request, candidate)
-    candidate.runtime.account_transfers(on_transfer)
-    faults = candidate.call()
-    if not faults and not reports:
+    candidate.account_transfers(on_transfer)
+    candidate.call()
+    if not reports:
         _dump_outputs(request, candidate)
         for place, found in atomics.items():
             name = f"{request['tensors'][place]['name']}.atomics"
             sectors = np.unique(np.concatenate(found)).astype(np.int64)
             sectors.tofile(Path(request["outputs_directory"], name))
-    return ProfileReport(launches, faults, reports)
+    return ProfileReport(launches, [], reports)
 
 
 def _not_judged(error: LaunchFailed, asked: KernelLaunch, incomplete: set[int]) -> str:
@@ -203,10 +201,10 @@ def _run_whole(request: dict[str, Any]) -> ProfileReport:
 
     candidate = load_candidate(request, on_launch)
     _back_tensors(request, candidate)
-    faults = candidate.call()
-    if not faults and not reports:
+    candidate.call()
+    if not reports:
         _dump_outputs(request, candidate)
-    return ProfileReport([], faults, reports)
+    return ProfileReport([], [], reports)
 
 
 def _back_tensors(request: dict[str, Any], candidate: Candidate) -> None:

@@ -1,4 +1,4 @@
-"""Buffers, checks, host calls, verification and timing of the GPU worker, run without a GPU."""
+"""Buffers, checks, verification and timing of the GPU worker, run without a GPU."""
 
 from __future__ import annotations
 
@@ -6,34 +6,31 @@ import asyncio
 import ctypes
 import json
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import cuda_support
 import numpy as np
 import pytest
 import simulated_kernels as kernels
 import torch
-from cuda_support import STREAM, HostMachine, compile_c
+from cuda_support import HostMachine, compile_c
 
-from kernelblaster.harness.build.toolchain import build_now, find_toolchain
 from kernelblaster.harness.cuda.buffers import PAINTINGS, PLACES, Buffers
-from kernelblaster.harness.cuda.candidate import Candidate
-from kernelblaster.harness.cuda.host_calls import INTERCEPTED, bind_to_checks
+from kernelblaster.harness.cuda.candidate import Program
 from kernelblaster.harness.cuda.measure_run import measure_candidates
 from kernelblaster.harness.cuda.present_gpus import FoundGpu, parse_line, visible
 from kernelblaster.harness.cuda.task_context import TaskContext
-from kernelblaster.harness.cuda.verify_run import call_and_finish, verify
+from kernelblaster.harness.cuda.verify_run import verify
 from kernelblaster.harness.cuda.worker import TASKS_KEPT, Worker
 from kernelblaster.harness.errors import UserError
+from kernelblaster.harness.host.plan import Plan
 from kernelblaster.harness.judge import tensor_comparison, verification
 from kernelblaster.harness.judge.findings import judge
 from kernelblaster.harness.judge.reports import CaseReport
 from kernelblaster.harness.judge.timing import Stopping
 from kernelblaster.harness.records import Task, TensorSpec, Tolerance
-from kernelblaster.harness.task.contract import header
 from kernelblaster.harness.task.loading import load_task
-from kernelblaster.harness.vetting.symbols import undefined_symbols
 
 TASK = kernels.SCALE_TASK.replace("N = 4194304", "N = 1021")
 LAUNCH = "void launch(float* out0, const float* x, void* workspace, void* stream)"
@@ -77,19 +74,19 @@ def test_outputs_are_poisoned_and_inputs_are_copied() -> None:
     assert torch.equal(made.view(made.tensors[1]), values["x"])
     assert made.damage() == [] and made.modified(values) == []
     # The host allocator aligns to 64 bytes; the GPU's, which these buffers are for, to 256.
-    assert all(pointer % 64 == made.pointers()[0] % 64 for pointer in made.pointers())
-    assert len(made.pointers()) == 3
+    places = list(made.addresses().values())
+    assert all(place % 64 == places[0] % 64 for place in places) and len(places) == 3
 
 
 def test_addresses_and_poison_differ_between_two_runs() -> None:
     made, values = buffers()
     made.fill(values, place=0, painting=PAINTINGS[0])
-    first, poison = made.pointers(), made.output_bytes()[0].clone()
+    first, poison = made.addresses(), made.output_bytes()[0].clone()
     made.fill(values, place=1, painting=PAINTINGS[1])
-    assert not set(first) & set(made.pointers())
+    assert not set(first.values()) & set(made.addresses().values())
     assert not torch.equal(poison, made.output_bytes()[0])
     made.fill(values, place=PLACES, painting=PAINTINGS[0])
-    assert made.pointers() == first
+    assert made.addresses() == first
 
 
 @pytest.mark.parametrize(
@@ -99,14 +96,14 @@ def test_addresses_and_poison_differ_between_two_runs() -> None:
 def test_one_byte_outside_is_seen(offset: int, words: str, painting: Any) -> None:
     made, values = buffers()
     made.fill(values, place=2, painting=painting)
-    ctypes.memset(made.pointers()[0] + offset, 0x11, 1)
+    ctypes.memset(made.addresses()["out0"] + offset, 0x11, 1)
     assert words in made.damage()[0]
 
 
 def test_a_changed_input_is_seen() -> None:
     made, values = buffers()
     made.fill(values, place=0, painting=PAINTINGS[0])
-    ctypes.memset(made.pointers()[1], 0x11, 1)
+    ctypes.memset(made.addresses()["x"], 0x11, 1)
     assert made.modified(values) == ["x"]
 
 
@@ -155,74 +152,6 @@ def raw(tensor: torch.Tensor) -> bytes:
     return np.asarray(tensor).tobytes()
 
 
-# ---- host calls ----
-
-
-def test_only_intercepted_symbols_are_renamed(task: Task, tmp_path: Path) -> None:
-    built = build_now(find_toolchain(), kernels.WORKSPACE_AND_TWO_LAUNCHES, header(task.full),
-                      "sm_90")  # fmt: skip
-    library = Path(built.directory, "candidate.so")
-    bound = tmp_path / "bound.so"
-    bound.write_bytes(bind_to_checks(library.read_bytes()))
-    renamed = {
-        name.replace("cuda", "kuda", 1) if name in INTERCEPTED else name
-        for name in undefined_symbols(library)
-    }
-    assert set(undefined_symbols(bound)) == renamed
-    assert "__kudaLaunchKernel" in renamed and "cudaFuncSetAttribute" in renamed
-
-
-@pytest.mark.parametrize(
-    ("call", "kind", "words"),
-    [
-        (kernels.RUN.replace("stream>>>", "0>>>"), "forbidden", "on the default stream"),
-        (
-            kernels.RUN.replace("stream>>>", "(cudaStream_t)64>>>"),
-            "forbidden",
-            "on another stream",
-        ),
-        ("cudaMemsetAsync(out0, 0, X_NUMEL * 4, 0);", "forbidden", "cudaMemsetAsync"),
-        ("cudaMemsetAsync(out0 - 1, 0, 8, stream);", "forbidden", "memory to the host"),
-        ("float h; cudaMemcpyAsync(&h, x, 4, cudaMemcpyDefault, stream);", "forbidden", "host"),
-        (
-            "cudaLaunchAttribute a; a.id = cudaLaunchAttributeAccessPolicyWindow; "
-            "cudaLaunchConfig_t c = {}; c.gridDim = 4; c.blockDim = 256; c.stream = stream; "
-            "c.attrs = &a; c.numAttrs = 1; "
-            "cudaLaunchKernelEx(&c, scale, x, out0, (long long)X_NUMEL);",
-            "forbidden",
-            "launch attribute 1",
-        ),
-        # There is no driver here: a launch on the right stream gets as far as the runtime.
-        (kernels.RUN, "invalid_launch", "scale"),
-    ],
-)
-def test_forbidden_host_calls_are_seen(
-    machine: HostMachine, task: Task, tmp_path: Path, call: str, kind: str, words: str
-) -> None:
-    if torch.cuda.is_available():
-        pytest.skip("the calls would reach a GPU")
-    built = build_now(find_toolchain(), kernels.scale_with(kernels.RIGHT, call),
-                      header(task.full), "sm_90")  # fmt: skip
-    assert built.succeeded, built.diagnostics
-    candidate = Candidate(Path(built.directory, "candidate.so"), tmp_path, machine.calls)
-    made = Buffers(task.full.tensors, 0, machine.device)
-    faults = candidate.call(made, STREAM)
-    candidate.close()
-    assert faults and faults[0][0] == kind and words in faults[0][1]
-    assert judge(CaseReport(faults=faults))
-
-
-def test_a_candidate_is_loaded_afresh_each_time(machine: HostMachine, tmp_path: Path) -> None:
-    counting = "unsigned long workspace_bytes(void) { static int calls; return ++calls; }"
-    library = compile_c(f"{SCALE}\n{counting}", tmp_path)
-    first = Candidate(library, tmp_path, machine.calls)
-    assert [first.workspace_bytes(), first.workspace_bytes()] == [1, 2]
-    second = Candidate(library, tmp_path, machine.calls)
-    assert second.workspace_bytes() == 1
-    first.close()
-    second.close()
-
-
 # ---- verification ----
 
 
@@ -230,8 +159,7 @@ def run_verify(
     machine: HostMachine, context: TaskContext, folder: Path, source: str
 ) -> tuple[dict[str, Any], list[str]]:
     stages: list[str] = []
-    library = compile_c(source, folder)
-    return verify(machine, context, library, folder, stages.append), stages
+    return verify(machine, context, compile_c(source, folder), stages.append), stages
 
 
 def test_a_right_answer_passes_every_case(
@@ -302,21 +230,6 @@ def test_a_wrong_candidate_is_refused(
     assert reason(answer)
 
 
-def test_work_left_running_is_seen(
-    machine: HostMachine, context: TaskContext, tmp_path: Path
-) -> None:
-    candidate = Candidate(compile_c(SCALE, tmp_path), tmp_path, machine.calls)
-    made = Buffers(context.tensors, 0, machine.device)
-    assert call_and_finish(machine, candidate, made) == []
-    # What another stream would still do when the given one has finished.
-    machine.background = lambda: made.output_bytes()[0].fill_(1)
-    try:
-        faults = call_and_finish(machine, candidate, made)
-    finally:
-        machine.background = None
-    assert faults[0][0] == "forbidden" and "left work running" in faults[0][1]
-
-
 def test_a_task_that_zeros_pass_is_degenerate(tmp_path: Path, machine: HostMachine) -> None:
     path = tmp_path / "nothing.py"
     path.write_text(TASK.replace("x * 2.0 + 1.0", "x * 0.0"))
@@ -342,13 +255,13 @@ def test_half_precision_is_reported_by_its_ratio(
 def run_measure(
     machine: HostMachine, context: TaskContext, folder: Path, *sources: str
 ) -> dict[str, Any]:
-    libraries = {}
+    programs = {}
     for number, source in enumerate(sources):
         place = folder / str(number)
         place.mkdir()
-        libraries[f"candidate{number}"] = compile_c(source, place)
+        programs[f"candidate{number}"] = compile_c(source, place)
     return measure_candidates(
-        machine, context, libraries, folder, lambda stage: None, stopping=QUICK, seed=7,
+        machine, context, programs, lambda stage: None, stopping=QUICK, seed=7,
         with_eager=len(sources) == 1, with_compile=False,
     )  # fmt: skip
 
@@ -405,7 +318,7 @@ def test_small_answers_are_judged_by_their_own_size(machine: HostMachine, tmp_pa
     context.plans()
     assert context.degenerate == ""
     zeros = f"#include <string.h>\n{LAUNCH} {{ memset(out0, 0, 80000); }}"
-    answer = verify(machine, context, compile_c(zeros, tmp_path), tmp_path, lambda stage: None)
+    answer = verify(machine, context, compile_c(zeros, tmp_path), lambda stage: None)
     assert answer["mismatches"][0][0] == "seed0-normal"
 
 
@@ -525,8 +438,7 @@ def test_memory_that_does_not_suffice_is_told_apart_and_everything_let_go(
         raise torch.OutOfMemoryError("none left")
 
     monkeypatch.setattr(Buffers, "__init__", none_left)
-    library = str(compile_c(SCALE, tmp_path))
-    for request in requests(task, Path(library)).values():
+    for request in requests(task, compile_c(SCALE, tmp_path)).values():
         answer = worker.serve(request, lambda name: None)
         assert answer["out_of_memory"] and answer["candidate_loaded"]
         assert "141 GiB" in answer["task_error"]
@@ -549,13 +461,14 @@ def test_input_files_go_with_their_task(
     assert [path.exists() for path in written] == [False] + TASKS_KEPT * [True]
 
 
-def requests(task: Task, library: Path) -> dict[str, dict[str, Any]]:
+def requests(task: Task, program: Program) -> dict[str, dict[str, Any]]:
     described = task.model_dump(mode="json")
-    measured = {"op": "measure", "libraries": {"candidate": str(library)}, "task": described,
+    told = {"image": str(program.image), "plan": asdict(program.plan)}
+    measured = {"op": "measure", "programs": {"candidate": told}, "task": described,
                 "stopping": QUICK.model_dump(), "seed": 1, "with_eager": True,
                 "with_compile": False}  # fmt: skip
     return {
-        "verify": {"op": "verify", "library": str(library), "task": described},
+        "verify": {"op": "verify", "program": told, "task": described},
         "measure": measured,
     }
 
@@ -575,7 +488,8 @@ def test_the_worker_tells_what_is_wrong_with_a_task(
     machine: HostMachine, task: Task, tmp_path: Path
 ) -> None:
     served: Any = machine
-    request = requests(task, tmp_path / "none.so")["verify"]
+    missing = Program(tmp_path / "none.so", Plan((), 0, {}, 0.0))
+    request = requests(task, missing)["verify"]
     raising = task.source.replace("return x * 2.0 + 1.0", "raise ValueError('no luck')")
     described = task.model_copy(update={"source": raising, "reference_sha256": "0" * 64})
     worker = Worker(served, tmp_path)
@@ -627,4 +541,3 @@ def test_the_runtime_of_this_process_is_found(tmp_path: Path) -> None:
     maps.write_text(line.format("/usr/lib/libc.so.6"))
     with pytest.raises(OSError, match="shared library"):
         loaded_runtime(maps)
-    assert cuda_support.runtime_of_toolchain().is_file()

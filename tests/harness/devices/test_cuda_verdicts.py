@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,9 @@ from kernelblaster.harness.cuda.present_gpus import FoundGpu
 from kernelblaster.harness.devices import cuda
 from kernelblaster.harness.devices.cuda import CudaDevice
 from kernelblaster.harness.errors import UserError
+from kernelblaster.harness.gpus import find_gpu
+from kernelblaster.harness.host.plan import Plan
+from kernelblaster.harness.host.properties import properties_of
 from kernelblaster.harness.nsight.profile import NcuResult, unavailable
 from kernelblaster.harness.records import (
     Build,
@@ -36,8 +40,9 @@ HERE = FoundGpu(index=0, uuid="GPU-0", name="NVIDIA H200", capability=(9, 0),
 WHOLE = {"broken": False, "candidate_loaded": True}
 FACTS = {"cases": 7, "launches": 1, "max_abs_error": 0.0, "precision_ratio": 1.0}
 RIGHT = {"cases": [], "mismatches": [], "repeat": None, "facts": FACTS, **WHOLE}
+TOLD = asdict(properties_of(find_gpu("H200")))
 HELLO = {"isolation_missing": ["a network of its own (EPERM)"], "sms": 132,
-         "copy_bytes_per_second": 4e12, "runtime": "libcudart.so.13"}  # fmt: skip
+         "copy_bytes_per_second": 4e12, "told": TOLD}  # fmt: skip
 
 
 class ScriptedWorker:
@@ -244,7 +249,7 @@ async def test_counters_come_from_the_profiler_and_from_the_workers_own_inputs(
     profile = Profile(launches=(launch,), gpu=HERE.name, provenance=Provenance.NCU)
     stages: list[Stage] = []
 
-    def profiled(task: Task, built: Build, stage: Stage) -> NcuResult:
+    def profiled(task: Task, built: Build, plan: Plan, stage: Stage) -> NcuResult:
         stages.append(stage)
         return NcuResult(outcome=Outcome.PASSED, profile=profile)
 
@@ -254,9 +259,7 @@ async def test_counters_come_from_the_profiler_and_from_the_workers_own_inputs(
     assert measured.profile == profile
     assert measured.stage.facts["elapsed_cycles"] == 17000.0
     assert measured.timing is not None and measured.timing.provenance is Provenance.EVENTS
-    assert stages == [
-        Stage(gpu_uuid="GPU-0", gpu=HERE.name, runtime="libcudart.so.13", inputs={"x": "x.bin"})
-    ]
+    assert stages == [Stage(gpu_uuid="GPU-0", gpu=HERE.name, inputs={"x": "x.bin"})]
 
 
 @pytest.mark.parametrize("answer", [{"inputs": {"x": "x.bin"}}, {"no_inputs": "disk full"}])

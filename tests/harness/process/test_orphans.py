@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import simulated_kernels as kernels
 from process_checks import alive, sleep_process
-from worker_processes import workers_of
+from worker_processes import host_halves_of
 
 from kernelblaster.harness.process import orphans, scratch
 
@@ -99,8 +99,8 @@ def test_evaluate_ends_in_good_order(tmp_path: Path, number: int, code: int) -> 
         env={**ENVIRONMENT, "TMPDIR": str(tmp_path / "tmp")},
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
-    wait_for(lambda: workers_of(running.pid), 100)
-    (child,) = workers_of(running.pid)
+    wait_for(lambda: host_halves_of(running.pid), 100)
+    (child,) = host_halves_of(running.pid)
     running.send_signal(number)
     out, error = running.communicate(timeout=30)
     assert running.returncode == code, error

@@ -147,7 +147,7 @@ def test_variables() -> None:
     assert table.initial == bytes(8) + (3).to_bytes(8, "little") + bytes(8)
     assert module.variables["other"].size == 16
     assert module.functions["k"].parameters[0].size == 16
-    assert [each.max_threads for each in module.functions.values()] == [64, None]
+    assert module.functions["k"].limits[:4] == (".maxntid", "8", ",", "4")
     for wrong in (".global .u64 a[2] = {b+8, 1};", ".global .b8 a[8] = {0xFF(b)};",
                   ".global .b32 a; .global .b32 a;", ".alias a, b;"):  # fmt: skip
         with pytest.raises(PtxError):

@@ -12,12 +12,10 @@ from simt_support import Arena, execute
 
 from kernelblaster.harness.build.native import build_native
 from kernelblaster.harness.build.toolchain import find_toolchain
-from kernelblaster.harness.cuda.client import host_calls_library
 from kernelblaster.harness.errors import UserError
 from kernelblaster.harness.simt.ptx.parser import PtxError, parse
 from kernelblaster.harness.simt.run import library
 from kernelblaster.harness.simt.run.core import Launch, Memory, UnsupportedInstruction, run
-from kernelblaster.harness.simt.run.runtime import build_runtime
 from kernelblaster.harness.vetting.symbols import defined_symbols
 
 
@@ -225,30 +223,13 @@ def test_marking_bytes_of_the_arena() -> None:
     np.testing.assert_array_equal(bits.ravel().astype(bool), expected)
 
 
-@pytest.mark.parametrize(
-    ("of_simulated", "prefixes"),
-    [(True, ("kb_", "cuda", "__cuda")), (False, ("calls_", "kuda", "__kuda"))],
-    ids=["stand-in runtime", "host calls"],
-)
-def test_a_candidate_meets_only_what_the_libraries_offer(
-    cache: Path, of_simulated: bool, prefixes: tuple[str, ...]
-) -> None:
-    """What the parts of a library share is not among the symbols of the process."""
-    if of_simulated:
-        path = build_runtime(find_toolchain().cuda_headers())
-    else:
-        path = host_calls_library()
-    linkers = {"_init", "_fini", "_edata", "_end", "__bss_start"}
-    names = set(defined_symbols(path)) - linkers
-    assert names and {name for name in names if not name.startswith(prefixes)} == set()
-
-
 @pytest.mark.parametrize("more", [(), ("census_program.c",)], ids=["programs", "census"])
 def test_the_runtime_of_whole_programs_builds(cache: Path, more: tuple[str, ...]) -> None:
     """The benchmarks add to the stand-in runtime: no name may be in two of its files."""
-    folder = ROOT / "benchmarks"
-    path = build_runtime(
-        find_toolchain().cuda_headers(),
-        name="program", more=[folder / part for part in ("program_runtime.c", *more)],
-    )  # fmt: skip
+    folder, runtime = ROOT / "benchmarks", ROOT / "harness" / "host" / "runtime"
+    path = build_native(
+        "program-runtime",
+        [*runtime.glob("*.c"), *(folder / part for part in ("program_runtime.c", *more))],
+        ["-std=gnu11", f"-I{find_toolchain().cuda_headers()}"],
+    )
     assert {"cudaLaunchKernel", "cudaMemset", "cudaEventRecord"} <= set(defined_symbols(path))

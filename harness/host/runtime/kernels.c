@@ -1,9 +1,9 @@
 /* What a kernel may take of a multiprocessor: function attributes and occupancy. */
 #include "runtime.h"
 
-int64_t round_up(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
+static int64_t round_up(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
 
-int64_t registers_of_warp(const kernel_entry *kernel) {
+static int64_t registers_of_warp(const kernel_entry *kernel) {
     int registers = kernel->registers > 1 ? kernel->registers : 1;
     return round_up((int64_t)registers * 32, gpu.register_unit);
 }
@@ -11,15 +11,14 @@ int64_t registers_of_warp(const kernel_entry *kernel) {
 cudaError_t cudaFuncSetAttribute(const void *stub, enum cudaFuncAttribute attribute, int value) {
     kernel_entry *kernel = find_kernel(stub);
     if (!kernel) return failed(cudaErrorInvalidDeviceFunction);
-    if (attribute == cudaFuncAttributeMaxDynamicSharedMemorySize) {
-        if (value < 0 || value > gpu.shared_optin - kernel->static_shared) {
-            fault("invalid_launch",
-                  "cudaFuncSetAttribute asks for %d bytes of dynamic shared memory for %s: the GPU "
-                  "allows %d", value, kernel->name, gpu.shared_optin - kernel->static_shared);
-            return failed(cudaErrorInvalidValue);
-        }
-        kernel->dynamic_limit = value;
-    }
+    if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize) return cudaSuccess;
+    begin_record(RECORD_DYNAMIC_SHARED);
+    put_text(kernel->name);
+    put_number((uint64_t)(int64_t)value);
+    end_record();
+    if (value < 0 || value > gpu.shared_optin - kernel->static_shared)
+        return failed(cudaErrorInvalidValue);
+    kernel->dynamic_limit = value;
     return cudaSuccess;
 }
 

@@ -51,7 +51,7 @@ cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, in
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int device) {
     if (device) return failed(cudaErrorInvalidDevice);
     memset(properties, 0, sizeof *properties);
-    snprintf(properties->name, sizeof properties->name, "%.200s (simulated)", gpu.name);
+    snprintf(properties->name, sizeof properties->name, "%.250s", gpu.name);
     properties->major = gpu.major;
     properties->minor = gpu.minor;
     properties->multiProcessorCount = gpu.sms;

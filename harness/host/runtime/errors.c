@@ -22,9 +22,8 @@ const char *cudaGetErrorName(cudaError_t code) {
     case cudaErrorInvalidValue: return "cudaErrorInvalidValue";
     case cudaErrorInvalidConfiguration: return "cudaErrorInvalidConfiguration";
     case cudaErrorInvalidSymbol: return "cudaErrorInvalidSymbol";
+    case cudaErrorInvalidDevice: return "cudaErrorInvalidDevice";
     case cudaErrorInvalidDeviceFunction: return "cudaErrorInvalidDeviceFunction";
-    case cudaErrorLaunchOutOfResources: return "cudaErrorLaunchOutOfResources";
-    case cudaErrorLaunchFailure: return "cudaErrorLaunchFailure";
     default: return "cudaErrorUnknown";
     }
 }
@@ -35,16 +34,8 @@ const char *cudaGetErrorString(cudaError_t code) {
     case cudaErrorInvalidValue: return "invalid argument";
     case cudaErrorInvalidConfiguration: return "invalid configuration argument";
     case cudaErrorInvalidSymbol: return "invalid device symbol";
+    case cudaErrorInvalidDevice: return "invalid device ordinal";
     case cudaErrorInvalidDeviceFunction: return "invalid device function";
-    case cudaErrorLaunchOutOfResources: return "too many resources requested for launch";
-    case cudaErrorLaunchFailure: return "unspecified launch failure";
     default: return "unknown error";
     }
-}
-
-const char *kb_faults(void) { return fault_lines(); }
-
-void kb_clear_faults(void) {
-    clear_faults();
-    last_error = cudaSuccess;
 }

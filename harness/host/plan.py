@@ -1,0 +1,120 @@
+"""What one call of launch() puts on the GPU: launches, copies and fills on named buffers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+COOPERATIVE, CLUSTER = 2, 4
+"""Of cudaLaunchAttributeID, which the driver numbers the same."""
+WORKSPACE = "workspace"
+_VARIABLE = "variable "
+
+
+def variable(name: str) -> str:
+    """Return what a module's variable is called among buffers: no tensor's name has a space."""
+    return _VARIABLE + name
+
+
+def variable_name(buffer: str) -> str | None:
+    """Return the variable that a buffer is; None where it is a tensor or the workspace."""
+    return buffer.removeprefix(_VARIABLE) if buffer.startswith(_VARIABLE) else None
+
+
+@dataclass(frozen=True)
+class Place:
+    """An address: so many bytes from the first one of a buffer, before it where negative."""
+
+    buffer: str
+    offset: int
+
+
+@dataclass(frozen=True)
+class Content:
+    """Bytes, some of which are addresses."""
+
+    hexadecimal: str
+    addresses: tuple[tuple[int, Place], ...] = ()
+    """Which eight bytes, from the start, and what they point to."""
+
+    def at(self, base: Mapping[str, int]) -> bytes:
+        """Return the bytes where buffers lie at these addresses."""
+        data = bytearray.fromhex(self.hexadecimal)
+        for start, place in self.addresses:
+            address = (base[place.buffer] + place.offset) & (1 << 64) - 1
+            data[start : start + 8] = address.to_bytes(8, "little")
+        return bytes(data)
+
+
+@dataclass(frozen=True)
+class PlannedLaunch:
+    """One kernel launch."""
+
+    kernel: str
+    """Mangled name."""
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    shared_bytes: int
+    attributes: tuple[tuple[int, tuple[int, int, int]], ...]
+    """Numbers of cudaLaunchAttributeID, and the first three words of their values."""
+    arguments: tuple[Content, ...]
+
+    @property
+    def cooperative(self) -> bool:
+        """Whether its blocks may wait for each other at the grid's barrier."""
+        return any(number == COOPERATIVE and value[0] for number, value in self.attributes)
+
+    @property
+    def cluster(self) -> int:
+        """Blocks of a cluster; 1 without."""
+        sizes = [value for number, value in self.attributes if number == CLUSTER]
+        return max((x * max(1, y) * max(1, z) for x, y, z in sizes if x), default=1)
+
+
+@dataclass(frozen=True)
+class PlannedTransfer:
+    """An asynchronous copy or fill: `height` rows of `width` bytes, a pitch apart."""
+
+    copy: bool
+    value: int
+    """Byte that a fill writes."""
+    target: Place
+    target_pitch: int
+    source: Place | None
+    """None for a fill and for a copy from the host."""
+    source_pitch: int
+    width: int
+    height: int
+    content: Content
+    """What is copied from the host, rows adjoining."""
+
+
+Step = PlannedLaunch | PlannedTransfer
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All that one call of launch() does, in order, whatever the addresses and the call."""
+
+    steps: tuple[Step, ...]
+    workspace_bytes: int
+    dynamic_shared: dict[str, int]
+    """Kernels that may have so much dynamic shared memory (cudaFuncSetAttribute)."""
+    host_microseconds: float
+    """Processor time of launch() itself."""
+    isolation_missing: tuple[str, ...] = ()
+    """What of its isolation this machine does not offer to the host half's process."""
+
+    def places(self) -> Iterator[Place]:
+        """Yield every place that a step names."""
+        for step in self.steps:
+            if isinstance(step, PlannedTransfer):
+                yield from (place for place in (step.target, step.source) if place is not None)
+            contents = step.arguments if isinstance(step, PlannedLaunch) else (step.content,)
+            for content in contents:
+                yield from (place for _, place in content.addresses)
+
+    @property
+    def launches(self) -> list[PlannedLaunch]:
+        """The kernel launches, in order."""
+        return [step for step in self.steps if isinstance(step, PlannedLaunch)]

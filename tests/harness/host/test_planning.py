@@ -1,0 +1,238 @@
+"""A host half's plan: what launch() asks for, the same wherever tensors lie and however often."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import simulated_kernels as kernels
+
+from kernelblaster.harness.build.toolchain import build_now, find_toolchain
+from kernelblaster.harness.gpus import find_gpu
+from kernelblaster.harness.host.checks import HOST_COPY_BYTES
+from kernelblaster.harness.host.plan import (
+    WORKSPACE,
+    Place,
+    Plan,
+    PlannedLaunch,
+    PlannedTransfer,
+    variable,
+)
+from kernelblaster.harness.host.planning import Asked, plan_launch
+from kernelblaster.harness.host.process import host_program
+from kernelblaster.harness.host.properties import properties_of
+from kernelblaster.harness.records import Outcome, StageResult, Task
+from kernelblaster.harness.task.contract import header
+from kernelblaster.harness.task.loading import load_task
+from kernelblaster.harness.vetting.symbols import _RUNTIME, defined_symbols
+
+KERNELS = """
+#include "task.cuh"
+#include <cooperative_groups.h>
+struct Pair { const float* from; long long count; float* to; };
+__device__ float table[1024];
+__constant__ float factors[2] = {2.0f, 1.0f};
+__global__ void scale(const float* x, float* y, long long n) {
+    long long i = blockIdx.x * 256ll + threadIdx.x;
+    if (i < n) y[i] = x[i] * 2.0f + 1.0f;
+}
+__global__ void scale_pair(Pair pair) {
+    long long i = blockIdx.x * 256ll + threadIdx.x;
+    if (i < pair.count) pair.to[i] = pair.from[i] * 2.0f + 1.0f;
+}
+__global__ void wide(float* y) { extern __shared__ float s[]; s[threadIdx.x] = 1; y[0] = s[0]; }
+__global__ void __launch_bounds__(64) narrow(float* y) { y[0] = table[0]; }
+"""
+RUN = "scale<<<(X_NUMEL + 255) / 256, 256, 0, stream>>>(x, out0, X_NUMEL);"
+
+
+@pytest.fixture(scope="module")
+def task(tmp_path_factory: pytest.TempPathFactory) -> Task:
+    path = tmp_path_factory.mktemp("task") / "scale.py"
+    path.write_text(kernels.SCALE_TASK.replace("N = 4194304", "N = 65536"))
+    return asyncio.run(load_task(path))
+
+
+@pytest.fixture(scope="module")
+def plan(task: Task) -> Callable[..., Plan | StageResult]:
+    toolchain = find_toolchain()
+    program = host_program(toolchain.cuda_headers())
+
+    def planned(body: str, before: str = "", workspace: int = 0) -> Plan | StageResult:
+        source = f"{KERNELS}\n{before}\n" + (
+            'extern "C" void launch(float* out0, const float* x, void* workspace, '
+            f"cudaStream_t stream) {{\n{body}\n}}\n"
+        )
+        if workspace:
+            source += f'extern "C" size_t workspace_bytes() {{ return {workspace}; }}\n'
+        built = build_now(toolchain, source, header(task.full), "sm_90")
+        assert built.succeeded, built.diagnostics
+        gpu = properties_of(find_gpu("H100"))
+        return plan_launch(program, Asked(built, task.full.tensors, gpu, 1 << 20, source))
+
+    return planned
+
+
+def only(found: Plan | StageResult) -> PlannedLaunch | PlannedTransfer:
+    assert isinstance(found, Plan), found.reason
+    (step,) = found.steps
+    return step
+
+
+def test_arguments_are_told_from_addresses(plan: Callable[..., Plan | StageResult]) -> None:
+    step = only(plan(RUN))
+    assert isinstance(step, PlannedLaunch)
+    assert step.grid == (256, 1, 1) and step.block == (256, 1, 1)
+    x, out0, count = step.arguments
+    assert x.addresses == ((0, Place("x", 0)),) and out0.addresses == ((0, Place("out0", 0)),)
+    assert count.at({}) == (65536).to_bytes(8, "little")
+    assert out0.at({"out0": 0x1234, "x": 0}) == (0x1234).to_bytes(8, "little")
+
+
+def test_addresses_in_records_and_beyond_a_buffers_start(
+    plan: Callable[..., Plan | StageResult],
+) -> None:
+    step = only(plan("Pair p{x - 4, 7, out0 + 100}; "
+                     "scale_pair<<<4, 256, 0, stream>>>(p);"))  # fmt: skip
+    assert isinstance(step, PlannedLaunch)
+    (pair,) = step.arguments
+    assert pair.addresses == ((0, Place("x", -16)), (16, Place("out0", 400)))
+
+
+def test_addresses_among_what_is_copied_from_the_host(
+    plan: Callable[..., Plan | StageResult],
+) -> None:
+    found = plan(
+        "const float* both[2] = {x, out0 + 1};"
+        "cudaMemcpyAsync(workspace, both, sizeof both, cudaMemcpyHostToDevice, stream);" + RUN,
+        workspace=4096,
+    )
+    assert isinstance(found, Plan), found
+    assert found.workspace_bytes == 4096
+    copied = found.steps[0]
+    assert isinstance(copied, PlannedTransfer) and copied.target == Place(WORKSPACE, 0)
+    assert copied.content.addresses == ((0, Place("x", 0)), (8, Place("out0", 4)))
+
+
+def test_variables_are_buffers_by_name(plan: Callable[..., Plan | StageResult]) -> None:
+    found = plan(
+        "float one[2] = {1, 2}; cudaMemcpyToSymbolAsync(factors, one, 8, 0, "
+        "cudaMemcpyHostToDevice, stream); void* place; cudaGetSymbolAddress(&place, table);"
+        "cudaMemsetAsync((float*)place + 4, 7, 64, stream);" + RUN
+    )
+    assert isinstance(found, Plan), found
+    copied, filled, _ = found.steps
+    assert isinstance(copied, PlannedTransfer) and isinstance(filled, PlannedTransfer)
+    assert copied.target == Place(variable("factors"), 0) and copied.source is None
+    assert filled.target == Place(variable("table"), 16) and not filled.copy
+
+
+def test_what_launch_sets_up_once_stays_allowed(plan: Callable[..., Plan | StageResult]) -> None:
+    found = plan(
+        "static bool ready; if (!ready) { cudaFuncSetAttribute(wide, "
+        "cudaFuncAttributeMaxDynamicSharedMemorySize, 100000); ready = true; }"
+        "wide<<<1, 64, 100000, stream>>>(out0);"
+    )
+    assert isinstance(found, Plan), found
+    assert found.dynamic_shared == {"_Z4widePf": 100000}
+
+
+def test_a_kernel_chosen_by_occupancy_and_properties(
+    plan: Callable[..., Plan | StageResult],
+) -> None:
+    found = plan(
+        "int held = 0; cudaOccupancyMaxActiveBlocksPerMultiprocessor(&held, scale, 256, 0);"
+        "cudaDeviceProp p; cudaGetDeviceProperties(&p, 0);"
+        "scale<<<held * p.multiProcessorCount, 256, 0, stream>>>(x, out0, X_NUMEL);"
+    )
+    step = only(found)
+    assert isinstance(step, PlannedLaunch) and step.grid == (8 * 132, 1, 1)
+
+
+REFUSED: dict[str, tuple[str, Outcome, str]] = {
+    "another stream": (RUN.replace("stream>>>", "(cudaStream_t)64>>>"), Outcome.FORBIDDEN,
+                       "on another stream"),
+    "the default stream": (RUN.replace("stream>>>", "0>>>"), Outcome.FORBIDDEN,
+                           "on the default stream"),
+    "a copy to the host": ("float h; cudaMemcpyAsync(&h, x, 4, cudaMemcpyDefault, stream);",
+                           Outcome.FORBIDDEN, "device memory to the host"),
+    "a fill before a buffer": ("cudaMemsetAsync(out0 - 1, 0, 8, stream);", Outcome.OUT_OF_BOUNDS,
+                               "outside an allocation"),
+    "a copy past a buffer": ("cudaMemcpyAsync(out0 + 1, x, X_NUMEL * 4, cudaMemcpyDefault, "
+                             "stream);", Outcome.OUT_OF_BOUNDS, "outside an allocation"),
+    "an attribute that keeps lines": (
+        "cudaLaunchAttribute a; a.id = cudaLaunchAttributeAccessPolicyWindow; "
+        "cudaLaunchConfig_t c = {}; c.gridDim = 4; c.blockDim = 256; c.stream = stream; "
+        "c.attrs = &a; c.numAttrs = 1; "
+        "cudaLaunchKernelEx(&c, scale, x, out0, (long long)X_NUMEL);",
+        Outcome.FORBIDDEN, "launch attribute 1"),
+    "too many threads": (RUN.replace("256, 0", "2048, 0"), Outcome.CRASHED, "2048 threads"),
+    "more than the bounds": ("narrow<<<1, 128, 0, stream>>>(out0);", Outcome.CRASHED,
+                             "__launch_bounds__ allow 64"),
+    "an empty grid": (RUN.replace("(X_NUMEL + 255) / 256", "0"), Outcome.CRASHED, "the grid of"),
+    "too much shared memory": ("wide<<<1, 64, 100000, stream>>>(out0);", Outcome.CRASHED,
+                               "over its limit of 49152"),
+    "too large a limit": ("cudaFuncSetAttribute(wide, cudaFuncAttributeMaxDynamicSharedMemorySize, "
+                          "300000);" + RUN, Outcome.CRASHED, "the GPU allows 232448"),
+    "an answer from the host": (
+        "static float y[8]; cudaMemcpyAsync(out0, y, sizeof y, cudaMemcpyHostToDevice, stream);"
+        + RUN, Outcome.FORBIDDEN, "an output is computed on the GPU"),
+    "a large table": (
+        f"static float y[{HOST_COPY_BYTES // 4 + 1}]; "
+        "cudaMemcpyAsync(workspace, y, sizeof y, cudaMemcpyHostToDevice, stream);" + RUN,
+        Outcome.FORBIDDEN, "from the host"),
+    "every second call": ("static int n; if (n++ % 2) return;" + RUN, Outcome.FORBIDDEN,
+                          "called again"),
+    "every hundredth call": ("static int n; if (++n % 100 == 0) return;" + RUN, Outcome.FORBIDDEN,
+                             "with every call"),
+    "a call counted in a thread's own variable": (
+        "static thread_local int n; if (++n % 100 == 0) return;" + RUN, Outcome.FORBIDDEN,
+        "with every call"),
+    "the last address": ("static const void* last; if (last == x) return; last = x;" + RUN,
+                         Outcome.FORBIDDEN, "called again"),
+    "work by address": ("if ((size_t)x & 512) return;" + RUN.replace("X_NUMEL + 255", "X_NUMEL"),
+                        Outcome.FORBIDDEN, ""),
+    "half an address": ("scale<<<256, 256, 0, stream>>>(x, out0, (long long)(size_t)x >> 9);",
+                        Outcome.FORBIDDEN, "hangs on addresses"),
+    "a difference of addresses": ("scale<<<256, 256, 0, stream>>>(x, out0, out0 - x);",
+                                  Outcome.FORBIDDEN, "hangs on addresses"),
+    "reads device memory": ("if (x[0] > 0)" + RUN, Outcome.CRASHED, "device memory"),
+    "writes device memory": ("out0[5] = 1;" + RUN, Outcome.CRASHED, "device memory"),
+    "too much workspace": (RUN, Outcome.CRASHED, "1048576 are allowed"),
+    "works itself": ("volatile double a = 1; for (int i = 0; i < 3000000; i++) a = a * 1.0001;"
+                     + RUN, Outcome.TIMED_OUT, "on the host"),
+    "without end": ("volatile int a = 1; while (a);", Outcome.TIMED_OUT, "did not return"),
+    "calls without end": ("for (;;) cudaMemsetAsync(out0, 0, 4, stream);", Outcome.TIMED_OUT, ""),
+    "too many calls": ("for (int i = 0; i < 5000; i++) cudaMemsetAsync(out0, 0, 4, stream);",
+                       Outcome.TIMED_OUT, "makes 5000 calls"),
+    "a crash": ("volatile int* p = nullptr; *p = 1;", Outcome.CRASHED, "SIGSEGV"),
+    "endless recursion": ("struct R { static int f(volatile int n) { return n + f(n + 1) + n; } };"
+                          "out0 += R::f(1);" + RUN, Outcome.CRASHED, "SIGSEGV"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_no_launch_may_do(plan: Callable[..., Plan | StageResult], name: str) -> None:
+    body, outcome, words = REFUSED[name]
+    workspace = {"too much workspace": 2 << 20, "a large table": 1 << 20}.get(name, 0)
+    for _ in range(6 if name == "work by address" else 1):  # one place in two is odd
+        found = plan(body, workspace=workspace)
+        if isinstance(found, StageResult):
+            break
+    assert isinstance(found, StageResult), found
+    assert found.outcome is outcome and words in found.reason, found.reason
+
+
+def test_the_runtime_offers_all_that_the_allow_list_names(tmp_path: Path) -> None:
+    program = host_program(find_toolchain().cuda_headers())
+    assert set(_RUNTIME) <= set(defined_symbols(program))
+
+
+def test_other_names_of_the_runtime_are_hidden() -> None:
+    program = host_program(find_toolchain().cuda_headers())
+    linkers = {"_init", "_fini", "_edata", "_end", "__bss_start", "main", "_start", "data_start",
+               "__data_start", "_IO_stdin_used", "__dso_handle", "__TMC_END__"}  # fmt: skip
+    names = set(defined_symbols(program)) - linkers
+    assert {name for name in names if not name.startswith(("kb_", "cuda", "__cuda"))} == set()
