@@ -16,6 +16,7 @@ from ..records import Build, Diagnostic, Record, sha256_of
 from ..vetting.device_rules import device_code, names_its_own_places
 from ..vetting.host_code import check_machine_code
 from ..vetting.host_object import check_sections, host_assembly
+from ..vetting.ptx_tokens import read_ptx
 from ..vetting.source_rules import check_source, macro_directive, may_rename_lines
 from ..vetting.symbols import undefined_symbols
 from .cache import cache_root, new_entry, trim_entries, used_entry
@@ -35,7 +36,7 @@ FLAGS = (
 
 _KEEP_ASSEMBLY = ("-Xcompiler", "-save-temps")
 
-RULES = "7"
+RULES = "8"
 """Raised whenever a build's diagnostics may change: a cached build keeps its own."""
 
 _PARTS = ("bin", "crt", "include", "lib", "lib64", "nvvm", "nvvm-prev", "targets")
@@ -214,7 +215,7 @@ def _collect(directory: Path, key: str, arch: str, toolchain: Toolchain, log: st
         raise UserError(f"{toolchain.host_compiler} leaves no assembly to check: use g++ (set CXX)")
     source = (directory / "candidate.cu").read_text(encoding="utf-8")
     device = (directory / "candidate.cudafe1.gpu").read_text(errors="replace")
-    ptx = (directory / "candidate.ptx").read_text(errors="replace")
+    ptx = read_ptx(directory / "candidate.ptx")
     return Build(
         key=key,
         succeeded=True,

@@ -49,6 +49,7 @@ from ..simt import (
     describe_transfer,
     isolation_facts,
     machine_listing,
+    misreading,
     require_sense,
     run_candidate,
 )
@@ -164,7 +165,7 @@ class SimulatedDevice(Device):
                 reason=f"the task cannot tell right from wrong: {solved_by}",
             )
         built = self._build(source, task.verify)
-        refused = judge_build(built, source)
+        refused = judge_build(built, source) or self._misread(built)
         if refused:
             return refused
         with scratch_folder("verify") as folder:
@@ -182,7 +183,7 @@ class SimulatedDevice(Device):
     def _profile(self, task: Task, source: str, sample: int) -> Measurement:
         cases = prepare_cases_now(task)
         built = self._build(source, task.full)
-        refused = judge_build(built)
+        refused = judge_build(built) or self._misread(built)
         if refused:
             return Measurement(stage=refused)
         prepared = prepare_full_case_now(task)
@@ -400,6 +401,12 @@ class SimulatedDevice(Device):
             program, _ = both(partial(host_program, headers), core_library)
             self._host_program = program
         return self._host_program
+
+    def _misread(self, built: Build) -> StageResult | None:
+        """Return that the simulator reads the candidate's PTX otherwise than ptxas; None if not."""
+        ptx = Path(built.directory, "candidate.ptx")
+        told = misreading(self._toolchain, ptx, self.gpu.arch)
+        return StageResult(outcome=Outcome.UNSUPPORTED, reason=told, build=built) if told else None
 
     def _listing(self, built: Build, scratch: Path) -> str | None:
         """Write the machine code of a build, by PTX statements, and return where; None without."""

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import re
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import takewhile
+from math import prod
 
-_ENTRY = re.compile(r"\.entry\s+([\w$]+)\s*(?:\(([^){;]*)\))?([^{;]*)\{")
-_PARAMETER = re.compile(r"\.param\b([^,]*)")
-_TYPE = re.compile(r"\.[usbf](8|16|32|64)\b")
-_COUNT = re.compile(r"\[\s*(\d+)\s*\]")
-_MAX_THREADS = re.compile(r"\.maxntid\s+(\d+)(?:\s*,\s*(\d+))?(?:\s*,\s*(\d+))?")
+from ..vetting.ptx_statements import statements_of
+from ..vetting.ptx_tokens import tokens_of
+
+_BYTES = {f".{kind}{bits}": bits // 8 for kind in "busf" for bits in (8, 16, 32, 64)}
 MOST_THREADS = 1024
 
 
@@ -24,22 +25,35 @@ class Entry:
 
 
 def read_entries(ptx: str) -> dict[str, Entry]:
-    """Return the kernels of a PTX file as nvcc writes it, by mangled name."""
-    return {
-        name: Entry(tuple(map(_size, _PARAMETER.findall(parameters))), _threads(directives))
-        for name, parameters, directives in _ENTRY.findall(ptx)
-    }
+    """Return the kernels of a PTX file (`ptx_tokens.read_ptx`), by mangled name.
+
+    Raises NotPtx where it is none.
+    """
+    found = {}
+    for statement in statements_of(tokens_of(ptx)):
+        words = [token.text for token in statement.tokens]
+        if not statement.function and ".entry" in words:
+            name = words[words.index(".entry") + 1]
+            found[name] = Entry(tuple(_sizes(words)), _threads(words))
+    return found
 
 
-def _size(declared: str) -> int:
-    kind, count = _TYPE.search(declared), _COUNT.search(declared)
-    bits = int(kind[1]) if kind else 0
-    return bits // 8 * (int(count[1]) if count else 1)
+def _sizes(words: Sequence[str]) -> list[int]:
+    """Return the bytes of each parameter between the brackets of a kernel's head."""
+    sizes: list[int] = []
+    for at, word in enumerate(words):
+        if word == ".param":
+            sizes.append(0)
+        elif word in _BYTES:
+            sizes[-1] = _BYTES[word]
+        elif word == "[":
+            sizes[-1] *= int(words[at + 1])
+    return sizes
 
 
-def _threads(directives: str) -> int:
-    bounds = _MAX_THREADS.search(directives)
-    if bounds is None:
+def _threads(words: Sequence[str]) -> int:
+    if ".maxntid" not in words:
         return MOST_THREADS
-    x, y, z = (int(number or 1) for number in bounds.groups())
-    return x * y * z
+    rest = words[words.index(".maxntid") + 1 :]
+    numbers = takewhile(lambda word: word == "," or word.isdigit(), rest)
+    return prod(int(word) for word in numbers if word != ",")

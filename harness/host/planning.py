@@ -10,6 +10,7 @@ from pathlib import Path
 from ..judge.findings import judge
 from ..judge.reports import CaseReport, Fault
 from ..records import Build, Outcome, StageResult, TensorSpec
+from ..vetting.ptx_tokens import read_ptx
 from .calls import Call, DynamicShared, Launch, Transfer
 from .checks import HOST_COPY_BYTES, MOST_CALLS, STREAM, Checks
 from .entries import read_entries
@@ -83,7 +84,7 @@ class _Layout:
 
 
 def _plan(process: HostProcess, asked: Asked) -> Plan:
-    entries = read_entries(Path(asked.built.directory, "candidate.ptx").read_text())
+    entries = read_entries(read_ptx(Path(asked.built.directory, "candidate.ptx")))
     process.load(asked.gpu, asked.built.kernels, entries, HOST_COPY_BYTES)
     workspace = process.workspace_bytes()
     if workspace > asked.workspace_limit:

@@ -16,7 +16,7 @@ Bits never move between floating-point registers and others: the payload of a Na
 """
 DECLARATIONS = (".reg .pred %p<8>; .reg .b16 %h<8>; .reg .b32 %r<8>; .reg .f32 %f<8>;"
                 ".reg .f64 %g<8>; .reg .b64 %d<8>;"
-                ".reg .b32 %t<8>, %n<4>, %tid, %i; .reg .b64 %a<4>, %in, %out; .reg .pred %q<4>;")
+                ".reg .b32 %t<8>, %n<4>, %own, %i; .reg .b64 %a<4>, %in, %out; .reg .pred %q<4>;")
 SLOT = 128
 """Bytes of output a thread has: see the epilogue for what lies where."""
 COUNTERS = 64
@@ -201,9 +201,9 @@ class Writer:
         step, spread = self.draw(st.integers(0, 95)), self.one((1, 1, 2, 5))
         bits, threads = 8 * size, self.kernel.threads
         self.kernel.lines.append(
-            f"mov.u32 %t2, tile; mad.lo.u32 %t3, %tid, {size * spread}, %t2;"
+            f"mov.u32 %t2, tile; mad.lo.u32 %t3, %own, {size * spread}, %t2;"
             f"st.shared.b{bits} [%t3], {self.register(kind)}; bar.sync 0;"
-            f"add.u32 %t4, %tid, {step}; rem.u32 %t4, %t4, {threads};"
+            f"add.u32 %t4, %own, {step}; rem.u32 %t4, %t4, {threads};"
             f"mad.lo.u32 %t3, %t4, {size * spread}, %t2;"
             f"ld.shared.b{bits} {self.register(kind)}, [%t3]; bar.sync 0;"
         )
@@ -211,10 +211,10 @@ class Writer:
     def reductions(self) -> None:
         """Count through the barrier, or by shared atomics between barriers."""
         r, p, x = self.register("r"), self.register("p"), self.register("r")
-        shared = (f"setp.lt.u32 %q0, %tid, 8; mov.u32 %t2, tile; mad.lo.u32 %t3, %tid, 4, %t2;"
-                  f"@%q0 st.shared.u32 [%t3], %tid; bar.sync 0; and.b32 %t4, {x}, 7;"
+        shared = (f"setp.lt.u32 %q0, %own, 8; mov.u32 %t2, tile; mad.lo.u32 %t3, %own, 4, %t2;"
+                  f"@%q0 st.shared.u32 [%t3], %own; bar.sync 0; and.b32 %t4, {x}, 7;"
                   f"mad.lo.u32 %t4, %t4, 4, %t2; red.shared.add.u32 [%t4], {x}; bar.sync 0;"
-                  f"and.b32 %t4, %tid, 7; mad.lo.u32 %t4, %t4, 4, %t2;"
+                  f"and.b32 %t4, %own, 7; mad.lo.u32 %t4, %t4, 4, %t2;"
                   f"ld.shared.u32 {r}, [%t4]; bar.sync 0;")  # fmt: skip
         self.kernel.lines.append(self.one((
             f"bar.red.popc.u32 {r}, 0, {p};", f"bar.red.or.pred {p}, 0, !{p};",
@@ -276,7 +276,7 @@ _LOAD = (
     "mov.f32 %f4, 0f00000001; cvt.rn.f16.f32 %h0, %f0; cvt.rz.f16.f32 %h1, %f1;"
     "cvt.rn.f16.s32 %h2, %r1; cvt.f64.f32 %g0, %f1; cvt.rn.f64.s64 %g1, %d0;"
     "mov.f64 %g2, 0d3FF8000000000000; setp.lt.s32 %p0, %r0, 0; setp.gt.u32 %p1, %r1, %r2;"
-    "and.b32 %t0, %tid, 1; setp.eq.u32 %p2, %t0, 0; setp.lt.u32 %p3, %tid, 20;"
+    "and.b32 %t0, %own, 1; setp.eq.u32 %p2, %t0, 0; setp.lt.u32 %p3, %own, 20;"
 )
 _CLEAR = "".join(f"st.local.u32 [own+{4 * i}], %r{i % 4};" for i in range(8))
 _KEEP = (
@@ -300,8 +300,8 @@ def kernels(draw: st.DrawFn) -> tuple[str, int]:
         ".version 8.3\n.target sm_90\n.address_size 64\n"
         ".visible .entry k(.param .u64 p0, .param .u64 p1) {\n"
         f"{DECLARATIONS}\n.shared .align 16 .b8 tile[4096]; .local .align 16 .b8 own[32];\n"
-        "ld.param.u64 %in, [p0]; ld.param.u64 %out, [p1]; mov.u32 %tid, %tid.x;\n"
-        f"mov.u32 %i, %ctaid.x; mad.lo.u32 %i, %i, {kernel.threads}, %tid;\n{_LOAD}\n{_CLEAR}\n"
+        "ld.param.u64 %in, [p0]; ld.param.u64 %out, [p1]; mov.u32 %own, %tid.x;\n"
+        f"mov.u32 %i, %ctaid.x; mad.lo.u32 %i, %i, {kernel.threads}, %own;\n{_LOAD}\n{_CLEAR}\n"
         f"{body}\n{_KEEP}\nret;\n}}\n"
     )
     return text, kernel.threads

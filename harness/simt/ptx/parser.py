@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-import struct
+import re
+from dataclasses import replace
 
+from ...vetting.ptx_tokens import NotPtx, Token, end_of_location, tokens_of
+from .constants import begins_constant, read_constant, read_number
 from .records import (
     TYPE_BYTES,
     Address,
@@ -23,8 +26,8 @@ from .records import (
     Variable,
     Vector,
 )
-from .scopes import Scopes
-from .tokens import joined, tokens_of
+from .scopes import Place, Scopes
+from .source_lines import SourceLines
 
 __all__ = ["Function", "Instruction", "Module", "PtxError", "Variable", "parse"]
 
@@ -33,38 +36,57 @@ _SPECIAL_PREFIXES = (
     "%clock", "%globaltimer", "%smid", "%nsmid", "%gridid", "%dynamic_smem", "%total_smem",
     "%cluster", "%ncluster", "%is_explicit", "%envreg", "%aggr_smem", "%pm", "%reserved",
 )  # fmt: skip
+_SELECTORS = {".x": ".x", ".y": ".y", ".z": ".z", ".w": ".w",
+              ".r": ".x", ".g": ".y", ".b": ".z", ".a": ".w"}  # fmt: skip
 _VARIABLE_SPACES = (".global", ".const", ".shared", ".local", ".param")
+_LINKAGE = (".visible", ".weak", ".common", ".extern")
+_LIMITS = (
+    ".maxntid", ".reqntid", ".minnctapersm", ".maxnctapersm", ".maxnreg", ".noreturn",
+    ".explicitcluster", ".reqnctapercluster", ".maxclusterrank", ".blocksareclusters",
+)  # fmt: skip
 
 
 def parse(text: str) -> Module:
-    """Parse one PTX file.
+    """Parse one PTX file, given with its own line ends (`ptx_tokens.tokens_of`).
 
     Raises:
         PtxError: the text is not PTX that this parser understands.
     """
-    parser = _Parser(list(tokens_of(text)))
+    try:
+        parser = _Parser(tokens_of(text))
+    except NotPtx as problem:
+        raise PtxError(str(problem)) from problem
     try:
         return parser.module()
     except IndexError:
         raise PtxError("the PTX text ends inside a statement", parser.line) from None
-
-
-def _float_bits(value: float) -> int:
-    return int(struct.unpack("<Q", struct.pack("<d", value))[0])
+    except NotPtx as problem:
+        raise PtxError(str(problem), parser.line) from problem
+    except PtxError as problem:
+        if problem.line is None and parser.line is not None:
+            raise parser.error(str(problem)) from None
+        raise
+    except RecursionError:
+        raise PtxError("PTX that nests too deeply", parser.line) from None
 
 
 class _Parser:
     """A cursor over the tokens, and what has been read of the module."""
 
-    def __init__(self, tokens: list[tuple[str, int]]) -> None:
-        self.tokens = [token for token, _ in tokens]
-        self.ptx_lines = [line for _, line in tokens]
+    def __init__(self, tokens: list[Token]) -> None:
+        self.tokens = [token.text for token in tokens]
+        self.placed = tokens
         self.at = 0
         self.result = Module()
         self.scopes: Scopes | None = None
         """Of the function that is being read, or was last."""
-        self.line: int | None = None
-        self.inner_line: int | None = None
+        self.source = SourceLines(tokens)
+        self.jumps: list[tuple[int, Place]] = []
+        """Instructions of this function that name labels, and where each stands."""
+
+    @property
+    def line(self) -> int | None:
+        return self.source.outermost
 
     # -- cursor
 
@@ -85,9 +107,26 @@ class _Parser:
         if not self.accept(token):
             raise self.error(f"expected {token!r}")
 
-    def skip_statement(self) -> None:
-        while self.take() != ";":
+    def until(self, end: str) -> tuple[str, ...]:
+        """Take all tokens before one, and that one."""
+        start = self.at
+        while self.take() != end:
             pass
+        return tuple(self.tokens[start : self.at - 1])
+
+    def location(self) -> tuple[str, ...]:
+        """Take the rest of a .loc or .file."""
+        start, self.at = self.at, end_of_location(self.placed, self.at - 1)
+        return tuple(self.tokens[start : self.at])
+
+    def constant(self) -> Immediate:
+        return read_constant(self.peek, self.take)
+
+    def whole(self) -> int:
+        found = self.constant()
+        if found.kind != "integer":
+            raise self.error("expected a whole number")
+        return found.bits
 
     def error(self, problem: str) -> PtxError:
         near = " ".join(self.tokens[max(0, self.at - 4) : self.at + 8])
@@ -96,49 +135,61 @@ class _Parser:
     # -- module level
 
     def module(self) -> Module:
+        linkage: tuple[str, ...] = ()
         while self.at < len(self.tokens):
             token = self.take()
-            if token == ".target":
+            if token == ".version":
+                self.result.version = self.take()
+            elif token == ".target":
                 self.result.target = self.take()
                 while self.accept(","):
                     self.take()
-            elif token in (".version", ".address_size"):
+            elif token == ".address_size":
                 self.take()
-            elif token in (".visible", ".weak", ".common", ".extern", ";"):
+            elif token in _LINKAGE:
+                linkage += (token,)
                 continue
             elif token in (".global", ".const", ".shared"):
-                external = self.tokens[self.at - 2] == ".extern"
-                variable = self.variable(token[1:], external)
+                variable = self.variable(token[1:], linkage)
+                if variable.name in self.result.variables:
+                    raise self.error(f"{variable.name} is declared twice")
                 self.result.variables[variable.name] = variable
                 self.expect(";")
             elif token in (".entry", ".func"):
-                self.function_definition(entry=token == ".entry")
-            elif token in (".alias", ".pragma"):
-                self.skip_statement()
-            elif token == ".loc":
-                self.skip_statement()
+                self.function_definition(token == ".entry", linkage)
+            elif token in (".loc", ".file"):
+                self.location()
+            elif token == ".section":
+                self.until("{")
+                self.until("}")
             else:
                 raise self.error(f"unknown directive {token!r}")
+            linkage = ()
         return self.result
 
-    def variable(self, space: str, external: bool = False) -> Variable:
+    def variable(self, space: str, linkage: tuple[str, ...] = ()) -> Variable:
         """Parse a declaration after its space: [.align N] .type name [dimensions] [= initial]."""
         align, type_name, lanes = 1, "", 1
+        attributes: tuple[str, ...] = ()
+        kind: tuple[str, ...] = ()
         while self.peek().startswith("."):
             word = self.take()
             if word == ".align":
-                align = int(self.take())
+                align = self.whole()
             elif word in (".v2", ".v4"):
                 lanes = int(word[2:])
             elif word[1:] in TYPE_BYTES:
                 type_name = word[1:]
             elif word == ".ptr":  # what it points to does not change the parameter's own layout
+                start = self.at - 1
                 while self.peek().startswith("."):
                     if self.take() == ".align":
                         self.take()
+                attributes = tuple(self.tokens[start : self.at])
             elif word == ".attribute":
-                while self.take() != ")":
-                    pass
+                kind = (word, *self.until(")"), ")")
+            else:
+                raise self.error(f"a declaration with {word}")
         if not type_name:
             raise self.error("declaration without a type")
         name, count = self.take(), 1
@@ -146,39 +197,42 @@ class _Parser:
             if self.accept("]"):
                 count = 0
             else:
-                count *= int(self.take().rstrip("U"), 0)
+                count *= self.whole()
                 self.expect("]")
         element = TYPE_BYTES[type_name]
-        size = element * lanes * count
-        initial: bytes | None = None
-        relocations: tuple[tuple[int, str], ...] = ()
-        if self.accept("="):
-            initial, relocations = self.initialiser(element, size)
-        return Variable(
-            name, space, size, max(align, element), element, initial, relocations, external
-        )
+        variable = Variable(
+            name, space, element * lanes * count, max(align, element * lanes), element,
+            external=".extern" in linkage, linkage=linkage, attributes=attributes, kind=kind,
+        )  # fmt: skip
+        return self.initialised(variable) if self.accept("=") else variable
 
-    def initialiser(self, element: int, size: int) -> tuple[bytes, tuple[tuple[int, str], ...]]:
-        data, relocations = bytearray(), []
+    def initialised(self, variable: Variable) -> Variable:
+        """Parse `{1, 0F3f800000, generic(symbol)+8, symbol, ...}`, or one value without braces."""
+        element, data = variable.element_bytes, bytearray()
+        relocations: list[tuple[int, str]] = []
+        generic: list[int] = []
         while self.peek() != ";":
-            word = self.take()
-            if word in "{},()":
-                continue
-            if word == "generic":  # generic(symbol): global addresses are generic already
-                continue
-            if word == "-":
-                data += (-self.number(self.take()).bits).to_bytes(element, "little", signed=True)
-            elif word == "+":
-                addend = self.number(self.take()).bits
-                offset = len(data) - element
-                data[offset:] = addend.to_bytes(element, "little")
-            elif word[0].isdigit():
-                bits = self.number(word).bits
-                data += (bits & ((1 << (8 * element)) - 1)).to_bytes(element, "little")
+            if self.peek() in ("{", "}", ","):
+                self.take()
+            elif begins_constant(self.peek()):
+                value = self.constant().bits
+                data += (value & (1 << (8 * element)) - 1).to_bytes(element, "little")
             else:
+                word = self.take()
+                if word == "generic" and self.accept("("):
+                    generic.append(len(data))
+                    word = self.take()
+                    self.expect(")")
                 relocations.append((len(data), word))
-                data += bytes(element)
-        return bytes(data).ljust(size, b"\0"), tuple(relocations)
+                addend = self.whole() if self.peek() in ("+", "-") else 0
+                data += (addend & (1 << (8 * element)) - 1).to_bytes(element, "little")
+        for offset, _ in relocations:
+            if any(data[offset : offset + 8]):
+                raise self.error("a variable that begins with an address inside of another")
+        return replace(
+            variable, initial=bytes(data).ljust(variable.size, b"\0"),
+            relocations=tuple(relocations), generic=tuple(generic),
+        )  # fmt: skip
 
     def parameter_list(self) -> tuple[Variable, ...]:
         """Parse `(.param .type name, ...)`."""
@@ -187,80 +241,104 @@ class _Parser:
         while not self.accept(")"):
             if self.accept(","):
                 continue
-            if self.take() not in (".param", ".reg"):
+            if self.take() != ".param":
                 raise self.error("expected a parameter")
             found.append(self.variable("param"))
         return tuple(found)
 
-    def function_definition(self, entry: bool) -> None:
+    def function_definition(self, entry: bool, linkage: tuple[str, ...]) -> None:
         results: tuple[Variable, ...] = ()
         if not entry and self.peek() == "(":
             results = self.parameter_list()
-        function = Function(self.take(), entry, results)
+        function = Function(self.take(), entry, results, linkage=linkage)
         if self.peek() == "(":
             function.parameters = self.parameter_list()
+        start = self.at
         while self.peek() not in "{;":
-            self.take()  # .maxntid, .minnctapersm, .noreturn: limits, checked by ptxas
+            word = self.take()
+            if word.startswith(".") and word not in _LIMITS:
+                raise self.error(f"a function with {word}")
+        function.limits = tuple(self.tokens[start : self.at])
         if self.take() == ";":
-            return  # a declaration
+            self.result.declarations.append(function)
+            return
+        if function.name in self.result.functions:
+            raise self.error(f"{function.name} is defined twice")
         self.result.functions[function.name] = function
         function.first = len(self.result.instructions)
-        self.line = self.inner_line = None
+        self.source.forget()
+        self.jumps = []
         self.scopes = Scopes(function)
         for variable in (*function.parameters, *function.results):
             self.scopes.declare(variable)
         self.body(function, self.scopes)
         function.last = len(self.result.instructions)
+        for index, place in self.jumps:
+            self.land(index, self.scopes, place)
 
     # -- inside a function
 
     def body(self, function: Function, scopes: Scopes) -> None:
+        tables: list[tuple[str, tuple[str, ...], Place]] = []
         while not scopes.are_closed:
             token = self.take()
             if token == "{":
                 scopes.begin()
             elif token == "}":
                 scopes.end()
-            elif token == ";":
-                continue
             elif token == ".loc":
-                self.line = int(self.take()) or None
-                self.inner_line = int(self.take()) or None
-                self.expect(";")
+                self.source.go_to(self.location())
+            elif token == ".file":  # where tests write it; ptxas takes none here
+                self.location()
             elif token == ".reg":
                 self.registers(scopes)
-            elif token in _VARIABLE_SPACES:
+            elif token in (".shared", ".local", ".param"):
                 scopes.declare(self.variable(token[1:]))
                 self.expect(";")
-            elif token in (".pragma", ".branchtargets", ".callprototype", ".calltargets"):
-                self.skip_statement()
+            elif token == ".pragma":
+                function.pragmas.append((len(self.result.instructions), " ".join(self.until(";"))))
             elif self.peek() == ":" and not token.startswith("."):
                 self.take()
-                function.labels[token] = len(self.result.instructions)
+                name = scopes.add_label(token)
                 if self.accept(".branchtargets"):
-                    function.branch_tables[token] = self.label_list()
+                    tables.append((name, self.until(";"), scopes.place))
+                elif self.peek() in (".callprototype", ".calltargets"):
+                    function.prototypes[name] = self.until(";")
+                else:
+                    function.labels[name] = len(self.result.instructions)
             else:
                 self.at -= 1
-                self.instruction(function)
+                self.instruction(function, scopes)
+        for name, labels, place in tables:
+            function.branch_tables[name] = tuple(
+                scopes.label(label, place) for label in labels if label != ","
+            )
 
-    def label_list(self) -> tuple[str, ...]:
-        found = []
-        while not self.accept(";"):
-            if not self.accept(","):
-                found.append(self.take())
-        return tuple(found)
+    def land(self, index: int, scopes: Scopes, place: Place) -> None:
+        """Give the labels that an instruction names their unique names."""
+        instructions = self.result.instructions
+        here = instructions[index]
+        operands = tuple(
+            Symbol(scopes.label(each.name, place)) if isinstance(each, Symbol) else each
+            for each in here.operands
+        )
+        call = here.call
+        if call is not None and call.prototype:
+            call = replace(call, prototype=scopes.label(call.prototype, place))
+        instructions[index] = replace(here, operands=operands, call=call)
 
     def registers(self, scopes: Scopes) -> None:
         """Parse `.reg .type %name<count>, %other;`."""
         type_name = self.take()[1:]
+        if type_name not in TYPE_BYTES:
+            raise self.error(f"registers of type {type_name}")
         while not self.accept(";"):
             if self.accept(","):
                 continue
             name = self.take()
             if self.accept("<"):
-                self.take()
+                scopes.add_family(name, read_number(self.take()).bits, type_name)
                 self.expect(">")
-                scopes.add_family(name, type_name)
             else:
                 scopes.add_register(name, type_name)
 
@@ -273,16 +351,6 @@ class _Parser:
             raise self.error("expected a register")
         return found
 
-    def number(self, token: str) -> Immediate:
-        if token[:2] in ("0f", "0F"):
-            return Immediate("f32", int(token[2:], 16))
-        if token[:2] in ("0d", "0D"):
-            return Immediate("f64", int(token[2:], 16))
-        token = token.rstrip("U")
-        if "." in token:
-            return Immediate("f64", _float_bits(float(token)))
-        return Immediate("integer", int(token, 0))
-
     def operand(self) -> Operand:
         if self.accept("{"):
             items = []
@@ -292,62 +360,65 @@ class _Parser:
             return Vector(tuple(items))
         if self.accept("["):
             return self.address()
-        if self.accept("-"):
-            value = self.number(self.take())
-            return Immediate(value.kind, -value.bits)
         if self.accept("!"):
-            return Negated(self.operand())
+            return Negated(self.register())
+        if begins_constant(self.peek()):
+            return self.constant()
         token = self.take()
-        if token[0].isdigit():
-            return self.number(token)
         if token == "_":
             return Sink()
-        if token == "WARP_SZ":
-            return Immediate("integer", 32)
         found = self.lookup(token)
+        if self.peek().startswith("."):
+            selector = _SELECTORS.get(self.take())
+            if found is not None or selector is None or not token.startswith(_SPECIAL_PREFIXES):
+                raise self.error("a part of a register")
+            return Special(token + selector)
         if found is not None:
             return found
-        if token.startswith(_SPECIAL_PREFIXES):
-            return Special(token)
-        return Symbol(token)
+        if token == "WARP_SZ":
+            return Immediate("integer", 32)
+        if not (token[0].isalpha() or token[0] in "_$%") or len(token) < 2 and token in "_$%":
+            raise self.error("expected an operand")
+        return Special(token) if token.startswith(_SPECIAL_PREFIXES) else Symbol(token)
 
     def address(self) -> Operand:
         base, offset = self.operand(), 0
+        coordinates: list[Operand] = []
         while not self.accept("]"):
-            sign = self.take()
-            if sign == "+":
-                sign = "-" if self.accept("-") else "+"
-                value = self.number(self.take()).bits
-                offset += value if sign == "+" else -value
-            elif sign == "-":
-                offset -= self.number(self.take()).bits
-            elif sign == ",":  # coordinates of a tensor or texture: the decoder refuses them
-                self.operand()
+            if self.peek() in ("+", "-"):
+                offset += self.whole()
+            elif self.accept(","):
+                coordinates.append(self.operand())
             else:
                 raise self.error("unknown address")
-        return Address(base, offset)
+        return Address(base, offset, tuple(coordinates))
 
-    def instruction(self, function: Function) -> None:
+    def instruction(self, function: Function, scopes: Scopes) -> None:
         start, guard, negated = self.at, None, False
         if self.accept("@"):
             negated = self.accept("!")
             guard = self.register()
-        # `::` belongs to a modifier (shared::cta), so split only at single dots.
-        opcode, *modifiers = self.take().split(".")
+        opcode, modifiers = self.take(), []
         if not opcode.isidentifier():
             raise self.error("expected an instruction")
+        while self.peek().startswith("."):
+            # `::` belongs to a modifier (.shared::cta).
+            modifiers.append(self.take()[1:])
         operands: list[Operand] = []
         call = None
         if opcode == "call":
             call = self.call()
         else:
             while self.peek() != ";":
-                if self.accept(","):
-                    continue
                 if self.accept("|"):
                     operands[-1] = Pair(operands[-1], self.operand())
-                else:
-                    operands.append(self.operand())
+                    self.accept(",")
+                    continue
+                operands.append(self.operand())
+                if self.peek() not in ("|", ";"):
+                    self.expect(",")
+        if opcode in ("bra", "brx") or call is not None and call.prototype:
+            self.jumps.append((len(self.result.instructions), scopes.place))
         self.result.instructions.append(
             Instruction(
                 index=len(self.result.instructions),
@@ -358,16 +429,16 @@ class _Parser:
                 guard=guard,
                 guard_negated=negated,
                 line=self.line,
-                text=joined(self.tokens[start : self.at]),
+                text=_joined(self.tokens[start : self.at]),
                 call=call,
-                inner_line=self.inner_line,
-                ptx_line=self.ptx_lines[start],
+                inner_line=self.source.innermost,
+                ptx_line=self.placed[start].line,
             )
         )
         self.expect(";")
 
     def call(self) -> Call:
-        """Parse `(results), target, (arguments)`, each part but the target optional."""
+        """Parse `(results), target, (arguments), prototype`, each part but the target optional."""
         results: tuple[str, ...] = ()
         if self.peek() == "(":
             results = self.names()
@@ -375,14 +446,16 @@ class _Parser:
         target = self.take()
         found = self.lookup(target)
         pointer = found if isinstance(found, Register) else None
-        if pointer:
-            target = ""
         arguments: tuple[str, ...] = ()
-        if self.accept(",") and self.peek() == "(":
-            arguments = self.names()
-        while self.peek() != ";":
-            self.take()
-        return Call(target, results, arguments, pointer)
+        prototype = ""
+        if self.accept(","):
+            if self.peek() == "(":
+                arguments = self.names()
+                if self.accept(","):
+                    prototype = self.take()
+            else:
+                prototype = self.take()
+        return Call("" if pointer else target, results, arguments, pointer, prototype)
 
     def names(self) -> tuple[str, ...]:
         found = []
@@ -390,7 +463,15 @@ class _Parser:
         while not self.accept(")"):
             if self.accept(","):
                 continue
-            token = self.take()
-            named = self.lookup(token)
-            found.append(named.name if isinstance(named, Symbol) else token)
+            named = self.lookup(self.take())
+            if not isinstance(named, Symbol | Register):
+                raise self.error("an argument that is no variable")
+            found.append(named.name if isinstance(named, Symbol) else named.key)
         return tuple(found)
+
+
+def _joined(tokens: list[str]) -> str:
+    """Put tokens together again as one readable line."""
+    text = re.sub(r"(?<=\w) (\.\w)", r"\1", " ".join(tokens))
+    text = re.sub(r" ([,;\])}>])", r"\1", text)
+    return re.sub(r"([@!\[({<-]) ", r"\1", text)

@@ -57,6 +57,8 @@ class Address:
 
     base: Operand
     offset: int
+    coordinates: tuple[Operand, ...] = ()
+    """Of tensors and textures, and what else stands behind a comma: no rule decodes them."""
 
 
 @dataclass(frozen=True)
@@ -102,6 +104,14 @@ class Variable:
     relocations: tuple[tuple[int, str], ...] = ()
     """(byte offset, symbol) where `initial` holds the address of another variable."""
     external: bool = False
+    generic: tuple[int, ...] = ()
+    """Byte offsets in `initial` of addresses that are generic, not of the variable's space."""
+    linkage: tuple[str, ...] = ()
+    """For example `.visible`."""
+    attributes: tuple[str, ...] = ()
+    """Words of a parameter's `.ptr`, which change nothing but how ptxas may optimise."""
+    kind: tuple[str, ...] = ()
+    """Words of its `.attribute(...)`: managed memory, for example."""
 
 
 @dataclass(frozen=True)
@@ -114,6 +124,8 @@ class Call:
     arguments: tuple[str, ...]
     pointer: Register | None = None
     """The register that holds the callee's address."""
+    prototype: str = ""
+    """Unique name of the prototype or of the list of targets of a call through a register."""
 
 
 @dataclass(frozen=True)
@@ -153,14 +165,27 @@ class Function:
     labels: dict[str, int] = field(default_factory=dict)
     branch_tables: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Labels that brx.idx chooses from, by the name of the table."""
+    linkage: tuple[str, ...] = ()
+    """For example `.visible`."""
+    limits: tuple[str, ...] = ()
+    """Words between its parameters and its body: `.maxntid`, `256`, `,`, `1`, ..."""
+    registers: dict[str, str] = field(default_factory=dict)
+    """Types of the registers that it names, by unique name, in the order of their first use."""
+    pragmas: list[tuple[int, str]] = field(default_factory=list)
+    """What a `.pragma` says, and the instruction that it stands before."""
+    prototypes: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Words of each `.callprototype`, by unique name."""
 
 
 @dataclass
 class Module:
     """A parsed PTX file."""
 
+    version: str = ""
     target: str = ""
     functions: dict[str, Function] = field(default_factory=dict)
+    declarations: list[Function] = field(default_factory=list)
+    """Functions without a body: vprintf, for example."""
     variables: dict[str, Variable] = field(default_factory=dict)
     instructions: list[Instruction] = field(default_factory=list)
 

@@ -13,6 +13,7 @@ from pydantic import TypeAdapter
 
 from ...gpus import Gpu, find_gpu
 from ...host.plan import WORKSPACE, Plan, PlannedLaunch, PlannedTransfer, variable
+from ...vetting.ptx_tokens import read_ptx
 from ..decode.operands import function_address
 from ..occupancy import occupancy
 from ..ptx.parser import parse
@@ -143,7 +144,7 @@ def load_candidate(
         PtxError: its PTX cannot be parsed.
     """
     gpu = find_gpu(request["gpu"])
-    text = Path(request["ptx"]).read_text()
+    text = read_ptx(Path(request["ptx"]))
     module = parse(text)
     plan = TypeAdapter(Plan).validate_python(request["plan"])
     arena = Arena(gpu.memory_bytes)

@@ -1,4 +1,4 @@
-"""Machine code whose every instruction names the PTX statement it comes from."""
+"""Machine code whose every instruction names its PTX statement, made of what we read of the PTX."""
 
 from __future__ import annotations
 
@@ -9,11 +9,41 @@ from ...build.cache import cache_root
 from ...build.toolchain import Toolchain
 from ...process.children import TimedOut, run_process, scrubbed_environment
 from ...process.scratch import scratch_folder
-from ..ptx.statement_labels import label_statements
+from ...vetting.ptx_tokens import read_ptx
+from ..ptx.parser import PtxError, parse
+from ..ptx.printing import print_module
+from .machine_image import first_difference, machine_image
 
 SECONDS = 120.0
-LABELS = 1
-"""Raised whenever a listing of the same PTX may change: one that was kept is then another's."""
+LABELS = 2
+"""Raised whenever what is made of the same PTX may change: what was kept is then another's."""
+
+
+def misreading(toolchain: Toolchain, ptx: Path, arch: str) -> str:
+    """Return how the simulated GPU's reading of a build's PTX differs from that of ptxas.
+
+    What was read is written as PTX again (printing), and ptxas makes machine code of that, too.
+    Where code, constants, initial values and memory are those of candidate.cubin beside the PTX,
+    byte by byte, ptxas read the same instructions, operands, names, labels and data. What a rule of
+    decode/ makes of an instruction that was read rightly is not seen, nor what ptxas drops in both
+    because it changes nothing (dead code, line numbers).
+
+    "" where nothing differs, where the PTX cannot be read at all (running it says why), and where
+    ptxas is missing.
+    """
+    cubin = ptx.with_name("candidate.cubin")
+    try:
+        made = _labelled_cubin(toolchain, ptx, arch)
+        if made is None or not cubin.is_file():
+            return ""
+        section = first_difference(machine_image(made), machine_image(cubin.read_bytes()))
+    except _Refused as refused:
+        return f"the simulated GPU reads its PTX as something that ptxas refuses: {refused}"
+    except (PtxError, ValueError):
+        return ""
+    if not section:
+        return ""
+    return f"the simulated GPU does not read its PTX as ptxas does: {section} differs"
 
 
 def machine_listing(toolchain: Toolchain, ptx: Path, arch: str) -> str | None:
@@ -25,38 +55,67 @@ def machine_listing(toolchain: Toolchain, ptx: Path, arch: str) -> str | None:
     kept = ptx.with_suffix(f".{LABELS}.sass")
     with contextlib.suppress(OSError):
         return kept.read_text(errors="replace")
-    listing = _make(toolchain, ptx, arch)
-    if listing is not None:
-        # A candidate is profiled where its build cannot be written, too.
-        with contextlib.suppress(OSError), scratch_folder("listing", cache_root()) as folder:
-            new = folder / kept.name
-            new.write_text(listing)
-            new.replace(kept)
+    nvdisasm = toolchain.tool("nvdisasm")
+    try:
+        cubin = _labelled_cubin(toolchain, ptx, arch)
+    except (PtxError, _Refused):
+        return None
+    if cubin is None or nvdisasm is None:
+        return None
+    with scratch_folder("sass") as folder:
+        (folder / "statements.cubin").write_bytes(cubin)
+        disassemble = [str(nvdisasm), "-gi", "-c", "statements.cubin"]
+        # The analysis of data flow takes a quarter of the time; it finds where computed branches
+        # lead, and tells nothing else.
+        status, listing = _run([*disassemble, "-ndf"], folder)
+        if status or "BRX" in listing or "JMX" in listing:
+            status, listing = _run(disassemble, folder)
+    if status:
+        return None
+    _keep(kept, listing.encode())
     return listing
 
 
-def _make(toolchain: Toolchain, ptx: Path, arch: str) -> str | None:
-    ptxas, nvdisasm = toolchain.tool("ptxas"), toolchain.tool("nvdisasm")
-    if ptxas is None or nvdisasm is None:
+class _Refused(Exception):
+    """What ptxas says against the PTX that was written of what was read."""
+
+
+def _labelled_cubin(toolchain: Toolchain, ptx: Path, arch: str) -> bytes | None:
+    """Return what ptxas makes of what we read; kept beside the PTX. None without ptxas.
+
+    Raises:
+        PtxError: the PTX cannot be read.
+        _Refused: ptxas does not accept what was written of it.
+    """
+    kept = ptx.with_suffix(f".{LABELS}.cubin")
+    with contextlib.suppress(OSError):
+        return kept.read_bytes()
+    ptxas = toolchain.tool("ptxas")
+    if ptxas is None:
         return None
-    labelled = label_statements(ptx.read_text(errors="replace"))
+    text = print_module(parse(read_ptx(ptx)))
     with scratch_folder("sass") as folder:
-        (folder / "statements.ptx").write_text(labelled)
-        assemble = [str(ptxas), f"-arch={arch}", "-O3", "-lineinfo", "statements.ptx", "-o",
-                    "statements.cubin"]  # fmt: skip
-        disassemble = [str(nvdisasm), "-gi", "-c", "statements.cubin"]
-        if _run(assemble, folder) is None:
-            return None
-        # The analysis of data flow takes a quarter of the time; it finds where computed branches
-        # lead, and tells nothing else.
-        listing = _run([*disassemble, "-ndf"], folder)
-        if listing is None or "BRX" in listing or "JMX" in listing:
-            return _run(disassemble, folder)
-        return listing
+        (folder / "statements.ptx").write_text(text)
+        command = [str(ptxas), f"-arch={arch}", "-O3", "-lineinfo", "statements.ptx", "-o",
+                   "statements.cubin"]  # fmt: skip
+        status, log = _run(command, folder)
+        if status:
+            raise _Refused(log.strip().split("\n")[0][:200])
+        cubin = (folder / "statements.cubin").read_bytes()
+    _keep(kept, cubin)
+    return cubin
 
 
-def _run(command: list[str], folder: Path) -> str | None:
-    """Return what a command prints; None where it fails."""
+def _keep(final: Path, data: bytes) -> None:
+    """Put a file beside a build; a candidate is evaluated where its build cannot be written too."""
+    with contextlib.suppress(OSError), scratch_folder("labelled", cache_root()) as folder:
+        new = folder / final.name
+        new.write_bytes(data)
+        new.replace(final)
+
+
+def _run(command: list[str], folder: Path) -> tuple[int, str]:
+    """Return the exit status of a command, and what it prints."""
     log = folder / "log"
     environment = scrubbed_environment(folder)
     try:
@@ -64,5 +123,5 @@ def _run(command: list[str], folder: Path) -> str | None:
             command, directory=folder, environment=environment, log=log, seconds=SECONDS
         )
     except TimedOut:
-        return None
-    return None if status else log.read_text(errors="replace")
+        return 1, f"{command[0]} ran past its limit of {SECONDS:.0f} s"
+    return status, log.read_text(errors="replace")

@@ -26,7 +26,7 @@ class MachineInstruction:
     predicate: str
     """For example !P0; empty where there is none."""
     statement: int
-    """Number of the PTX statement that it comes from (statement_labels); 0 where unknown."""
+    """Number of the PTX statement that it comes from (ptx/printing.py); 0 where unknown."""
 
     @property
     def base(self) -> str:

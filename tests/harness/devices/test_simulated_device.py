@@ -11,6 +11,7 @@ import simulated_kernels as kernels
 from conformance.device import DeviceConformance
 from worker_processes import host_halves_of
 
+from kernelblaster.harness.devices import simulated
 from kernelblaster.harness.devices.registry import open_device
 from kernelblaster.harness.devices.simulated import SimulatedDevice
 from kernelblaster.harness.errors import UserError
@@ -242,3 +243,15 @@ async def _profiles(device: SimulatedDevice, task: Task, *sources: str) -> list[
 
 def _why(stage: StageResult) -> str:
     return f"{stage.outcome}: {stage.reason}"
+
+
+async def test_a_kernel_that_is_read_otherwise_than_by_ptxas_has_no_verdict(
+    device: SimulatedDevice, task: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert (await device.verify(task, kernels.SCALE_VECTOR)).outcome is Outcome.PASSED
+    monkeypatch.setattr(simulated, "misreading", lambda toolchain, ptx, arch: "read otherwise")
+    result = await device.verify(task, kernels.SCALE_VECTOR)
+    measured = await device.profile(task, kernels.SCALE_VECTOR)
+    for stage in (result, measured.stage):
+        assert stage.outcome is Outcome.UNSUPPORTED and stage.reason == "read otherwise"
+    assert measured.timing is None

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from kernelblaster.harness.errors import UserError
-from kernelblaster.harness.vetting.device_rules import device_code, names_its_own_places
 from kernelblaster.harness.vetting.host_code import check_machine_code
 from kernelblaster.harness.vetting.host_flow import Instruction, check_arm_flow
 
@@ -214,88 +213,3 @@ def test_without_a_disassembler_the_remedy_is_told(tmp_path: Path) -> None:
     messages(tmp_path, "int f() { return 1; }")
     with pytest.raises(UserError, match="binutils"):
         check_machine_code(tmp_path / "host.so", None)
-
-
-FILES = """
-	.file	1 "/builds/candidate.cu"
-	.file	2 "/toolkit/cuda/std/__cuda/chrono.h"
-	.file	3 "/toolkit/cuda/std/__thread/threading_support.h"
-	.file	4 "/toolkit/atomic"
-"""
-PTX = """
-	.loc	{place}
-	mov.u64 %rd1, {register};
-	call.uni (retval0),
-	{function},
-	(
-"""
-
-
-@pytest.mark.parametrize(
-    ("place", "register", "function", "words"),
-    [
-        ("1 12 5", "%globaltimer", "vprintf", ["%globaltimer: device code reads"]),
-        ("1 12 5", "%clock64", "vprintf", ["%clock64: device code reads"]),
-        ("1 12 5", "%clock_rate", "vprintf", []),
-        ("2 41 3, function_name $L__info_string0, inlined_at 1 12 5", "%globaltimer", "vprintf",
-         ["%globaltimer: device code reads"]),
-        ("2 41 3, function_name $L__info_string0, inlined_at 3 65 5", "%globaltimer", "vprintf",
-         []),
-        ("3 41 3, function_name $L__info_string0, inlined_at 1 12 5", "%clock", "vprintf",
-         ["%clock: device code reads"]),
-        ("1 12 5", "%rd7", "malloc", ["malloc in device code"]),
-        ("4 12 5", "%rd7", "free", []),
-    ],
-)  # fmt: skip
-def test_device_code(place: str, register: str, function: str, words: list[str]) -> None:
-    found = device_code(FILES + PTX.format(place=place, register=register, function=function))
-    assert len(found) == len(words)
-    for diagnostic, beginning in zip(found, words, strict=True):
-        assert diagnostic.message.startswith(beginning)
-        assert diagnostic.line == 12
-
-
-@pytest.mark.parametrize("place", ["2 41 3", "4 41 3"])
-def test_a_clock_in_a_function_of_the_toolkit_that_is_not_inlined(place: str) -> None:
-    text = PTX.format(place=place, register="%globaltimer", function="vprintf")
-    found = device_code(FILES + text)
-    assert [diagnostic.line for diagnostic in found] == [None]
-
-
-@pytest.mark.parametrize(
-    ("policy", "allowed"),
-    [
-        ("createpolicy.fractional.L2::evict_first.b64 %rd5, 1.0;", True),
-        ("@%p1 createpolicy.fractional.L2::evict_first.b64 %rd5, 1.0;", True),
-        ("mov.u64 %rd5, 1364590687093260288;", True),
-        ("mov.b64 %rd4, 0x12F0000000000000;\nmov.b64 %rd5, %rd4;", True),
-        ("mov.b64 %rd5, 0x14F0000000000000;", False),
-        ("mov.b64 %rd5, 0x12F0000000000000;\n.loc 1 3 4\nmov.b64 %rd5, 0x14F0000000000000;", False),
-        ("ld.param.u64 %rd5, [p];", False),
-        ("add.s64 %rd5, %rd6, 1;", False),
-        ("createpolicy.cvt.L2.b64 %rd5, %rd6;", False),
-        ("createpolicy.fractional.L2::evict_last.b64 %rd5, 1.0;", False),
-    ],
-)
-def test_policies_of_the_l2(policy: str, allowed: bool) -> None:
-    text = f".loc 1 2 3\n{policy}\n$L1: ld.global.L2::cache_hint.f32 %f1, [%rd1], %rd5;\n"
-    found = device_code(FILES + text)
-    assert all("persisting-L2 tricks" in diagnostic.message for diagnostic in found)
-    assert (not found) is allowed
-
-
-@pytest.mark.parametrize(
-    ("text", "own"),
-    [
-        ('asm volatile(".loc 2 41 3, function_name $L, inlined_at 3 65 5");', True),
-        ('asm volatile("\\t.file\\t7 \\"/x/chrono.h\\"");', True),
-        ('asm volatile("nop; .loc/* */2 41 3");', True),
-        ('asm volatile("// end inline asm\\n");', True),
-        ('asm volatile("cp.async.wait_all;"); a.loc = b.file; a.loc(3); // file 3', False),
-    ],
-)
-def test_places_that_assembly_tells_are_not_believed(text: str, own: bool) -> None:
-    assert names_its_own_places(text) is own
-    place = "2 41 3, function_name $L__info_string0, inlined_at 3 65 5"
-    ptx = FILES + PTX.format(place=place, register="%globaltimer", function="malloc")
-    assert (device_code(ptx, not own) == ()) is not own
