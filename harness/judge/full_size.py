@@ -91,7 +91,8 @@ def judge_full_size(
     final = case is not None and not reason
     for place, spec in enumerate(task.full.of_role("output")):
         into = [transfer for transfer in transfers if transfer.place == place]
-        known = (Path(case.answers, f"{spec.name}.bin"), case.tolerances[place]) if case else None
+        tolerance = case.tolerances[place] if case else None
+        known = (Path(case.answers, f"{spec.name}.bin"), tolerance) if case and tolerance else None
         found = _Found()
         carried = _carried(kernels, transfers, place)
         unlooked += bool(carried) and not _is_last(kernels, transfers, place, carried)
@@ -129,11 +130,14 @@ def judge_whole(task: Task, case: FullCase, outputs: Path) -> StageResult | None
             continue
         if not (outputs / f"{spec.name}.pages").is_file():
             raise Malformed(f"{spec.name}: the pages of the output are missing")
+        tolerance = case.tolerances[place]
+        if tolerance is None:
+            continue
         path = Path(case.answers, f"{spec.name}.bin")
         found = _Found()
         for places, got in _written_elements(spec, outputs):
             everything = np.ones(got.size, bool)
-            _weigh(spec, places, got, (path, case.tolerances[place]), [], found, compare=everything)
+            _weigh(spec, places, got, (path, tolerance), [], found, compare=everything)
         if found.first is not None:
             return _wrong(spec, found, "written by the whole grid")
         # An element whose right value is the poison's own bits is taken for written.
