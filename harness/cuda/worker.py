@@ -143,7 +143,8 @@ class Worker:
                 return {"no_inputs": f"the task's inputs cannot be written: {_one_line(error)}"}
         if request["op"] == "verify":
             library = Path(request["library"])
-            return verify(self.machine, context, library, self.scratch, stage)
+            secret = request.get("secret", 0)
+            return verify(self.machine, context, library, self.scratch, stage, secret)
         return measure_candidates(
             self.machine,
             context,

@@ -105,9 +105,9 @@ class CudaDevice(Device):
         """Compile the source for this GPU and check what its host half asks for."""
         return await off_loop(self._compile, task, source)
 
-    async def verify(self, task: Task, source: str) -> StageResult:
+    async def verify(self, task: Task, source: str, sample: int = 0) -> StageResult:
         """Run every case at full dimensions, twice, and compare with PyTorch on the GPU."""
-        return await off_loop(self._verify, task, source)
+        return await off_loop(self._verify, task, source, sample)
 
     async def profile(self, task: Task, source: str, sample: int = 0) -> Measurement:
         """Time the candidate in the same rounds as PyTorch, and profile its launches.
@@ -120,9 +120,9 @@ class CudaDevice(Device):
         """Do what `profile` does in a process that has run no candidate before."""
         return await off_loop(self._profile, task, source, fresh=True)
 
-    async def confirm(self, task: Task, source: str) -> StageResult:
+    async def confirm(self, task: Task, source: str, sample: int = 0) -> StageResult:
         """Verify in a process that has run no candidate before, then under Compute Sanitizer."""
-        return await off_loop(self._confirm, task, source)
+        return await off_loop(self._confirm, task, source, sample)
 
     async def compare(self, task: Task, first: str, second: str) -> Comparison:
         """Time two sources in the same rounds: the way to know which is faster."""
@@ -137,21 +137,21 @@ class CudaDevice(Device):
         built = self._build(task, source)
         return judge_build(built) or StageResult(outcome=Outcome.PASSED, build=built)
 
-    def _verify(self, task: Task, source: str) -> StageResult:
+    def _verify(self, task: Task, source: str, sample: int) -> StageResult:
         built = self._build(task, source)
         refused = judge_build(built)
         if refused:
             return refused
         with self._one_gpu() as held:
-            return _verified(held, task, built)
+            return _verified(held, task, built, sample)
 
-    def _confirm(self, task: Task, source: str) -> StageResult:
+    def _confirm(self, task: Task, source: str, sample: int) -> StageResult:
         built = self._build(task, source)
         refused = judge_build(built)
         if refused:
             return refused
         with self._one_gpu(fresh=True) as held:
-            found = _verified(held, task, built)
+            found = _verified(held, task, built, sample)
             if found.outcome is not Outcome.PASSED:
                 return found
             stage = held.inspection_stage(task)
@@ -268,9 +268,10 @@ def _chosen(indexes: Sequence[int], gpus: Sequence[FoundGpu]) -> tuple[FoundGpu,
     return chosen
 
 
-def _verified(held: HeldGpu, task: Task, built: Build) -> StageResult:
+def _verified(held: HeldGpu, task: Task, built: Build, sample: int) -> StageResult:
     began = time.monotonic()
-    answer = held.ask(task, {"op": "verify", "library": _library(built)}, VerifyAnswer)
+    request = {"op": "verify", "library": _library(built), "secret": sample}
+    answer = held.ask(task, request, VerifyAnswer)
     if isinstance(answer, StageResult):
         return answer.model_copy(update={"build": built})
     found = verdict(answer)

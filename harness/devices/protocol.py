@@ -86,7 +86,10 @@ class Device(Protocol):
         ...
 
     async def confirm(self, task: Task, source: str, sample: int = 0) -> StageResult:
-        """Verify, on the cases of a `sample`, with every check the device has, in a process that has run no candidate."""
+        """Verify on the cases of a `sample`, with every check the device has.
+
+        In a process that has run no candidate.
+        """
         raise Incapable(Capability.CONFIRM)
 
     async def profile_fresh(self, task: Task, source: str) -> Measurement:

@@ -83,9 +83,10 @@ def check_outputs(
 ) -> StageResult:
     """Judge what a candidate that ran without a fault left in outputs_dir/<i>/out<k>.bin.
 
-    All cases that are listed are judged, or those given. A case that the child does not report was not run and cannot pass. Facts of a pass: cases,
-    kernel launches a call, largest error, and precision_ratio, the largest ratio of the candidate's
-    error to PyTorch's own, both against double precision.
+    All cases that are listed are judged, or those given. A case that the child does not report was
+    not run and cannot pass. Facts of a pass: cases, kernel launches a call, largest error, and
+    precision_ratio, the largest ratio of the candidate's error to PyTorch's own, both against
+    double precision.
     """
     ran = {case.name: case for case in reports}
     found: list[Diagnostic] = []

@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
+import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,6 +23,7 @@ from .draws import Draw, draw
 from .model import Reference, ReferenceFault, clone_arguments, lacks_memory
 from .mutants import Mutants
 from .proof import Proof
+from .tolerances import Scale
 
 CASES = (
     (0, "normal", "as get_inputs() gives them"),
@@ -42,8 +44,10 @@ OFFSETS = (16.0, 4.0)
 order in float32, is there 5 times the tolerance off; two plain passes stay at a third of it. From
 32 on plain kernels fail too in one row of thousands: that would refuse honest ones."""
 
-SCALED = ("large", "offset")
-"""Cases whose sums have terms so large that their rounding is more than KernelBench's tolerance."""
+
+
+TIMED_SEEDS = (7, 8, 9)
+"""Of draws like those that are timed: what they do not tell, a timed kernel need not compute."""
 
 
 def write_cases(
@@ -62,8 +66,8 @@ def write_cases(
         if usual is None:
             _refuse_random(reference, case)
             # Some references answer with infinities by design (masks): then so may all cases.
-            usual = Usual(case.finite, forms(case.outputs))
-        tolerances = case.tolerances("up" if name in SCALED else "down")
+            usual = Usual(how.still, case.finite, forms(case.outputs))
+        tolerances = case.tolerances(scale_of(name))
         if not secret:
             weak.try_case(case, tolerances)
             proof.add(case, tolerances)
@@ -73,14 +77,14 @@ def write_cases(
             | {
                 "name": case_name(seed, name, secret),
                 "inputs": meaning if how.distribution == name else own,
-                "factor": how.factor,
+                "factor": how.factor if _is_scaled(case, variation) else 1.0,
             }
         )
     assert usual is not None
     document = {
         "cases": described,
         "constants": [] if secret else _write_constants(reference, directory, variation, usual),
-        "degenerate": proof.degenerate(),
+        "degenerate": proof.degenerate() or timed_proof(reference, variation, usual)[0],
         "weak_to": "; ".join([*filter(None, [weak.weak_to()]), *proof.weak_to()]),
         "torch": torch.__version__,
     }
@@ -88,11 +92,27 @@ def write_cases(
     (directory / "cases.json").write_text(text, encoding="utf-8")
 
 
+def _is_scaled(case: Case, variation: Variation) -> bool:
+    """Say whether a factor had any effect: what stays within a range has none."""
+    return any(
+        tensor.is_floating_point() and variation.levels.get(name) in ("any", "positive")
+        for name, tensor in case.instance.inputs.items()
+    )
+
+
 def seed_of(number: int, secret: int) -> int:
     """Return the seed of a case: its number, or what a secret makes of that."""
     if not secret:
         return number
     return int.from_bytes(hashlib.sha256(f"{secret} {number}".encode()).digest()[:4], "little")
+
+
+def scale_of(name: str) -> Scale:
+    """Return which way tolerances follow the answers of a distribution.
+
+    Up where sums have terms so large that their rounding is more than KernelBench's tolerance.
+    """
+    return "up" if name in ("large", "offset") else "down"
 
 
 def case_name(seed: int, name: str, secret: int) -> str:
@@ -103,12 +123,34 @@ def case_name(seed: int, name: str, secret: int) -> str:
 class Usual(NamedTuple):
     """What get_inputs()'s own values make of a task: other inputs must not make less."""
 
+    still: bool
+    """Whether parameters that the seed does not choose cannot be varied for them."""
     finite: bool
     forms: list[tuple[torch.Size, torch.dtype]]
 
     def is_met_by(self, case: Case) -> bool:
         """Say whether a case answers in the same shapes, with numbers where these were."""
         return forms(case.outputs) == self.forms and (case.finite or not self.finite)
+
+
+def timed_proof(
+    reference: Reference, variation: Variation, usual: Usual
+) -> tuple[str, list[Tolerance | None]]:
+    """Return which answer that takes no computing is right for all that is timed, empty where none
+    is, and the tolerances of timed answers. Raises ReferenceFault.
+    """
+    proof, found = Proof(), []
+    for seed in TIMED_SEEDS:
+        case = Case(reference, draw(reference, Draw(seed, "timed", still=usual.still), variation))
+        found.append(case.tolerances("both"))
+        proof.add(case, found[-1])
+    widest = [max(each, key=_absolute) for each in zip(*found, strict=True)]
+    why = proof.degenerate()
+    return (f"{why}, where its inputs are like those of get_inputs()" if why else ""), widest
+
+
+def _absolute(tolerance: Tolerance | None) -> float:
+    return math.inf if tolerance is None else tolerance.absolute
 
 
 def first_finite(
@@ -148,7 +190,8 @@ def _write_constants(
 ) -> list[dict[str, Any]]:
     """Write a case for each constant of the task in which that one is another."""
     described = []
-    for index, (name, case) in enumerate(changed_constants(reference, variation, usual.is_met_by)):
+    found = changed_constants(reference, variation, usual.is_met_by)
+    for index, (name, _, case) in enumerate(found):
         tolerances = case.tolerances("down")
         written = _written(case, tolerances, directory / f"constant{index}")
         described.append(written | {"name": name, "inputs": "a constant is another"})

@@ -30,8 +30,9 @@ _LEVELS: dict[str, tuple[Level, ...]] = {
 
 def changed_constants(
     reference: Reference, variation: Variation, is_usual: Callable[[Case], bool]
-) -> Iterator[tuple[str, Case]]:
-    """Yield (name, case) of each constant whose change PyTorch survives and answers otherwise."""
+) -> Iterator[tuple[str, Level, Case]]:
+    """Yield each constant whose change PyTorch survives and answers otherwise, how it was changed,
+    and the case."""
     plain = draw(reference, CHANGED, variation)
     answers = reference.outputs(
         copy.deepcopy(plain.model), clone_arguments(plain.arguments, fresh)
@@ -46,7 +47,7 @@ def changed_constants(
                     raise
                 continue
             if is_usual(case) and not _same(case.outputs, answers):
-                yield name, case
+                yield name, level, case
                 break
 
 

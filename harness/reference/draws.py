@@ -154,7 +154,7 @@ class _Inputs:
             span.copy_(low + (noise * 0.5).sigmoid() * (high - low))
         else:
             size = float(span.double().square().mean().sqrt())
-            noise *= 2 * (size if 0 < size < torch.inf else 1.0)
+            noise *= 2.0 ** self._number(4) / 2 * (size if 0 < size < torch.inf else 1.0)
             span.copy_(noise.abs() if level == "positive" else noise)
         return flat.reshape(own.shape)
 
