@@ -131,6 +131,8 @@ class TensorSpec(Record):
     shape: tuple[int, ...]
     dtype: DType
     role: Literal["input", "parameter", "buffer", "output"]
+    constant: bool = False
+    """Whether it is a buffer that does not depend on the seed: a kernel may rely on its values."""
 
     @property
     def numel(self) -> int:

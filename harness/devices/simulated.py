@@ -399,7 +399,10 @@ class SimulatedDevice(Device):
                 for spec in variant.tensors
             ],
             "cases_directory": str(cases_directory),
-            "cases": [{"name": case.name, "directory": case.directory} for case in cases],
+            "cases": [
+                {"name": case.name, "directory": case.directory}
+                for case in cases or read_cases(cases_directory)
+            ],
             "outputs_directory": str(outputs),
             "workspace_limit": VERIFY_WORKSPACE
             if verifying

@@ -87,8 +87,8 @@ def _answer(request: Mapping[str, Any]) -> dict[str, Any]:
             "op_class": op_class(program, full.tensors),
             "dtype": dtype,
             "tolerance": tolerance.model_dump() if tolerance else {"absolute": 0, "relative": 0},
-            "full": full.described("full"),
-            "verify": verify.described("verify"),
+            "full": full.described("full", variation),
+            "verify": verify.described("verify", variation),
             "program": program,
             "program_failure": why_not,
             "variation": variation.model_dump(),
@@ -136,11 +136,12 @@ class _Variant:
             total += count
         return total
 
-    def described(self, name: str) -> dict[str, Any]:
+    def described(self, name: str, variation: Variation) -> dict[str, Any]:
+        constants = set(variation.constants)
         return {
             "name": name,
             "dimensions": self.dimensions,
-            "tensors": self.tensors,
+            "tensors": [each | {"constant": each["name"] in constants} for each in self.tensors],
             "scalars": self.instance.scalars,
         }
 

@@ -1,4 +1,4 @@
-"""Cases in which one constant of the task is another: does a kernel read it, or rely on it?
+"""Cases in which one constant of the task is another: they tell who reads it from who relies on it.
 
 A kernel may rely on the values of buffers that do not depend on the seed. Which it relies on shows
 when they are changed: PyTorch follows them, and the kernel does not.
