@@ -163,19 +163,19 @@ class _Inputs:
         if distribution == "timed":
             # What the seed varies is varied enough; the time of an index hangs on its range.
             return _discrete(own, _narrow(own, level), self.generator) if fixed else own
-        if distribution == "constant" and level != "order" and own.numel() > 1:
-            if own.dtype is torch.bool and level == "any":
-                return torch.ones_like(own)
-            if level in ("below", "range"):
-                first = own.flatten()[self._number(own.numel())]
-                return first.expand(own.shape).clone()
-        wide = distribution in ("large", "offset")
-        if level == "any" and own.dtype is not torch.bool and not wide:
+        if own.dtype is torch.bool:
+            all_set = distribution == "constant" and level == "any"
+            return torch.ones_like(own) if all_set else _discrete(own, level, self.generator)
+        if level == "any" and distribution not in ("large", "offset"):
             level = "below"
         value = _discrete(own, level, self.generator)
-        if distribution == "zeros" and level in ("any", "below") and own.dtype is not torch.bool:
+        if level == "order" or _is_sorted(own) or _all_differ(own):
+            return value
+        if distribution == "constant":
+            return own.flatten()[self._number(own.numel())].expand(own.shape).clone()
+        if distribution == "zeros" and level == "below":
             value = value * (self._even(own) < 0.5)
-        if distribution == "offset" and level == "any" and own.dtype is not torch.bool:
+        if distribution == "offset" and level == "any":
             value = torch.where(self._even(own) < 0.5, value, own)
         return value
 
@@ -202,15 +202,8 @@ def _discrete(own: torch.Tensor, level: Level, generator: torch.Generator) -> to
                              generator=generator, device=device)  # fmt: skip
         value = bits.view(own.dtype).reshape(shape)
         return value if not _is_sorted(own) else _discrete(own, "range", generator)
-    rows = own.reshape(-1, shape[-1]) if shape else own.reshape(1, 1)
-    if rows.numel() <= _SORTED_ELEMENTS and shape:
-        ordered = rows.sort(dim=-1).values
-        consecutive = bool((ordered[:, 1:] == ordered[:, :-1] + 1).all())
-        if rows.shape[1] > 1 and bool((ordered[:, 1:] != ordered[:, :-1]).all()) and (
-            consecutive or not torch.equal(ordered, rows)
-        ):  # fmt: skip
-            # All of a row are different: an index that scatters, an order of rows.
-            return rows.gather(1, even.reshape(rows.shape).argsort(dim=1)).reshape(shape)
+    if _all_differ(own):
+        return own.gather(-1, even.argsort(dim=-1))
     low, high = (int(end) for end in (own.min(), own.max()))
     low = min(low, 0) if level == "below" else low
     value = torch.randint(low, high + 1, shape, generator=generator, device=device)
@@ -218,10 +211,10 @@ def _discrete(own: torch.Tensor, level: Level, generator: torch.Generator) -> to
 
 
 def _narrow(own: torch.Tensor, level: Level) -> Level:
-    """Return the level at which no value leaves the range of a tensor's own."""
-    if own.dtype is torch.bool or level == "order":
+    """Return the level at which the time of a kernel hardly hangs on the values."""
+    if level == "order":
         return "order"
-    return "range"
+    return "some" if own.dtype is torch.bool else "range"
 
 
 def _in_order(value: torch.Tensor, own: torch.Tensor) -> torch.Tensor:
@@ -230,6 +223,18 @@ def _in_order(value: torch.Tensor, own: torch.Tensor) -> torch.Tensor:
         return value
     value[..., 0], value[..., -1] = own[..., 0], own[..., -1]
     return value.sort(dim=-1).values
+
+
+def _all_differ(own: torch.Tensor) -> bool:
+    """Say whether all integers of a row are different: an index that scatters, an order of rows.
+
+    Those that rise by more than one at a time are sorted, and taken for offsets.
+    """
+    if own.dim() == 0 or own.shape[-1] < 2 or own.numel() > _SORTED_ELEMENTS:
+        return False
+    ordered = own.sort(dim=-1).values
+    steps = ordered[..., 1:] - ordered[..., :-1]
+    return bool((steps == 1).all()) or (bool((steps != 0).all()) and not _is_sorted(own))
 
 
 def _is_sorted(own: torch.Tensor) -> bool:
