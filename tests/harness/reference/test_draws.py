@@ -114,7 +114,8 @@ def test_all_eight_bytes_of_an_integer_vary() -> None:
 
 
 def test_a_mask_that_is_the_same_each_time_varies() -> None:
-    made = reference("x.masked_fill(~keep, 0.0)", f"{X}, torch.ones(N, 40).tril().bool()", "x, keep")
+    inputs = f"{X}, torch.ones(N, 40).tril().bool()"
+    made = reference("x.masked_fill(~keep, 0.0)", inputs, "x, keep")
     variation, tensors = seen(made, "keep")
     assert variation.fixed == ("keep",) and variation.not_varied == ()
     assert len({each.numpy().tobytes() for each in tensors}) >= 5
@@ -175,7 +176,8 @@ def test_zeros_that_are_the_same_each_time_do_not_stay() -> None:
 
 
 def test_buffers_that_the_seed_does_not_choose_are_constants() -> None:
-    init = "self.register_buffer('c', torch.arange(40.0)); self.register_buffer('r', torch.randn(40))"
+    init = "self.register_buffer('c', torch.arange(40.0))\n        "
+    init += "self.register_buffer('r', torch.randn(40))"
     made = reference("x + self.c + self.r", init=init)
     variation, tensors = seen(made, "c")
     assert variation.constants == ("c",)
