@@ -17,7 +17,6 @@ _TOLD = {
     "relies_on": "the kernel relies on the values of {}, constants of the task",
     "not_varied": "the checks could not vary {}",
     "full_size_not_secret": "the inputs at full size were the usual ones ({})",
-    "secret_seed": "confirmed on cases drawn from the secret number {}",
     "task_weak_to": "the checks of this task would not notice {}",
     "full_size_unchecked": "the answer at full size was not compared ({})",
     "compile_failure": "torch.compile was not measured ({})",
