@@ -204,6 +204,10 @@ def evaluate(
         bool,
         typer.Option("--confirm", help="Verify and time it again, as a run does with its winner."),
     ] = False,
+    secret_seed: Annotated[
+        int | None,
+        typer.Option(min=1, help="Confirm on the cases of an earlier confirmation: its fact."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Compile, verify, profile and time one kernel."""
@@ -223,6 +227,7 @@ def evaluate(
                 gpu or settings.gpu,
                 chosen,
                 confirm,
+                secret_seed,
             )
         )
     except Stopped as stopped:

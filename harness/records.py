@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-JUDGE_VERSION = "12"
+JUDGE_VERSION = "13"
 """Raised when a change of what all devices share (tasks, cases, judging, vetting, building) could
 change an evaluation: part of every cache key."""
 
@@ -131,6 +131,8 @@ class TensorSpec(Record):
     shape: tuple[int, ...]
     dtype: DType
     role: Literal["input", "parameter", "buffer", "output"]
+    constant: bool = False
+    """Whether it is a buffer that does not depend on the seed: a kernel may rely on its values."""
 
     @property
     def numel(self) -> int:
@@ -200,6 +202,31 @@ class TaskVariant(Record):
         return tuple(tensor for tensor in self.tensors if tensor.role in roles)
 
 
+Level = Literal["any", "positive", "scaled", "some", "below", "range", "order", "own"]
+"""How far the values of a tensor may be changed, the freest first; see reference/draws.py."""
+
+
+class Variation(Record):
+    """What may differ from case to case, as far as forward() survives it at small dimensions.
+
+    Found on the CPU, where an index out of range is an error and costs nothing, and the same on
+    every device. A kernel may rely on shapes, dtypes and the constants, and on no other value.
+    """
+
+    levels: dict[str, Level] = Field(default_factory=dict)
+    """By name, of each input and parameter, and of each buffer that is no constant."""
+    fixed: tuple[str, ...] = ()
+    """Inputs and parameters that are the same, in part or as a whole, under every seed."""
+    constants: tuple[str, ...] = ()
+    """Buffers that do not depend on the seed: constants of the task, never changed."""
+
+    @property
+    def not_varied(self) -> tuple[str, ...]:
+        """Names of the tensors that a case could not vary: what a kernel makes of others is not
+        known."""
+        return tuple(name for name in self.fixed if self.levels.get(name) == "own")
+
+
 class Task(Record):
     """A PyTorch reference in KernelBench form (`Model`, `get_inputs`, `get_init_inputs`)."""
 
@@ -221,6 +248,7 @@ class Task(Record):
     """None where torch.export cannot trace the reference: then a model or --start must write it."""
     program_failure: str = ""
     """Why there is no program; empty where there is one."""
+    variation: Variation = Field(default_factory=Variation)
 
     @property
     def id(self) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from ..judge import timing
 from ..judge.findings import judge, lost_precision
+from ..judge.run_verdict import with_constants
 from ..records import Diagnostic, Outcome, Provenance, StageResult, Timing
 from .reports import MeasureAnswer, VerifyAnswer
 
@@ -41,9 +42,11 @@ def verdict(answer: VerifyAnswer) -> StageResult:
         )  # fmt: skip
     ratio = answer.facts.get("precision_ratio")
     lost = None if ratio is None or isinstance(ratio, str) else lost_precision(ratio)
-    return StageResult(
+    relied = str(answer.facts.get("relies_on", ""))
+    passed = StageResult(
         outcome=Outcome.PASSED, facts=answer.facts, diagnostics=(lost,) if lost else ()
     )
+    return with_constants(passed, relied.split(", ") if relied else [])
 
 
 def timing_failure(answer: MeasureAnswer) -> StageResult:

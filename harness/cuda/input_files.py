@@ -21,7 +21,7 @@ def write_inputs(context: TaskContext, scratch: Path) -> dict[str, str]:
     names = [spec.name for spec in context.tensors if spec.role != "output"]
     if not done.exists():
         folder.mkdir(exist_ok=True)
-        values = values_of(context.instance(context.plans()[0].how))
+        values = values_of(context.instance_of(context.plans()[0]))
         for name in names:
             as_bytes(values[name]).cpu().numpy().tofile(folder / f"{name}.bin")
         done.touch()

@@ -134,13 +134,13 @@ class _Bench:
         self._contestants: dict[str, _Contestant] = {}
         self._buffers: list[Buffers] = []
         self._tolerances = [
-            item.model_copy(
+            item and item.model_copy(
                 update={
                     "absolute": TIMED_TOLERANCE * item.absolute,
                     "relative": TIMED_TOLERANCE * item.relative,
                 }
             )
-            for item in context.plans()[0].tolerances
+            for item in context.timed_tolerances
         ]
         self._set = 0
         self._changes = 0
@@ -225,7 +225,7 @@ class _Bench:
         outputs = self._buffers[self._set].outputs()
         expected = self._context.answers(self._sets[self._set])
         compared = (
-            compare(got, wanted, tolerance, spec.name)
+            None if tolerance is None else compare(got, wanted, tolerance, spec.name)
             for got, wanted, tolerance, spec in zip(
                 outputs, expected, self._tolerances, self._context.outputs, strict=True
             )
@@ -263,18 +263,16 @@ class _Bench:
     def _change(self) -> None:
         """Give the round's set values that no candidate has seen: nothing computed before is right.
 
-        They are drawn anew, but for one round in four: then they are the set's last ones a little
-        changed, so that what takes them for the same is found out. Where drawing takes long, they
-        are the first ones changed, in every round.
+        They are drawn anew and changed, but for one round in four: then they are the set's last
+        ones, changed, so that what takes them for the same is found out. Where drawing takes long,
+        they are the first ones changed, in every round.
         """
         self._changes += 1
         place = self._set
         if self._draws_anew and self._changes % CHANGED_EVERY:
             self._sets[place] = self._drawn(len(self._sets) + self._changes)
-        elif self._draws_anew:
-            self._perturb(values_of(self._sets[place]))
-        else:
-            self._perturb(self._originals[place])
+        values = values_of(self._sets[place]) if self._draws_anew else self._originals[place]
+        self._perturb(values)
 
     def _perturb(self, values: Mapping[str, torch.Tensor]) -> None:
         """Fill the round's set with values, the floating ones smaller by up to four percent.
@@ -286,6 +284,8 @@ class _Bench:
         factor = self._chance.uniform(0.97, 1.0)
         generator = torch.Generator(self._machine.device).manual_seed(self._seed + self._changes)
         for name, value in values_of(self._sets[self._set]).items():
+            if name in self._context.task.variation.constants:
+                continue  # A kernel may rely on their values.
             if value.is_floating_point():
                 noise = torch.rand(value.shape, generator=generator, device=value.device)
                 if _is_symmetric(values[name]):
@@ -295,8 +295,7 @@ class _Bench:
                 value.copy_(values[name])
 
     def _drawn(self, number: int) -> Instance:
-        how = self._context.plans()[0].how
-        instance = self._context.instance(how._replace(seed=self._seed + number))
+        instance = self._context.timed_instance(self._seed + number)
         self._machine.finish_device()
         return instance
 
@@ -313,8 +312,7 @@ def _sets(machine: GpuSession, context: TaskContext, seed: int) -> list[Instance
     # Of every set: the values, their originals, and the candidates' buffers. PyTorch answers to
     # another set than the candidate, so that there are two even where memory is short.
     count = max(2, min(SETS, machine.free_bytes() // (8 * max(each, 1))))
-    how = context.plans()[0].how
-    return [context.instance(how._replace(seed=seed + number)) for number in range(count)]
+    return [context.timed_instance(seed + number) for number in range(count)]
 
 
 def _is_symmetric(value: torch.Tensor) -> bool:

@@ -6,18 +6,21 @@ import copy
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
-from ..judge.tensor_comparison import all_agree
-from ..judge.verification import MEAN, ZEROS, accepted_everywhere, unchanged
-from ..records import Task, TensorSpec, Tolerance
-from ..reference.case import Case
-from ..reference.cases import CASES, Draw, draw, first_finite
+from ..records import Level, Task, TensorSpec, Tolerance
+from ..reference.case import Case, forms
+from ..reference.cases import CASES, Usual, case_name, first_finite, scale_of, seed_of, timed_proof
+from ..reference.constants import CHANGED, changed_constants, with_another
+from ..reference.double_precision import double_answers
+from ..reference.draws import Draw, draw
 from ..reference.model import Instance, Reference, clone_arguments
 from ..reference.mutants import Mutants
+from ..reference.proof import Proof
+from ..reference.tolerances import Scale
 
 EXACT_SECONDS = 0.5
 """Double precision answers are computed for every candidate where one takes no longer than this."""
@@ -29,11 +32,14 @@ class Plan:
 
     name: str
     how: Draw
-    tolerances: tuple[Tolerance, ...]
+    tolerances: tuple[Tolerance | None, ...]
+    """Of each output; None for one that PyTorch itself does not meet: it is not compared."""
     own_errors: tuple[float | None, ...]
     """PyTorch's own largest error of each output against double precision; None where unknown."""
     exact: bool
     """Whether double precision is known and affordable."""
+    constant: tuple[str, Level] | None = None
+    """A constant of the task that is another in this case, and how it is changed."""
 
 
 class TaskContext:
@@ -47,7 +53,11 @@ class TaskContext:
         """A wrong answer that every case accepts; empty where there is none."""
         self.weak_to = ""
         """What every case accepts though it changes the answers; reported, not refused."""
-        self._plans: tuple[Plan, ...] = ()
+        self.timed_tolerances: list[Tolerance | None] = []
+        """Of each output of what is timed; known once the cases are."""
+        self._plans: dict[int, tuple[Plan, ...]] = {}
+        self._constants: tuple[Plan, ...] | None = None
+        self._usual: Usual | None = None
         self._baseline: Baseline | None = None
 
     @property
@@ -55,16 +65,44 @@ class TaskContext:
         """The outputs, in order."""
         return self.task.full.of_role("output")
 
-    def plans(self) -> tuple[Plan, ...]:
-        """Return the cases, chosen on the first call."""
-        if not self._plans:
+    def plans(self, secret: int = 0) -> tuple[Plan, ...]:
+        """Return the cases, chosen on the first call; those drawn from a secret are not kept."""
+        if secret in self._plans:
+            return self._plans[secret]
+        with exact_arithmetic():
+            chosen = tuple(self._choose(secret))
+        if not secret:
+            self._plans[secret] = chosen
+        return chosen
+
+    def constant_plans(self) -> tuple[Plan, ...]:
+        """Return a case for each constant of the task in which that one is another."""
+        if self._constants is None:
+            self.plans()
+            usual = self._usual
+            assert usual is not None
             with exact_arithmetic():
-                self._plans = tuple(self._choose())
-        return self._plans
+                self._constants = tuple(
+                    replace(self._plan(name, case, CHANGED, "down"), constant=(name, level))
+                    for name, level, case in changed_constants(
+                        self.reference, self.task.variation, usual.is_met_by
+                    )
+                )
+        return self._constants
 
     def instance(self, how: Draw) -> Instance:
         """Draw a case's model and inputs."""
-        return draw(self.reference, how)
+        return draw(self.reference, how, self.task.variation)
+
+    def instance_of(self, plan: Plan) -> Instance:
+        """Draw a case's model and inputs, with the constant that is another in it."""
+        if plan.constant is None:
+            return self.instance(plan.how)
+        return with_another(self.reference, self.task.variation, *plan.constant)
+
+    def timed_instance(self, seed: int) -> Instance:
+        """Draw a model and inputs to be timed on: get_inputs()'s own, and a part that tells."""
+        return self.instance(Draw(seed, "timed", still=self.plans()[0].how.still))
 
     def answers(self, instance: Instance) -> list[torch.Tensor]:
         """Return PyTorch's outputs in the task's own precision; the instance stays as it is."""
@@ -73,8 +111,12 @@ class TaskContext:
 
     def exact_answers(self, instance: Instance) -> list[torch.Tensor]:
         """Return PyTorch's outputs in double precision."""
-        model = copy.deepcopy(instance.model).double()
-        return self._answers(instance, model, lambda tensor: _fresh(tensor, torch.float64))
+        answers = self.answers(instance)
+        exact = double_answers(self.reference, instance.model, instance.arguments, answers)
+        return [
+            answer if known is None else known.contiguous()
+            for answer, known in zip(answers, exact, strict=True)
+        ]
 
     def baseline(self) -> Baseline:
         """Return PyTorch's own implementations, made ready on the first call."""
@@ -89,38 +131,37 @@ class TaskContext:
         arguments = clone_arguments(instance.arguments, change)
         return [answer.contiguous() for answer in self.reference.outputs(model, arguments)]
 
-    def _choose(self) -> Iterator[Plan]:
-        mutants: dict[str, bool] = {}
-        usual: list[str] = []
-        weak, insist = Mutants(self.reference), True
-        for seed, name, _ in CASES:
-            case, how = first_finite(self.reference, seed, name, insist)
-            if name == "normal":
-                insist = case.finite
-            began = time.monotonic()
-            known = case.exact[0] is not None
-            if known:
-                float(self.exact_answers(case.instance)[0].sum())
-            tolerances = tuple(
-                Tolerance.model_validate(item)
-                for item in case.tolerances(scaled=name in ("large", "offset"), full=True)
+    def _choose(self, secret: int) -> Iterator[Plan]:
+        usual: Usual | None = None
+        weak, proof = Mutants(self.reference), Proof()
+        for number, name, _ in CASES:
+            seed = seed_of(number, secret)
+            case, how = first_finite(self.reference, self.task.variation, seed, name, usual)
+            usual = usual or Usual(how.still, case.finite, forms(case.outputs))
+            plan = self._plan(case_name(seed, name, secret), case, how, scale_of(name))
+            if not secret:
+                weak.try_case(case, plan.tolerances)
+                proof.add(case, plan.tolerances)
+            yield plan
+        if not secret:
+            assert usual is not None
+            self._usual = usual
+            timed, self.timed_tolerances = timed_proof(
+                self.reference, self.task.variation, usual
             )
-            for mutant, answers in _mutants(case):
-                passes = all_agree(answers, case.outputs, tolerances)
-                mutants[mutant] = mutants.get(mutant, True) and passes
-                if name == "normal" and passes:
-                    usual.append(mutant)
-            weak.try_case(case, tolerances)
-            yield Plan(
-                name=f"seed{seed}-{name}", how=how, tolerances=tolerances,
-                own_errors=tuple(case.own_errors()),
-                exact=known and time.monotonic() - began <= EXACT_SECONDS,
-            )  # fmt: skip
-        self.degenerate = accepted_everywhere(mutants)
-        if usual and not self.degenerate:
-            # Times are those of get_inputs()'s values: a kernel may then do nothing for them.
-            self.degenerate = f"{usual[0]} is the right answer to what get_inputs() gives"
-        self.weak_to = weak.weak_to()
+            self.degenerate = proof.degenerate() or timed
+            self.weak_to = "; ".join([*filter(None, [weak.weak_to()]), *proof.weak_to()])
+
+    def _plan(self, name: str, case: Case, how: Draw, scale: Scale) -> Plan:
+        began = time.monotonic()
+        known = case.exact[0] is not None
+        if known:
+            float(self.exact_answers(case.instance)[0].sum())
+        return Plan(
+            name=name, how=how, tolerances=case.tolerances(scale),
+            own_errors=tuple(case.own_errors()),
+            exact=known and time.monotonic() - began <= EXACT_SECONDS,
+        )  # fmt: skip
 
 
 class Baseline:
@@ -186,23 +227,6 @@ def values_of(instance: Instance) -> dict[str, torch.Tensor]:
     """Return what launch() is given, by name, outputs left out."""
     named = instance.inputs | instance.parameters | instance.buffers
     return {name: tensor.detach() for name, tensor in named.items()}
-
-
-def _mutants(case: Case) -> Iterator[tuple[str, list[torch.Tensor]]]:
-    """Yield answers that are wrong in principle: those of `verification.degenerate`, as tensors."""
-    yield ZEROS, [torch.zeros_like(answer) for answer in case.outputs]
-    means = []
-    for answer in case.outputs:
-        finite = answer[torch.isfinite(answer)]
-        mean = float(finite.double().mean()) if finite.numel() else 0.0
-        means.append(torch.full_like(answer, mean))
-    yield MEAN, means
-    for name, tensor in case.tensors.items():
-        if name in case.instance.inputs:
-            same = [tensor.detach().reshape(answer.shape).to(answer.dtype)
-                    for answer in case.outputs if answer.numel() == tensor.numel()]  # fmt: skip
-            if len(same) == len(case.outputs):
-                yield unchanged(name), same
 
 
 def _fresh(tensor: torch.Tensor, dtype: torch.dtype | None = None) -> torch.Tensor:

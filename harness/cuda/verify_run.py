@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any
 
 import torch
 
 from ..judge.reports import CaseReport
+from ..judge.run_verdict import limits_of_task
 from ..judge.tensor_comparison import compare, largest_error
 from ..judge.verification import least_own_error
 from ..reference.model import Instance
@@ -23,12 +24,21 @@ Stage = Callable[[str], None]
 
 
 def verify(
-    machine: GpuSession, context: TaskContext, program: Program, stage: Stage
+    machine: GpuSession,
+    context: TaskContext,
+    program: Program,
+    stage: Stage,
+    secret: int = 0,
 ) -> dict[str, Any]:
-    """Run every case; stop at the first fault. Returns a VerifyAnswer as plain values."""
-    plans = context.plans()
+    """Run every case; stop at the first fault. Returns a VerifyAnswer as plain values.
+
+    With a `secret` the cases are drawn from it.
+    """
+    context.plans()
     if context.degenerate:
         return asdict(VerifyAnswer(degenerate=context.degenerate))
+    plans = context.plans(secret)
+    constants = () if secret else context.constant_plans()
     stage("candidate")
     try:
         candidate = machine.load(program)
@@ -40,9 +50,8 @@ def verify(
         return asdict(VerifyAnswer(cases=[CaseReport(faults=[made])]))
     buffers = made[0]
     run = _Verification(machine, context, candidate, buffers, stage)
-    for plan in plans:
-        if not run.case(plan):
-            break
+    if all(map(run.case, plans)) and not run.mismatches:
+        run.find_constants(constants)
     broken = any(case.faults for case in run.cases) and machine.is_broken()
     if not broken:
         candidate.close()
@@ -110,13 +119,14 @@ class _Verification:
         self.repeat: tuple[str, str] | None = None
         self._machine, self._context, self._candidate = machine, context, candidate
         self._buffers, self._stage = buffers, stage
+        self._relied: list[str] = []
         self._launches, self._largest, self._ratio = 0, 0.0, 0.0
         self._exact_cases = 0
 
     def case(self, plan: Plan) -> bool:
         """Run one case twice; say whether the next may follow."""
         self._stage("reference")
-        instance = self._context.instance(plan.how)
+        instance = self._context.instance_of(plan)
         values = values_of(instance)
         found = CaseReport(name=plan.name)
         self.cases.append(found)
@@ -141,6 +151,22 @@ class _Verification:
         self._judge(plan, instance, results)
         return self.repeat is None
 
+    def find_constants(self, plans: Sequence[Plan]) -> None:
+        """Run the cases in which a constant is another, and note which of them are not followed.
+
+        What happens there is no fault: a kernel may rely on constants. A context that it breaks
+        ends the search.
+        """
+        for plan in plans:
+            run = _Verification(
+                self._machine, self._context, self._candidate, self._buffers, self._stage
+            )
+            run.case(plan)
+            if run.repeat or run.mismatches or any(case.shows_fault for case in run.cases):
+                self._relied.append(plan.name)
+            if self._machine.is_broken():
+                break
+
     def facts(self) -> dict[str, float | int | str]:
         """Return the numbers of a pass."""
         tolerance = self._context.task.tolerance
@@ -153,9 +179,8 @@ class _Verification:
             "precision_ratio": self._ratio,
             "precision_cases": self._exact_cases,
         }
-        if self._context.weak_to:
-            found["task_weak_to"] = self._context.weak_to
-        return found
+        relied = {"relies_on": ", ".join(self._relied)} if self._relied else {}
+        return found | limits_of_task(self._context.task, self._context.weak_to) | relied
 
     def _judge(self, plan: Plan, instance: Instance, results: list[list[torch.Tensor]]) -> None:
         # The answers are computed only now: while a candidate runs, they are nowhere to be read.
@@ -165,6 +190,8 @@ class _Verification:
         for index, spec in enumerate(self._context.outputs):
             first, second = results[0][index], results[1][index]
             wanted, tolerance = expected[index], plan.tolerances[index]
+            if tolerance is None:
+                continue
             mismatch = compare(first, wanted, tolerance, spec.name)
             if mismatch:
                 self.mismatches.append((plan.name, mismatch.message))

@@ -137,7 +137,8 @@ class Worker:
                 forget_inputs(context.task.id, self.scratch)
                 return {"no_inputs": f"the task's inputs cannot be written: {_one_line(error)}"}
         if request["op"] == "verify":
-            return verify(self.machine, context, _program(request["program"]), stage)
+            program, secret = _program(request["program"]), request.get("secret", 0)
+            return verify(self.machine, context, program, stage, secret)
         return measure_candidates(
             self.machine,
             context,

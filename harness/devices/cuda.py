@@ -111,9 +111,9 @@ class CudaDevice(Device):
         """Compile the source for this GPU and check what its host half asks for."""
         return await off_loop(self._compile, task, source)
 
-    async def verify(self, task: Task, source: str) -> StageResult:
+    async def verify(self, task: Task, source: str, sample: int = 0) -> StageResult:
         """Run every case at full dimensions, twice, and compare with PyTorch on the GPU."""
-        return await off_loop(self._verify, task, source)
+        return await off_loop(self._verify, task, source, sample)
 
     async def profile(self, task: Task, source: str, sample: int = 0) -> Measurement:
         """Time the candidate in the same rounds as PyTorch, and profile its launches.
@@ -126,9 +126,9 @@ class CudaDevice(Device):
         """Do what `profile` does in a process that has run no candidate before."""
         return await off_loop(self._profile, task, source, fresh=True)
 
-    async def confirm(self, task: Task, source: str) -> StageResult:
+    async def confirm(self, task: Task, source: str, sample: int = 0) -> StageResult:
         """Verify in a process that has run no candidate before, then under Compute Sanitizer."""
-        return await off_loop(self._confirm, task, source)
+        return await off_loop(self._confirm, task, source, sample)
 
     async def compare(self, task: Task, first: str, second: str) -> Comparison:
         """Time two sources in the same rounds: the way to know which is faster."""
@@ -143,16 +143,18 @@ class CudaDevice(Device):
         built = self._build(task, source)
         return judge_build(built) or StageResult(outcome=Outcome.PASSED, build=built)
 
-    def _verify(self, task: Task, source: str) -> StageResult:
+    def _verify(self, task: Task, source: str, sample: int) -> StageResult:
         built = self._build(task, source)
         refused = judge_build(built)
         if refused:
             return refused
         with self._one_gpu() as held:
             plan = self._plan(held, task, built)
-            return plan if isinstance(plan, StageResult) else _verified(held, task, built, plan)
+            if isinstance(plan, StageResult):
+                return plan
+            return _verified(held, task, built, plan, sample)
 
-    def _confirm(self, task: Task, source: str) -> StageResult:
+    def _confirm(self, task: Task, source: str, sample: int) -> StageResult:
         built = self._build(task, source)
         refused = judge_build(built)
         if refused:
@@ -161,7 +163,7 @@ class CudaDevice(Device):
             plan = self._plan(held, task, built)
             if isinstance(plan, StageResult):
                 return plan
-            found = _verified(held, task, built, plan)
+            found = _verified(held, task, built, plan, sample)
             if found.outcome is not Outcome.PASSED:
                 return found
             stage = held.inspection_stage(task)
@@ -298,9 +300,11 @@ def _chosen(indexes: Sequence[int], gpus: Sequence[FoundGpu]) -> tuple[FoundGpu,
     return chosen
 
 
-def _verified(held: HeldGpu, task: Task, built: Build, plan: Plan) -> StageResult:
+def _verified(
+    held: HeldGpu, task: Task, built: Build, plan: Plan, sample: int
+) -> StageResult:
     began = time.monotonic()
-    request = {"op": "verify", "program": _program(built, plan)}
+    request = {"op": "verify", "program": _program(built, plan), "secret": sample}
     answer = held.ask(task, request, VerifyAnswer)
     if isinstance(answer, StageResult):
         return answer.model_copy(update={"build": built})

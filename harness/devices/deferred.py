@@ -90,7 +90,7 @@ class DeferredDevice(Device):
         """Compile the source for the GPU's architecture and check its undefined symbols."""
         return await off_loop(self._compile, task, source)
 
-    async def verify(self, task: Task, source: str) -> StageResult:
+    async def verify(self, task: Task, source: str, sample: int = 0) -> StageResult:
         """Raise ResultAwaited: nothing runs here."""
         raise ResultAwaited(self._job(task, source))
 
@@ -98,7 +98,7 @@ class DeferredDevice(Device):
         """Raise ResultAwaited: nothing runs here."""
         raise ResultAwaited(self._job(task, source))
 
-    async def confirm(self, task: Task, source: str) -> StageResult:
+    async def confirm(self, task: Task, source: str, sample: int = 0) -> StageResult:
         """Raise ResultAwaited: nothing runs here."""
         raise ResultAwaited(self._job(task, source, "confirm"))
 

@@ -6,6 +6,7 @@ and `evaluate` for all of them; what is finished is asked of a memory first, whe
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeVar
@@ -24,6 +25,10 @@ from .protocol import Capability, Comparison, Device, Measurement
 
 AGREEMENT = 1.05
 """Largest accepted factor between the first measurement and the confirming one."""
+
+SECRET = "secret_seed"
+"""The fact of a confirmation that holds the number that its cases were drawn from."""
+LARGEST_SECRET = 1 << 48
 
 Result = TypeVar("Result", bound=Record)
 
@@ -108,26 +113,32 @@ class Gates:
             return Passage(verified=verified)
         return Passage(verified=verified, measured=await self.profile(task, source))
 
-    async def confirm(self, task: Task, source: str) -> Passage:
+    async def confirm(self, task: Task, source: str, secret: int | None = None) -> Passage:
         """Verify and measure once more, whatever was said before, with all that the device can.
 
-        In fresh processes where the device's live long, and on another sample of the work where it
-        measures a sample. What does not pass again is not measured.
+        In fresh processes where the device's live long, on cases that nobody knew and, where it
+        measures a sample of the work, on another one: both are drawn from a secret number. That is
+        a fact of the result, so that who doubts it can give the number and see the same. What does
+        not pass again is not measured.
         """
         able = self.device.capabilities
-        verified = await self._once(
-            task, source, "confirm_verify", StageResult,
-            lambda: self.device.confirm(task, source)
-            if Capability.CONFIRM in able
-            else self.device.verify(task, source),
-        )  # fmt: skip
+        drawn = 1 + secrets.randbelow(LARGEST_SECRET) if secret is None else secret
+
+        async def verify() -> StageResult:
+            ask = self.device.confirm if Capability.CONFIRM in able else self.device.verify
+            found = await ask(task, source, drawn)
+            return found.model_copy(update={"facts": found.facts | {SECRET: drawn}})
+
+        stage = "confirm" if secret is None else f"confirm {secret}"
+        verified = await self._once(task, source, f"{stage}_verify", StageResult, verify)
         if verified.outcome is not Outcome.PASSED:
             return Passage(verified=verified)
+        drawn = int(verified.facts.get(SECRET, drawn))
         measured = await self._once(
-            task, source, "confirm_profile", Measurement,
+            task, source, f"{stage}_profile", Measurement,
             lambda: self.device.profile_fresh(task, source)
             if Capability.FRESH in able
-            else self.device.profile(task, source, sample=1),
+            else self.device.profile(task, source, sample=drawn),
         )  # fmt: skip
         return Passage(verified=verified, measured=measured)
 

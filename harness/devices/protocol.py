@@ -69,19 +69,27 @@ class Device(Protocol):
         """Compile the source for both variants and check its undefined symbols."""
         ...
 
-    async def verify(self, task: Task, source: str) -> StageResult:
-        """Run the candidate on every case and compare with PyTorch."""
+    async def verify(self, task: Task, source: str, sample: int = 0) -> StageResult:
+        """Run the candidate on every case and compare with PyTorch.
+
+        0 are the task's own cases, which anybody can know; any other `sample` has cases drawn from
+        that number, the same each time.
+        """
         ...
 
     async def profile(self, task: Task, source: str, sample: int = 0) -> Measurement:
         """Profile and time the candidate at full dimensions.
 
-        A device that measures a sample of the work draws another one for another `sample`.
+        A device that measures a sample of the work, on inputs that can be known, draws others for
+        another `sample`.
         """
         ...
 
-    async def confirm(self, task: Task, source: str) -> StageResult:
-        """Verify with every check the device has, in a process that has run no candidate."""
+    async def confirm(self, task: Task, source: str, sample: int = 0) -> StageResult:
+        """Verify on the cases of a `sample`, with every check the device has.
+
+        In a process that has run no candidate.
+        """
         raise Incapable(Capability.CONFIRM)
 
     async def profile_fresh(self, task: Task, source: str) -> Measurement:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -20,8 +19,7 @@ from ..judge.border import Malformed
 from ..judge.findings import judge, judge_build, no_launch
 from ..judge.full_size import NOT_WRITTEN, Checked, judge_full_size, judge_wide, nothing_launched
 from ..judge.reports import CaseReport, TransferReport, VerifyReport
-from ..judge.run_verdict import judge_run
-from ..judge.verification import degenerate
+from ..judge.run_verdict import judge_run, with_constants
 from ..judge.written_sizes import with_written_sizes
 from ..process.children import both, off_loop, together
 from ..process.fork_client import server_of
@@ -53,7 +51,14 @@ from ..simt import (
     require_sense,
     run_candidate,
 )
-from ..task.cases import prepare_cases_now, read_cases
+from ..task.cases import (
+    Case,
+    prepare_cases_now,
+    read_cases,
+    read_constants,
+    read_degenerate,
+    secret_cases,
+)
 from ..task.contract import header
 from ..task.full_case import (
     FullCase,
@@ -61,6 +66,7 @@ from ..task.full_case import (
     begin_full_case,
     exact_full_case_now,
     prepare_full_case_now,
+    secret_full_case,
 )
 from .protocol import Capability, Device, Measurement
 
@@ -129,16 +135,19 @@ class SimulatedDevice(Device):
         """Compile the source for both variants and check what its host half asks for."""
         return await off_loop(self._compile, task, source)
 
-    async def verify(self, task: Task, source: str) -> StageResult:
-        """Run every case on the simulated GPU with all checks, and compare with PyTorch."""
-        return await off_loop(self._verify, task, source)
+    async def verify(self, task: Task, source: str, sample: int = 0) -> StageResult:
+        """Run every case on the simulated GPU with all checks, and compare with PyTorch.
+
+        A `sample` other than 0 has cases of its own, drawn from that number.
+        """
+        return await off_loop(self._verify, task, source, sample)
 
     async def profile(self, task: Task, source: str, sample: int = 0) -> Measurement:
         """Sample the candidate's blocks at full dimensions and estimate its time.
 
-        Which blocks run depends on the source where `sample` is 0. Another number asks for a
-        confirmation: a secret draws the blocks, and as many as are affordable run twice, in other
-        orders.
+        Which blocks run depends on the source and on `sample`. Another number than 0 asks for a
+        confirmation: its inputs and its blocks are drawn from that number, and as many blocks as
+        are affordable run twice, in other orders.
         """
         try:
             return await off_loop(self._profile, task, source, sample)
@@ -156,9 +165,9 @@ class SimulatedDevice(Device):
             outcome=Outcome.PASSED, build=full
         )  # fmt: skip
 
-    def _verify(self, task: Task, source: str) -> StageResult:
-        cases = prepare_cases_now(task)
-        solved_by = degenerate(task, cases)
+    def _verify(self, task: Task, source: str, sample: int) -> StageResult:
+        public = prepare_cases_now(task)
+        solved_by = read_degenerate(public)
         if solved_by:
             return StageResult(
                 outcome=Outcome.DEGENERATE_TASK,
@@ -168,27 +177,65 @@ class SimulatedDevice(Device):
         refused = judge_build(built, source) or self._misread(built)
         if refused:
             return refused
+        if sample:
+            with secret_cases(task, sample) as cases:
+                return self._verdict(task, source, built, cases, read_cases(cases))
+        judged = self._verdict(task, source, built, public, read_cases(public))
+        if judged.outcome is not Outcome.PASSED:
+            return judged
+        # Each on its own: what relies on a constant may crash where that is another.
+        relied = [
+            case.name
+            for case in read_constants(public)
+            if self._verdict(task, source, built, public, [case]).outcome is not Outcome.PASSED
+        ]
+        return with_constants(judged, relied)
+
+    def _verdict(
+        self, task: Task, source: str, built: Build, folder_of_cases: Path, cases: Sequence[Case]
+    ) -> StageResult:
         with scratch_folder("verify") as folder:
             outputs = folder / "outputs"
             outputs.mkdir()
-            reply = self._run(VerifyReport, "verify", built, task, cases, outputs, folder)
+            reply = self._run(
+                VerifyReport, "verify", built, task, folder_of_cases, outputs, folder, cases=cases
+            )
             if reply.report is None:
                 return _no_report(reply, built)
-            judged = judge_run(task, cases, outputs, reply.report, built, source)
+            judged = judge_run(
+                task, folder_of_cases, cases, outputs, reply.report, built, source
+            )
             if judged.outcome in _AT_OTHER_SIZES:
                 judged = with_written_sizes(judged, task, source)
             facts = judged.facts | isolation_facts(reply.report.isolation_missing)
             return judged.model_copy(update={"facts": facts})
 
     def _profile(self, task: Task, source: str, sample: int) -> Measurement:
+        if not sample:
+            return self._profiled(task, source, 0, prepare_full_case_now(task), "")
+        with secret_full_case(task, sample) as own:
+            if isinstance(own, FullCase):
+                return self._profiled(task, source, sample, own, "")
+            usual = prepare_full_case_now(task)
+            why = own.reason if isinstance(usual, FullCase) else ""
+            return self._profiled(task, source, sample, usual, why)
+
+    def _profiled(
+        self,
+        task: Task,
+        source: str,
+        sample: int,
+        prepared: FullCase | NoFullCase,
+        not_own: str,
+    ) -> Measurement:
+        """Profile on a case; `not_own` says why a confirmation has none of its own."""
         cases = prepare_cases_now(task)
         built = self._build(source, task.full)
         refused = judge_build(built) or self._misread(built)
         if refused:
             return Measurement(stage=refused)
-        prepared = prepare_full_case_now(task)
         full_case = prepared if isinstance(prepared, FullCase) else None
-        draw = secrets.token_hex(16) if sample else ""
+        draw = f"secret {sample}" if sample else ""
         reply, failed, checked = self._sampled_answer(built, task, cases, full_case, draw)
         if reply.report is None:
             return Measurement(stage=_no_report(reply, built))
@@ -210,7 +257,13 @@ class SimulatedDevice(Device):
             return Measurement(stage=failed.model_copy(update={"build": built}))
         # An unconfirmed candidate's withheld part is compared when it is confirmed.
         told_now = bool(sample) or full_case is None
-        return self._measure(reply.report, built, checked, told_now)
+        measured = self._measure(reply.report, built, checked, told_now)
+        if not not_own:
+            return measured
+        facts = measured.stage.facts | {"full_size_not_secret": not_own}
+        return measured.model_copy(
+            update={"stage": measured.stage.model_copy(update={"facts": facts})}
+        )
 
     def _sampled_answer(
         self, built: Build, task: Task, cases: Path, full_case: FullCase | None, draw: str
@@ -343,11 +396,12 @@ class SimulatedDevice(Device):
         mode: str,
         built: Build,
         task: Task,
-        cases: Path,
+        cases_directory: Path,
         outputs: Path,
         scratch: Path,
         full_case: FullCase | None = None,
         more: Mapping[str, Any] | None = None,
+        cases: Sequence[Case] = (),
     ) -> Reply[Report]:
         verifying = mode == "verify"
         variant = task.verify if verifying else task.full
@@ -372,9 +426,10 @@ class SimulatedDevice(Device):
                 {"name": spec.name, "role": spec.role, "dtype": spec.dtype, "nbytes": spec.nbytes}
                 for spec in variant.tensors
             ],
-            "cases_directory": str(cases),
+            "cases_directory": str(cases_directory),
             "cases": [
-                {"name": case.name, "directory": case.directory} for case in read_cases(cases)
+                {"name": case.name, "directory": case.directory}
+                for case in cases or read_cases(cases_directory)
             ],
             "outputs_directory": str(outputs),
             # PyTorch's answers lie elsewhere: the candidate's process is not told where.

@@ -104,7 +104,8 @@ def judge_full_size(
     reasons: list[str] = []
     for place, spec in enumerate(task.full.of_role("output")):
         into = [transfer for transfer in transfers if transfer.place == place]
-        known = (Path(case.answers, f"{spec.name}.bin"), case.tolerances[place]) if case else None
+        tolerance = case.tolerances[place] if case else None
+        known = (Path(case.answers, f"{spec.name}.bin"), tolerance) if case and tolerance else None
         found = _Found()
         carried = _carried(kernels, transfers, place)
         unlooked = bool(carried) and not _is_last(launches, place, carried)
@@ -157,6 +158,8 @@ def judge_wide(
             if not (folder / f"{spec.name}.pages").is_file():
                 raise Malformed(f"{spec.name}: the pages of the output are missing")
         path, tolerance = Path(case.answers, f"{spec.name}.bin"), case.tolerances[place]
+        if tolerance is None:
+            continue
         second, found, hanging, passed = _Pages(spec, outputs[1]), _Found(), 0, 0
         for places, got in _written_elements(spec, outputs[0]):
             other = second.at(places, got.size)

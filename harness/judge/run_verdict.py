@@ -2,45 +2,72 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from ..records import Build, Diagnostic, Outcome, StageResult, Task
-from ..task.cases import read_cases, read_weak_to
+from ..task.cases import Case, read_weak_to
 from .findings import explained, judge, of_report
 from .reports import VerifyReport
-from .verification import check_outputs, compare
+from .verification import check_outputs, compare, outputs_of
 
 
 def judge_run(
-    task: Task, cases: Path, outputs: Path, report: VerifyReport, built: Build, source: str
+    task: Task,
+    folder: Path,
+    cases: Sequence[Case],
+    outputs: Path,
+    report: VerifyReport,
+    built: Build,
+    source: str,
 ) -> StageResult:
-    """Return the verdict on a run that left a report."""
+    """Return the verdict on a run of some of the cases in a folder that left a report."""
     for case in report.cases:
         failed = judge(case, source)
         if failed:
             return failed.model_copy(update={"build": built})
-    result = check_outputs(task, cases, outputs, report.cases)
+    result = check_outputs(task, folder, outputs, report.cases, cases)
     if result.outcome is Outcome.PASSED:
-        result = _judge_repeat(task, cases, outputs) or _with_weakness(result, cases)
+        result = _judge_repeat(task, cases, outputs) or _with_limits(result, task, folder)
     if result.outcome in (Outcome.WRONG_ANSWER, Outcome.NONDETERMINISTIC):
         notes = [of_report(note) for case in report.cases for note in case.notes]
         result = explained(result, tuple(dict.fromkeys(notes)))
     return result.model_copy(update={"build": built})
 
 
-def _with_weakness(passed: StageResult, cases: Path) -> StageResult:
-    """Return a pass with what its task cannot tell from right, where there is such a thing."""
-    weak_to = read_weak_to(cases)
-    facts = passed.facts | ({"task_weak_to": weak_to} if weak_to else {})
+def with_constants(passed: StageResult, relied: Sequence[str]) -> StageResult:
+    """Return a pass with the constants of the task on whose values the candidate relied."""
+    if not relied:
+        return passed
+    names = ", ".join(relied)
+    told = Diagnostic(
+        kind="relies_on_constants",
+        message=f"it relies on the values of {names}: constants of the task, but where they are "
+        "others its answer is wrong",
+    )
+    return passed.model_copy(
+        update={"facts": passed.facts | {"relies_on": names},
+                "diagnostics": (*passed.diagnostics, told)}
+    )  # fmt: skip
+
+
+def limits_of_task(task: Task, weak_to: str) -> dict[str, float | int | str]:
+    """Return the facts about what the cases of a task do not tell or vary."""
+    told = {"task_weak_to": weak_to, "not_varied": ", ".join(task.variation.not_varied)}
+    return {name: words for name, words in told.items() if words}
+
+
+def _with_limits(passed: StageResult, task: Task, folder: Path) -> StageResult:
+    facts = passed.facts | limits_of_task(task, read_weak_to(folder))
     return passed.model_copy(update={"facts": facts})
 
 
-def _judge_repeat(task: Task, cases: Path, outputs: Path) -> StageResult | None:
+def _judge_repeat(task: Task, cases: Sequence[Case], outputs: Path) -> StageResult | None:
     """Return the failure where the second run of a case, in another warp order, differs."""
-    for case in read_cases(cases):
-        for spec, tolerance in zip(task.verify.of_role("output"), case.tolerances, strict=True):
+    for case in cases:
+        for spec, tolerance in outputs_of(task, case):
             again = outputs / "again" / case.directory / f"{spec.name}.bin"
-            if not again.is_file():
+            if tolerance is None or not again.is_file():
                 continue
             first = (outputs / case.directory / f"{spec.name}.bin").read_bytes()
             second = again.read_bytes()

@@ -52,13 +52,18 @@ def largest_error(got: torch.Tensor, expected: torch.Tensor) -> float:
 
 
 def all_agree(
-    got: Sequence[torch.Tensor], wanted: Sequence[torch.Tensor], tolerances: Sequence[Tolerance]
+    got: Sequence[torch.Tensor],
+    wanted: Sequence[torch.Tensor],
+    tolerances: Sequence[Tolerance | None],
 ) -> bool:
-    """Say whether all outputs agree; not where a shape or a type differs."""
+    """Say whether all outputs agree; not where a shape or a type differs.
+
+    An output without a tolerance is not compared.
+    """
     if [(a.shape, a.dtype) for a in got] != [(b.shape, b.dtype) for b in wanted]:
         return False
     return all(
-        compare(a.contiguous(), b, tolerance, "") is None
+        tolerance is None or compare(a.contiguous(), b, tolerance, "") is None
         for a, b, tolerance in zip(got, wanted, tolerances, strict=True)
     )
 

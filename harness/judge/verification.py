@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,9 +17,6 @@ from .reports import CaseReport
 Array = NDArray[Any]
 
 MOST_DIAGNOSTICS = 5
-
-ZEROS, MEAN = "zeros", "the mean of the output everywhere"
-"""Answers that are wrong in principle: what accepts them cannot tell right from wrong."""
 
 
 class Mismatch(Record):
@@ -79,28 +76,33 @@ def compare(got: bytes, expected: bytes, spec: TensorSpec, tolerance: Tolerance)
 
 
 def check_outputs(
-    task: Task, cases_dir: Path, outputs_dir: Path, reports: Iterable[CaseReport]
+    task: Task,
+    cases_dir: Path,
+    outputs_dir: Path,
+    reports: Iterable[CaseReport],
+    cases: Sequence[Case] | None = None,
 ) -> StageResult:
     """Judge what a candidate that ran without a fault left in outputs_dir/<i>/out<k>.bin.
 
-    A case that the child does not report was not run and cannot pass. Facts of a pass: cases,
-    kernel launches a call, largest error, and precision_ratio, the largest ratio of the candidate's
-    error to PyTorch's own, both against double precision.
+    All cases that are listed are judged, or those given. A case that the child does not report was
+    not run and cannot pass. Facts of a pass: cases, kernel launches a call, largest error, and
+    precision_ratio, the largest ratio of the candidate's error to PyTorch's own, both against
+    double precision.
     """
     ran = {case.name: case for case in reports}
     found: list[Diagnostic] = []
     largest, ratio = 0.0, 0.0
-    cases = read_cases(cases_dir)
+    cases = read_cases(cases_dir) if cases is None else cases
     for case in cases:
         if case.name not in ran:
             found.append(_mismatch("it was not run", case))
             continue
-        for output, (spec, tolerance) in enumerate(_outputs(task, case)):
+        for output, (spec, tolerance) in enumerate(outputs_of(task, case)):
             name = f"{spec.name}.bin"
             expected = (cases_dir / case.directory / name).read_bytes()
             try:
                 got = (outputs_dir / case.directory / name).read_bytes()
-                mismatch = compare(got, expected, spec, tolerance)
+                mismatch = compare(got, expected, spec, tolerance) if tolerance else None
             except FileNotFoundError:
                 found.append(_mismatch(f"{spec.name} was not written", case))
                 continue
@@ -131,41 +133,6 @@ def check_outputs(
             "precision_ratio": ratio,
         },
     )
-
-
-def degenerate(task: Task, cases_dir: Path) -> str | None:
-    """Return which kernel that computes nothing would pass this task; None where none would.
-
-    Tried: zeros, one constant (the mean of each output), and each input handed back as it is.
-    """
-    cases = read_cases(cases_dir)
-    mutants: dict[str, bool] = {ZEROS: True, MEAN: True}
-    mutants |= {unchanged(spec.name): True for spec in task.verify.of_role("input")}
-    for case in cases:
-        folder = cases_dir / case.directory
-        for spec, tolerance in _outputs(task, case):
-            wanted = decode((folder / f"{spec.name}.bin").read_bytes(), spec)
-            for mutant, answer in _mutants(task, folder, wanted):
-                same_size = answer.size == wanted.size
-                mutants[mutant] &= same_size and bool(
-                    agree(answer.reshape(wanted.shape), wanted, tolerance).all()
-                )
-        if not any(mutants.values()):
-            return None
-    return accepted_everywhere(mutants) or None
-
-
-def unchanged(name: str) -> str:
-    """Return the name of the wrong answer that is an input as it was."""
-    return f"input {name} unchanged"
-
-
-def accepted_everywhere(mutants: Mapping[str, bool]) -> str:
-    """Put in words the first wrong answer that passes every case; "" where none does."""
-    for mutant, passes in mutants.items():
-        if passes:
-            return f"a kernel that returns {mutant} passes every case of this task"
-    return ""
 
 
 def decode(data: bytes, spec: TensorSpec) -> Array:
@@ -220,20 +187,9 @@ def least_own_error(dtype: str, largest: float) -> float:
     return 0.5 * epsilon * largest
 
 
-def _outputs(task: Task, case: Case) -> Iterator[tuple[TensorSpec, Tolerance]]:
+def outputs_of(task: Task, case: Case) -> Iterator[tuple[TensorSpec, Tolerance | None]]:
+    """Yield each output of a case with its tolerance; None for one that is not compared."""
     return zip(task.verify.of_role("output"), case.tolerances, strict=True)
-
-
-def _mutants(task: Task, folder: Path, wanted: Array) -> Iterator[tuple[str, Array]]:
-    yield ZEROS, numpy.zeros_like(wanted)
-    finite = wanted[numpy.isfinite(wanted)]
-    mean = finite.mean(dtype=numpy.float64) if finite.size else 0.0
-    yield MEAN, numpy.full_like(wanted, mean)
-    for spec in task.verify.of_role("input"):
-        yield (
-            unchanged(spec.name),
-            decode((folder / f"{spec.name}.bin").read_bytes(), spec),
-        )
 
 
 def _largest_difference(got: Array, wanted: Array) -> float:

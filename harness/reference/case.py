@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import copy
-import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
 
-from ..judge.tensor_comparison import CHUNK, largest_error
-from ..records import TOLERANCES
-from .model import Instance, Reference, ReferenceFault, clone_arguments, lacks_memory
+from ..judge.tensor_comparison import largest_error
+from ..records import Tolerance
+from .double_precision import double_answers
+from .model import Instance, Reference, clone_arguments
+from .tolerances import OWN_ERROR_FACTOR, Scale, all_finite, tolerance_of
 
-OWN_ERROR_FACTOR = 8.0
-"""A candidate may be this many times as far from the double-precision answer as PyTorch is, where
-that is more than the tolerance: it sums in another order, which is not an error."""
+_HALF_TYPES = (torch.float16, torch.bfloat16)
 
 
 class Case:
@@ -29,7 +28,7 @@ class Case:
         self.model = copy.deepcopy(instance.model)
         arguments = clone_arguments(instance.arguments, fresh)
         self.outputs = reference.outputs(copy.deepcopy(self.model), arguments)
-        self.exact = self._double(reference)
+        self.exact = double_answers(reference, self.model, instance.arguments, self.outputs)
 
     @property
     def finite(self) -> bool:
@@ -43,25 +42,16 @@ class Case:
             for answer, exact in zip(self.outputs, self.exact, strict=True)
         ]
 
-    def tolerances(self, scaled: bool, full: bool = False) -> list[dict[str, float]]:
-        """Return the tolerance of each output: KernelBench's, wider where PyTorch itself needs it.
-
-        With `scaled` the absolute part is relative to the root mean square of the output, as sums
-        of large terms that cancel are precise relative to the terms only; what PyTorch computes
-        without any error (moving data, a maximum) needs no such room. At `full` dimensions it is
-        relative to a root mean square below 1 too: the elements of a softmax over thousands are
-        all smaller than KernelBench's tolerance, and zeros would pass.
-        """
-
-        def absolute(base: float, answer: torch.Tensor, error: float | None) -> float:
-            square = root_mean_square(answer) if scaled or full else 1.0
-            if scaled and error != 0.0:
-                base *= max(1.0, square) if math.isfinite(square) else 1.0
-            if full and 0.0 < square < 1.0:
-                base *= square
-            return max(base, OWN_ERROR_FACTOR * (error or 0.0))
-
-        return each_tolerance(self.outputs, self.own_errors(), absolute)
+    def tolerances(
+        self, scale: Scale, factor: float = OWN_ERROR_FACTOR
+    ) -> tuple[Tolerance | None, ...]:
+        """Return the tolerance of each output; see `tolerance_of`."""
+        return tuple(
+            tolerance_of(
+                answer, exact, scale=scale, cast=is_cast(self.instance, answer), factor=factor
+            )
+            for answer, exact in zip(self.outputs, self.exact, strict=True)
+        )
 
     def write(self, folder: Path) -> None:
         for name, tensor in self.tensors.items():
@@ -71,70 +61,21 @@ class Case:
             if exact is not None:
                 write_tensor(folder / f"out{index}.f64.bin", exact)
 
-    def _double(self, reference: Reference) -> list[torch.Tensor | None]:
-        """Return the answers in double precision; None where a model insists on its own type."""
-        nothing: list[torch.Tensor | None] = [None] * len(self.outputs)
-        try:
-            model = copy.deepcopy(self.model).double()
-            answers = reference.outputs(
-                model, clone_arguments(self.instance.arguments, lambda t: _to_double(fresh(t)))
-            )
-        except (ReferenceFault, RuntimeError) as error:
-            if lacks_memory(error):
-                raise ReferenceFault(f"in double precision: {error}") from error
-            return nothing
-        if [answer.shape for answer in answers] != [answer.shape for answer in self.outputs]:
-            return nothing
-        return [
-            exact if exact.dtype is torch.float64 and answer.is_floating_point() else None
-            for answer, exact in zip(self.outputs, answers, strict=True)
-        ]
-
 
 def fresh(tensor: torch.Tensor) -> torch.Tensor:
     """Return a copy that nothing else writes to."""
     return tensor.detach().clone()
 
 
-def _to_double(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.double() if tensor.is_floating_point() else tensor
+def is_cast(instance: Instance, answer: torch.Tensor) -> bool:
+    """Say whether a task that is given no half-precision numbers returns some."""
+    given = (*instance.inputs.values(), *instance.parameters.values(), *instance.buffers.values())
+    return answer.dtype in _HALF_TYPES and not any(each.dtype in _HALF_TYPES for each in given)
 
 
-def each_tolerance(
-    answers: Sequence[torch.Tensor],
-    errors: Sequence[float | None],
-    absolute: Callable[[float, torch.Tensor, float | None], float],
-) -> list[dict[str, float]]:
-    """Return each output's tolerance, 0 where it holds no floating numbers.
-
-    `absolute` is given KernelBench's absolute part, PyTorch's answer and its own error.
-    """
-    found = []
-    for answer, error in zip(answers, errors, strict=True):
-        base = TOLERANCES.get(str(answer.dtype).removeprefix("torch."))
-        if base is None:
-            found.append({"absolute": 0.0, "relative": 0.0})
-            continue
-        found.append(
-            {"absolute": absolute(base.absolute, answer, error), "relative": base.relative}
-        )
-    return found
-
-
-def all_finite(answers: Iterable[torch.Tensor]) -> bool:
-    """Say whether no element is infinite or undefined."""
-    return all(bool(torch.isfinite(part).all()) for answer in answers for part in _parts(answer))
-
-
-def root_mean_square(answer: torch.Tensor) -> float:
-    """Return the root of the mean of the squares, taken in double precision."""
-    total = sum(float(part.to(torch.float64, copy=True).square_().sum()) for part in _parts(answer))
-    return math.sqrt(total / max(1, answer.numel()))
-
-
-def _parts(answer: torch.Tensor) -> Iterator[torch.Tensor]:
-    """Yield pieces whose copies the allocator keeps: fresh pages cost more than the work."""
-    yield from answer.reshape(-1).split(CHUNK)
+def forms(answers: Sequence[torch.Tensor]) -> list[tuple[torch.Size, torch.dtype]]:
+    """Return shape and type of each answer."""
+    return [(answer.shape, answer.dtype) for answer in answers]
 
 
 def write_tensor(path: Path, tensor: torch.Tensor) -> None:

@@ -7,29 +7,34 @@ answer on the CPU) and, for floating outputs, out<k>.f64.bin: the answer in doub
 from __future__ import annotations
 
 import copy
-import itertools
+import hashlib
 import json
-from functools import partial
+import math
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 
-from ..records import Tolerance
-from .case import Case, fresh
-from .model import Instance, Reference, ReferenceFault, clone_arguments
+from ..records import Tolerance, Variation
+from .case import Case, forms, fresh
+from .constants import changed_constants
+from .draws import Draw, draw
+from .model import Reference, ReferenceFault, clone_arguments, lacks_memory
 from .mutants import Mutants
+from .proof import Proof
+from .tolerances import Scale
 
 CASES = (
     (0, "normal", "as get_inputs() gives them"),
-    (1, "gaussian", "normal distribution"),
-    (2, "uniform", "uniform over [-1, 1)"),
-    (3, "large", "normal distribution times a large factor"),
+    (1, "gaussian", "normal distribution; integers and flags drawn anew"),
+    (2, "uniform", "uniform over [-1, 1); integers and flags drawn anew"),
+    (3, "large", "normal distribution times a large factor; integers of all their bits"),
     (4, "constant", "each tensor holds one value"),
     (5, "zeros", "normal distribution, half of it exact zeros"),
-    (6, "offset", "normal distribution around a value far from zero"),
+    (6, "offset", "normal distribution around a value far from zero; some integers of all bits"),
 )
-"""(seed, name, what floating-point inputs hold). Integer inputs are always get_inputs()'s own."""
+"""(seed, name, what inputs hold), as far as forward() survives it: see draws.py."""
 
 LARGE_FACTORS = (128.0, 32.0, 8.0, 2.0)
 """The first that PyTorch itself survives is used. exp() overflows in float32 above 88."""
@@ -39,138 +44,170 @@ OFFSETS = (16.0, 4.0)
 order in float32, is there 5 times the tolerance off; two plain passes stay at a third of it. From
 32 on plain kernels fail too in one row of thousands: that would refuse honest ones."""
 
-_CONSTANTS = (0.5, -1.25, 2.0, 0.75)  # Exact in every floating type: sums of them are exact too.
 
 
-def write_cases(reference: Reference, directory: Path) -> None:
-    """Write all cases and cases.json. Raises ReferenceFault (also where forward() is random)."""
-    insist, weak = True, Mutants(reference)
+TIMED_SEEDS = (7, 8, 9)
+"""Of draws like those that are timed: what they do not tell, a timed kernel need not compute."""
+
+
+def write_cases(
+    reference: Reference, directory: Path, variation: Variation, secret: int = 0
+) -> None:
+    """Write all cases and cases.json; with a `secret` those drawn from it, which nobody knows.
+
+    Raises ReferenceFault (also where forward() is random).
+    """
+    usual: Usual | None = None
+    weak, proof = Mutants(reference), Proof()
     described: list[dict[str, Any]] = []
-    for index, (seed, name, meaning) in enumerate(CASES):
-        case, how = first_finite(reference, seed, name, insist)
-        if name == "normal":
+    for index, (number, name, meaning) in enumerate(CASES):
+        seed = seed_of(number, secret)
+        case, how = first_finite(reference, variation, seed, name, usual)
+        if usual is None:
             _refuse_random(reference, case)
             # Some references answer with infinities by design (masks): then so may all cases.
-            insist = case.finite
-        folder = directory / str(index)
-        folder.mkdir()
-        case.write(folder)
-        tolerances = case.tolerances(scaled=name in ("large", "offset"))
-        weak.try_case(case, [Tolerance.model_validate(each) for each in tolerances])
+            usual = Usual(how.still, case.finite, forms(case.outputs))
+        tolerances = case.tolerances(scale_of(name))
+        if not secret:
+            weak.try_case(case, tolerances)
+            proof.add(case, tolerances)
+        own = "as get_inputs() gives them"
         described.append(
-            {
-                "name": f"seed{seed}-{name}",
-                "directory": str(index),
-                "inputs": meaning,
-                "factor": how.factor,
-                "tolerances": tolerances,
-                "own_errors": case.own_errors(),
+            _written(case, tolerances, directory / str(index))
+            | {
+                "name": case_name(seed, name, secret),
+                "inputs": meaning if how.distribution == name else own,
+                "factor": how.factor if _is_scaled(case, variation) else 1.0,
             }
         )
-    document = {"cases": described, "weak_to": weak.weak_to(), "torch": torch.__version__}
+    assert usual is not None
+    document = {
+        "cases": described,
+        "constants": [] if secret else _write_constants(reference, directory, variation, usual),
+        "degenerate": proof.degenerate() or timed_proof(reference, variation, usual)[0],
+        "weak_to": "; ".join([*filter(None, [weak.weak_to()]), *proof.weak_to()]),
+        "torch": torch.__version__,
+    }
     text = json.dumps(document, indent=1)
     (directory / "cases.json").write_text(text, encoding="utf-8")
 
 
-class Draw(NamedTuple):
-    """How the inputs and parameters of a case were chosen: enough to choose them again."""
+def _is_scaled(case: Case, variation: Variation) -> bool:
+    """Say whether a factor had any effect: what stays within a range has none."""
+    return any(
+        tensor.is_floating_point() and variation.levels.get(name) in ("any", "positive")
+        for name, tensor in case.instance.inputs.items()
+    )
 
-    seed: int
-    distribution: str
-    disturbed: bool
-    """Whether parameters and buffers that hold one value were changed."""
-    factor: float
-    positive: bool
+
+def seed_of(number: int, secret: int) -> int:
+    """Return the seed of a case: its number, or what a secret makes of that."""
+    if not secret:
+        return number
+    return int.from_bytes(hashlib.sha256(f"{secret} {number}".encode()).digest()[:4], "little")
+
+
+def scale_of(name: str) -> Scale:
+    """Return which way tolerances follow the answers of a distribution.
+
+    Up where sums have terms so large that their rounding is more than KernelBench's tolerance.
+    """
+    return "up" if name in ("large", "offset") else "down"
+
+
+def case_name(seed: int, name: str, secret: int) -> str:
+    """Return what a case is called in verdicts; of a secret one its seed is no news."""
+    return f"secret-{name}" if secret else f"seed{seed}-{name}"
+
+
+class Usual(NamedTuple):
+    """What get_inputs()'s own values make of a task: other inputs must not make less."""
+
+    still: bool
+    """Whether parameters that the seed does not choose cannot be varied for them."""
+    finite: bool
+    forms: list[tuple[torch.Size, torch.dtype]]
+
+    def is_met_by(self, case: Case) -> bool:
+        """Say whether a case answers in the same shapes, with numbers where these were."""
+        return forms(case.outputs) == self.forms and (case.finite or not self.finite)
+
+
+def timed_proof(
+    reference: Reference, variation: Variation, usual: Usual
+) -> tuple[str, list[Tolerance | None]]:
+    """Return which answer that takes no computing is right for all that is timed, empty where none
+    is, and the tolerances of timed answers. Raises ReferenceFault.
+    """
+    proof, found = Proof(), []
+    for seed in TIMED_SEEDS:
+        case = Case(reference, draw(reference, Draw(seed, "timed", still=usual.still), variation))
+        found.append(case.tolerances("both"))
+        proof.add(case, found[-1])
+    widest = [max(each, key=_absolute) for each in zip(*found, strict=True)]
+    why = proof.degenerate()
+    return (f"{why}, where its inputs are like those of get_inputs()" if why else ""), widest
+
+
+def _absolute(tolerance: Tolerance | None) -> float:
+    return math.inf if tolerance is None else tolerance.absolute
 
 
 def first_finite(
-    reference: Reference, seed: int, distribution: str, insist: bool
+    reference: Reference,
+    variation: Variation,
+    seed: int,
+    distribution: str,
+    usual: Usual | None,
 ) -> tuple[Case, Draw]:
     """Return a case and how it was drawn, from the most demanding that PyTorch survives.
 
-    A logarithm wants positive inputs, an exponential small ones, and a parameter may not stand
-    being disturbed; get_inputs()'s own values are the last resort. Raises ReferenceFault.
+    get_inputs()'s own values are the last resort. Raises ReferenceFault.
     """
-    signs = (False,) if distribution == "normal" else (False, True)
-    factors = {"large": LARGE_FACTORS, "offset": OFFSETS}.get(distribution, (1.0,))
-    for disturbed, factor, positive in itertools.product((True, False), factors, signs):
-        how = Draw(seed, distribution, disturbed, factor, positive)
-        case = Case(reference, draw(reference, how))
-        if case.finite or not insist:
-            return case, how
-    how = Draw(seed, "normal", disturbed=False, factor=1.0, positive=False)
-    return Case(reference, draw(reference, how)), how
+    for how in _ways(seed, distribution):
+        try:
+            case = Case(reference, draw(reference, how, variation))
+        except ReferenceFault as fault:
+            if lacks_memory(fault) or how.still:
+                raise
+            continue
+        if how.still or (case.finite if usual is None else usual.is_met_by(case)):
+            break
+    return case, how
 
 
-def draw(reference: Reference, how: Draw) -> Instance:
-    """Return the model and the inputs of a case, the same each time. Raises ReferenceFault."""
-    instance = reference.instance(how.seed)
-    generator = torch.Generator(reference.device).manual_seed(how.seed + 1000)
-    if how.disturbed:
-        _disturb_constants(instance, generator)
-    if how.distribution != "normal":
-        change = _Inputs(how.distribution, how.factor, how.positive, generator)
-        for tensor in instance.inputs.values():
-            tensor.copy_(change(tensor))
-    return instance
+def _ways(seed: int, distribution: str) -> Iterator[Draw]:
+    if distribution != "normal":
+        for factor in {"large": LARGE_FACTORS, "offset": OFFSETS}.get(distribution, (1.0,)):
+            yield Draw(seed, distribution, factor)
+        yield Draw(seed, distribution, tame=True)
+    yield Draw(seed, "normal")
+    yield Draw(seed, "normal", still=True)
 
 
-def redrawn(own: torch.Tensor, how: Draw, generator: torch.Generator) -> torch.Tensor:
-    """Return new values of a draw's distribution in a tensor's place."""
-    return _Inputs(how.distribution, how.factor, how.positive, generator)(own)
+def _write_constants(
+    reference: Reference, directory: Path, variation: Variation, usual: Usual
+) -> list[dict[str, Any]]:
+    """Write a case for each constant of the task in which that one is another."""
+    described = []
+    found = changed_constants(reference, variation, usual.is_met_by)
+    for index, (name, _, case) in enumerate(found):
+        tolerances = case.tolerances("down")
+        written = _written(case, tolerances, directory / f"constant{index}")
+        described.append(written | {"name": name, "inputs": "a constant is another"})
+    return described
 
 
-class _Inputs:
-    """Draws new values for one floating tensor after another; keeps the structure of the old."""
-
-    def __init__(
-        self, distribution: str, factor: float, positive: bool, generator: torch.Generator
-    ) -> None:
-        self.distribution = distribution
-        self.factor = factor
-        self.positive = positive
-        self.generator = generator
-        self.drawn = 0
-
-    def __call__(self, own: torch.Tensor) -> torch.Tensor:
-        if not own.is_floating_point():
-            return own
-        shape, device = tuple(own.shape), self.generator.device
-        noise = partial(torch.randn, shape, generator=self.generator, device=device)
-        even = partial(torch.rand, shape, generator=self.generator, device=device)
-        if self.distribution == "uniform":
-            value = even() * 2 - 1
-        elif self.distribution == "constant":
-            value = torch.full(shape, _CONSTANTS[self.drawn % len(_CONSTANTS)], device=device)
-        elif self.distribution == "offset":
-            value = noise() + self.factor
-        else:
-            value = noise() * self.factor
-        if self.distribution == "zeros":
-            value *= even() < 0.5
-        self.drawn += 1
-        if self.positive:
-            value = value.abs()
-        # A triangular or symmetric matrix is what the task is about: it stays one.
-        if float((own == 0).float().mean()) > 0.1:
-            value *= own != 0
-        if own.dim() == 2 and own.shape[0] == own.shape[1] and torch.equal(own, own.T):
-            value = value.triu() + value.triu(1).T
-        return value.to(own.dtype)
-
-
-def _disturb_constants(instance: Instance, generator: torch.Generator) -> None:
-    """Change parameters and buffers that hold one value (weights of ones, biases of zeros).
-
-    Otherwise a candidate that ignores them would pass. Buffers only grow: they hold variances.
-    """
-    with torch.no_grad():
-        for tensors, random in ((instance.parameters, torch.randn), (instance.buffers, torch.rand)):
-            for tensor in tensors.values():
-                if tensor.is_floating_point() and bool((tensor == tensor.flatten()[0]).all()):
-                    shape, device = tuple(tensor.shape), generator.device
-                    noise = random(shape, generator=generator, device=device) * 0.25
-                    tensor.add_(noise.to(tensor.dtype))
+def _written(
+    case: Case, tolerances: Sequence[Tolerance | None], folder: Path
+) -> dict[str, Any]:
+    folder.mkdir()
+    case.write(folder)
+    return {
+        "directory": folder.name,
+        "tolerances": [None if each is None else each.model_dump() for each in tolerances],
+        "own_errors": case.own_errors(),
+    }
 
 
 def _refuse_random(reference: Reference, case: Case) -> None:

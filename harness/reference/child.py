@@ -2,7 +2,8 @@
 
     python -P -m kernelblaster.harness.reference.child REQUEST.json RESULT.json
 
-REQUEST: {"path", "source", "set": {NAME: value}, "verify": {NAME: value} | null, "cases": folder}.
+REQUEST: {"path", "source", "set": {NAME: value}, "verify": {NAME: value} | null, "cases": folder,
+"variation": what may vary, where that is known, "secret": what the seeds are made of, 0 for none}.
 With "verify" null the task is described first and its verify dimensions are chosen; otherwise only
 the cases are made. With "answers": folder too, one case at full dimensions ("verify") is made, with
 its answers in that folder, or, with "exact": true, the tolerances of the case that lies there are.
@@ -22,9 +23,10 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from ..records import TOLERANCES
+from ..records import TOLERANCES, Variation
 from ..task.dimensions import module_integers, shrunk, shrunk_apart
 from .cases import write_cases
+from .exploration import explore
 from .full_case import widen_tolerances, write_full_case
 from .model import Instance, Reference, ReferenceFault, lacks_memory, specs
 from .program import NotExportable, export_program, op_class
@@ -62,20 +64,24 @@ def _answer(request: Mapping[str, Any]) -> dict[str, Any]:
     cases = Path(request["cases"])
     if request["verify"] is not None:
         reference = Reference(source, path, request["verify"])
+        variation, secret = Variation.model_validate(request["variation"]), request["secret"]
         if request.get("answers"):
             _limit_memory()
             if request["exact"]:
-                widen_tolerances(reference, Path(request["answers"]))
+                widen_tolerances(reference, Path(request["answers"]), variation, secret)
             else:
-                write_full_case(reference, cases, Path(request["answers"]), request["outputs"])
+                answers = Path(request["answers"])
+                shapes = request["outputs"]
+                write_full_case(reference, cases, answers, shapes, variation, secret)
         else:
-            write_cases(reference, cases)
+            write_cases(reference, cases, variation, secret)
         return {"task": None}
     integers = module_integers(ast.parse(source, path))
     full = _Variant(source, path, integers)
     program, why_not = _program(full)
     verify = _verify_variant(source, path, full, request["set"])
-    write_cases(verify.reference, cases)
+    variation = explore(verify.reference)
+    write_cases(verify.reference, cases, variation)
     dtype = full.tensors[0]["dtype"]
     tolerance = TOLERANCES.get(dtype)
     return {
@@ -83,10 +89,11 @@ def _answer(request: Mapping[str, Any]) -> dict[str, Any]:
             "op_class": op_class(program, full.tensors),
             "dtype": dtype,
             "tolerance": tolerance.model_dump() if tolerance else {"absolute": 0, "relative": 0},
-            "full": full.described("full"),
-            "verify": verify.described("verify"),
+            "full": full.described("full", variation),
+            "verify": verify.described("verify", variation),
             "program": program,
             "program_failure": why_not,
+            "variation": variation.model_dump(),
         }
     }
 
@@ -131,11 +138,12 @@ class _Variant:
             total += count
         return total
 
-    def described(self, name: str) -> dict[str, Any]:
+    def described(self, name: str, variation: Variation) -> dict[str, Any]:
+        constants = set(variation.constants)
         return {
             "name": name,
             "dimensions": self.dimensions,
-            "tensors": self.tensors,
+            "tensors": [each | {"constant": each["name"] in constants} for each in self.tensors],
             "scalars": self.instance.scalars,
         }
 

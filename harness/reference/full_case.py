@@ -11,23 +11,25 @@ from __future__ import annotations
 import json
 import math
 import os
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 
-from ..judge.tensor_comparison import largest_error
-from ..records import TOLERANCES
-from .case import Case, all_finite, root_mean_square, write_tensor
-from .cases import OFFSETS, Draw, draw, redrawn
+from ..records import TOLERANCES, Variation
+from .case import Case, is_cast, write_tensor
+from .cases import OFFSETS, seed_of
+from .draws import Draw, draw, redrawn
 from .model import Instance, Reference
+from .tolerances import all_finite, tolerance_of
 
 SEED = 11
 """None of the seeds of the cases at shrunken dimensions."""
 
 OWN_ERROR_FACTOR = 32.0
-"""As case.OWN_ERROR_FACTOR, at full dimensions, where sums are longer."""
+"""As tolerances.OWN_ERROR_FACTOR, at full dimensions, where sums are longer."""
 
 ROWS = ("large", "offset", "constant", "zeros", "uniform", "gaussian")
 """Distributions of rows, after one that get_inputs() gives: they take turns."""
@@ -36,31 +38,46 @@ KINDS = len(ROWS) + 1
 FACTORS = (128.0, 8.0)
 """Of rows of large magnitude: the first that PyTorch survives is used."""
 
+NOT_COMPARED = 1e300
+"""Absolute tolerance of a kind of rows whose answer PyTorch itself does not meet."""
+
 
 class _How(NamedTuple):
     """How the case was drawn: enough to draw it again."""
 
     factor: float
-    """0 where all rows are as get_inputs() gives them."""
-    disturbed: bool
+    """0 where all rows are of one kind."""
+    distribution: str
+    """Of what is no row of floating numbers: a name of draws.Draw."""
+    still: bool
 
 
-_HOW = (*(_How(factor, True) for factor in FACTORS), _How(0.0, True), _How(0.0, False))
+_HOW = (
+    *(_How(factor, "full", False) for factor in FACTORS), _How(0.0, "full", False),
+    _How(0.0, "normal", False), _How(0.0, "normal", True),
+)  # fmt: skip
 """From the most demanding to the least."""
 
 
 def write_full_case(
-    reference: Reference, inputs: Path, answers: Path, shapes: Sequence[Sequence[int]]
+    reference: Reference,
+    inputs: Path,
+    answers: Path,
+    shapes: Sequence[Sequence[int]],
+    variation: Variation,
+    secret: int = 0,
 ) -> None:
     """Write what `launch` is given, and apart from it the answers. Raises ReferenceFault.
 
     `shapes` are the outputs'; what rows an input has in common with them may differ.
 
     answers/case.json holds {"tolerances": one of each output, "rows": what rows hold, "drawn": how
-    the case was drawn, "exact": false}: PyTorch's own error is not in these tolerances yet.
+    the case was drawn, "exact": false, "seconds": what making it took}: PyTorch's own error is not
+    in these tolerances yet.
     """
+    began = time.monotonic()
     for how in _HOW:
-        instance, row_axes = _draw(reference, how, shapes)
+        instance, row_axes = _draw(reference, how, shapes, variation, secret)
         if how.factor and not row_axes:
             continue
         # forward() may change its inputs: they are written before.
@@ -72,29 +89,35 @@ def write_full_case(
             break
     for index, answer in enumerate(outputs):
         write_tensor(answers / f"out{index}.bin", answer)
+    tolerances = [
+        _tolerance(answer, None, row_axes, cast=is_cast(instance, answer)) for answer in outputs
+    ]
     described = {
-        "tolerances": [_tolerance(answer, None, row_axes) for answer in outputs],
-        "rows": ["own", *(ROWS if row_axes else ())],
-        "drawn": how,
-        "shapes": shapes,
-        "exact": False,
-    }
+        "tolerances": tolerances, "rows": ["own", *(ROWS if row_axes else ())], "drawn": how,
+        "shapes": shapes, "exact": False, "seconds": time.monotonic() - began,
+    }  # fmt: skip
     (answers / "case.json").write_text(json.dumps(described), encoding="utf-8")
 
 
-def widen_tolerances(reference: Reference, answers: Path) -> None:
+def widen_tolerances(
+    reference: Reference, answers: Path, variation: Variation, secret: int = 0
+) -> None:
     """Answer the case again in double precision, and give its tolerances room for PyTorch's error.
 
     Raises ReferenceFault.
     """
     described = json.loads((answers / "case.json").read_text(encoding="utf-8"))
-    shapes = described["shapes"]
-    instance, row_axes = _draw(reference, _How(*described["drawn"]), shapes)
+    how, shapes = _How(*described["drawn"]), described["shapes"]
+    instance, row_axes = _draw(reference, how, shapes, variation, secret)
     case = Case(reference, instance)
+    wider = [
+        _tolerance(answer, exact, row_axes, cast=is_cast(instance, answer))
+        for answer, exact in zip(case.outputs, case.exact, strict=True)
+    ]
     described |= {
         "tolerances": [
-            _tolerance(answer, exact, row_axes, widened=True)
-            for answer, exact in zip(case.outputs, case.exact, strict=True)
+            new and old and {**new, "absolute": [*map(max, old["absolute"], new["absolute"])]}
+            for old, new in zip(described["tolerances"], wider, strict=True)
         ],
         "exact": True,
     }
@@ -104,16 +127,23 @@ def widen_tolerances(reference: Reference, answers: Path) -> None:
 
 
 def _draw(
-    reference: Reference, how: _How, shapes: Sequence[Sequence[int]]
+    reference: Reference,
+    how: _How,
+    shapes: Sequence[Sequence[int]],
+    variation: Variation,
+    secret: int,
 ) -> tuple[Instance, int]:
     """Return an instance, and how many leading axes count its rows; 0 where all are alike."""
-    instance = draw(reference, Draw(SEED, "normal", how.disturbed, factor=1.0, positive=False))
+    seed = seed_of(SEED, secret)
+    drawn = Draw(seed, how.distribution, still=how.still)
+    instance = draw(reference, drawn, variation)
     if not how.factor:
         return instance, 0
     mixed = {
         name: tensor
         for name, tensor in instance.inputs.items()
         if tensor.is_floating_point() and tensor.is_contiguous() and not _has_structure(tensor)
+        and variation.levels.get(name) in ("any", "positive")
         and all(_shared_axes(tensor.shape, shape) for shape in shapes)
     }  # fmt: skip
     if not mixed:
@@ -123,17 +153,18 @@ def _draw(
     axes = next(
         (n for n in range(1, most) if math.prod(first.shape[:n]) >= KINDS), most
     )  # fmt: skip
-    generator = torch.Generator(reference.device).manual_seed(SEED + 2000)
+    generator = torch.Generator(reference.device).manual_seed(seed + 2000)
     factors = {"large": how.factor, "offset": OFFSETS[0]}
     with torch.no_grad():
-        for tensor in mixed.values():
+        for name, tensor in mixed.items():
             rows = tensor.view(math.prod(tensor.shape[:axes]), -1)
-            positive = bool((tensor >= 0).all())
-            for kind, name in enumerate(ROWS, 1):
+            for kind, distribution in enumerate(ROWS, 1):
                 if kind < len(rows):
                     part = rows[kind::KINDS]
-                    change = Draw(SEED, name, True, factors.get(name, 1.0), positive)
-                    part.copy_(redrawn(part, change, generator))
+                    change = drawn._replace(
+                        distribution=distribution, factor=factors.get(distribution, 1.0)
+                    )
+                    part.copy_(redrawn(part, change, variation, name, generator))
     return instance, axes
 
 
@@ -156,37 +187,37 @@ def _has_structure(tensor: torch.Tensor) -> bool:
 
 
 def _tolerance(
-    answer: torch.Tensor, exact: torch.Tensor | None, axes: int, *, widened: bool = False
-) -> dict[str, Any]:
-    """Return the tolerance of an output, its absolute part for each kind of row.
+    answer: torch.Tensor, exact: torch.Tensor | None, axes: int, *, cast: bool
+) -> dict[str, Any] | None:
+    """Return the tolerance of an output, its absolute part for each kind of row; None for one that
+    PyTorch itself does not meet.
 
-    It is relative to the root mean square of such rows, and of the rows that get_inputs() gives
-    where those are larger: the elements of a softmax over thousands are all smaller than
-    KernelBench's tolerance, and zeros would pass.
+    Each is as `tolerance_of` says of such rows, and no narrower than that of the rows that
+    get_inputs() gives.
 
     Args:
         answer: PyTorch's.
-        exact: the same in double precision; None where there is none.
+        exact: the same in double precision; None where there is none, or it is not known yet.
         axes: how many leading axes count rows; 0 where all are alike.
-        widened: with room for PyTorch's own error.
+        cast: the task computes in float, and the output was cast to half precision.
     """
-    base = TOLERANCES.get(str(answer.dtype).removeprefix("torch."))
     numel, rows = answer.numel(), math.prod(answer.shape[:axes]) if axes else 1
     row = max(1, numel // max(1, rows))
-    if base is None or not numel:
+    if TOLERANCES.get(str(answer.dtype).removeprefix("torch.")) is None or not numel:
         return {"absolute": [0.0], "relative": 0.0, "row": row}
     kinds = min(KINDS, rows)
     values = answer.reshape(rows, row)
-    found: list[float] = []
-    for kind in range(kinds):
-        part = values[kind::kinds]
-        square = root_mean_square(part)
-        scale = square if math.isfinite(square) else 1.0
-        scale = max(scale, found[0] / base.absolute if kind else 0.0)
-        error = 0.0
-        if widened and exact is None:
-            scale = max(1.0, scale)
-        elif widened and exact is not None:
-            error = OWN_ERROR_FACTOR * largest_error(part, exact.reshape(rows, row)[kind::kinds])
-        found.append(max(base.absolute * scale, error))
-    return {"absolute": found, "relative": base.relative, "row": row}
+    precise = None if exact is None else exact.reshape(rows, row)
+    found = [
+        tolerance_of(
+            values[kind::kinds], None if precise is None else precise[kind::kinds], scale="both",
+            cast=cast, factor=OWN_ERROR_FACTOR,
+        )
+        for kind in range(kinds)
+    ]  # fmt: skip
+    known = [each for each in found if each is not None]
+    if not known:
+        return None
+    least = found[0].absolute if found[0] is not None else 0.0
+    absolute = [NOT_COMPARED if each is None else max(least, each.absolute) for each in found]
+    return {"absolute": absolute, "relative": known[0].relative, "row": row}

@@ -23,6 +23,7 @@ import torch
 
 from ..records import DTYPE_BYTES
 from ..task.dimensions import with_dimensions
+from ..task.names import is_macro
 
 _CPP_WORDS = frozenset(
     """
@@ -33,7 +34,7 @@ _CPP_WORDS = frozenset(
     register reinterpret_cast return short signed sizeof static static_assert static_cast
     struct switch template this thread_local throw true try typedef typeid typename union
     unsigned using virtual void volatile wchar_t while xor xor_eq launch workspace stream
-    workspace_bytes main
+    workspace_bytes main size_t cudaStream_t
     """.split()
 )
 
@@ -260,7 +261,7 @@ def _argument_paths(
 def _identifier(path: str, taken: set[str]) -> str:
     """Return a C++ identifier for a name, distinct from others also when upper-cased."""
     name = re.sub(r"\W", "_", path, flags=re.ASCII)
-    if name[:1].isdigit() or name in _CPP_WORDS or name.startswith("__"):
+    if name[:1].isdigit() or name in _CPP_WORDS or name.startswith("__") or is_macro(name):
         name = f"t_{name}"
     while name.upper() in taken:
         name += "_"

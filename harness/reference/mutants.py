@@ -36,7 +36,7 @@ class Mutants:
         self._visible: set[str] = set()
         """Mutants whose answers differed at all, within the tolerance."""
 
-    def try_case(self, case: Case, tolerances: Sequence[Tolerance]) -> None:
+    def try_case(self, case: Case, tolerances: Sequence[Tolerance | None]) -> None:
         """Drop the mutants that this case refuses."""
         if self._alive is None:
             self._alive = dict(self._all(case))

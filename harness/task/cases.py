@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
-from ..build.cache import new_entry
+from ..build.cache import cache_root, new_entry
 from ..process.children import off_loop
+from ..process.scratch import scratch_folder
 from ..records import Record, Task, Tolerance
 from .loading import cases_directory, run_reference
 
@@ -24,8 +27,9 @@ class Case(Record):
     """What the floating-point inputs hold, in words."""
     factor: float = 1.0
     """By which the inputs were scaled."""
-    tolerances: tuple[Tolerance, ...]
-    """Of each output in this case."""
+    tolerances: tuple[Tolerance | None, ...]
+    """Of each output in this case; None for one that PyTorch itself does not meet: it is not
+    compared."""
     own_errors: tuple[float | None, ...]
     """PyTorch's own largest error of each output against double precision; None where unknown."""
 
@@ -47,30 +51,61 @@ def prepare_cases_now(task: Task) -> Path:
         return final
     shutil.rmtree(final, ignore_errors=True)
     with new_entry(final) as directory:
-        run_reference(Path(task.path), task.source, {}, task.verify.dimensions, directory)
+        _make(task, directory)
     return final
 
 
 def read_cases(directory: Path) -> tuple[Case, ...]:
     """Return the cases listed in a folder of prepare_cases."""
-    listed = json.loads((directory / "cases.json").read_text(encoding="utf-8"))
-    return tuple(Case.model_validate(case) for case in listed["cases"])
+    return tuple(Case.model_validate(case) for case in _listed(directory)["cases"])
+
+
+@contextmanager
+def secret_cases(task: Task, secret: int) -> Iterator[Path]:
+    """Give a folder as of prepare_cases, whose cases are drawn from a number that nobody knew.
+
+    It is removed afterwards. Raises UserError.
+    """
+    with scratch_folder("cases", cache_root()) as folder:
+        _make(task, folder, secret)
+        yield folder
+
+
+def read_constants(directory: Path) -> tuple[Case, ...]:
+    """Return cases in each of which one constant, after which it is named, is another."""
+    return tuple(Case.model_validate(case) for case in _listed(directory)["constants"])
+
+
+def read_degenerate(directory: Path) -> str:
+    """Return which kernel that computes nothing would pass all cases; empty where none would."""
+    return str(_listed(directory)["degenerate"])
 
 
 def read_weak_to(directory: Path) -> str:
     """Return what the cases in a folder of prepare_cases do not tell from right; often nothing."""
-    listed = json.loads((directory / "cases.json").read_text(encoding="utf-8"))
-    return str(listed["weak_to"])
+    return str(_listed(directory)["weak_to"])
+
+
+def _listed(directory: Path) -> dict[str, Any]:
+    listed: dict[str, Any] = json.loads((directory / "cases.json").read_text(encoding="utf-8"))
+    return listed
+
+
+def _make(task: Task, directory: Path, secret: int = 0) -> None:
+    run_reference(
+        Path(task.path), task.source, {}, task.verify.dimensions, directory,
+        variation=task.variation, secret=secret,
+    )  # fmt: skip
 
 
 def _whole(directory: Path, task: Task) -> bool:
     try:
         return all(path.stat().st_size == size for path, size in _expected_files(directory, task))
-    except (OSError, ValueError):
+    except (OSError, ValueError, KeyError):
         return False
 
 
 def _expected_files(directory: Path, task: Task) -> Iterator[tuple[Path, int]]:
-    for case in read_cases(directory):
+    for case in (*read_cases(directory), *read_constants(directory)):
         for tensor in task.verify.tensors:
             yield directory / case.directory / f"{tensor.name}.bin", tensor.nbytes

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from ..records import Task, TaskVariant, TensorSpec
+from .names import constants_of
 
 C_TYPES: dict[str, str] = {
     "float64": "double",
@@ -44,6 +45,8 @@ def header(variant: TaskVariant) -> str:
     lines = [
         f"// Generated: the task at its {variant.name} dimensions.",
         "// Use these names, never literal sizes: the same source is built at other dimensions.",
+        "// Inputs, parameters and buffers hold any values, others in every check and timed run,",
+        "// but for what is called a constant of the task: on its values a kernel may rely.",
         "#pragma once",
         "#include <cuda_runtime.h>",
         "#include <cstddef>",
@@ -54,14 +57,20 @@ def header(variant: TaskVariant) -> str:
     if "bfloat16" in dtypes:
         lines.append("#include <cuda_bf16.h>")
     lines.append("")
+    names = constants_of(variant)
     for name, value in variant.dimensions.items():
-        lines.append(f"constexpr long long DIM_{name.upper()} = {_integer(value)};")
+        lines.append(f"constexpr long long {names.dimensions[name]} = {_integer(value)};")
     for tensor in variant.tensors:
         lines.extend(_tensor_constants(tensor))
     for name, scalar in variant.scalars.items():
-        lines.append(_scalar_constant(name, scalar))
+        lines.append(_scalar_constant(names.scalars[name], scalar))
     lines += ["", f"{_signature(variant)};", 'extern "C" size_t workspace_bytes();', ""]
     return "\n".join(lines)
+
+
+def role_of(tensor: TensorSpec) -> str:
+    """Return what a tensor is to a kernel, in words."""
+    return f"{tensor.role}, a constant of the task," if tensor.constant else tensor.role
 
 
 def _signature(variant: TaskVariant) -> str:
@@ -77,7 +86,7 @@ def _tensor_constants(tensor: TensorSpec) -> list[str]:
     name = tensor.name.upper()
     sizes = ", ".join(str(size) for size in tensor.shape) or "one element"
     lines = [
-        f"// {tensor.role} {tensor.name}: {tensor.dtype} [{sizes}]",
+        f"// {role_of(tensor)} {tensor.name}: {tensor.dtype} [{sizes}]",
         f"constexpr long long {name}_NUMEL = {tensor.numel};",
         f"constexpr int {name}_RANK = {len(tensor.shape)};",
     ]
@@ -90,14 +99,14 @@ def _tensor_constants(tensor: TensorSpec) -> list[str]:
 
 def _scalar_constant(name: str, value: float | int | bool) -> str:
     if isinstance(value, bool):
-        return f"constexpr bool {name.upper()} = {'true' if value else 'false'};"
+        return f"constexpr bool {name} = {'true' if value else 'false'};"
     if isinstance(value, int):
-        return f"constexpr long long {name.upper()} = {_integer(value)};"
+        return f"constexpr long long {name} = {_integer(value)};"
     if math.isfinite(value):
-        return f"constexpr double {name.upper()} = {value!r};"
+        return f"constexpr double {name} = {value!r};"
     builtin = '__builtin_nan("")' if math.isnan(value) else "__builtin_inf()"
     sign = "-" if value == -math.inf else ""
-    return f"constexpr double {name.upper()} = {sign}{builtin};"
+    return f"constexpr double {name} = {sign}{builtin};"
 
 
 def _integer(value: int) -> str:

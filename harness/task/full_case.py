@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import threading
+from collections.abc import Iterator
 from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
@@ -18,11 +19,15 @@ from pydantic import Field
 from ..build.cache import cache_root, new_entry
 from ..errors import UserError
 from ..process.children import in_background, result_of
+from ..process.scratch import scratch_folder
 from ..records import Record, Task
 from .loading import ReferenceFails, full_case_directories, run_reference
 
 FULL_CASE_BYTES = 8 << 30
 """Largest total of all tensors at full dimensions for which PyTorch's answer is kept."""
+
+FRESH_SECONDS = 60.0
+"""Longest that PyTorch may take for a case of which a confirmation gets one of its own."""
 
 LEAST_MEMORY = 6
 """Times the tensors' size that drawing inputs and answering them takes, at the least."""
@@ -45,11 +50,16 @@ class FullCase(Record):
     """Folder with NAME.bin of each input, parameter and buffer of the full variant."""
     answers: str
     """Folder with out<k>.bin: PyTorch's answers."""
-    tolerances: tuple[RowTolerance, ...]
+    tolerances: tuple[RowTolerance | None, ...]
+    """Of each output; None for one that PyTorch itself does not meet: it is not compared."""
     rows: tuple[str, ...]
     """What rows of the inputs hold, in turns; one where all are as get_inputs() gives them."""
     exact: bool
     """Whether the tolerances have room for PyTorch's own error, which takes long to find."""
+    secret: int = 0
+    """What it was drawn from; 0 for the case that every candidate is profiled on."""
+    seconds: float = 0.0
+    """What making it took."""
 
 
 class NoFullCase(Record):
@@ -77,6 +87,25 @@ def prepare_full_case_now(task: Task) -> FullCase | NoFullCase:
     return cases.wait(task) or _make(task)
 
 
+@contextlib.contextmanager
+def secret_full_case(task: Task, secret: int) -> Iterator[FullCase | NoFullCase]:
+    """Give a case at full dimensions drawn from a number that nobody knew; removed afterwards.
+
+    Where there is none, or making the usual one took longer than FRESH_SECONDS, why not. Raises
+    UserError as above.
+    """
+    usual = prepare_full_case_now(task)
+    if isinstance(usual, NoFullCase):
+        yield usual
+        return
+    if usual.seconds > FRESH_SECONDS:
+        words = f"PyTorch takes {usual.seconds:.0f} s for one, over the {FRESH_SECONDS:.0f} allowed"
+        yield NoFullCase(reason=words)
+        return
+    with scratch_folder("full", cache_root()) as folder:
+        yield _made(task, folder / "inputs", folder / "answers", secret)
+
+
 def exact_full_case_now(task: Task, case: FullCase) -> FullCase | NoFullCase:
     """Return the case with room in its tolerances for PyTorch's own error, found when first asked.
 
@@ -85,14 +114,14 @@ def exact_full_case_now(task: Task, case: FullCase) -> FullCase | NoFullCase:
     """
     if case.exact:
         return case
-    inputs, answers = full_case_directories(task)
+    inputs, answers = Path(case.inputs), Path(case.answers)
     with _cases_of(os.getpid()).widening:
         described = _full_case(task, inputs, answers)
         if described and not described.get("exact"):
             try:
                 run_reference(
                     Path(task.path), task.source, {}, task.full.dimensions, inputs, answers,
-                    exact=True,
+                    exact=True, variation=task.variation, secret=case.secret,
                 )  # fmt: skip
             except UserError as error:
                 return NoFullCase(reason=f"PyTorch fails in double precision: {error}")
@@ -139,11 +168,16 @@ def _cases_of(process: int) -> _Cases:
 
 
 def _make(task: Task) -> FullCase | NoFullCase:
+    return _made(task, *full_case_directories(task))
+
+
+def _made(
+    task: Task, inputs: Path, answers: Path, secret: int = 0
+) -> FullCase | NoFullCase:
     total = sum(tensor.nbytes for tensor in task.full.tensors)
     if total > FULL_CASE_BYTES:
         gib, most = total / 2**30, FULL_CASE_BYTES / 2**30
         return NoFullCase(reason=f"the tensors have {gib:.1f} GiB, over the limit of {most:.0f}")
-    inputs, answers = full_case_directories(task)
     described = _full_case(task, inputs, answers)
     if described is None:
         for folder in (inputs, answers):
@@ -151,7 +185,7 @@ def _make(task: Task) -> FullCase | NoFullCase:
         if no_room := _no_room(total):
             return NoFullCase(reason=no_room)
         try:
-            _write(task, inputs, answers)
+            _write(task, inputs, answers, secret)
         except _NotNow as error:
             return NoFullCase(reason=f"PyTorch's answer cannot be had now: {error}")
         described = _full_case(task, inputs, answers) or {"failure": "incomplete files"}
@@ -159,7 +193,8 @@ def _make(task: Task) -> FullCase | NoFullCase:
         return NoFullCase(reason=f"PyTorch fails at these dimensions: {described['failure']}")
     return FullCase(
         inputs=str(inputs), answers=str(answers), tolerances=tuple(described["tolerances"]),
-        rows=tuple(described["rows"]), exact=described["exact"],
+        rows=tuple(described["rows"]), exact=described["exact"], secret=secret,
+        seconds=described["seconds"],
     )  # fmt: skip
 
 
@@ -167,14 +202,15 @@ class _NotNow(Exception):
     """No fault of the reference: it may be there the next time."""
 
 
-def _write(task: Task, inputs: Path, answers: Path) -> None:
+def _write(task: Task, inputs: Path, answers: Path, secret: int) -> None:
     """Make the case, or note that the reference fails. Raises _NotNow, UserError."""
     with new_entry(answers) as new_answers, new_entry(inputs) as new_inputs:
         try:
             run_reference(
                 Path(task.path), task.source, {}, task.full.dimensions, new_inputs, new_answers,
                 outputs=[spec.shape for spec in task.full.of_role("output")],
-            )
+                variation=task.variation, secret=secret,
+            )  # fmt: skip
         except ReferenceFails as error:
             failure = json.dumps({"failure": str(error)})
             (new_answers / "case.json").write_text(failure, encoding="utf-8")
@@ -203,8 +239,11 @@ def _full_case(task: Task, inputs: Path, answers: Path) -> dict[str, Any] | None
         described: dict[str, Any] = json.loads((answers / "case.json").read_text(encoding="utf-8"))
         if "failure" in described:
             return described
-        tolerances = [RowTolerance.model_validate(each) for each in described["tolerances"]]
-        if len(tolerances) != len(outputs) or not {"drawn", "rows", "exact"} <= described.keys():
+        tolerances = [
+            each and RowTolerance.model_validate(each) for each in described["tolerances"]
+        ]
+        known = {"drawn", "rows", "exact", "seconds"}
+        if len(tolerances) != len(outputs) or not known <= described.keys():
             return None
         for tensor in task.full.tensors:
             folder = answers if tensor.role == "output" else inputs

@@ -16,7 +16,7 @@ from ..files import read_regular
 from ..process.children import TimedOut, off_loop, python_environment, read_log
 from ..process.fork_client import Program, run_forked, server_of
 from ..process.scratch import scratch_folder
-from ..records import JUDGE_VERSION, TOLERANCES, Task, sha256_of, sha256_of_json
+from ..records import JUDGE_VERSION, TOLERANCES, Task, Variation, sha256_of, sha256_of_json
 from .dimensions import module_integers
 from .pytorch import torch_version
 
@@ -124,8 +124,10 @@ def run_reference(
     *,
     outputs: Sequence[Sequence[int]] = (),
     exact: bool = False,
+    variation: Variation | None = None,
+    secret: int = 0,
 ) -> dict[str, Any]:
-    """Run the child once (see reference.py) and return its result.
+    """Run the child once (see reference/child.py) and return its result.
 
     Raises ReferenceFails where the reference is at fault, UserError for all else.
     """
@@ -135,6 +137,7 @@ def run_reference(
             "verify": None if verify is None else dict(verify), "cases": str(cases),
             "answers": None if answers is None else str(answers), "exact": exact,
             "outputs": outputs,
+            "variation": (variation or Variation()).model_dump(), "secret": secret,
         }  # fmt: skip
         (folder / "request.json").write_text(json.dumps(request), encoding="utf-8")
         files = [str(folder / name) for name in ("request.json", "result.json")]

@@ -49,13 +49,13 @@ class DeferredTextDevice(graph_support.TextDevice):
     def capabilities(self) -> frozenset[Capability]:
         return frozenset({Capability.CONFIRM, Capability.FRESH})
 
-    async def verify(self, task: Task, source: str) -> StageResult:
+    async def verify(self, task: Task, source: str, sample: int = 0) -> StageResult:
         raise ResultAwaited(self._job(task, source))
 
     async def profile(self, task: Task, source: str, sample: int = 0) -> Measurement:
         raise ResultAwaited(self._job(task, source))
 
-    async def confirm(self, task: Task, source: str) -> StageResult:
+    async def confirm(self, task: Task, source: str, sample: int = 0) -> StageResult:
         raise ResultAwaited(self._job(task, source, "confirm"))
 
     async def profile_fresh(self, task: Task, source: str) -> Measurement:

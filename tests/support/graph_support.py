@@ -83,7 +83,7 @@ class TextDevice(Device):
     async def compile(self, task: Task, source: str) -> StageResult:
         return self._stage("compile", source, {"compile_error", "forbidden"})
 
-    async def verify(self, task: Task, source: str) -> StageResult:
+    async def verify(self, task: Task, source: str, sample: int = 0) -> StageResult:
         return self._stage("verify", source, {"race", "wrong_answer", "crashed", "timed_out"})
 
     async def profile(self, task: Task, source: str, sample: int = 0) -> Measurement:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...harness.records import ProgramNode, Task
+from ...harness.task.names import constants_of
 from .builder import Builder, Squeezed, Stage, permuted, same_geometry, unwrapped
 from .pointwise import POINTWISE, number
 from .values import (
@@ -69,8 +70,8 @@ class _Lowering:
                 self._outputs.append(buffer)
             else:
                 self.values[tensor.name] = load_of(buffer)
-        for scalar in task.full.scalars:
-            self.values[scalar] = Scalar(scalar, (), text=f"static_cast<float>({scalar.upper()})")
+        for scalar, constant in constants_of(task.full).scalars.items():
+            self.values[scalar] = Scalar(scalar, (), text=f"static_cast<float>({constant})")
 
     def stages(self) -> list[Stage]:
         """Lower every node, then give each output to a stage."""

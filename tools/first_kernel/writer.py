@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...harness.records import Record, Task
+from ...harness.task.names import constants_of
 from .aten import lower_program
 from .builder import Stage
 from .emission import Body, loaded
@@ -71,7 +72,7 @@ def _write(task: Task) -> InitialKernel:
     name = "".join(char if char.isalnum() else "_" for char in task.name)
     name = f"task_{name}" if not name or name[0].isdigit() else name
     taken = {tensor.name for tensor in task.full.tensors} | {"workspace", "stream"}
-    reserved = {scalar.upper() for scalar in task.full.scalars} | taken
+    reserved = {*constants_of(task.full).scalars.values()} | taken
     kernels = []
     for number, stage in enumerate(stages):
         suffix = f"_{number + 1}" if len(stages) > 1 else ""

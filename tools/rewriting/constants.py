@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from ...harness.records import Task, TaskVariant
+from ...harness.task.names import constants_of
 from .syntax import Source, declarations, descendants, squeezed, text_of
 
 _BINARY: Mapping[type[ast.operator], Callable[[int, int], int]] = {
@@ -82,7 +83,8 @@ class Constants:
 
 
 def _task_constants(variant: TaskVariant) -> dict[str, int]:
-    found = {f"DIM_{name.upper()}": value for name, value in variant.dimensions.items()}
+    names = constants_of(variant)
+    found = {names.dimensions[name]: value for name, value in variant.dimensions.items()}
     for tensor in variant.tensors:
         name = tensor.name.upper()
         found[f"{name}_NUMEL"] = tensor.numel
@@ -91,5 +93,5 @@ def _task_constants(variant: TaskVariant) -> dict[str, int]:
             found[f"{name}_SIZE_{axis}"] = size
     for scalar, value in variant.scalars.items():
         if isinstance(value, int) and not isinstance(value, bool):
-            found[scalar.upper()] = value
+            found[names.scalars[scalar]] = value
     return found

@@ -6,7 +6,8 @@ import math
 import re
 
 from ....harness.records import Task
-from ....harness.task.contract import ctype, header, signature
+from ....harness.task.contract import ctype, header, role_of, signature
+from ....harness.task.names import constants_of
 
 _PRODUCTS = {"mm": 0, "bmm": 0, "matmul": 0, "linear": 0, "addmm": 1, "baddbmm": 1}
 """ATen products of matrices, with the place of the left factor among their arguments."""
@@ -29,8 +30,9 @@ def task_header(task: Task) -> str:
         f"// task.cuh, generated, includes {' '.join(includes)}, declares launch and",
         "// workspace_bytes, and defines (at full dimensions | at those of verification):",
     ]
+    names = constants_of(task.full)
     dimensions = [
-        f"DIM_{name.upper()} = {_both(value, task.verify.dimensions[name])}"
+        f"{names.dimensions[name]} = {_both(value, task.verify.dimensions[name])}"
         for name, value in task.full.dimensions.items()
     ]
     if dimensions:
@@ -41,7 +43,7 @@ def task_header(task: Task) -> str:
         "constexpr int T_RANK"
     )
     lines += [
-        f"// {full.role} {full.name.upper()}: {ctype(full.dtype)} "
+        f"// {role_of(full)} {full.name.upper()}: {ctype(full.dtype)} "
         f"{_both(list(full.shape), list(verify.shape))}"
         for full, verify in zip(task.full.tensors, task.verify.tensors, strict=True)
     ]
@@ -102,9 +104,10 @@ def _both(full: object, verify: object) -> str:
 
 
 def _scalars(task: Task) -> list[str]:
+    names = constants_of(task.full).scalars
     kinds = {bool: "bool", int: "long long", float: "double"}
     return [
-        f"{kinds[type(full)]} {name.upper()} = "
+        f"{kinds[type(full)]} {names[name]} = "
         f"{_both(str(full).lower(), str(task.verify.scalars[name]).lower())}"
         for name, full in task.full.scalars.items()
     ]

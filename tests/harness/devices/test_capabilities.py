@@ -23,11 +23,11 @@ class Able(graph_support.TextDevice):
     def capabilities(self) -> frozenset[Capability]:
         return frozenset(Capability)
 
-    async def verify(self, task: Task, source: str) -> StageResult:
+    async def verify(self, task: Task, source: str, sample: int = 0) -> StageResult:
         self.asked.append("verify")
-        return await super().verify(task, source)
+        return await super().verify(task, source, sample)
 
-    async def confirm(self, task: Task, source: str) -> StageResult:
+    async def confirm(self, task: Task, source: str, sample: int = 0) -> StageResult:
         self.asked.append("confirm")
         return self._stage("verify", source, {"race"})
 

@@ -65,7 +65,7 @@ class Carried(DeferredDevice):
         super().__init__("H200", "simulated")
         self._folder = folder
 
-    async def verify(self, task: Task, source: str) -> StageResult:
+    async def verify(self, task: Task, source: str, sample: int = 0) -> StageResult:
         return (await self._carry(task, source)).verified
 
     async def profile(self, task: Task, source: str, sample: int = 0) -> Measurement:
@@ -73,7 +73,7 @@ class Carried(DeferredDevice):
         assert measured is not None
         return measured
 
-    async def confirm(self, task: Task, source: str) -> StageResult:
+    async def confirm(self, task: Task, source: str, sample: int = 0) -> StageResult:
         return (await self._carry(task, source, "confirm")).verified
 
     async def profile_fresh(self, task: Task, source: str) -> Measurement:

@@ -44,11 +44,11 @@ class Counting(graph_support.TextDevice):
     verified: list[str] = []
     give_out_at = 99
 
-    async def verify(self, task: Task, source: str) -> StageResult:
+    async def verify(self, task: Task, source: str, sample: int = 0) -> StageResult:
         if len(self.verified) == self.give_out_at:
             raise RuntimeError("the machine went down")
         self.verified.append(source)
-        return await super().verify(task, source)
+        return await super().verify(task, source, sample)
 
 
 def counting(give_out_at: int = 99) -> tuple[list[str], job_run.Open]:
@@ -91,7 +91,7 @@ def test_confirmation_asks_for_fresh_processes_and_another_sample(tmp_path: Path
         def capabilities(self) -> frozenset[Capability]:
             return frozenset({Capability.CONFIRM, Capability.FRESH})
 
-        async def confirm(self, task: Task, source: str) -> StageResult:
+        async def confirm(self, task: Task, source: str, sample: int = 0) -> StageResult:
             asked.append("confirm")
             return await self.verify(task, source)
 
@@ -117,7 +117,7 @@ def test_several_gpus_share_the_jobs(tmp_path: Path) -> None:
             def identity(self) -> DeviceIdentity:
                 return super().identity.model_copy(update={"kind": "cuda", "gpu": "NVIDIA H100"})
 
-            async def verify(self, task: Task, source: str) -> StageResult:
+            async def verify(self, task: Task, source: str, sample: int = 0) -> StageResult:
                 took[index].append(source)
                 await asyncio.sleep(0.05)
                 return StageResult(outcome="wrong_answer", reason="as told")

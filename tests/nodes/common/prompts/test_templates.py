@@ -187,7 +187,7 @@ def test_the_flags_that_the_contract_names_are_the_compilers() -> None:
 
 
 def test_the_kinds_of_inputs_that_the_contract_names_are_those_of_the_harness() -> None:
-    told = re.search(r"Inputs: (.*?)\. Every case", contract())
+    told = re.search(r"Inputs: (.*?)\. Integers", contract())
     assert told is not None and len(told[1].split("; ")) == len(CASES)
     assert f"times up to {LARGE_FACTORS[0]:.0f}" in told[1]
     assert f"normal around {OFFSETS[0]:.0f}" in told[1]

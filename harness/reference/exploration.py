@@ -1,0 +1,139 @@
+"""How far may the values of a task's tensors be changed? Tried on the CPU at small dimensions.
+
+There an index out of range raises, where a GPU would lose its context. What is found holds on every
+device and at all dimensions.
+"""
+
+from __future__ import annotations
+
+import resource
+import signal
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+import torch
+
+from ..records import Level, Variation
+from .draws import LADDERS, Draw, draw, kind_of
+from .model import Instance, Reference, ReferenceFault
+from .tolerances import all_finite
+
+TRIAL_SECONDS = 3
+"""Wall-clock limit of one trial: a number of steps taken from an input may be 2^60."""
+TRIAL_BYTES = 4 << 30
+"""Memory that a trial may take beyond what is taken: so may a size."""
+TRIALS = ((1, "gaussian"), (2, "uniform"), (3, "large"))
+"""Seed and distribution of the draws that a level must survive."""
+
+
+def explore(reference: Reference) -> Variation:
+    """Return what may vary. Raises ReferenceFault where forward() fails on its own inputs."""
+    first, other = reference.instance(0), reference.instance(1)
+    buffers = {
+        name: _same(buffer, other.buffers.get(name)) for name, buffer in first.buffers.items()
+    }
+    constants = tuple(name for name, same in buffers.items() if same)
+    fixed = [name for name, own in first.inputs.items() if _same(own, other.inputs.get(name))]
+    for name, own in first.parameters.items():
+        # Embeddings with a row of zeros, a bias set in part: what coincides is disturbed.
+        if bool((own == other.parameters[name]).any()):
+            fixed.append(name)
+    ladders = {name: LADDERS[kind_of(own)] for name, own in first.inputs.items()}
+    for name in fixed:
+        if name in first.parameters:
+            ladders[name] = LADDERS[kind_of(first.parameters[name], parameter=True)]
+    own_levels: dict[str, Level] = {
+        name: "own" for name in (*first.inputs, *first.parameters, *first.buffers)
+        if name not in constants
+    }  # fmt: skip
+    start = Variation(levels=own_levels, fixed=tuple(fixed), constants=constants)
+    trial = _Trial(reference, first)
+    return _freest(trial, start, ladders)
+
+
+def _freest(
+    trial: _Trial, variation: Variation, ladders: Mapping[str, tuple[Level, ...]]
+) -> Variation:
+    """Raise every tensor's level as far as forward() survives it: all at once, else one by one."""
+    freest = _raised(variation, {name: ladder[0] for name, ladder in ladders.items()})
+    if trial.survives(freest):
+        return freest
+    parameters = {name: ladders[name][0] for name in ladders if name not in trial.inputs}
+    if trial.survives(_raised(variation, parameters)):
+        variation = _raised(variation, parameters)
+        ladders = {name: ladder for name, ladder in ladders.items() if name in trial.inputs}
+    for name, ladder in ladders.items():
+        for level in ladder:
+            tried = _raised(variation, {name: level})
+            if trial.survives(tried):
+                variation = tried
+                break
+    return variation
+
+
+def _raised(variation: Variation, levels: Mapping[str, Level]) -> Variation:
+    return variation.model_copy(update={"levels": variation.levels | dict(levels)})
+
+
+class _Trial:
+    def __init__(self, reference: Reference, first: Instance) -> None:
+        self.inputs = frozenset(first.inputs)
+        self._reference = reference
+        outputs = reference.outputs(first.model, first.arguments)
+        self._forms = _forms(outputs)
+        # Some references answer with infinities by design (masks): then so may all trials.
+        self._insist = all_finite(outputs)
+
+    def survives(self, variation: Variation) -> bool:
+        """Say whether forward() answers as before: no error, the same shapes, finite numbers."""
+        try:
+            with _limits():
+                for seed, distribution in TRIALS:
+                    how = Draw(seed, distribution, factor=2.0 if distribution == "large" else 1.0)
+                    instance = draw(self._reference, how, variation)
+                    outputs = self._reference.outputs(instance.model, instance.arguments)
+                    if _forms(outputs) != self._forms:
+                        return False
+                    if self._insist and not all_finite(outputs):
+                        return False
+        except (ReferenceFault, RuntimeError, MemoryError, _OutOfTime):
+            return False
+        return True
+
+
+class _OutOfTime(Exception):
+    """A trial takes too long."""
+
+
+@contextmanager
+def _limits() -> Iterator[None]:
+    """Have what asks for far too much time or memory fail, in the main thread of the child."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise _OutOfTime(f"takes longer than {TRIAL_SECONDS} s")
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+    limit = pages * resource.getpagesize() + TRIAL_BYTES
+    if soft == resource.RLIM_INFINITY or limit < soft:
+        resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.alarm(TRIAL_SECONDS)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+
+
+def _forms(outputs: list[torch.Tensor]) -> list[tuple[torch.Size, torch.dtype]]:
+    return [(output.shape, output.dtype) for output in outputs]
+
+
+def _same(one: torch.Tensor, other: torch.Tensor | None) -> bool:
+    if other is None or one.shape != other.shape or one.dtype != other.dtype:
+        return False
+    return bool(torch.equal(one.nan_to_num(nan=0.5), other.nan_to_num(nan=0.5)))

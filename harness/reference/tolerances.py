@@ -1,0 +1,130 @@
+"""How far may an answer be from PyTorch's? As far as rounding explains, and never as far as wrong.
+
+The rules, for each floating output of a case, in which rms is the root mean square of its finite
+elements and own the error that PyTorch itself makes beyond the relative part:
+
+- relative: KernelBench's for the type. A half-precision output of a task that computes in float is
+  judged by the operation before the cast: float's, and one rounding to the output's type.
+- absolute: KernelBench's, times rms where that is below 1 (the elements of a softmax over thousands
+  are all smaller than 1e-4, and zeros would pass), or above 1 where inputs are large (sums of large
+  terms that cancel are precise relative to the terms only); or a multiple of own, where that is
+  more: another order of summation is no error;
+- never more than LARGEST_SHARE of rms. Where PyTorch's own error is larger than that (rounding to
+  whole numbers, sums that cancel to nothing), the output proves nothing: it is not compared.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from typing import Literal
+
+import torch
+
+from ..judge.tensor_comparison import CHUNK
+from ..records import TOLERANCES, Tolerance
+
+OWN_ERROR_FACTOR = 8.0
+"""A candidate may be this many times as far from the double-precision answer as PyTorch is."""
+
+LARGEST_SHARE = 0.05
+"""Of an output's root mean square that the absolute part of a tolerance is at most."""
+
+FEW_ELEMENTS = 16
+
+Scale = Literal["down", "up", "both"]
+
+_ROUNDING = {torch.float16: 2.0**-10, torch.bfloat16: 2.0**-7}
+"""One unit in the last place of the smallest fraction: each of two answers is rounded by half."""
+_SMALLEST = {torch.float16: 2.0**-24, torch.bfloat16: 2.0**-133}
+
+
+def tolerance_of(
+    answer: torch.Tensor,
+    exact: torch.Tensor | None,
+    *,
+    scale: Scale,
+    cast: bool,
+    factor: float = OWN_ERROR_FACTOR,
+) -> Tolerance | None:
+    """Return the tolerance of an output, 0 where it holds no floating numbers; None for one that
+    PyTorch itself does not meet.
+
+    Args:
+        answer: PyTorch's.
+        exact: the same in double precision; None where that is not known.
+        scale: which way the absolute part follows rms. What PyTorch computes without any error is
+            not scaled up, and what has few elements, whose rms says little, not down.
+        cast: whether the task computes in float and the output was cast to half precision.
+        factor: how many times PyTorch's own error a candidate may make.
+    """
+    base = base_of(answer.dtype, cast)
+    if base is None:
+        return Tolerance(absolute=0.0, relative=0.0)
+    square = root_mean_square(answer)
+    rounding = _ROUNDING[answer.dtype] / 2 if cast else 0.0
+    own = several = 0.0
+    if exact is not None:
+        own = excess(answer, exact, base.relative, rounding)
+        several = excess(answer, exact, base.relative, rounding, factor)
+    absolute = base.absolute
+    if scale != "down" and (exact is None or excess(answer, exact, 0.0) > 0.0):
+        absolute *= max(1.0, square)
+    if scale != "up" and 0.0 < square < 1.0 and answer.numel() > FEW_ELEMENTS:
+        absolute *= square
+    limit = LARGEST_SHARE * square if square > 0.0 else math.inf
+    if own > limit:
+        return None
+    smallest = _SMALLEST.get(answer.dtype, 0.0)
+    return Tolerance(
+        absolute=smallest + min(max(absolute, several), limit), relative=base.relative
+    )
+
+
+def base_of(dtype: torch.dtype, cast: bool) -> Tolerance | None:
+    """Return KernelBench's tolerance for a type; None for one that holds no floating numbers."""
+    if not cast:
+        return TOLERANCES.get(str(dtype).removeprefix("torch."))
+    before = TOLERANCES["float32"]
+    return Tolerance(absolute=before.absolute, relative=before.relative + _ROUNDING[dtype])
+
+
+def excess(
+    answer: torch.Tensor,
+    exact: torch.Tensor,
+    relative: float,
+    rounding: float = 0.0,
+    factor: float = 1.0,
+) -> float:
+    """Return how far an answer is from the exact one beyond the relative part of its tolerance.
+
+    The largest element's. An error of `rounding`, relative, is taken off before it is multiplied
+    by `factor`.
+    """
+    largest = 0.0
+    for got, wanted in zip(_parts(answer), _parts(exact), strict=True):
+        error = ((got.double() - wanted).abs() - rounding * wanted.abs()).clamp_(min=0.0)
+        error = factor * error - relative * wanted.abs()
+        largest = max(largest, float(torch.where(error.isfinite(), error, 0.0).max()))
+    return largest
+
+
+def all_finite(answers: Iterable[torch.Tensor]) -> bool:
+    """Say whether no element is infinite or undefined."""
+    return all(bool(torch.isfinite(part).all()) for answer in answers for part in _parts(answer))
+
+
+def root_mean_square(answer: torch.Tensor) -> float:
+    """Return the root of the mean square of the finite elements; 0 where there are none."""
+    total, count = 0.0, 0
+    for part in _parts(answer):
+        squares = part.to(torch.float64, copy=True).square_()
+        finite = squares.isfinite()
+        total += float(torch.where(finite, squares, 0.0).sum())
+        count += int(finite.sum())
+    return math.sqrt(total / max(1, count))
+
+
+def _parts(answer: torch.Tensor) -> Iterator[torch.Tensor]:
+    """Yield pieces whose copies the allocator keeps: fresh pages cost more than the work."""
+    yield from answer.reshape(-1).split(CHUNK)

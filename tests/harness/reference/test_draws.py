@@ -1,0 +1,296 @@
+"""What varies from case to case: every value, as far as forward() survives it, and what stays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from kernelblaster.harness.records import Variation
+from kernelblaster.harness.reference import exploration
+from kernelblaster.harness.reference.case import Case
+from kernelblaster.harness.reference.cases import (
+    CASES,
+    Usual,
+    first_finite,
+    scale_of,
+    seed_of,
+    timed_proof,
+)
+from kernelblaster.harness.reference.draws import Draw, draw
+from kernelblaster.harness.reference.exploration import explore
+from kernelblaster.harness.reference.model import Reference
+from kernelblaster.harness.reference.proof import Proof
+from kernelblaster.harness.reference.tolerances import LARGEST_SHARE, root_mean_square
+
+TEXT = """
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+N = 64
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        {init}
+
+    def forward(self, {names}):
+        return {body}
+
+
+def get_inputs():
+    return [{inputs}]
+"""
+X = "torch.randn(N, 40)"
+
+
+def reference(body: str, inputs: str = X, names: str = "x", init: str = "pass") -> Reference:
+    text = TEXT.format(init=init, names=names, body=body, inputs=inputs)
+    return Reference(text, "task.py", {"N": 64})
+
+
+def cases(made: Reference, variation: Variation) -> list[Case]:
+    found: list[Case] = []
+    usual = None
+    for number, name, _ in CASES:
+        case, how = first_finite(made, variation, number, name, usual)
+        usual = usual or Usual(how.still, case.finite, [(o.shape, o.dtype) for o in case.outputs])
+        found.append(case)
+    return found
+
+
+def seen(made: Reference, name: str) -> tuple[Variation, list[torch.Tensor]]:
+    """Return what varies, and a tensor in every case."""
+    variation = explore(made)
+    return variation, [case.tensors[name] for case in cases(made, variation)]
+
+
+def level(made: Reference, name: str = "x") -> str:
+    return explore(made).levels[name]
+
+
+# ---- what may vary ----
+
+
+@pytest.mark.parametrize(
+    ("body", "inputs", "expected"),
+    [
+        ("x * 2", X, "any"),
+        ("torch.log(x)", "torch.rand(N) + 0.1", "positive"),
+        ("F.binary_cross_entropy(x, x.detach())", "torch.rand(N)", "range"),
+        ("torch.exp(x * 40)", "torch.rand(N)", "range"),
+        ("x * 3 + 1", "torch.randint(0, 100, (N,))", "any"),
+        ("torch.arange(100.0)[x]", "torch.randint(0, 100, (N,))", "below"),
+        ("torch.arange(100.0)[x - 90]", "torch.randint(90, 100, (N,))", "below"),
+        ("torch.log(x.float() - 89)", "torch.randint(90, 100, (N,))", "range"),
+        ("torch.arange(64.0)[~x]", "torch.arange(N) % 3 == 0", "order"),
+        ("torch.bincount(x, minlength=100)[:100]", "torch.randint(0, 100, (N,))", "below"),
+    ],
+)
+def test_each_input_is_as_free_as_forward_survives(body: str, inputs: str, expected: str) -> None:
+    assert level(reference(body, inputs)) == expected
+
+
+@pytest.mark.parametrize(
+    "body", ["sum(1.0 * x for _ in range(int(x.max())))", "torch.zeros(int(x.max()))[:5] + x[:5]"]
+)
+def test_a_size_taken_from_an_input_ends_a_trial_and_nothing_else(
+    body: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exploration, "TRIAL_SECONDS", 1)
+    made = reference(body, "torch.randint(5, 50, (N,))")
+    assert level(made) in ("below", "range")
+
+
+def test_all_eight_bytes_of_an_integer_vary() -> None:
+    _, tensors = seen(reference("x * 3", "torch.randint(0, 100, (N,))"), "x")
+    places = torch.stack([each.view(torch.uint8).reshape(64, 8) for each in tensors])
+    assert all(len(places[:, :, byte].unique()) > 50 for byte in range(8))
+    # And numbers as the task's own are among them, where equality and order mean something.
+    assert sum(bool((0 <= each).all() and (each < 100).all()) for each in tensors) >= 4
+
+
+def test_a_mask_that_is_the_same_each_time_varies() -> None:
+    inputs = f"{X}, torch.ones(N, 40).tril().bool()"
+    made = reference("x.masked_fill(~keep, 0.0)", inputs, "x, keep")
+    variation, tensors = seen(made, "keep")
+    assert variation.fixed == ("keep",) and variation.not_varied == ()
+    assert len({each.numpy().tobytes() for each in tensors}) >= 5
+    assert all(each.dtype is torch.bool for each in tensors)
+
+
+@pytest.mark.parametrize(
+    "init",
+    ["self.w = nn.Parameter(torch.linspace(0, 1, 40))", "self.w = nn.Parameter(torch.zeros(40))",
+     "self.w = nn.Parameter(torch.ones(40).half())",
+     "torch.manual_seed(3); self.w = nn.Parameter(torch.randn(40))"],
+)  # fmt: skip
+def test_a_parameter_that_the_seed_does_not_choose_varies_in_every_case(init: str) -> None:
+    variation, tensors = seen(reference("x * self.w", init=init), "w")
+    assert "w" in variation.fixed and variation.not_varied == ()
+    assert len({each.numpy().tobytes() for each in tensors}) == len(CASES)
+
+
+def test_a_row_of_zeros_in_an_embedding_varies() -> None:
+    init = "self.rows = nn.Embedding(50, 8, padding_idx=0)"
+    _, tensors = seen(
+        reference("self.rows(x)", "torch.randint(0, 50, (N,))", init=init), "rows_weight"
+    )
+    assert all(bool((each[0] != 0).any()) for each in tensors)
+
+
+def test_what_cannot_vary_is_named() -> None:
+    body = "x + (torch.ones(3) if bool((steps == torch.arange(4)).all()) else missing)[0]"
+    variation = explore(reference(body, f"{X}, torch.arange(4)", "x, steps"))
+    assert variation.not_varied == ("steps",) and variation.levels["x"] == "any"
+
+
+@pytest.mark.parametrize(
+    ("inputs", "keeps"),
+    [
+        ("torch.tensor([0, 9, 20, 64])", lambda t: bool((t[1:] >= t[:-1]).all())
+         and (int(t[0]), int(t[-1])) == (0, 64)),
+        ("torch.randperm(N)", lambda t: torch.equal(t.sort().values, torch.arange(64))),
+        ("torch.arange(N)", lambda t: torch.equal(t.sort().values, torch.arange(64))),
+    ],
+)  # fmt: skip
+def test_the_structure_of_integers_is_kept(
+    inputs: str, keeps: Callable[[torch.Tensor], bool]
+) -> None:
+    made = reference("torch.arange(65.0)[x]", inputs)
+    _, tensors = seen(made, "x")
+    kept = [each for each in tensors if len(each.unique()) > 1]
+    assert len(kept) >= 5 and all(map(keeps, kept))
+    assert len({each.numpy().tobytes() for each in kept}) >= 4
+
+
+def test_zeros_that_are_the_same_each_time_do_not_stay() -> None:
+    made = reference("x * m", f"{X}, (torch.arange(40) % 2).float()", "x, m")
+    _, tensors = seen(made, "m")
+    assert any(bool((each[::2] != 0).any()) for each in tensors)
+    triangle = reference("x @ m", "torch.randn(N, N), torch.randn(N, N).tril()", "x, m")
+    assert all(bool((each.triu(1) == 0).all()) for each in seen(triangle, "m")[1])
+
+
+def test_buffers_that_the_seed_does_not_choose_are_constants() -> None:
+    init = "self.register_buffer('c', torch.arange(40.0))\n        "
+    init += "self.register_buffer('r', torch.randn(40))"
+    made = reference("x + self.c + self.r", init=init)
+    variation, tensors = seen(made, "c")
+    assert variation.constants == ("c",)
+    assert all(torch.equal(each, torch.arange(40.0)) for each in tensors)
+    assert len({each.numpy().tobytes() for each in seen(made, "r")[1]}) == len(CASES)
+
+
+def test_what_is_timed_varies_too_and_constants_do_not() -> None:
+    init = "self.register_buffer('c', torch.arange(40.0))"
+    made = reference("(x + self.c) * m", "torch.linspace(0, 1, 40), torch.ones(N, 40).bool()",
+                     "x, m", init)  # fmt: skip
+    variation = explore(made)
+    one, other = (draw(made, Draw(seed, "timed"), variation) for seed in (1, 2))
+    assert not torch.equal(one.inputs["x"], other.inputs["x"])
+    assert torch.equal(one.buffers["c"], other.buffers["c"])
+    own = torch.linspace(0, 1, 40)
+    assert int((one.inputs["x"] != own).sum()) <= 40 // 16 + 1, "get_inputs()'s own, but for a span"
+
+
+def test_a_secret_gives_other_seeds_the_same_each_time() -> None:
+    numbers = range(len(CASES))
+    assert [seed_of(number, 0) for number in numbers] == list(numbers)
+    drawn = [[seed_of(number, secret) for number in numbers] for secret in (5, 5, 6)]
+    assert drawn[0] == drawn[1] and not set(drawn[0]) & set(drawn[2])
+
+
+# ---- what the cases tell ----
+
+
+def proof_of(made: Reference) -> tuple[str, list[str]]:
+    variation, proof = explore(made), Proof()
+    found = cases(made, variation)
+    for case, (_, name, _) in zip(found, CASES, strict=True):
+        proof.add(case, case.tolerances(scale_of(name)))
+    usual = Usual(False, found[0].finite, [(o.shape, o.dtype) for o in found[0].outputs])
+    timed, _ = timed_proof(made, variation, usual)
+    return proof.degenerate() or timed, proof.weak_to()
+
+
+TWO = f"{X}, {X}"
+
+
+@pytest.mark.parametrize(
+    ("body", "inputs"),
+    [
+        ("F.mse_loss(x, y)", TWO),
+        ("torch.mean(torch.clamp(1 - x * y, min=0))",
+         "torch.rand(N, 40), torch.randint(0, 2, (N, 1)).float() * 2 - 1"),
+        ("F.kl_div(torch.log(x), y, reduction='batchmean')",
+         "torch.rand(N, 40).softmax(-1), torch.rand(N, 40).softmax(-1)"),
+        ("torch.mean(1 - F.cosine_similarity(x, y, dim=1))", TWO),
+        ("F.smooth_l1_loss(x, y)", TWO),
+        ("F.triplet_margin_loss(x, y, x * y)", TWO),
+        ("F.cross_entropy(x, y)", f"{X}, torch.randint(0, 40, (N,))"),
+    ],
+)  # fmt: skip
+def test_losses_of_one_number_are_tasks(body: str, inputs: str) -> None:
+    assert proof_of(reference(body, inputs, "x, y")) == ("", [])
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ("x * 0", "zeros"),
+        ("x * 0 / 0", "not numbers"),
+        ("x.clone()", "input x unchanged"),
+        ("x * 0 + 3", "constant 3"),
+        ("x * 0 + torch.arange(40.0)", "answer to another input"),
+        ("torch.where(x > 1e30, x, torch.nan)", "not numbers"),
+        ("torch.relu(x - 1e4)", "zeros"),
+        ("x > 1e30", "zeros"),
+    ],
+)
+def test_a_task_whose_answer_takes_no_computing_is_degenerate(body: str, words: str) -> None:
+    assert words in proof_of(reference(body))[0]
+
+
+def test_what_some_outputs_accept_is_told() -> None:
+    degenerate, weak = proof_of(reference("(x * 2, torch.zeros_like(x))"))
+    assert degenerate == "" and weak == ["zeros in out1"]
+
+
+# ---- tolerances ----
+
+
+@pytest.mark.parametrize(
+    "body",
+    ["x @ x.T", "torch.softmax(x @ x.T, 1)", "torch.round(x @ x.T * 1e3)", "(x @ x.T).half()",
+     "torch.tanh(x).bfloat16()", "x - x.mean(1, keepdim=True)", "(x @ x.T).half().float()",
+     "torch.floor(x * 1e7)", "(x.half() @ x.T.half())", "x.sum() - x.double().sum().float()",
+     "torch.var(x, 1)", "torch.sin(x * 1e6)"],
+)  # fmt: skip
+def test_no_tolerance_is_more_than_a_share_of_the_answer(body: str) -> None:
+    made = reference(body)
+    for case, (_, name, _) in zip(cases(made, explore(made)), CASES, strict=True):
+        for answer, tolerance in zip(case.outputs, case.tolerances(scale_of(name)), strict=True):
+            square = root_mean_square(answer)
+            if tolerance is not None and square > 0:
+                assert tolerance.absolute <= LARGEST_SHARE * square + 1e-6
+
+
+def test_an_output_that_pytorch_does_not_meet_itself_is_not_compared() -> None:
+    made = reference("torch.sin(x * 1e9)")
+    assert {case.tolerances("down")[0] for case in cases(made, explore(made))[:3]} == {None}
+
+
+@pytest.mark.parametrize(("cast", "unit"), [("half", 2**-10), ("bfloat16", 2**-7)])
+def test_a_cast_output_is_judged_by_what_comes_before_the_cast(cast: str, unit: float) -> None:
+    made = reference(f"torch.tanh(x).{cast}()")
+    for case in cases(made, explore(made)):
+        (tolerance,) = case.tolerances("down")
+        assert tolerance is not None and tolerance.relative == pytest.approx(1e-4 + unit)
+        assert tolerance.absolute <= 1.1e-4
+    given = reference("torch.tanh(x)", f"{X}.{cast}()")
+    (tolerance,) = cases(given, explore(given))[0].tolerances("down")
+    assert tolerance is not None and tolerance.relative == 1e-2
