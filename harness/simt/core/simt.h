@@ -76,6 +76,7 @@ typedef struct {
     uint8_t *initialised;      /* may be null: four bits for each four bytes of the arena */
     GlobalShadow *shadow;      /* null unless checking */
     int32_t *path;             /* pcs of the first warp */
+    uint32_t *critical;        /* executions on the first block's slowest path; may be null */
     uint32_t *trace;           /* grown here; the caller frees it by simt_free */
     const FunctionRow *functions; /* when `stacked` */
     int64_t trace_length, trace_capacity;
@@ -90,7 +91,7 @@ typedef struct {
     int32_t resident_limit;   /* blocks that may be under way at once */
     int32_t partial_barriers; /* barriers of part of a block: order is kept warp by warp */
     int32_t stacked;          /* calls make frames */
-    int32_t function_count;
+    int32_t function_count, instruction_count;
     uint32_t hottest_sector, clock;
     uint32_t grid[3], block[3];
     int32_t special_offsets[SPECIAL_REGISTER_COUNT];
@@ -135,6 +136,7 @@ typedef struct {
     uint32_t synchronised;    /* clock when all live lanes last met */
     uint32_t (*known)[LANES]; /* [lane][other]: up to when it has met the other */
     bool met_partly;          /* `known` is in use */
+    int64_t clocks; /* critical.c: of its path so far, those of warps it waited for counted in */
 } Warp;
 
 #define MOST_WARPS 32
@@ -191,6 +193,7 @@ typedef struct {
     bool stop, suspended;
     int32_t status;
     Releases *releases; /* of every block, by number */
+    uint32_t *steps;    /* critical.c: of each warp, executions of each instruction; or null */
     /* With partial barriers: known[w][v]: what warp v did before this time, warp w has seen. */
     uint32_t known[MOST_WARPS][MOST_WARPS];
     NamedBarrier barriers[NAMED_BARRIERS];
@@ -248,6 +251,11 @@ bool execute_rare(const Instruction *, uint8_t *registers, LaneMask);
 void arrive(Block *, Warp *, const Instruction *, int pc, LaneMask);
 bool release_barriers(Block *);
 void execute_mbarrier(Block *, Warp *, const Instruction *, int pc, LaneMask);
+/* critical.c */
+bool critical_begins(Block *);
+void critical_step(Block *, Warp *, int pc, int times);
+void critical_meet(Block *, const LaneMask *arrived);
+void critical_ends(Block *);
 /* calls.c */
 void execute_call(Block *, Warp *, const Instruction *, int pc, LaneMask);
 void execute_return(Block *, Warp *, LaneMask);

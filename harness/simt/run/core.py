@@ -116,6 +116,7 @@ class _Run:
         shadow = (memory.size // 4 + 1) * GLOBAL_SHADOW_BYTES if checks else 0
         self.shadow = np.zeros(shadow, dtype=np.uint8)
         self.path = np.zeros(_PATH_CAPACITY, dtype=np.int32)
+        self.critical = np.zeros(0 if checks else len(program.rows), dtype=np.uint32)
         self.constants = np.frombuffer(program.constants + bytes(8), dtype=np.uint8)
         self.parameters = np.frombuffer(launch.parameter_buffer() + bytes(8), dtype=np.uint8)
         self.status = Status.FINISHED
@@ -130,6 +131,8 @@ class _Run:
             ("functions", program.functions),
         ):  # fmt: skip
             setattr(machine, name, array.ctypes.data)
+        if self.critical.size:
+            machine.critical = self.critical.ctypes.data
         if checks:
             machine.shadow = self.shadow.ctypes.data
             if memory.initialised is not None:
@@ -152,6 +155,7 @@ class _Run:
         machine.grid_workspace = launch.grid_workspace
         machine.partial_barriers = int(program.partial_barriers)
         machine.stacked, machine.function_count = int(program.stacked), len(program.functions)
+        machine.instruction_count = len(program.rows)
         machine.grid = (ctypes.c_uint32 * 3)(*launch.grid)
         machine.block = (ctypes.c_uint32 * 3)(*launch.block)
         machine.special_offsets = type(machine.special_offsets)(*program.special_offsets)
@@ -238,6 +242,7 @@ class _Run:
             hottest_atomic_sector=int(machine.hottest_sector),
             busiest_block=int(machine.busiest_block),
             first_warp_path=self.path[: machine.path_length].copy(),
+            critical=self.critical,
             trace=trace,
         )
 

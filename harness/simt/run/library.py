@@ -24,7 +24,7 @@ GLOBAL_SHADOW_BYTES = 48
 _POINTERS = (
     "code", "operands", "constants", "parameters", "allocation_starts", "allocation_ends",
     "blocks", "counters", "reports", "uses", "sectors", "initialised", "shadow",
-    "path", "trace", "functions",
+    "path", "critical", "trace", "functions",
 )  # fmt: skip
 _LONGS = (
     "trace_length", "trace_capacity", "arena_base", "arena_size", "first_block", "block_count",
@@ -34,7 +34,7 @@ _INTS = (
     "entry", "register_bytes", "constant_offset", "constant_bytes", "parameter_bytes",
     "shared_bytes", "local_bytes", "allocation_count", "report_count", "report_capacity",
     "checks", "tracing", "failed_instruction", "resident_limit", "partial_barriers", "stacked",
-    "function_count",
+    "function_count", "instruction_count",
 )  # fmt: skip
 
 

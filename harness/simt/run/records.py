@@ -263,4 +263,7 @@ class Result:
     """Most warp instructions that one block executed."""
     first_warp_path: NDArray[np.int32]
     """Instructions executed by warp 0 of the first block, in order."""
+    critical: NDArray[np.uint32]
+    """How often the first block's slowest path, from barrier to barrier and from warp to warp, goes
+    through each instruction; empty where a run has checks."""
     trace: Trace | None = None

@@ -53,6 +53,16 @@ class SampledRuns:
         """Warp instructions of one block."""
         return max(1, int(_work(self.probe)))
 
+    def longest_block(self) -> float:
+        """Return the work of the busiest block over an average block's."""
+        busiest = max(result.busiest_block for _, result in self.runner.uses)
+        return max(1.0, busiest / self._average) if self._average else 1.0
+
+    @property
+    def _average(self) -> float:
+        each = [_work(result) / len(chosen) for chosen, result in self.samples]
+        return sum(each) / max(1, len(each))
+
     def too_uneven(self) -> bool:
         """Say whether one block does so much that the grid's work is not spread over the SMs.
 
@@ -61,8 +71,7 @@ class SampledRuns:
         """
         if not self.samples or self.blocks == 1:
             return False
-        each = [_work(result) / len(chosen) for chosen, result in self.samples]
-        average = max(1.0, sum(each) / len(each))
+        average = max(1.0, self._average)
         busiest = max(result.busiest_block for _, result in self.runner.uses)
         whole = self.blocks * average
         return busiest > max(OUTLIER * average, 0.1 * whole) or busiest > ALMOST_ALL * whole
