@@ -94,7 +94,7 @@ def sample_launch(
 
     def machine_chain(executions: list[float], warps: float) -> float:
         assert machine is not None
-        return machine.chain(executions, warps, traffic.latencies, traffic.spreads, waits)
+        return machine.chain(executions, warps, traffic.latencies, traffic.spreads, waits, traffic.echoes)
 
     if machine is not None and executions:
         chain = machine_chain(executions, warps)
@@ -104,7 +104,7 @@ def sample_launch(
             waits.__getitem__,
         )  # fmt: skip
     slowest = slowest_path(
-        launch.module, runs.probe, round(warps / blocks), machine, machine_chain
+        launch.module, runs.probe, warps / blocks, machine, machine_chain
     )  # fmt: skip
     for counts in samples:
         counts.barriers_per_warp = max(counts.barriers_per_warp, slowest.barriers)

@@ -32,16 +32,16 @@ class SlowestPath:
 def slowest_path(
     module: Module,
     probe: Result,
-    warps: int,
+    warps: float,
     machine: KernelCode | None,
-    chain: Callable[[list[float], float], float],
+    chain: Callable[[list[float], float], float] | None,
 ) -> SlowestPath:
     """Return what the slowest path of a block is beside its average warp.
 
     Args:
         module: what was run.
-        probe: one block of it alone.
-        warps: warps of a block.
+        probe: a run of one block or more, alike.
+        warps: warps of those blocks.
         machine: the kernel's machine code; None: steps are counted instead of clocks.
         chain: clocks of an average of so many warps that went through the machine's blocks so often.
     """
@@ -52,7 +52,7 @@ def slowest_path(
         and "warp" not in module.instructions[index].modifiers
     )  # fmt: skip
     average = probe.counters["warps"] / warps
-    if machine is None:
+    if machine is None or chain is None:
         steps = float(average.sum())
         return SlowestPath(max(1.0, float(critical.sum()) / steps) if steps else 1.0, barriers)
     if np.array_equal(critical, average):
@@ -65,5 +65,5 @@ def slowest_path(
         counters[name] = np.rint(probe.counters[name] * share)
     alone = dataclasses.replace(probe, counters=counters)
     slowest = chain(machine.executions(alone, 1.0, 1.0), 1.0)
-    usual = chain(machine.executions(probe, 1.0, float(warps)), float(warps))
+    usual = chain(machine.executions(probe, 1.0, warps), warps)
     return SlowestPath(max(1.0, slowest / usual) if usual else 1.0, barriers)
