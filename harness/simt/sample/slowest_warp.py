@@ -66,4 +66,4 @@ def slowest_path(
     alone = dataclasses.replace(probe, counters=counters)
     slowest = chain(machine.executions(alone, 1.0, 1.0), 1.0)
     usual = chain(machine.executions(probe, 1.0, warps), warps)
-    return SlowestPath(max(1.0, slowest / usual) if usual else 1.0, barriers)
+    return SlowestPath(max(1.0, float(slowest / usual)) if usual else 1.0, barriers)
