@@ -5,9 +5,9 @@
     python benchmarks/candidates_vs_measured.py compare SIM.json REAL.json
 
 ground_truth/candidates holds, for each task, what an engineer would write on the way to a fast
-kernel, steps that do not help among them. `run` compiles, verifies and profiles each on a device and
-writes its time, or why it has none, after every candidate: a run that is cut off goes on where it
-stopped. `compare` says how the two rank them: a search needs no more than that.
+kernel, steps that do not help among them. `run` compiles, verifies and profiles each on a device
+and writes its time, or why it has none, after every candidate: a run that is cut off goes on where
+it stopped. `compare` says how the two rank them: a search needs no more than that.
 """
 
 from __future__ import annotations
@@ -64,7 +64,9 @@ async def run(kind: str, gpu: str, out: Path, tasks: Sequence[str], seconds: flo
         device.close()
 
 
-def compare(simulated: Mapping[str, dict[str, object]], real: Mapping[str, dict[str, object]]) -> str:
+def compare(
+    simulated: Mapping[str, dict[str, object]], real: Mapping[str, dict[str, object]]
+) -> str:
     """Return the table and the correlations of each task, as text."""
     lines = []
     both = [key for key in real if "microseconds" in real[key]

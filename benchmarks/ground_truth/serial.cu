@@ -306,10 +306,10 @@ int main() {
   run("grid_1000_of_132", [&] { grid_sync(132, 256, 1000, 0); });
   run("grid_100_of_16", [&] { grid_sync(16, 256, 100, 0); });
   run("grid_100_of_264", [&] { grid_sync(264, 256, 100, 0); });
-  run("grid_100_of_1056", [&] { grid_sync(1056, 256, 100, 0); });
+  run("grid_10_of_1056", [&] { grid_sync(1056, 256, 10, 0); });
   run("grid_100_of_132_work", [&] { grid_sync(132, 256, 100, 512); });
   run("own_1_of_132", [&] { own_barriers<<<132, 256>>>(y, counter, 1); });
   run("own_100_of_132", [&] { own_barriers<<<132, 256>>>(y, counter, 100); });
-  run("own_100_of_1056", [&] { own_barriers<<<1056, 256>>>(y, counter, 100); });
+  run("own_10_of_1056", [&] { own_barriers<<<1056, 256>>>(y, counter, 10); });
   return 0;
 }

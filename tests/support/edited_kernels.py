@@ -53,7 +53,8 @@ def with_barriers(name: str, kernel: Kernel) -> str:
 def with_one_barrier(name: str, kernel: Kernel) -> str:
     """Return it with a barrier at the first mark."""
     body = re.sub(r"/\*(in|out)\*/\[[^\]]*\];", "", kernel.body)
-    return _source(name, kernel, body.replace("/*at*/", "__syncthreads();", 1).replace("/*at*/", ""))
+    once = body.replace("/*at*/", "__syncthreads();", 1)
+    return _source(name, kernel, once.replace("/*at*/", ""))
 
 
 def with_loads(name: str, kernel: Kernel) -> str:
@@ -76,7 +77,8 @@ def with_stores(name: str, kernel: Kernel) -> str:
 
 def with_pass(name: str, kernel: Kernel) -> str:
     """Return it with another pass over some input before its work."""
-    extra = "for (int k = 0; k < 16; k++) read_again(x + ((b * 16 + k) * T + t) % (1 << 24), y);\n"
+    place = "((b * 16 + k) * T + t) % (1 << 24)"
+    extra = f"for (int k = 0; k < 16; k++) read_again(x + {place}, y);\n"
     body = re.sub(r"/\*(in|out)\*/\[[^\]]*\];|/\*at\*/", "", kernel.body)
     return _source(name, kernel, extra + body)
 
@@ -149,7 +151,8 @@ _SOFTMAX = """
     const float* in = x + b * n; float top = -1e30f, s = 0.f; /*at*/
     for (int i = t; i < n; i += T) { /*in*/[b * n + i]; top = fmaxf(top, in[i]); }
     part[t] = top; __syncthreads();
-    for (int o = T / 2; o; o /= 2) { if (t < o) part[t] = fmaxf(part[t], part[t + o]); __syncthreads(); }
+    for (int o = T / 2; o; o /= 2) { if (t < o) part[t] = fmaxf(part[t], part[t + o]);
+        __syncthreads(); }
     top = part[0]; __syncthreads();
     for (int i = t; i < n; i += T) s += __expf(in[i] - top);
     part[t] = s; __syncthreads();
@@ -160,9 +163,11 @@ _SOFTMAX = """
 _TRANSPOSE = """
     __shared__ float tile[32][PAD];
     const int per = n / 32, bx = b % per * 32, by = b / per * 32, tx = t % 32, ty = t / 32; /*at*/
-    for (int k = ty; k < 32; k += T / 32) { /*in*/[(by + k) * n + bx + tx]; tile[k][tx] = x[(by + k) * n + bx + tx]; }
+    for (int k = ty; k < 32; k += T / 32) { /*in*/[(by + k) * n + bx + tx];
+        tile[k][tx] = x[(by + k) * n + bx + tx]; }
     __syncthreads();
-    for (int k = ty; k < 32; k += T / 32) { /*out*/[(bx + k) * n + by + tx]; y[(bx + k) * n + by + tx] = tile[tx][k]; } /*at*/
+    for (int k = ty; k < 32; k += T / 32) { /*out*/[(bx + k) * n + by + tx];
+        y[(bx + k) * n + by + tx] = tile[tx][k]; } /*at*/
 """
 _TILED = """
     __shared__ float A[S][S], B[S][S];
@@ -182,7 +187,8 @@ _BLOCKED = """
     float s[4][4] = {};
     for (int k = 0; k < n; k += 16) {
         for (int i = t; i < 1024; i += T) {
-            /*in*/[(r0 + i / 16) * n + k + i % 16]; A[i % 16][i / 16] = x[(r0 + i / 16) * n + k + i % 16];
+            /*in*/[(r0 + i / 16) * n + k + i % 16];
+                A[i % 16][i / 16] = x[(r0 + i / 16) * n + k + i % 16];
             B[i / 64][i % 64] = x[(k + i / 64) * n + c0 + i % 64];
         }
         __syncthreads();
@@ -192,7 +198,8 @@ _BLOCKED = """
         /*at*/ __syncthreads();
     }
     for (int p = 0; p < 4; p++)
-        for (int q = 0; q < 4; q++) { /*out*/[(r0 + ty * 4 + p) * n + c0 + tx * 4 + q]; y[(r0 + ty * 4 + p) * n + c0 + tx * 4 + q] = s[p][q]; }
+        for (int q = 0; q < 4; q++) { /*out*/[(r0 + ty * 4 + p) * n + c0 + tx * 4 + q];
+            y[(r0 + ty * 4 + p) * n + c0 + tx * 4 + q] = s[p][q]; }
 """
 _STENCIL = """
     __shared__ float tile[T + 16];

@@ -92,6 +92,8 @@ class Estimate:
     ties: tuple[Bottleneck, ...]
     pipe_clocks: dict[str, float] = field(default_factory=dict)
     """Clocks that each pipe of one SM is busy."""
+    turns_microseconds: float = 0.0
+    """What of the time is because blocks work and wait in turns."""
 
 
 def estimate(gpu: Gpu, demand: Demand, *, l2_left_dirty: bool = False) -> Estimate:
@@ -127,12 +129,14 @@ def estimate(gpu: Gpu, demand: Demand, *, l2_left_dirty: bool = False) -> Estima
     }  # fmt: skip
     ranked = sorted(terms, key=lambda name: -terms[name])
     ties = tuple(name for name in ranked[1:] if terms[name] >= TIE * terms[ranked[0]])
+    microseconds = together(gpu, terms, in_phases=phased_share(gpu, demand))
     return Estimate(
-        together(gpu, terms, in_phases=phased_share(gpu, demand)),
+        microseconds,
         {name: value for name, value in terms.items()},
         ranked[0],
         ties,
         pipe_clocks,
+        microseconds - together(gpu, terms),
     )
 
 

@@ -105,8 +105,8 @@ def traffic_of(
     dram_share = min(1.0, (footprint.read + reread) / misses) if misses else 1.0
     together = footprint.awaited * first_halves(halves) - footprint.read
     waited = footprint.read + IN_STEP * max(0.0, together)
-    # Who asks first for a sector waits for DRAM, unless another SM has asked before; who asks again,
-    # for what the L2 has lost.
+    # Who asks first for a sector waits for DRAM, unless another SM has asked before; who asks
+    # again, for what the L2 has lost.
     firsts = replay.first_misses()
     asked_first = float(firsts[loads].sum()) * group_scale * 32
     first_share = min(1.0, waited / asked_first) if asked_first else 1.0

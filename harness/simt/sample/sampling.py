@@ -94,7 +94,9 @@ def sample_launch(
 
     def machine_chain(executions: list[float], warps: float) -> float:
         assert machine is not None
-        return machine.chain(executions, warps, traffic.latencies, traffic.spreads, waits, traffic.echoes)
+        return machine.chain(
+            executions, warps, traffic.latencies, traffic.spreads, waits, traffic.echoes
+        )
 
     if machine is not None and executions:
         chain = machine_chain(executions, warps)

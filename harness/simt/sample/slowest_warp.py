@@ -43,7 +43,8 @@ def slowest_path(
         probe: a run of one block or more, alike.
         warps: warps of those blocks.
         machine: the kernel's machine code; None: steps are counted instead of clocks.
-        chain: clocks of an average of so many warps that went through the machine's blocks so often.
+        chain: clocks of an average of so many warps that went through the machine's blocks so
+            often; None as `machine`.
     """
     critical = probe.critical.astype(np.int64)
     barriers = sum(

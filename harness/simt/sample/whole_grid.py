@@ -17,7 +17,7 @@ from ..sass.listing import MachineCode
 from ..sass.sums import KernelCode
 from .footprint import filled_bytes, footprint_of
 from .instruction_counts import count_by_kind
-from .memory_traffic import constant_waits
+from .memory_traffic import IN_STEP, constant_waits
 from .slowest_warp import slowest_path
 from .warp_chain import chain_clocks
 from .written import Atomics, note_atomics, written_of
@@ -59,7 +59,8 @@ def whole_launch(
 
     def beyond(counts: Counts) -> tuple[float, float]:
         """Return latency and spread of an average load: what is not in the L2 is in DRAM."""
-        missed = footprint.read + footprint.between_waves
+        in_step = IN_STEP * max(0.0, footprint.awaited - footprint.read)
+        missed = footprint.read + in_step + footprint.between_waves
         share = min(1.0, missed / max(32.0, 32 * (plain or counts.load_sectors)))
         latency = share * constants.dram_latency + (1 - share) * constants.l2_latency
         return latency, share * constants.dram_latency * constants.latency_spread

@@ -49,7 +49,8 @@ def machine_chain_clocks(
     now = clocks = 0.0
     turns = [count / warps if warps else 0.0 for count in executions]
     steps = [
-        [_step(each, load_latency, load_spread, constant_wait, echo_of) for each in block.instructions]
+        [_step(each, load_latency, load_spread, constant_wait, echo_of)
+         for each in block.instructions]
         if turns[index] > 1e-6 and not block.function
         else []
         for index, block in enumerate(code.blocks)

@@ -169,8 +169,8 @@ def test_time_has_no_cliffs_over_barriers_and_resident_blocks() -> None:
 
 
 def test_the_longest_block_is_waited_for() -> None:
-    alone = _demand(blocks=132, resident_blocks=8, chain_clocks=1e6)
-    longest = _demand(blocks=132, resident_blocks=8, chain_clocks=1e6, longest_block=4.0)
+    alone = _demand(blocks=132, resident_blocks=8, chain_clocks=1e8)
+    longest = _demand(blocks=132, resident_blocks=8, chain_clocks=1e8, longest_block=4.0)
     times = [estimate(H200, each).microseconds for each in (alone, longest)]
     assert times[1] > 3.9 * times[0]
 

@@ -1,7 +1,7 @@
 """What is of no use never makes a kernel faster: barriers, loads, stores, warps, passes.
 
-A search climbs whatever the model rewards. What may differ is what ptxas makes of the edit: where it
-takes other registers, other blocks are resident, and a few instructions move.
+A search climbs whatever the model rewards. What may differ is what ptxas makes of the edit: where
+it takes other registers, other blocks are resident, and a few instructions move.
 """
 
 from __future__ import annotations
