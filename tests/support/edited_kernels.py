@@ -85,7 +85,8 @@ def with_pass(name: str, kernel: Kernel) -> str:
 
 def with_arithmetic(name: str, kernel: Kernel) -> str:
     """Return it with arithmetic before its work of which nothing comes."""
-    extra = "float u = t; for (int k = 0; k < 64; k++) u = u * 1.5f + 2.f; if (u == 0.7310f) *y = u;\n"
+    extra = "float u = t; for (int k = 0; k < 64; k++) u = u * 1.5f + 2.f;\n"
+    extra += "if (u == 0.7310f) *y = u;\n"
     body = re.sub(r"/\*(in|out)\*/\[[^\]]*\];|/\*at\*/", "", kernel.body)
     return _source(name, kernel, extra + body)
 
