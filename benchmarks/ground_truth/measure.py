@@ -28,7 +28,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 WHOLE = ("held_out", "second_look")
 """Programs of which all counters are collected."""
-PROGRAMS = (*WHOLE, "constants", "constant_memory", "outputs")
+PROGRAMS = (*WHOLE, "constants", "constant_memory", "serial", "transfers", "outputs")
 COUNTERS = (
     "gpu__time_duration.sum", "gpc__cycles_elapsed.max", "gpc__cycles_elapsed.avg.per_second",
     "sm__cycles_active.avg", "launch__registers_per_thread", "launch__waves_per_multiprocessor",

@@ -89,6 +89,7 @@ class LaunchCounters:
     sampled_blocks: int
     resident_blocks: int
     chain_clocks: float
+    """Clocks of a block alone: those of its slowest warp."""
     l1_load_sectors: float
     """Load sectors that the replayed L1 saw, whole grid."""
     l1_hit_sectors: float
@@ -105,6 +106,10 @@ class LaunchCounters:
     """Distinct 128-byte lines that atomics touched."""
     local_bytes: float = 0.0
     """Local memory of one thread."""
+    slowest_warp: float = 1.0
+    """Clocks of a block's slowest warp, and of those it waits for, over its average warp's."""
+    longest_block: float = 1.0
+    """Instructions of the longest block that ran over an average one's."""
     written: dict[int, Written] = field(default_factory=dict)
     """By place of the allocation."""
     read: list[int] = field(default_factory=list)

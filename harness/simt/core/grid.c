@@ -46,6 +46,7 @@ static void start_warp(Block *block, Warp *warp, int number, int warp_count) {
     warp->spin_pc = -1, warp->spin_count = 0;
     warp->fenced = warp->released = warp->acquired = warp->synchronised = 0;
     warp->met_partly = false;
+    warp->clocks = 0;
     forget_calls(warp);
     memset(warp->frame_base, 0, sizeof warp->frame_base);
     memset(warp->function, 0, sizeof warp->function);
@@ -155,7 +156,8 @@ static void discard_block(Block *block) {
     }
     free(block->registers), free(block->warps), free(block->shared), free(block->shared_shadow);
     free(block->shared_written), free(block->local_written), free(block->lanes_known);
-    free(block->shared_reads), free(block->local), free(block->objects), free(block);
+    free(block->shared_reads), free(block->local), free(block->objects), free(block->steps);
+    free(block);
 }
 
 static Block *make_block(Machine *machine, Releases *releases) {
@@ -235,6 +237,10 @@ int simt_run(Machine *machine) {
                 break;
             }
             start_block(block, started++);
+            if (!critical_begins(block)) {
+                status = STATUS_OUT_OF_MEMORY, discard_block(block);
+                break;
+            }
         } else {
             break;
         }
@@ -243,6 +249,7 @@ int simt_run(Machine *machine) {
         block->executed += left - machine->instruction_budget;
         machine->work[block->number - 1 - machine->first_block] = block->executed;
         if (block->stop) status = block->status;
+        if (block->steps && ended) critical_ends(block);
         if (!ended) {
             if (!set_aside(&residents, block)) status = STATUS_OUT_OF_MEMORY, discard_block(block);
         } else if (residents.unused) {

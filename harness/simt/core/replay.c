@@ -35,10 +35,11 @@ static bool look_up(Cache *cache, uint64_t sector, bool allocate) {
 
 /* One request of each warp in turn; `starts` and `ends` delimit the warps' records in `trace`.
    Loads allocate; stores, atomics and loads past the L1 go on to the L2. Returns the number of misses, -1 when
-   memory is short. Misses: sector | 1 << 31 for a store or atomic, at most `capacity` kept. */
+   memory is short. Misses: sector | 1 << 31 for a store or atomic, at most `capacity` kept; `missed_by`:
+   the instruction of each. */
 int64_t simt_replay_l1(const uint32_t *trace, int64_t warp_count, const int64_t *starts,
                        const int64_t *ends, int64_t bytes, int associativity, int64_t *sectors,
-                       int64_t *hits, uint32_t *misses, int64_t capacity) {
+                       int64_t *hits, uint32_t *misses, uint32_t *missed_by, int64_t capacity) {
     Cache cache;
     int64_t *at = malloc((size_t)(warp_count + 1) * sizeof *at), missed = 0;
     if (!at || !open_cache(&cache, bytes, associativity)) {
@@ -59,8 +60,10 @@ int64_t simt_replay_l1(const uint32_t *trace, int64_t warp_count, const int64_t 
                 sectors[record[2]]++;
                 bool hit = !past && look_up(&cache, sector, !writes);
                 if (hit && !writes) hits[record[2]]++;
-                else if (missed++ < capacity)
+                else if (missed++ < capacity) {
                     misses[missed - 1] = sector | (writes ? UINT32_C(1) << 31 : 0);
+                    missed_by[missed - 1] = record[2];
+                }
             }
             at[warp] += 4 + count;
         }
@@ -92,6 +95,39 @@ int64_t simt_replay_l2(const uint32_t *const *streams, const int64_t *lengths, i
     }
     free(cache.ways), free(at);
     return 0;
+}
+
+/* For each sector that a load asks for, the load and the last one of its warp that asked for the same
+   (or UINT32_MAX), at most `capacity` of them; `starts` and `ends` as above. Returns how many, or -1
+   when memory is short. */
+int64_t simt_trace_echoes(const uint32_t *trace, int64_t warp_count, const int64_t *starts,
+                          const int64_t *ends, uint32_t *loads, uint32_t *before,
+                          int64_t capacity) {
+    int64_t longest = 1, found = 0;
+    for (int64_t warp = 0; warp < warp_count; warp++)
+        if (ends[warp] - starts[warp] > longest) longest = ends[warp] - starts[warp];
+    uint64_t slots = 2;
+    while (slots < 2 * (uint64_t)longest) slots *= 2;
+    uint32_t *sectors = malloc(slots * sizeof *sectors), *last = malloc(slots * sizeof *last);
+    for (int64_t warp = 0; sectors && last && warp < warp_count; warp++) {
+        memset(sectors, 0xff, slots * sizeof *sectors);
+        for (int64_t at = starts[warp]; at < ends[warp];) {
+            int count = (int)(trace[at + 3] & 255);
+            for (int i = 0; i < count && !(trace[at + 3] >> 8 & 3) && found < capacity; i++) {
+                uint32_t sector = trace[at + 4 + i];
+                uint64_t slot = sector * UINT64_C(0x9E3779B97F4A7C15) >> 20 & (slots - 1);
+                while (sectors[slot] != UINT32_MAX && sectors[slot] != sector)
+                    slot = (slot + 1) & (slots - 1);
+                loads[found] = trace[at + 2];
+                before[found++] = sectors[slot] == sector ? last[slot] : UINT32_MAX;
+                sectors[slot] = sector, last[slot] = trace[at + 2];
+            }
+            at += 4 + count;
+        }
+    }
+    bool complete = sectors && last;
+    free(sectors), free(last);
+    return complete ? found : -1;
 }
 
 /* How scattered the requests of a trace are. For loads, then for stores and atomics: sectors,

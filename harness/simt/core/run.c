@@ -83,6 +83,7 @@ WarpState run_warp(Block *block, Warp *warp) {
             counter->threads += __builtin_popcount(mask);
             if (record_path && machine->path_length < machine->path_capacity)
                 machine->path[machine->path_length++] = pc;
+            if (block->steps) critical_step(block, warp, pc, 1);
             if (--machine->instruction_budget < slice_end) {
                 machine->instruction_budget++;
                 set_pcs(warp, lanes, pc);
@@ -90,6 +91,7 @@ WarpState run_warp(Block *block, Warp *warp) {
                 counter->active_threads -= __builtin_popcount(lanes);
                 counter->threads -= __builtin_popcount(mask);
                 if (record_path && machine->path_length) machine->path_length--;
+                if (block->steps) critical_step(block, warp, pc, -1);
                 return WARP_YIELDS;
             }
             if (machine->instruction_budget < 0) {

@@ -84,6 +84,7 @@ typedef struct {
                                   `following`, of the bytes that hold what they would in the end */
     GlobalShadow *shadow;      /* null unless checking */
     int32_t *path;             /* pcs of the first warp */
+    uint32_t *critical;        /* executions on the first block's slowest path; may be null */
     uint32_t *trace;           /* grown here; the caller frees it by simt_free */
     const FunctionRow *functions; /* when `stacked` */
     Before *before;            /* null unless `keeping`; grown here; the caller frees it by simt_free */
@@ -101,7 +102,7 @@ typedef struct {
     int32_t resident_limit;   /* blocks that may be under way at once */
     int32_t partial_barriers; /* barriers of part of a block: order is kept warp by warp */
     int32_t stacked;          /* calls make frames */
-    int32_t function_count;
+    int32_t function_count, instruction_count;
     int32_t following; /* who goes by what is not `initialised` leaves the same */
     int32_t keeping; /* what memory held before is kept, so that simt_take_back can restore it */
     uint32_t hottest_sector, clock;
@@ -148,6 +149,7 @@ typedef struct {
     uint32_t synchronised;    /* clock when all live lanes last met */
     uint32_t (*known)[LANES]; /* [lane][other]: up to when it has met the other */
     bool met_partly;          /* `known` is in use */
+    int64_t clocks; /* critical.c: of its path so far, those of warps it waited for counted in */
 } Warp;
 
 #define MOST_WARPS 32
@@ -205,6 +207,7 @@ typedef struct {
     bool misled; /* read what would be otherwise had all blocks run; when `following` */
     int32_t status;
     Releases *releases; /* of every block, by number */
+    uint32_t *steps;    /* critical.c: of each warp, executions of each instruction; or null */
     /* With partial barriers: known[w][v]: what warp v did before this time, warp w has seen. */
     uint32_t known[MOST_WARPS][MOST_WARPS];
     NamedBarrier barriers[NAMED_BARRIERS];
@@ -262,6 +265,11 @@ bool execute_rare(const Instruction *, uint8_t *registers, LaneMask);
 void arrive(Block *, Warp *, const Instruction *, int pc, LaneMask);
 bool release_barriers(Block *);
 void execute_mbarrier(Block *, Warp *, const Instruction *, int pc, LaneMask);
+/* critical.c */
+bool critical_begins(Block *);
+void critical_step(Block *, Warp *, int pc, int times);
+void critical_meet(Block *, const LaneMask *arrived);
+void critical_ends(Block *);
 /* calls.c */
 void execute_call(Block *, Warp *, const Instruction *, int pc, LaneMask);
 void execute_return(Block *, Warp *, LaneMask);

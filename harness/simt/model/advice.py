@@ -30,6 +30,7 @@ def advice(
             *_reuse(launch, counts, named),
             *_width(launch, counts, named),
             *_launch_shape(gpu, launch, held, named),
+            *_series(launch, counts, found, named),
             *_instructions(counts, named),
             *_registers(resources),
             *_atomics(counts, named),
@@ -121,6 +122,28 @@ def _launch_shape(
         yield (
             f"Launching {launch.blocks} blocks takes about as long as their work, or longer: give "
             "each thread more work."
+        )
+
+
+def _series(
+    launch: LaunchCounters, counts: Counts, found: Estimate, named: set[str]
+) -> Iterator[str]:
+    """Say what waits for one another: phases of a block, its slowest warp, the longest block."""
+    if found.turns_microseconds > 0.05 * found.microseconds:
+        yield (
+            f"Blocks work and wait in turns ({launch.resident_blocks} to an SM, "
+            f"{counts.barriers_per_warp:.0f} barriers): {found.turns_microseconds:.1f} of "
+            f"{found.microseconds:.1f} us; more blocks to an SM or asynchronous copies help."
+        )
+    if launch.slowest_warp > 1.5 and "latency" in named:
+        yield (
+            f"A block waits {launch.slowest_warp:.1f} times as long as its average warp works: "
+            "spread over the warps what few of them do."
+        )
+    if launch.longest_block > 1.5 and "latency" in named:
+        yield (
+            f"The longest block does {launch.longest_block:.1f} times the work of an average one: "
+            "split it."
         )
 
 

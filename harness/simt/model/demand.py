@@ -19,6 +19,8 @@ def demand(gpu: Gpu, launch: LaunchCounters, counts: Counts) -> Demand:
     local_reads = counts.local_sectors - counts.local_store_sectors
     local_missed = _local_miss_rate(gpu, launch)
     turned = counts.hottest_atomic
+    # The hottest sector's may all be floating-point, whatever others there are elsewhere.
+    floats = min(1.0, counts.float_atomics * counts.atomic_turns / turned) if turned else 0.0
     return Demand(
         blocks=launch.blocks,
         resident_blocks=launch.resident_blocks,
@@ -40,14 +42,16 @@ def demand(gpu: Gpu, launch: LaunchCounters, counts: Counts) -> Demand:
         dram_accesses=launch.dram_accesses,
         atomic_nanoseconds=turned
         * (
-            counts.float_atomics * constants_of(gpu).atomic_nanoseconds
-            + (1 - counts.float_atomics) * constants_of(gpu).integer_atomic_nanoseconds
+            floats * constants_of(gpu).atomic_nanoseconds
+            + (1 - floats) * constants_of(gpu).integer_atomic_nanoseconds
         ),
         atomic_turns=counts.atomic_turns,
         atomic_passes=counts.atomic_passes,
         atomic_lines=launch.atomic_lines,
         chain_clocks=launch.chain_clocks,
         barriers_per_warp=counts.barriers_per_warp,
+        copied_share=counts.copy_sectors / counts.load_sectors if counts.load_sectors else 0.0,
+        longest_block=launch.longest_block,
     )  # fmt: skip
 
 

@@ -16,6 +16,17 @@ from .constants import constants_of
 
 TIE = 0.85
 """Another resource is named beside the first from this share of the first's time."""
+EVEN_BLOCKS = 16.0
+"""Blocks of a grid to an SM up to which the last round of blocks finds the SMs as they were."""
+PHASED_BLOCKS = 2.0
+"""Blocks to an SM up to which barriers keep work and memory apart."""
+FURTHER_BLOCKS = 1.5
+"""Exponent by which more of them bring both together."""
+LONG_BLOCKS = 0.5
+"""Share of the time in turns where a block lives as long as its grid."""
+MANY_ROUNDS = 10.0
+"""Blocks after one another on an SM from which it is half of the way to all. These four are
+fitted to the launches of probe_kernels.cu, held_out.cu and second_look.cu that have barriers."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +63,11 @@ class Demand:
     chain_clocks: float
     """Clocks that one warp needs alone, from its dependences and latencies."""
     barriers_per_warp: float = 0.0
+    """On a block's slowest path."""
+    copied_share: float = 0.0
+    """Of the sectors loaded, those that asynchronous copies bring while the warps go on."""
+    longest_block: float = 1.0
+    """Work of the longest block over an average one's."""
     constant_words: float = 0.0
     """Words of constant memory that reads name, each its distinct ones."""
 
@@ -76,6 +92,8 @@ class Estimate:
     ties: tuple[Bottleneck, ...]
     pipe_clocks: dict[str, float] = field(default_factory=dict)
     """Clocks that each pipe of one SM is busy."""
+    turns_microseconds: float = 0.0
+    """What of the time is because blocks work and wait in turns."""
 
 
 def estimate(gpu: Gpu, demand: Demand, *, l2_left_dirty: bool = False) -> Estimate:
@@ -111,12 +129,14 @@ def estimate(gpu: Gpu, demand: Demand, *, l2_left_dirty: bool = False) -> Estima
     }  # fmt: skip
     ranked = sorted(terms, key=lambda name: -terms[name])
     ties = tuple(name for name in ranked[1:] if terms[name] >= TIE * terms[ranked[0]])
+    microseconds = together(gpu, terms, in_phases=phased_share(gpu, demand))
     return Estimate(
-        together(gpu, terms, in_phases=_in_phases(demand)),
+        microseconds,
         {name: value for name, value in terms.items()},
         ranked[0],
         ties,
         pipe_clocks,
+        microseconds - together(gpu, terms),
     )
 
 
@@ -124,14 +144,15 @@ def together(
     gpu: Gpu,
     terms: Mapping[Bottleneck, float] | Mapping[str, float],
     *,
-    in_phases: bool = False,
+    in_phases: float = 0.0,
 ) -> float:
     """Return the microseconds of a launch whose resources alone would need `terms`.
 
     Args:
         gpu: the GPU.
         terms: microseconds by resource.
-        in_phases: the SM's own work and its waiting for memory follow each other.
+        in_phases: the share, 0 to 1, in which the SM's own work and its waiting for memory follow
+            each other.
     """
     alone: dict[str, float] = {str(name): value for name, value in terms.items()}
     inside = [
@@ -145,10 +166,9 @@ def together(
         alone.get("atomic", 0.0),
     ]
     overlap = constants_of(gpu).overlap
-    if in_phases:
-        busy = _norm(inside, overlap) + _norm(outside, overlap)
-    else:
-        busy = _norm([*inside, *outside], overlap)
+    overlapped = _norm([*inside, *outside], overlap)
+    in_turn = _norm(inside, overlap) + _norm(outside, overlap)
+    busy = overlapped + in_phases * (in_turn - overlapped)
     return busy + constants_of(gpu).launch_microseconds
 
 
@@ -160,12 +180,18 @@ def _norm(parts: Sequence[float], exponent: float) -> float:
     return largest * math.pow(total, 1 / exponent)
 
 
-def _in_phases(demand: Demand) -> bool:
-    """Say whether blocks work and wait in turns: few to an SM, held together by few barriers.
+def phased_share(gpu: Gpu, demand: Demand) -> float:
+    """Return in what share blocks work and wait in turns: where barriers hold few of them together.
 
-    With one or two blocks there is no other to work while all warps of one wait for memory.
+    With one or two blocks to an SM there is no other to work while all warps of one wait for
+    memory; blocks that come and go in many rounds wait most, asynchronous copies do not wait. A
+    barrier more, an asynchronous copy less or fewer blocks never lower it.
     """
-    return demand.resident_blocks <= 2 and 0.5 <= demand.barriers_per_warp <= 8
+    held = min(1.0, demand.barriers_per_warp)
+    few = min(1.0, math.pow(PHASED_BLOCKS / max(1, demand.resident_blocks), FURTHER_BLOCKS))
+    rounds = demand.blocks / (gpu.sms * max(1, demand.resident_blocks))
+    short = (LONG_BLOCKS + rounds / MANY_ROUNDS) / (1 + rounds / MANY_ROUNDS)
+    return held * few * short * (1 - demand.copied_share)
 
 
 def _l2_clocks(gpu: Gpu, demand: Demand) -> float:
@@ -208,11 +234,14 @@ def _atomic_microseconds(gpu: Gpu, demand: Demand) -> float:
 
 
 def _imbalance(gpu: Gpu, demand: Demand) -> float:
-    """Return the busiest SM's blocks over the average, for grids of few waves."""
+    """Return the busiest SM's blocks over the average; how many are resident does not matter.
+
+    Of many blocks the SMs that are done early take more.
+    """
     per_sm = demand.blocks / gpu.sms
-    if per_sm <= 1 or per_sm > 4 * max(1, demand.resident_blocks):
+    if per_sm <= 1:
         return 1.0
-    return math.ceil(per_sm) / per_sm
+    return 1 + (math.ceil(per_sm) / per_sm - 1) * min(1.0, EVEN_BLOCKS / per_sm)
 
 
 def _pipe_clocks(gpu: Gpu, demand: Demand) -> dict[str, float]:
@@ -238,8 +267,10 @@ def _pipe_clocks(gpu: Gpu, demand: Demand) -> dict[str, float]:
 def _latency_clocks(gpu: Gpu, demand: Demand) -> float:
     """Return the clocks that the rounds of resident blocks need one after another."""
     rounds = demand.blocks / (gpu.sms * max(1, demand.resident_blocks))
+    longest = demand.longest_block * demand.chain_clocks
     if rounds <= 1:
-        return demand.chain_clocks
+        return longest
     if rounds <= 4:  # the last wave is partly empty, but blocks do not end in step
         rounds = (math.ceil(rounds) + rounds) / 2
-    return rounds * demand.chain_clocks + (rounds - 1) * constants_of(gpu).block_turnover
+    in_turn = rounds * demand.chain_clocks + (rounds - 1) * constants_of(gpu).block_turnover
+    return max(in_turn, longest)

@@ -140,6 +140,7 @@ class _Run:
         self.work = np.zeros(len(self.blocks), dtype=np.int64)
         self.before = np.zeros(0, dtype=_BEFORE)
         self.path = np.zeros(_PATH_CAPACITY, dtype=np.int32)
+        self.critical = np.zeros(0 if checks else len(program.rows), dtype=np.uint32)
         self.constants = np.frombuffer(program.constants + bytes(8), dtype=np.uint8)
         self.parameters = np.frombuffer(launch.parameter_buffer() + bytes(8), dtype=np.uint8)
         self.status = Status.FINISHED
@@ -154,6 +155,8 @@ class _Run:
             ("functions", program.functions), ("work", self.work),
         ):  # fmt: skip
             setattr(machine, name, array.ctypes.data)
+        if self.critical.size:
+            machine.critical = self.critical.ctypes.data
         if checks:
             machine.shadow = self.shadow.ctypes.data
         if memory.initialised is not None:
@@ -178,6 +181,7 @@ class _Run:
         machine.grid_workspace = launch.grid_workspace
         machine.partial_barriers = int(program.partial_barriers)
         machine.stacked, machine.function_count = int(program.stacked), len(program.functions)
+        machine.instruction_count = len(program.rows)
         machine.grid = (ctypes.c_uint32 * 3)(*launch.grid)
         machine.block = (ctypes.c_uint32 * 3)(*launch.block)
         machine.special_offsets = type(machine.special_offsets)(*program.special_offsets)
@@ -270,6 +274,7 @@ class _Run:
             before=self.before,
             looked_at_by=self.sectors.view(np.uint32).reshape(-1, SECTOR_USE_BYTES // 4)[:, 3],
             first_warp_path=self.path[: machine.path_length].copy(),
+            critical=self.critical,
             trace=trace,
         )
 

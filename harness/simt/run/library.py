@@ -24,7 +24,7 @@ GLOBAL_SHADOW_BYTES = 48
 _POINTERS = (
     "code", "operands", "constants", "parameters", "allocation_starts", "allocation_ends",
     "blocks", "counters", "reports", "uses", "sectors", "initialised", "shadow",
-    "path", "trace", "functions", "before", "work",
+    "path", "critical", "trace", "functions", "before", "work",
 )  # fmt: skip
 _LONGS = (
     "trace_length", "trace_capacity", "arena_base", "arena_size", "first_block", "block_count",
@@ -35,7 +35,7 @@ _INTS = (
     "entry", "register_bytes", "constant_offset", "constant_bytes", "parameter_bytes",
     "shared_bytes", "local_bytes", "allocation_count", "report_count", "report_capacity",
     "checks", "tracing", "failed_instruction", "resident_limit", "partial_barriers", "stacked",
-    "function_count", "following", "keeping",
+    "function_count", "instruction_count", "following", "keeping",
 )  # fmt: skip
 
 
@@ -75,7 +75,8 @@ def core_library() -> ctypes.CDLL:
     )
     library = ctypes.CDLL(str(path))
     for name in ("simt_machine_bytes", "simt_sector_use_bytes", "simt_global_shadow_bytes",
-                 "simt_replay_l1", "simt_replay_l2", "simt_index_trace"):  # fmt: skip
+                 "simt_replay_l1", "simt_replay_l2", "simt_index_trace",
+                 "simt_trace_echoes"):  # fmt: skip
         getattr(library, name).restype = ctypes.c_int64
     library.simt_run.restype = ctypes.c_int
     sizes = (

@@ -268,4 +268,7 @@ class Result:
     """Of each sector of the arena, not 0 where a block read what it did not store itself."""
     first_warp_path: NDArray[np.int32]
     """Instructions executed by warp 0 of the first block, in order."""
+    critical: NDArray[np.uint32]
+    """How often the first block's slowest path, from barrier to barrier and from warp to warp, goes
+    through each instruction; empty where a run has checks."""
     trace: Trace | None = None

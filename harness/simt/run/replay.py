@@ -23,6 +23,10 @@ class L1Replay:
     """Found in L1, by instruction index; stores and atomics never are."""
     misses: NDArray[np.uint32]
     """In order: sector | 1 << 31 for a store or an atomic."""
+    missed_by: NDArray[np.uint32]
+    """The instruction of each."""
+    echoes: dict[int, int]
+    """Loads that mostly ask for what another load of their warp asked for last: that other one."""
 
     def made(
         self, shares: NDArray[np.float64]
@@ -33,6 +37,12 @@ class L1Replay:
         """
         sectors = self.sectors * shares
         return sectors, np.maximum(0.0, self.hits - (self.sectors - sectors))
+
+    def first_misses(self) -> NDArray[np.int64]:
+        """Return how many of each instruction's misses nobody before had asked for."""
+        loads = self.misses < 1 << 31
+        _, first = np.unique(self.misses[loads], return_index=True)
+        return np.bincount(self.missed_by[loads][first], minlength=len(self.sectors))
 
     def hit_rate(self, instructions: Sequence[int]) -> float:
         """Return the share of these instructions' sectors that was found, 1 for none."""
@@ -84,15 +94,41 @@ def replay_l1(
     last = np.concatenate(ends or [np.zeros(0, dtype=np.int64)])
     sectors = np.zeros(instructions, dtype=np.int64)
     hits = np.zeros(instructions, dtype=np.int64)
-    misses = np.zeros(max(1, len(records)), dtype=np.uint32)
+    misses, missed_by = np.zeros((2, max(1, len(records))), dtype=np.uint32)
     missed = library.simt_replay_l1(
         _pointer(records), ctypes.c_int64(len(first)), _pointer(first), _pointer(last),
         ctypes.c_int64(capacity_bytes), ctypes.c_int(ways), _pointer(sectors), _pointer(hits),
-        _pointer(misses), ctypes.c_int64(len(misses)),
+        _pointer(misses), _pointer(missed_by), ctypes.c_int64(len(misses)),
     )  # fmt: skip
     if missed < 0:
         raise MemoryError("no memory for the cache replay")
-    return L1Replay(sectors, hits, misses[:missed].copy())
+    echoes = _echoes(records, first, last)
+    return L1Replay(sectors, hits, misses[:missed].copy(), missed_by[:missed].copy(), echoes)
+
+
+def _echoes(
+    records: NDArray[np.uint32], first: NDArray[np.int64], last: NDArray[np.int64]
+) -> dict[int, int]:
+    """Return for each load the other load that its warp made of most of the same sectors before."""
+    loads, before = np.zeros((2, max(1, len(records))), dtype=np.uint32)
+    found = core_library().simt_trace_echoes(
+        _pointer(records), ctypes.c_int64(len(first)), _pointer(first), _pointer(last),
+        _pointer(loads), _pointer(before), ctypes.c_int64(len(loads)),
+    )  # fmt: skip
+    if found < 0:
+        raise MemoryError("no memory for the cache replay")
+    pairs, counts = np.unique(
+        loads[:found].astype(np.uint64) << np.uint64(32) | before[:found], return_counts=True
+    )
+    asked = np.bincount(loads[:found])
+    return {
+        load: other
+        for load, other, count in zip(
+            (pairs >> np.uint64(32)).tolist(), (pairs & np.uint64(0xFFFFFFFF)).tolist(),
+            counts.tolist(), strict=True,
+        )
+        if other not in (load, 0xFFFFFFFF) and 2 * count > asked[load]
+    }  # fmt: skip
 
 
 @dataclass(frozen=True)

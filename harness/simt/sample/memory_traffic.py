@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -47,6 +47,8 @@ class MemoryTraffic:
     latencies: Sequence[float]
     spreads: Sequence[float]
     """Standard deviations of these."""
+    echoes: Mapping[int, int]
+    """Loads that ask for what another of their warp has asked for: that other one."""
 
 
 def traffic_of(
@@ -103,7 +105,15 @@ def traffic_of(
     dram_share = min(1.0, (footprint.read + reread) / misses) if misses else 1.0
     together = footprint.awaited * first_halves(halves) - footprint.read
     waited = footprint.read + IN_STEP * max(0.0, together)
-    awaited = min(1.0, (waited + reread) / misses) if misses else 1.0
+    # Who asks first for a sector waits for DRAM, unless another SM has asked before; who asks
+    # again, for what the L2 has lost.
+    firsts = replay.first_misses()
+    asked_first = float(firsts[loads].sum()) * group_scale * 32
+    first_share = min(1.0, waited / asked_first) if asked_first else 1.0
+    rest = waited + reread - first_share * asked_first
+    again_share = min(1.0, max(0.0, rest) / max(32.0, misses - asked_first))
+    each_missed = np.maximum(replay.sectors - replay.hits, 1)
+    awaited = again_share + (first_share - again_share) * firsts / each_missed
     hit_rates = [hit / sectors if sectors else 0.0
                  for hit, sectors in zip(hits.tolist(), seen.tolist(), strict=True)]  # fmt: skip
     return MemoryTraffic(
@@ -116,10 +126,11 @@ def traffic_of(
             + WRITE_ACCESSES * stores_shape.places * alone
         ),
         filled_bytes=filled,
-        latencies=[_latency(constants, resident.counters[index], rate, awaited)
-                   for index, rate in enumerate(hit_rates)],
-        spreads=[(1 - rate) * awaited * constants.dram_latency * constants.latency_spread
-                 for rate in hit_rates],
+        latencies=[_latency(constants, resident.counters[index], rate, share)
+                   for index, (rate, share) in enumerate(zip(hit_rates, awaited, strict=True))],
+        spreads=[(1 - rate) * share * constants.dram_latency * constants.latency_spread
+                 for rate, share in zip(hit_rates, awaited.tolist(), strict=True)],
+        echoes=replay.echoes,
     )  # fmt: skip
 
 

@@ -60,6 +60,16 @@ class SampledRuns:
         """Warp instructions of one block."""
         return max(1, int(_work(self.probe)))
 
+    def longest_block(self) -> float:
+        """Return the work of the busiest block over an average block's."""
+        busiest = max(int(result.work.max()) for _, result in self.runner.uses)
+        return max(1.0, busiest / self._average) if self._average else 1.0
+
+    @property
+    def _average(self) -> float:
+        each = [_work(result) / len(chosen) for chosen, result in self.samples]
+        return sum(each) / max(1, len(each))
+
     def too_uneven(self) -> bool:
         """Say whether few blocks do so much that the grid's work is not spread over the SMs.
 

@@ -23,6 +23,7 @@ from .instruction_counts import count_by_kind
 from .memory_traffic import constant_waits, traffic_of
 from .race_checks import MOST_DEPENDENT, RACE_INSTRUCTIONS, neighbours, races
 from .sampled_runs import run_samples
+from .slowest_warp import slowest_path
 from .warp_chain import chain_clocks
 from .whole_grid import whole_launch
 from .written import Atomics, note_atomics, written_of
@@ -121,13 +122,25 @@ def sample_launch(
         samples.append(counts)
     traffic = traffic_of(gpu, launch.module, runs, held, shared_bytes, samples, shares)
     waits = constant_waits(gpu, runs.resident.counters)
+
+    def machine_chain(executions: list[float], warps: float) -> float:
+        assert machine is not None
+        return machine.chain(
+            executions, warps, traffic.latencies, traffic.spreads, waits, traffic.echoes
+        )
+
     if machine is not None and executions:
-        chain = machine.chain(executions, warps, traffic.latencies, traffic.spreads, waits)
+        chain = machine_chain(executions, warps)
     else:
         chain = chain_clocks(
             launch.module, runs.probe.first_warp_path, traffic.latencies.__getitem__,
             waits.__getitem__,
         )  # fmt: skip
+    slowest = slowest_path(
+        launch.module, runs.probe, warps / blocks, machine, machine_chain
+    )  # fmt: skip
+    for counts in samples:
+        counts.barriers_per_warp = max(counts.barriers_per_warp, slowest.barriers)
     return LaunchCounters(
         kernel=launch.kernel,
         grid=launch.grid,
@@ -136,7 +149,9 @@ def sample_launch(
         samples=samples or [Counts()],
         sampled_blocks=len(runner.ran),
         resident_blocks=max(1, held.blocks),
-        chain_clocks=chain,
+        chain_clocks=chain * slowest.delay,
+        slowest_warp=slowest.delay,
+        longest_block=runs.longest_block(),
         l1_load_sectors=traffic.load_sectors,
         l1_hit_sectors=traffic.hit_sectors,
         read_footprint=traffic.footprint.read,

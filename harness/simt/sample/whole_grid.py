@@ -18,15 +18,18 @@ from ..run.candidate import KernelLaunch
 from ..sass.listing import MachineCode
 from ..sass.sums import KernelCode
 from .dependence import TooUneven, Unaffordable, shared_counter
-from .footprint import footprint_of
+from .footprint import filled_bytes, footprint_of
 from .instruction_counts import count_by_kind
-from .memory_traffic import constant_waits
+from .memory_traffic import IN_STEP, constant_waits
 from .sampled_runs import is_uneven
+from .slowest_warp import slowest_path
 from .warp_chain import chain_clocks
 from .written import written_of
 
 PILOT_INSTRUCTIONS = 2_000_000
 """Warp instructions after which the share of an output that is there tells what all of it takes."""
+
+_STRONG = frozenset(("volatile", "relaxed", "acquire"))
 
 
 def whole_launch(
@@ -82,14 +85,23 @@ def whole_launch(
     )
     constants = constants_of(gpu)
     waits = constant_waits(gpu, result.counters)
+    # Looks at what others write, which lies in the L2, take nothing from the wait of other loads.
+    plain = sum(
+        float(result.counters["sectors"][each.index]) for each in launch.module.instructions
+        if each.opcode in ("ld", "ldu", "wmma", "cp") and not _STRONG.intersection(each.modifiers)
+    )  # fmt: skip
+    warps = float(blocks * -(-int(np.prod(launch.block)) // 32))
 
     def beyond(counts: Counts) -> tuple[float, float]:
         """Return latency and spread of an average load: what is not in the L2 is in DRAM."""
-        missed = footprint.read + footprint.between_waves
-        share = min(1.0, missed / max(32.0, 32 * counts.load_sectors))
+        in_step = IN_STEP * max(0.0, footprint.awaited - footprint.read)
+        missed = footprint.read + in_step + footprint.between_waves
+        share = min(1.0, missed / max(32.0, 32 * (plain or counts.load_sectors)))
         latency = share * constants.dram_latency + (1 - share) * constants.l2_latency
         return latency, share * constants.dram_latency * constants.latency_spread
 
+    machine: KernelCode | None = None
+    machine_chain = None
     if code is None:
         counts = count_by_kind(launch.module, result, 1.0)
         counts.hottest_atomic = float(result.hottest_atomic_sector)
@@ -98,8 +110,7 @@ def whole_launch(
             launch.module, result.first_warp_path, lambda _: latency, waits.__getitem__
         )
     else:
-        machine = KernelCode(launch.module, launch.module.functions[launch.kernel], code)
-        warps = float(blocks * -(-int(np.prod(launch.block)) // 32))
+        machine = known = KernelCode(launch.module, launch.module.functions[launch.kernel], code)
         executions = machine.executions(result, 1.0, warps)
         shares = machine.shares(executions, result, 1.0)
         counts = count_by_kind(launch.module, result, 1.0, shares)
@@ -107,7 +118,13 @@ def whole_launch(
         counts = machine.replace(counts, executions, result, 1.0, warps, shares)
         latency, spread = beyond(counts)
         length = len(launch.module.instructions)
-        chain = machine.chain(executions, warps, [latency] * length, [spread] * length, waits)
+
+        def machine_chain(executions: list[float], warps: float) -> float:
+            return known.chain(executions, warps, [latency] * length, [spread] * length, waits)
+
+        chain = machine_chain(executions, warps)
+    slowest = slowest_path(launch.module, result, warps, machine, machine_chain)
+    counts.barriers_per_warp = max(counts.barriers_per_warp, slowest.barriers)
     return LaunchCounters(
         kernel=launch.kernel,
         grid=launch.grid,
@@ -116,12 +133,14 @@ def whole_launch(
         samples=[counts],
         sampled_blocks=blocks,
         resident_blocks=max(1, held.blocks),
-        chain_clocks=chain,
+        chain_clocks=chain * slowest.delay,
+        slowest_warp=slowest.delay,
         l1_load_sectors=counts.load_sectors,
         l1_hit_sectors=0.0,
         read_footprint=footprint.read,
         write_footprint=footprint.written,
         reread_bytes=footprint.between_waves,
+        filled_bytes=filled_bytes([counts], footprint),
         written=written_of(runner, blocks, 1, random.Random(0), outputs),
         read=[place for place in range(len(asked.memory.starts)) if runner.reads(place)],
     )

@@ -17,8 +17,9 @@ from .mix import latency_of, reads_by_register, registers_of
 BARRIER_CLOCKS = 12.0
 BRANCH_CLOCKS = 6.0
 _LOADS = ("LDG", "LD", "ATOMG", "ATOM", "LDGSTS")
-_Step = tuple[tuple[str, ...], tuple[str, ...], float, float, float]
-"""Registers written and read, latency, further clocks of issue, spread of a global load."""
+_Step = tuple[tuple[str, ...], tuple[str, ...], float, float, float, str]
+"""Registers written and read, latency, further clocks of issue, spread of a global load, and what
+it waits for beside its latency."""
 
 
 def machine_chain_clocks(
@@ -28,6 +29,7 @@ def machine_chain_clocks(
     load_latency: Callable[[int], float],
     load_spread: Callable[[int], float] = lambda statement: 0.0,
     constant_wait: Callable[[int], float] = lambda statement: 0.0,
+    echo_of: Callable[[int], int] = lambda statement: 0,
 ) -> float:
     """Return the clocks between the first instruction of an average warp and its last result.
 
@@ -39,13 +41,16 @@ def machine_chain_clocks(
         load_spread: standard deviation of that.
         constant_wait: clocks that a statement's read of constant memory takes beyond that of one
             word, where its lanes name several.
+        echo_of: the statement of the load that has asked for the same just before, 0 for none: what
+            is on its way already comes no sooner.
     """
     flying: list[float] = []
     ready: dict[str, float] = {}
     now = clocks = 0.0
     turns = [count / warps if warps else 0.0 for count in executions]
     steps = [
-        [_step(each, load_latency, load_spread, constant_wait) for each in block.instructions]
+        [_step(each, load_latency, load_spread, constant_wait, echo_of)
+         for each in block.instructions]
         if turns[index] > 1e-6 and not block.function
         else []
         for index, block in enumerate(code.blocks)
@@ -83,7 +88,7 @@ def _entries(code: MachineCode, turns: Sequence[float], first: int, last: int) -
 def _run(
     steps: Sequence[_Step], ready: dict[str, float], flying: list[float], now: float
 ) -> float:
-    for written, read, latency, extra, spread in steps:
+    for written, read, latency, extra, spread, other in steps:
         now += 1.0
         for register in read:
             if ready.get(register, 0.0) > now:
@@ -94,6 +99,8 @@ def _run(
             flying[:] = [each for each in flying if each > now]
             arrival += spread * _last_of(len(flying) + 1)
             flying.append(arrival)
+        if other:
+            arrival = max(arrival, ready.get(other, 0.0))
         for register in written:
             ready[register] = arrival
     return now
@@ -110,12 +117,15 @@ def _step(
     load_latency: Callable[[int], float],
     load_spread: Callable[[int], float],
     constant_wait: Callable[[int], float],
+    echo_of: Callable[[int], int],
 ) -> _Step:
     written, read = registers_of(instruction)
-    spread = 0.0
+    spread, other = 0.0, ""
     if instruction.base in _LOADS:
         latency = load_latency(instruction.statement)
         spread = load_spread(instruction.statement)
+        echo = echo_of(instruction.statement)
+        other = f"@{echo}" if echo else ""
     else:
         latency = latency_of(instruction)
     if reads_by_register(instruction):
@@ -129,4 +139,6 @@ def _step(
         written = ("@copies",)  # a group of asynchronous copies is waited for as a whole
     if instruction.base == "DEPBAR":
         read = (*read, "@copies")
-    return written, read, latency, extra, spread
+    if instruction.base in _LOADS:
+        written = (*written, f"@{instruction.statement}")
+    return written, read, latency, extra, spread, other

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -107,6 +107,7 @@ class KernelCode:
         latencies: Sequence[float],
         spreads: Sequence[float] | None = None,
         constant_waits: Sequence[float] | None = None,
+        echoes: Mapping[int, int] | None = None,
     ) -> float:
         """Return the clocks that an average warp needs alone; the other arguments by PTX index.
 
@@ -120,6 +121,7 @@ class KernelCode:
             self.code, executions, warps, lambda statement: at(latencies, statement),
             lambda statement: at(spreads, statement) if spreads else 0.0,
             lambda statement: at(constant_waits, statement) if constant_waits else 0.0,
+            lambda statement: (echoes or {}).get(statement - 1, -1) + 1,
         )  # fmt: skip
 
     def replace(

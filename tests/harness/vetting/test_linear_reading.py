@@ -75,8 +75,11 @@ def test_much_of_anything_is_read(reading: str) -> None:
 def test_a_long_chain_of_moves_is_followed() -> None:
     program = HEAD + (
         "chain = ''.join(f'mov.b64 %rd{n}, %rd{n + 1};\\n' for n in range(20000))\n"
-        "text = chain + 'ld.global.L2::cache_hint.f32 %f1, [%rd9], %rd0;'\n"
-        "assert len(device_code(text)) == 1\n"
+        "load = 'ld.global.L2::cache_hint.f32 %f1, [%rd9], %rd0;'\n"
+        "head = '.version 9.0\\n.target sm_90\\n.address_size 64\\n.visible .entry k()\\n'\n"
+        "text = head + '{\\n' + chain + load + '\\nret;\\n}\\n'\n"
+        "found = device_code(text)\n"
+        "assert len(found) == 1 and 'cache hint' in found[0].message, found\n"
     )
     environment = dict(os.environ) | {"PYTHONPATH": os.pathsep.join(sys.path)}
     subprocess.run([sys.executable, "-c", program], check=True, env=environment, timeout=600)

@@ -147,9 +147,32 @@ def test_blocks_that_wait_in_turns_add_their_phases() -> None:
     apart = {"shared_wavefronts": 3e7, "resident_blocks": 2}
     freely = estimate(H200, _demand(**apart)).microseconds
     in_turns = estimate(H200, _demand(**apart, barriers_per_warp=1.0)).microseconds
-    many_turns = estimate(H200, _demand(**apart, barriers_per_warp=100.0)).microseconds
     assert in_turns > 1.2 * freely
-    assert many_turns == freely
+    copied = _demand(**apart, barriers_per_warp=1.0, copied_share=1.0)
+    assert estimate(H200, copied).microseconds == freely
+
+
+def test_time_has_no_cliffs_over_barriers_and_resident_blocks() -> None:
+    apart = {"shared_wavefronts": 3e7}
+    for resident in (1, 2, 3, 4, 8, 16):
+        times = [
+            estimate(H200, _demand(**apart, resident_blocks=resident, barriers_per_warp=n / 8))
+            .microseconds for n in range(0, 800)
+        ]  # fmt: skip
+        steps = [later / earlier for earlier, later in zip(times, times[1:], strict=False)]
+        assert min(steps) >= 1 and max(steps) < 1.06
+    fewer = [
+        estimate(H200, _demand(**apart, resident_blocks=n, barriers_per_warp=4.0)).microseconds
+        for n in range(1, 33)
+    ]
+    assert all(one >= other for one, other in zip(fewer, fewer[1:], strict=False))
+
+
+def test_the_longest_block_is_waited_for() -> None:
+    alone = _demand(blocks=132, resident_blocks=8, chain_clocks=1e8)
+    longest = _demand(blocks=132, resident_blocks=8, chain_clocks=1e8, longest_block=4.0)
+    times = [estimate(H200, each).microseconds for each in (alone, longest)]
+    assert times[1] > 3.9 * times[0]
 
 
 def test_atomics_on_few_lines_are_slower_than_on_many() -> None:
