@@ -37,8 +37,6 @@ class Asked:
     tensors: Sequence[TensorSpec]
     gpu: GpuProperties
     workspace_limit: int
-    source: str = ""
-    """In which the lines of faulty calls are looked for."""
 
 
 def plan_launch(program: Path, asked: Asked) -> Plan | StageResult:
@@ -281,7 +279,8 @@ def _pointed(one: int, other: int, here: _Layout, there: _Layout) -> Place | Non
 
 
 def _failure(faults: Sequence[Fault], asked: Asked, outcome: Outcome | None = None) -> StageResult:
-    found = judge(CaseReport(faults=list(faults)), asked.source)
+    source = Path(asked.built.directory, "candidate.cu").read_text(encoding="utf-8")
+    found = judge(CaseReport(faults=list(faults)), source)
     assert found is not None
     update: dict[str, object] = {"build": asked.built}
     if outcome is not None:

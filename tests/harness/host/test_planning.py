@@ -70,7 +70,7 @@ def plan(task: Task) -> Callable[..., Plan | StageResult]:
         built = build_now(toolchain, source, header(task.full), "sm_90")
         assert built.succeeded, built.diagnostics
         gpu = properties_of(find_gpu("H100"))
-        return plan_launch(program, Asked(built, task.full.tensors, gpu, 1 << 20, source))
+        return plan_launch(program, Asked(built, task.full.tensors, gpu, 1 << 20))
 
     return planned
 
