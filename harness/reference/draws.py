@@ -213,7 +213,7 @@ def _discrete(own: torch.Tensor, level: Level, generator: torch.Generator) -> to
         bits = torch.randint(0, 256, (own.numel() * own.element_size(),), dtype=torch.uint8,
                              generator=generator, device=device)  # fmt: skip
         value = bits.view(own.dtype).reshape(shape)
-        return value if not _is_sorted(own) else _discrete(own, "range", generator)
+        return value.sort(dim=-1).values if _is_sorted(own) else value
     if _all_differ(own):
         return own.gather(-1, even.argsort(dim=-1))
     low, high = (int(end) for end in (own.min(), own.max()))

@@ -13,6 +13,8 @@ from ..ptx.records import Module
 from ..run.core import Launch
 from .warp_chain import NO_RESULT, registers_of
 
+UNEVEN = "its blocks differ so much in their work that a few of them do not tell its time"
+
 
 class TooUneven(Exception):
     """The blocks of a launch differ so much in their work that a few do not tell the time."""

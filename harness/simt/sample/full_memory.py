@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ...judge.poison import FULL_SIZE_POISON
+from ...judge.poison import FULL_SIZE_POISON, POISON
 from ..run.arena import Allocation
 from ..run.candidate import Candidate, memory_of
 from ..run.core import untouched
@@ -20,12 +20,19 @@ LARGEST_DUMP = 8 << 30
 """Outputs larger than this are not handed to the parent. Only pages that were written are."""
 
 
-def back_tensors(request: dict[str, Any], candidate: Candidate, *, again: bool = False) -> None:
+def back_tensors(
+    request: dict[str, Any], candidate: Candidate, *, again: bool = False, complete: bool = False
+) -> None:
     """Back every tensor and the workspace, copied on write: no memory is filled.
 
-    `again`: on the poison of the second of two runs.
+    Args:
+        request: what the process was asked for.
+        candidate: whose tensors.
+        again: on the poison of the second of two runs.
+        complete: all blocks run, so that the workspace may hold what is no number in that one.
     """
     output, workspace = FULL_SIZE_POISON[again]
+    workspace = POISON if again and complete else workspace
     poison = np.full(TILE_BYTES, output, dtype=np.uint8)
     case = Path(request["cases_directory"], request["cases"][0]["directory"])
     for tensor, allocation in candidate.tensors.items():

@@ -21,7 +21,7 @@ from ..run.block_runs import LaunchFailed
 from ..run.candidate import Candidate, KernelLaunch, load_candidate
 from ..run.verify_run import describe_report
 from ..sass.listing import read_listing
-from .dependence import TooUneven, Unaffordable
+from .dependence import UNEVEN, TooUneven, Unaffordable
 from .full_memory import back_tensors, leave_outputs
 from .race_checks import RACE_INSTRUCTIONS
 from .sampling import sample_launch
@@ -90,10 +90,7 @@ def profile(request: dict[str, Any]) -> ProfileReport:
             reports.append(Finding("unsupported", str(error), asked.launch.kernel, error.line))
             return False
         except TooUneven:
-            message = (
-                "its blocks differ so much in their work that a few of them do not tell its time"
-            )
-            reports.append(Finding("unsupported", message, asked.launch.kernel))
+            reports.append(Finding("unsupported", UNEVEN, asked.launch.kernel))
             return False
         except Unaffordable as error:
             reports.append(Finding("unsupported", str(error), asked.launch.kernel))

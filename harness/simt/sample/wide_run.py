@@ -20,8 +20,9 @@ from ..run.arena import Transfer
 from ..run.block_runs import BlockRuns, LaunchFailed
 from ..run.candidate import Candidate, KernelLaunch, load_candidate
 from ..run.verify_run import describe_report, note_transfer
-from .dependence import shared_counter
+from .dependence import UNEVEN, shared_counter
 from .full_memory import back_tensors, follow, leave_outputs
+from .sampled_runs import is_uneven
 from .written import Atomics, note_atomics, written_of
 
 MOST_IN_A_ROW, MOST_BEHIND = 32, 16
@@ -78,6 +79,10 @@ def run_wide(request: dict[str, Any]) -> ProfileReport:
             return False
         left = max(1, left - int(result.counters["warps"].sum()))
         complete = len(runner.ran) == blocks
+        busiest = int(result.work.max())
+        if complete and blocks > 1 and is_uneven(candidate.gpu, result.work, busiest, blocks):
+            reports.append(Finding("unsupported", UNEVEN, kernel))
+            return False
         if not complete:
             note_atomics(runner, outputs, atomics)
         launches.append(_touched(runner, asked, complete, outputs))
@@ -91,7 +96,7 @@ def run_wide(request: dict[str, Any]) -> ProfileReport:
     candidate = load_candidate(request, on_launch)
     loaded.append(candidate)
     handed_over = len(candidate.tensors) + (candidate.workspace is not None)
-    back_tensors(request, candidate, again=again)
+    back_tensors(request, candidate, again=again, complete=wide["complete"])
     if not wide["complete"]:
         follow(candidate)
     candidate.account_transfers(on_transfer, in_place_of_moving=False)
