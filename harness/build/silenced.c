@@ -19,3 +19,5 @@ HIDDEN int fflush(void *stream) { return 0; }
 /* std::ios_base::Init: constructor and destructor. */
 HIDDEN void _ZNSt8ios_base4InitC1Ev(void *self) {}
 HIDDEN void _ZNSt8ios_base4InitD1Ev(void *self) {}
+/* What GCC 13 and later ask for instead. */
+HIDDEN void _ZSt21ios_base_library_initv(void) {}

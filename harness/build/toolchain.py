@@ -36,7 +36,7 @@ FLAGS = (
 
 _KEEP_ASSEMBLY = ("-Xcompiler", "-save-temps")
 
-RULES = "8"
+RULES = "9"
 """Raised whenever a build's diagnostics may change: a cached build keeps its own."""
 
 _PARTS = ("bin", "crt", "include", "lib", "lib64", "nvvm", "nvvm-prev", "targets")

@@ -18,6 +18,8 @@ _PLACE = re.compile(r'# (\d+) "([^"]*)"')
 _DATA = re.compile(r"\.quad 0x[0-9a-f]+(?:, ?0x[0-9a-f]+)*")
 _FATBIN = ('.section .nv_fatbin, "a"', ".align 8", "fatbinData:")
 """What nvcc itself puts into the host half by assembly: the device code, as data."""
+_OF_HEADERS = frozenset((".globl _ZSt21ios_base_library_initv",))
+"""What the standard library's own headers say there: <iostream> of GCC 13 names a symbol."""
 
 _EXECUTABLE, _WRITABLE = 4, 1
 _CODE = re.compile(r"\.text(?:\.(?:startup|unlikely|hot|exit|split)(?:\.[\w.$]*)?|\._Z[\w.$]*)?|"
@@ -50,7 +52,7 @@ def host_assembly(text: str) -> tuple[Diagnostic, ...]:
         if place := _PLACE.match(words):
             line = int(place[1]) if place[2].endswith("candidate.cu") else None
             continue
-        if not words:
+        if not words or words in _OF_HEADERS:
             continue
         # The device code stands there once: its three lines, its numbers, the way back to the code.
         if device_code_at + 1 < len(_FATBIN) and words == _FATBIN[device_code_at + 1]:
