@@ -81,6 +81,7 @@ VERIFY_WORKSPACE = 1 << 30
 """Bytes of workspace at the verify dimensions: they are poisoned, so they cost real memory."""
 PROFILE_WORKSPACE = 8 << 30
 LARGEST_OUTPUT = 8 << 30
+LONGEST_MICROSECONDS = 1e12
 _CLUSTERS = (
     "cudaLaunchKernelEx: thread block clusters: not simulated, this candidate needs a real GPU"
 )
@@ -370,6 +371,8 @@ class SimulatedDevice(Device):
         totals = tuple(
             sum(samples[min(i, len(samples) - 1)] for samples in times) for i in range(count)
         )
+        if not all(0 < total < LONGEST_MICROSECONDS for total in totals):
+            raise Malformed("a launch takes a time that cannot be")
         timing = Timing(
             microseconds=float(median(totals)), samples=totals,
             interval=(min(totals), max(totals)), method="time model",

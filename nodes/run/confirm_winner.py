@@ -13,7 +13,7 @@ from typing import Any, NotRequired, TypedDict
 
 from ...harness.devices.gates import unconfirmed_because
 from ...harness.judge.timing import Ratio
-from ...harness.records import Timing, outcome_in_words
+from ...harness.records import Provenance, Timing, outcome_in_words
 from ...tools.evaluation.evaluator import Evaluator
 from ...tools.progress import report_progress
 from ..common.interrupts import awaited
@@ -103,8 +103,11 @@ def confirmed(
     """Return the confirmation of a kernel that held.
 
     The gain is that of the rounds in which the initial kernel and this one were timed side by side,
-    where the device can do that (`ratio`); else of the second measurement.
+    where the device can do that (`ratio`); else of the second measurement. A simulated time is that
+    of the first: the second, of other blocks, is drawn from a secret, and the same run would
+    announce another number each time.
     """
+    again = point.timing if again.provenance is Provenance.SIMULATED else again
     gain = initial.microseconds / again.microseconds
     interval = initial.interval[0] / again.interval[1], initial.interval[1] / again.interval[0]
     if ratio is not None:

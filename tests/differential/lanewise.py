@@ -73,7 +73,8 @@ def kernel_text(case: Case) -> str:
         for statement in case.text.format(**names).split(";"):
             if statement.strip():
                 bare = statement.strip().startswith(("{", "}", ".reg"))
-                lines.append(f"{'' if bare else guard}{statement.strip()};")
+                end = "" if statement.strip() == "}" else ";"
+                lines.append(f"{'' if bare else guard}{statement.strip()}{end}")
         if predicate:
             lines.append("selp.u32 %d32, 1, 0, %pd;")
         lines.append(f"ld.param.u64 %at, [out]; add.u64 %at, %at, {part * COUNT * width // 8};")

@@ -25,6 +25,8 @@ UNEVEN = 0.005
 MOST_UNEVEN = 192
 """Blocks in one random sample where blocks differ much in their work."""
 OUTLIER = 16.0
+MOST_GROUPS = 6
+"""SMs that are looked at for one whose blocks work like others."""
 """How often an average block's work one block may do, where that is a tenth of the whole grid's."""
 ALMOST_ALL = 0.75
 """Of the whole grid's work, what one of several blocks may do: a few blocks are an average too."""
@@ -63,12 +65,8 @@ class SampledRuns:
     def longest_block(self) -> float:
         """Return the work of the busiest block over an average block's."""
         busiest = max(int(result.work.max()) for _, result in self.runner.uses)
-        return max(1.0, busiest / self._average) if self._average else 1.0
-
-    @property
-    def _average(self) -> float:
-        each = [_work(result) / len(chosen) for chosen, result in self.samples]
-        return sum(each) / max(1, len(each))
+        average = _average(self.samples)
+        return max(1.0, busiest / average) if average else 1.0
 
     def too_uneven(self) -> bool:
         """Say whether few blocks do so much that the grid's work is not spread over the SMs.
@@ -129,6 +127,12 @@ def run_samples(
                        for chosen in (rest[:more], rest[more:]) if chosen]  # fmt: skip
     group = group[: max(1, 2 * SAMPLE_INSTRUCTIONS // cost)]
     resident = runner.run(group, trace=True) if len(group) > 1 else probe
+    for _ in range(MOST_GROUPS if len(group) > 1 else 0):
+        # Where idle blocks recur with the SMs, one of these may hold nothing else.
+        if 2 * _work(resident) / len(group) >= _average(samples):
+            break
+        group = choose.group(gpu, blocks, max(1, held.blocks), generator)[: len(group)]
+        resident = runner.run(group, trace=True)
     corners = [block for block in choose.corners(asked.launch.grid) if block not in runner.ran]
     affordable = cost < SAMPLE_INSTRUCTIONS
     if corners and affordable:
@@ -144,6 +148,12 @@ def _differ(samples: Samples) -> bool:
         return False
     each = [_work(result) / len(chosen) for chosen, result in samples]
     return max(each) > (1 + UNEVEN) * min(each)
+
+
+def _average(samples: Samples) -> float:
+    """Return the warp instructions of a block of the samples."""
+    each = [_work(result) / len(chosen) for chosen, result in samples]
+    return sum(each) / max(1, len(each))
 
 
 def _work(result: core.Result) -> float:
