@@ -21,6 +21,7 @@ from pydantic import ValidationError
 from rich.console import Console
 
 from ..harness.errors import UserError
+from ..harness.files import read_text
 from ..harness.task.loading import begin_loading
 from .flags import (
     DeviceName,
@@ -265,7 +266,7 @@ def report(run: Annotated[Path, typer.Argument(help="Run directory.")]) -> None:
                 f"export with: kernelblaster jobs export {run} -o jobs.json"
             )
         raise UserError(f"{run} is not finished; go on with: kernelblaster resume {run}")
-    sys.stdout.write(path.read_text())
+    sys.stdout.write(read_text(path, "a report"))
 
 
 @task_app.command("show")

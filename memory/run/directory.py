@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from ...harness.errors import UserError
-from ...harness.files import write_atomically
+from ...harness.files import read_json, write_atomically
 from ..locations import default_runs_directory
 
 RUN_FORMAT = "kernelblaster-run/2"
@@ -188,7 +188,7 @@ def read_plan(path: Path) -> dict[str, Any]:
     """
     file = path / PLAN_FILE
     try:
-        document = json.loads(file.read_text())
+        document = read_json(file, "a run's plan", "start a new run")
         if document["format"] != RUN_FORMAT:
             raise UserError(
                 f"{file} has format {document['format']!r}, this program writes {RUN_FORMAT!r}; "
@@ -204,5 +204,7 @@ def read_plan(path: Path) -> dict[str, Any]:
         raise UserError(
             f"{path} is a file, no run directory; list runs with: kernelblaster runs"
         ) from error
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except OSError as error:
+        raise UserError(f"{file} cannot be read: {error.strerror}") from error
+    except (KeyError, TypeError) as error:
         raise UserError(f"{file} is damaged: {error}; start a new run") from error
