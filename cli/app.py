@@ -179,15 +179,19 @@ def resume(
     )
     found = read_results(results) if results else None
     sessions: list[Session] = []
+    refused: dict[Path, UserError] = {}
     try:
         for run in dict.fromkeys(path.resolve() for path in runs):
-            sessions.append(Session.open(run))
+            try:
+                sessions.append(Session.open(run))
+            except UserError as error:
+                refused[run] = error
         directories = [session.directory for session in sessions]
         for line in take_results(directories, found, results) if found and results else []:
             typer.echo(line, err=as_json or bool(events))
         for run in directories:
             change_budgets(run, raised)
-        follow_all(sessions, Showing(as_json, quiet, events))
+        follow_all(sessions, Showing(as_json, quiet, events), refused)
     finally:
         for session in sessions:
             session.close()

@@ -150,7 +150,7 @@ class Database:
         try:
             yield
         except sqlite3.OperationalError as error:
-            raise UserError(_mend(self.path, str(error))) from error
+            raise UserError(explained(self.path, str(error))) from error
         except sqlite3.IntegrityError:
             raise
         except sqlite3.DatabaseError as error:
@@ -164,7 +164,7 @@ class Database:
             ) from error
 
 
-def _mend(path: Path, message: str) -> str:
+def explained(path: Path, message: str) -> str:
     """Return one line that says what sqlite complains of and how to mend it."""
     if "full" in message:
         return f"the disk is full while writing {path}; free some space, then resume"

@@ -249,7 +249,7 @@ class Ledger:
         )
 
     def sit_down(self) -> None:
-        """Note that a process begins to work on the run; the time between sittings is free."""
+        """Note that work on the run begins, again or anew; the time between sittings is free."""
         now = time.time()
         self._database.execute("INSERT INTO sittings (started, seen) VALUES (?, ?)", (now, now))
 

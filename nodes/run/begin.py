@@ -5,6 +5,8 @@ from __future__ import annotations
 import uuid
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from ...harness.devices.registry import device_choice, open_device
 from ...harness.errors import UserError
 from ...memory.locations import default_knowledge_directory
@@ -128,5 +130,9 @@ def stored_plan(directory: Path) -> RunPlan:
     plan = read_plan(directory)
     try:
         return RunPlan.model_validate(plan)
-    except ValueError as error:
-        raise UserError(f"{directory}/run.json is damaged: {error}; start a new run") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(["plan", *map(str, first["loc"])])
+        raise UserError(
+            f"{directory}/run.json is damaged: {where}: {first['msg']}; start a new run"
+        ) from error

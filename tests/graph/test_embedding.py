@@ -17,7 +17,7 @@ from langgraph.graph import END, START, StateGraph
 
 import kernelblaster
 from kernelblaster import RunContext, RunResult
-from kernelblaster.graph.session import checkpoint_serializer
+from kernelblaster.graph.checkpoints import checkpoint_serializer
 from kernelblaster.memory.run.directory import is_held
 
 SHORT: dict[str, Any] = {"iterations": 1, "rollouts": 2, "steps": 3}

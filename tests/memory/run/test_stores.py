@@ -121,6 +121,14 @@ def test_stage_results_are_kept_by_key_and_stage(tmp_path: Path) -> None:
         assert store.has_stage("k", "compile") and not store.has_stage("k", "verify")
 
 
+@pytest.mark.parametrize("body", [b"\xff\x00", "[" * 50_000, "{}", 5, '{"outcome": "none"}'])
+def test_a_damaged_stage_is_one_clear_line(tmp_path: Path, body: object) -> None:
+    with RunStore(tmp_path / "run.sqlite") as store:
+        store.put_stage("k", "verify", body)  # type: ignore[arg-type]
+        with pytest.raises(UserError, match=r"run.sqlite is damaged"):
+            store.get_stage("k", "verify", StageResult)
+
+
 def test_a_replayed_step_is_stored_once_and_steps_come_in_order(tmp_path: Path) -> None:
     with RunStore(tmp_path / "run.sqlite") as store:
         steps = [step(1, 1, 0), step(0, 1, 1), step(0, 0, 0), step(0, 1, 0)]
