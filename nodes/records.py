@@ -21,7 +21,6 @@ from ..harness.records import (
 from ..memory.records import ExpectedGain, Optimization, PerformanceState, Step
 from ..tools.models.records import Budgets, ModelPlan
 
-
 LONGEST_LOOP = 1000
 """Of a run's loops, each: what comes of more is over the graph's limit of steps."""
 

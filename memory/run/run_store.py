@@ -83,6 +83,13 @@ class RunStore:
         """Return how many evaluations are stored."""
         return int(self._database.value("SELECT COUNT(*) FROM evaluations"))
 
+    def is_untouched(self) -> bool:
+        """Say whether nothing was evaluated, asked of a model, or asked of another host yet."""
+        tables = ("evaluations", "stages", "steps", "calls", "jobs")
+        return not any(
+            self._database.value(f"SELECT 1 FROM {table} LIMIT 1") for table in tables
+        )
+
     def fastest(self) -> tuple[str, float] | None:
         """Return sha256 and microseconds of the fastest source that passed, or None."""
         rows = self._database.rows(

@@ -6,7 +6,7 @@ import asyncio
 import json
 import shutil
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -14,10 +14,13 @@ from typing import Any
 import graph_support
 import pytest
 from asked import Asked
+from pydantic import BaseModel
 
 from kernelblaster.graph.session import Interrupted
 from kernelblaster.memory.knowledge.knowledge_base import KnowledgeBase
 from kernelblaster.memory.run.run_store import RunStore
+from kernelblaster.nodes.records import RunPlan
+from kernelblaster.settings import Settings
 from kernelblaster.tools.techniques.catalogue import knowledge_seed
 
 NESTED = "[" * 200_000 + "]" * 200_000
@@ -184,7 +187,8 @@ def test_any_bit_that_flips_is_seen(place: Path, command: Any, part: float, bit:
     """Most of them decode, to another value: the run would go on with it."""
     path = place / "stopped" / "checkpoints.sqlite"
     with closing(sqlite3.connect(path)) as connection:
-        for row, value in connection.execute("SELECT rowid, checkpoint FROM checkpoints").fetchall():
+        rows = connection.execute("SELECT rowid, checkpoint FROM checkpoints").fetchall()
+        for row, value in rows:
             flipped = bytearray(value)
             flipped[int(len(flipped) * part)] ^= 1 << bit
             connection.execute(
@@ -321,6 +325,24 @@ def test_whole_stores_are_read(place: Path) -> None:
         assert store.replay.steps() and store.fastest()
     with KnowledgeBase.open(place / "kb", knowledge_seed()) as knowledge:
         assert knowledge.stats()["evidence"] > 0
+
+
+@pytest.mark.parametrize("kind", [RunPlan, Settings])
+def test_every_integer_of_a_plan_fits_a_checkpoint(kind: type[BaseModel]) -> None:
+    def integers(part: Any, where: str) -> Iterator[tuple[str, dict[str, Any]]]:
+        if isinstance(part, dict):
+            if part.get("type") == "integer":
+                yield where, part
+            for name, inner in part.items():
+                yield from integers(inner, f"{where}.{name}")
+        elif isinstance(part, list):
+            for inner in part:
+                yield from integers(inner, where)
+
+    found = dict(integers(kind.model_json_schema(), kind.__name__))
+    assert len(found) > 8
+    for where, schema in found.items():
+        assert schema.keys() & {"maximum", "exclusiveMaximum"}, f"{where}: use Integer"
 
 
 NUMBERS = {

@@ -74,8 +74,8 @@ UNITS: dict[str, tuple[str, ...]] = {
         "NOT APPLICABLE",
     ),
     "rewrite(text)": (
-        "(", "{", " ", "float ", "float, ", "float a[4]; ", "align", "v - ", "v += (v - v) * (", "warp_",
-        "__shared__ float s[32]; ", "__global__ void z() {} ", ";", "Pack<",
+        "(", "{", " ", "float ", "float, ", "float a[4]; ", "align", "v - ", "v += (v - v) * (",
+        "warp_", "__shared__ float s[32]; ", "__global__ void z() {} ", ";", "Pack<",
     ),
     "_plain(text)": (" ", "\n", "(https://", "(http", "@url:", "@a:", "@a:a:", "@"),
 }  # fmt: skip
