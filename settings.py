@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from .harness.records import Integer
 from .memory.locations import default_knowledge_directory, default_runs_directory
 from .tools.models.records import Budgets, ModelPlan, Price, Role
 
@@ -42,11 +43,11 @@ class Settings(BaseSettings):
 
     gpu: str = ""
     device: str = "auto"
-    iterations: int = 2
-    rollouts: int = 2
-    steps: int = 4
-    repairs: int | None = None
-    seed: int = 0
+    iterations: Integer = 2
+    rollouts: Integer = 2
+    steps: Integer = 4
+    repairs: Integer | None = None
+    seed: Integer = 0
 
     model: str = "builtin"
     """builtin, openai:NAME, import:package.module:factory, or ROLE=MODEL,ROLE=MODEL."""
@@ -57,27 +58,27 @@ class Settings(BaseSettings):
     streaming: bool = False
     model_timeout: float = Field(default=300.0, gt=0)
     """Seconds."""
-    model_attempts: int = Field(default=5, ge=1)
+    model_attempts: Integer = Field(default=5, ge=1)
     """Tries of a call that fails in transport."""
     on_model_failure: Literal["pause", "builtin"] = "pause"
     """What is done when an endpoint cannot be reached or refuses the key."""
     model_check_seconds: float = Field(default=10.0, ge=0)
     """How long an endpoint may take to say, before a run, that it can be asked; 0: not asked."""
-    reasks: int = Field(default=2, ge=0)
+    reasks: Integer = Field(default=2, ge=0)
     """How often a malformed reply is asked for again."""
-    concurrency: int = Field(default=4, ge=1)
+    concurrency: Integer = Field(default=4, ge=1)
     requests_per_minute: float | None = Field(default=None, gt=0)
-    max_output_tokens: int | None = Field(default=None, ge=1)
+    max_output_tokens: Integer | None = Field(default=None, ge=1)
     rewrites_first: bool = False
     """Lowering tries the built-in rewrite of a technique before it asks a model."""
     prices: dict[str, Price] = Field(default_factory=dict)
     """JSON, by model name; beside LIST_PRICES, and before them."""
-    context_tokens: dict[Role, Annotated[int, Field(ge=1000)]] = Field(default_factory=dict)
+    context_tokens: dict[Role, Annotated[Integer, Field(ge=1000)]] = Field(default_factory=dict)
     """JSON: tokens a role's prompt may have."""
 
-    max_tokens: int | None = Field(default=None, ge=0)
+    max_tokens: Integer | None = Field(default=None, ge=0)
     max_money: float | None = Field(default=None, ge=0)
-    max_calls: int | None = Field(default=None, ge=0)
+    max_calls: Integer | None = Field(default=None, ge=0)
     max_gpu_seconds: float | None = Field(default=None, ge=0)
     max_seconds: float | None = Field(default=None, ge=0)
 

@@ -21,6 +21,7 @@ from pydantic import ValidationError
 from rich.console import Console
 
 from ..harness.errors import UserError
+from ..harness.files import read_text
 from ..harness.task.loading import begin_loading
 from .flags import (
     DeviceName,
@@ -178,15 +179,19 @@ def resume(
     )
     found = read_results(results) if results else None
     sessions: list[Session] = []
+    refused: dict[Path, UserError] = {}
     try:
         for run in dict.fromkeys(path.resolve() for path in runs):
-            sessions.append(Session.open(run))
+            try:
+                sessions.append(Session.open(run))
+            except UserError as error:
+                refused[run] = error
         directories = [session.directory for session in sessions]
         for line in take_results(directories, found, results) if found and results else []:
             typer.echo(line, err=as_json or bool(events))
         for run in directories:
             change_budgets(run, raised)
-        follow_all(sessions, Showing(as_json, quiet, events))
+        follow_all(sessions, Showing(as_json, quiet, events), refused)
     finally:
         for session in sessions:
             session.close()
@@ -270,7 +275,7 @@ def report(run: Annotated[Path, typer.Argument(help="Run directory.")]) -> None:
                 f"export with: kernelblaster jobs export {run} -o jobs.json"
             )
         raise UserError(f"{run} is not finished; go on with: kernelblaster resume {run}")
-    sys.stdout.write(path.read_text())
+    sys.stdout.write(read_text(path, "a report"))
 
 
 @task_app.command("show")

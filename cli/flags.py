@@ -9,7 +9,7 @@ import typer
 from pydantic import ValidationError
 from pydantic_settings import SettingsError
 
-from ..harness.errors import UserError
+from ..harness.errors import UserError, shown
 from ..settings import Settings
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
@@ -113,4 +113,4 @@ def describe(error: ValidationError) -> str:
     """Return the first complaint of a validation error as one line with the flag's name."""
     first = error.errors()[0]
     flag = ".".join(str(part) for part in first["loc"]).replace("_", "-")
-    return f"--{flag} {first.get('input')!r}: {first['msg'].lower()}"
+    return f"--{flag} {shown(first.get('input'))}: {first['msg'].lower()}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -41,32 +42,43 @@ def follow(session: Any, showing: Showing) -> None:
         session.close()
 
 
-def follow_all(sessions: list[Any], showing: Showing) -> None:
+def follow_all(
+    sessions: list[Any], showing: Showing, refused: Mapping[Path, UserError] | None = None
+) -> None:
     """Run sessions one after the other; a run that fails keeps no other from going on.
+
+    Neither does one that could not be opened: `refused` says which, and why.
 
     Waiting for another host is an end like others (exit code 0, outcome `waiting`), and so are a
     cap that was reached (`budget_reached`) and a model that is gone (`model_unavailable`).
     """
+    refused = refused or {}
     answers: list[dict[str, Any]] = []
+    alone = len(sessions) + len(refused) == 1
     failed = False
+
+    def tell(directory: Path, error: UserError) -> None:
+        nonlocal failed
+        if alone:
+            raise error
+        failed = True
+        sys.stderr.write(f"kernelblaster: {directory}: {error}\n")
+        answers.append({"outcome": "failed", "reason": str(error), "run": str(directory)})
+
     try:
+        for directory, error in refused.items():
+            tell(directory, error)
         for session in sessions:
             try:
                 answers.append(watch(session, showing))
             except UserError as error:
-                if len(sessions) == 1:
-                    raise
-                failed = True
-                sys.stderr.write(f"kernelblaster: {session.directory}: {error}\n")
-                answers.append(
-                    {"outcome": "failed", "reason": str(error), "run": str(session.directory)}
-                )
+                tell(session.directory, error)
     finally:  # Who stops one run has the answers of those before it.
         if showing.events:
             for answer in answers:
                 print_json({"event": "end", **answer})
         elif showing.as_json and answers:
-            print_json(answers[0] if len(sessions) == 1 else {"runs": answers})
+            print_json(answers[0] if alone else {"runs": answers})
     if failed:
         raise typer.Exit(2)
 

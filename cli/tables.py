@@ -13,6 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from ..harness.doctor import Check
+from ..harness.files import read_text
 from ..harness.records import Evaluation, outcome_in_words
 from ..nodes.records import RunResult
 from ..nodes.run.best_so_far import BestSoFar
@@ -23,7 +24,7 @@ LESSONS_SHOWN = 8
 def show_result(console: Console, result: RunResult, directory: Path) -> None:
     """Print the report, which ends with where the best kernel is."""
     console.print()
-    report = (directory / "report.txt").read_text()
+    report = read_text(directory / "report.txt", "a report")
     console.print(report, markup=False, highlight=False, soft_wrap=True, end="")
     console.print(f"Whole report: {directory / 'report.txt'}", highlight=False, soft_wrap=True)
 

@@ -12,7 +12,7 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool, StructuredTool, ToolException
 from pydantic import BaseModel, ValidationError
 
-from ..harness.errors import UserError
+from ..harness.errors import UserError, shown
 from ..harness.records import Evaluation
 from ..nodes.records import OptimizeRequest, RunContext, RunResult
 from ..tools.evaluation.file import evaluate_file
@@ -204,7 +204,7 @@ def _checked(kind: type[Input], **values: Any) -> Input:
     except ValidationError as error:
         first = error.errors()[0]
         name = ".".join(str(part) for part in first["loc"])
-        raise UserError(f"{name}={first.get('input')!r}: {first['msg'].lower()}") from error
+        raise UserError(f"{name}={shown(first.get('input'))}: {first['msg'].lower()}") from error
 
 
 def _wait_for(work: Coroutine[Any, Any, Value]) -> Value:

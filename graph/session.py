@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
-import aiosqlite
 from langchain_core.runnables import RunnableConfig
-from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
-from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.errors import GraphDrained
 from langgraph.runtime import RunControl
 from langgraph.types import StateSnapshot
@@ -21,7 +17,6 @@ from ..harness.devices.registry import open_device
 from ..harness.errors import UserError
 from ..memory.run.exchange import count_waiting
 from ..memory.run.ledger import Ledger
-from ..nodes import records as node_records
 from ..nodes.common.workspaces import workspace_of
 from ..nodes.records import OptimizeRequest, RunContext, RunPlan, RunResult
 from ..nodes.run.begin import begin_run, resolve_plan, take_up
@@ -30,9 +25,9 @@ from ..tools.models.chat_models import check_models
 from ..tools.models.endpoint import require_endpoint
 from ..tools.models.pauses import PAUSES, Paused
 from ..tools.workspace import open_runs
+from .checkpoints import CHECKPOINTS_FILE, open_checkpointer
 from .optimize import build_graph
 
-CHECKPOINTS_FILE = "checkpoints.sqlite"
 THREAD = "run"
 RECURSION_LIMIT = 10_000
 
@@ -224,36 +219,3 @@ def check_identity(plan: RunPlan) -> None:
             if value != before[name]
         )
         raise UserError(f"this run cannot go on here: {changed}; start a new run")
-
-
-@asynccontextmanager
-async def open_checkpointer(directory: Path) -> AsyncIterator[AsyncSqliteSaver]:
-    """Open the run's checkpoints; only this project's records come back from them."""
-    path = directory / CHECKPOINTS_FILE
-    try:
-        async with aiosqlite.connect(path) as connection:
-            yield AsyncSqliteSaver(connection, serde=checkpoint_serializer())
-    except aiosqlite.OperationalError as error:
-        raise UserError(
-            f"cannot write {path}: {error}; free some space, then: kernelblaster resume {directory}"
-        ) from error
-    except aiosqlite.DatabaseError as error:
-        raise UserError(f"{path} is damaged: {error}; start a new run") from error
-
-
-def checkpoint_serializer() -> JsonPlusSerializer:
-    """Return a serializer that refuses every type but the records this project checkpoints."""
-    from ..harness import records as harness_records
-    from ..memory import records as memory_records
-    from ..tools.models import records as model_records
-
-    modules = (harness_records, memory_records, node_records, model_records)
-    allowed = [
-        (kind.__module__, kind.__name__)
-        for module in modules
-        for kind in vars(module).values()
-        if isinstance(kind, type) and kind.__module__ == module.__name__
-    ]
-    return JsonPlusSerializer(allowed_msgpack_modules=allowed)
-
-

@@ -2,6 +2,17 @@
 
 from __future__ import annotations
 
+LONGEST_SHOWN = 80
+
+
+def shown(value: object) -> str:
+    """Return a value as a message may show it: in few words, whatever it is."""
+    try:
+        text = repr(value)
+    except ValueError:  # An integer of thousands of digits.
+        return "a number too long to be shown"
+    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]} ..."
+
 
 class UserError(Exception):
     """Bad input or a machine that lacks something: one clear line, exit code 2, never a traceback.

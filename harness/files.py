@@ -6,6 +6,9 @@ import os
 import stat
 import tempfile
 from pathlib import Path
+from typing import Any
+
+from pydantic_core import from_json
 
 from .errors import UserError
 
@@ -100,6 +103,52 @@ def read_source(path: Path) -> str:
         raise UserError(f"cannot read {path}: {error.strerror}") from error
     if not data.strip():
         raise UserError(f"{path} is empty: give a CUDA source that defines `launch`")
+    return _text(path, data)
+
+
+LARGEST_DOCUMENT_BYTES = 64 << 20
+"""Of a file of ours that a person may look at: a plan, a result, a report."""
+
+
+def read_text(path: Path, what: str) -> str:
+    """Return the text of a file of ours.
+
+    Args:
+        path: the file.
+        what: what the file is to be, for messages: "a report".
+
+    Raises:
+        UserError: it is missing, no regular file, too large, or not text.
+    """
+    try:
+        return _text(path, read_regular(path, LARGEST_DOCUMENT_BYTES, what))
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}") from error
+
+
+def read_json(path: Path, what: str, remedy: str, limit: int = LARGEST_DOCUMENT_BYTES) -> Any:
+    """Return the value in a JSON file of ours, however it was damaged.
+
+    Args:
+        path: the file.
+        what: what the file is to be, for messages: "a run's plan".
+        remedy: what to do where it is damaged, for messages: "start a new run".
+        limit: most bytes it may have.
+
+    Raises:
+        UserError: it is no regular file, larger than the limit, or not JSON; JSON that is nested
+            deeper than anything of ours (200 levels) is none either.
+        OSError: it is missing or cannot be read.
+    """
+    try:
+        return from_json(read_regular(path, limit, what))
+    except ValueError as error:
+        raise UserError(f"{path} is damaged, it is not JSON ({error}): {remedy}") from error
+    except MemoryError as error:
+        raise UserError(f"{path} is too large for this machine's memory: {remedy}") from error
+
+
+def _text(path: Path, data: bytes) -> str:
     try:
         text = data.decode()
     except UnicodeDecodeError as error:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -26,6 +26,10 @@ class Record(BaseModel):
     """Base of every record: frozen, no unknown fields, field docstrings as descriptions."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+Integer = Annotated[int, Field(ge=-(2**63), lt=2**63)]
+"""One that a database and a checkpoint can hold."""
 
 
 def sha256_of(*parts: str | bytes) -> str:

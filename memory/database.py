@@ -5,14 +5,18 @@ from __future__ import annotations
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
+from pydantic import ValidationError
 from sqlite_utils import Database as SqliteUtils
 
 from ..harness.errors import UserError
+from ..harness.records import Record
+
+Stored = TypeVar("Stored", bound=Record)
 
 BUSY_TIMEOUT_SECONDS = 30.0
 """How long a writer waits for another process's transaction: each takes milliseconds."""
@@ -53,18 +57,52 @@ class Database:
     def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[dict[str, Any]]:
         """Run a query and return all its rows."""
         with self._lock, self._faults_in_words():
-            return list(self._sqlite.query(sql, parameters))
+            rows = list(self._sqlite.query(sql, parameters))
+        for row in rows:
+            self._refuse_bytes(row.values())
+        return rows
 
     def value(self, sql: str, parameters: Sequence[Any] = ()) -> Any:
         """Run a query and return the first column of its first row, or None when it has no row."""
         with self._lock, self._faults_in_words():
             row = self._sqlite.execute(sql, parameters).fetchone()
-            return None if row is None else row[0]
+        if row is None:
+            return None
+        self._refuse_bytes(row)
+        return row[0]
 
     def execute(self, sql: str, parameters: Sequence[Any] = ()) -> int:
         """Run one writing statement and return how many rows it changed."""
         with self._lock, self._faults_in_words():
             return int(self._sqlite.execute(sql, parameters).rowcount)
+
+    def record(self, kind: type[Stored], stored: Any, which: str) -> Stored:
+        """Return a record from what a column or a row of this file holds.
+
+        Args:
+            kind: of the record.
+            stored: its JSON; or a row, by column.
+            which: what it is, for messages: "step 3".
+
+        Raises:
+            UserError: it was damaged, or written by another version.
+        """
+        try:
+            if isinstance(stored, dict):
+                return kind.model_validate(stored)
+            return kind.model_validate_json(stored)
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False)[0]
+            where = ".".join(map(str, first["loc"]))
+            said = f"{where}: {first['msg']}" if where else first["msg"]
+            raise self.damaged(which, said) from error
+
+    def damaged(self, which: str, why: str) -> UserError:
+        """Return the error that says that what is stored here cannot be used."""
+        return UserError(
+            f"{self.path} is damaged, or of another version: {which} cannot be read ({why}); "
+            "restore the file, or begin with a new directory"
+        )
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -90,6 +128,11 @@ class Database:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def _refuse_bytes(self, values: Iterable[Any]) -> None:
+        # All that is stored here is text and numbers; a damaged page may say otherwise.
+        if any(isinstance(value, bytes) for value in values):
+            raise self.damaged("a row", "it holds bytes where text or a number was stored")
+
     def _enable_write_ahead_log(self) -> None:
         # Sqlite does not wait for other processes here, whatever the connection's timeout.
         deadline = time.monotonic() + BUSY_TIMEOUT_SECONDS
@@ -107,7 +150,7 @@ class Database:
         try:
             yield
         except sqlite3.OperationalError as error:
-            raise UserError(_mend(self.path, str(error))) from error
+            raise UserError(explained(self.path, str(error))) from error
         except sqlite3.IntegrityError:
             raise
         except sqlite3.DatabaseError as error:
@@ -121,7 +164,7 @@ class Database:
             ) from error
 
 
-def _mend(path: Path, message: str) -> str:
+def explained(path: Path, message: str) -> str:
     """Return one line that says what sqlite complains of and how to mend it."""
     if "full" in message:
         return f"the disk is full while writing {path}; free some space, then resume"

@@ -12,6 +12,7 @@ from pydantic import Field
 from ..harness.records import (
     Bottleneck,
     DeviceIdentity,
+    Integer,
     Outcome,
     Provenance,
     Record,
@@ -19,6 +20,9 @@ from ..harness.records import (
 )
 from ..memory.records import ExpectedGain, Optimization, PerformanceState, Step
 from ..tools.models.records import Budgets, ModelPlan
+
+LONGEST_LOOP = 1000
+"""Of a run's loops, each: what comes of more is over the graph's limit of steps."""
 
 
 class OptimizeRequest(Record):
@@ -34,7 +38,7 @@ class OptimizeRequest(Record):
     """Path of a first CUDA kernel; without it one is written."""
     run: str | None = None
     """Run directory; by default runs/TASK-N."""
-    dimensions: dict[str, int] = Field(default_factory=dict)
+    dimensions: dict[str, Integer] = Field(default_factory=dict)
     """Dimensions at which candidates are verified, by name in the reference."""
 
 
@@ -55,16 +59,16 @@ class RunContext(Record):
     """How models are asked; `model` says who answers in which role."""
     budgets: Budgets = Budgets()
     """Caps on what the run may use."""
-    iterations: int = Field(default=2, ge=1)
+    iterations: int = Field(default=2, ge=1, le=LONGEST_LOOP)
     """Policy updates: the outer loop."""
-    rollouts: int = Field(default=2, ge=1)
+    rollouts: int = Field(default=2, ge=1, le=LONGEST_LOOP)
     """Trajectories of an iteration (breadth)."""
-    steps: int = Field(default=4, ge=1)
+    steps: int = Field(default=4, ge=1, le=LONGEST_LOOP)
     """Techniques tried in a trajectory (depth)."""
-    repairs: int | None = Field(default=None, ge=0)
+    repairs: int | None = Field(default=None, ge=0, le=LONGEST_LOOP)
     """How often the kernel writer may mend a candidate that failed; by default twice where a model
     writes it, else once."""
-    seed: int = 0
+    seed: Integer = 0
     """Same seed, same knowledge base: same run."""
     knowledge: str | None = None
     """Knowledge base directory; by default the user's."""
@@ -80,7 +84,7 @@ class RunPlan(OptimizeRequest, RunContext):
     """Name of the run directory and a random part: whose evidence and lessons they are."""
     run: str
     knowledge: str
-    repairs: int = Field(ge=0)
+    repairs: int = Field(ge=0, le=LONGEST_LOOP)
     device_why: str = ""
     """Why `auto` chose the device."""
     identity: DeviceIdentity

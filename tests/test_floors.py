@@ -34,7 +34,9 @@ ORDER: dict[str, tuple[str | tuple[str, ...], ...]] = {
         "langchain",
     ),
     "nodes": ("records", "common", AGENTS, "run"),
-    "graph": ("state", "lowering", "rollout", "optimize", "session", "embedding"),
+    "graph": (
+        "state", "lowering", "rollout", "optimize", "checkpoints", "session", "embedding",
+    ),
 }  # fmt: skip
 """Of each folder with an order: its rooms from the ground up. Rooms in brackets stand on one floor;
 of the agents, and of the rooms of memory, none imports another."""

@@ -17,7 +17,7 @@ from ..harness.devices.registry import open_device
 from ..harness.records import DeviceIdentity, Evaluation, Task
 from ..memory.knowledge.knowledge_base import KnowledgeBase
 from ..memory.run.artifacts import ArtifactStore
-from ..memory.run.directory import RunDirectory
+from ..memory.run.directory import ARTIFACTS, RunDirectory
 from ..memory.run.run_store import RunStore
 from .models.asking import Asker
 from .models.records import ModelPlan
@@ -39,11 +39,13 @@ class Workspace:
         """
         self.held = held
         self.directory = held.path
-        self.artifacts = ArtifactStore(self.directory / "artifacts")
+        self.artifacts = ArtifactStore(self.directory / ARTIFACTS)
         self.device: Device = open_device(device, gpu)
         self.knowledge = KnowledgeBase.open(Path(knowledge), knowledge_seed(), create=False)
         try:
             self.store = RunStore(self.directory / "run.sqlite")
+            # Between two openings nobody worked on it: a graph waited, or its process was gone.
+            self.store.ledger.sit_down()
         except BaseException:
             self.knowledge.close()
             raise

@@ -60,8 +60,8 @@ class Passage(Record):
 class Memory(Protocol):
     """Keeps what finished stages said, by the evaluation's key and the stage's name."""
 
-    async def recall(self, key: str, stage: str) -> str | None:
-        """Return the JSON of a finished stage, or None."""
+    async def recall(self, key: str, stage: str, kind: type[Result]) -> Result | None:
+        """Return what a finished stage said, or None."""
         ...
 
     async def keep(self, key: str, stage: str, body: str, seconds: float) -> None:
@@ -162,9 +162,9 @@ class Gates:
         if self._memory is None:
             return await run()
         key = self.key(task, source)
-        stored = await self._memory.recall(key, stage)
+        stored = await self._memory.recall(key, stage, kind)
         if stored is not None:
-            return kind.model_validate_json(stored)
+            return stored
         began = time.monotonic()
         result = await run()
         seconds = time.monotonic() - began

@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeVar
 from pydantic import ValidationError, field_validator, model_validator
 
 from ..errors import UserError
-from ..files import read_regular, write_atomically
+from ..files import read_json, write_atomically
 from ..records import (
     JUDGE_VERSION,
     DeviceIdentity,
@@ -213,7 +213,7 @@ def another_machine(first: DeviceIdentity | None, device: DeviceIdentity) -> str
 
 
 def _read(path: Path, form: str, kind: type[Document], remedy: str) -> Document:
-    document = _parse(path)
+    document = _parse(path, remedy)
     found = document.get("format") if isinstance(document, dict) else None
     if not isinstance(document, dict) or not isinstance(found, str):
         raise UserError(f"{path} is no file of this program: it does not say {form}")
@@ -237,17 +237,13 @@ def _read(path: Path, form: str, kind: type[Document], remedy: str) -> Document:
         raise UserError(f"{path} is damaged: {where}: {message}: {remedy}") from error
 
 
-def _parse(path: Path) -> Any:
+def _parse(path: Path, remedy: str) -> Any:
     try:
-        return json.loads(read_regular(path, LARGEST_FILE_BYTES, "a file of jobs or results"))
+        return read_json(path, "a file of jobs or results", remedy, LARGEST_FILE_BYTES)
     except FileNotFoundError as error:
         raise UserError(f"no such file: {path}") from error
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"{path} is not JSON: {str(error)[:200]}") from error
-    except MemoryError as error:
-        raise UserError(f"{path} is too large for this machine's memory") from error
 
 
 def _write(path: Path, form: str, body: Record) -> None:

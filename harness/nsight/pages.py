@@ -241,7 +241,7 @@ def _plain(message: str) -> str:
     """Return a message without ncu's markup (@section:Id:text@, @url:text:link@) and links."""
     text = re.sub(r"@url:([^:@]*):[^@]*@", r"\1", message)
     text = re.sub(r"@\w+:[^:@]*:([^@]*)@", r"\1", text)
-    text = re.sub(r"\s*\(https?://[^)]*\)", "", text)
+    text = re.sub(r"(?:(?<!\s)\s+)?\(https?://[^()]*\)", "", text)
     return " ".join(text.split())
 
 

@@ -8,6 +8,7 @@ from ..records import Evidence, Lesson, PerformanceState, StateOptimization
 from .facts import Facts
 from .journal import Entry, Journal
 from .seed import Seed
+from .signature import DIMENSIONS
 from .state_index import IndexedState
 
 EVIDENCE, STATE, OPTIMIZATION, LESSON = "evidence", "state", "optimization", "lesson"
@@ -70,23 +71,30 @@ class Contents:
 
     def _take(self, entry: Entry) -> None:
         if entry.kind == EVIDENCE:
-            row = self.seed.in_todays_words(Evidence.model_validate_json(entry.body))
+            told = self._journal.read(Evidence, entry)
+            self._require_whole(entry, told.signature_before)
+            row = self.seed.in_todays_words(told)
             self.facts.add(entry.sequence, entry.id, row)
         elif entry.kind == STATE:
-            state = PerformanceState.model_validate_json(entry.body)
+            state = self._journal.read(PerformanceState, entry)
+            self._require_whole(entry, state.centroid)
             if state.id not in self._discovered:
                 self._discovered.add(state.id)
                 self.states.append((entry.sequence, state))
         elif entry.kind == OPTIMIZATION:
-            change = StateOptimization.model_validate_json(entry.body)
+            change = self._journal.read(StateOptimization, entry)
             optimization = self.seed.with_todays_parameters(change.optimization)
             todays = change.model_copy(update={"optimization": optimization})
             self.changes.append(StoredChange(change.rank, entry.sequence, todays))
         elif entry.kind == LESSON:
-            lesson = Lesson.model_validate_json(entry.body)
+            lesson = self._journal.read(Lesson, entry)
             lesson = lesson.model_copy(update={"created": entry.sequence})
             stored = StoredLesson((*lesson.order, entry.id), lesson)
             self.lessons.setdefault(subject(lesson), []).append(stored)
+
+    def _require_whole(self, entry: Entry, signature: tuple[float, ...]) -> None:
+        if len(signature) != len(DIMENSIONS):
+            raise self._journal.damaged(entry, f"a signature of {len(signature)} values")
 
 
 def subject(lesson: Lesson) -> Subject:

@@ -9,6 +9,7 @@ import uuid
 from pathlib import Path
 
 from ...harness.errors import UserError
+from ...harness.files import read_json
 from ..records import SIGNATURE_NAME
 
 FORMAT = "kernelblaster-knowledge-base"
@@ -26,10 +27,12 @@ def prepare(directory: Path, *, create: bool) -> None:
         UserError: missing (without `create`), not a directory, holding other files, of another
             program or version, or not writable.
     """
-    if directory.exists() and not directory.is_dir():
-        raise UserError(f"{directory} is not a directory; name a directory for --kb")
+    if os.path.lexists(directory) and not directory.is_dir():
+        raise UserError(
+            f"{directory} is not a directory, or a link to nowhere; name a directory for --kb"
+        )
     marker = directory / MARKER
-    if marker.exists():
+    if os.path.lexists(marker):
         _check(marker)
         return
     present = sorted(path.name for path in directory.iterdir()) if directory.exists() else []
@@ -58,10 +61,11 @@ def prepare(directory: Path, *, create: bool) -> None:
 
 
 def _check(marker: Path) -> None:
+    remedy = "restore it, or name another directory for --kb"
     try:
-        document = json.loads(marker.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise UserError(f"{marker} cannot be read ({error}); name another directory") from error
+        document = read_json(marker, "the mark of a knowledge base", remedy)
+    except OSError as error:
+        raise UserError(f"{marker} cannot be read: {error.strerror}; {remedy}") from error
     found = document if isinstance(document, dict) else {}
     if found.get("format") != FORMAT:
         raise UserError(

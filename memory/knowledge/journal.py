@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from ..database import Database
+from ...harness.errors import UserError
+from ..database import Database, Stored
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS entries (
@@ -27,6 +28,10 @@ class Entry(NamedTuple):
     id: str
     body: str
     sequence: int = 0
+
+
+def _named(entry: Entry) -> str:
+    return f"entry {entry.sequence} ({entry.kind})"
 
 
 class Journal:
@@ -71,6 +76,18 @@ class Journal:
             (after,),
         )
         return [Entry(row["kind"], row["id"], row["body"], row["sequence"]) for row in rows]
+
+    def read(self, kind: type[Stored], entry: Entry) -> Stored:
+        """Return the record that an entry holds.
+
+        Raises:
+            UserError: it was damaged, or written by another version.
+        """
+        return self.database.record(kind, entry.body, _named(entry))
+
+    def damaged(self, entry: Entry, why: str) -> UserError:
+        """Return the error that says why a record cannot be what was stored."""
+        return self.database.damaged(_named(entry), why)
 
     def sequence(self) -> int:
         """Return the highest sequence number, 0 when there is none."""

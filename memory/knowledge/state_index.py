@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...harness.errors import UserError
 from .signature import embed, to_text
 
 COLLECTION = "states-signature-v1"
@@ -97,9 +98,21 @@ class ChromaIndex:
         return nearest_exact(states, values, bottlenecks, at)
 
     def rebuild(self, states: Sequence[IndexedState]) -> int:
-        """Build the index anew from the states; return how many it holds."""
-        self._refresh(states, rebuild=True)
-        return int(self._collection.count())
+        """Build the index anew from the states; return how many it holds.
+
+        Raises:
+            UserError: it cannot be built where it is to lie.
+        """
+        try:
+            self._refresh(states, rebuild=True)
+            return int(self._collection.count())
+        # Chroma raises what it likes; the index is derived, and may be made again from nothing.
+        except Exception as error:  # noqa: BLE001
+            self.close()
+            raise UserError(
+                f"the index {self._directory} cannot be built ({error}): move it away, then: "
+                "kernelblaster kb reindex"
+            ) from error
 
     def close(self) -> None:
         """Let go of the client."""

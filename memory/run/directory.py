@@ -8,19 +8,29 @@ import fcntl
 import json
 import os
 import re
-import shutil
+import stat
 import time
 import uuid
 from pathlib import Path
 from typing import Any, Self
 
 from ...harness.errors import UserError
-from ...harness.files import write_atomically
+from ...harness.files import read_json, write_atomically
 from ..locations import default_runs_directory
 
 RUN_FORMAT = "kernelblaster-run/2"
 PLAN_FILE = "run.json"
 LOCK_FILE = "lock"
+_DATABASES = ("checkpoints.sqlite", "run.sqlite")
+MADE_FILES = (
+    PLAN_FILE,
+    "budgets.json",
+    LOCK_FILE,
+    *(f"{name}{tail}" for name in _DATABASES for tail in ("", "-wal", "-shm", "-journal")),
+)
+"""What a run makes in its directory before anything is evaluated, beside ARTIFACTS: all that may
+be removed where nothing comes of it."""
+ARTIFACTS = "artifacts"
 
 
 class NotEmpty(UserError):
@@ -87,7 +97,7 @@ class RunDirectory:
         except BaseException:
             if held is not None:
                 held.close()
-            shutil.rmtree(made, ignore_errors=True)
+            _remove_made(made)
             raise
         held.path, held._was_there = path, False
         return held
@@ -134,25 +144,34 @@ class RunDirectory:
     def remove(self) -> None:
         """Remove what this object made, for a run that came to nothing.
 
-        A directory that was there before is left, empty; one that another put in its place is not
-        touched.
+        What others put there stays, and the directory with it; so does one that was there before.
+        One that another put in its place is not touched.
         """
         with contextlib.suppress(OSError):
             if not os.path.samestat(os.fstat(self._lock), os.stat(self.path / LOCK_FILE)):
                 return
-            for found in self.path.iterdir() if self._was_there else ():
-                if found.is_dir() and not found.is_symlink():
-                    shutil.rmtree(found, ignore_errors=True)
-                else:
-                    found.unlink()
-            if not self._was_there:
-                shutil.rmtree(self.path, ignore_errors=True)
+            _remove_made(self.path, keep=self._was_there)
 
     def close(self) -> None:
         """Let the directory go; closing twice is harmless."""
         if self._lock >= 0:
             os.close(self._lock)
         self._lock = -1
+
+
+def _remove_made(directory: Path, *, keep: bool = False) -> None:
+    """Remove what a run made, and unless `keep` the directory where nothing else is in it."""
+    artifacts = directory / ARTIFACTS
+    found = [] if artifacts.is_symlink() else artifacts.glob("[0-9a-f][0-9a-f]")
+    folders = [folder for folder in found if not folder.is_symlink()]
+    texts = [file for folder in folders for file in folder.glob("[0-9a-f]" * 62)]
+    for file in (*(directory / name for name in MADE_FILES), *texts):
+        with contextlib.suppress(OSError):
+            if stat.S_ISREG(file.lstat().st_mode):
+                file.unlink()
+    for folder in (*folders, artifacts, *(() if keep else (directory,))):
+        with contextlib.suppress(OSError):  # Something of others' is in it.
+            folder.rmdir()
 
 
 def is_held(path: Path) -> bool:
@@ -188,7 +207,7 @@ def read_plan(path: Path) -> dict[str, Any]:
     """
     file = path / PLAN_FILE
     try:
-        document = json.loads(file.read_text())
+        document = read_json(file, "a run's plan", "start a new run")
         if document["format"] != RUN_FORMAT:
             raise UserError(
                 f"{file} has format {document['format']!r}, this program writes {RUN_FORMAT!r}; "
@@ -204,5 +223,7 @@ def read_plan(path: Path) -> dict[str, Any]:
         raise UserError(
             f"{path} is a file, no run directory; list runs with: kernelblaster runs"
         ) from error
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except OSError as error:
+        raise UserError(f"{file} cannot be read: {error.strerror}") from error
+    except (KeyError, TypeError) as error:
         raise UserError(f"{file} is damaged: {error}; start a new run") from error

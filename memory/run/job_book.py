@@ -50,7 +50,7 @@ class JobBook:
     def waiting(self) -> list[Job]:
         """Return the jobs without a result, in the order in which they were asked."""
         rows = self._database.rows(_WAITING.format("jobs.body"))
-        return [Job.model_validate_json(row["body"]) for row in rows]
+        return [self._database.record(Job, row["body"], "a job") for row in rows]
 
     def count_waiting(self) -> int:
         """Return how many jobs have no result."""
@@ -59,7 +59,7 @@ class JobBook:
     def get(self, identity: str) -> Job | None:
         """Return the job of an id, answered or not, or None."""
         body = self._database.value("SELECT body FROM jobs WHERE id = ?", (identity,))
-        return None if body is None else Job.model_validate_json(body)
+        return None if body is None else self._database.record(Job, body, f"job {identity[:20]}")
 
     def run(self) -> str | None:
         """Return the id of the run that asks; None where it asked for nothing."""
@@ -69,7 +69,9 @@ class JobBook:
     def measured_by(self) -> DeviceIdentity | None:
         """Return the device that gave the results so far; None before the first."""
         body = self._database.value("SELECT body FROM measured_by")
-        return None if body is None else DeviceIdentity.model_validate_json(body)
+        if body is None:
+            return None
+        return self._database.record(DeviceIdentity, body, "the device of the results")
 
     def export(self) -> tuple[str | None, RunJobs, list[Job]]:
         """Return the run's id, what it waits for, and the jobs themselves."""

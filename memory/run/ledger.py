@@ -220,20 +220,21 @@ class Ledger:
         rows = self._database.rows(
             "SELECT * FROM calls WHERE key = ? AND reply_sha256 IS NOT NULL LIMIT 1", (key,)
         )
-        return CallRow.model_validate(rows[0]) if rows else None
+        return self._database.record(CallRow, rows[0], "a call") if rows else None
 
     def rows(self) -> list[CallRow]:
         """Return every try of every call, in the order in which they were begun."""
         rows = self._database.rows("SELECT * FROM calls ORDER BY rowid")
-        return [CallRow.model_validate(row) for row in rows]
+        return [self._database.record(CallRow, row, "a call") for row in rows]
 
     def totals(self) -> Totals:
         """Return what the calls took so far."""
-        return Totals.model_validate(self._database.rows(_TOTALS)[0])
+        return self._database.record(Totals, self._database.rows(_TOTALS)[0], "what calls took")
 
     def by_role(self) -> list[RoleTotals]:
         """Return what each model took in each role, in the order of their first calls."""
-        return [RoleTotals.model_validate(row) for row in self._database.rows(_BY_ROLE)]
+        rows = self._database.rows(_BY_ROLE)
+        return [self._database.record(RoleTotals, row, "what calls took") for row in rows]
 
     def add_device_seconds(self, key: str, stage: str, seconds: float) -> None:
         """Note how long a stage of an evaluation held the device."""
@@ -248,7 +249,7 @@ class Ledger:
         )
 
     def sit_down(self) -> None:
-        """Note that a process begins to work on the run; the time between sittings is free."""
+        """Note that work on the run begins, again or anew; the time between sittings is free."""
         now = time.time()
         self._database.execute("INSERT INTO sittings (started, seen) VALUES (?, ?)", (now, now))
 

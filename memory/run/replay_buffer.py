@@ -56,4 +56,4 @@ class ReplayBuffer:
             " ORDER BY run, iteration, rollout, step",
             (iteration,),
         )
-        return [Step.model_validate_json(row["body"]) for row in rows]
+        return [self._database.record(Step, row["body"], "a step") for row in rows]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
-from ...harness.records import Evaluation
-from ..database import Database
+from pydantic import Field
+
+from ...harness.records import Evaluation, Record
+from ..database import Database, Stored
 from .job_book import SCHEMA as JOBS_SCHEMA
 from .job_book import JobBook
 from .ledger import SCHEMA as LEDGER_SCHEMA
@@ -30,6 +32,11 @@ CREATE TABLE IF NOT EXISTS stages (
     PRIMARY KEY (key, stage)
 );
 """
+
+
+class _Fastest(Record):
+    source_sha256: str
+    microseconds: float = Field(gt=0)
 
 
 class RunStore:
@@ -68,11 +75,20 @@ class RunStore:
     def get(self, key: str) -> Evaluation | None:
         """Return the evaluation stored under a key, or None."""
         body = self._database.value("SELECT body FROM evaluations WHERE key = ?", (key,))
-        return None if body is None else Evaluation.model_validate_json(body)
+        if body is None:
+            return None
+        return self._database.record(Evaluation, body, f"evaluation {key[:12]}")
 
     def count(self) -> int:
         """Return how many evaluations are stored."""
         return int(self._database.value("SELECT COUNT(*) FROM evaluations"))
+
+    def is_untouched(self) -> bool:
+        """Say whether nothing was evaluated, asked of a model, or asked of another host yet."""
+        tables = ("evaluations", "stages", "steps", "calls", "jobs")
+        return not any(
+            self._database.value(f"SELECT 1 FROM {table} LIMIT 1") for table in tables
+        )
 
     def fastest(self) -> tuple[str, float] | None:
         """Return sha256 and microseconds of the fastest source that passed, or None."""
@@ -80,7 +96,10 @@ class RunStore:
             "SELECT source_sha256, microseconds FROM evaluations WHERE outcome = 'passed' "
             "AND microseconds IS NOT NULL ORDER BY microseconds, source_sha256 LIMIT 1"
         )
-        return (rows[0]["source_sha256"], float(rows[0]["microseconds"])) if rows else None
+        if not rows:
+            return None
+        found = self._database.record(_Fastest, rows[0], "the fastest evaluation")
+        return found.source_sha256, found.microseconds
 
     def outcomes(self) -> dict[str, int]:
         """Return how many evaluations ended in each outcome, by outcome name."""
@@ -97,12 +116,21 @@ class RunStore:
             )
         )
 
-    def get_stage(self, key: str, stage: str) -> str | None:
-        """Return the JSON of a finished stage, or None."""
-        body: Any = self._database.value(
+    def get_stage(self, key: str, stage: str, kind: type[Stored]) -> Stored | None:
+        """Return the result of a finished stage, or None."""
+        body = self._database.value(
             "SELECT body FROM stages WHERE key = ? AND stage = ?", (key, stage)
         )
-        return None if body is None else str(body)
+        if body is None:
+            return None
+        return self._database.record(kind, body, f"stage {stage} of {key[:12]}")
+
+    def has_stage(self, key: str, stage: str) -> bool:
+        """Say whether a stage is finished."""
+        found = self._database.value(
+            "SELECT 1 FROM stages WHERE key = ? AND stage = ?", (key, stage)
+        )
+        return found is not None
 
     def close(self) -> None:
         """Close the file."""

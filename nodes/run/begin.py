@@ -5,10 +5,13 @@ from __future__ import annotations
 import uuid
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from ...harness.devices.registry import device_choice, open_device
 from ...harness.errors import UserError
 from ...memory.locations import default_knowledge_directory
 from ...memory.run.directory import NotEmpty, RunDirectory, new_run_directory, read_plan
+from ...memory.run.run_store import RunStore
 from ...tools.models.budgets import BUDGETS_FILE, require_prices
 from ...tools.models.chat_models import check_models, parse_models
 from ...tools.models.records import BUILTIN, ModelPlan
@@ -61,7 +64,8 @@ def begin_run(plan: RunPlan, *, named: bool, until_released: bool = False) -> Ru
 
     Args:
         named: whether the directory was asked for by name; else the next free name will do where
-            somebody else was quicker.
+            somebody else was quicker. A graph that was killed before its first checkpoint asks
+            for the same directory again, and has it.
         until_released: whether it stays open, used or not, until `open_runs().release`.
 
     Raises:
@@ -76,11 +80,33 @@ def begin_run(plan: RunPlan, *, named: bool, until_released: bool = False) -> Ru
             )
             break
         except NotEmpty:
+            if named and not until_released and (left := _left_behind(plan)):
+                return left
             if named:
                 raise
             plan = plan.model_copy(update=_named(new_run_directory(Path(plan.task).stem)))
     _open(held, plan, until_released=until_released, new=True)
     return plan
+
+
+def _left_behind(plan: RunPlan) -> RunPlan | None:
+    """Take up the directory of a graph that was killed before its first checkpoint.
+
+    The graph asks for it again, with the same plan: nothing was done in it, and nobody holds it.
+    """
+    directory = Path(plan.run)
+    try:
+        stored = stored_plan(directory)
+        held = RunDirectory.hold(directory)
+    except UserError:
+        return None
+    with RunStore(directory / "run.sqlite") as store:
+        untouched = store.is_untouched()
+    if stored.model_copy(update={"run_id": plan.run_id}) != plan or not untouched:
+        held.close()
+        return None
+    _open(held, stored, until_released=False, new=False)
+    return stored
 
 
 def _named(directory: Path) -> dict[str, str]:
@@ -128,5 +154,9 @@ def stored_plan(directory: Path) -> RunPlan:
     plan = read_plan(directory)
     try:
         return RunPlan.model_validate(plan)
-    except ValueError as error:
-        raise UserError(f"{directory}/run.json is damaged: {error}; start a new run") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(["plan", *map(str, first["loc"])])
+        raise UserError(
+            f"{directory}/run.json is damaged: {where}: {first['msg']}; start a new run"
+        ) from error

@@ -34,12 +34,12 @@ def facts_of(store: RunStore, evaluation_key: str) -> Facts:
     """Return the facts of a kernel: its evaluation's, and over them its confirmation's."""
     evaluation = store.get(evaluation_key)
     facts: Facts = dict(evaluation.facts) if evaluation else {}
-    verified = store.get_stage(evaluation_key, "confirm_verify")
-    measured = store.get_stage(evaluation_key, "confirm_profile")
+    verified = store.get_stage(evaluation_key, "confirm_verify", StageResult)
+    measured = store.get_stage(evaluation_key, "confirm_profile", Measurement)
     if verified is not None:
-        facts |= StageResult.model_validate_json(verified).facts
+        facts |= verified.facts
     if measured is not None:
-        facts |= Measurement.model_validate_json(measured).stage.facts
+        facts |= measured.stage.facts
     return facts
 
 

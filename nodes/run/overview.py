@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ...harness.errors import UserError
+from ...harness.files import read_json
 from ...memory.run.directory import is_held
 from ...memory.run.exchange import count_waiting
 from ...memory.run.run_store import RunStore
@@ -43,8 +44,9 @@ def list_runs(root: Path) -> list[dict[str, Any]]:
         if plan.device.startswith("deferred"):
             _add_waiting(entry, directory)
         try:
-            result = RunResult.model_validate_json((directory / "result.json").read_text())
-        except (OSError, ValueError):
+            said = read_json(directory / "result.json", "a result", "resume the run")
+            result = RunResult.model_validate(said)
+        except (OSError, ValueError, UserError):
             pass
         else:
             entry |= {"status": result.outcome} | result.model_dump(

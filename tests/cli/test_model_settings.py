@@ -23,10 +23,9 @@ from asked import Asked
 from openai_server import OpenAiServer, Say
 from run_child import start_run
 
-from kernelblaster.cli import app as cli
 from kernelblaster.cli.flags import read_settings
+from kernelblaster.graph.checkpoints import checkpoint_serializer
 from kernelblaster.graph.optimize import build_graph
-from kernelblaster.graph.session import checkpoint_serializer
 from kernelblaster.harness.errors import UserError
 from kernelblaster.harness.process.children import python_environment, scrubbed_environment
 from kernelblaster.harness.records import DeviceIdentity
@@ -56,22 +55,6 @@ def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 Done = SimpleNamespace
-
-
-@pytest.fixture
-def command(monkeypatch: pytest.MonkeyPatch, capfd: Any) -> Callable[..., Done]:
-    """Run the command line in this process: exit code, output, complaints."""
-
-    def run(*arguments: object) -> Done:
-        monkeypatch.setattr(sys, "argv", ["kernelblaster", *map(str, arguments)])
-        capfd.readouterr()
-        with pytest.raises(SystemExit) as left:
-            cli.main()
-        code = left.value.code
-        captured = capfd.readouterr()
-        return Done(code=0 if code is None else code, out=captured.out, err=captured.err)
-
-    return run
 
 
 @pytest.fixture

@@ -17,8 +17,9 @@ from langgraph.graph import END, START, StateGraph
 
 import kernelblaster
 from kernelblaster import RunContext, RunResult
-from kernelblaster.graph.session import checkpoint_serializer
-from kernelblaster.memory.run.directory import is_held
+from kernelblaster.graph.checkpoints import checkpoint_serializer
+from kernelblaster.memory.run.directory import RunDirectory, is_held, read_plan
+from kernelblaster.tools.workspace import open_runs
 
 SHORT: dict[str, Any] = {"iterations": 1, "rollouts": 2, "steps": 3}
 
@@ -166,6 +167,35 @@ async def test_threads_of_one_server_on_one_task_are_runs_of_their_own() -> None
     assert [state["result"].gpu for state in ended] == [f"GPU {number}" for number in range(4)]
     for state in ended:
         assert state["result"].run == state["plan"].run and not is_held(Path(state["plan"].run))
+
+
+async def test_a_graph_killed_before_its_first_checkpoint_has_its_directory_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is left is the plan, and the task maybe; another plan does not get the directory."""
+    graph = kernelblaster.build_optimize_graph().compile()
+    request = kernelblaster.OptimizeRequest(task="examples/softmax.py", run=str(tmp_path / "run"))
+
+    def killed(*_: Any, **__: Any) -> None:
+        raise BrokenPipeError
+
+    with monkeypatch.context() as patch:
+        patch.setattr("kernelblaster.nodes.run.load_task.report_progress", killed)
+        with pytest.raises(BrokenPipeError):
+            await graph.ainvoke(request, context=RunContext(**SHORT))
+    open_runs().release(tmp_path / "run")
+    stored = read_plan(tmp_path / "run")
+    with pytest.raises(kernelblaster.UserError, match="not empty"):
+        await graph.ainvoke(request, context=RunContext(seed=7, **SHORT))
+    with pytest.raises(kernelblaster.UserError, match="not empty"):
+        held = RunDirectory.hold(tmp_path / "run")
+        try:
+            await graph.ainvoke(request, context=RunContext(**SHORT))
+        finally:
+            held.close()
+    answer = await graph.ainvoke(request, context=RunContext(**SHORT))
+    assert answer["result"].outcome == "improved"
+    assert read_plan(tmp_path / "run") == stored
 
 
 async def test_a_finished_directory_is_not_written_over(tmp_path: Path) -> None:

@@ -5,10 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from kernelblaster.graph import lowering, optimize, rollout
+from kernelblaster.graph.session import RECURSION_LIMIT
+from kernelblaster.nodes.records import LONGEST_LOOP
 
 
 def edges(graph: Any) -> set[tuple[str, str]]:
     return {(edge.source, edge.target) for edge in graph.get_graph().edges}
+
+
+def test_the_longest_loops_end_before_the_limit_of_steps() -> None:
+    """An iteration takes four steps of its graph, a rollout's step six, an attempt four."""
+    assert 6 * LONGEST_LOOP + 100 < RECURSION_LIMIT
 
 
 def test_optimize_is_the_outer_loop() -> None:

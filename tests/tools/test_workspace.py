@@ -40,6 +40,23 @@ def test_all_who_use_a_run_share_what_is_open(tmp_path: Path, runs: OpenRuns) ->
     assert not is_held(path) and not runs.has(path)
 
 
+def test_the_time_between_two_openings_is_free(
+    tmp_path: Path, runs: OpenRuns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A graph of another program waits with its run closed: hours may pass until it goes on."""
+    now = 1000.0
+    monkeypatch.setattr("kernelblaster.memory.run.ledger.time.time", lambda: now)
+    path = made(tmp_path)
+    for waited in (0.0, 3600.0, 7200.0):
+        now += waited
+        with runs.using(path, *how(tmp_path)) as workspace:
+            now += 5.0
+            workspace.store.ledger.still_working()
+            seconds = workspace.store.ledger.wall_seconds()
+        runs.finished(path)
+    assert seconds == 15.0
+
+
 def test_a_run_that_another_holds_is_refused(tmp_path: Path, runs: OpenRuns) -> None:
     path = made(tmp_path)
     other = RunDirectory.hold(path)

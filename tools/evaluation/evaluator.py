@@ -7,6 +7,7 @@ import asyncio
 from ...harness.devices.gates import Gates, Passage
 from ...harness.devices.protocol import Device
 from ...harness.records import DeviceIdentity, Evaluation, Outcome, Task, source_sha256
+from ...memory.database import Stored
 from ...memory.run.run_store import RunStore
 
 
@@ -55,7 +56,7 @@ class Evaluator(Gates):
         That is the other host's where a result came from there; compiling happens here.
         """
         elsewhere = self._store.jobs.measured_by()
-        if elsewhere is None or self._store.get_stage(key, "verify") is None:
+        if elsewhere is None or not self._store.has_stage(key, "verify"):
             return self.device.identity
         return elsewhere
 
@@ -66,8 +67,8 @@ class _Stages:
     def __init__(self, store: RunStore) -> None:
         self._store = store
 
-    async def recall(self, key: str, stage: str) -> str | None:
-        return await asyncio.to_thread(self._store.get_stage, key, stage)
+    async def recall(self, key: str, stage: str, kind: type[Stored]) -> Stored | None:
+        return await asyncio.to_thread(self._store.get_stage, key, stage, kind)
 
     async def keep(self, key: str, stage: str, body: str, seconds: float) -> None:
         if stage != "compile":

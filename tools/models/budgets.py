@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ...harness.errors import UserError
-from ...harness.files import write_atomically
+from ...harness.files import read_json, write_atomically
 from ...memory.run.ledger import Ledger, Totals, Usage
 from .chat_models import priced
 from .pauses import BudgetReached
@@ -25,15 +25,13 @@ def read_budgets(directory: Path) -> Budgets:
         UserError: the file is damaged.
     """
     path = directory / BUDGETS_FILE
+    remedy = f"write the caps anew, for example: kernelblaster resume {directory} --max-calls 100"
     try:
-        return Budgets.model_validate_json(path.read_bytes())
+        return Budgets.model_validate(read_json(path, "a run's caps", remedy))
     except FileNotFoundError:
         return Budgets()
     except (OSError, ValueError) as error:
-        raise UserError(
-            f"{path} is damaged; write the caps anew, for example: "
-            f"kernelblaster resume {directory} --max-calls 100"
-        ) from error
+        raise UserError(f"{path} is damaged; {remedy}") from error
 
 
 def write_budgets(directory: Path, budgets: Budgets) -> None:

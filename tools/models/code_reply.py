@@ -25,7 +25,8 @@ _NOT_APPLICABLE = re.compile(r"^[ \t*`]*NOT[ _]APPLICABLE[ \t*`]*:?[ \t*]*(.*)",
 _LAUNCH = re.compile(r"\blaunch\s*\(")
 _OMITTED = re.compile(
     r"^[ \t]*(?://|/\*)\s*(?:\.\.\.|…).*$"
-    r"|^[ \t]*(?://|/\*)[^\n]*\b(?:rest of|remaining|existing|unchanged|same as before|as before)\b"
+    r"|^[ \t]*(?://|/\*)"
+    r"(?>[^\n]*?\b(?:rest of|remaining|existing|unchanged|same as before|as before)\b)"
     r"[^\n]*(?:\.\.\.|…).*$",
     re.MULTILINE | re.IGNORECASE,
 )
@@ -33,6 +34,10 @@ _NOT_TEXT = re.compile(r"[\x00-\x08\x0e-\x1f\x7f\ud800-\udfff]")
 
 SHOWN = 120
 """Characters of a reply's line that a complaint repeats."""
+PLACES_SHOWN = 6
+"""Places of an edit that matches too often."""
+MOST_EDITS = 200
+"""Of one reply: each is looked for in the whole file."""
 
 
 class CodeReply(Record):
@@ -121,22 +126,34 @@ def apply_edits(base: str, edits: list[Edit]) -> str:
     Raises:
         MalformedReply: an edit matches nothing, or more than one place.
     """
+    if len(edits) > MOST_EDITS:
+        raise MalformedReply(f"{len(edits)} edits are too many: give the complete file")
     lines = base.split("\n")
     for number, edit in enumerate(edits, 1):
         wanted = [line.rstrip() for line in edit.search.split("\n")]
         if not any(wanted):
             raise MalformedReply(f"edit {number} has an empty SEARCH: copy lines of the file")
-        places = [
-            at
-            for at in range(len(lines) - len(wanted) + 1)
-            if [line.rstrip() for line in lines[at : at + len(wanted)]] == wanted
-        ]
+        places = _places(lines, wanted)
         if len(places) != 1:
             raise MalformedReply(_unmatched(number, wanted, places))
         at = places[0]
         new = edit.replace.split("\n") if edit.replace else []
         lines[at : at + len(wanted)] = new
     return "\n".join(lines)
+
+
+def _places(lines: list[str], wanted: list[str]) -> list[int]:
+    """Return the first lines at which the wanted ones stand, the first PLACES_SHOWN of them."""
+    text = "\n" + "".join(f"{line.rstrip()}\n" for line in lines)
+    searched = "\n" + "".join(f"{line}\n" for line in wanted)
+    places: list[int] = []
+    at, counted, line = text.find(searched), 0, 0
+    while at >= 0 and len(places) < PLACES_SHOWN:
+        line += text.count("\n", counted, at)
+        counted = at
+        places.append(line)
+        at = text.find(searched, at + 1)
+    return places
 
 
 def fenced(source: str) -> str:
@@ -147,7 +164,7 @@ def fenced(source: str) -> str:
 def _unmatched(number: int, wanted: list[str], places: list[int]) -> str:
     first = next(line for line in wanted if line).strip()[:SHOWN]
     if places:
-        found = ", ".join(str(at + 1) for at in places[:6])
+        found = ", ".join(str(at + 1) for at in places)
         return (
             f"the SEARCH of edit {number} (`{first}`) is at lines {found} of the file: add lines "
             "around it until it occurs once"

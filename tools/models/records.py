@@ -6,7 +6,7 @@ from typing import Annotated, Generic, Literal, TypeVar, get_args
 
 from pydantic import Field
 
-from ...harness.records import Record
+from ...harness.records import Integer, Record
 
 BUILTIN = "builtin"
 """The author that needs no model: the reasoner in the folder of the role's agent."""
@@ -65,7 +65,7 @@ class ModelPlan(Record):
     """Receive replies piece by piece: a slow server then runs into no time limit."""
     timeout_seconds: float = Field(default=300.0, gt=0)
     """Longest wait for a reply, or for its next piece."""
-    attempts: int = Field(default=5, ge=1)
+    attempts: Integer = Field(default=5, ge=1)
     """Tries of a call that fails in transport: 429, 5xx, time-outs, dropped connections."""
     first_wait_seconds: float = Field(default=1.0, ge=0)
     """Longest wait before the second try; doubled for each more (a random part of it is waited),
@@ -76,19 +76,19 @@ class ModelPlan(Record):
     check_seconds: float = Field(default=10.0, ge=0)
     """How long the endpoint may take to say, before the run begins, that it can be asked; 0: it is
     not asked."""
-    reasks: int = Field(default=2, ge=0)
+    reasks: Integer = Field(default=2, ge=0)
     """How often a malformed reply is asked for again, with the reason."""
-    concurrency: int = Field(default=4, ge=1)
+    concurrency: Integer = Field(default=4, ge=1)
     """Calls under way at the same time in this process."""
     requests_per_minute: float | None = Field(default=None, gt=0)
     """None: no limit of our own."""
-    max_output_tokens: int | None = Field(default=None, ge=1)
+    max_output_tokens: Integer | None = Field(default=None, ge=1)
     """Longest reply; None: the server's own limit."""
     prices: dict[str, Price] = Field(default_factory=dict)
     """By model name."""
     rewrites_first: bool = False
     """Whether lowering tries the built-in rewrite of a technique before it asks a model."""
-    context_tokens: dict[Role, Annotated[int, Field(ge=1000)]] = Field(default_factory=dict)
+    context_tokens: dict[Role, Annotated[Integer, Field(ge=1000)]] = Field(default_factory=dict)
     """Where a role's prompt may be longer or shorter than CONTEXT_TOKENS says."""
 
     def model_of(self, role: Role) -> str:
@@ -115,11 +115,11 @@ class Budgets(Record):
     Kept beside the run (budgets.json), not in its plan: `resume` may raise them.
     """
 
-    tokens: int | None = Field(default=None, ge=0)
+    tokens: Integer | None = Field(default=None, ge=0)
     """Input and output tokens of all model calls."""
     money: float | None = Field(default=None, ge=0)
     """Dollars, by the table of prices."""
-    calls: int | None = Field(default=None, ge=0)
+    calls: Integer | None = Field(default=None, ge=0)
     """Calls that were answered or may have been."""
     gpu_seconds: float | None = Field(default=None, ge=0)
     """Seconds that candidates spent on the device, simulated or not."""

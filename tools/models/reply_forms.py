@@ -176,7 +176,7 @@ def _validated(kind: type[Reply], value: dict[str, Any]) -> Reply:
 
 def _without_thoughts(text: str) -> str:
     """Drop the leading <think> block that reasoning models show through some local servers."""
-    return re.sub(r"\A\s*(?:<think>)?(?:(?!</?think>).)*</think>", "", text, flags=re.DOTALL)
+    return re.sub(r"\A\s*+(?:<think>)?(?:(?!</?think>).)*+</think>", "", text, flags=re.DOTALL)
 
 
 def bound(

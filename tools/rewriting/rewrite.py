@@ -9,6 +9,9 @@ from ...harness.records import Task
 from .records import Apply, Inapplicable, NotRecognised, Outcome, Parameters, Rewritten
 from .tidying import tidied
 
+LARGEST_READ = 1 << 16
+"""Characters of a source: what these rewrites know is far shorter, and all of them read it."""
+
 
 @dataclass(frozen=True)
 class Rewrite:
@@ -31,10 +34,14 @@ class Rewrite:
             if value not in self.parameters[name]:
                 return Inapplicable(reason=f"{name} is one of {list(self.parameters[name])}")
             chosen[name] = value
+        if len(source) > LARGEST_READ:
+            return Inapplicable(reason=f"built-in rewrites read up to {LARGEST_READ} characters")
         try:
             outcome = self.change(source, task, chosen)
         except NotRecognised as reason:
             return Inapplicable(reason=str(reason))
+        except RecursionError:  # The tree is walked down; the parser nests without a limit.
+            return Inapplicable(reason="an expression or a block is nested too deeply to be read")
         if isinstance(outcome, Inapplicable):
             return outcome
         text = tidied(source, outcome.source)

@@ -159,10 +159,11 @@ class _Reader:
             raise NotRecognised("the kernel keeps shared memory of its own")
         declared = declarations(node)
         if not declared:
-            match = re.match(r"(?:Pack<.*>|[\w ]+?)\s+(\w+_cache(?:_\d+)?)\[", text)
-            if match is None:
+            kind, _, name = text.partition("[")[0].rpartition(" ")
+            known = re.fullmatch(r"Pack<.*>|[\w ]+", kind)
+            if known is None or re.fullmatch(r"\w+_cache(?:_\d+)?", name) is None:
                 raise NotRecognised("the kernel keeps an array of its own")
-            self._caches[match[1]] = ""
+            self._caches[name] = ""
             return
         names = [item.name for item in declared]
         if names in (["VEC"], ["CHUNKS"]):
@@ -247,6 +248,8 @@ class _Reader:
         return text_of(right)
 
     def _expression(self, statement: Statement) -> None:
+        if not statement.node.named_children:
+            raise NotRecognised("a statement is empty")
         node = statement.node.named_children[0]
         text = statement.text
         if node.type == "call_expression":
@@ -358,6 +361,8 @@ class _Reader:
     def _chunk_loop(self, loop: CountingLoop) -> None:
         """Take in a loop over the chunks that a thread keeps in registers."""
         listed = statements(loop.body)
+        if len(listed) < 2:
+            raise NotRecognised("a loop over chunks has another shape")
         first = declarations(listed[0].node)
         guard = listed[1].node
         condition, body = (guard.child_by_field_name(n) for n in ("condition", "consequence"))

@@ -12,6 +12,9 @@ from tree_sitter import Language, Node, Parser
 
 from .records import NotRecognised
 
+MOST_KERNELS = 32
+"""Of a file that is written again: for each, the whole file is looked through."""
+
 
 @functools.lru_cache(maxsize=256)
 def parse(data: bytes) -> Node:
@@ -160,6 +163,8 @@ class Source:
                 if child.type == "parameter_declaration"
             )
             found.append(Kernel(node, text_of(name), parameters, body))
+            if len(found) > MOST_KERNELS:
+                raise NotRecognised(f"the file has more than {MOST_KERNELS} kernels")
         return found
 
     def launches(self, kernel: str) -> list[Launch]:
@@ -355,11 +360,17 @@ def definition(node: Node, name: str) -> str:
     root = node
     while root.parent is not None:
         root = root.parent
+    texts: dict[str, str] = {}
     for function in descendants(root, "function_definition"):
         declarator = function.child_by_field_name("declarator")
         found = declarator.child_by_field_name("declarator") if declarator else None
-        if found is not None and text_of(found) == name:
-            text = text_of(function)
-            inner = re.findall(r"\b(\w*warp\w*)\(", text)
-            return text + "".join(definition(node, other) for other in set(inner) - {name})
-    return ""
+        if found is not None:
+            texts.setdefault(text_of(found), text_of(function))
+    called, waiting = dict[str, str](), [name]
+    while waiting:
+        first = waiting.pop()
+        if first in texts and first not in called:  # They may call each other.
+            called[first] = texts[first]
+            inner = re.findall(r"\b(\w+)\(", called[first])
+            waiting += [other for other in reversed(inner) if "warp" in other]
+    return "".join(called.values())

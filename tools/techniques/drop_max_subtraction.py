@@ -64,7 +64,7 @@ def _without_maximum(body: RowBody) -> RowBody | None:
             if step is loop or isinstance(step, Plain) and _declares(step.text, name):
                 continue
             lines = step.lines if isinstance(step, Loop) else (step.text,)
-            changed = tuple(re.sub(rf"\s*-\s*{name}\b", "", line) for line in lines)
+            changed = tuple(re.sub(rf"(?:(?<!\s)\s+)?-\s*{name}\b", "", line) for line in lines)
             subtracted |= any("exp" in line for line in lines) and changed != lines
             if any(uses(line, name) for line in changed):
                 return None

@@ -107,9 +107,11 @@ class _Writer:
                     (self._pointers if item.is_pointer else self._floats).add(item.name)
                 elif "load_pack" in text:
                     self._pointers.add(item.name)
-            array = re.match(r".*\bfloat\b[^=;]*?(\w+)\s*\[", text, re.S)
-            if array is not None:
-                self._pointers.add(array[1])
+            for declared in reversed(re.split(r"\bfloat\b", text)[1:]):
+                array = re.search(r"\b(\w+)\s*\[", re.split("[=;]", declared, maxsplit=1)[0])
+                if array is not None:
+                    self._pointers.add(array[1])
+                    break
             pack = re.match(r"Pack<.*>\s+(\w+)", text)
             if pack is not None:
                 self._pointers.add(pack[1])

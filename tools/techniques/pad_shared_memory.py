@@ -58,7 +58,7 @@ def _apply(source: str, task: Task, parameters: Parameters) -> Outcome:
             if pair.full < 8:
                 continue
             # rows that are read four floats at a time stay aligned to 16 bytes
-            extra = 4 if re.search(r"align\w*\(16\)", text) else 1
+            extra = 4 if re.search(r"align(as|__)?\(16\)", text) else 1
             parsed.replace(size, f"{text_of(size)} + {extra}")
             padded.append(text_of(inner).split("[")[0])
     if not padded:

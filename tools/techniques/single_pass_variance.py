@@ -105,8 +105,10 @@ def _squared_difference(loop: Loop) -> tuple[str, str, str] | None:
     )
     if named is not None:
         return total, named[2], named[3]
-    direct = re.fullmatch(rf"{total} \+= \((.+?) - (\w+)\) \* \((.+?) - (\w+)\);", text, re.S)
-    if direct is not None and direct[1] == direct[3] and direct[2] == direct[4]:
+    squared = text.removeprefix(f"{total} += ").removesuffix(";")
+    factor = squared[: (len(squared) - len(" * ")) // 2]
+    direct = re.fullmatch(r"\((.+) - (\w+)\)", factor, re.S)
+    if direct is not None and text == f"{total} += {factor} * {factor};":
         return total, direct[1], direct[2]
     return None
 
@@ -121,8 +123,8 @@ def _sums(loop: Loop, value: str, variable: str) -> bool:
 
 def _is_mean(steps: list[Step], mean: str, first: Loop) -> bool:
     names = "|".join(name for name, kind in first.carried if kind == "sum")
-    pattern = rf"(?:const )?float {mean} = .*\b({names})\b.*;"
-    return any(isinstance(s, Plain) and re.fullmatch(pattern, s.text, re.S) for s in steps)
+    pattern = rf"(?:const )?float {mean} = [^;]*\b({names})\b"
+    return any(isinstance(s, Plain) and re.match(pattern, s.text) for s in steps)
 
 
 def _declaration(steps: list[Step], total: str) -> Plain | None:

@@ -25,7 +25,7 @@ def task_header(task: Task) -> str:
 
     One text for the two files that are generated: `full | verify`, one value where they agree.
     """
-    includes = re.findall(r"^#include (<[^>]+>)", header(task.full), re.MULTILINE)
+    includes = re.findall(r"^#include (<[^>\n]+>)", header(task.full), re.MULTILINE)
     lines = [
         f"// task.cuh, generated, includes {' '.join(includes)}, declares launch and",
         "// workspace_bytes, and defines (at full dimensions | at those of verification):",

@@ -6,7 +6,7 @@ import graph_support
 import pytest
 from conformance.device import CapabilitiesConformance
 
-from kernelblaster.harness.devices.gates import Gates, Passage, unconfirmed_because
+from kernelblaster.harness.devices.gates import Gates, Passage, Result, unconfirmed_because
 from kernelblaster.harness.devices.protocol import Capability, Comparison, Measurement
 from kernelblaster.harness.judge.timing import Ratio
 from kernelblaster.harness.records import Outcome, StageResult, Task
@@ -91,8 +91,9 @@ class Notes:
     def __init__(self) -> None:
         self.kept: dict[tuple[str, str], str] = {}
 
-    async def recall(self, key: str, stage: str) -> str | None:
-        return self.kept.get((key, stage))
+    async def recall(self, key: str, stage: str, kind: type[Result]) -> Result | None:
+        body = self.kept.get((key, stage))
+        return None if body is None else kind.model_validate_json(body)
 
     async def keep(self, key: str, stage: str, body: str, seconds: float) -> None:
         assert seconds >= 0 and (key, stage) not in self.kept

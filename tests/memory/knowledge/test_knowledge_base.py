@@ -137,7 +137,7 @@ def test_a_new_knowledge_base_is_made_once_and_found_again(tmp_path: Path) -> No
         ({"thesis.tex": "x"}, "not a knowledge base"),
         ({"kb.json": '{"format": "keepass", "version": 1}'}, "another program"),
         ({"kb.json": "[1, 2]"}, "another program"),
-        ({"kb.json": "not json"}, "cannot be read"),
+        ({"kb.json": "not json"}, "is damaged"),
         (
             {"kb.json": '{"format": "kernelblaster-knowledge-base", "version": 99}'},
             "version 99",

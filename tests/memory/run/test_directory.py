@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from kernelblaster.harness.errors import UserError
+from kernelblaster.memory.run.artifacts import ArtifactStore
 from kernelblaster.memory.run.directory import (
     NotEmpty,
     RunDirectory,
@@ -21,6 +22,7 @@ from kernelblaster.memory.run.directory import (
     new_run_directory,
     read_plan,
 )
+from kernelblaster.memory.run.run_store import RunStore
 
 
 def test_a_directory_appears_with_all_that_it_begins_with_and_held(tmp_path: Path) -> None:
@@ -141,6 +143,44 @@ def test_only_what_was_made_is_removed(tmp_path: Path) -> None:
     made.remove()
     made.close()
     assert not (tmp_path / "other").exists()
+
+
+@pytest.mark.parametrize("there_before", [True, False])
+def test_what_others_put_there_meanwhile_stays(tmp_path: Path, there_before: bool) -> None:
+    run = tmp_path / "run"
+    if there_before:
+        run.mkdir()
+    held = RunDirectory.create(run, {}, {"budgets.json": "{}"})
+    ArtifactStore(run / "artifacts").put_text("a task")
+    for name in ("checkpoints.sqlite", "checkpoints.sqlite-wal", "run.sqlite"):
+        (run / name).write_text("ours")
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "aa").mkdir()
+    (tmp_path / "elsewhere" / "aa" / ("0" * 62)).write_text("years of work")
+    foreign = (
+        "thesis.tex", "best.cu", "notes/run.json", "artifacts/thesis.tex", "artifacts/aa/notes",
+    )  # fmt: skip
+    for name in foreign:
+        (run / name).parent.mkdir(parents=True, exist_ok=True)
+        (run / name).write_text("years of work")
+    (run / "run.sqlite-shm").symlink_to(tmp_path / "elsewhere" / "aa" / ("0" * 62))
+    (run / "artifacts" / "bb").symlink_to(tmp_path / "elsewhere" / "aa")
+    held.remove()
+    held.close()
+    files = {str(path.relative_to(run)) for path in run.rglob("*") if not path.is_dir()}
+    assert files == {*foreign, "run.sqlite-shm"}
+    assert (tmp_path / "elsewhere" / "aa" / ("0" * 62)).read_text() == "years of work"
+    assert (run / "artifacts" / "bb").is_symlink()
+
+
+def test_all_that_a_run_made_before_it_began_is_removed(tmp_path: Path) -> None:
+    held = RunDirectory.create(tmp_path / "run", {}, {"budgets.json": "{}"})
+    ArtifactStore(tmp_path / "run" / "artifacts").put_text("a task")
+    RunStore(tmp_path / "run" / "run.sqlite").close()
+    (tmp_path / "run" / "run.sqlite-wal").write_text("")
+    held.remove()
+    held.close()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_lost_race_leaves_nothing_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

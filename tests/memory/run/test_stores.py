@@ -18,6 +18,7 @@ from kernelblaster.harness.records import (
     Evaluation,
     Outcome,
     Provenance,
+    StageResult,
     Timing,
     evaluation_key,
     sha256_of,
@@ -112,10 +113,20 @@ def test_the_first_evaluation_under_a_key_stays(tmp_path: Path) -> None:
 
 def test_stage_results_are_kept_by_key_and_stage(tmp_path: Path) -> None:
     with RunStore(tmp_path / "run.sqlite") as store:
-        assert store.put_stage("k", "compile", '{"outcome":"passed"}')
+        passed = StageResult(outcome=Outcome.PASSED)
+        assert store.put_stage("k", "compile", passed.model_dump_json())
         assert not store.put_stage("k", "compile", '{"outcome":"crashed"}')
-        assert store.get_stage("k", "compile") == '{"outcome":"passed"}'
-        assert store.get_stage("k", "verify") is None
+        assert store.get_stage("k", "compile", StageResult) == passed
+        assert store.get_stage("k", "verify", StageResult) is None
+        assert store.has_stage("k", "compile") and not store.has_stage("k", "verify")
+
+
+@pytest.mark.parametrize("body", [b"\xff\x00", "[" * 50_000, "{}", 5, '{"outcome": "none"}'])
+def test_a_damaged_stage_is_one_clear_line(tmp_path: Path, body: object) -> None:
+    with RunStore(tmp_path / "run.sqlite") as store:
+        store.put_stage("k", "verify", body)  # type: ignore[arg-type]
+        with pytest.raises(UserError, match=r"run.sqlite is damaged"):
+            store.get_stage("k", "verify", StageResult)
 
 
 def test_a_replayed_step_is_stored_once_and_steps_come_in_order(tmp_path: Path) -> None:

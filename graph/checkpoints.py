@@ -1,0 +1,92 @@
+"""A run's checkpoints: only this project's records come back from them, and only as written."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiosqlite
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import CheckpointTuple
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
+
+from ..harness.errors import UserError
+from ..memory.database import explained
+from ..nodes import records as node_records
+
+CHECKPOINTS_FILE = "checkpoints.sqlite"
+
+
+@asynccontextmanager
+async def open_checkpointer(directory: Path) -> AsyncIterator[AsyncSqliteSaver]:
+    """Open the run's checkpoints.
+
+    Raises:
+        UserError: the file cannot be written, or is damaged.
+    """
+    path = directory / CHECKPOINTS_FILE
+    try:
+        async with aiosqlite.connect(path) as connection:
+            yield _Checkpoints(connection, serde=checkpoint_serializer())
+    except aiosqlite.OperationalError as error:
+        raise UserError(explained(path, str(error))) from error
+    except (aiosqlite.DatabaseError, UnreadableCheckpoint) as error:
+        raise UserError(f"{path} is damaged: {error}; start a new run") from error
+
+
+class UnreadableCheckpoint(Exception):
+    """A checkpoint is not what was written."""
+
+
+class _Checkpoints(AsyncSqliteSaver):
+    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        try:
+            return await super().aget_tuple(config)
+        except (aiosqlite.Error, UnreadableCheckpoint):
+            raise
+        # A row is decoded here and nothing else is done: no fault of a node is hidden.
+        except Exception as error:
+            raise UnreadableCheckpoint(f"{type(error).__name__}: {error}") from error
+
+
+class SummedSerializer(JsonPlusSerializer):
+    """Keeps a sum beside each value, so that no decoder sees what the disk made of it.
+
+    A decoder takes many damaged bytes for another value, and a run would go on with it.
+    """
+
+    def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
+        """Return a value as bytes, and their kind with their sum."""
+        kind, data = super().dumps_typed(obj)
+        return f"{kind} {zlib.crc32(data):08x}", data
+
+    def loads_typed(self, data: tuple[str, bytes]) -> Any:
+        """Return the value of bytes that are what was written.
+
+        Raises:
+            UnreadableCheckpoint: they are not, or were written by another version.
+        """
+        kind, _, said = data[0].partition(" ")
+        if said != f"{zlib.crc32(data[1]):08x}":
+            raise UnreadableCheckpoint("its sum does not match, or another version wrote it")
+        return super().loads_typed((kind, data[1]))
+
+
+def checkpoint_serializer() -> JsonPlusSerializer:
+    """Return a serializer that refuses every type but the records this project checkpoints."""
+    from ..harness import records as harness_records
+    from ..memory import records as memory_records
+    from ..tools.models import records as model_records
+
+    modules = (harness_records, memory_records, node_records, model_records)
+    allowed = [
+        (kind.__module__, kind.__name__)
+        for module in modules
+        for kind in vars(module).values()
+        if isinstance(kind, type) and kind.__module__ == module.__name__
+    ]
+    return SummedSerializer(allowed_msgpack_modules=allowed)

@@ -1,0 +1,30 @@
+"""The command line in this process, for what does not need one of its own."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kernelblaster.cli import app as cli
+
+Done = SimpleNamespace
+
+
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch, capfd: Any) -> Callable[..., Done]:
+    """Run the command line in this process: exit code, output, complaints."""
+
+    def run(*arguments: object) -> Done:
+        monkeypatch.setattr(sys, "argv", ["kernelblaster", *map(str, arguments)])
+        capfd.readouterr()
+        with pytest.raises(SystemExit) as left:
+            cli.main()
+        code = left.value.code
+        captured = capfd.readouterr()
+        return Done(code=0 if code is None else code, out=captured.out, err=captured.err)
+
+    return run
