@@ -45,12 +45,23 @@ class UnreadableCheckpoint(Exception):
 class _Checkpoints(AsyncSqliteSaver):
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         try:
-            return await super().aget_tuple(config)
+            found = await super().aget_tuple(config)
+            if found is not None:
+                _require_its_own(found)
+            return found
         except (aiosqlite.Error, UnreadableCheckpoint):
             raise
         # A row is decoded here and nothing else is done: no fault of a node is hidden.
         except Exception as error:
             raise UnreadableCheckpoint(f"{type(error).__name__}: {error}") from error
+
+
+def _require_its_own(found: CheckpointTuple) -> None:
+    """Refuse a row whose columns, which have no sum, are not those of its checkpoint."""
+    if found.config["configurable"]["checkpoint_id"] != found.checkpoint["id"]:
+        raise UnreadableCheckpoint("a checkpoint stands under another's id")
+    if "step" not in found.metadata:
+        raise UnreadableCheckpoint("a checkpoint does not say which step it is of")
 
 
 class SummedSerializer(JsonPlusSerializer):

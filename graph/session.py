@@ -179,7 +179,7 @@ class Session:
                 raise Waiting(
                     self.directory, await asyncio.to_thread(count_waiting, self.directory)
                 )
-            result = ended.values["result"]
+            result = ended.values.get("result")
         if not isinstance(result, RunResult):
             raise UserError(f"{self.directory} was written by another version; start a new run")
         return result

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from ..harness.devices.protocol import Device
 from ..harness.devices.registry import open_device
+from ..harness.errors import UserError
 from ..harness.records import DeviceIdentity, Evaluation, Task
 from ..memory.knowledge.knowledge_base import KnowledgeBase
 from ..memory.run.artifacts import ArtifactStore
@@ -62,11 +63,14 @@ class Workspace:
         """Return a stored evaluation.
 
         Raises:
-            LookupError: there is none under this key.
+            UserError: there is none under this key.
         """
         found = self.store.get(key)
         if found is None:
-            raise LookupError(f"run.sqlite holds no evaluation {key}")
+            raise UserError(
+                f"{self.directory}/run.sqlite holds no evaluation {key[:12]}; the run directory is "
+                "incomplete: restore it, or start a new run"
+            )
         return found
 
     @property

@@ -62,9 +62,10 @@ class RunDirectory:
         Raises:
             UserError: it holds something already, is a file, or cannot be written.
         """
-        if path.exists() and not path.is_dir():
+        there = path.exists()  # Asked once: what another makes meanwhile is no empty directory.
+        if there and not path.is_dir():
             raise UserError(f"--run {path} is a file; give a directory")
-        if path.exists() and any(path.iterdir()):
+        if there and any(path.iterdir()):
             hint = (
                 f"continue it with: kernelblaster resume {path}"
                 if (path / PLAN_FILE).is_file()
@@ -74,7 +75,7 @@ class RunDirectory:
         document = json.dumps({"format": RUN_FORMAT, "plan": plan}, indent=2) + "\n"
         try:
             # It may be a mount, or where somebody stands: what is there keeps its place.
-            make = cls._fill if path.exists() else cls._appear
+            make = cls._fill if there else cls._appear
             return make(path, texts | {PLAN_FILE: document})
         except OSError as error:
             if error.errno in (errno.ENOTEMPTY, errno.EEXIST):

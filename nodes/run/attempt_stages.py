@@ -114,9 +114,7 @@ async def _result(state: Reads, attempt: Attempt, repairs: int) -> LoweringResul
     async with opened(state["plan"]) as workspace:
         task, source = await _subject(workspace, state, attempt)
         key = Evaluator(workspace.device, workspace.store).key(task, source)
-        evaluation = await asyncio.to_thread(workspace.store.get, key)
-    if evaluation is None:
-        raise LookupError(f"run.sqlite holds no evaluation {key}")
+        evaluation = await asyncio.to_thread(workspace.evaluation, key)
     point = None
     if evaluation.outcome is Outcome.PASSED and evaluation.timing is not None:
         parent = state["parent"]

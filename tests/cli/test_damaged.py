@@ -170,6 +170,11 @@ CHECKPOINTS: dict[str, Damage] = {
         "checkpoints.sqlite", f"UPDATE checkpoints SET metadata = '{'[' * 50_000}'"
     ),
     "metadata of no text": sql("checkpoints.sqlite", "UPDATE checkpoints SET metadata = x'ff00'"),
+    "no metadata": sql("checkpoints.sqlite", "UPDATE checkpoints SET metadata = NULL"),
+    "another's id": sql(
+        "checkpoints.sqlite",
+        "UPDATE OR IGNORE checkpoints SET checkpoint_id = 'x' || checkpoint_id",
+    ),
     "junk": written("checkpoints.sqlite", b"junk" * 4000),
 }
 
@@ -223,6 +228,8 @@ ROWS: dict[str, tuple[Damage, str]] = {
         "no text": "x'ff00'", "nested": f"'{'[' * 50_000}'", "another record": "'{}'",
         "a number": "5",
     }.items()
+} | {
+    "no evaluation": (sql("run.sqlite", "DELETE FROM evaluations"), "run.sqlite holds no"),
 }  # fmt: skip
 
 
