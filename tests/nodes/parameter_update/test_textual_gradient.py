@@ -68,7 +68,7 @@ def tried(number: int, outcome: str, **changes: Any) -> Evidence:
         "parent_sha256": f"parent {number}",
         "child_sha256": f"child {number}",
         "state_before": STATE,
-        "signature_before": (0.0,),
+        "signature_before": (0.0,) * len(DIMENSIONS),
         "technique": "remove_barriers",
         "expected_log_gain": 0.1,
         "outcome": outcome,
