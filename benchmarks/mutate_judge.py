@@ -164,7 +164,7 @@ def main() -> None:
         for number in range(arguments.jobs):
             place = Path(work, str(number))
             shutil.copytree(ROOT, place / "kernelblaster", ignore=shutil.ignore_patterns(
-                ".git", ".whl", "__pycache__", "results"))  # fmt: skip
+                ".*", "__pycache__", "results"))  # fmt: skip
             copies.append(place)
 
         def run(number: int) -> None:
