@@ -283,7 +283,7 @@ class SimulatedDevice(Device):
             if reply.report is None:
                 return reply, None, Checked(0)
             require_sense(reply.report)
-            failed = judge(_as_case(reply.report))
+            failed = judge(_as_case(task, reply.report))
             if failed:
                 return reply, failed, Checked(0)
             if not reply.report.launches:
@@ -332,7 +332,7 @@ class SimulatedDevice(Device):
                     return None, Checked(0, "all blocks together take too long to be simulated")
                 if reply.report is None:
                     return _no_report(reply, built), Checked(0)
-                failed = judge(_as_case(reply.report, "all blocks"))
+                failed = judge(_as_case(task, reply.report, "all blocks"))
                 if failed and all(found.kind == "timed_out" for found in failed.diagnostics):
                     why = "all blocks together are too much work to be simulated"
                     return None, Checked(0, why)
@@ -477,8 +477,21 @@ class SimulatedDevice(Device):
         return str(path)
 
 
-def _as_case(report: ProfileReport, name: str = "") -> CaseReport:
-    return CaseReport(name=name, faults=report.faults, reports=report.reports)
+def _as_case(task: Task, report: ProfileReport, name: str = "") -> CaseReport:
+    """Return what a run at full dimensions met as a case, the inputs that it wrote to included."""
+    written = {
+        place
+        for launch in report.launches
+        for place in ([launch.place] if isinstance(launch, TransferReport) else launch.written)
+    }
+    modified = [
+        spec.name
+        for place, spec in enumerate(task.full.tensors)
+        if place in written and spec.role != "output"
+    ]
+    return CaseReport(
+        name=name, faults=report.faults, reports=report.reports, modified=modified
+    )
 
 
 def _blocks(sampled: ProfileReport) -> list[int]:

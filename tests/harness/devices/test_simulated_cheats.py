@@ -10,6 +10,7 @@ import pytest
 import simulated_kernels as kernels
 from exploits import corpus
 
+from kernelblaster.harness.devices import simulated
 from kernelblaster.harness.devices.protocol import Measurement
 from kernelblaster.harness.devices.simulated import SimulatedDevice
 from kernelblaster.harness.errors import UserError
@@ -418,3 +419,17 @@ async def test_a_grid_whose_first_block_does_all_has_no_time(
     for sample in (0, 1, 2):
         measured = await device.profile(rounding, ONE_OF_FEW % blocks, sample)
         assert measured.stage.outcome is Outcome.UNSUPPORTED, measured.timing
+
+
+@pytest.mark.parametrize("sample", [0, 5])
+async def test_an_input_that_is_written_to_is_seen_whatever_pytorchs_error_is(
+    device: SimulatedDevice, tasks: dict[str, Task], monkeypatch: pytest.MonkeyPatch, sample: int
+) -> None:
+    monkeypatch.setattr(
+        simulated, "exact_full_case_now", lambda *_: NoFullCase(reason="not to be had")
+    )
+    clear = "if (DIM_ROWS > 1000) ((float*)x)[blockIdx.x * DIM_COLUMNS] = 0;"
+    source = softmax(f"{SELF} __syncwarp(); {clear}")
+    measured = await device.profile(tasks["softmax"], source, sample)
+    assert measured.stage.outcome is Outcome.WRONG_ANSWER, measured.stage.reason
+    assert "modified its input x" in measured.stage.reason
