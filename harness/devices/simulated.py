@@ -12,6 +12,7 @@ from typing import Any
 
 from ..build.toolchain import Toolchain, build_now, find_toolchain
 from ..gpus import Gpu, find_gpu
+from ..host.plan import Plan
 from ..host.planning import Asked, plan_launch
 from ..host.process import host_program
 from ..host.properties import properties_of
@@ -178,29 +179,40 @@ class SimulatedDevice(Device):
         refused = judge_build(built, source) or self._misread(built)
         if refused:
             return refused
+        plan = self._plan(built, task.verify, VERIFY_WORKSPACE)
+        if isinstance(plan, StageResult):
+            return plan
+        verdict = partial(self._verdict, task, source, built, plan)
         if sample:
             with secret_cases(task, sample) as cases:
-                return self._verdict(task, source, built, cases, read_cases(cases))
-        judged = self._verdict(task, source, built, public, read_cases(public))
+                return verdict(cases, read_cases(cases))
+        judged = verdict(public, read_cases(public))
         if judged.outcome is not Outcome.PASSED:
             return judged
         # Each on its own: what relies on a constant may crash where that is another.
         relied = [
             case.name
             for case in read_constants(public)
-            if self._verdict(task, source, built, public, [case]).outcome is not Outcome.PASSED
+            if verdict(public, [case]).outcome is not Outcome.PASSED
         ]
         return with_constants(judged, relied)
 
     def _verdict(
-        self, task: Task, source: str, built: Build, folder_of_cases: Path, cases: Sequence[Case]
+        self,
+        task: Task,
+        source: str,
+        built: Build,
+        plan: Plan,
+        folder_of_cases: Path,
+        cases: Sequence[Case],
     ) -> StageResult:
         with scratch_folder("verify") as folder:
             outputs = folder / "outputs"
             outputs.mkdir()
             reply = self._run(
-                VerifyReport, "verify", built, task, folder_of_cases, outputs, folder, cases=cases
-            )
+                VerifyReport, "verify", built, plan, task, folder_of_cases, outputs, folder,
+                cases=cases,
+            )  # fmt: skip
             if reply.report is None:
                 return _no_report(reply, built)
             judged = judge_run(
@@ -208,7 +220,7 @@ class SimulatedDevice(Device):
             )
             if judged.outcome in _AT_OTHER_SIZES:
                 judged = with_written_sizes(judged, task, source)
-            facts = judged.facts | isolation_facts(reply.report.isolation_missing)
+            facts = judged.facts | _isolation(reply.report, plan)
             return judged.model_copy(update={"facts": facts})
 
     def _profile(self, task: Task, source: str, sample: int) -> Measurement:
@@ -235,9 +247,13 @@ class SimulatedDevice(Device):
         refused = judge_build(built) or self._misread(built)
         if refused:
             return Measurement(stage=refused)
+        most = min(PROFILE_WORKSPACE, self.gpu.memory_bytes // 2)
+        plan = self._plan(built, task.full, most)
+        if isinstance(plan, StageResult):
+            return Measurement(stage=plan)
         full_case = prepared if isinstance(prepared, FullCase) else None
         draw = f"secret {sample}" if sample else ""
-        reply, failed, checked = self._sampled_answer(built, task, cases, full_case, draw)
+        reply, failed, checked = self._sampled_answer(built, plan, task, cases, full_case, draw)
         if reply.report is None:
             return Measurement(stage=_no_report(reply, built))
         if isinstance(prepared, NoFullCase):
@@ -246,7 +262,9 @@ class SimulatedDevice(Device):
         # answer is wrong: all blocks together may say so.
         unsure = failed is not None and failed.diagnostics[0].kind == NOT_WRITTEN
         if full_case and (unsure or (sample and not failed)):
-            wrong, wide = self._wide_answer(built, task, cases, full_case, reply.report, draw)
+            wrong, wide = self._wide_answer(
+                built, plan, task, cases, full_case, reply.report, draw
+            )
             if wrong:
                 failed = wrong
             elif wide.blocks and (wide.share >= checked.share or not checked.elements):
@@ -258,7 +276,7 @@ class SimulatedDevice(Device):
             return Measurement(stage=failed.model_copy(update={"build": built}))
         # An unconfirmed candidate's withheld part is compared when it is confirmed.
         told_now = bool(sample) or full_case is None
-        measured = self._measure(reply.report, built, checked, told_now)
+        measured = self._measure(reply.report, built, plan, checked, told_now)
         if not not_own:
             return measured
         facts = measured.stage.facts | {"full_size_not_secret": not_own}
@@ -267,7 +285,13 @@ class SimulatedDevice(Device):
         )
 
     def _sampled_answer(
-        self, built: Build, task: Task, cases: Path, full_case: FullCase | None, draw: str
+        self,
+        built: Build,
+        plan: Plan,
+        task: Task,
+        cases: Path,
+        full_case: FullCase | None,
+        draw: str,
     ) -> tuple[Reply[ProfileReport], StageResult | None, Checked]:
         """Return the profile's reply, how what the sampled blocks wrote fails, what was compared.
 
@@ -277,7 +301,7 @@ class SimulatedDevice(Device):
             outputs = folder / "outputs"
             outputs.mkdir()
             reply = self._run(
-                ProfileReport, "profile", built, task, cases, outputs, folder, full_case,
+                ProfileReport, "profile", built, plan, task, cases, outputs, folder, full_case,
                 {"draw": draw},
             )  # fmt: skip
             if reply.report is None:
@@ -302,6 +326,7 @@ class SimulatedDevice(Device):
     def _wide_answer(
         self,
         built: Build,
+        plan: Plan,
         task: Task,
         cases: Path,
         full_case: FullCase,
@@ -321,7 +346,7 @@ class SimulatedDevice(Device):
                 outputs = own / "outputs"
                 outputs.mkdir(parents=True)
                 reply = self._run(
-                    ProfileReport, "wide", built, task, cases, outputs, own, full_case,
+                    ProfileReport, "wide", built, plan, task, cases, outputs, own, full_case,
                     {"wide": wide | {"again": again}},
                 )  # fmt: skip
                 return reply, outputs
@@ -349,7 +374,7 @@ class SimulatedDevice(Device):
             return failed, checked
 
     def _measure(
-        self, report: ProfileReport, built: Build, checked: Checked, told: bool
+        self, report: ProfileReport, built: Build, plan: Plan, checked: Checked, told: bool
     ) -> Measurement:
         resources = {kernel.kernel: kernel for kernel in built.kernels}
         launches: list[LaunchProfile] = []
@@ -381,7 +406,7 @@ class SimulatedDevice(Device):
         return Measurement(
             stage=StageResult(
                 outcome=Outcome.PASSED, build=built,
-                facts=checked.facts | isolation_facts(report.isolation_missing),
+                facts=checked.facts | _isolation(report, plan),
                 diagnostics=checked.diagnostics if told else (),
             ),  # fmt: skip
             timing=timing,
@@ -393,11 +418,22 @@ class SimulatedDevice(Device):
     def _build(self, source: str, variant: TaskVariant) -> Build:
         return build_now(self._toolchain, source, header(variant), self.gpu.arch)
 
+    def _plan(
+        self, built: Build, variant: TaskVariant, workspace_limit: int
+    ) -> Plan | StageResult:
+        """Return what launch() does at a variant's dimensions, or how its host half fails."""
+        gpu = properties_of(self.gpu)
+        plan = plan_launch(self._native(), Asked(built, variant.tensors, gpu, workspace_limit))
+        if isinstance(plan, Plan) and any(launch.cluster > 1 for launch in plan.launches):
+            return StageResult(outcome=Outcome.UNSUPPORTED, reason=_CLUSTERS, build=built)
+        return plan
+
     def _run(
         self,
         kind: type[Report],
         mode: str,
         built: Build,
+        plan: Plan,
         task: Task,
         cases_directory: Path,
         outputs: Path,
@@ -409,16 +445,6 @@ class SimulatedDevice(Device):
         verifying = mode == "verify"
         variant = task.verify if verifying else task.full
         folder = Path(built.directory)
-        most = VERIFY_WORKSPACE
-        if not verifying:
-            most = min(PROFILE_WORKSPACE, self.gpu.memory_bytes // 2)
-        plan = plan_launch(
-            self._native(), Asked(built, variant.tensors, properties_of(self.gpu), most)
-        )
-        if isinstance(plan, StageResult):
-            return Reply(outcome=plan.outcome, reason=plan.reason, found=plan.diagnostics)
-        if any(launch.cluster > 1 for launch in plan.launches):
-            return Reply(outcome=Outcome.UNSUPPORTED, reason=_CLUSTERS)
         request: dict[str, Any] = {
             "mode": mode,
             "gpu": self.gpu.name,
@@ -492,6 +518,12 @@ def _as_case(task: Task, report: ProfileReport, name: str = "") -> CaseReport:
     return CaseReport(
         name=name, faults=report.faults, reports=report.reports, modified=modified
     )
+
+
+def _isolation(report: VerifyReport | ProfileReport, plan: Plan) -> dict[str, str]:
+    """Return what this machine does not offer to the processes of kernels and host half."""
+    missing = [*report.isolation_missing, *plan.isolation_missing]
+    return isolation_facts(list(dict.fromkeys(missing)))
 
 
 def _blocks(sampled: ProfileReport) -> list[int]:

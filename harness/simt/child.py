@@ -48,15 +48,13 @@ class Reply(Generic[Report]):
     outcome: Outcome | None = None
     """Set where there is no report."""
     reason: str = ""
-    found: tuple[Diagnostic, ...] = ()
-    """What was found before anything ran."""
 
     @property
     def diagnostics(self) -> tuple[Diagnostic, ...]:
-        """The failure as diagnostics."""
+        """The failure as a diagnostic."""
         if self.outcome is None:
             return ()
-        return self.found or (Diagnostic(kind=str(self.outcome), message=self.reason),)
+        return (Diagnostic(kind=str(self.outcome), message=self.reason),)
 
 
 def run_candidate(

@@ -47,7 +47,6 @@ def main(arguments: list[str]) -> int:
     # Compiling it, if it came to that, takes processes and a cache to write.
     core_library()
     missing = enclose_process(_readable(request), [Path(arguments[0]).parent])
-    missing = list(dict.fromkeys([*missing, *request["plan"]["isolation_missing"]]))
     # The token must not lie about where the candidate could read it.
     os.unlink(arguments[0])
     body: dict[str, Any]
