@@ -23,7 +23,7 @@ from kernelblaster.harness.errors import UserError
 from kernelblaster.harness.gpus import Gpu
 from kernelblaster.harness.host.calls import Launch
 from kernelblaster.harness.host.entries import read_entries
-from kernelblaster.harness.host.plan import COOPERATIVE
+from kernelblaster.harness.host.plan import is_cooperative
 from kernelblaster.harness.records import KernelResources, LaunchProfile
 from kernelblaster.harness.simt.counters import LaunchCounters
 from kernelblaster.harness.simt.model.profile import describe_launch
@@ -243,7 +243,7 @@ def _asked(
     if found.resources is None or call.kernel not in program.module.functions:
         raise UserError(f"nothing is known of kernel {call.kernel}")
     workspace = 0
-    if any(number == COOPERATIVE and value[0] for number, value in call.attributes):
+    if is_cooperative(call.attributes):
         allocation = arena.allocate("grid workspace", core.GRID_WORKSPACE_BYTES)
         arena.view(allocation)[:] = 0  # the grid's barrier, at rest
         workspace = allocation.address

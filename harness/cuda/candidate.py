@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from ..host.plan import WORKSPACE, Plan, PlannedLaunch, variable, variable_name
+from ..host.plan import Plan, PlannedLaunch, variable, variable_name
 from .buffers import Buffers
 from .driver import Driver, DriverError, LaunchStep, Steps, TransferStep
 
@@ -129,7 +129,7 @@ class DriverProgram:
             if (name := variable_name(place.buffer)) is not None:
                 address, size = self._driver.variable(self._module, name)
                 found[variable(name)], sizes[variable(name)] = address, size
-        require_inside(self._plan, sizes)
+        self._plan.require_inside(sizes)
         return found
 
 
@@ -208,26 +208,11 @@ def steps_at(
                 )
             )  # fmt: skip
             continue
-        source = base[step.source.buffer] + step.source.offset if step.source else 0
+        source = step.source.at(base) if step.source else 0
         found.append(
             TransferStep(
-                step.value, base[step.target.buffer] + step.target.offset, step.target_pitch,
-                source, step.source_pitch, step.width, step.height, step.content.at(base),
+                step.value, step.target.at(base), step.target_pitch, source, step.source_pitch,
+                step.width, step.height, step.content.at(base),
             )
         )  # fmt: skip
     return found
-
-
-def require_inside(plan: Plan, sizes: Mapping[str, int]) -> None:
-    """Refuse copies and fills that leave a variable: the host half's process told its size.
-
-    Raises ValueError.
-    """
-    for step in plan.steps:
-        if isinstance(step, PlannedLaunch):
-            continue
-        for place, pitch in ((step.target, step.target_pitch), (step.source, step.source_pitch)):
-            if place is None or place.buffer not in sizes or place.buffer == WORKSPACE:
-                continue
-            if place.offset + pitch * (step.height - 1) + step.width > sizes[place.buffer]:
-                raise ValueError("a copy or fill goes outside a variable")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 LAUNCH, FILL, COPY, COPY_FROM_HOST = 1, 2, 3, 4
-_MAX_DYNAMIC_SHARED, _DEFAULT_SHARED = 8, 49152
+_MAX_DYNAMIC_SHARED = 8
 _ATTRIBUTE_BYTES, _VALUE_AT = 72, 8
 """Of CUlaunchAttribute: a number, a gap, 64 bytes of value."""
 

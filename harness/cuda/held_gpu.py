@@ -20,7 +20,7 @@ from .reports import About, InputsAnswer, MeasureAnswer, NoAnswer, VerifyAnswer
 
 POLL_SECONDS = 0.01
 RUNS_A_CANDIDATE = ("verify", "measure")
-"""Requests whose answers a candidate's host code may have had a hand in."""
+"""Requests whose answers a candidate's kernels may have had a hand in."""
 
 Kind = TypeVar("Kind", VerifyAnswer, MeasureAnswer, InputsAnswer, NoAnswer)
 

@@ -276,10 +276,9 @@ class SimulatedDevice(Device):
             return Measurement(stage=failed.model_copy(update={"build": built}))
         # An unconfirmed candidate's withheld part is compared when it is confirmed.
         told_now = bool(sample) or full_case is None
-        measured = self._measure(reply.report, built, plan, checked, told_now)
-        if not not_own:
-            return measured
-        facts = measured.stage.facts | {"full_size_not_secret": not_own}
+        measured = self._measure(reply.report, built, checked, told_now)
+        facts = measured.stage.facts | _isolation(reply.report, plan)
+        facts |= {"full_size_not_secret": not_own} if not_own else {}
         return measured.model_copy(
             update={"stage": measured.stage.model_copy(update={"facts": facts})}
         )
@@ -374,7 +373,7 @@ class SimulatedDevice(Device):
             return failed, checked
 
     def _measure(
-        self, report: ProfileReport, built: Build, plan: Plan, checked: Checked, told: bool
+        self, report: ProfileReport, built: Build, checked: Checked, told: bool
     ) -> Measurement:
         resources = {kernel.kernel: kernel for kernel in built.kernels}
         launches: list[LaunchProfile] = []
@@ -406,7 +405,7 @@ class SimulatedDevice(Device):
         return Measurement(
             stage=StageResult(
                 outcome=Outcome.PASSED, build=built,
-                facts=checked.facts | _isolation(report, plan),
+                facts=checked.facts,
                 diagnostics=checked.diagnostics if told else (),
             ),  # fmt: skip
             timing=timing,

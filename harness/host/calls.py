@@ -5,6 +5,8 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
+from .plan import Attributes
+
 LAUNCH, DYNAMIC_SHARED, TRANSFER = 1, 2, 3
 LONGEST_NAME = 1 << 14
 MOST_ARGUMENTS = 4096
@@ -24,8 +26,7 @@ class Launch:
     block: tuple[int, int, int]
     shared_bytes: int
     stream: int
-    attributes: tuple[tuple[int, tuple[int, int, int]], ...]
-    """Numbers of cudaLaunchAttributeID, and the first three words of their values."""
+    attributes: Attributes
     arguments: tuple[bytes, ...]
 
 

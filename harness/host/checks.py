@@ -9,7 +9,7 @@ from ..judge.reports import Fault
 from ..records import KernelResources
 from .calls import Call, DynamicShared, Launch, Transfer
 from .entries import Entry
-from .plan import CLUSTER, COOPERATIVE, PlannedLaunch
+from .plan import CLUSTER, COOPERATIVE, is_cooperative
 from .properties import GpuProperties
 
 STREAM = 0x5BEA0
@@ -110,10 +110,8 @@ class Checks:
             )
             return
         blocks = call.grid[0] * call.grid[1] * call.grid[2]
-        planned = PlannedLaunch(call.kernel, call.grid, call.block, call.shared_bytes,
-                                call.attributes, ())  # fmt: skip
         held = self._resident_blocks(call, threads)
-        if planned.cooperative and blocks > held * gpu.sms:
+        if is_cooperative(call.attributes) and blocks > held * gpu.sms:
             yield (
                 "invalid_launch",
                 f"cudaLaunchCooperativeKernel: {call.kernel} with {blocks} blocks, the GPU holds "

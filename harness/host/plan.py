@@ -21,12 +21,25 @@ def variable_name(buffer: str) -> str | None:
     return buffer.removeprefix(_VARIABLE) if buffer.startswith(_VARIABLE) else None
 
 
+Attributes = tuple[tuple[int, tuple[int, int, int]], ...]
+"""Numbers of cudaLaunchAttributeID, and the first three words of their values."""
+
+
+def is_cooperative(attributes: Attributes) -> bool:
+    """Say whether the blocks of a launch may wait for each other at the grid's barrier."""
+    return any(number == COOPERATIVE and value[0] for number, value in attributes)
+
+
 @dataclass(frozen=True)
 class Place:
     """An address: so many bytes from the first one of a buffer, before it where negative."""
 
     buffer: str
     offset: int
+
+    def at(self, base: Mapping[str, int]) -> int:
+        """Return the address where buffers lie at these."""
+        return base[self.buffer] + self.offset
 
 
 @dataclass(frozen=True)
@@ -41,8 +54,7 @@ class Content:
         """Return the bytes where buffers lie at these addresses."""
         data = bytearray.fromhex(self.hexadecimal)
         for start, place in self.addresses:
-            address = (base[place.buffer] + place.offset) & (1 << 64) - 1
-            data[start : start + 8] = address.to_bytes(8, "little")
+            data[start : start + 8] = (place.at(base) & (1 << 64) - 1).to_bytes(8, "little")
         return bytes(data)
 
 
@@ -55,14 +67,8 @@ class PlannedLaunch:
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
     shared_bytes: int
-    attributes: tuple[tuple[int, tuple[int, int, int]], ...]
-    """Numbers of cudaLaunchAttributeID, and the first three words of their values."""
+    attributes: Attributes
     arguments: tuple[Content, ...]
-
-    @property
-    def cooperative(self) -> bool:
-        """Whether its blocks may wait for each other at the grid's barrier."""
-        return any(number == COOPERATIVE and value[0] for number, value in self.attributes)
 
     @property
     def cluster(self) -> int:
@@ -88,6 +94,12 @@ class PlannedTransfer:
     content: Content
     """What is copied from the host, rows adjoining."""
 
+    def sides(self) -> Iterator[tuple[Place, int]]:
+        """Yield each place on the device with the end of what is touched there in its buffer."""
+        for place, pitch in ((self.target, self.target_pitch), (self.source, self.source_pitch)):
+            if place is not None:
+                yield place, place.offset + pitch * (self.height - 1) + self.width
+
 
 Step = PlannedLaunch | PlannedTransfer
 
@@ -109,10 +121,21 @@ class Plan:
         """Yield every place that a step names."""
         for step in self.steps:
             if isinstance(step, PlannedTransfer):
-                yield from (place for place in (step.target, step.source) if place is not None)
+                yield from (place for place, _ in step.sides())
             contents = step.arguments if isinstance(step, PlannedLaunch) else (step.content,)
             for content in contents:
                 yield from (place for _, place in content.addresses)
+
+    def require_inside(self, sizes: Mapping[str, int]) -> None:
+        """Refuse copies and fills that go beyond the bytes of these buffers. Raises ValueError.
+
+        Those of tensors were refused when the plan was made; of variables only the host half's
+        process had told how large they are.
+        """
+        for step in self.steps:
+            for place, end in step.sides() if isinstance(step, PlannedTransfer) else ():
+                if end > sizes.get(place.buffer, end):
+                    raise ValueError(f"a copy or fill goes outside {place.buffer}")
 
     @property
     def launches(self) -> list[PlannedLaunch]:

@@ -77,8 +77,7 @@ def rules_for_candidate(refusal: int, own: int | None = None) -> list[Rule]:
     """Return what host code of a candidate may not do.
 
     Args:
-        refusal: KILL where nothing but the candidate and our own code run under the filter, an
-            error where the CUDA driver does too.
+        refusal: KILL, or an error where this kernel's filters cannot end a process.
         own: number of the process that is filtered; by default this one.
     """
     own = os.getpid() if own is None else own

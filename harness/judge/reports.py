@@ -1,7 +1,7 @@
 """What a process that ran a candidate reports: plain records that it fills and we check.
 
-The process itself must stay light, so these are dataclasses without checks. A candidate's host code
-runs beside what writes them: nothing is believed before `border.read_report` has looked at it.
+The process itself must stay light, so these are dataclasses without checks. A candidate's kernels
+run beside what writes them: nothing is believed before `border.read_report` has looked at it.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pydantic import TypeAdapter
 
 from ...gpus import Gpu, find_gpu
-from ...host.plan import WORKSPACE, Plan, PlannedLaunch, PlannedTransfer, variable
+from ...host.plan import WORKSPACE, Plan, PlannedLaunch, PlannedTransfer, is_cooperative, variable
 from ...vetting.ptx_tokens import read_ptx
 from ..decode.operands import function_address
 from ..occupancy import occupancy
@@ -38,7 +38,7 @@ class Tensor:
 
 @dataclass(frozen=True)
 class KernelLaunch:
-    """A launch as the host code asked for it, and the memory it may touch."""
+    """A launch as the plan asks for it, and the memory it may touch."""
 
     launch: core.Launch
     memory: core.Memory
@@ -74,6 +74,8 @@ class Candidate:
             base[WORKSPACE] = self.workspace.address
         if unknown := {place.buffer for place in self.plan.places()} - base.keys():
             raise ValueError(f"there is no {', '.join(sorted(unknown))} in the PTX")
+        sizes = {allocation.address: allocation.size for allocation in self.arena.allocations}
+        self.plan.require_inside({name: sizes[address] for name, address in base.items()})
         for step in self.plan.steps:
             if isinstance(step, PlannedLaunch):
                 self.on_launch(self, self._kernel_launch(step, base))
@@ -88,7 +90,7 @@ class Candidate:
             kernel["static_shared_bytes"] + step.shared_bytes,
         )  # fmt: skip
         workspace = 0
-        if step.cooperative and self.grid_workspace is not None:
+        if is_cooperative(step.attributes) and self.grid_workspace is not None:
             self.arena.view(self.grid_workspace)[:] = 0
             workspace = self.grid_workspace.address
         return KernelLaunch(
@@ -107,23 +109,12 @@ class Candidate:
         )
 
     def _transfer(self, step: PlannedTransfer, base: dict[str, int]) -> None:
-        source = base[step.source.buffer] + step.source.offset if step.source else 0
-        target = base[step.target.buffer] + step.target.offset
-        asked = Transfer(step.copy, step.value, source, step.source_pitch, target,
+        source = step.source.at(base) if step.source else 0
+        asked = Transfer(step.copy, step.value, source, step.source_pitch, step.target.at(base),
                          step.target_pitch, step.width, step.height)  # fmt: skip
-        self._require_inside(asked)
         self.arena.transfer(asked, step.content.at(base), accounted=self.only_accounts)
         if self.on_transfer is not None:
             self.on_transfer(asked)
-
-    def _require_inside(self, asked: Transfer) -> None:
-        """Only the size of variables is another's word: the host half's process has told it."""
-        sides = [(asked.target, asked.target_pitch), (asked.source, asked.source_pitch)]
-        for start, pitch in sides[: 2 if asked.source else 1]:
-            end = start + pitch * (asked.height - 1) + asked.width
-            if not any(each.address <= start and end <= each.address + each.size
-                       for each in self.arena.allocations):  # fmt: skip
-                raise ValueError("a copy or fill goes outside a variable")
 
     def account_transfers(
         self, on_transfer: Callable[[Transfer], None], *, in_place_of_moving: bool = True
