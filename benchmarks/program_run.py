@@ -24,10 +24,10 @@ from kernelblaster.harness.gpus import Gpu
 from kernelblaster.harness.host.calls import Launch
 from kernelblaster.harness.host.entries import read_entries
 from kernelblaster.harness.host.plan import is_cooperative
+from kernelblaster.harness.occupancy import occupancy
 from kernelblaster.harness.records import KernelResources, LaunchProfile
 from kernelblaster.harness.simt.counters import LaunchCounters
 from kernelblaster.harness.simt.model.profile import describe_launch
-from kernelblaster.harness.simt.occupancy import occupancy
 from kernelblaster.harness.simt.ptx.parser import PtxError, parse
 from kernelblaster.harness.simt.ptx.records import Module
 from kernelblaster.harness.simt.run import core

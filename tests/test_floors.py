@@ -21,11 +21,12 @@ AGENTS = (
 ORDER: dict[str, tuple[str | tuple[str, ...], ...]] = {
     "": ("harness", "memory", "tools", "settings", "nodes", "graph", "cli", ("__main__",)),
     "harness": (
-        ("records", "errors", "files", "gpus"), "process", "isolation", "vetting", "build", "task",
-        "judge", "host", "reference", "nsight", ("simt", "cuda"), "devices", "jobs", "doctor",
+        ("records", "errors", "files", "gpus"), "occupancy", "process", "isolation", "vetting",
+        "build", "task", "judge", "host", "reference", "nsight", ("simt", "cuda"), "devices",
+        "jobs", "doctor",
     ),
     "harness/simt": (
-        ("occupancy", "counters"), "ptx", "decode", "run", "sass", "model", "sample",
+        "counters", "ptx", "decode", "run", "sass", "model", "sample",
         ("child", "worker"),
     ),
     "memory": (("records", "database", "locations"), ("run", "knowledge")),

@@ -5,11 +5,14 @@ from __future__ import annotations
 import ctypes
 import re
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Protocol
 
 import torch
 
+from ..gpus import Limits
+from ..host.properties import GpuProperties
 from .candidate import DriverProgram, Fault, LoadedProgram, Program
 from .driver import Driver
 
@@ -132,19 +135,22 @@ class CudaSession:
 
     def told_to_host_code(self) -> dict[str, Any]:
         """Return what a host half is told of this GPU: the fields of GpuProperties."""
-        attributes = {
-            "major": 75, "minor": 76, "sms": 16, "blocks": 106, "shared_per_sm": 81,
-            "shared_optin": 97, "shared_default": 8, "shared_reserved": 111, "registers": 82,
-            "clock_khz": 13,
-        }  # fmt: skip
-        found = {name: self._attribute(number) for name, number in attributes.items()}
-        return found | {
-            "name": self.properties.name, "warps": self._attribute(39) // 32, "shared_unit": 128,
-            "register_unit": 256, "warp_unit": 4, "l2_bytes": self.properties.L2_cache_size,
-            "memory_bytes": self.properties.total_memory,
-        }  # fmt: skip
+        ask = self._attribute
+        limits = Limits(
+            capability=(ask(75), ask(76)), warps=ask(39) // 32, blocks=ask(106),
+            shared_bytes=ask(81), shared_bytes_optin=ask(97), shared_default=ask(8),
+            shared_reserved=ask(111), registers=ask(82),
+            # Nobody asks a real GPU how its L1 may be divided.
+            shared_carveouts=(), l1_bytes=0,
+        )  # fmt: skip
+        properties = GpuProperties(
+            name=self.properties.name, limits=limits, sms=ask(16), clock_khz=ask(13),
+            l2_bytes=self.properties.L2_cache_size, memory_bytes=self.properties.total_memory,
+        )  # fmt: skip
+        return asdict(properties)
 
     def _attribute(self, number: int) -> int:
+        """Return an attribute of cudaDeviceAttr."""
         value = ctypes.c_int()
         self._runtime.cudaDeviceGetAttribute(ctypes.byref(value), number, 0)
         return value.value

@@ -10,6 +10,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from ..build.toolchain import Toolchain, build_now, find_toolchain
 from ..cuda.answers import Facts, baseline_facts, timing_failure, timing_of, verdict
 from ..cuda.client import CANDIDATE_SECONDS, REFERENCE_SECONDS, GpuWorker, shared_worker
@@ -250,8 +252,7 @@ class CudaDevice(Device):
 
     def _plan(self, held: HeldGpu, task: Task, built: Build) -> Plan | StageResult:
         """Return what launch() does at full dimensions, or how its host half fails."""
-        told = held.worker.hello()["told"]
-        gpu = GpuProperties(**told)
+        gpu = TypeAdapter(GpuProperties).validate_python(held.worker.hello()["told"])
         asked = Asked(built, task.full.tensors, gpu, gpu.memory_bytes // 2)
         return plan_launch(host_program(self._toolchain.cuda_headers()), asked)
 

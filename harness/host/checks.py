@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from ..judge.reports import Fault
+from ..occupancy import occupancy
 from ..records import KernelResources
 from .calls import Call, DynamicShared, Launch, Transfer
 from .entries import Entry
@@ -45,7 +46,7 @@ class Checks:
             yield from self._transfer(call)
 
     def _limit(self, call: DynamicShared) -> Iterator[Fault]:
-        most = self.gpu.shared_optin - self._static(call.kernel)
+        most = self.gpu.limits.shared_bytes_optin - self._static(call.kernel)
         if not 0 <= call.limit <= most:
             yield (
                 "invalid_launch",
@@ -87,35 +88,34 @@ class Checks:
         yield from self._resources(call, shape, threads)
 
     def _resources(self, call: Launch, shape: str, threads: int) -> Iterator[Fault]:
-        gpu, static = self.gpu, self._static(call.kernel)
-        limit = self.dynamic_shared.get(call.kernel, gpu.shared_default)
-        too_much = limit <= gpu.shared_default and call.shared_bytes + static > gpu.shared_default
+        limits, static = self.gpu.limits, self._static(call.kernel)
+        limit = self.dynamic_shared.get(call.kernel, limits.shared_default)
+        total = call.shared_bytes + static
+        too_much = limit <= limits.shared_default and total > limits.shared_default
         if call.shared_bytes > limit or too_much:
             yield (
                 "invalid_launch",
                 f"invalid launch configuration: {shape} asks for {call.shared_bytes} bytes of "
                 f"dynamic beside {static} of static shared memory, over its limit of {limit} "
-                f"(cudaFuncSetAttribute raises it up to {gpu.shared_optin - static})",
+                f"(cudaFuncSetAttribute raises it up to {limits.shared_bytes_optin - static})",
             )
             return
-        registers = self._registers_of_warp(call.kernel)
-        warps = _round_up(-(-threads // 32), gpu.warp_unit)
-        if registers * warps > gpu.registers:
-            known = self.resources.get(call.kernel)
+        known = self.resources.get(call.kernel)
+        registers = known.registers if known else 32
+        held = occupancy(limits, threads, registers, total)
+        if not held.by_limit["registers"]:
             yield (
                 "invalid_launch",
-                f"too many resources requested for launch: {shape} needs "
-                f"{known.registers if known else 32} registers for each of {threads} threads, an "
-                f"SM has {gpu.registers}",
+                f"too many resources requested for launch: {shape} needs {registers} registers "
+                f"for each of {threads} threads, an SM has {limits.registers}",
             )
             return
         blocks = call.grid[0] * call.grid[1] * call.grid[2]
-        held = self._resident_blocks(call, threads)
-        if is_cooperative(call.attributes) and blocks > held * gpu.sms:
+        if is_cooperative(call.attributes) and blocks > held.blocks * self.gpu.sms:
             yield (
                 "invalid_launch",
                 f"cudaLaunchCooperativeKernel: {call.kernel} with {blocks} blocks, the GPU holds "
-                f"{held} on each of {gpu.sms} multiprocessors",
+                f"{held.blocks} on each of {self.gpu.sms} multiprocessors",
             )
 
     def _transfer(self, call: Transfer) -> Iterator[Fault]:
@@ -128,26 +128,8 @@ class Checks:
         known = self.resources.get(kernel)
         return known.static_shared_bytes if known else 0
 
-    def _registers_of_warp(self, kernel: str) -> int:
-        known = self.resources.get(kernel)
-        return _round_up(32 * max(1, known.registers if known else 32), self.gpu.register_unit)
-
-    def _resident_blocks(self, call: Launch, threads: int) -> int:
-        gpu = self.gpu
-        warps = -(-threads // 32)
-        shared = call.shared_bytes + self._static(call.kernel) + gpu.shared_reserved
-        a_quarter = gpu.registers // gpu.warp_unit // self._registers_of_warp(call.kernel)
-        return min(
-            gpu.warps // warps, a_quarter * gpu.warp_unit // warps, gpu.blocks,
-            gpu.shared_per_sm // _round_up(shared, gpu.shared_unit),
-        )  # fmt: skip
-
 
 def _stream(what: str, stream: int) -> Iterator[Fault]:
     if stream != STREAM:
         other = "the default stream" if stream in _DEFAULT_STREAMS else "another stream"
         yield "forbidden", f"{what} on {other} instead of the stream given to launch()"
-
-
-def _round_up(value: int, unit: int) -> int:
-    return -(-value // unit) * unit

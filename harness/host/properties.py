@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from dataclasses import dataclass
 
-from ..gpus import Gpu
+from ..gpus import Gpu, Limits
 
 DEVICE_LOW, DEVICE_HIGH = 1 << 44, 1 << 46
 """Where host code finds the device's memory: addresses that are nobody's, in any process. Linux
@@ -17,24 +17,8 @@ class GpuProperties:
     """One GPU as `cudaGetDeviceProperties` and the occupancy calculator know it."""
 
     name: str
-    major: int
-    minor: int
+    limits: Limits
     sms: int
-    warps: int
-    """Resident warps of an SM."""
-    blocks: int
-    """Resident blocks of an SM."""
-    shared_per_sm: int
-    shared_optin: int
-    """Largest shared memory of one block after cudaFuncSetAttribute."""
-    shared_default: int
-    """Largest without."""
-    shared_reserved: int
-    """What the system takes of every block."""
-    shared_unit: int
-    registers: int
-    register_unit: int
-    warp_unit: int
     clock_khz: int
     l2_bytes: int
     memory_bytes: int
@@ -70,21 +54,9 @@ def native(
         device: first address of the device's memory, and the end.
         largest_copy: bytes of a copy from the host up to which they are recorded.
     """
-    found = NativeProperties(
-        device_low=device[0], device_high=device[1], largest_copy=largest_copy,
-        name=gpu.name.encode()[:255],
-    )  # fmt: skip
-    for name, kind in NativeProperties._fields_:  # type: ignore[misc]
-        if kind in (ctypes.c_int32, ctypes.c_int64):
-            setattr(found, name, getattr(gpu, name))
-    return found
-
-
-def properties_of(gpu: Gpu) -> GpuProperties:
-    """Return what host code is told of a GPU of our own table."""
     limits = gpu.limits
-    return GpuProperties(
-        name=f"{gpu.full_name} (simulated)",
+    return NativeProperties(
+        name=gpu.name.encode()[:255],
         major=limits.capability[0],
         minor=limits.capability[1],
         sms=gpu.sms,
@@ -98,6 +70,21 @@ def properties_of(gpu: Gpu) -> GpuProperties:
         registers=limits.registers,
         register_unit=limits.register_unit,
         warp_unit=limits.warp_unit,
+        clock_khz=gpu.clock_khz,
+        l2_bytes=gpu.l2_bytes,
+        memory_bytes=gpu.memory_bytes,
+        device_low=device[0],
+        device_high=device[1],
+        largest_copy=largest_copy,
+    )
+
+
+def properties_of(gpu: Gpu) -> GpuProperties:
+    """Return what host code is told of a GPU of our own table."""
+    return GpuProperties(
+        name=f"{gpu.full_name} (simulated)",
+        limits=gpu.limits,
+        sms=gpu.sms,
         clock_khz=int(gpu.clock_ghz * 1e6),
         l2_bytes=gpu.l2_bytes,
         memory_bytes=gpu.memory_bytes,

@@ -15,10 +15,10 @@ import pytest
 from kernelblaster.harness.build.compiler_output import kernel_resources
 from kernelblaster.harness.build.toolchain import find_toolchain
 from kernelblaster.harness.gpus import find_gpu
+from kernelblaster.harness.occupancy import occupancy
 from kernelblaster.harness.records import LaunchProfile
 from kernelblaster.harness.simt.counters import LaunchCounters
 from kernelblaster.harness.simt.model.profile import describe_launch
-from kernelblaster.harness.simt.occupancy import occupancy
 from kernelblaster.harness.simt.ptx.parser import parse
 from kernelblaster.harness.simt.run.candidate import KernelLaunch
 from kernelblaster.harness.simt.run.core import Launch, Memory

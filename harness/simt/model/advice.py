@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...gpus import Gpu
+from ...occupancy import Occupancy
 from ...records import KernelResources
 from ..counters import Counts, LaunchCounters
-from ..occupancy import Occupancy
 from .demand import l1_hit_rate
 from .time_model import Estimate
 

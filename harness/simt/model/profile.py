@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from statistics import median
 
 from ...gpus import Gpu
+from ...occupancy import Occupancy, occupancy
 from ...records import KernelResources, LaunchProfile, LineProfile
 from ...vetting.symbols import readable
 from ..counters import Counts, LaunchCounters
-from ..occupancy import Occupancy, occupancy
 from .advice import advice
 from .constants import constants_of
 from .demand import demand, l1_hit_rate

@@ -13,9 +13,9 @@ from pydantic import TypeAdapter
 
 from ...gpus import Gpu, find_gpu
 from ...host.plan import WORKSPACE, Plan, PlannedLaunch, PlannedTransfer, is_cooperative, variable
+from ...occupancy import occupancy
 from ...vetting.ptx_tokens import read_ptx
 from ..decode.operands import function_address
-from ..occupancy import occupancy
 from ..ptx.parser import parse
 from ..ptx.records import Module
 from . import core

@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ...gpus import Gpu
+from ...occupancy import Occupancy
 from ..counters import Counts
-from ..occupancy import Occupancy
 from ..run.records import Memory, Result
 from ..run.replay import Shape
 

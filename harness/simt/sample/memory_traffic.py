@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ...gpus import Gpu
+from ...occupancy import Occupancy, shared_carveout
 from ..counters import Counts
 from ..model.constants import TimeConstants, constants_of
-from ..occupancy import Occupancy, shared_carveout
 from ..ptx.records import Module
 from ..run.replay import replay_l1, trace_shape
 from ..sass.sums import words_a_read

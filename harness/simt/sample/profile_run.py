@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from ...judge.reports import Finding, TransferReport
+from ...occupancy import occupancy
 from ..counters import LaunchCounters, ProfileReport
 from ..model.transfers import account
-from ..occupancy import occupancy
 from ..ptx.parser import PtxError
 from ..run import core
 from ..run.arena import Transfer

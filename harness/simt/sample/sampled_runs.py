@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...gpus import Gpu
-from ..occupancy import Occupancy
+from ...occupancy import Occupancy
 from ..run import core
 from ..run.block_runs import SAMPLE_INSTRUCTIONS, BlockRuns
 from ..run.candidate import KernelLaunch

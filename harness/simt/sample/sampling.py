@@ -11,8 +11,8 @@ from functools import partial
 import numpy as np
 
 from ...gpus import Gpu
+from ...occupancy import Occupancy
 from ..counters import Counts, LaunchCounters
-from ..occupancy import Occupancy
 from ..run import core
 from ..run.block_runs import LaunchFailed
 from ..run.candidate import KernelLaunch

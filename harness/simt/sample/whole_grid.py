@@ -9,9 +9,9 @@ from dataclasses import replace
 import numpy as np
 
 from ...gpus import Gpu
+from ...occupancy import Occupancy
 from ..counters import Counts, LaunchCounters
 from ..model.constants import constants_of
-from ..occupancy import Occupancy
 from ..run import core
 from ..run.block_runs import BlockRuns, LaunchFailed
 from ..run.candidate import KernelLaunch

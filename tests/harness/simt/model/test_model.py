@@ -7,9 +7,9 @@ import pytest
 
 from kernelblaster.harness.errors import UserError
 from kernelblaster.harness.gpus import GPUS, find_gpu
+from kernelblaster.harness.occupancy import occupancy, shared_carveout
 from kernelblaster.harness.simt import constants_of
 from kernelblaster.harness.simt.model.time_model import Demand, estimate
-from kernelblaster.harness.simt.occupancy import occupancy, shared_carveout
 from kernelblaster.harness.simt.ptx.parser import parse
 from kernelblaster.harness.simt.sample.instruction_mix import (
     machine_instructions,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from ..gpus import Limits
+from .gpus import Limits
 
 Limiter = Literal["registers", "shared_mem", "warps", "blocks"]
 
