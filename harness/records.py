@@ -17,7 +17,7 @@ JUDGE_VERSION = "13"
 """Raised when a change of what all devices share (tasks, cases, judging, vetting, building) could
 change an evaluation: part of every cache key."""
 
-DEVICE_VERSIONS: dict[str, str] = {"simulated": "14", "cuda": "10"}
+DEVICE_VERSIONS: dict[str, str] = {"simulated": "15", "cuda": "10"}
 """Raised when a change of one kind of device alone could change what it says: part of the keys of
 its results, and of no others."""
 
@@ -332,7 +332,7 @@ class Timing(Record):
     """Microseconds each; for the simulated device one estimate per disjoint sample of blocks."""
     interval: tuple[float, float]
     """Microseconds: a 95 % interval where it was measured; for the simulated device the range over
-    the samples, in which the time model's own error is not contained."""
+    the samples and what these leave open, in which the time model's own error is not contained."""
     method: str
     """For example `time model`, `cuda events`."""
     provenance: Provenance

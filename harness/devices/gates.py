@@ -13,6 +13,7 @@ from typing import Protocol, TypeVar
 
 from ..records import (
     Outcome,
+    Provenance,
     Record,
     StageResult,
     Task,
@@ -24,7 +25,8 @@ from ..records import (
 from .protocol import Capability, Comparison, Device, Measurement
 
 AGREEMENT = 1.05
-"""Largest accepted factor between the first measurement and the confirming one."""
+"""Largest accepted factor between the first measurement and the confirming one, from interval to
+interval where a simulated time is that of a sample."""
 
 SECRET = "secret_seed"
 """The fact of a confirmation that holds the number that its cases were drawn from."""
@@ -178,9 +180,17 @@ def unconfirmed_because(first: Timing, again: Passage) -> str:
         return f"it did not pass again: {outcome_in_words(again.last.outcome, again.last.reason)}"
     if again.timing is None:
         return "there is no second measurement"
-    if 1 / AGREEMENT <= again.timing.microseconds / first.microseconds <= AGREEMENT:
+    one, other = _range(first), _range(again.timing)
+    if other[0] <= AGREEMENT * one[1] and one[0] <= AGREEMENT * other[1]:
         return ""
     return both_times(first, again.timing)
+
+
+def _range(timing: Timing) -> tuple[float, float]:
+    """Return where a time lies, as far as the sample of the work says."""
+    if timing.provenance is Provenance.SIMULATED:
+        return timing.interval
+    return timing.microseconds, timing.microseconds
 
 
 def both_times(first: Timing, again: Timing) -> str:

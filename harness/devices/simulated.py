@@ -83,6 +83,8 @@ VERIFY_WORKSPACE = 1 << 30
 PROFILE_WORKSPACE = 8 << 30
 LARGEST_OUTPUT = 8 << 30
 LONGEST_MICROSECONDS = 1e12
+STANDARD_ERRORS = 2.0
+"""Of the blocks' sample, on each side of a time: what is outside is one of twenty."""
 _CLUSTERS = (
     "cudaLaunchKernelEx: thread block clusters: not simulated, this candidate needs a real GPU"
 )
@@ -378,6 +380,7 @@ class SimulatedDevice(Device):
         resources = {kernel.kernel: kernel for kernel in built.kernels}
         launches: list[LaunchProfile] = []
         times: list[tuple[float, ...]] = []
+        unsure = 0.0
         for told_of in report.launches:
             if isinstance(told_of, TransferReport):
                 moved = describe_transfer(self.gpu, told_of)
@@ -387,6 +390,7 @@ class SimulatedDevice(Device):
             profile, samples = describe_launch(self.gpu, resources.get(told_of.kernel), told_of)
             launches.append(profile)
             times.append(samples)
+            unsure += STANDARD_ERRORS * told_of.standard_error * median(samples)
         if not launches:
             return Measurement(stage=no_launch(built))
         # Launches follow each other on one stream: the overhead of all but the first is hidden in
@@ -397,9 +401,11 @@ class SimulatedDevice(Device):
         )
         if not all(0 < total < LONGEST_MICROSECONDS for total in totals):
             raise Malformed("a launch takes a time that cannot be")
+        middle = float(median(totals))
+        factor = 1 + unsure / middle
         timing = Timing(
-            microseconds=float(median(totals)), samples=totals,
-            interval=(min(totals), max(totals)), method="time model",
+            microseconds=middle, samples=totals,
+            interval=(min(totals) / factor, max(totals) * factor), method="time model",
             provenance=Provenance.SIMULATED,
         )  # fmt: skip
         return Measurement(

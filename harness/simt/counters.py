@@ -110,6 +110,8 @@ class LaunchCounters:
     """Clocks of a block's slowest warp, and of those it waits for, over its average warp's."""
     longest_block: float = 1.0
     """Instructions of the longest block that ran over an average one's."""
+    standard_error: float = 0.0
+    """Relative, of the instructions: blocks differ in their work, and not all are counted."""
     written: dict[int, Written] = field(default_factory=dict)
     """By place of the allocation."""
     read: list[int] = field(default_factory=list)

@@ -91,7 +91,7 @@ def _members(kind: Kind, folder: str, names: str) -> list[Kernel]:
     ]  # fmt: skip
 
 
-_OF_THE_CORPUS = (
+OF_THE_CORPUS: tuple[Kernel, ...] = (
     *_members("right", "honest", """
         vectors tiled_product one_pass welford online_softmax wmma_product mma_product
         double_buffered_product split_k_by_atomics split_k_by_a_second_kernel packed_argmax
@@ -112,7 +112,7 @@ _OF_THE_CORPUS = (
         by_the_clock library_call"""),
 )  # fmt: skip
 
-_OWN: tuple[tuple[str, Kind, str, str, tuple[Verdict, ...]], ...] = (
+_SOURCES: tuple[tuple[str, Kind, str, str, tuple[Verdict, ...]], ...] = (
     # name, kind, task, source, verdicts
     ("plain", "right", "scale", _scale(_RIGHT), PASSED),
     ("one_thread_a_row", "slow", "row_sum", _rows(
@@ -217,10 +217,8 @@ _OWN: tuple[tuple[str, Kind, str, str, tuple[Verdict, ...]], ...] = (
      UNWRITTEN),
 )  # fmt: skip
 
-KERNELS: tuple[Kernel, ...] = (
-    *_OF_THE_CORPUS,
-    *(
-        Kernel(name=name, kind=kind, task=task, source=source, verdicts=verdicts)
-        for name, kind, task, source, verdicts in _OWN
-    ),
+OWN: tuple[Kernel, ...] = tuple(
+    Kernel(name=name, kind=kind, task=task, source=source, verdicts=verdicts)
+    for name, kind, task, source, verdicts in _SOURCES
 )
+KERNELS = (*OF_THE_CORPUS, *OWN)

@@ -1,18 +1,10 @@
-"""Replies, rewritten sources and profilers' messages are read in time as their length.
-
-Each is read in a process that is ended by the kernel after a minute of work; reading that tries
-every start against every end takes many.
-"""
+"""Replies, rewritten sources and profilers' messages are read in time as their length."""
 
 from __future__ import annotations
 
-import os
-import resource
-import subprocess
-import sys
-
 import graph_support
 import pytest
+from support.linear_reading import run_limited
 
 from kernelblaster.tools.models.code_reply import MOST_EDITS, MalformedReply, read_code
 from kernelblaster.tools.rewriting.records import Inapplicable
@@ -20,7 +12,6 @@ from kernelblaster.tools.rewriting.rewrite import LARGEST_READ
 from kernelblaster.tools.rewriting.syntax import MOST_KERNELS, Source, definition
 from kernelblaster.tools.techniques.catalogue import rewrites
 
-SECONDS = 60
 HEAD = r"""
 import graph_support
 from kernelblaster.harness.nsight.pages import _plain
@@ -86,15 +77,7 @@ def test_much_of_anything_is_read(reading: str) -> None:
     program = f"{HEAD}\nfor unit in {UNITS[reading]!r}:\n" + (
         f"    print(repr(unit), flush=True)\n    text = (unit * SIZE)[:SIZE]\n    {reading}\n"
     )
-
-    def limit() -> None:
-        resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
-
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=False,
-        preexec_fn=limit, env=dict(os.environ) | {"PYTHONPATH": os.pathsep.join(sys.path)},
-    )  # fmt: skip
-    assert done.returncode == 0, (done.returncode, done.stdout[-200:], done.stderr[-500:])
+    run_limited(program)
 
 
 def applied_to(source: str) -> list[str]:

@@ -72,7 +72,7 @@ def traffic_of(
         shares: of the traffic of each instruction, what the machine code makes.
     """
     constants = constants_of(gpu)
-    resident, group_scale = runs.resident, runs.blocks / len(runs.group)
+    resident = runs.resident
     carveout = shared_carveout(gpu.limits, shared_bytes, max(1, held.blocks))
     assert resident.trace is not None
     replay = replay_l1(
@@ -80,6 +80,7 @@ def traffic_of(
     )  # fmt: skip
     seen, hits = replay.made(shares)
     loads = _loads(module)
+    group_scale = runs.scale(loads)
     load_sectors, load_hits = float(seen[loads].sum()), float(hits[loads].sum())
     missed = load_sectors - load_hits
     footprint = footprint_of(

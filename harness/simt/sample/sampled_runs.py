@@ -6,9 +6,10 @@ that one SM would hold together give the L1, and the corners of the grid give th
 
 from __future__ import annotations
 
+import math
 import random
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -20,20 +21,24 @@ from ..run.block_runs import SAMPLE_INSTRUCTIONS, BlockRuns
 from ..run.candidate import KernelLaunch
 from . import block_choice as choose
 
-UNEVEN = 0.005
-"""Difference of two samples' instructions from which more blocks are sampled."""
-MOST_UNEVEN = 192
-"""Blocks in one random sample where blocks differ much in their work."""
+LARGEST_ERROR = 0.01
+"""Relative standard error of the samples' instructions from which more blocks are sampled."""
+UNEVEN_INSTRUCTIONS = 12_000_000
+"""Warp instructions of one random sample where blocks differ much in their work."""
+MOST_TRIES = 16
+"""Blocks, or SMs, that are looked at for one whose work is that of others."""
+ALIKE = 0.1
+"""Of the logarithm of work, what an SM's may differ in from that of others."""
+IDLE = 4.0
+"""How much less one is that does too little, for it says nothing of what the others read."""
 OUTLIER = 16.0
-MOST_GROUPS = 6
-"""SMs that are looked at for one whose blocks work like others."""
 """How often an average block's work one block may do, where that is a tenth of the whole grid's."""
 ALMOST_ALL = 0.75
 """Of the whole grid's work, what one of several blocks may do: a few blocks are an average too."""
 LEAST_BUSY = 0.25
 """Of the SMs that a grid can fill, those that must have work, were it in equal parts."""
 COMPLETE_INSTRUCTIONS = 2_000_000
-"""Warp instructions up to which the blocks that are left are run too."""
+"""Warp instructions up to which all blocks are run."""
 
 Samples = Sequence[tuple[Sequence[int], core.Result]]
 """Blocks drawn at random, and what came of them."""
@@ -62,11 +67,30 @@ class SampledRuns:
         """Warp instructions of one block."""
         return max(1, int(_work(self.probe)))
 
+    def standard_error(self) -> float:
+        """Return the relative standard error of the samples' instructions."""
+        return _standard_error(self.samples, self.blocks)
+
     def longest_block(self) -> float:
         """Return the work of the busiest block over an average block's."""
         busiest = max(int(result.work.max()) for _, result in self.runner.uses)
         average = _average(self.samples)
         return max(1.0, busiest / average) if average else 1.0
+
+    def scale(self, instructions: Sequence[int]) -> float:
+        """Return the grid's sectors over those of the blocks of one SM, for some instructions.
+
+        By what the random samples count, where both count any: the SM's blocks are few.
+        """
+        rows = list(instructions)
+        here = float(self.resident.counters["sectors"][rows].sum())
+        each = [
+            float(result.counters["sectors"][rows].sum()) / len(chosen)
+            for chosen, result in self.samples
+        ]
+        if here and any(each):
+            return self.blocks * sum(each) / len(each) / here
+        return self.blocks / len(self.group)
 
     def too_uneven(self) -> bool:
         """Say whether few blocks do so much that the grid's work is not spread over the SMs.
@@ -109,7 +133,7 @@ def run_samples(
     """
     blocks = asked.launch.block_count
     runner = BlockRuns(asked, budget)
-    group = choose.group(gpu, blocks, max(1, held.blocks), generator)
+    group: Sequence[int] = choose.group(gpu, blocks, max(1, held.blocks), generator)
     # A block may do less when it runs again on what it wrote: no block runs twice where the grid
     # is large enough.
     first = choose.fresh(blocks, 1, group, generator)
@@ -118,36 +142,174 @@ def run_samples(
     pair = choose.samples(
         blocks, max(1, SAMPLE_INSTRUCTIONS // cost), {*group, *first}, generator
     )  # fmt: skip
-    samples = [(chosen, runner.run(chosen, random=True)) for chosen in pair if chosen]
-    if _differ(samples):
-        more = min(MOST_UNEVEN, 4 * SAMPLE_INSTRUCTIONS // cost, (blocks - len(runner.ran)) // 2)
-        if more > len(pair[0]):
-            rest = choose.fresh(blocks, 2 * more, runner.ran, generator)
-            samples = [(chosen, runner.run(chosen, random=True))
-                       for chosen in (rest[:more], rest[more:]) if chosen]  # fmt: skip
+    samples: Samples = [(chosen, runner.run(chosen, random=True)) for chosen in pair if chosen]
+    # Blocks that go by what others left are not sampled: all of them may do anything.
+    if not runner.looks_at_others():
+        samples = _sampled_further(runner, samples, blocks, group, generator)
     group = group[: max(1, 2 * SAMPLE_INSTRUCTIONS // cost)]
-    resident = runner.run(group, trace=True) if len(group) > 1 else probe
-    for _ in range(MOST_GROUPS if len(group) > 1 else 0):
-        # Where idle blocks recur with the SMs, one of these may hold nothing else.
-        if 2 * _work(resident) / len(group) >= _average(samples):
-            break
-        group = choose.group(gpu, blocks, max(1, held.blocks), generator)[: len(group)]
-        resident = runner.run(group, trace=True)
+    probe = _typical_block(runner, probe, samples, blocks, group, generator)
+    resident = probe
+    if len(group) > 1:
+        group, resident = _typical_group(
+            runner, group, _average(samples) if samples else cost,
+            lambda: choose.group(gpu, blocks, max(1, held.blocks), generator),
+        )  # fmt: skip
     corners = [block for block in choose.corners(asked.launch.grid) if block not in runner.ran]
     affordable = cost < SAMPLE_INSTRUCTIONS
     if corners and affordable:
         runner.run(corners)
+    if samples and sum(count for count, _ in runner.fresh) == blocks:
+        samples = [(range(blocks), _joined(runner.fresh, probe, blocks))]
     return SampledRuns(
         gpu, runner, blocks, probe, samples, group, resident, affordable or not corners
     )  # fmt: skip
 
 
-def _differ(samples: Samples) -> bool:
-    """Say whether the samples executed clearly different numbers of instructions a block."""
-    if len(samples) < 2:
-        return False
-    each = [_work(result) / len(chosen) for chosen, result in samples]
-    return max(each) > (1 + UNEVEN) * min(each)
+def hottest_atomic(probe: core.Result, result: core.Result, ran: int, blocks: int) -> float:
+    """Return the atomics on the most contended sector of a grid, by one block and by `ran` of them.
+
+    One sector may be shared by all blocks, or each block has its own: how the maximum grows from
+    one block to the sample says which.
+    """
+    one, many = float(probe.hottest_atomic_sector), float(result.hottest_atomic_sector)
+    if one <= 0 or many <= 0 or ran < 2:
+        return many * (blocks / ran if ran else 1.0)
+    growth = min(1.0, max(0.0, math.log(many / one) / math.log(ran)))
+    return float(many * (blocks / ran) ** growth)
+
+
+def _joined(
+    fresh: Sequence[tuple[int, core.Result]], probe: core.Result, blocks: int
+) -> core.Result:
+    """Return what all blocks of a grid counted in the runs that were the first of each."""
+    count, most = max(fresh, key=lambda run: run[0])
+    counters = most.counters.copy()
+    for name in counters.dtype.names or ():
+        counters[name] = sum(result.counters[name] for _, result in fresh)
+    return replace(
+        most,
+        blocks=blocks,
+        counters=counters,
+        hottest_atomic_sector=round(hottest_atomic(probe, most, count, blocks)),
+        work=np.concatenate([result.work for _, result in fresh]),
+    )
+
+
+def _sampled_further(
+    runner: BlockRuns,
+    samples: Samples,
+    blocks: int,
+    group: Sequence[int],
+    generator: random.Random,
+) -> Samples:
+    """Run all blocks that are left but a group, where that is little work, or larger samples.
+
+    Returns the samples to use from now on: larger ones take the place of those that there were.
+    """
+    taken = runner.ran.union(group)
+    left = blocks - len(taken)
+    if samples and left * _average(samples) <= COMPLETE_INSTRUCTIONS:
+        if rest := [block for block in range(blocks) if block not in taken]:
+            runner.run(rest, random=True)
+    elif (more := _enough(samples, blocks, left)) > len(samples[0][0] if samples else ()):
+        drawn = choose.fresh(blocks, 2 * more, taken, generator)
+        halves = sorted(drawn[::2]), sorted(drawn[1::2])
+        return [(chosen, runner.run(chosen, random=True)) for chosen in halves]
+    return samples
+
+
+def _enough(samples: Samples, blocks: int, left: int) -> int:
+    """Return how many of the blocks left each of two samples needs for a small error.
+
+    Few where they are costly; none where the samples so far say enough.
+    """
+    error, taken = _standard_error(samples, blocks), sum(len(chosen) for chosen, _ in samples)
+    if error <= LARGEST_ERROR:
+        return 0
+    needed = math.ceil(taken / 2 * (error / LARGEST_ERROR) ** 2)
+    return min(needed, left // 2, int(UNEVEN_INSTRUCTIONS / max(1.0, _average(samples))))
+
+
+def _standard_error(samples: Samples, blocks: int) -> float:
+    """Return the relative standard error of a block's instructions, by so many of all blocks.
+
+    Neighbours in the sample are compared: each is drawn from its own part of the grid, so what the
+    parts differ in is no chance.
+    """
+    each = sorted(
+        (block, float(work))
+        for chosen, result in samples
+        for block, work in zip(chosen, result.work.tolist(), strict=True)
+    )
+    work = np.array([value for _, value in each])
+    if len(work) < 2 or not work.any():
+        return 0.0
+    variance = float((np.diff(work) ** 2).sum()) / (2 * (len(work) - 1))
+    missing = max(0.0, 1 - len(work) / blocks)
+    return math.sqrt(variance / len(work) * missing) / float(work.mean())
+
+
+def _typical_block(
+    runner: BlockRuns,
+    probe: core.Result,
+    samples: Samples,
+    blocks: int,
+    group: Sequence[int],
+    generator: random.Random,
+) -> core.Result:
+    """Return a run of one block that is none of the few that do little or much: `probe` if it is.
+
+    Another that has not run before, or else the one of the samples that is most like it.
+    """
+    if not samples:
+        return probe
+    typical = _typical(samples)
+    taken = runner.ran.union(group)
+    for _ in range(min(MOST_TRIES, blocks - len(taken))):
+        if 0.5 * typical <= _work(probe) <= 2 * typical:
+            return probe
+        (block,) = choose.fresh(blocks, 1, taken, generator)
+        taken.add(block)
+        probe = runner.run([block], trace=True)
+    if 0.5 * typical <= _work(probe) <= 2 * typical:
+        return probe
+    known = {
+        block: abs(float(work) - typical)
+        for chosen, result in samples
+        for block, work in zip(chosen, result.work.tolist(), strict=True)
+    }
+    return runner.run([min(known, key=known.__getitem__)], trace=True)
+
+
+def _typical_group(
+    runner: BlockRuns,
+    group: Sequence[int],
+    average: float,
+    draw: Callable[[], Sequence[int]],
+) -> tuple[Sequence[int], core.Result]:
+    """Return blocks of one SM, and their run, that do about as much each as an average block.
+
+    Where idle blocks recur with the SMs, one of these may hold nothing else.
+    """
+    count, spent, best = len(group), 0.0, math.inf
+    for _ in range(MOST_TRIES):
+        result = runner.run(group, trace=True)
+        work = _work(result)
+        more = math.log(max(1.0, work) / (len(group) * average))
+        unlike = more if more > 0 else -IDLE * more
+        if unlike < best:
+            best, found = unlike, (group, result)
+        spent += work
+        if best < ALIKE or spent > UNEVEN_INSTRUCTIONS:
+            break
+        group = draw()[:count]
+    return found
+
+
+def _typical(samples: Samples) -> float:
+    """Return the instructions of the block that an average instruction belongs to."""
+    work = np.concatenate([result.work for _, result in samples]).astype(np.float64)
+    return float((work**2).sum() / max(1.0, float(work.sum())))
 
 
 def _average(samples: Samples) -> float:

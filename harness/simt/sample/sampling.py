@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import math
 import random
 from collections.abc import Mapping, Set
 from dataclasses import replace
 from functools import partial
+from statistics import fmean
 
 import numpy as np
 
 from ...gpus import Gpu
 from ...occupancy import Occupancy
 from ..counters import Counts, LaunchCounters
-from ..run import core
 from ..run.block_runs import LaunchFailed
 from ..run.candidate import KernelLaunch
 from ..sass.listing import MachineCode
@@ -22,14 +21,11 @@ from .dependence import TooUneven, Unaffordable, shared_counter
 from .instruction_counts import count_by_kind
 from .memory_traffic import constant_waits, traffic_of
 from .race_checks import MOST_DEPENDENT, RACE_INSTRUCTIONS, neighbours, races
-from .sampled_runs import run_samples
+from .sampled_runs import COMPLETE_INSTRUCTIONS, hottest_atomic, run_samples
 from .slowest_warp import slowest_path
 from .warp_chain import chain_clocks
 from .whole_grid import whole_launch
 from .written import Atomics, note_atomics, written_of
-
-COMPLETE_INSTRUCTIONS = 2_000_000
-"""Warp instructions up to which the blocks that are left are run too, uncounted."""
 
 
 def sample_launch(
@@ -107,16 +103,16 @@ def sample_launch(
     if len(runner.ran) < blocks:
         note_atomics(runner, outputs, atomics)
     warps = float(blocks * -(-int(np.prod(launch.block)) // 32))
-    executions: list[float] = []
+    ways: list[list[float]] = []
     shares = np.ones(len(launch.module.instructions))
     samples = []
     for chosen, result in runs.samples:
         scale = blocks / len(chosen)
         if machine is not None:
-            executions = machine.executions(result, scale, warps)
+            ways.append(executions := machine.executions(result, scale, warps))
             shares = machine.shares(executions, result, scale)
         counts = count_by_kind(launch.module, result, scale, shares)
-        counts.hottest_atomic = _hottest(runs.probe, result, len(chosen), blocks)
+        counts.hottest_atomic = hottest_atomic(runs.probe, result, len(chosen), blocks)
         if machine is not None:
             counts = machine.replace(counts, executions, result, scale, warps, shares)
         samples.append(counts)
@@ -129,8 +125,8 @@ def sample_launch(
             executions, warps, traffic.latencies, traffic.spreads, waits, traffic.echoes
         )
 
-    if machine is not None and executions:
-        chain = machine_chain(executions, warps)
+    if ways:
+        chain = fmean(machine_chain(executions, warps) for executions in ways)
     else:
         chain = chain_clocks(
             launch.module, runs.probe.first_warp_path, traffic.latencies.__getitem__,
@@ -152,6 +148,7 @@ def sample_launch(
         chain_clocks=chain * slowest.delay,
         slowest_warp=slowest.delay,
         longest_block=runs.longest_block(),
+        standard_error=runs.standard_error(),
         l1_load_sectors=traffic.load_sectors,
         l1_hit_sectors=traffic.hit_sectors,
         read_footprint=traffic.footprint.read,
@@ -167,15 +164,3 @@ def sample_launch(
         race_checked_blocks=looked_at,
     )
 
-
-def _hottest(probe: core.Result, result: core.Result, ran: int, blocks: int) -> float:
-    """Return the atomics on the most contended address of the whole grid.
-
-    One address may be shared by all blocks, or each block has its own: how the maximum grows from
-    one block to the sample says which.
-    """
-    one, many = float(probe.hottest_atomic_sector), float(result.hottest_atomic_sector)
-    if one <= 0 or many <= 0 or ran < 2:
-        return many * (blocks / ran if ran else 1.0)
-    growth = min(1.0, max(0.0, math.log(many / one) / math.log(ran)))
-    return float(many * (blocks / ran) ** growth)

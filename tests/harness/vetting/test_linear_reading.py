@@ -1,19 +1,10 @@
-"""Texts that a candidate controls are read in time as their length: the worst of each kind.
-
-Each is read in a process that is ended by the kernel after a minute of work; reading that tries
-every start against every end takes many.
-"""
+"""Texts that a candidate controls are read in time as their length: the worst of each kind."""
 
 from __future__ import annotations
 
-import os
-import resource
-import subprocess
-import sys
-
 import pytest
+from support.linear_reading import run_limited
 
-SECONDS = 60
 HEAD = """
 from pathlib import Path
 from kernelblaster.harness.build.compiler_output import compile_errors, kernel_resources
@@ -61,15 +52,7 @@ def test_much_of_anything_is_read(reading: str) -> None:
     program = f"{HEAD}\nfor name, unit in {UNITS!r}.items():\n" + (
         f"    print(name, flush=True)\n    text = repeated(unit)\n    {READINGS[reading]}\n"
     )
-
-    def limit() -> None:
-        resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
-
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=False,
-        preexec_fn=limit, env=dict(os.environ) | {"PYTHONPATH": os.pathsep.join(sys.path)},
-    )  # fmt: skip
-    assert done.returncode == 0, (done.returncode, done.stdout[-200:], done.stderr[-500:])
+    run_limited(program)
 
 
 def test_a_long_chain_of_moves_is_followed() -> None:
@@ -81,5 +64,4 @@ def test_a_long_chain_of_moves_is_followed() -> None:
         "found = device_code(text)\n"
         "assert len(found) == 1 and 'cache hint' in found[0].message, found\n"
     )
-    environment = dict(os.environ) | {"PYTHONPATH": os.pathsep.join(sys.path)}
-    subprocess.run([sys.executable, "-c", program], check=True, env=environment, timeout=600)
+    run_limited(program)

@@ -1,0 +1,96 @@
+"""What a launch is said to take hangs little on which of its blocks were drawn."""
+
+from __future__ import annotations
+
+import math
+from statistics import median
+
+import pytest
+from support.timed_kernels import TimedKernels
+
+from kernelblaster.harness.devices.gates import AGREEMENT
+
+SOURCE = """
+#define AT long long i = blockIdx.x * 256ll + threadIdx.x
+extern "C" __global__ void tail(const float* x, float* y, int n) {
+    AT;
+    if (i < n) y[i] = x[i] * 2.0f + 1.0f;
+}
+extern "C" __global__ void a_third_idle(const float* x, float* y, int n) {
+    if (blockIdx.x % 3 == 2) return;
+    AT;
+    float sum = 0.0f;
+    for (int k = 0; k < 16; k++) sum += x[(i + k * 1024) % n];
+    y[i] = sum;
+}
+extern "C" __global__ void one_in_ten_long(const float* x, float* y, int n) {
+    AT;
+    float sum = 0.0f;
+    for (int k = 0; k < (blockIdx.x % 10 ? 4 : 40); k++) sum += x[(i + k * 1024) % n];
+    y[i] = sum;
+}
+extern "C" __global__ void most_idle(const float* x, float* y, int n) {
+    if (blockIdx.x % 8) return;
+    AT;
+    float sum = 0.0f;
+    for (int k = 0; k < 64; k++) sum += x[(i + k * 1024) % n];
+    y[i] = sum;
+}
+extern "C" __global__ void triangle(const float* x, float* y, int n) {
+    int side = 1;
+    while (side * side < gridDim.x) side++;
+    int row = blockIdx.x / side, column = blockIdx.x % side;
+    if (column > row) return;
+    AT;
+    float sum = 0.0f;
+    for (int k = 0; k <= row - column; k++) sum += x[(i + k * 1024) % n];
+    y[i] = sum;
+}
+extern "C" __global__ void slow_warps(const float* x, float* y, int n) {
+    __shared__ float part[256];
+    AT;
+    float sum = 0.0f;
+    if (blockIdx.x % 4 == 0)
+        for (int k = 0; k < (threadIdx.x < 32 ? 64 : 4); k++) sum += x[(i + k * 1024) % n];
+    part[threadIdx.x] = sum;
+    __syncthreads();
+    y[i] = part[255 - threadIdx.x];
+}
+extern "C" __global__ void counts(const float* x, float* y, int n) {
+    AT;
+    atomicAdd(y + (i % n + 31 * (i % 7)) % 512, x[i]);
+}
+"""
+KERNELS = (
+    "tail", "a_third_idle", "one_in_ten_long", "most_idle", "triangle", "slow_warps", "counts",
+)  # fmt: skip
+SMALL, LARGE = 1024, 16_000
+"""Blocks of which all are run, and blocks of which few are."""
+DRAWS = range(5)
+
+
+@pytest.fixture(scope="module")
+def timed(tmp_path_factory: pytest.TempPathFactory) -> TimedKernels:
+    return TimedKernels(SOURCE, tmp_path_factory.mktemp("draws"), floats=1 << 24)
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_a_small_grid_takes_one_time(timed: TimedKernels, name: str) -> None:
+    times = [_time(timed, name, SMALL, draw)[0] for draw in DRAWS]
+    assert max(times) / min(times) < AGREEMENT
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_a_large_grid_takes_one_time_as_far_as_it_was_seen(timed: TimedKernels, name: str) -> None:
+    found = [_time(timed, name, LARGE, draw) for draw in DRAWS]
+    middle = median(time for time, _ in found)
+    for time, error in found:
+        assert abs(math.log(time / middle)) < math.log(AGREEMENT) + 2 * error, found
+
+
+def _time(timed: TimedKernels, name: str, blocks: int, draw: int) -> tuple[float, float]:
+    """Return microseconds and their relative standard error."""
+    # The last block of `tail` has no element.
+    n = 256 * (blocks - 1) if name == "tail" else 256 * blocks
+    run = timed.run(name, blocks, 256, n, draw)
+    return run.profile.microseconds, run.counters.standard_error
