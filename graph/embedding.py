@@ -6,18 +6,20 @@ import asyncio
 import threading
 from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool, StructuredTool, ToolException
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
-from ..harness.errors import UserError, shown
+from ..harness.errors import UserError
 from ..harness.records import Evaluation
 from ..nodes.records import OptimizeRequest, RunContext, RunResult
+from ..nodes.run.begin import checked
 from ..tools.evaluation.file import evaluate_file
 from .optimize import graph
 from .session import RECURSION_LIMIT, Session
+from .state import OptimizeInput
 
 Value = TypeVar("Value")
 Watch = Callable[[dict[str, Any]], None]
@@ -49,14 +51,16 @@ async def aoptimize(
         UserError: what is asked cannot be served: one line says what, where and how to mend it.
         Capped, Waiting: the run stopped with its place saved; `kernelblaster resume` goes on.
     """
-    request = _checked(
+    request = checked(
         OptimizeRequest,
-        task=str(task),
-        start=None if start is None else str(start),
-        run=None if run is None else str(run),
-        dimensions=dict(dimensions or {}),
+        {
+            "task": str(task),
+            "start": None if start is None else str(start),
+            "run": None if run is None else str(run),
+            "dimensions": dict(dimensions or {}),
+        },
     )
-    context = _checked(RunContext, **settings)
+    context = checked(RunContext, settings)
     creating = asyncio.ensure_future(asyncio.to_thread(Session.create, request, context))
     try:
         session = await asyncio.shield(creating)
@@ -140,7 +144,7 @@ def as_node(
             if state.get(prefix + name) is not None
         }
         answer = await graph.ainvoke(
-            _checked(OptimizeRequest, **given),
+            cast(OptimizeInput, given),
             {**config, "recursion_limit": RECURSION_LIMIT},
             context=context or RunContext(),
         )
@@ -188,23 +192,6 @@ def as_tool(context: RunContext | None = None) -> BaseTool:
         args_schema=ToolInput,
         handle_tool_error=True,
     )
-
-
-Input = TypeVar("Input", OptimizeRequest, RunContext)
-
-
-def _checked(kind: type[Input], **values: Any) -> Input:
-    """Return a record of what was asked.
-
-    Raises:
-        UserError: a value is unknown or out of range; the line names it.
-    """
-    try:
-        return kind(**values)
-    except ValidationError as error:
-        first = error.errors()[0]
-        name = ".".join(str(part) for part in first["loc"])
-        raise UserError(f"{name}={shown(first.get('input'))}: {first['msg'].lower()}") from error
 
 
 def _wait_for(work: Coroutine[Any, Any, Value]) -> Value:

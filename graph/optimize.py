@@ -7,6 +7,7 @@ load_task → initial_cuda → profile_baseline → rollouts in parallel (Send)
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any, Literal
 
 import numpy as np
@@ -19,14 +20,16 @@ from ..nodes.gap_analysis.node import gap_analysis
 from ..nodes.initial_cuda.node import initial_cuda
 from ..nodes.parameter_update.node import parameter_update
 from ..nodes.policy_evaluation.node import policy_evaluation
-from ..nodes.records import KernelPoint, OptimizeRequest, RunContext
+from ..nodes.records import KernelPoint, Settings
 from ..nodes.run.confirm_winner import confirm_winner
+from ..nodes.run.lineage import of_one_line
 from ..nodes.run.load_task import load_task
 from ..nodes.run.profile_baseline import profile_baseline
 from ..nodes.run.report import report
 from ..nodes.soft_verifier.node import soft_verifier
 from .rollout import graph as rollout_graph
-from .state import OptimizeOutput, OptimizeState, RolloutInput
+from .state import OptimizeInput, OptimizeOutput, OptimizeState, RolloutInput
+from .strict_input import StrictInput
 
 
 async def rollout(state: RolloutInput, config: RunnableConfig) -> dict[str, Any]:
@@ -38,6 +41,8 @@ async def rollout(state: RolloutInput, config: RunnableConfig) -> dict[str, Any]
 
 def fan_out(state: OptimizeState) -> list[Send]:
     """Send one rollout for each trajectory of the iteration, each with its own start."""
+    starts = [start_point(state, number) for number in range(state["plan"].rollouts)]
+    known = hashlib.sha256(" ".join(start.source_sha256 for start in starts).encode()).hexdigest()
     return [
         Send(
             "rollout",
@@ -47,10 +52,11 @@ def fan_out(state: OptimizeState) -> list[Send]:
                 iteration=state["iteration"],
                 rollout=number,
                 knowledge_at=state["knowledge_at"],
-                start_point=start_point(state, number),
+                start_point=start,
+                starts_sha256=known,
             ),
         )
-        for number in range(state["plan"].rollouts)
+        for number, start in enumerate(starts)
     ]
 
 
@@ -88,28 +94,28 @@ def after_review(state: OptimizeState) -> Literal["confirm_winner", "report"]:
     return "confirm_winner" if review is not None and review.vetoed else "report"
 
 
-def build_graph() -> StateGraph[OptimizeState, RunContext, OptimizeRequest, OptimizeOutput]:
+def build_graph() -> StateGraph[OptimizeState, Any, OptimizeInput, OptimizeOutput]:
     """Return the optimize graph, not compiled.
 
     Example:
         graph = kernelblaster.build_optimize_graph().compile(checkpointer=InMemorySaver())
     """
-    graph = StateGraph(
+    graph: StateGraph[OptimizeState, Any, OptimizeInput, OptimizeOutput] = StrictInput(
         OptimizeState,
-        context_schema=RunContext,
-        input_schema=OptimizeRequest,
+        context_schema=Settings,
+        input_schema=OptimizeInput,
         output_schema=OptimizeOutput,
     )
     graph.add_node("load_task", load_task)
-    graph.add_node("initial_cuda", initial_cuda)
-    graph.add_node("profile_baseline", profile_baseline)
-    graph.add_node("rollout", rollout)
-    graph.add_node("policy_evaluation", policy_evaluation)
-    graph.add_node("gap_analysis", gap_analysis)
-    graph.add_node("parameter_update", parameter_update)
-    graph.add_node("confirm_winner", confirm_winner)
-    graph.add_node("soft_verifier", soft_verifier)
-    graph.add_node("report", report)
+    graph.add_node("initial_cuda", of_one_line(initial_cuda))
+    graph.add_node("profile_baseline", of_one_line(profile_baseline))
+    graph.add_node("rollout", of_one_line(rollout))
+    graph.add_node("policy_evaluation", of_one_line(policy_evaluation))
+    graph.add_node("gap_analysis", of_one_line(gap_analysis))
+    graph.add_node("parameter_update", of_one_line(parameter_update))
+    graph.add_node("confirm_winner", of_one_line(confirm_winner))
+    graph.add_node("soft_verifier", of_one_line(soft_verifier))
+    graph.add_node("report", of_one_line(report, ends=True))
     graph.add_edge(START, "load_task")
     graph.add_edge("load_task", "initial_cuda")
     graph.add_edge("initial_cuda", "profile_baseline")

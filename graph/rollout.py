@@ -15,6 +15,7 @@ from ..nodes.state_extractor.node import state_extractor
 from ..nodes.state_selector.node import state_selector
 from .lowering import graph as lowering
 from .state import LoweringState, RolloutInput, RolloutOutput, RolloutState
+from .strict_input import StrictInput
 
 
 async def begin(state: RolloutInput) -> dict[str, Any]:
@@ -78,7 +79,7 @@ def after_step(state: RolloutState) -> Literal["state_extractor", "finish"]:
 
 def build_graph() -> StateGraph[RolloutState, None, RolloutInput, RolloutOutput]:
     """Return the rollout graph, not compiled."""
-    graph = StateGraph(RolloutState, input_schema=RolloutInput, output_schema=RolloutOutput)
+    graph = StrictInput(RolloutState, input_schema=RolloutInput, output_schema=RolloutOutput)
     graph.add_node("begin", begin)
     graph.add_node("state_extractor", state_extractor)
     graph.add_node("state_selector", state_selector)

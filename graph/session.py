@@ -16,10 +16,11 @@ from ..harness.devices.job_records import counted
 from ..harness.devices.registry import open_device
 from ..harness.errors import UserError
 from ..memory.run.exchange import count_waiting
+from ..memory.run.journal import Entry, latest
 from ..memory.run.ledger import Ledger
 from ..nodes.common.workspaces import workspace_of
 from ..nodes.records import OptimizeRequest, RunContext, RunPlan, RunResult
-from ..nodes.run.begin import begin_run, resolve_plan, take_up
+from ..nodes.run.begin import begin_run, given_texts, resolve_plan, take_up
 from ..nodes.run.best_so_far import BestSoFar, keep_best
 from ..tools.models.chat_models import check_models
 from ..tools.models.endpoint import require_endpoint
@@ -27,6 +28,7 @@ from ..tools.models.pauses import PAUSES, Paused
 from ..tools.workspace import open_runs
 from .checkpoints import CHECKPOINTS_FILE, open_checkpointer
 from .optimize import build_graph
+from .state import OptimizeInput
 
 THREAD = "run"
 RECURSION_LIMIT = 10_000
@@ -93,7 +95,8 @@ class Session:
         """
         plan = resolve_plan(request, context or RunContext())
         named = request.run is not None
-        return cls(begin_run(plan, named=named, until_released=True), made=True)
+        begun = begin_run(plan, given_texts(request), named=named, until_released=True)
+        return cls(begun, made=True)
 
     @classmethod
     def open(cls, directory: Path) -> Session:
@@ -138,6 +141,12 @@ class Session:
         async with open_checkpointer(self.directory) as checkpointer:
             graph = build_graph().compile(checkpointer=checkpointer, name="optimize")
             started = (await graph.aget_state(config)).values
+            if not started.get("plan") and (entries := self._journal()):
+                # Its checkpoints lie elsewhere, or name the place that it was moved from.
+                last = next(each for each in reversed(entries) if each.node != "rollout")
+                known = latest(entries) | {"plan": self.plan}
+                await graph.aupdate_state(config, known, as_node=last.node)
+                started = (await graph.aget_state(config)).values
             self.begun = bool(started)
             if "result" not in started:
                 check_identity(self.plan)
@@ -193,8 +202,13 @@ class Session:
                     "it; restore it, or start a new run"
                 )
 
-    def _request(self) -> OptimizeRequest:
-        return OptimizeRequest(**self.plan.model_dump(include=set(OptimizeRequest.model_fields)))
+    def _request(self) -> OptimizeInput:
+        asked = self.plan.model_dump(include=set(OptimizeRequest.model_fields))
+        return cast(OptimizeInput, asked)
+
+    def _journal(self) -> list[Entry]:
+        with workspace_of(self.plan) as workspace:
+            return workspace.store.journal.entries()
 
     def _note(self, note: Callable[[Ledger], None]) -> None:
         with workspace_of(self.plan) as workspace:

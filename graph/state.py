@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, TypedDict
+from typing import Annotated
+
+from pydantic import with_config
+from typing_extensions import TypedDict
 
 from ..memory.records import Step
 from ..nodes.records import (
@@ -12,7 +15,6 @@ from ..nodes.records import (
     KernelPoint,
     LoweringResult,
     Observation,
-    OptimizeRequest,
     ParameterUpdate,
     PolicyEvaluation,
     Proposal,
@@ -26,108 +28,144 @@ from ..nodes.records import (
     merge_by_id,
     merge_reviews,
 )
+from .channels import Recorded
 
 
-class OptimizeState(TypedDict, total=False):
-    """The outer loop: iterations of rollouts and policy updates."""
+@with_config(use_attribute_docstrings=True)
+class OptimizeInput(TypedDict, total=False):
+    """What `optimize` is asked: `load_task` says what of it cannot be served."""
 
     task: str
+    """PyTorch reference in KernelBench form: the path of the file, or its text."""
     start: str | None
+    """First CUDA kernel: the path of the file, or its text; without it one is written."""
     run: str | None
+    """Run directory; by default runs/TASK-N."""
     dimensions: dict[str, int]
+    """Dimensions at which candidates are verified, by name in the reference; by default small."""
 
-    plan: RunPlan
-    summary: TaskSummary
-    initial_source: str
-    initial_author: str
-    initial: KernelPoint
-    best: KernelPoint
-    iteration: int
-    knowledge_at: int
+
+@with_config(use_attribute_docstrings=True)
+class OptimizeState(OptimizeInput, total=False):
+    """The outer loop: iterations of rollouts and policy updates."""
+
+    plan: Annotated[RunPlan, Recorded]
+    """What the run does, where and with what; an edit of iterations, rollouts, steps, repairs,
+    seed, budgets or models takes effect at the next node."""
+    summary: Annotated[TaskSummary, Recorded]
+    """The task, in short."""
+    initial_source: Annotated[str, Recorded]
+    """sha256 of the first kernel's text in the run's artifacts."""
+    initial_author: Annotated[str, Recorded]
+    """Who wrote it."""
+    initial: Annotated[KernelPoint, Recorded]
+    """The first kernel, measured: every gain is against it."""
+    best: Annotated[KernelPoint, Recorded]
+    """The fastest kernel so far: where the next iteration's first rollout begins."""
+    iteration: Annotated[int, Recorded]
+    """Policy updates done."""
+    knowledge_at: Annotated[int, Recorded]
+    """Sequence number up to which the knowledge base is read in this iteration."""
     trajectories: Annotated[dict[str, Trajectory], merge_by_id]
-    evaluated: PolicyEvaluation
-    analysis: GapAnalysis
-    update: ParameterUpdate
-    confirmation: Confirmation
+    """What the rollouts came to, by ITERATION.ROLLOUT."""
+    evaluated: Annotated[PolicyEvaluation, Recorded]
+    """How well the policy predicted this iteration's gains."""
+    analysis: Annotated[GapAnalysis, Recorded]
+    """Why it was wrong where it was."""
+    update: Annotated[ParameterUpdate, Recorded]
+    """What changed in the knowledge base."""
+    confirmation: Annotated[Confirmation, Recorded]
+    """The winner, measured again."""
     soft_reviews: Annotated[dict[str, SoftReview], merge_reviews]
-    result: RunResult
+    """What the soft verifier said, by evaluation key."""
+    result: Annotated[RunResult, Recorded]
+    """What the run announces."""
 
 
+@with_config(use_attribute_docstrings=True)
 class OptimizeOutput(TypedDict, total=False):
     """What `optimize` returns to a parent."""
 
-    result: RunResult
+    result: Annotated[RunResult, Recorded]
+    """What the run announces."""
 
 
-class RolloutState(TypedDict, total=False):
+@with_config(use_attribute_docstrings=True)
+class RolloutInput(TypedDict, total=False):
+    """What a rollout starts from: a plan and a summary as `optimize` resolved them."""
+
+    plan: Annotated[RunPlan, Recorded]
+    """What the run does; its directory must be there."""
+    summary: Annotated[TaskSummary, Recorded]
+    """The task, in short."""
+    iteration: Annotated[int, Recorded]
+    """Policy updates done before."""
+    rollout: Annotated[int, Recorded]
+    """Which of the iteration's rollouts."""
+    knowledge_at: Annotated[int, Recorded]
+    """Sequence number up to which the knowledge base is read."""
+    start_point: Annotated[KernelPoint, Recorded]
+    """The kernel to begin at."""
+    starts_sha256: str
+    """Of the start points of all the iteration's rollouts."""
+
+
+@with_config(use_attribute_docstrings=True)
+class RolloutState(RolloutInput, total=False):
     """One trajectory: states, techniques and what they gained."""
 
-    plan: RunPlan
-    summary: TaskSummary
-    iteration: int
-    rollout: int
-    knowledge_at: int
-    start_point: KernelPoint
-
-    current: KernelPoint
-    best: KernelPoint
-    step: int
-    steps: tuple[Step, ...]
-    passed: tuple[KernelPoint, ...]
-    observation: Observation
-    state_choice: StateChoice
-    proposals: tuple[Proposal, ...]
-    described: tuple[Proposal, ...]
-    choice: TechniqueChoice | None
-    result: LoweringResult
-    ended: str
-    trajectory: Trajectory
-
-
-class RolloutInput(TypedDict):
-    """What a rollout starts from."""
-
-    plan: RunPlan
-    summary: TaskSummary
-    iteration: int
-    rollout: int
-    knowledge_at: int
-    start_point: KernelPoint
+    current: Annotated[KernelPoint, Recorded]
+    """The kernel that the next technique is applied to."""
+    best: Annotated[KernelPoint, Recorded]
+    """The fastest of this trajectory."""
+    step: Annotated[int, Recorded]
+    """Techniques tried."""
+    steps: Annotated[tuple[Step, ...], Recorded]
+    """What each came to."""
+    passed: Annotated[tuple[KernelPoint, ...], Recorded]
+    """Every kernel that passed."""
+    observation: Annotated[Observation, Recorded]
+    """The current kernel's performance signature."""
+    state_choice: Annotated[StateChoice, Recorded]
+    """The known state that fits it."""
+    proposals: Annotated[tuple[Proposal, ...], Recorded]
+    """Techniques on the table."""
+    described: Annotated[tuple[Proposal, ...], Recorded]
+    """Techniques that a model proposed newly, with what it says of them."""
+    choice: Annotated[TechniqueChoice | None, Recorded]
+    """The technique to apply next."""
+    result: Annotated[LoweringResult, Recorded]
+    """What came of it."""
+    ended: Annotated[str, Recorded]
+    """Why the trajectory is over; empty while it is not."""
+    trajectory: Annotated[Trajectory, Recorded]
+    """What the rollout reports."""
 
 
+@with_config(use_attribute_docstrings=True)
 class RolloutOutput(TypedDict, total=False):
     """What a rollout reports."""
 
-    trajectory: Trajectory
+    trajectory: Annotated[Trajectory, Recorded]
+    """Its steps, its best kernel and why it ended."""
 
 
 class LoweringState(TypedDict, total=False):
     """One technique being written, compiled, verified and profiled."""
 
-    plan: RunPlan
-    summary: TaskSummary
-    parent: KernelPoint
-    choice: TechniqueChoice
-    state_choice: StateChoice
-    knowledge_at: int
-    place: tuple[int, int, int]
-    attempts: dict[int, Attempt]
-    result: LoweringResult
+    plan: Annotated[RunPlan, Recorded]
+    summary: Annotated[TaskSummary, Recorded]
+    parent: Annotated[KernelPoint, Recorded]
+    choice: Annotated[TechniqueChoice, Recorded]
+    state_choice: Annotated[StateChoice, Recorded]
+    knowledge_at: Annotated[int, Recorded]
+    place: Annotated[tuple[int, int, int], Recorded]
+    attempts: Annotated[dict[int, Attempt], Recorded]
+    result: Annotated[LoweringResult, Recorded]
 
 
 class LoweringOutput(TypedDict, total=False):
     """What lowering came to."""
 
-    result: LoweringResult
+    result: Annotated[LoweringResult, Recorded]
 
-
-__all__ = [
-    "LoweringOutput",
-    "LoweringState",
-    "OptimizeOutput",
-    "OptimizeRequest",
-    "OptimizeState",
-    "RolloutInput",
-    "RolloutOutput",
-    "RolloutState",
-]

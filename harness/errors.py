@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pydantic import ValidationError
+
 LONGEST_SHOWN = 80
 
 
@@ -12,6 +14,13 @@ def shown(value: object) -> str:
     except ValueError:  # An integer of thousands of digits.
         return "a number too long to be shown"
     return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]} ..."
+
+
+def told_of(error: ValidationError, name: str = "") -> str:
+    """Return in one line what a record refuses first; `name` is where the value stands."""
+    first = error.errors(include_url=False)[0]
+    where = ".".join([*filter(None, [name]), *map(str, first["loc"])])
+    return f"{where}={shown(first.get('input'))}: {first['msg'].lower()}"
 
 
 class UserError(Exception):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 import threading
 import time
@@ -116,6 +117,15 @@ class Database:
             except BaseException:
                 self._sqlite.rollback()
                 raise
+
+    def copy_to(self, path: Path) -> None:
+        """Copy all that is stored, as it is at this moment, to a new file.
+
+        Raises:
+            UserError: the file cannot be written.
+        """
+        with self._lock, self._faults_in_words(), contextlib.closing(sqlite3.connect(path)) as to:
+            self._sqlite.conn.backup(to)
 
     def close(self) -> None:
         """Close the connection."""

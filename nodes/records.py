@@ -5,10 +5,11 @@ Sources, profiles and tasks live in the artifact store of the run; state holds t
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
-from pydantic import Field
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
+from ..harness.errors import UserError, told_of
 from ..harness.records import (
     Bottleneck,
     DeviceIdentity,
@@ -33,9 +34,9 @@ class OptimizeRequest(Record):
     """
 
     task: str
-    """Path of a PyTorch reference in KernelBench form."""
+    """PyTorch reference in KernelBench form: the path of the file, or its text."""
     start: str | None = None
-    """Path of a first CUDA kernel; without it one is written."""
+    """First CUDA kernel: the path of the file, or its text; without it one is written."""
     run: str | None = None
     """Run directory; by default runs/TASK-N."""
     dimensions: dict[str, Integer] = Field(default_factory=dict)
@@ -74,6 +75,20 @@ class RunContext(Record):
     """Knowledge base directory; by default the user's."""
 
 
+def _as_of_run_context(schema: dict[str, Any]) -> None:
+    schema.clear()
+    schema.update(RunContext.model_json_schema() | {"title": "Settings"})
+
+
+class Settings(BaseModel):
+    """A `RunContext` as a client of a graph gives it: `load_task` says what of it cannot be.
+
+    LangGraph makes it before any node runs, where a fault would be no sentence to the client.
+    """
+
+    model_config = ConfigDict(extra="allow", json_schema_extra=_as_of_run_context)
+
+
 class RunPlan(OptimizeRequest, RunContext):
     """A request under its context, resolved once: what run.json holds, and never changed.
 
@@ -87,6 +102,8 @@ class RunPlan(OptimizeRequest, RunContext):
     repairs: int = Field(ge=0, le=LONGEST_LOOP)
     device_why: str = ""
     """Why `auto` chose the device."""
+    forked_from: str = ""
+    """Directory of the run that this one went on from, with another state; empty otherwise."""
     identity: DeviceIdentity
     """Device, toolchain and harness the run began with: it is resumed with no other."""
 
@@ -249,15 +266,26 @@ class Trajectory(Record):
 def merge_by_id(
     left: dict[str, Trajectory] | None, right: dict[str, Trajectory] | None
 ) -> dict[str, Trajectory]:
-    """Reducer: union by id; a trajectory reported twice counts once."""
-    return {**(left or {}), **(right or {})}
+    """Reducer: union by id; a trajectory reported twice counts once, one in JSON is a record."""
+    return (left or {}) | _typed(dict[str, Trajectory], "trajectories", right or {})
 
 
 def merge_reviews(
     left: dict[str, SoftReview] | None, right: dict[str, SoftReview] | None
 ) -> dict[str, SoftReview]:
     """Reducer: union by evaluation key; a kernel reviewed twice counts once."""
-    return {**(left or {}), **(right or {})}
+    return (left or {}) | _typed(dict[str, SoftReview], "soft_reviews", right or {})
+
+
+Typed = TypeVar("Typed")
+
+
+def _typed(kind: type[Typed], name: str, value: object) -> Typed:
+    """Return what is written at a key of the state as its type; raises UserError."""
+    try:
+        return TypeAdapter(kind).validate_python(value)
+    except ValidationError as error:
+        raise UserError(told_of(error, name)) from error
 
 
 def best_so_far(initial: KernelPoint, trajectories: dict[str, Trajectory]) -> KernelPoint:
@@ -448,5 +476,7 @@ class RunResult(Record):
     """What a reader should know besides: precision lost, kernels that did not hold."""
     best_source: str
     """Path of best.cu."""
+    source: str = ""
+    """Its text: who asked from elsewhere cannot open the path."""
     run: str
     """Path of the run directory."""

@@ -36,7 +36,8 @@ ORDER: dict[str, tuple[str | tuple[str, ...], ...]] = {
     ),
     "nodes": ("records", "common", AGENTS, "run"),
     "graph": (
-        "state", "lowering", "rollout", "optimize", "checkpoints", "session", "embedding",
+        "channels", "state", "strict_input", "lowering", "rollout", "optimize", "checkpoints",
+        "session", "embedding",
     ),
 }  # fmt: skip
 """Of each folder with an order: its rooms from the ground up. Rooms in brackets stand on one floor;

@@ -123,6 +123,12 @@ class OpenRuns:
             with self._guard:
                 self._leave(directory)
 
+    @contextmanager
+    def one_at_a_time(self) -> Iterator[None]:
+        """Let nobody else of this process open or make a run meanwhile."""
+        with self._guard:
+            yield
+
     def keep(
         self, held: RunDirectory, device: str, gpu: str, knowledge: str, *, until_released: bool
     ) -> None:

@@ -11,6 +11,7 @@ import re
 import stat
 import time
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
 
@@ -51,13 +52,20 @@ class RunDirectory:
         self._was_there = True
 
     @classmethod
-    def create(cls, path: Path, plan: dict[str, Any], texts: dict[str, str]) -> Self:
+    def create(
+        cls,
+        path: Path,
+        plan: dict[str, Any],
+        texts: dict[str, str],
+        fill: Callable[[Path], None] = lambda made: None,
+    ) -> Self:
         """Make the directory, held, all at once; one that is there and empty is filled in place.
 
         Args:
             path: where it appears.
             plan: what run.json holds.
             texts: other files to begin with, by name.
+            fill: puts more into the folder that becomes the directory.
 
         Raises:
             UserError: it holds something already, is a file, or cannot be written.
@@ -72,11 +80,11 @@ class RunDirectory:
                 else "choose an empty or new directory with --run"
             )
             raise NotEmpty(f"{path} is not empty; {hint}")
-        document = json.dumps({"format": RUN_FORMAT, "plan": plan}, indent=2) + "\n"
+        document = _document(plan)
         try:
             # It may be a mount, or where somebody stands: what is there keeps its place.
             make = cls._fill if there else cls._appear
-            return make(path, texts | {PLAN_FILE: document})
+            return make(path, texts | {PLAN_FILE: document}, fill)
         except OSError as error:
             if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
                 raise NotEmpty(f"{path} is not empty; choose another with --run") from error
@@ -86,13 +94,14 @@ class RunDirectory:
             ) from error
 
     @classmethod
-    def _appear(cls, path: Path, texts: dict[str, str]) -> Self:
+    def _appear(cls, path: Path, texts: dict[str, str], fill: Callable[[Path], None]) -> Self:
         made = path.with_name(f".{path.name}-{uuid.uuid4().hex[:8]}")
         held = None
         try:
             made.mkdir(parents=True)
             for name, text in texts.items():
                 (made / name).write_text(text)
+            fill(made)
             held = cls.hold(made)
             os.rename(made, path)  # Fails where somebody was quicker.
         except BaseException:
@@ -104,11 +113,12 @@ class RunDirectory:
         return held
 
     @classmethod
-    def _fill(cls, path: Path, texts: dict[str, str]) -> Self:
+    def _fill(cls, path: Path, texts: dict[str, str], fill: Callable[[Path], None]) -> Self:
         held = cls.hold(path)
         try:
             if [found.name for found in path.iterdir()] != [LOCK_FILE]:
                 raise OSError(errno.ENOTEMPTY, "not empty")
+            fill(path)
             for name, text in texts.items():  # The plan is the last: without it there is no run.
                 write_atomically(path / name, text.encode())
         except BaseException:
@@ -142,6 +152,19 @@ class RunDirectory:
             "wait for it to end, or choose another with --run"
         )
 
+    def write_plan(self, plan: dict[str, Any]) -> None:
+        """Replace the plan of a run.
+
+        Raises:
+            UserError: the disk is full or the directory is not writable.
+        """
+        try:
+            write_atomically(self.path / PLAN_FILE, _document(plan).encode())
+        except OSError as error:
+            raise UserError(
+                f"cannot write to the run directory {self.path}: {error.strerror}"
+            ) from error
+
     def remove(self) -> None:
         """Remove what this object made, for a run that came to nothing.
 
@@ -158,6 +181,10 @@ class RunDirectory:
         if self._lock >= 0:
             os.close(self._lock)
         self._lock = -1
+
+
+def _document(plan: dict[str, Any]) -> str:
+    return json.dumps({"format": RUN_FORMAT, "plan": plan}, indent=2) + "\n"
 
 
 def _remove_made(directory: Path, *, keep: bool = False) -> None:

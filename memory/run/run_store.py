@@ -11,6 +11,8 @@ from ...harness.records import Evaluation, Record
 from ..database import Database, Stored
 from .job_book import SCHEMA as JOBS_SCHEMA
 from .job_book import JobBook
+from .journal import SCHEMA as JOURNAL_SCHEMA
+from .journal import Journal
 from .ledger import SCHEMA as LEDGER_SCHEMA
 from .ledger import Ledger
 from .replay_buffer import SCHEMA as REPLAY_SCHEMA
@@ -41,7 +43,8 @@ class _Fastest(Record):
 
 class RunStore:
     """Evaluations by key, stage results by (key, stage), `replay`, the replay buffer,
-    `jobs`, what is asked of another host, and `ledger`, what was spent.
+    `jobs`, what is asked of another host, `ledger`, what was spent, and `journal`, what the graph's
+    nodes came to.
 
     The first row under a key stays: what is finished is never evaluated twice. Safe to call from
     several threads; use as a context manager, or call `close`. Any method raises UserError when
@@ -50,10 +53,12 @@ class RunStore:
 
     def __init__(self, path: Path) -> None:
         """Open or create `run.sqlite` at `path`."""
-        self._database = Database(path, SCHEMA + REPLAY_SCHEMA + JOBS_SCHEMA + LEDGER_SCHEMA)
+        schemas = (SCHEMA, REPLAY_SCHEMA, JOBS_SCHEMA, LEDGER_SCHEMA, JOURNAL_SCHEMA)
+        self._database = Database(path, "".join(schemas))
         self.replay = ReplayBuffer(self._database)
         self.jobs = JobBook(self._database)
         self.ledger = Ledger(self._database)
+        self.journal = Journal(self._database)
 
     def put(self, evaluation: Evaluation) -> bool:
         """Store an evaluation; return False where its key was already there."""
@@ -131,6 +136,10 @@ class RunStore:
             "SELECT 1 FROM stages WHERE key = ? AND stage = ?", (key, stage)
         )
         return found is not None
+
+    def copy_to(self, path: Path) -> None:
+        """Copy the whole store, as it is at this moment, to a new file."""
+        self._database.copy_to(path)
 
     def close(self) -> None:
         """Close the file."""

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import difflib
 import uuid
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
 from ...harness.devices.registry import device_choice, open_device
-from ...harness.errors import UserError
+from ...harness.errors import UserError, told_of
 from ...memory.locations import default_knowledge_directory
 from ...memory.run.directory import NotEmpty, RunDirectory, new_run_directory, read_plan
 from ...memory.run.run_store import RunStore
@@ -17,6 +20,37 @@ from ...tools.models.chat_models import check_models, parse_models
 from ...tools.models.records import BUILTIN, ModelPlan
 from ...tools.workspace import open_knowledge, open_runs
 from ..records import OptimizeRequest, RunContext, RunPlan
+
+TASK_FILE, START_FILE = "task.py", "start.cu"
+"""Where in a run's directory the texts lie that were given in place of paths."""
+
+Asked = TypeVar("Asked", OptimizeRequest, RunContext)
+
+
+def checked(kind: type[Asked], asked: Mapping[str, Any]) -> Asked:
+    """Return a record of what was asked.
+
+    Raises:
+        UserError: a value is missing, unknown or out of range; the line names it.
+    """
+    try:
+        return kind.model_validate(dict(asked))
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        name = ".".join(str(part) for part in first["loc"])
+        if first["type"] == "missing":
+            what = kind.model_fields[name].description
+            raise UserError(f"{name} is missing: give it, {what}") from None
+        unknown = first["type"] == "extra_forbidden"
+        close = difflib.get_close_matches(name, kind.model_fields, 1) if unknown else ()
+        meant = f"; did you mean {close[0]}?" if close else ""
+        raise UserError(told_of(error) + meant) from error
+
+
+def given_texts(request: OptimizeRequest) -> dict[str, str]:
+    """Return the texts that a request gives in place of paths, by their file in the run."""
+    given = {TASK_FILE: request.task, START_FILE: request.start or ""}
+    return {name: text for name, text in given.items() if "\n" in text}
 
 
 def resolve_plan(request: OptimizeRequest, context: RunContext) -> RunPlan:
@@ -29,18 +63,23 @@ def resolve_plan(request: OptimizeRequest, context: RunContext) -> RunPlan:
     models = context.models.model_copy(update={"roles": roles})
     check_models(models)
     require_prices(models, context.budgets)
-    if request.start and not Path(request.start).is_file():
+    given = given_texts(request)
+    if request.start and START_FILE not in given and not Path(request.start).is_file():
         raise UserError(f"no such file: --start {request.start}; give the path of a CUDA source")
     device, why = device_choice(context.device, context.gpu)
     identity = open_device(device, context.gpu).identity
-    task = Path(request.task).resolve()
+    task = Path(TASK_FILE if TASK_FILE in given else request.task)
+    directory = Path(request.run) if request.run else new_run_directory(task.stem)
+    directory = directory.resolve()
+    start = Path(START_FILE if START_FILE in given else request.start or "")
     knowledge = Path(context.knowledge or default_knowledge_directory()).resolve()
     with open_knowledge(str(knowledge)):
         pass  # A foreign or newer directory is refused before anything is made.
     resolved = {
-        **_named(Path(request.run) if request.run else new_run_directory(task.stem)),
-        "task": str(task),
-        "start": str(Path(request.start).resolve()) if request.start else None,
+        **_named(directory),
+        "task": str(directory / task if TASK_FILE in given else task.resolve()),
+        "start": str(directory / start if START_FILE in given else start.resolve())
+        if request.start else None,
         "knowledge": str(knowledge),
         "device": device,
         "device_why": why,
@@ -59,10 +98,14 @@ def _repairs(context: RunContext, models: ModelPlan) -> int:
     return 1 if models.model_of("kernel_writer") == BUILTIN else 2
 
 
-def begin_run(plan: RunPlan, *, named: bool, until_released: bool = False) -> RunPlan:
+def begin_run(
+    plan: RunPlan, given: Mapping[str, str], *, named: bool, until_released: bool = False
+) -> RunPlan:
     """Make the run's directory with the plan and the caps in it, open it, and return the plan.
 
     Args:
+        plan: of the new run.
+        given: texts in place of files, as `given_texts` returns them.
         named: whether the directory was asked for by name; else the next free name will do where
             somebody else was quicker. A graph that was killed before its first checkpoint asks
             for the same directory again, and has it.
@@ -73,20 +116,26 @@ def begin_run(plan: RunPlan, *, named: bool, until_released: bool = False) -> Ru
     """
     while True:
         try:
-            held = RunDirectory.create(
-                Path(plan.run),
-                plan.model_dump(mode="json"),
-                {BUDGETS_FILE: plan.budgets.model_dump_json(indent=2) + "\n"},
-            )
+            texts = _texts(plan) | dict(given)
+            held = RunDirectory.create(Path(plan.run), _json(plan), texts)
             break
         except NotEmpty:
             if named and not until_released and (left := _left_behind(plan)):
                 return left
             if named:
                 raise
-            plan = plan.model_copy(update=_named(new_run_directory(Path(plan.task).stem)))
+            plan = moved_to(new_run_directory(Path(plan.task).stem), plan)
     _open(held, plan, until_released=until_released, new=True)
     return plan
+
+
+def _json(plan: RunPlan) -> dict[str, Any]:
+    return plan.model_dump(mode="json")
+
+
+def _texts(plan: RunPlan) -> dict[str, str]:
+    """Return what a run's directory holds beside the plan from its first moment on, by file."""
+    return {BUDGETS_FILE: plan.budgets.model_dump_json(indent=2) + "\n"}
 
 
 def _left_behind(plan: RunPlan) -> RunPlan | None:
@@ -109,6 +158,21 @@ def _left_behind(plan: RunPlan) -> RunPlan | None:
     return stored
 
 
+def moved_to(directory: Path, plan: RunPlan) -> RunPlan:
+    """Return the plan of another run that does the same in another directory."""
+    return _lying_in(directory.resolve(), plan).model_copy(update=_named(directory))
+
+
+def _lying_in(directory: Path, plan: RunPlan) -> RunPlan:
+    """Return a plan whose run, and what lies in its directory, lies in another."""
+    update: dict[str, str] = {"run": str(directory)}
+    for name in ("task", "start", "knowledge"):
+        path = getattr(plan, name)
+        if path and Path(path).is_relative_to(plan.run):
+            update[name] = str(directory / Path(path).relative_to(plan.run))
+    return plan.model_copy(update=update)
+
+
 def _named(directory: Path) -> dict[str, str]:
     """Return what a plan says of its directory.
 
@@ -118,19 +182,73 @@ def _named(directory: Path) -> dict[str, str]:
     return {"run": str(directory), "run_id": f"{directory.name}-{uuid.uuid4().hex[:8]}"}
 
 
+def fork_directory(plan: RunPlan, fill: Callable[[Path], None]) -> RunPlan:
+    """Make, hold and open the directory of a fork beside its run's, and return its plan.
+
+    Args:
+        plan: of the run that is forked, as edited.
+        fill: puts what both have in common into the folder that becomes the directory.
+
+    Raises:
+        UserError: it cannot be created or written.
+    """
+    origin = Path(plan.run)
+    while True:
+        directory = new_run_directory(f"{origin.name}-fork", origin.parent)
+        fork = moved_to(directory, plan).model_copy(update={"forked_from": str(origin)})
+        try:
+            held = RunDirectory.create(directory, _json(fork), _texts(fork), fill)
+            break
+        except NotEmpty:
+            continue  # Somebody was quicker.
+    _open(held, fork, until_released=False, new=True)
+    return fork
+
+
 def take_up(directory: Path) -> RunPlan:
     """Hold and open the directory of a run that was begun, until `open_runs().release`.
 
+    A directory that was moved is the same run; a copy of one that is still there is another. Either
+    goes on by its journal, for its checkpoints name the old place.
+
     Raises:
-        UserError: it is no run directory, of another version, was moved, or is in use.
+        UserError: it is no run directory, of another version, was moved and cannot go on, or is in
+            use.
     """
     plan = stored_plan(directory)
+    held = RunDirectory.hold(directory)
     if plan.run != str(directory):
-        raise UserError(
-            f"the run in {directory} was started in {plan.run}; move it back to resume it"
-        )
-    _open(RunDirectory.hold(directory), plan, until_released=True, new=False)
+        try:
+            plan = _moved_here(held, plan)
+        except BaseException:
+            held.close()
+            raise
+    _open(held, plan, until_released=True, new=False)
     return plan
+
+
+def _moved_here(held: RunDirectory, plan: RunPlan) -> RunPlan:
+    with RunStore(held.path / "run.sqlite") as store:
+        begun, untouched = bool(store.journal.entries()), store.is_untouched()
+    if not (begun or untouched):
+        raise UserError(
+            f"the run in {held.path} was started in {plan.run} by an earlier version; "
+            "move it back to resume it"
+        )
+    try:
+        copied = stored_plan(Path(plan.run)).run_id == plan.run_id
+    except UserError:
+        copied = False
+    for tail in ("", "-wal", "-shm", "-journal"):
+        (held.path / f"checkpoints.sqlite{tail}").unlink(missing_ok=True)
+    here = _lying_in(held.path, plan)
+    if copied:
+        here = here.model_copy(
+            update={"run_id": _named(held.path)["run_id"], "forked_from": plan.run}
+        )
+    # The last thing: until then the directory is one that was moved.
+    held.write_plan(_json(here))
+    return here
 
 
 def _open(held: RunDirectory, plan: RunPlan, *, until_released: bool, new: bool) -> None:

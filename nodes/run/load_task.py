@@ -7,48 +7,64 @@ counters (reset, since a thread may be reused).
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from langgraph.runtime import Runtime
 from langgraph.types import Overwrite
+from pydantic_core import to_jsonable_python
 
+from ...harness.errors import UserError
+from ...harness.process.scratch import scratch_folder
 from ...harness.records import Task
 from ...harness.task.loading import load_task as read_task
 from ...memory.knowledge.state_index import import_chroma
+from ...memory.run.journal import Entry
 from ...tools.models.endpoint import require_endpoint
 from ...tools.models.records import ROLES
 from ...tools.progress import report_progress
 from ...tools.workspace import open_runs
 from ..common.workspaces import workspace_of
-from ..records import OptimizeRequest, RunContext, RunPlan, TaskSummary
-from .begin import begin_run, resolve_plan, stored_plan
+from ..records import OptimizeRequest, RunContext, RunPlan, Settings, TaskSummary
+from .begin import TASK_FILE, begin_run, checked, given_texts, resolve_plan, stored_plan
+from .lineage import note
 
 
-async def load_task(state: OptimizeRequest, runtime: Runtime[RunContext]) -> dict[str, Any]:
+class Asks(TypedDict, total=False):
+    """What this node reads: nothing of it is checked before."""
+
+    task: str
+    start: str | None
+    run: str | None
+    dimensions: dict[str, int]
+
+
+async def load_task(state: Asks, runtime: Runtime[Settings]) -> dict[str, Any]:
     """Resolve the request under its context and load the reference.
 
     Raises:
         UserError: the task, device, GPU, model, knowledge base or run directory cannot be used, or
             the models' endpoint cannot be asked.
     """
+    request = checked(OptimizeRequest, {k: v for k, v in state.items() if v is not None})
     # Whoever began the run already (the command line does) holds its directory with the plan.
-    begun = state.run is not None and open_runs().begun(Path(state.run))
+    begun = request.run is not None and open_runs().begun(Path(request.run))
+    given = {} if begun else given_texts(request)
     if begun:
-        plan = await asyncio.to_thread(stored_plan, Path(str(state.run)))
+        plan = await asyncio.to_thread(stored_plan, Path(str(request.run)))
     else:
-        context = runtime.context or RunContext()
-        plan = await asyncio.to_thread(resolve_plan, state, context)
+        plan = await asyncio.to_thread(resolve_plan, request, _context(runtime.context))
     # PyTorch describes the task in a process of its own: time to see whether the models can be
     # asked, and to import what is needed afterwards.
-    task, note, _ = await asyncio.gather(
-        read_task(Path(plan.task), plan.dimensions),
+    task, told, _ = await asyncio.gather(
+        _described(plan, given),
         require_endpoint(plan.models, Path(plan.run)),
         asyncio.to_thread(import_chroma),
     )
     if not begun:
-        named = state.run is not None
-        plan = await asyncio.to_thread(begin_run, plan, named=named)
+        named = request.run is not None
+        plan = await asyncio.to_thread(begin_run, plan, given, named=named)
     summary = await asyncio.to_thread(_store_task, plan, task)
     report_progress(
         "task",
@@ -62,12 +78,15 @@ async def load_task(state: OptimizeRequest, runtime: Runtime[RunContext]) -> dic
         plan=plan.model_dump(include={"iterations", "rollouts", "steps", "seed"}),
         models={role: plan.models.model_of(role) for role in ROLES},
     )
-    if note:
-        report_progress("note", text=note)
+    if told:
+        report_progress("note", text=told)
+    written = {"plan": plan, "summary": summary, "iteration": 0}
+    entry = Entry(
+        place="load_task", node="load_task", read_sha256="", written=to_jsonable_python(written)
+    )
+    await asyncio.to_thread(note, plan, entry)
     return {
-        "plan": plan,
-        "summary": summary,
-        "iteration": 0,
+        **written,
         # A reused thread still holds what the last run was asked and found: replace all of it.
         "start": None,
         "run": None,
@@ -75,6 +94,29 @@ async def load_task(state: OptimizeRequest, runtime: Runtime[RunContext]) -> dic
         "trajectories": Overwrite({}),
         "soft_reviews": Overwrite({}),
     }
+
+
+def _context(given: Settings | RunContext | Mapping[str, Any] | None) -> RunContext:
+    """Return the settings that the caller gave."""
+    if given is None or isinstance(given, RunContext):
+        return given or RunContext()
+    asked = given.model_extra if isinstance(given, Settings) else given
+    return checked(RunContext, dict(asked or {}))
+
+
+async def _described(plan: RunPlan, given: Mapping[str, str]) -> Task:
+    """Load the reference; where its text was given, from a file that is there meanwhile."""
+    if TASK_FILE not in given:
+        return await read_task(Path(plan.task), plan.dimensions)
+    held = scratch_folder("task")
+    folder = await asyncio.to_thread(held.__enter__)
+    try:
+        await asyncio.to_thread((folder / TASK_FILE).write_text, given[TASK_FILE])
+        return await read_task(folder / TASK_FILE, plan.dimensions)
+    except UserError as error:
+        raise UserError(str(error).replace(f"{folder}/", "")) from error
+    finally:
+        await asyncio.to_thread(held.__exit__, None, None, None)
 
 
 def _store_task(plan: RunPlan, task: Task) -> TaskSummary:

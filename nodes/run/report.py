@@ -97,6 +97,7 @@ def _report(state: Reads) -> RunResult:
                 *_stood_in(spending),
             ),
             best_source=str(directory / "best.cu"),
+            source=source,
             run=str(directory),
         )
     write_file(directory / "best.cu", source)

@@ -1,0 +1,88 @@
+"""Keeps records in a graph's state whoever writes them: JSON that a client sends becomes a record.
+
+LangGraph stores what it is given. A client of a server edits state in JSON, and a parent's saver
+may give back dictionaries: both become what the nodes read, or are refused in one sentence.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+from langgraph.channels.last_value import LastValue
+from pydantic import TypeAdapter, ValidationError
+
+from ..harness.errors import UserError, told_of
+from ..harness.records import Record
+from ..nodes.records import RunPlan
+
+FIXED = (
+    "task", "start", "run", "run_id", "dimensions", "gpu", "device", "device_why", "identity",
+    "knowledge", "forked_from",
+)  # fmt: skip
+"""Fields of a run's plan that say which run it is."""
+
+
+class Recorded(LastValue[Any]):
+    """The last value written, as the type its key has.
+
+    A dictionary written over a record is an edit: the fields that it has not stay as they were. Of
+    a run's plan only those can be edited that do not say which run it is.
+    """
+
+    __slots__ = ()
+
+    def from_checkpoint(self, checkpoint: Any) -> Self:
+        """Return the channel with a stored value, made a record where it no longer is one."""
+        channel = super().from_checkpoint(checkpoint)
+        if channel.is_available():
+            channel.value = self._as_typed(channel.value)
+        return channel
+
+    def update(self, values: Sequence[Any]) -> bool:
+        """Take what was written in one step: one value, or the same by several.
+
+        Raises:
+            UserError: it is no value of this key's type, or cannot be edited.
+            InvalidUpdateError: several values differ.
+        """
+        if not values:
+            return False
+        taken = [self._as_typed(self._edited(value)) for value in values]
+        return super().update(taken[:1] if all(each == taken[0] for each in taken) else taken)
+
+    def _edited(self, value: Any) -> Any:
+        before = self.value if self.is_available() else None
+        if not isinstance(before, Record) or not isinstance(value, Mapping):
+            return value
+        edited = _merged(before.model_dump(mode="json"), value)
+        if isinstance(before, RunPlan):
+            after = self._as_typed(edited)
+            for name in FIXED:
+                if getattr(after, name) != getattr(before, name):
+                    raise UserError(
+                        f"{self.key}.{name} cannot be edited, it says which run this is; "
+                        "start another run"
+                    )
+        return edited
+
+    def _as_typed(self, value: Any) -> Any:
+        try:
+            return _adapter(self.typ).validate_python(value)
+        except ValidationError as error:
+            raise UserError(told_of(error, self.key)) from error
+
+
+@functools.cache
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
+
+
+def _merged(before: Mapping[str, Any], edit: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what was with an edit over it, field by field."""
+    merged = dict(before)
+    for key, value in edit.items():
+        inner = isinstance(value, Mapping) and isinstance(merged.get(key), Mapping)
+        merged[key] = _merged(merged[key], value) if inner else value
+    return merged

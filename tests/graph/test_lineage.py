@@ -1,0 +1,285 @@
+"""Forks, edits and moves: each line of steps is a run of its own, and every one stays readable."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import graph_support
+import pytest
+from langgraph.checkpoint.memory import InMemorySaver
+
+import kernelblaster
+from kernelblaster import RunContext, UserError
+from kernelblaster.graph.checkpoints import checkpoint_serializer
+from kernelblaster.graph.session import Session
+from kernelblaster.memory.run.directory import is_held
+from kernelblaster.memory.run.run_store import RunStore
+from kernelblaster.nodes.run.begin import stored_plan
+from kernelblaster.nodes.run.overview import list_runs
+from kernelblaster.tools.workspace import open_runs
+
+SHORT = RunContext(iterations=2, rollouts=2, steps=2)
+THREAD: Any = {"configurable": {"thread_id": "one"}}
+
+
+@pytest.fixture(autouse=True)
+def text_device(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    graph_support.install(monkeypatch.setattr)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "softmax.py").write_text("")
+
+
+@pytest.fixture
+def graph() -> Any:
+    saver = InMemorySaver(serde=checkpoint_serializer())
+    return kernelblaster.build_optimize_graph().compile(checkpointer=saver)
+
+
+async def ended(graph: Any, config: Any = THREAD) -> dict[str, Any]:
+    return dict((await graph.aget_state(config)).values)
+
+
+async def before(graph: Any, node: str, iteration: int = 0) -> Any:
+    """Return the config of the checkpoint at which a node of an iteration is next."""
+    async for state in graph.aget_state_history(THREAD):
+        if node in state.next and state.values.get("iteration", 0) == iteration:
+            return state.config
+    raise AssertionError(f"no checkpoint before {node}")
+
+
+def evaluated(directory: str | Path) -> set[str]:
+    """Return the sources that a run has evaluated."""
+    with RunStore(Path(directory) / "run.sqlite") as store:
+        rows = store._database.rows("SELECT source_sha256 FROM evaluations")
+    return {row["source_sha256"] for row in rows}
+
+
+# ---- forks ----
+
+
+@pytest.mark.parametrize(
+    ("node", "iteration", "edit"),
+    [
+        ("initial_cuda", 0, {"plan": {"steps": 1}}),
+        ("profile_baseline", 0, {"plan": {"rollouts": 3}}),
+        ("rollout", 0, {"plan": {"iterations": 1}}),
+        ("rollout", 1, {"plan": {"seed": 7}}),
+        ("policy_evaluation", 0, {"plan": {"iterations": 3}}),
+        ("confirm_winner", 2, {"plan": {"repairs": 0}}),
+    ],
+)
+async def test_a_fork_is_a_run_of_its_own(
+    graph: Any, node: str, iteration: int, edit: dict[str, Any]
+) -> None:
+    await graph.ainvoke({"task": "softmax.py"}, THREAD, context=SHORT)
+    first = await ended(graph)
+    files = Path(first["plan"].run).glob("*.*")
+    kept = {path: path.read_bytes() for path in files if "sqlite" not in path.name}
+    ran = evaluated(first["plan"].run)
+    forked = await graph.aupdate_state(await before(graph, node, iteration), edit)
+    await graph.ainvoke(None, forked)
+    second = await ended(graph)
+    assert second["plan"].run_id != first["plan"].run_id
+    assert second["plan"].forked_from == first["plan"].run
+    assert second["result"].run == second["plan"].run
+    assert stored_plan(Path(second["plan"].run)) == second["plan"]
+    ((field, value),) = edit["plan"].items()
+    assert getattr(second["plan"], field) == value
+    assert {path: path.read_bytes() for path in kept} == kept, "the first run stays what it was"
+    assert evaluated(first["plan"].run) == ran
+    common = await graph.aget_state(await before(graph, node, iteration))
+    for trajectory in common.values.get("trajectories", {}).values():
+        assert {point.source_sha256 for point in trajectory.passed} <= evaluated(second["plan"].run)
+    result = json.loads(Path(second["plan"].run, "result.json").read_text())
+    with RunStore(Path(second["plan"].run) / "run.sqlite") as store:
+        assert result["evaluations"] == store.count()
+        done = {(step.iteration, step.rollout, step.step) for step in store.replay.steps()}
+    shown = {(step["iteration"], step["rollout"], step["step"]) for step in result["steps"]}
+    assert done == shown, "only its own steps, all of them"
+    assert not is_held(Path(first["plan"].run)) and not is_held(Path(second["plan"].run))
+
+
+async def test_the_past_played_again_unchanged_is_the_same_run(graph: Any) -> None:
+    await graph.ainvoke({"task": "softmax.py"}, THREAD, context=SHORT)
+    first = await ended(graph)
+    await graph.ainvoke(None, await before(graph, "policy_evaluation", 0))
+    again = await ended(graph)
+    assert again["plan"] == first["plan"] and again["result"].best_us == first["result"].best_us
+    assert len(list(Path("runs").iterdir())) == 1
+
+
+async def test_a_fork_of_a_fork_and_two_forks_of_one_place(graph: Any) -> None:
+    await graph.ainvoke({"task": "softmax.py"}, THREAD, context=SHORT)
+    place = await before(graph, "profile_baseline")
+    runs = [(await ended(graph))["plan"].run]
+    for steps in (1, 3):
+        await graph.ainvoke(None, await graph.aupdate_state(place, {"plan": {"steps": steps}}))
+        runs.append((await ended(graph))["plan"].run)
+    last = await before(graph, "policy_evaluation", 1)
+    await graph.ainvoke(None, await graph.aupdate_state(last, {"plan": {"iterations": 3}}))
+    state = await ended(graph)
+    assert len({*runs, state["plan"].run}) == 4 and state["plan"].forked_from == runs[-1]
+    assert state["iteration"] == 3 and state["plan"].steps == 3
+
+
+# ---- edits ----
+
+
+async def test_edits_before_a_node_take_effect_and_stay_in_the_run(graph: Any) -> None:
+    await graph.ainvoke(
+        {"task": "softmax.py"}, THREAD, context=SHORT, interrupt_before=["profile_baseline"]
+    )
+    edit = {"plan": {"iterations": 1, "rollouts": 3, "steps": 1, "budgets": {"wall_seconds": 900}}}
+    await graph.aupdate_state(THREAD, edit)
+    await graph.ainvoke(None, THREAD)
+    state = await ended(graph)
+    assert set(state["trajectories"]) == {"0.0", "0.1", "0.2"}
+    assert all(len(each.steps) <= 1 for each in state["trajectories"].values())
+    plan = stored_plan(Path(state["plan"].run))
+    assert plan.rollouts == 3 and not plan.forked_from
+    assert json.loads(Path(plan.run, "budgets.json").read_text())["wall_seconds"] == 900
+    assert len(list(Path("runs").iterdir())) == 1
+
+
+async def test_the_next_start_can_be_chosen(graph: Any) -> None:
+    await graph.ainvoke(
+        {"task": "softmax.py"}, THREAD, context=SHORT, interrupt_before=["gap_analysis"]
+    )
+    values = await ended(graph)
+    initial = values["initial"].model_dump(mode="json")
+    await graph.ainvoke(None, THREAD, interrupt_after=["parameter_update"])
+    await graph.aupdate_state(THREAD, {"best": initial})
+    await graph.ainvoke(None, THREAD)
+    first = (await ended(graph))["trajectories"]["1.0"].steps[0]
+    assert first.parent_sha256 == values["initial"].source_sha256
+
+
+@pytest.mark.parametrize(
+    ("edit", "words"),
+    [
+        ({"plan": {"gpu": "A100"}}, "plan.gpu cannot be edited"),
+        ({"plan": {"task": "other.py"}}, "plan.task cannot be edited"),
+        ({"plan": {"iterations": 0}}, "plan.iterations=0"),
+        ({"plan": {"rolouts": 3}}, "plan.rolouts"),
+        ({"best": {"timing": "fast"}}, "best.timing='fast'"),
+        ({"iteration": "two"}, "iteration='two'"),
+        ({"trajectories": {"0.0": {"id": 1}}}, "trajectories"),
+    ],
+)
+async def test_what_cannot_be_edited_says_so_and_nothing_is_lost(
+    graph: Any, edit: dict[str, Any], words: str
+) -> None:
+    await graph.ainvoke(
+        {"task": "softmax.py"}, THREAD, context=SHORT, interrupt_before=["policy_evaluation"]
+    )
+    with pytest.raises(UserError, match=words) as refused:
+        await graph.aupdate_state(THREAD, edit)
+    assert "\n" not in str(refused.value)
+    await graph.ainvoke(None, THREAD)
+    assert (await ended(graph))["result"].gain > 1
+
+
+async def test_a_rollout_can_be_started_from_json(graph: Any) -> None:
+    from kernelblaster.graph.rollout import graph as rollout
+
+    await graph.ainvoke({"task": "softmax.py"}, THREAD, context=SHORT)
+    state = await ended(graph)
+    asked = {
+        "plan": state["plan"].model_dump(mode="json"),
+        "summary": state["summary"].model_dump(mode="json"),
+        "iteration": 5, "rollout": 0, "knowledge_at": state["knowledge_at"],
+        "start_point": state["initial"].model_dump(mode="json"),
+    }  # fmt: skip
+    answer = await rollout.ainvoke(asked)
+    assert answer["trajectory"].id == "5.0" and answer["trajectory"].steps
+
+
+# ---- input ----
+
+
+@pytest.mark.parametrize(
+    ("asked", "context", "words"),
+    [
+        ({"task": "softmax.py", "rolouts": 3}, None, "unknown input rolouts; did you mean rollo"),
+        ({"task": "softmax.py", "rollouts": 3}, None, "give it in the context"),
+        ({}, None, "task is missing"),
+        ({"task": 7}, None, "task=7"),
+        ({"task": "softmax.py", "dimensions": {"N": "many"}}, None, "dimensions.N='many'"),
+        ({"task": "softmax.py"}, {"iterations": 0}, "iterations=0"),
+        ({"task": "softmax.py"}, {"rolouts": 3}, "rolouts=3.*did you mean rollouts"),
+        ({"task": "softmax.py", "start": "nowhere.cu"}, None, "nowhere.cu"),
+    ],
+)
+async def test_bad_input_is_one_sentence_and_the_thread_goes_on(
+    graph: Any, asked: dict[str, Any], context: dict[str, Any] | None, words: str
+) -> None:
+    with pytest.raises(UserError, match=words) as refused:
+        await graph.ainvoke(asked, THREAD, context=context)
+    assert "\n" not in str(refused.value)
+    await graph.aget_state(THREAD)
+    await graph.ainvoke({"task": "softmax.py"}, THREAD, context=dict(SHORT))
+    assert (await ended(graph))["result"].gain > 1
+    assert len(list(Path("runs").iterdir())) == 1
+
+
+async def test_texts_do_in_place_of_files(graph: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = {"task": "import torch\nclass Model: ...\n", "start": "us: 80.0\nextern launch\n"}
+    await graph.ainvoke(asked, THREAD, context=SHORT)
+    state = await ended(graph)
+    run = Path(state["plan"].run)
+    assert (run / "task.py").read_text() == asked["task"]
+    assert (run / "start.cu").read_text() == asked["start"]
+    assert state["result"].initial_us == 80.0
+    assert state["result"].source == Path(state["result"].best_source).read_text()
+
+
+# ---- directories ----
+
+
+async def stopped_halfway(graph: Any, node: str) -> Path:
+    await graph.ainvoke({"task": "softmax.py"}, THREAD, context=SHORT, interrupt_before=[node])
+    run = Path((await ended(graph))["plan"].run)
+    open_runs().release(run)
+    return run
+
+
+async def resumed(run: Path) -> Any:
+    session = Session.open(run)
+    try:
+        return await session.run()
+    finally:
+        session.close()
+
+
+@pytest.mark.parametrize("node", ["initial_cuda", "profile_baseline", "gap_analysis", "report"])
+async def test_a_run_of_a_server_is_listed_and_resumed_from_the_command_line(
+    graph: Any, node: str
+) -> None:
+    """Its checkpoints lie in the server's database: the run's journal does."""
+    run = await stopped_halfway(graph, node)
+    assert [entry["status"] for entry in list_runs(Path("runs"))] == ["unfinished"]
+    result = await resumed(run)
+    other: Any = {"configurable": {"thread_id": "other"}}
+    knowing_as_little = RunContext(**dict(SHORT) | {"knowledge": "another"})
+    await graph.ainvoke({"task": "softmax.py"}, other, context=knowing_as_little)
+    whole = await ended(graph, other)
+    assert result.best_us == whole["result"].best_us and result.steps == whole["result"].steps
+    assert result.evaluations == whole["result"].evaluations
+
+
+@pytest.mark.parametrize("copied", [False, True])
+async def test_a_directory_that_was_moved_or_copied_goes_on(graph: Any, copied: bool) -> None:
+    run = await stopped_halfway(graph, "gap_analysis")
+    before_it = stored_plan(run)
+    elsewhere = Path("elsewhere").resolve()
+    (shutil.copytree if copied else shutil.move)(run, elsewhere)
+    result = await resumed(elsewhere)
+    plan = stored_plan(elsewhere)
+    assert result.run == plan.run == str(elsewhere) and (elsewhere / "best.cu").is_file()
+    assert (plan.run_id != before_it.run_id) == copied
+    assert run.exists() == copied
+    if copied:
+        assert plan.forked_from == str(run) and stored_plan(run) == before_it
