@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 from langchain_core.runnables import RunnableConfig
-from langgraph.graph import END, START, StateGraph
+from langgraph.graph import END, START
 from langgraph.types import Send
 
 from ..nodes.common.randomness import generator
@@ -25,6 +25,7 @@ from ..nodes.run.load_task import load_task
 from ..nodes.run.profile_baseline import profile_baseline
 from ..nodes.run.report import report
 from ..nodes.soft_verifier.node import soft_verifier
+from .compiling import AgentGraph
 from .rollout import graph as rollout_graph
 from .state import OptimizeOutput, OptimizeState, RolloutInput
 
@@ -88,13 +89,13 @@ def after_review(state: OptimizeState) -> Literal["confirm_winner", "report"]:
     return "confirm_winner" if review is not None and review.vetoed else "report"
 
 
-def build_graph() -> StateGraph[OptimizeState, RunContext, OptimizeRequest, OptimizeOutput]:
+def build_graph() -> AgentGraph[OptimizeState, RunContext, OptimizeRequest, OptimizeOutput]:
     """Return the optimize graph, not compiled.
 
     Example:
         graph = kernelblaster.build_optimize_graph().compile(checkpointer=InMemorySaver())
     """
-    graph = StateGraph(
+    graph = AgentGraph(
         OptimizeState,
         context_schema=RunContext,
         input_schema=OptimizeRequest,

@@ -29,7 +29,6 @@ from .checkpoints import CHECKPOINTS_FILE, open_checkpointer
 from .optimize import build_graph
 
 THREAD = "run"
-RECURSION_LIMIT = 10_000
 
 
 class Interrupted(Exception):
@@ -131,10 +130,7 @@ class Session:
             Waiting: no rollout can go on without results from another host.
             Capped: no rollout can go on without a higher cap, or without its model.
         """
-        config: RunnableConfig = {
-            "configurable": {"thread_id": THREAD},
-            "recursion_limit": RECURSION_LIMIT,
-        }
+        config: RunnableConfig = {"configurable": {"thread_id": THREAD}}
         async with open_checkpointer(self.directory) as checkpointer:
             graph = build_graph().compile(checkpointer=checkpointer, name="optimize")
             started = (await graph.aget_state(config)).values

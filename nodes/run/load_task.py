@@ -37,7 +37,8 @@ async def load_task(state: OptimizeRequest, runtime: Runtime[RunContext]) -> dic
     if begun:
         plan = await asyncio.to_thread(stored_plan, Path(str(state.run)))
     else:
-        context = runtime.context or RunContext()
+        # A parent's own context is no affair of this graph.
+        context = runtime.context if isinstance(runtime.context, RunContext) else RunContext()
         plan = await asyncio.to_thread(resolve_plan, state, context)
     # PyTorch describes the task in a process of its own: time to see whether the models can be
     # asked, and to import what is needed afterwards.
