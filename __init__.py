@@ -13,6 +13,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from kernelblaster.graph.checkpoints import checkpoint_types
     from kernelblaster.graph.embedding import aoptimize, as_node, as_tool, evaluate, optimize
     from kernelblaster.graph.optimize import build_graph as build_optimize_graph
     from kernelblaster.harness.errors import UserError
@@ -23,7 +24,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Evaluation", "OptimizeRequest", "RunContext", "RunResult", "UserError", "aoptimize",
-    "as_node", "as_tool", "build_optimize_graph", "evaluate", "optimize",
+    "as_node", "as_tool", "build_optimize_graph", "checkpoint_types", "evaluate", "optimize",
 ]  # fmt: skip
 
 _HOMES = {
@@ -36,6 +37,7 @@ _HOMES = {
     "as_node": "graph.embedding",
     "as_tool": "graph.embedding",
     "build_optimize_graph": "graph.optimize:build_graph",
+    "checkpoint_types": "graph.checkpoints",
     "evaluate": "graph.embedding",
     "optimize": "graph.embedding",
 }

@@ -24,6 +24,10 @@ FIXED = (
 """Fields of a run's plan that say which run it is."""
 
 
+class EditRefused(UserError, ValueError):
+    """A value that cannot be written; a server tells its clients the words of a ValueError."""
+
+
 class Recorded(LastValue[Any]):
     """The last value written, as the type its key has.
 
@@ -44,7 +48,7 @@ class Recorded(LastValue[Any]):
         """Take what was written in one step: one value, or the same by several.
 
         Raises:
-            UserError: it is no value of this key's type, or cannot be edited.
+            EditRefused: it is no value of this key's type, or cannot be edited.
             InvalidUpdateError: several values differ.
         """
         if not values:
@@ -61,7 +65,7 @@ class Recorded(LastValue[Any]):
             after = self._as_typed(edited)
             for name in FIXED:
                 if getattr(after, name) != getattr(before, name):
-                    raise UserError(
+                    raise EditRefused(
                         f"{self.key}.{name} cannot be edited, it says which run this is; "
                         "start another run"
                     )
@@ -71,7 +75,7 @@ class Recorded(LastValue[Any]):
         try:
             return _adapter(self.typ).validate_python(value)
         except ValidationError as error:
-            raise UserError(told_of(error, self.key)) from error
+            raise EditRefused(told_of(error, self.key)) from error
 
 
 @functools.cache

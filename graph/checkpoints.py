@@ -89,15 +89,29 @@ class SummedSerializer(JsonPlusSerializer):
 
 def checkpoint_serializer() -> JsonPlusSerializer:
     """Return a serializer that refuses every type but the records this project checkpoints."""
+    return SummedSerializer(allowed_msgpack_modules=checkpoint_types())
+
+
+def checkpoint_types() -> list[tuple[str, ...]]:
+    """Return the records that checkpoints hold, as (module, name).
+
+    A parent's saver gives records back as records where its serializer allows them: with
+    LANGGRAPH_STRICT_MSGPACK=true only what is listed is read as more than plain values.
+
+    Example:
+        from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+
+        allowed = kernelblaster.checkpoint_types()
+        saver = InMemorySaver(serde=JsonPlusSerializer(allowed_msgpack_modules=allowed))
+    """
     from ..harness import records as harness_records
     from ..memory import records as memory_records
     from ..tools.models import records as model_records
 
     modules = (harness_records, memory_records, node_records, model_records)
-    allowed = [
+    return [
         (kind.__module__, kind.__name__)
         for module in modules
         for kind in vars(module).values()
         if isinstance(kind, type) and kind.__module__ == module.__name__
     ]
-    return SummedSerializer(allowed_msgpack_modules=allowed)

@@ -17,8 +17,9 @@ from ..harness.records import Evaluation
 from ..nodes.records import OptimizeRequest, RunContext, RunResult
 from ..nodes.run.begin import checked
 from ..tools.evaluation.file import evaluate_file
+from ..tools.progress import progress_writer
 from .optimize import graph
-from .session import RECURSION_LIMIT, Session
+from .session import Capped, Session, Waiting
 from .state import OptimizeInput
 
 Value = TypeVar("Value")
@@ -121,12 +122,17 @@ def evaluate(
 
 def as_node(
     prefix: str = "kernel_", context: RunContext | None = None
-) -> Callable[[Mapping[str, Any], RunnableConfig], Coroutine[Any, Any, dict[str, Any]]]:
+) -> Callable[[Any, RunnableConfig], Coroutine[Any, Any, dict[str, Any]]]:
     """Return a node for another graph: it optimises the task that the graph's state names.
 
     It reads PREFIXtask and, where the state has them, PREFIXstart, PREFIXrun and
-    PREFIXdimensions; it writes PREFIXresult, a `RunResult`. The parent's checkpointer keeps its
-    place, its interrupts stop the parent.
+    PREFIXdimensions; it writes PREFIXresult, a `RunResult`, and nothing else. The parent's
+    checkpointer keeps its place, its interrupts stop the parent, `subgraphs=True` streams what it
+    does; the parent's recursion limit is for the parent's own steps.
+
+    Args:
+        prefix: before each key of the state, so that none of the parent's own is touched.
+        context: how the run is done; by default the parent's, where that is a `RunContext`.
 
     Example:
         class State(TypedDict, total=False):
@@ -137,16 +143,17 @@ def as_node(
         parent.add_node("optimize", kernelblaster.as_node(context=RunContext(gpu="H100")))
     """
 
-    async def optimize_kernel(state: Mapping[str, Any], config: RunnableConfig) -> dict[str, Any]:
+    async def optimize_kernel(state: Any, config: RunnableConfig) -> dict[str, Any]:
+        values = state if isinstance(state, Mapping) else vars(state)
         given = {
-            name: state[prefix + name]
+            name: values[prefix + name]
             for name in OptimizeRequest.model_fields
-            if state.get(prefix + name) is not None
+            if values.get(prefix + name) is not None
         }
+        if "task" not in given:
+            raise UserError(f"the state has no {prefix}task: the path of a PyTorch reference")
         answer = await graph.ainvoke(
-            cast(OptimizeInput, given),
-            {**config, "recursion_limit": RECURSION_LIMIT},
-            context=context or RunContext(),
+            cast(OptimizeInput, given), config, context=context or RunContext()
         )
         return {f"{prefix}result": answer["result"]}
 
@@ -165,7 +172,8 @@ class ToolInput(BaseModel, use_attribute_docstrings=True):
 def as_tool(context: RunContext | None = None) -> BaseTool:
     """Return `optimize_kernel` as a LangChain tool, for agents that call tools.
 
-    It answers with the result as JSON; what cannot be served is an answer too, in one line.
+    It answers with the result as JSON; what cannot be served, or stopped with its place saved, is
+    an answer too, in one line. Progress goes to the agent's `custom` stream.
 
     Example:
         tool = kernelblaster.as_tool(RunContext(gpu="H100", iterations=1))
@@ -176,8 +184,8 @@ def as_tool(context: RunContext | None = None) -> BaseTool:
     async def optimize_kernel(task: str, start: str | None = None) -> str:
         """Make a verified, faster CUDA kernel for a PyTorch reference; takes minutes."""
         try:
-            result = await aoptimize(task, start=start, **settings)
-        except UserError as error:
+            result = await aoptimize(task, start=start, watch=progress_writer(), **settings)
+        except (UserError, Capped, Waiting) as error:
             raise ToolException(str(error)) from error
         return result.model_dump_json(exclude={"lessons", "path"}, exclude_none=True)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from langgraph.graph import END, START, StateGraph
+from langgraph.graph import END, START
 
 from ..harness.records import Outcome
 from ..nodes.kernel_writer.node import kernel_writer
@@ -14,6 +14,7 @@ from ..nodes.run.attempt_stages import (
     profile_candidate,
     verify_candidate,
 )
+from .compiling import AgentGraph
 from .state import LoweringOutput, LoweringState
 
 
@@ -49,9 +50,9 @@ def _repair(state: LoweringState) -> Literal["write", "conclude"]:
     return "write" if len(state["attempts"]) <= state["plan"].repairs else "conclude"
 
 
-def build_graph() -> StateGraph[LoweringState, None, LoweringState, LoweringOutput]:
+def build_graph() -> AgentGraph[LoweringState, None, LoweringState, LoweringOutput]:
     """Return the lowering graph, not compiled."""
-    graph = StateGraph(LoweringState, output_schema=LoweringOutput)
+    graph = AgentGraph(LoweringState, output_schema=LoweringOutput)
     graph.add_node("write", kernel_writer)
     graph.add_node("compile", compile_candidate)
     graph.add_node("verify", verify_candidate)

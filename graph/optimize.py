@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 from langchain_core.runnables import RunnableConfig
-from langgraph.graph import END, START, StateGraph
+from langgraph.graph import END, START
 from langgraph.types import Send
 
 from ..nodes.common.randomness import generator
@@ -27,9 +27,9 @@ from ..nodes.run.load_task import load_task
 from ..nodes.run.profile_baseline import profile_baseline
 from ..nodes.run.report import report
 from ..nodes.soft_verifier.node import soft_verifier
+from .compiling import AgentGraph
 from .rollout import graph as rollout_graph
 from .state import OptimizeInput, OptimizeOutput, OptimizeState, RolloutInput
-from .strict_input import StrictInput
 
 
 async def rollout(state: RolloutInput, config: RunnableConfig) -> dict[str, Any]:
@@ -94,13 +94,13 @@ def after_review(state: OptimizeState) -> Literal["confirm_winner", "report"]:
     return "confirm_winner" if review is not None and review.vetoed else "report"
 
 
-def build_graph() -> StateGraph[OptimizeState, Any, OptimizeInput, OptimizeOutput]:
+def build_graph() -> AgentGraph[OptimizeState, Any, OptimizeInput, OptimizeOutput]:
     """Return the optimize graph, not compiled.
 
     Example:
         graph = kernelblaster.build_optimize_graph().compile(checkpointer=InMemorySaver())
     """
-    graph: StateGraph[OptimizeState, Any, OptimizeInput, OptimizeOutput] = StrictInput(
+    graph: AgentGraph[OptimizeState, Any, OptimizeInput, OptimizeOutput] = AgentGraph(
         OptimizeState,
         context_schema=Settings,
         input_schema=OptimizeInput,

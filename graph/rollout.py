@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from langchain_core.runnables import RunnableConfig
-from langgraph.graph import END, START, StateGraph
+from langgraph.graph import END, START
 
 from ..nodes.optimization_proposer.node import optimization_proposer
 from ..nodes.optimization_selector.node import optimization_selector
@@ -13,9 +13,9 @@ from ..nodes.records import Trajectory
 from ..nodes.run.record_step import record_step
 from ..nodes.state_extractor.node import state_extractor
 from ..nodes.state_selector.node import state_selector
+from .compiling import AgentGraph
 from .lowering import graph as lowering
 from .state import LoweringState, RolloutInput, RolloutOutput, RolloutState
-from .strict_input import StrictInput
 
 
 async def begin(state: RolloutInput) -> dict[str, Any]:
@@ -77,9 +77,9 @@ def after_step(state: RolloutState) -> Literal["state_extractor", "finish"]:
     return "finish" if state["ended"] else "state_extractor"
 
 
-def build_graph() -> StateGraph[RolloutState, None, RolloutInput, RolloutOutput]:
+def build_graph() -> AgentGraph[RolloutState, None, RolloutInput, RolloutOutput]:
     """Return the rollout graph, not compiled."""
-    graph = StrictInput(RolloutState, input_schema=RolloutInput, output_schema=RolloutOutput)
+    graph = AgentGraph(RolloutState, input_schema=RolloutInput, output_schema=RolloutOutput)
     graph.add_node("begin", begin)
     graph.add_node("state_extractor", state_extractor)
     graph.add_node("state_selector", state_selector)

@@ -31,7 +31,6 @@ from .optimize import build_graph
 from .state import OptimizeInput
 
 THREAD = "run"
-RECURSION_LIMIT = 10_000
 
 
 class Interrupted(Exception):
@@ -134,10 +133,7 @@ class Session:
             Waiting: no rollout can go on without results from another host.
             Capped: no rollout can go on without a higher cap, or without its model.
         """
-        config: RunnableConfig = {
-            "configurable": {"thread_id": THREAD},
-            "recursion_limit": RECURSION_LIMIT,
-        }
+        config: RunnableConfig = {"configurable": {"thread_id": THREAD}}
         async with open_checkpointer(self.directory) as checkpointer:
             graph = build_graph().compile(checkpointer=checkpointer, name="optimize")
             started = (await graph.aget_state(config)).values

@@ -23,10 +23,11 @@ def told_of(error: ValidationError, name: str = "") -> str:
     return f"{where}={shown(first.get('input'))}: {first['msg'].lower()}"
 
 
-class UserError(Exception):
+class UserError(RuntimeError):
     """Bad input or a machine that lacks something: one clear line, exit code 2, never a traceback.
 
-    The message says what is wrong, where, and how to mend it, on a single line.
+    The message says what is wrong, where, and how to mend it, on a single line. A RuntimeError, so
+    that the retry policy of a graph around does not try the same input again.
 
     Example:
         try:
@@ -37,3 +38,11 @@ class UserError(Exception):
 
     def __init__(self, message: str) -> None:
         super().__init__(" ".join(message.split()))
+
+    def model_dump(self) -> dict[str, str]:
+        """Return the line as what a LangGraph server tells its clients of an error.
+
+        The server keeps other exceptions' words to itself. Clients of its API read `message`, and
+        clients of its MCP endpoint are shown `error` alone.
+        """
+        return {"error": str(self), "message": str(self)}

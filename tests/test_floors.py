@@ -36,7 +36,7 @@ ORDER: dict[str, tuple[str | tuple[str, ...], ...]] = {
     ),
     "nodes": ("records", "common", AGENTS, "run"),
     "graph": (
-        "channels", "state", "strict_input", "lowering", "rollout", "optimize", "checkpoints",
+        "channels", "state", "compiling", "lowering", "rollout", "optimize", "checkpoints",
         "session", "embedding",
     ),
 }  # fmt: skip

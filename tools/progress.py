@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from langgraph.config import get_stream_writer
 
 
 def report_progress(kind: str, **facts: Any) -> None:
-    """Send one JSON-able event on LangGraph's `custom` stream.
+    """Send one JSON-able event on LangGraph's `custom` stream."""
+    progress_writer()({"event": kind, **facts})
+
+
+def progress_writer() -> Callable[[dict[str, Any]], None]:
+    """Return what writes events to the `custom` stream of the graph around.
 
     Outside a graph (a node called alone, as in tests) there is no stream and nothing happens.
     """
     try:
-        writer = get_stream_writer()
-    except RuntimeError:
-        return
-    writer({"event": kind, **facts})
+        return get_stream_writer()
+    except (RuntimeError, KeyError):  # No runnable around, or one that is no graph.
+        return lambda event: None

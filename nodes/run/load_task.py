@@ -96,12 +96,11 @@ async def load_task(state: Asks, runtime: Runtime[Settings]) -> dict[str, Any]:
     }
 
 
-def _context(given: Settings | RunContext | Mapping[str, Any] | None) -> RunContext:
-    """Return the settings that the caller gave."""
-    if given is None or isinstance(given, RunContext):
-        return given or RunContext()
-    asked = given.model_extra if isinstance(given, Settings) else given
-    return checked(RunContext, dict(asked or {}))
+def _context(given: object) -> RunContext:
+    """Return the caller's settings; a parent's own context is no affair of this graph."""
+    if isinstance(given, Settings):
+        return checked(RunContext, given.model_extra or {})
+    return given if isinstance(given, RunContext) else RunContext()
 
 
 async def _described(plan: RunPlan, given: Mapping[str, str]) -> Task:

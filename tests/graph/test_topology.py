@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kernelblaster.graph import lowering, optimize, rollout
-from kernelblaster.graph.session import RECURSION_LIMIT
+from kernelblaster.graph.compiling import RECURSION_LIMIT
 from kernelblaster.nodes.records import LONGEST_LOOP
 
 

@@ -1,0 +1,110 @@
+"""How every graph is compiled: known input, loops bounded by state, streams that show the state."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from typing import Any, cast
+
+from langchain_core.runnables import RunnableConfig, RunnableLambda
+from langgraph.graph import START, StateGraph
+from langgraph.graph.state import CompiledStateGraph
+from langgraph.types import GraphOutput
+from langgraph.typing import ContextT, InputT, OutputT, StateT
+
+from ..harness.errors import UserError
+from ..nodes.records import RunContext
+from .channels import Recorded
+
+RECURSION_LIMIT = 10_000
+"""Steps of a graph, whatever a caller's config says: state bounds its loops long before."""
+
+
+class AgentGraph(StateGraph[StateT, ContextT, InputT, OutputT]):
+    """A graph whose compiled form is a `CompiledAgentGraph`."""
+
+    def compile(self, *args: Any, **options: Any) -> CompiledStateGraph[Any, Any, Any, Any]:
+        """Compile it; arguments as LangGraph's."""
+        compiled = super().compile(*args, **options)
+        compiled.__class__ = CompiledAgentGraph  # LangGraph takes no class to make.
+        # A server, and a parent that streams its sub-graphs, show these keys and no others.
+        compiled.output_channels = compiled.stream_channels_asis
+        start = RunnableLambda(self._asked)
+        compiled.nodes[START] = compiled.nodes[START].copy({"bound": start})
+        return compiled
+
+    def _asked(self, asked: Any, config: RunnableConfig) -> Any:
+        """Return what a thread is asked, whole: the first thing that runs.
+
+        LangGraph drops what no channel is named after, and keeps what an earlier call was asked.
+        As a node of another graph this one is handed all of that graph's state, and takes its own.
+        """
+        if not isinstance(asked, dict):
+            return asked
+        channels = self.schemas[self.input_schema]
+        if "|" not in config.get("configurable", {}).get("checkpoint_ns", ""):
+            require_known(asked, tuple(channels))
+        plain = [name for name in channels if not isinstance(channels[name], Recorded)]
+        return dict.fromkeys(plain) | asked
+
+
+def require_known(asked: Mapping[str, Any], known: Sequence[str]) -> None:
+    """Check the names of what a graph is called with.
+
+    Raises:
+        UserError: one is unknown; the line says what was meant, maybe.
+    """
+    settings = tuple(RunContext.model_fields)
+    for name in asked:
+        if name in known:
+            continue
+        if name in settings:
+            raise UserError(f"{name} is a setting: give it in the context, not in the input")
+        close = difflib.get_close_matches(name, (*known, *settings), 1)
+        meant = f"; did you mean {close[0]}?" if close else ""
+        raise UserError(f"unknown input {name}{meant} (it has: {', '.join(known)})")
+
+
+class CompiledAgentGraph(CompiledStateGraph[Any, Any, Any, Any]):
+    """Streams its whole state, and answers a caller with its output schema alone.
+
+    A parent's recursion limit is for the parent's own loops: it does not reach in here.
+    """
+
+    async def ainvoke(
+        self, input: Any, config: RunnableConfig | None = None, **options: Any
+    ) -> Any:
+        """Run it to its end, or to an interrupt, and return what its output schema names."""
+        answer = await super().ainvoke(input, config, **options)
+        return answer if options.get("output_keys") is not None else self._answer(answer)
+
+    async def astream(
+        self, input: Any, config: RunnableConfig | None = None, **options: Any
+    ) -> AsyncIterator[Any]:
+        """Run it and give what the stream modes ask for."""
+        limited = cast(RunnableConfig, {**(config or {}), "recursion_limit": RECURSION_LIMIT})
+        async for part in super().astream(input, limited, **options):
+            yield part
+
+    def invoke(self, input: Any, config: Any = None, **options: Any) -> Any:
+        """Raise UserError: these graphs run in an event loop."""
+        raise UserError(
+            f"the graph {self.name} is async: await graph.ainvoke(...), or call "
+            "kernelblaster.optimize(...), which waits for it"
+        )
+
+    def stream(self, input: Any, config: Any = None, **options: Any) -> Iterator[Any]:
+        """Raise UserError, as `invoke` does."""
+        raise UserError(
+            f"the graph {self.name} is async: use `async for part in graph.astream(...)`, or "
+            "kernelblaster.optimize(..., watch=...)"
+        )
+
+    def _answer(self, answer: Any) -> Any:
+        shown = self.builder.schemas[self.builder.output_schema]
+        inner = set(self.stream_channels_list) - set(shown)
+        if isinstance(answer, GraphOutput):
+            return GraphOutput(value=self._answer(answer.value), interrupts=answer.interrupts)
+        if isinstance(answer, dict):
+            return {name: value for name, value in answer.items() if name not in inner}
+        return answer
