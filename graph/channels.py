@@ -19,7 +19,7 @@ from ..nodes.records import RunPlan
 
 FIXED = (
     "task", "start", "run", "run_id", "dimensions", "gpu", "device", "device_why", "identity",
-    "knowledge", "forked_from",
+    "knowledge", "task_sha256", "forked_from",
 )  # fmt: skip
 """Fields of a run's plan that say which run it is."""
 

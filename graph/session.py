@@ -20,7 +20,7 @@ from ..memory.run.journal import Entry, latest
 from ..memory.run.ledger import Ledger
 from ..nodes.common.workspaces import workspace_of
 from ..nodes.records import OptimizeRequest, RunContext, RunPlan, RunResult
-from ..nodes.run.begin import begin_run, given_texts, resolve_plan, take_up
+from ..nodes.run.begin import begin_run, changed_since, given_texts, resolve_plan, take_up
 from ..nodes.run.best_so_far import BestSoFar, keep_best
 from ..tools.models.chat_models import check_models
 from ..tools.models.endpoint import require_endpoint
@@ -150,8 +150,9 @@ class Session:
                 self._check_knowledge(started.get("knowledge_at", 0))
                 self._note(Ledger.sit_down)
                 if started.get("plan"):
-                    note = await require_endpoint(self.plan.models, self.directory, resumed=True)
-                    if note:
+                    answers = await require_endpoint(self.plan.models, self.directory, resumed=True)
+                    changed = await asyncio.to_thread(changed_since, self.plan)
+                    for note in filter(None, (answers, changed)):
                         watch({"event": "note", "text": note})
                 try:
                     async for _, event in graph.astream(

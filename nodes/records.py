@@ -102,6 +102,8 @@ class RunPlan(OptimizeRequest, RunContext):
     repairs: int = Field(ge=0, le=LONGEST_LOOP)
     device_why: str = ""
     """Why `auto` chose the device."""
+    task_sha256: str = ""
+    """Of the reference's text when the run began; empty where an earlier version began it."""
     forked_from: str = ""
     """Directory of the run that this one went on from, with another state; empty otherwise."""
     identity: DeviceIdentity

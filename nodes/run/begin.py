@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import hashlib
 import uuid
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -12,6 +13,8 @@ from pydantic import ValidationError
 
 from ...harness.devices.registry import device_choice, open_device
 from ...harness.errors import UserError, told_of
+from ...harness.files import read_regular
+from ...harness.task.loading import LARGEST_REFERENCE_BYTES
 from ...memory.locations import default_knowledge_directory
 from ...memory.run.directory import NotEmpty, RunDirectory, new_run_directory, read_plan
 from ...memory.run.run_store import RunStore
@@ -85,10 +88,30 @@ def resolve_plan(request: OptimizeRequest, context: RunContext) -> RunPlan:
         "device_why": why,
         "gpu": identity.gpu,
         "identity": identity,
+        "task_sha256": _sum_of(given.get(TASK_FILE, task)),
         "models": models,
         "repairs": _repairs(context, models),
     }
     return RunPlan(**(dict(request) | dict(context) | resolved))
+
+
+def _sum_of(reference: str | Path) -> str:
+    """Return the sha256 of a reference's text, given or in a file; empty where there is none."""
+    if isinstance(reference, str):
+        return hashlib.sha256(reference.encode()).hexdigest()
+    try:
+        data = read_regular(reference, LARGEST_REFERENCE_BYTES, "a PyTorch reference")
+    except (OSError, UserError):
+        return ""  # Who loads it says what is wrong.
+    return hashlib.sha256(data).hexdigest()
+
+
+def changed_since(plan: RunPlan) -> str:
+    """Return what of a run's files is no longer what the run read, in a sentence; or nothing."""
+    now = _sum_of(Path(plan.task))
+    if not plan.task_sha256 or now in ("", plan.task_sha256):
+        return ""
+    return f"{plan.task} has changed since the run began; the run goes on with what it read then"
 
 
 def _repairs(context: RunContext, models: ModelPlan) -> int:

@@ -283,3 +283,16 @@ async def test_a_directory_that_was_moved_or_copied_goes_on(graph: Any, copied: 
     assert run.exists() == copied
     if copied:
         assert plan.forked_from == str(run) and stored_plan(run) == before_it
+
+
+async def test_a_reference_that_changed_since_is_noticed(graph: Any) -> None:
+    run = await stopped_halfway(graph, "gap_analysis")
+    told: list[dict[str, Any]] = []
+    Path("softmax.py").write_text("import torch\n")
+    session = Session.open(run)
+    try:
+        await session.run(told.append)
+    finally:
+        session.close()
+    notes = [event["text"] for event in told if event["event"] == "note"]
+    assert len(notes) == 1 and "softmax.py has changed since the run began" in notes[0]
