@@ -19,7 +19,7 @@ from kernelblaster.tools.models.code_reply import MalformedReply, read_code
 from kernelblaster.tools.models.reply_forms import RawReply, find_object
 from kernelblaster.tools.rewriting.rewrite import LARGEST_READ
 from kernelblaster.tools.techniques.catalogue import rewrites
-SIZE = 200_000
+SIZE = 100_000
 def read_reply(text):
     def tried(read, *arguments):
         try:

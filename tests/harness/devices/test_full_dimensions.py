@@ -57,15 +57,17 @@ async def test_honest_neighbours_pass(device: SimulatedDevice, folder: Path, nam
 
 
 async def test_of_what_is_too_much_work_that_is_compared_which_no_missing_block_feeds(
-    device: SimulatedDevice, folder: Path
+    device: SimulatedDevice, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    simulated = "kernelblaster.harness.devices.simulated"
+    monkeypatch.setattr(f"{simulated}.WIDE_INSTRUCTIONS", 6_000_000)
     path = folder / "large_product.py"
-    path.write_text(PRODUCT_TASK.replace("N = 256", "N = 1024"))
+    path.write_text(PRODUCT_TASK.replace("N = 256", "N = 512"))
     task = await load_task(path)
     right = HONEST["parts of K are added by another launch"]
     confirmed = await device.profile(task, right.source, sample=1)
     assert confirmed.timing is not None, confirmed.stage.reason
-    assert 100_000 < int(confirmed.stage.facts["full_size_checked"]) < 1024 * 1024
+    assert 20_000 < int(confirmed.stage.facts["full_size_checked"]) < 512 * 512
     assert "hang on blocks that were not run" in str(confirmed.stage.facts["full_size_unchecked"])
     wrong = CHEATS["a quarter of K is left out by way of the workspace"]
     refused = await device.profile(task, wrong.source, sample=1)

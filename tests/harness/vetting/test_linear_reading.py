@@ -16,7 +16,7 @@ from kernelblaster.harness.vetting.host_object import host_assembly
 from kernelblaster.harness.vetting.source_rules import (
     check_source, logical_lines, macro_directive, may_rename_lines)
 from kernelblaster.harness.vetting.symbols import check_symbols, readable
-SIZE = 1 << 18
+SIZE = 1 << 17
 def repeated(unit):
     return (unit * (SIZE // len(unit)))[:SIZE - 1]
 """
