@@ -53,7 +53,7 @@ class ReplayBuffer:
         """Return the steps of one iteration, or all, ordered by iteration, rollout and step."""
         rows = self._database.rows(
             "SELECT body FROM steps WHERE (?1 IS NULL OR iteration = ?1)"
-            " ORDER BY run, iteration, rollout, step",
+            " ORDER BY iteration, rollout, step, run",
             (iteration,),
         )
         return [self._database.record(Step, row["body"], "a step") for row in rows]
