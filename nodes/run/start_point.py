@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from itertools import groupby
-from typing import NotRequired, TypedDict
+from typing import TypedDict
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from ..common.workspaces import workspace_of
 from ..records import KernelPoint, RunPlan, TaskSummary
 
 
-class Reads(TypedDict):
+class Reads(TypedDict, total=False):
     """What this step reads."""
 
     plan: RunPlan
@@ -29,7 +29,7 @@ class Reads(TypedDict):
     iteration: int
     rollout: int
     best: KernelPoint
-    start_point: NotRequired[KernelPoint]
+    start_point: KernelPoint
 
 
 async def start_point(state: Reads) -> KernelPoint:
