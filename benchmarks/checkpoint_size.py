@@ -34,7 +34,8 @@ GRAPHS = ("optimize", "rollout", "lowering")
 SQL = """
 SELECT checkpoint_ns, LENGTH(CAST(checkpoint AS BLOB)) + LENGTH(CAST(metadata AS BLOB)), (
     SELECT COALESCE(SUM(LENGTH(CAST(value AS BLOB))), 0) FROM writes
-    WHERE writes.checkpoint_ns = checkpoints.checkpoint_ns
+    WHERE writes.thread_id = checkpoints.thread_id
+    AND writes.checkpoint_ns = checkpoints.checkpoint_ns
     AND writes.checkpoint_id = checkpoints.checkpoint_id)
 FROM checkpoints
 """
