@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import datetime
+import importlib
 import importlib.util
 import json
 import os
@@ -30,12 +31,7 @@ STEPS = 2 * 2 * 4
 
 def side(rows: int) -> list[float]:
     """Return the milliseconds of a step in each of some runs, with the package that is imported."""
-    import kernelblaster
-
-    root = Path(str(kernelblaster.__file__)).resolve().parent
-    sys.path[:0] = [str(root / "tests"), str(root / "tests/support")]
-    import graph_support
-
+    install = text_support().install
     took = []
     with tempfile.TemporaryDirectory(prefix="kernelblaster-") as folder:
         scratch = Path(folder)
@@ -46,14 +42,10 @@ def side(rows: int) -> list[float]:
             spec.loader.exec_module(filler)
             filler.fill(scratch / "kb", rows)
 
-        def replace(name: str, value: Any) -> None:
-            module, _, attribute = name.rpartition(".")
-            setattr(importlib.import_module(module), attribute, value)
-
-        graph_support.install(replace)
+        install(replace)
         asked = {"iterations": 2, "rollouts": 2, "steps": 4, "knowledge": str(scratch / "kb")}
         for number in range(RUNS):
-            session = _session(scratch / f"run-{number}", {**asked, "seed": number})
+            session = new_session(scratch / f"run-{number}", {**asked, "seed": number})
             began = time.monotonic()
             result = asyncio.run(session.run())
             took.append(1e3 * (time.monotonic() - began) / STEPS)
@@ -62,7 +54,23 @@ def side(rows: int) -> list[float]:
     return took
 
 
-def _session(directory: Path, asked: dict[str, Any]) -> Any:
+def text_support() -> Any:
+    """Return the tests' text device, of the package that is imported."""
+    import kernelblaster
+
+    root = Path(str(kernelblaster.__file__)).resolve().parent
+    sys.path[:0] = [str(root / "tests"), str(root / "tests/support")]
+    return importlib.import_module("graph_support")
+
+
+def replace(name: str, value: Any) -> None:
+    """Put a value in place of another for the rest of this process; `name` is dotted."""
+    module, _, attribute = name.rpartition(".")
+    setattr(importlib.import_module(module), attribute, value)
+
+
+def new_session(directory: Path, asked: dict[str, Any]) -> Any:
+    """Lay out a run of the text task in a directory."""
     from kernelblaster.graph.session import Session
 
     try:

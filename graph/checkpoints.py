@@ -19,6 +19,11 @@ from ..memory.database import explained
 from ..nodes import records as node_records
 
 CHECKPOINTS_FILE = "checkpoints.sqlite"
+PACKED = "+zlib"
+WORTH_PACKING = 1 << 10
+"""Bytes of a value below which packing saves less than it costs."""
+LARGEST = 1 << 28
+"""Bytes of a value: what says that it is more was not written here."""
 
 
 @asynccontextmanager
@@ -31,6 +36,9 @@ async def open_checkpointer(directory: Path) -> AsyncIterator[AsyncSqliteSaver]:
     path = directory / CHECKPOINTS_FILE
     try:
         async with aiosqlite.connect(path) as connection:
+            # As in the run's other databases: a killed process loses nothing, a power cut the last
+            # steps, which are taken again from what is stored.
+            await connection.execute("PRAGMA synchronous=NORMAL")
             yield _Checkpoints(connection, serde=checkpoint_serializer())
     except aiosqlite.OperationalError as error:
         raise UserError(explained(path, str(error))) from error
@@ -67,12 +75,15 @@ def _require_its_own(found: CheckpointTuple) -> None:
 class SummedSerializer(JsonPlusSerializer):
     """Keeps a sum beside each value, so that no decoder sees what the disk made of it.
 
-    A decoder takes many damaged bytes for another value, and a run would go on with it.
+    A decoder takes many damaged bytes for another value, and a run would go on with it. Larger
+    values are packed: rollouts that are sent off hold the same plan many times.
     """
 
     def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
         """Return a value as bytes, and their kind with their sum."""
         kind, data = super().dumps_typed(obj)
+        if len(data) >= WORTH_PACKING:
+            kind, data = f"{kind}{PACKED}", zlib.compress(data)
         return f"{kind} {zlib.crc32(data):08x}", data
 
     def loads_typed(self, data: tuple[str, bytes]) -> Any:
@@ -84,7 +95,13 @@ class SummedSerializer(JsonPlusSerializer):
         kind, _, said = data[0].partition(" ")
         if said != f"{zlib.crc32(data[1]):08x}":
             raise UnreadableCheckpoint("its sum does not match, or another version wrote it")
-        return super().loads_typed((kind, data[1]))
+        if not kind.endswith(PACKED):
+            return super().loads_typed((kind, data[1]))
+        unpacking = zlib.decompressobj()
+        whole = unpacking.decompress(data[1], LARGEST)
+        if not unpacking.eof:
+            raise UnreadableCheckpoint(f"it says that it is over {LARGEST} bytes large")
+        return super().loads_typed((kind.removesuffix(PACKED), whole))
 
 
 def checkpoint_serializer() -> JsonPlusSerializer:

@@ -7,78 +7,54 @@ load_task → initial_cuda → profile_baseline → rollouts in parallel (Send)
 
 from __future__ import annotations
 
-import hashlib
 from typing import Any, Literal
 
-import numpy as np
 from langchain_core.runnables import RunnableConfig
 from langgraph.graph import END, START
 from langgraph.types import Send
 
-from ..nodes.common.randomness import generator
 from ..nodes.gap_analysis.node import gap_analysis
 from ..nodes.initial_cuda.node import initial_cuda
 from ..nodes.parameter_update.node import parameter_update
 from ..nodes.policy_evaluation.node import policy_evaluation
-from ..nodes.records import KernelPoint, Settings
+from ..nodes.records import Settings
 from ..nodes.run.confirm_winner import confirm_winner
 from ..nodes.run.lineage import of_one_line
 from ..nodes.run.load_task import load_task
 from ..nodes.run.profile_baseline import profile_baseline
 from ..nodes.run.report import report
+from ..nodes.run.start_point import start_point
 from ..nodes.soft_verifier.node import soft_verifier
 from .compiling import AgentGraph
 from .rollout import graph as rollout_graph
-from .state import OptimizeInput, OptimizeOutput, OptimizeState, RolloutInput
+from .state import Departure, OptimizeInput, OptimizeOutput, OptimizeState
 
 
-async def rollout(state: RolloutInput, config: RunnableConfig) -> dict[str, Any]:
+async def rollout(state: Departure, config: RunnableConfig) -> dict[str, Any]:
     """Run one trajectory; its report merges by id."""
-    answer = await rollout_graph.ainvoke(state, config)
+    given = {key: value for key, value in state.items() if key != "best"}
+    begins = given | {"start_point": await start_point(state)}
+    answer = await rollout_graph.ainvoke(begins, config)
     trajectory = answer["trajectory"]
     return {"trajectories": {trajectory.id: trajectory}}
 
 
 def fan_out(state: OptimizeState) -> list[Send]:
-    """Send one rollout for each trajectory of the iteration, each with its own start."""
-    starts = [start_point(state, number) for number in range(state["plan"].rollouts)]
-    known = hashlib.sha256(" ".join(start.source_sha256 for start in starts).encode()).hexdigest()
+    """Send one rollout for each trajectory of the iteration."""
     return [
         Send(
             "rollout",
-            RolloutInput(
+            Departure(
                 plan=state["plan"],
                 summary=state["summary"],
                 iteration=state["iteration"],
                 rollout=number,
                 knowledge_at=state["knowledge_at"],
-                start_point=start,
-                starts_sha256=known,
+                best=state["best"],
             ),
         )
-        for number, start in enumerate(starts)
+        for number in range(state["plan"].rollouts)
     ]
-
-
-def start_point(state: OptimizeState, rollout: int) -> KernelPoint:
-    """Return where a rollout begins: the first at the best so far, the others anywhere good.
-
-    The others draw among all trajectories' bests and the initial kernel, faster ones more often,
-    so that the search does not hang on one path.
-    """
-    if rollout == 0 or state["iteration"] == 0:
-        return state["best"]
-    points = {
-        point.source_sha256: point
-        for point in (
-            state["initial"],
-            *(trajectory.best for trajectory in state["trajectories"].values()),
-        )
-    }
-    ranked = [points[sha256] for sha256 in sorted(points)]
-    speed = np.array([1.0 / point.microseconds for point in ranked])
-    stream = generator(state["plan"].seed, "start", state["iteration"], rollout)
-    return ranked[int(stream.choice(len(ranked), p=speed / speed.sum()))]
 
 
 def next_iteration(state: OptimizeState) -> list[Send] | str:

@@ -25,8 +25,6 @@ async def begin(state: RolloutInput) -> dict[str, Any]:
         "current": start,
         "best": start,
         "step": 0,
-        "steps": (),
-        "passed": (),
         "described": (),
         "ended": "",
         "choice": None,
@@ -59,10 +57,8 @@ async def finish(state: RolloutState) -> dict[str, Any]:
             id=f"{iteration}.{rollout}",
             iteration=iteration,
             rollout=rollout,
-            steps=state["steps"],
             best=state["best"],
             ended=state["ended"],
-            passed=state.get("passed", ()),
         )
     }
 

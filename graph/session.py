@@ -22,6 +22,7 @@ from ..nodes.common.workspaces import workspace_of
 from ..nodes.records import OptimizeRequest, RunContext, RunPlan, RunResult
 from ..nodes.run.begin import begin_run, changed_since, given_texts, resolve_plan, take_up
 from ..nodes.run.best_so_far import BestSoFar, keep_best
+from ..nodes.run.report import stored_result
 from ..tools.models.chat_models import check_models
 from ..tools.models.endpoint import require_endpoint
 from ..tools.models.pauses import PAUSES, Paused
@@ -188,7 +189,7 @@ class Session:
             result = ended.values.get("result")
         if not isinstance(result, RunResult):
             raise UserError(f"{self.directory} was written by another version; start a new run")
-        return result
+        return await asyncio.to_thread(stored_result, self.directory) or result
 
     def _check_knowledge(self, at: int) -> None:
         """Raises UserError where the knowledge base is not the one that the run read."""

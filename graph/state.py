@@ -7,7 +7,6 @@ from typing import Annotated
 from pydantic import with_config
 from typing_extensions import TypedDict
 
-from ..memory.records import Step
 from ..nodes.records import (
     Attempt,
     Confirmation,
@@ -25,7 +24,7 @@ from ..nodes.records import (
     TaskSummary,
     TechniqueChoice,
     Trajectory,
-    merge_by_id,
+    merge_newest,
     merge_reviews,
 )
 from .channels import Recorded
@@ -66,12 +65,12 @@ class OptimizeState(OptimizeInput, total=False):
     """Policy updates done."""
     knowledge_at: Annotated[int, Recorded]
     """Sequence number up to which the knowledge base is read in this iteration."""
-    trajectories: Annotated[dict[str, Trajectory], merge_by_id]
-    """What the rollouts came to, by ITERATION.ROLLOUT."""
+    trajectories: Annotated[dict[str, Trajectory], merge_newest]
+    """What the newest iteration's rollouts came to, by ITERATION.ROLLOUT."""
     evaluated: Annotated[PolicyEvaluation, Recorded]
-    """How well the policy predicted this iteration's gains."""
+    """How well the policy predicted this iteration's gains; its reviews until they are read."""
     analysis: Annotated[GapAnalysis, Recorded]
-    """Why it was wrong where it was."""
+    """Why it was wrong where it was; its gaps until parameter update has read them."""
     update: Annotated[ParameterUpdate, Recorded]
     """What changed in the knowledge base."""
     confirmation: Annotated[Confirmation, Recorded]
@@ -106,8 +105,14 @@ class RolloutInput(TypedDict, total=False):
     """Sequence number up to which the knowledge base is read."""
     start_point: Annotated[KernelPoint, Recorded]
     """The kernel to begin at."""
-    starts_sha256: str
-    """Of the start points of all the iteration's rollouts."""
+
+
+@with_config(use_attribute_docstrings=True)
+class Departure(RolloutInput, total=False):
+    """What a rollout is sent off with; without a start point one is found as it departs."""
+
+    best: Annotated[KernelPoint, Recorded]
+    """The fastest kernel so far."""
 
 
 @with_config(use_attribute_docstrings=True)
@@ -120,10 +125,6 @@ class RolloutState(RolloutInput, total=False):
     """The fastest of this trajectory."""
     step: Annotated[int, Recorded]
     """Techniques tried."""
-    steps: Annotated[tuple[Step, ...], Recorded]
-    """What each came to."""
-    passed: Annotated[tuple[KernelPoint, ...], Recorded]
-    """Every kernel that passed."""
     observation: Annotated[Observation, Recorded]
     """The current kernel's performance signature."""
     state_choice: Annotated[StateChoice, Recorded]
@@ -147,7 +148,7 @@ class RolloutOutput(TypedDict, total=False):
     """What a rollout reports."""
 
     trajectory: Annotated[Trajectory, Recorded]
-    """Its steps, its best kernel and why it ended."""
+    """Its best kernel and why it ended."""
 
 
 class LoweringState(TypedDict, total=False):

@@ -7,7 +7,14 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    model_validator,
+)
 
 from ..harness.errors import UserError, told_of
 from ..harness.records import (
@@ -17,9 +24,8 @@ from ..harness.records import (
     Outcome,
     Provenance,
     Record,
-    Timing,
 )
-from ..memory.records import ExpectedGain, Optimization, PerformanceState, Step
+from ..memory.records import ExpectedGain, Optimization, PerformanceState
 from ..tools.models.records import Budgets, ModelPlan
 
 LONGEST_LOOP = 1000
@@ -131,31 +137,49 @@ class TechniqueStep(Record):
 
 
 class KernelPoint(Record):
-    """A kernel that passed: where it is stored, how long it takes, how it was reached."""
+    """A kernel that passed, in short: its evaluation and the steps to it are in the run's store."""
 
     source_sha256: str
     evaluation_key: str
-    timing: Timing
+    microseconds: float = Field(gt=0)
+    """Time of one call of `launch`."""
+    interval: tuple[float, float]
+    """Of the time, in microseconds: as `Timing` has it."""
+    provenance: Provenance
     bottleneck: Bottleneck
-    bottleneck_ties: tuple[Bottleneck, ...] = ()
-    path: tuple[TechniqueStep, ...] = ()
+    depth: int = Field(default=0, ge=0)
+    """Techniques between the initial kernel and it."""
+    technique: str = ""
+    """The last of them."""
     author: str = ""
     """Who wrote it; empty in a run that an earlier version began."""
 
-    @property
-    def microseconds(self) -> float:
-        """Time of one call of `launch`."""
-        return self.timing.microseconds
+    @model_validator(mode="before")
+    @classmethod
+    def _shortened(cls, values: Any) -> Any:
+        """Take a checkpoint of an earlier version, which held the timing and the whole path."""
+        if not (isinstance(values, dict) and isinstance(values.get("timing"), dict)):
+            return values
+        told = {**values}
+        timing, path = told.pop("timing"), told.pop("path", ())
+        told.pop("bottleneck_ties", None)
+        last = {"technique": path[-1]["technique"]} if path else {}
+        return {
+            **told,
+            **{name: timing[name] for name in ("microseconds", "interval", "provenance")},
+            "depth": len(path),
+            **last,
+        }
 
 
 def faster(left: KernelPoint, right: KernelPoint | None) -> KernelPoint:
-    """Return the faster kernel; ties go to the shorter path, then to the smaller hash.
+    """Return the faster kernel; ties go to fewer techniques, then to the smaller hash.
 
     Commutative, associative and idempotent: the order in which rollouts report does not matter.
     """
     if right is None:
         return left
-    return min(left, right, key=lambda p: (p.microseconds, len(p.path), p.source_sha256))
+    return min(left, right, key=lambda p: (p.microseconds, p.depth, p.source_sha256))
 
 
 class Observation(Record):
@@ -252,24 +276,34 @@ class LoweringResult(Record):
 
 
 class Trajectory(Record):
-    """What one rollout reports to its parent."""
+    """What one rollout reports to its parent; its steps are in the run's replay buffer."""
 
     id: str
     iteration: int
     rollout: int
-    steps: tuple[Step, ...]
     best: KernelPoint
     ended: str
     """Why it stopped."""
-    passed: tuple[KernelPoint, ...] = ()
-    """Every kernel of it that passed: where the best is vetoed, the next best may stand."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_details(cls, values: Any) -> Any:
+        """Take a checkpoint of an earlier version, which held what the store holds too."""
+        if not isinstance(values, dict):
+            return values
+        return {name: values[name] for name in values if name not in ("steps", "passed")}
 
 
-def merge_by_id(
+def merge_newest(
     left: dict[str, Trajectory] | None, right: dict[str, Trajectory] | None
 ) -> dict[str, Trajectory]:
-    """Reducer: union by id; a trajectory reported twice counts once, one in JSON is a record."""
-    return (left or {}) | _typed(dict[str, Trajectory], "trajectories", right or {})
+    """Reducer: union by id of the newest iteration's; a trajectory reported twice counts once.
+
+    What earlier ones came to is in the best so far and in the run's store. One in JSON is a record.
+    """
+    merged = (left or {}) | _typed(dict[str, Trajectory], "trajectories", right or {})
+    newest = max((each.iteration for each in merged.values()), default=0)
+    return {key: each for key, each in merged.items() if each.iteration == newest}
 
 
 def merge_reviews(
@@ -290,9 +324,8 @@ def _typed(kind: type[Typed], name: str, value: object) -> Typed:
         raise UserError(told_of(error, name)) from error
 
 
-def best_so_far(initial: KernelPoint, trajectories: dict[str, Trajectory]) -> KernelPoint:
-    """Return the fastest kernel that any trajectory reported, or the initial one."""
-    best = initial
+def best_so_far(best: KernelPoint, trajectories: dict[str, Trajectory]) -> KernelPoint:
+    """Return the fastest kernel of the best before and what trajectories reported."""
     for trajectory in trajectories.values():
         best = faster(best, trajectory.best)
     return best
@@ -467,13 +500,14 @@ class RunResult(Record):
     bottleneck_before: Bottleneck
     bottleneck_after: Bottleneck
     lessons: tuple[str, ...]
-    """Ids of the lessons written to the knowledge base, all iterations."""
+    """Ids of the lessons written to the knowledge base, all iterations; none in a graph's state."""
     lesson_authors: tuple[str, ...] = ()
     """Of each lesson, in the same order."""
     models: dict[str, str] = Field(default_factory=dict)
     """Who was to answer in each role: `builtin`, or a model's name."""
     initial_author: str = ""
     steps: tuple[StepAuthors, ...] = ()
+    """Who did what in each; none in a graph's state."""
     notes: tuple[str, ...] = ()
     """What a reader should know besides: precision lost, kernels that did not hold."""
     best_source: str
@@ -481,4 +515,8 @@ class RunResult(Record):
     source: str = ""
     """Its text: who asked from elsewhere cannot open the path."""
     run: str
-    """Path of the run directory."""
+    """Path of the run directory: its result.json holds the result whole."""
+
+    def in_short(self) -> RunResult:
+        """Return it as a graph's state and a parent's hold it: without what grows with steps."""
+        return self.model_copy(update={"steps": (), "lessons": (), "lesson_authors": ()})

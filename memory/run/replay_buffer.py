@@ -27,6 +27,8 @@ class ReplayBuffer:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._read: dict[str, Step] = {}
+        """By their JSON: agents ask for all that was before, at every step."""
 
     def add(self, steps: Iterable[Step]) -> int:
         """Insert steps, ignoring those already there; return how many were new."""
@@ -53,7 +55,12 @@ class ReplayBuffer:
         """Return the steps of one iteration, or all, ordered by iteration, rollout and step."""
         rows = self._database.rows(
             "SELECT body FROM steps WHERE (?1 IS NULL OR iteration = ?1)"
-            " ORDER BY run, iteration, rollout, step",
+            " ORDER BY iteration, rollout, step, run",
             (iteration,),
         )
-        return [self._database.record(Step, row["body"], "a step") for row in rows]
+        return [self._step(row["body"]) for row in rows]
+
+    def _step(self, body: str) -> Step:
+        if body not in self._read:
+            self._read[body] = self._database.record(Step, body, "a step")
+        return self._read[body]

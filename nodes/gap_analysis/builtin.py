@@ -14,14 +14,23 @@ from ..records import Gap, GapAnalysis, PolicyEvaluation, TechniqueReview, Traje
 AGREEMENT = 0.10
 """Expected and measured log gain this close are called confirmed (about 10 %); a loss where a gain
 was expected never is."""
-def analyze(evaluation: PolicyEvaluation, trajectories: Sequence[Trajectory]) -> GapAnalysis:
+
+def analyze(
+    evaluation: PolicyEvaluation, trajectories: Sequence[Trajectory], steps: Sequence[Step]
+) -> GapAnalysis:
     """Return the gaps: one for each reviewed technique, and one for each sequence that paid.
+
+    Trajectories and steps are the iteration's.
 
     A sequence needs two steps that gained, else it says no more than one of them alone.
     """
     gaps = [_gap(review, evaluation.author) for review in evaluation.reviews]
     names = {review.state_id: review.state_name for review in evaluation.reviews}
-    gaps += [gap for t in trajectories if (gap := _sequence(t, names)) is not None]
+    for trajectory in trajectories:
+        own = [step for step in steps if step.rollout == trajectory.rollout]
+        leading = _leading(trajectory.best.source_sha256, own)
+        if is_sequence(leading):
+            gaps.append(sequence_gap(leading, names))
     return GapAnalysis(
         iteration=evaluation.iteration,
         gaps=tuple(sorted(gaps, key=lambda g: (g.kind, g.state_id, g.technique, g.techniques))),
@@ -65,15 +74,14 @@ def _gap(review: TechniqueReview, remarked_by: str) -> Gap:
     )
 
 
-def _sequence(trajectory: Trajectory, state_names: Mapping[str, str]) -> Gap | None:
-    """Return the techniques that led to the trajectory's best, when two or more of them gained."""
-    made_by = {step.child_sha256: step for step in reversed(trajectory.steps) if step.child_sha256}
+def _leading(best: str, steps: Sequence[Step]) -> list[Step]:
+    """Return the steps of a trajectory that led to its best."""
+    made_by = {step.child_sha256: step for step in reversed(steps) if step.child_sha256}
     leading: list[Step] = []
-    source: str | None = trajectory.best.source_sha256
-    while source in made_by and len(leading) < len(trajectory.steps):
-        leading.insert(0, made_by[source])
-        source = leading[0].parent_sha256
-    return sequence_gap(leading, state_names) if is_sequence(leading) else None
+    while best in made_by and len(leading) < len(steps):
+        leading.insert(0, made_by[best])
+        best = leading[0].parent_sha256
+    return leading
 
 
 def sequence_gap(leading: Sequence[Step], state_names: Mapping[str, str]) -> Gap:

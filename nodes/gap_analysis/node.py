@@ -1,12 +1,14 @@
 """Performance-gap analysis: why measurement and policy disagree.
 
-Reads plan, summary, evaluated, trajectories; writes analysis. Second part of the
-textual gradient (KernelBlaster: performance-gap analysis). Which gaps there are is computed; a
-model says why, from the code and the profiles before and after.
+Reads plan, summary, evaluated, trajectories (their steps come from the replay buffer); writes
+analysis, and takes out of state the reviews that it has read. Second part of the textual gradient
+(KernelBlaster: performance-gap analysis). Which gaps there are is computed; a model says why, from
+the code and the profiles before and after.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any, TypedDict
 
@@ -17,9 +19,9 @@ from ...tools.workspace import Workspace
 from ..common.asking import asked, stand_in
 from ..common.authors import together
 from ..common.sequences import chain_of
+from ..common.workspaces import workspace_of
 from ..records import (
     GapAnalysis,
-    KernelPoint,
     PolicyEvaluation,
     RunPlan,
     TaskSummary,
@@ -36,7 +38,6 @@ class Reads(TypedDict):
     plan: RunPlan
     summary: TaskSummary
     iteration: int
-    initial: KernelPoint
     evaluated: PolicyEvaluation
     trajectories: dict[str, Trajectory]
 
@@ -48,12 +49,9 @@ async def gap_analysis(state: Reads) -> dict[str, Any]:
         for _, trajectory in sorted(state["trajectories"].items())
         if trajectory.iteration == state["iteration"]
     ]
-    analysis = analyze(state["evaluated"], trajectories)
+    steps = await asyncio.to_thread(_steps, state)
+    analysis = analyze(state["evaluated"], trajectories, steps)
     if state["plan"].models.model_of("gap_analysis") != BUILTIN and analysis.gaps:
-        steps = sorted(
-            (step for trajectory in trajectories for step in trajectory.steps),
-            key=lambda step: (step.rollout, step.step),
-        )
         analysis = explained(analysis, steps, await _ask(state, analysis, steps))
     report_progress(
         "gap_analysis",
@@ -64,7 +62,15 @@ async def gap_analysis(state: Reads) -> dict[str, Any]:
         ],
         author=analysis.author,
     )
-    return {"analysis": analysis}
+    return {
+        "analysis": analysis,
+        "evaluated": state["evaluated"].model_copy(update={"reviews": ()}),
+    }
+
+
+def _steps(state: Reads) -> list[Step]:
+    with workspace_of(state["plan"]) as workspace:
+        return workspace.store.replay.steps(state["iteration"])
 
 
 async def _ask(state: Reads, analysis: GapAnalysis, steps: Sequence[Step]) -> Answer[GapCauses]:

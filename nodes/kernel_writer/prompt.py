@@ -29,7 +29,7 @@ from ..common.prompts.experience import (
 from ..common.prompts.render import render
 from ..common.prompts.repair import repair_messages, reply_words
 from ..common.prompts.subject import kernel_context, task_context
-from ..common.steps import visible_steps
+from ..common.steps import path_to, visible_steps
 from ..records import Attempt, KernelPoint, RunPlan, TechniqueChoice
 
 State = Mapping[str, Any]
@@ -65,7 +65,10 @@ def lowering_context(workspace: Workspace, state: State, task: Task) -> dict[str
     evaluation = workspace.evaluation(parent.evaluation_key)
     identity = workspace.measured_by
     known = _experience(workspace, state, identity)
-    found = task_context(task, identity) | kernel_context(task, source, evaluation, parent.path)
+    steps = visible_steps(workspace, state["place"])
+    found = task_context(task, identity) | kernel_context(
+        task, source, evaluation, path_to(parent.source_sha256, steps)
+    )
     card = technique_text(known.optimization)
     if "tensor" not in f"{choice.technique} {known.optimization.description}".lower():
         found["tensor"] = ""
@@ -82,7 +85,7 @@ def lowering_context(workspace: Workspace, state: State, task: Task) -> dict[str
             device_kind=identity.kind,
             techniques=(choice.technique,),
         ),
-        "tried": tried_text(visible_steps(workspace, *state["place"][:2]), parent.source_sha256),
+        "tried": tried_text(steps, parent.source_sha256),
     }
 
 

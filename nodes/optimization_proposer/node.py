@@ -1,6 +1,6 @@
 """Optimization proposer: put techniques on the table for this code in this state.
 
-Reads plan, summary, current, state_choice, observation, the steps so far, described; writes
+Reads plan, summary, current, state_choice, observation, described; writes
 proposals and, of those that a model described, described: one not chosen keeps its description.
 Sources: the knowledge base's optimizations for the state and its neighbours, what applies to the
 code though the knowledge base does not list it there, and what a model thinks of.
@@ -19,7 +19,7 @@ from ...tools.techniques.catalogue import applicable
 from ...tools.workspace import Workspace
 from ..common.asking import asked, stand_in
 from ..common.policy_context import policy_context
-from ..common.steps import visible_steps
+from ..common.steps import Place, visible_steps
 from ..common.workspaces import workspace_of
 from ..records import KernelPoint, Observation, Proposal, RunPlan, StateChoice, TaskSummary
 from .builtin import propose
@@ -43,7 +43,6 @@ class Reads(TypedDict):
     iteration: int
     rollout: int
     step: int
-    steps: tuple[Step, ...]
     described: NotRequired[tuple[Proposal, ...]]
 
 
@@ -88,7 +87,7 @@ def _table(state: Reads) -> Table:
         task = workspace.task(state["summary"].artifact)
         source = workspace.artifacts.get_text(current.source_sha256)
         identity = workspace.measured_by
-        steps = visible_steps(workspace, state["iteration"], state["rollout"])
+        steps = visible_steps(workspace, _place(state))
         tried = techniques_tried(steps, state)
         context = policy_context(identity, state["summary"], tried)
         reasons = applicable(source, task)
@@ -125,6 +124,10 @@ def _table(state: Reads) -> Table:
     )
 
 
+def _place(state: Reads) -> Place:
+    return state["iteration"], state["rollout"], state["step"]
+
+
 def techniques_tried(steps: Sequence[Step], state: Reads) -> tuple[str, ...]:
     """Return the techniques not worth trying on this source again.
 
@@ -134,7 +137,9 @@ def techniques_tried(steps: Sequence[Step], state: Reads) -> tuple[str, ...]:
     """
     parent = state["current"].source_sha256
     tried = {step.technique for step in steps if step.parent_sha256 == parent}
-    for step in reversed(state["steps"]):
+    for step in reversed(steps):
+        if (step.iteration, step.rollout) != (state["iteration"], state["rollout"]):
+            break
         if step.log_gain is not None and step.log_gain > REAL_GAIN:
             break
         tried.add(step.technique)
@@ -148,8 +153,7 @@ async def _ask(state: Reads, table: Table) -> tuple[tuple[Proposal, ...], dict[s
     def prepare(workspace: Workspace) -> tuple[tuple[Message, ...], type[Proposals]]:
         return _messages(workspace, state, table), proposals_on(table)
 
-    place = state["iteration"], state["rollout"], state["step"]
-    answer = await asked(state["plan"], "optimization_proposer", place, prepare)
+    answer = await asked(state["plan"], "optimization_proposer", _place(state), prepare)
     if answer.value is None:
         author = stand_in(answer)
         proposals, dropped = _builtin(table)
@@ -178,6 +182,6 @@ def _messages(workspace: Workspace, state: Reads, table: Table) -> tuple[Message
         current,
         evaluation,
         state["observation"],
-        visible_steps(workspace, state["iteration"], state["rollout"]),
+        visible_steps(workspace, _place(state)),
         table,
     )

@@ -23,6 +23,7 @@ from ..common.prompts.measurements import attainable
 from ..common.prompts.render import render
 from ..common.prompts.subject import kernel_context, task_context
 from ..common.replies import checked
+from ..common.steps import path_to
 from ..common.untried import MOST_EXPECTED, NEW_SHARE, NEW_STRENGTH
 from ..records import KernelPoint, Observation, Proposal, RunPlan
 from .builtin import settings_of
@@ -46,13 +47,14 @@ def proposer_messages(
 ) -> tuple[Message, ...]:
     """Return the prompt of the optimization proposer; `steps` are those it may know of."""
     source = workspace.artifacts.get_text(current.source_sha256)
+    path = path_to(current.source_sha256, steps)
     assert evaluation.profile is not None and evaluation.timing is not None
     ceiling = attainable(task, evaluation.profile, evaluation.timing)
     at_hand = AtHand(
         task,
         source,
         evaluation.profile,
-        frozenset(step.technique for step in current.path if step.gain > APPLIED_GAIN),
+        frozenset(step.technique for step in path if step.gain > APPLIED_GAIN),
     )
     shown, others, left_out = _listed(table, at_hand)
     context = task_context(task, workspace.measured_by)
@@ -62,7 +64,7 @@ def proposer_messages(
         "optimization_proposer",
         plan.models.context_of("optimization_proposer"),
         **context,
-        **kernel_context(task, source, evaluation, current.path),
+        **kernel_context(task, source, evaluation, path),
         written_by_model=table.written_by_model,
         state=f"{table.where.name}. {table.where.description}",
         observation=observation.description,

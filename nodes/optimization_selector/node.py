@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import Any, TypedDict
 
-from ...memory.records import Step
 from ...tools.models.records import BUILTIN, Message
 from ...tools.progress import report_progress
 from ...tools.workspace import Workspace
@@ -41,7 +40,6 @@ class Reads(TypedDict):
     iteration: int
     rollout: int
     step: int
-    steps: tuple[Step, ...]
 
 
 async def optimization_selector(state: Reads) -> dict[str, Any]:

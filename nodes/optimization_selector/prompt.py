@@ -18,7 +18,7 @@ from ..common.prompts.experience import (
 from ..common.prompts.measurements import attainable, profile_text, summary_text
 from ..common.prompts.render import render
 from ..common.randomness import explores
-from ..common.steps import visible_steps
+from ..common.steps import path_to, visible_steps
 from ..common.untried import MOST_EXPECTED, NEW_SHARE
 from ..records import Proposal, TechniqueChoice
 
@@ -34,7 +34,7 @@ def selector_messages(
     task = workspace.task(state["summary"].artifact)
     evaluation = workspace.evaluation(current.evaluation_key)
     identity = workspace.measured_by
-    steps = visible_steps(workspace, state["iteration"], state["rollout"])
+    steps = visible_steps(workspace, (state["iteration"], state["rollout"], state["step"]))
     seed = workspace.knowledge.seed().techniques
     ranked = sorted(state["proposals"], key=lambda each: (-each.expected.score, each.technique))
     assert evaluation.profile is not None and evaluation.timing is not None
@@ -42,7 +42,7 @@ def selector_messages(
     return render(
         "optimization_selector",
         plan.models.context_of("optimization_selector"),
-        path=path_text(current.path),
+        path=path_text(path_to(current.source_sha256, steps)),
         summary=summary_text(task, evaluation.profile, evaluation.timing),
         profile=profile_text(evaluation.profile),
         name=task.name,

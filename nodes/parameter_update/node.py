@@ -1,8 +1,9 @@
 """Parameter update: rewrite the knowledge base from the gap analysis.
 
-Reads plan, summary, evaluated, analysis; writes update, best, the next
-snapshot and the iteration counter. Last part of the textual gradient (KernelBlaster: parameter
-update). What changes by rule changes whoever writes; a model writes the words of lessons and cards.
+Reads plan, summary, analysis, trajectories and the best before; writes update, best, the next
+snapshot and the iteration counter, and takes out of state the gaps that it has read. Last part of
+the textual gradient (KernelBlaster: parameter update). What changes by rule changes whoever writes;
+a model writes the words of lessons and cards.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ from ..common.asking import asked, stand_in
 from ..common.policy_context import policy_context
 from ..common.workspaces import workspace_of
 from ..records import (
+    Gap,
     GapAnalysis,
     KernelPoint,
     ParameterUpdate,
-    PolicyEvaluation,
     RunPlan,
     TaskSummary,
     Trajectory,
@@ -42,9 +43,8 @@ class Reads(TypedDict):
     summary: TaskSummary
     iteration: int
     knowledge_at: int
-    initial: KernelPoint
+    best: KernelPoint
     trajectories: dict[str, Trajectory]
-    evaluated: PolicyEvaluation
     analysis: GapAnalysis
 
 
@@ -70,8 +70,9 @@ async def parameter_update(state: Reads) -> dict[str, Any]:
     )
     return {
         "update": update,
+        "analysis": state["analysis"].model_copy(update={"gaps": ()}),
         "knowledge_at": sequence,
-        "best": best_so_far(state["initial"], state["trajectories"]),
+        "best": best_so_far(state["best"], state["trajectories"]),
         "iteration": state["iteration"] + 1,
     }
 
@@ -104,7 +105,7 @@ def _learned(state: Reads) -> Iteration:
             run=plan.run_id,
         )
         lessons = knowledge.lessons(state["knowledge_at"])
-    names = {review.state_id: review.state_name for review in state["evaluated"].reviews}
+    names = {gap.state_id: gap.state_name for gap in _single(state["analysis"])}
     return Iteration(
         steps=[step for step in steps if step.iteration == state["iteration"]],
         names=names | {found.id: found.name for found in known.discovered},
@@ -113,6 +114,12 @@ def _learned(state: Reads) -> Iteration:
         gpu=identity.gpu,
         device_kind=identity.kind,
     )
+
+
+def _single(analysis: GapAnalysis) -> list[Gap]:
+    """Return the gaps of one technique each, by state and technique: as they were reviewed."""
+    single = (gap for gap in analysis.gaps if gap.kind != "sequence")
+    return sorted(single, key=lambda gap: (gap.state_id, gap.technique))
 
 
 def _apply(
@@ -126,13 +133,13 @@ def _apply(
         # Its own number, not the newest: after a kill the same update names the same snapshot.
         after = knowledge.apply_update(change)
         moved = {}
-        for review in state["evaluated"].reviews:
-            where = knowledge.state(review.state_id, after)
+        for gap in _single(state["analysis"]):
+            where = knowledge.state(gap.state_id, after)
             if where is None:
                 continue
-            (_, old), *_ = knowledge.beliefs(where, [review.technique], context, before)
-            (_, new), *_ = knowledge.beliefs(where, [review.technique], context, after)
-            moved[f"{review.state_name} / {review.technique}"] = (old.score, new.score)
+            (_, old), *_ = knowledge.beliefs(where, [gap.technique], context, before)
+            (_, new), *_ = knowledge.beliefs(where, [gap.technique], context, after)
+            moved[f"{gap.state_name} / {gap.technique}"] = (old.score, new.score)
     return (
         ParameterUpdate(
             iteration=state["iteration"],
@@ -158,7 +165,7 @@ def _known(
         for told in knowledge.snapshot().told()
         if told.sequence <= before.at or told.id in own
     ]
-    reviewed = {review.state_id for review in state["evaluated"].reviews}
+    reviewed = {gap.state_id for gap in _single(state["analysis"])}
     seen = {found.id for found in before.states()}
     discovered = [
         found.model_copy(update={"count": 0})

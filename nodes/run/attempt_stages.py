@@ -16,6 +16,7 @@ from ...tools.models.records import BUILTIN
 from ...tools.progress import report_progress
 from ...tools.workspace import Workspace
 from ..common.interrupts import awaited
+from ..common.points import kernel_point
 from ..common.workspaces import opened
 from ..records import (
     Attempt,
@@ -24,9 +25,7 @@ from ..records import (
     RunPlan,
     TaskSummary,
     TechniqueChoice,
-    TechniqueStep,
 )
-from .profile_baseline import kernel_point
 
 
 class Reads(TypedDict):
@@ -116,14 +115,13 @@ async def _result(state: Reads, attempt: Attempt, repairs: int) -> LoweringResul
         key = Evaluator(workspace.device, workspace.store).key(task, source)
         evaluation = await asyncio.to_thread(workspace.evaluation, key)
     point = None
-    if evaluation.outcome is Outcome.PASSED and evaluation.timing is not None:
-        parent = state["parent"]
-        step = TechniqueStep(
+    if evaluation.outcome is Outcome.PASSED:
+        point = kernel_point(
+            evaluation,
+            attempt.author,
+            depth=state["parent"].depth + 1,
             technique=state["choice"].technique,
-            parameters=attempt.parameters,
-            gain=parent.microseconds / evaluation.timing.microseconds,
         )
-        point = kernel_point(evaluation, (*parent.path, step), attempt.author)
     return LoweringResult(
         applied=True,
         outcome=evaluation.outcome.value,

@@ -1,24 +1,27 @@
 """Confirm the winner: verify and measure it once more in fresh processes before it is announced.
 
-Reads plan, summary, initial, trajectories and soft_reviews; writes confirmation. A kernel that does
-not hold, or that soft verification vetoed, is not announced: the next fastest is tried, and the
-initial one stands at the end.
+Reads plan, summary, initial and soft_reviews (what passed comes from the replay buffer); writes
+confirmation. A kernel that does not hold, or that soft verification vetoed, is not announced: the
+next fastest is tried, and the initial one stands at the end.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NotRequired, TypedDict
 
 from ...harness.devices.gates import unconfirmed_because
 from ...harness.judge.timing import Ratio
 from ...harness.records import Provenance, Timing, outcome_in_words
+from ...memory.records import Step
 from ...tools.evaluation.evaluator import Evaluator
 from ...tools.progress import report_progress
 from ..common.interrupts import awaited
-from ..common.workspaces import opened
-from ..records import Confirmation, KernelPoint, RunPlan, SoftReview, TaskSummary, Trajectory
+from ..common.points import kernel_point
+from ..common.steps import Way, ways_through
+from ..common.workspaces import opened, workspace_of
+from ..records import Confirmation, KernelPoint, RunPlan, SoftReview, TaskSummary
 
 TRIES = 3
 """Kernels that may fail to hold, or be vetoed, before the initial one is announced."""
@@ -30,7 +33,6 @@ class Reads(TypedDict):
     plan: RunPlan
     summary: TaskSummary
     initial: KernelPoint
-    trajectories: dict[str, Trajectory]
     soft_reviews: NotRequired[dict[str, SoftReview]]
 
 
@@ -38,12 +40,14 @@ async def confirm_winner(state: Reads) -> dict[str, Any]:
     """Measure the fastest kernels again, the best first, until one holds; announce that one."""
     initial = state["initial"]
     vetoed = {k: r for k, r in state.get("soft_reviews", {}).items() if r.vetoed}
-    notes = veto_notes(state["trajectories"], vetoed)
+    steps = await asyncio.to_thread(_steps, state["plan"])
+    notes = veto_notes(steps, vetoed)
     confirmation = unconfirmed(initial, notes)
-    for point in contenders(initial, state["trajectories"], vetoed):
+    for way in contenders(initial, steps, vetoed):
+        point = await asyncio.to_thread(_point, state, way)
         again, ratio, reason = await _again(state, point)
         if again is not None and not reason:
-            confirmation = confirmed(initial.timing, point, again, notes, ratio)
+            confirmation = confirmed(initial, point, again, notes, ratio)
             break
         notes.append(f"{point.microseconds:.2f} us did not hold: {reason}")
         confirmation = unconfirmed(initial, notes)
@@ -57,35 +61,44 @@ async def confirm_winner(state: Reads) -> dict[str, Any]:
     return {"confirmation": confirmation}
 
 
+def _steps(plan: RunPlan) -> list[Step]:
+    with workspace_of(plan) as workspace:
+        return workspace.store.replay.steps()
+
+
 def contenders(
-    initial: KernelPoint, trajectories: dict[str, Trajectory], vetoed: Collection[str] = ()
-) -> list[KernelPoint]:
-    """Return the kernels to confirm, fastest first: at most TRIES, and the initial one last.
+    initial: KernelPoint, steps: Sequence[Step], vetoed: Collection[str] = ()
+) -> list[Way]:
+    """Return the ways to the kernels to confirm, the fastest first.
 
-    Those whose evaluation key is in `vetoed` are left out: the next best of the same trajectory,
-    which passed every check, then stands in for them.
+    They are at most TRIES; the last is the way without steps, to the initial kernel. Those whose
+    evaluation key is in `vetoed` are left out: the next best, which passed every check, stands in.
     """
-    points = {
-        point.source_sha256: point
-        for trajectory in trajectories.values()
-        for point in (trajectory.best, *trajectory.passed)
-        if point.microseconds < initial.microseconds and point.evaluation_key not in vetoed
-    }
     if len(vetoed) >= TRIES:  # Each costs a review.
-        return [initial]
-    ranked = sorted(points.values(), key=lambda p: (p.microseconds, len(p.path), p.source_sha256))
-    return [*ranked[:TRIES], initial]
+        return [()]
+    faster = [
+        (step.microseconds_after, len(way), source, way)
+        for source, way in ways_through(steps).items()
+        for step in way[-1:]
+        if step.microseconds_after is not None
+        and step.microseconds_after < initial.microseconds
+        and step.evaluation_key not in vetoed
+    ]
+    return [*(way for *_, way in sorted(faster, key=lambda each: each[:3])[:TRIES]), ()]
 
 
-def veto_notes(
-    trajectories: dict[str, Trajectory], vetoed: Mapping[str, SoftReview]
-) -> list[str]:
+def _point(state: Reads, way: Way) -> KernelPoint:
+    if not way:
+        return state["initial"]
+    last = way[-1]
+    with workspace_of(state["plan"]) as workspace:
+        evaluation = workspace.evaluation(str(last.evaluation_key))
+    return kernel_point(evaluation, last.author, depth=len(way), technique=last.technique)
+
+
+def veto_notes(steps: Sequence[Step], vetoed: Mapping[str, SoftReview]) -> list[str]:
     """Return a line for each vetoed kernel: its time, who vetoed it and why."""
-    times = {
-        point.evaluation_key: point.microseconds
-        for item in trajectories.values()
-        for point in (item.best, *item.passed)
-    }
+    times = {step.evaluation_key: step.microseconds_after for step in steps}
     return [
         f"{times[key]:.2f} us vetoed by {review.author}: {'; '.join(review.reasons)}"
         for key, review in sorted(vetoed.items())
@@ -94,7 +107,7 @@ def veto_notes(
 
 
 def confirmed(
-    initial: Timing,
+    initial: KernelPoint,
     point: KernelPoint,
     again: Timing,
     notes: list[str],
@@ -107,15 +120,15 @@ def confirmed(
     of the first: the second, of other blocks, is drawn from a secret, and the same run would
     announce another number each time.
     """
-    again = point.timing if again.provenance is Provenance.SIMULATED else again
-    gain = initial.microseconds / again.microseconds
-    interval = initial.interval[0] / again.interval[1], initial.interval[1] / again.interval[0]
+    held = point if again.provenance is Provenance.SIMULATED else again
+    gain = initial.microseconds / held.microseconds
+    interval = initial.interval[0] / held.interval[1], initial.interval[1] / held.interval[0]
     if ratio is not None:
         gain, interval = ratio.ratio, ratio.interval
     return Confirmation(
         confirmed=True,
         point=point,
-        microseconds=again.microseconds,
+        microseconds=held.microseconds,
         gain=gain,
         gain_interval=interval,
         reason="; ".join(notes),
@@ -141,18 +154,20 @@ async def _again(state: Reads, point: KernelPoint) -> tuple[Timing | None, Ratio
     """
     initial = state["initial"]
     async with opened(state["plan"]) as workspace:
-        task, source, first = await asyncio.to_thread(
+        task, source, first, measured = await asyncio.to_thread(
             lambda: (
                 workspace.task(state["summary"].artifact),
                 workspace.artifacts.get_text(point.source_sha256),
                 workspace.artifacts.get_text(initial.source_sha256),
+                workspace.evaluation(point.evaluation_key).timing,
             )
         )
+        assert measured is not None
         evaluator = Evaluator(workspace.device, workspace.store)
         again = await awaited(
             state["plan"], workspace, lambda: evaluator.confirm(task, source)
         )
-        reason = unconfirmed_because(point.timing, again)
+        reason = unconfirmed_because(measured, again)
         if reason or point.source_sha256 == initial.source_sha256:
             return again.timing, None, reason
         compared = await evaluator.compare(task, first, source)

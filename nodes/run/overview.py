@@ -6,12 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from ...harness.errors import UserError
-from ...harness.files import read_json
 from ...memory.run.directory import is_held
 from ...memory.run.exchange import count_waiting
 from ...memory.run.run_store import RunStore
-from ..records import RunResult
 from .begin import stored_plan
+from .report import stored_result
 
 
 def read_seconds(directory: Path) -> float:
@@ -43,12 +42,8 @@ def list_runs(root: Path) -> list[dict[str, Any]]:
         }
         if plan.device.startswith("deferred"):
             _add_waiting(entry, directory)
-        try:
-            said = read_json(directory / "result.json", "a result", "resume the run")
-            result = RunResult.model_validate(said)
-        except (OSError, ValueError, UserError):
-            pass
-        else:
+        result = stored_result(directory)
+        if result is not None:
             entry |= {"status": result.outcome} | result.model_dump(
                 mode="json", include={"gpu", "gain", "best_us", "evaluations", "provenance"}
             )

@@ -10,13 +10,14 @@ import asyncio
 from typing import Any, NotRequired, TypedDict
 
 from ...harness.errors import UserError
-from ...harness.records import Evaluation, Outcome, outcome_in_words
+from ...harness.records import Outcome, outcome_in_words
 from ...tools.evaluation.evaluator import Evaluator
 from ...tools.models.records import BUILTIN
 from ...tools.progress import report_progress
 from ..common.interrupts import awaited
+from ..common.points import kernel_point
 from ..common.workspaces import opened
-from ..records import KernelPoint, RunPlan, TaskSummary, TechniqueStep
+from ..records import RunPlan, TaskSummary
 
 
 class Reads(TypedDict):
@@ -52,12 +53,12 @@ async def profile_baseline(state: Reads) -> dict[str, Any]:
             f"{origin} does not pass for {task.name}: {words}"
             + ("" if plan.start else "; give a first kernel with --start KERNEL.cu")
         )
-    point = kernel_point(evaluation, (), author)
+    point = kernel_point(evaluation, author)
     report_progress(
         "baseline",
         microseconds=point.microseconds,
         bottleneck=point.bottleneck,
-        provenance=point.timing.provenance,
+        provenance=point.provenance,
         facts=evaluation.facts,
     )
     return {"initial": point, "best": point, "knowledge_at": sequence}
@@ -70,18 +71,3 @@ def _by(author: str) -> str:
     return f"the initial kernel, written by {author}," if author else "the initial kernel"
 
 
-def kernel_point(
-    evaluation: Evaluation, path: tuple[TechniqueStep, ...], author: str
-) -> KernelPoint:
-    """Return the small record of a passed evaluation."""
-    assert evaluation.timing is not None and evaluation.profile is not None
-    dominant = evaluation.profile.dominant
-    return KernelPoint(
-        source_sha256=evaluation.source_sha256,
-        evaluation_key=evaluation.key,
-        timing=evaluation.timing,
-        bottleneck=dominant.bottleneck,
-        bottleneck_ties=dominant.bottleneck_ties,
-        path=path,
-        author=author,
-    )

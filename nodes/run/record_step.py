@@ -1,6 +1,6 @@
 """Record the step: replay buffer, evidence, and where the trajectory goes on from.
 
-Reads the step's records; writes steps, current, best, and `ended` when the trajectory is over.
+Reads the step's records; writes current, best, and `ended` when the trajectory is over.
 Every step is evidence, failures too; both stores ignore a row they already have.
 """
 
@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 import datetime
 import math
-from typing import Any, NotRequired, TypedDict
+from typing import Any, TypedDict
 
-from ...harness.records import DeviceIdentity, Outcome, Provenance, Timing
+from ...harness.records import DeviceIdentity, Outcome, Provenance
 from ...memory.knowledge.signature import bottlenecks_of, signature_of
 from ...memory.records import Applied, Evidence, Signature, Step
 from ...tools.progress import report_progress
@@ -54,8 +54,6 @@ class Reads(TypedDict):
     iteration: int
     rollout: int
     step: int
-    steps: tuple[Step, ...]
-    passed: NotRequired[tuple[KernelPoint, ...]]
 
 
 async def record_step(state: Reads) -> dict[str, Any]:
@@ -85,10 +83,8 @@ async def record_step(state: Reads) -> dict[str, Any]:
         author=record.author,
     )
     return {
-        "steps": (*state["steps"], record),
         "current": child if accepted else state["current"],
         "best": best,
-        "passed": (*state.get("passed", ()), *((child,) if child is not None else ())),
         "step": step,
         "ended": f"{step} steps taken" if step >= state["plan"].steps else "",
     }
@@ -153,8 +149,8 @@ def _evidence(applied: Applied, state: Reads, workspace: Workspace) -> Evidence:
         state_before=state["state_choice"].state.id,
         state_after=_state_after(state, workspace),
         signature_before=state["observation"].signature,
-        previous_technique=current.path[-1].technique if current.path else None,
-        standard_error=_standard_error(current.timing, child.timing) if child else 0.0,
+        previous_technique=current.technique or None,
+        standard_error=_standard_error(current, child) if child else 0.0,
         toolchain=identity.toolchain,
         prompt_sha256=result.prompt_sha256,
         # A built-in writer mends nothing: it goes on to the next parameter values.
@@ -180,14 +176,14 @@ def _gain(parent: KernelPoint, child: KernelPoint) -> float:
     return parent.microseconds / child.microseconds
 
 
-def _standard_error(parent: Timing, child: Timing) -> float:
+def _standard_error(parent: KernelPoint, child: KernelPoint) -> float:
     """Return the standard error of the log gain.
 
     A measured interval is one of 95 %; a simulated one is the range of two samples, whose half is
     taken as one standard error.
     """
     widths = []
-    for timing in (parent, child):
-        errors = 2.0 if timing.provenance is Provenance.SIMULATED else 2 * 1.96
-        widths.append(math.log(timing.interval[1] / timing.interval[0]) / errors)
+    for point in (parent, child):
+        errors = 2.0 if point.provenance is Provenance.SIMULATED else 2 * 1.96
+        widths.append(math.log(point.interval[1] / point.interval[0]) / errors)
     return math.hypot(*widths)

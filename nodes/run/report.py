@@ -1,6 +1,6 @@
 """Report: write best.cu, report.txt and result.json into the run directory.
 
-Reads everything the run came to; writes result.
+Reads everything the run came to; writes result, in short: the file holds it whole.
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from ...harness.errors import UserError
-from ...harness.files import write_atomically
+from ...harness.files import read_json, write_atomically
 from ...harness.records import DeviceIdentity
 from ...memory.records import Step
 from ...memory.run.ledger import RoleTotals, Totals
 from ...tools.models.records import ROLES
 from ...tools.progress import report_progress
 from ...tools.workspace import open_runs
+from ..common.steps import path_to
 from ..common.workspaces import workspace_of
 from ..records import (
     Confirmation,
@@ -26,7 +27,6 @@ from ..records import (
     RunResult,
     StepAuthors,
     TaskSummary,
-    Trajectory,
 )
 from .circumstances import baselines_of, facts_of, notes_of
 from .report_text import report_text
@@ -39,7 +39,6 @@ class Reads(TypedDict):
     summary: TaskSummary
     initial: KernelPoint
     confirmation: Confirmation
-    trajectories: dict[str, Trajectory]
 
 
 async def report(state: Reads) -> dict[str, Any]:
@@ -47,18 +46,25 @@ async def report(state: Reads) -> dict[str, Any]:
     result = await asyncio.to_thread(_report, state)
     await asyncio.to_thread(open_runs().finished, Path(result.run))
     report_progress("result", **result.model_dump(mode="json"))
-    return {"result": result}
+    return {"result": result.in_short()}
+
+
+def stored_result(directory: Path) -> RunResult | None:
+    """Return the whole result of a run, or None where there is no file of one."""
+    try:
+        said = read_json(directory / "result.json", "a result", "resume the run")
+        return RunResult.model_validate(said)
+    except (OSError, ValueError, UserError):
+        return None
 
 
 def _report(state: Reads) -> RunResult:
     plan, confirmation = state["plan"], state["confirmation"]
     winner = confirmation.point
     directory = Path(plan.run)
-    steps = sorted(
-        (step for trajectory in state["trajectories"].values() for step in trajectory.steps),
-        key=lambda step: (step.iteration, step.rollout, step.step),
-    )
     with workspace_of(plan) as workspace:
+        steps = workspace.store.replay.steps()
+        path = path_to(winner.source_sha256, steps)
         lessons = [item for item in workspace.knowledge.lessons() if item.run == plan.run_id]
         source = workspace.artifacts.get_text(winner.source_sha256)
         facts = facts_of(workspace.store, winner.evaluation_key)
@@ -69,7 +75,7 @@ def _report(state: Reads) -> RunResult:
             task=state["summary"].name,
             device=plan.device,
             gpu=plan.gpu,
-            provenance=state["initial"].timing.provenance,
+            provenance=state["initial"].provenance,
             initial_us=state["initial"].microseconds,
             best_us=confirmation.microseconds,
             gain=confirmation.gain,
@@ -80,8 +86,8 @@ def _report(state: Reads) -> RunResult:
             model_calls=spent.calls,
             tokens=spent.tokens,
             money=spent.money,
-            techniques=tuple(step.technique for step in winner.path),
-            path=winner.path,
+            techniques=tuple(step.technique for step in path),
+            path=path,
             bottleneck_before=state["initial"].bottleneck,
             bottleneck_after=winner.bottleneck,
             lessons=tuple(item.id for item in lessons),

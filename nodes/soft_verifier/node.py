@@ -17,6 +17,7 @@ from ...tools.models.records import BUILTIN, Answer, Message
 from ...tools.progress import report_progress
 from ...tools.workspace import Workspace
 from ..common.asking import asked, stand_in
+from ..common.steps import path_to
 from ..common.workspaces import opened, workspace_of
 from ..records import Confirmation, KernelPoint, RunPlan, SoftReview, TaskSummary
 from .builtin import review as review_builtin
@@ -87,8 +88,10 @@ async def _by_model(state: Reads) -> SoftReview:
 def _remember(state: Reads, review: SoftReview) -> None:
     """Write down what was vetoed: a kernel that passes every check and may not be announced."""
     plan, summary = state["plan"], state["summary"]
-    techniques = tuple(step.technique for step in state["confirmation"].point.path)
+    vetoed = state["confirmation"].point.source_sha256
     with workspace_of(plan) as workspace:
+        path = path_to(vetoed, workspace.store.replay.steps())
+        techniques = tuple(step.technique for step in path)
         lesson = Lesson(
             text=f"{', then '.join(techniques)}: a kernel that passed every check was vetoed by "
             f"its reviewer: {'; '.join(review.reasons)}",

@@ -11,6 +11,7 @@ from ..common.prompts.experience import path_text
 from ..common.prompts.listing import listing
 from ..common.prompts.render import render
 from ..common.prompts.subject import task_context
+from ..common.steps import path_to
 
 State = Mapping[str, Any]
 """What the node reads."""
@@ -18,12 +19,12 @@ State = Mapping[str, Any]
 
 def verifier_messages(workspace: Workspace, state: State, source: str) -> tuple[Message, ...]:
     """Return the prompt of the soft verifier."""
-    plan = state["plan"]
+    plan, winner = state["plan"], state["confirmation"].point
     task = workspace.task(state["summary"].artifact)
     return render(
         "soft_verifier",
         plan.models.context_of("soft_verifier"),
         **task_context(task, workspace.measured_by),
         listing=listing(source),
-        path=path_text(state["confirmation"].point.path),
+        path=path_text(path_to(winner.source_sha256, workspace.store.replay.steps())),
     )

@@ -12,6 +12,7 @@ from ...tools.models.records import Message
 from ...tools.workspace import Workspace
 from ..common.prompts.render import render
 from ..common.prompts.subject import kernel_context, task_context
+from ..common.steps import path_to, visible_steps
 from ..records import Observation
 from .builtin import CAUSES
 from .reply import plausible
@@ -42,11 +43,13 @@ def extractor_messages(
     current = state["current"]
     task = workspace.task(state["summary"].artifact)
     source = workspace.artifacts.get_text(current.source_sha256)
+    steps = visible_steps(workspace, (state["iteration"], state["rollout"], state["step"]))
+    evaluation = workspace.evaluation(current.evaluation_key)
     return render(
         "state_extractor",
         state["plan"].models.context_of("state_extractor"),
         **task_context(task, workspace.measured_by),
-        **kernel_context(task, source, workspace.evaluation(current.evaluation_key), current.path),
+        **kernel_context(task, source, evaluation, path_to(current.source_sha256, steps)),
         bottlenecks=[(name, words.removeprefix("limited by ")) for name, words in CAUSES.items()],
         features="\n".join(f"- {words}" for words in unusual(rule)),
         primary=rule.primary,

@@ -201,7 +201,7 @@ def test_a_loss_where_a_gain_was_expected_is_not_called_confirmed() -> None:
             iteration=0, reviews=(review,), mean_absolute_error=0.1, success_rate=1.0,
             author="builtin",
         )  # fmt: skip
-        return analyze(found, ()).gaps[0].kind
+        return analyze(found, (), ()).gaps[0].kind
 
     assert kind(1.02, 0.954) == "overestimated"
     assert kind(1.57, 1.48) == kind(1.02, 0.995) == kind(0.97, 0.95) == "confirmed"

@@ -1,0 +1,106 @@
+"""Checkpoints: what comes back from them, and that they do not grow with what was done."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import sqlite3
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import graph_support
+import pytest
+from text_runs import run
+
+from kernelblaster.graph.checkpoints import (
+    PACKED,
+    WORTH_PACKING,
+    UnreadableCheckpoint,
+    checkpoint_serializer,
+)
+from kernelblaster.nodes.records import KernelPoint, Trajectory
+
+EARLIER = Path(__file__).parents[1] / "data/checkpoints/before_references.json"
+
+
+@dataclass(frozen=True)
+class Again(graph_support.TextRewrite):
+    """Applies however often it was applied."""
+
+    def apply(self, source: str, task: Any, parameters: Any) -> Any:
+        told = source.replace(f"did: {self.technique}\n", "did it before\n")
+        return super().apply(told, task, parameters)
+
+
+def outer_checkpoints(directory: Path) -> list[tuple[int, dict[str, Any]]]:
+    """Return bytes and state of each checkpoint of the outer graph, in order."""
+    serializer = checkpoint_serializer()
+    with sqlite3.connect(directory / "checkpoints.sqlite") as database:
+        rows = database.execute(
+            "SELECT type, checkpoint FROM checkpoints WHERE checkpoint_ns = '' "
+            "ORDER BY checkpoint_id"
+        ).fetchall()
+    return [
+        (len(data), serializer.loads_typed((kind, data))["channel_values"]) for kind, data in rows
+    ]
+
+
+def test_checkpoints_do_not_grow_with_iterations(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rewrites = tuple(
+        Again(each.technique, 0.95 if each.outcome == "passed" else each.factor, each.outcome)
+        for each in graph_support.REWRITES
+    )
+    graph_support.install(monkeypatch.setattr, rewrites)
+    result = run(tmp_path, iterations=5, rollouts=2, steps=2)
+    assert len(result.steps) == 20 and len(result.path) > 5 and result.lessons
+    checkpoints = outer_checkpoints(tmp_path / "run")
+    largest = [
+        max(size for size, state in checkpoints if state.get("iteration") == iteration)
+        for iteration in range(1, 5)
+    ]
+    assert max(largest[2:]) < 1.3 * max(largest[:2]), largest
+    final = checkpoints[-1][1]
+    assert {each.iteration for each in final["trajectories"].values()} == {4}
+    short = final["result"]
+    assert (short.steps, short.lessons, short.path) == ((), (), result.path)
+
+
+def test_checkpoints_of_an_earlier_version_come_back_as_records() -> None:
+    """They held each trajectory's steps and passed kernels, and each kernel's timing and path."""
+    stored = json.loads(EARLIER.read_text())
+    serializer = checkpoint_serializer()
+    values = {
+        channel: serializer.loads_typed((kind, base64.b64decode(data)))
+        for channel, (kind, data) in stored.items()
+    }
+    best = values["best"]
+    assert isinstance(best, KernelPoint) and best.interval[0] <= best.microseconds
+    assert best.depth > 0 and best.technique and best.provenance == "simulated"
+    (trajectory,) = values["trajectories"].values()
+    assert isinstance(trajectory, Trajectory) and isinstance(trajectory.best, KernelPoint)
+    assert trajectory.best.microseconds > 0 and trajectory.ended
+
+
+@pytest.mark.parametrize("length", [0, WORTH_PACKING - 10, WORTH_PACKING, 100_000])
+def test_values_of_any_size_come_back_packed_or_not(length: int) -> None:
+    serializer = checkpoint_serializer()
+    value = {"text": os.urandom(length // 2).hex()}
+    kind, data = serializer.dumps_typed(value)
+    assert (PACKED in kind) == (length >= WORTH_PACKING)
+    assert serializer.loads_typed((kind, data)) == value
+    with pytest.raises(UnreadableCheckpoint):
+        serializer.loads_typed((kind, data[:-1]))
+
+
+def test_a_value_that_unpacks_to_more_than_was_ever_written_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("kernelblaster.graph.checkpoints.LARGEST", 1000)
+    data = zlib.compress(bytes(1001))
+    with pytest.raises(UnreadableCheckpoint, match="over 1000 bytes"):
+        checkpoint_serializer().loads_typed((f"bytes{PACKED} {zlib.crc32(data):08x}", data))

@@ -1,0 +1,100 @@
+"""Ways through a run's steps: how each kernel was reached first, and where rollouts begin."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kernelblaster.memory.records import Step
+from kernelblaster.nodes.common.steps import path_to, ways_through
+from kernelblaster.nodes.records import Trajectory, merge_newest
+from kernelblaster.nodes.run.start_point import bests
+
+TIMES = {"a": 100.0, "b": 90.0, "c": 80.0, "d": 120.0, "e": 80.0}
+"""Microseconds of each source; `a` is the initial kernel."""
+
+
+def step(place: tuple[int, int, int], parent: str, child: str | None, passed: bool = True) -> Step:
+    iteration, rollout, number = place
+    gained = passed and child is not None
+    return Step(
+        run="r", iteration=iteration, rollout=rollout, step=number, technique=f"to_{child}",
+        expected_log_gain=0.0, outcome="passed" if gained else "race",
+        log_gain=math.log(TIMES[parent] / TIMES[str(child)]) if gained else None,
+        parent_sha256=parent, child_sha256=child, author="builtin", state_id="s",
+        microseconds_before=TIMES[parent],
+        microseconds_after=TIMES[str(child)] if gained else None, bottleneck_before="dram",
+    )  # fmt: skip
+
+
+def techniques(source: str, steps: list[Step]) -> list[str]:
+    return [each.technique for each in path_to(source, steps)]
+
+
+def test_the_first_way_counts_and_what_failed_leads_nowhere() -> None:
+    steps = [
+        step((0, 0, 0), "a", "b", passed=False),
+        step((0, 0, 1), "a", "d"),
+        step((0, 0, 2), "d", "b"),
+        step((0, 1, 0), "a", "b"),
+        step((0, 1, 1), "b", "a"),
+        step((1, 0, 0), "b", "c"),
+        step((1, 0, 1), "c", None),
+    ]
+    assert techniques("c", steps) == ["to_d", "to_b", "to_c"]
+    assert techniques("a", steps) == [], "a rewrite that gives the initial kernel back adds nothing"
+    assert path_to("e", steps) == () == path_to("a", [])
+
+
+def test_rollouts_begin_at_the_initial_kernel_or_at_a_trajectorys_best() -> None:
+    steps = [
+        step((0, 0, 0), "a", "d"),
+        step((0, 1, 0), "a", "b"),
+        step((0, 1, 1), "b", "c"),
+        step((0, 1, 2), "c", "e"),
+        step((1, 0, 0), "c", "d"),
+    ]
+    assert bests(steps, ways_through(steps)) == {"a": 100.0, "c": 80.0}
+
+
+SOURCES = st.sampled_from(list(TIMES))
+
+
+@given(st.lists(st.lists(st.tuples(SOURCES, st.booleans()), min_size=1), min_size=1))
+def test_gains_along_any_path_are_the_ratio_of_times(
+    rollouts: list[list[tuple[str, bool]]],
+) -> None:
+    """Each rollout begins at the initial kernel and goes on from what passed."""
+    steps = []
+    for number, tries in enumerate(rollouts):
+        current = "a"
+        for at, (child, passed) in enumerate(tries):
+            steps.append(step((0, number, at), current, child, passed))
+            current = child if passed else current
+    for source in ways_through(steps):
+        path = path_to(source, steps)
+        assert math.isclose(math.prod(each.gain for each in path), TIMES["a"] / TIMES[source])
+        assert len(path) < len(TIMES), "no source stands on a path twice"
+
+
+def test_state_keeps_the_newest_iterations_trajectories_in_whatever_order_they_report() -> None:
+    point: dict[str, Any] = {
+        "source_sha256": "a", "evaluation_key": "k", "microseconds": 1.0, "interval": (1.0, 1.0),
+        "provenance": "simulated", "bottleneck": "dram",
+    }  # fmt: skip
+    reports = [
+        {name: Trajectory.model_validate(
+            {"id": name, "iteration": int(name[0]), "rollout": 0, "best": point, "ended": ""}
+        )}
+        for name in ("0.0", "1.0", "1.1")
+    ]  # fmt: skip
+    for order in itertools.permutations([*reports, reports[1]]):
+        merged: dict[str, Trajectory] = {}
+        for each in order:
+            merged = merge_newest(merged, each)
+        assert sorted(merged) == ["1.0", "1.1"]
+    assert merge_newest(None, None) == {}
