@@ -18,6 +18,7 @@ from ..nodes.records import OptimizeRequest, RunContext, RunResult
 from ..nodes.run.begin import checked
 from ..tools.evaluation.file import evaluate_file
 from ..tools.progress import progress_writer
+from .compiling import checked
 from .optimize import graph
 from .session import Capped, Session, Waiting
 from .state import OptimizeInput
