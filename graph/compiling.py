@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import ast
 import difflib
+import functools
+import inspect
+import textwrap
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from typing import Any, cast
+from typing import Annotated, Any, cast
 
 from langchain_core.runnables import RunnableConfig, RunnableLambda
 from langgraph.graph import START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import GraphOutput
 from langgraph.typing import ContextT, InputT, OutputT, StateT
+from pydantic import Field
 
 from ..harness.errors import UserError
 from ..nodes.records import RunContext
@@ -29,6 +34,10 @@ class AgentGraph(StateGraph[StateT, ContextT, InputT, OutputT]):
         compiled.__class__ = CompiledAgentGraph  # LangGraph takes no class to make.
         # A server, and a parent that streams its sub-graphs, show these keys and no others.
         compiled.output_channels = compiled.stream_channels_asis
+        for schema in (*self.schemas, self.state_schema):
+            for name, words in described(schema).items():
+                channel = compiled.channels[name]  # Studio makes its schema of a state of these.
+                channel.typ = Annotated[channel.typ, Field(description=words)]
         start = RunnableLambda(self._asked)
         compiled.nodes[START] = compiled.nodes[START].copy({"bound": start})
         return compiled
@@ -63,6 +72,28 @@ def require_known(asked: Mapping[str, Any], known: Sequence[str]) -> None:
         close = difflib.get_close_matches(name, (*known, *settings), 1)
         meant = f"; did you mean {close[0]}?" if close else ""
         raise UserError(f"unknown input {name}{meant} (it has: {', '.join(known)})")
+
+
+@functools.cache
+def described(schema: type[Any]) -> dict[str, str]:
+    """Return the sentences below the keys of a state that asks for them to be read."""
+    found: dict[str, str] = {}
+    if not getattr(schema, "__pydantic_config__", {}).get("use_attribute_docstrings"):
+        return found
+    for base in (*schema.__dict__.get("__orig_bases__", ()), schema):
+        try:
+            (body,) = ast.parse(textwrap.dedent(inspect.getsource(base))).body
+        except (OSError, TypeError):  # A base that is no class; a program without its sources.
+            continue
+        lines = body.body if isinstance(body, ast.ClassDef) else []
+        for key, below in zip(lines, lines[1:], strict=False):
+            match key, below:
+                case (
+                    ast.AnnAssign(target=ast.Name(id=name)),
+                    ast.Expr(value=ast.Constant(value=str(words))),
+                ):
+                    found[name] = inspect.cleandoc(words).replace("\n", " ")
+    return found
 
 
 class CompiledAgentGraph(CompiledStateGraph[Any, Any, Any, Any]):

@@ -18,7 +18,6 @@ from ..nodes.records import OptimizeRequest, RunContext, RunResult
 from ..nodes.run.begin import checked
 from ..tools.evaluation.file import evaluate_file
 from ..tools.progress import progress_writer
-from .compiling import checked
 from .optimize import graph
 from .session import Capped, Session, Waiting
 from .state import OptimizeInput
@@ -153,9 +152,7 @@ def as_node(
         }
         if "task" not in given:
             raise UserError(f"the state has no {prefix}task: the path of a PyTorch reference")
-        answer = await graph.ainvoke(
-            cast(OptimizeInput, given), config, context=context or RunContext()
-        )
+        answer = await graph.ainvoke(cast(OptimizeInput, given), config, context=context)
         return {f"{prefix}result": answer["result"]}
 
     return optimize_kernel

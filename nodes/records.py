@@ -7,7 +7,16 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    GetJsonSchemaHandler,
+    TypeAdapter,
+    ValidationError,
+)
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
 from ..harness.errors import UserError, told_of
 from ..harness.records import (
@@ -75,18 +84,20 @@ class RunContext(Record):
     """Knowledge base directory; by default the user's."""
 
 
-def _as_of_run_context(schema: dict[str, Any]) -> None:
-    schema.clear()
-    schema.update(RunContext.model_json_schema() | {"title": "Settings"})
-
-
 class Settings(BaseModel):
     """A `RunContext` as a client of a graph gives it: `load_task` says what of it cannot be.
 
     LangGraph makes it before any node runs, where a fault would be no sentence to the client.
     """
 
-    model_config = ConfigDict(extra="allow", json_schema_extra=_as_of_run_context)
+    model_config = ConfigDict(extra="allow")
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        """Return the JSON schema of a `RunContext`: what Studio shows as an assistant's settings."""
+        return handler.resolve_ref_schema(handler(RunContext.__pydantic_core_schema__))
 
 
 class RunPlan(OptimizeRequest, RunContext):

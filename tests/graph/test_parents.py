@@ -1,4 +1,4 @@
-"""The graph inside others, on the text device: three kinds of parents, what they keep and stream."""
+"""The graph inside others: three kinds of parents, what they keep, stream and go on from."""
 
 from __future__ import annotations
 

@@ -1,92 +1,16 @@
-"""One development server for a module of tests: `langgraph dev`, no key, the text device."""
+"""One development server for a module of tests."""
 
 from __future__ import annotations
 
-import json
-import os
-import signal
-import socket
-import subprocess
-import sys
-import time
-import urllib.request
 from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
-from places import ROOT
-
-
-@dataclass(frozen=True)
-class Server:
-    """A started server."""
-
-    url: str
-    folder: Path
-    """Where it works: its runs, its knowledge base, its log."""
-
-    @property
-    def task(self) -> str:
-        """A task that the text device serves."""
-        return str(self.folder / "text.py")
+from dev_server import Server, dev_server
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server on a free port, ended after the module's last test."""
+    """A server on the text device, ended after the module's last test."""
     pytest.importorskip("langgraph_api")
-    folder = tmp_path_factory.mktemp("server")
-    (folder / "text.py").write_text("")
-    (folder / "langgraph.json").write_text(json.dumps(_settings()))
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    environment = {
-        **{name: value for name, value in os.environ.items() if "API_KEY" not in name},
-        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
-        "KERNELBLASTER_KB": str(folder / "knowledge"),
-        "KERNELBLASTER_RUNS": str(folder / "runs"),
-    }
-    with (folder / "server.log").open("wb") as log:
-        process = subprocess.Popen(
-            [
-                sys.executable, "-m", "langgraph_cli", "dev", "--no-browser", "--no-reload",
-                "--port", str(port),
-            ],
-            cwd=folder, env=environment, stdout=log, stderr=log, start_new_session=True,
-        )  # fmt: skip
-        try:
-            url = f"http://127.0.0.1:{port}"
-            _await(process, url, folder)
-            yield Server(url, folder)
-        finally:
-            _end(process)
-
-
-def _settings() -> dict[str, object]:
-    """Return langgraph.json with the same graphs on the text device."""
-    settings = json.loads((ROOT / "langgraph.json").read_text())
-    for name, graph in settings["graphs"].items():
-        graph["path"] = f"served_graphs:{name}"
-    return {**settings, "dependencies": ["."]}
-
-
-def _await(process: subprocess.Popen[bytes], url: str, folder: Path) -> None:
-    for _ in range(240):
-        assert process.poll() is None, (folder / "server.log").read_text()[-3000:]
-        try:
-            urllib.request.urlopen(f"{url}/ok", timeout=1)
-            return
-        except OSError:
-            time.sleep(0.25)
-    raise AssertionError((folder / "server.log").read_text()[-3000:])
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    os.killpg(process.pid, signal.SIGTERM)
-    try:
-        process.wait(timeout=20)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+    with dev_server(tmp_path_factory.mktemp("server")) as started:
+        yield started

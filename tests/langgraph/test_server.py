@@ -1,88 +1,141 @@
-"""`langgraph dev` starts with no key, lists and draws the graphs, and runs one through the SDK."""
+"""`langgraph dev` and its clients: what is listed, described and drawn, run, refused and streamed."""
 
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
-import socket
-import subprocess
-import sys
-import time
+import json
 import urllib.request
-from collections.abc import Iterator
+from collections import defaultdict
 from pathlib import Path
+from typing import Any
 
 import pytest
-from places import ROOT
+from dev_server import Server
+from langgraph_sdk import get_client
 
-pytest.importorskip("langgraph_sdk")
-pytest.importorskip("langgraph_api")
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[str]:
-    """A development server on a free port; its address."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    log = (tmp_path / "server.log").open("wb")
-    environment = {
-        **{name: value for name, value in os.environ.items() if "API_KEY" not in name},
-        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
-    }
-    process = subprocess.Popen(
-        [
-            sys.executable, "-m", "langgraph_cli", "dev", "--no-browser", "--no-reload",
-            "--port", str(port), "--config", str(ROOT / "langgraph.json"),
-        ],
-        cwd=ROOT, env=environment, stdout=log, stderr=log, start_new_session=True,
-    )  # fmt: skip
-    address = f"http://127.0.0.1:{port}"
-    try:
-        for _ in range(240):
-            assert process.poll() is None, (tmp_path / "server.log").read_text()[-3000:]
-            try:
-                urllib.request.urlopen(f"{address}/ok", timeout=1)
-                break
-            except OSError:
-                time.sleep(0.25)
-        yield address
-    finally:
-        os.killpg(process.pid, signal.SIGTERM)
-        try:
-            process.wait(timeout=20)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-        log.close()
+SHORT = {"iterations": 1, "rollouts": 2, "steps": 2}
 
 
-def test_graphs_are_listed_drawn_and_run(server: str, tmp_path: Path) -> None:
-    from langgraph_sdk import get_client
+async def test_the_graphs_are_listed_described_and_drawn(server: Server) -> None:
+    client = get_client(url=server.url)
+    assistants = await client.assistants.search()
+    assert {found["graph_id"] for found in assistants} == {"optimize", "rollout"}
+    for found in assistants:
+        assert len(found["description"] or "") > 100
+        drawing = await client.assistants.get_graph(found["assistant_id"])
+        names = {str(node["id"]) for node in drawing["nodes"]}
+        expected = {"optimize": "parameter_update", "rollout": "optimization_selector"}
+        assert expected[found["graph_id"]] in names
 
-    async def drive() -> None:
-        client = get_client(url=server)
-        assistants = await client.assistants.search()
-        assert {found["graph_id"] for found in assistants} == {"optimize", "rollout"}
-        for found in assistants:
-            drawing = await client.assistants.get_graph(found["assistant_id"])
-            names = {str(node["id"]) for node in drawing["nodes"]}
-            expected = {"optimize": "parameter_update", "rollout": "optimization_selector"}
-            assert expected[found["graph_id"]] in names
-        thread = await client.threads.create()
-        answer = await client.runs.wait(
-            thread["thread_id"],
-            "optimize",
-            input={
-                "task": str(ROOT / "examples" / "row_sum.py"),
-                "run": str(tmp_path / "run"),
-            },
-            context={"iterations": 1, "rollouts": 2, "steps": 1},
+
+async def test_every_schema_is_there_and_describes_its_fields(server: Server) -> None:
+    """As Studio reads them: input, output, state and context."""
+    client = get_client(url=server.url)
+    for name in ("optimize", "rollout"):
+        (found,) = await client.assistants.search(graph_id=name)
+        schemas: Any = await client.assistants.get_schemas(found["assistant_id"])
+        for kind in ("input_schema", "output_schema", "state_schema", "context_schema"):
+            schema = schemas[kind]
+            if (name, kind) == ("rollout", "context_schema"):
+                assert schema is None  # Its plan says it all.
+                continue
+            assert schema["properties"]
+            shapes = {kind: schema, **schema.get("$defs", {})}
+            bare = [
+                f"{shape}.{key}"
+                for shape, each in shapes.items()
+                for key, said in each.get("properties", {}).items()
+                if not said.get("description")
+            ]
+            assert bare == [], (name, kind)
+
+
+async def test_a_run_answers_with_its_result(server: Server) -> None:
+    client = get_client(url=server.url)
+    thread = await client.threads.create()
+    answer: Any = await client.runs.wait(
+        thread["thread_id"], "optimize", input={"task": server.task}, context=SHORT
+    )
+    result = answer["result"]
+    assert result["gain"] > 1 and Path(result["run"]).parent == server.folder / "runs"
+
+
+REFUSED: list[tuple[dict[str, Any], dict[str, Any], str]] = [
+    ({"start": "nowhere.cu"}, {}, "no such file: --start nowhere.cu"),
+    ({}, {"device": "abacus"}, "unknown device 'abacus'"),
+    ({}, {"model": "openai:small"}, "needs a key: set OPENAI_API_KEY"),
+    ({}, {"iterations": 0}, "iterations"),
+    ({"dimensions": {"N": "many"}}, {}, "dimensions.N"),
+    ({"rolouts": 3}, {}, "rolouts"),
+]
+
+
+async def test_the_line_of_an_error_reaches_every_client(server: Server) -> None:
+    """One that waits, one that streams, one of the thread's state, one of the MCP endpoint."""
+    client = get_client(url=server.url)
+
+    async def refuse(asked: dict[str, Any], context: dict[str, Any], words: str) -> None:
+        thread = (await client.threads.create())["thread_id"]
+        request = {"task": server.task, **asked}
+        with pytest.raises(Exception, match=words):
+            await client.runs.wait(thread, "optimize", input=request, context=context)
+        parts = client.runs.stream(thread, "optimize", input=request, context=context)
+        (told,) = [part.data async for part in parts if part.event == "error"]
+        assert words in told["message"] and "\n" not in told["message"]
+        kept: Any = await client.threads.get(thread)
+        assert words in json.dumps(kept["error"])
+        called = await mcp(
+            server, "tools/call", name="optimize", arguments=request, context=context
         )
-        assert isinstance(answer, dict), answer
-        result = answer["result"]
-        assert result["provenance"] == "simulated" and result["gain"] > 1
-        assert Path(result["best_source"]).read_text().count("launch") >= 1
+        assert called["isError"] and words in called["content"][0]["text"]
 
-    asyncio.run(drive())
+    await asyncio.gather(*(refuse(*each) for each in REFUSED))
+
+
+async def test_an_mcp_client_reads_what_the_tool_is_for_and_what_came_of_it(
+    server: Server,
+) -> None:
+    tools = {tool["name"]: tool for tool in (await mcp(server, "tools/list"))["tools"]}
+    assert "CUDA kernel" in tools["optimize"]["description"]
+    assert "task" in tools["optimize"]["inputSchema"]["properties"]
+    request = {"task": server.task}
+    called = await mcp(
+        server, "tools/call", name="optimize", arguments=request, context=SHORT
+    )
+    assert not called.get("isError") and "'gain'" in called["content"][0]["text"]
+
+
+async def test_streams_show_every_agent_while_it_runs(server: Server) -> None:
+    client = get_client(url=server.url)
+    seen: dict[str, set[str]] = defaultdict(set)
+    async for part in client.runs.stream(
+        None, "optimize", input={"task": server.task}, context=SHORT, stream_subgraphs=True,
+        stream_mode=["updates", "values", "custom"],
+    ):  # fmt: skip
+        mode, *space = part.event.split("|")
+        data: Any = part.data
+        if mode == "updates":
+            seen[f"updates {len(space)}"] |= {node for node, update in data.items() if update}
+        elif mode == "values":
+            seen[f"values {len(space)}"] |= set(data)
+        elif mode == "custom":
+            seen["custom"].add(data["event"])
+        assert len(json.dumps(data)) < 40_000
+    assert {"load_task", "rollout", "gap_analysis", "report"} <= seen["updates 0"]
+    assert {"state_extractor", "optimization_selector", "record_step"} <= seen["updates 1"]
+    assert {"write", "compile", "verify", "profile"} <= seen["updates 2"]
+    assert {"plan", "best", "trajectories", "result"} <= seen["values 0"]
+    assert {"observation", "choice", "steps"} <= seen["values 1"]
+    assert {"task", "baseline", "attempt", "step", "result"} <= seen["custom"]
+
+
+async def mcp(server: Server, method: str, **parameters: Any) -> Any:
+    """Return the result of one call of the server's own MCP endpoint."""
+    body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": parameters}
+    accepted = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+    request = urllib.request.Request(f"{server.url}/mcp", json.dumps(body).encode(), accepted)
+
+    def send() -> Any:
+        return json.loads(urllib.request.urlopen(request, timeout=120).read())["result"]
+
+    return await asyncio.to_thread(send)
