@@ -1,4 +1,4 @@
-"""`langgraph dev` and its clients: what is listed, described and drawn, run, refused and streamed."""
+"""`langgraph dev` and its clients: what is listed, described, drawn, run, refused and streamed."""
 
 from __future__ import annotations
 

@@ -44,9 +44,11 @@ class Price(Record):
     """What a model's tokens cost, in dollars for a million."""
 
     input_per_million: float = Field(ge=0)
+    """For input tokens."""
     cached_per_million: float = Field(ge=0)
     """For input tokens that the server had in its cache."""
     output_per_million: float = Field(ge=0)
+    """For output tokens."""
 
 
 class ModelPlan(Record):
