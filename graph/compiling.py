@@ -7,7 +7,7 @@ import difflib
 import functools
 import inspect
 import textwrap
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Hashable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, cast
 
 from langchain_core.runnables import RunnableConfig, RunnableLambda
@@ -35,8 +35,8 @@ class AgentGraph(StateGraph[StateT, ContextT, InputT, OutputT]):
         # A server, and a parent that streams its sub-graphs, show these keys and no others.
         compiled.output_channels = compiled.stream_channels_asis
         for schema in (*self.schemas, self.state_schema):
-            for name, words in described(schema).items():
-                channel = compiled.channels[name]  # Studio makes its schema of a state of these.
+            for name, words in described(cast(Hashable, schema)).items():
+                channel: Any = compiled.channels[name]  # Of these Studio makes a state's schema.
                 channel.typ = Annotated[channel.typ, Field(description=words)]
         start = RunnableLambda(self._asked)
         compiled.nodes[START] = compiled.nodes[START].copy({"bound": start})
@@ -75,7 +75,7 @@ def require_known(asked: Mapping[str, Any], known: Sequence[str]) -> None:
 
 
 @functools.cache
-def described(schema: type[Any]) -> dict[str, str]:
+def described(schema: Any) -> dict[str, str]:
     """Return the sentences below the keys of a state that asks for them to be read."""
     found: dict[str, str] = {}
     if not getattr(schema, "__pydantic_config__", {}).get("use_attribute_docstrings"):

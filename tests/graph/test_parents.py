@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import json
 import os
 import subprocess
@@ -22,7 +23,7 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import Command, RetryPolicy, Send
-from places import SUPPORT
+from places import EXAMPLES, SUPPORT
 from scripted_chat_model import CURRENT, ScriptedChatModel, use
 
 import kernelblaster
@@ -221,6 +222,15 @@ async def test_tokens_are_streamed_with_role_and_place(monkeypatch: pytest.Monke
 
 def together(left: dict[str, str] | None, right: dict[str, str] | None) -> dict[str, str]:
     return {**(left or {}), **(right or {})}
+
+
+async def test_the_example_of_a_parent_runs(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.syspath_prepend(str(EXAMPLES / "langgraph"))
+    example = importlib.import_module("parent_graph")
+    assert "x faster by " in await example.main("softmax.py")
+    assert ": passed" in capsys.readouterr().out
 
 
 class Many(TypedDict, total=False):

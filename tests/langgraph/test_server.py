@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import json
 import urllib.request
 from collections import defaultdict
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 from dev_server import Server
 from langgraph_sdk import get_client
+from places import EXAMPLES
 
 SHORT = {"iterations": 1, "rollouts": 2, "steps": 2}
 
@@ -127,6 +129,15 @@ async def test_streams_show_every_agent_while_it_runs(server: Server) -> None:
     assert {"plan", "best", "trajectories", "result"} <= seen["values 0"]
     assert {"observation", "choice", "steps"} <= seen["values 1"]
     assert {"task", "baseline", "attempt", "step", "result"} <= seen["custom"]
+
+
+async def test_the_example_of_a_client_runs(
+    server: Server, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.syspath_prepend(str(EXAMPLES / "langgraph"))
+    example = importlib.import_module("server_client")
+    assert (await example.main(server.url, server.task))["gain"] > 1
+    assert "state_extractor: observation" in capsys.readouterr().out
 
 
 async def mcp(server: Server, method: str, **parameters: Any) -> Any:
