@@ -21,6 +21,7 @@ from ..harness.errors import UserError
 from ..nodes.records import RunContext
 from .channels import Recorded
 
+INTERRUPT = "__interrupt__"
 RECURSION_LIMIT = 10_000
 """Steps of a graph, whatever a caller's config says: state bounds its loops long before."""
 
@@ -112,10 +113,23 @@ class CompiledAgentGraph(CompiledStateGraph[Any, Any, Any, Any]):
     async def astream(
         self, input: Any, config: RunnableConfig | None = None, **options: Any
     ) -> AsyncIterator[Any]:
-        """Run it and give what the stream modes ask for."""
+        """Run it and give what the stream modes ask for.
+
+        A server takes the last of `values` for the answer: at the end it is given that.
+        """
         limited = cast(RunnableConfig, {**(config or {}), "recursion_limit": RECURSION_LIMIT})
+        modes = options.get("stream_mode")
+        asks = options.get("output_keys") is self.output_channels and isinstance(modes, list)
+        values = None
         async for part in super().astream(input, limited, **options):
             yield part
+            if asks and isinstance(part, tuple) and not (len(part) == 3 and part[0]):
+                if isinstance(part[-1], dict) and INTERRUPT in part[-1]:
+                    asks = False
+                elif part[-2] == "values":
+                    values = part
+        if asks and values is not None:
+            yield (*values[:-1], self._answer(values[-1]))
 
     def invoke(self, input: Any, config: Any = None, **options: Any) -> Any:
         """Raise UserError: these graphs run in an event loop."""
