@@ -126,9 +126,12 @@ def checkpoint_types() -> list[tuple[str, ...]]:
     from ..tools.models import records as model_records
 
     modules = (harness_records, memory_records, node_records, model_records)
-    return [
-        (kind.__module__, kind.__name__)
+    kinds: list[type[Any]] = [
+        kind
         for module in modules
         for kind in vars(module).values()
         if isinstance(kind, type) and kind.__module__ == module.__name__
     ]
+    # What a node raised is kept too, as the words that a server tells of it.
+    errors: list[type[Any]] = [UserError, *UserError.__subclasses__()]
+    return [(kind.__module__, kind.__name__) for kind in (*kinds, *errors)]

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import ast
 import difflib
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from typing import Any, cast
+import functools
+import inspect
+import textwrap
+from collections.abc import AsyncIterator, Hashable, Iterator, Mapping, Sequence
+from typing import Annotated, Any, cast
 
 from langchain_core.runnables import RunnableConfig, RunnableLambda
 from langgraph.graph import START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import GraphOutput
 from langgraph.typing import ContextT, InputT, OutputT, StateT
+from pydantic import Field
 
 from ..harness.errors import UserError
 from ..nodes.records import RunContext
 from .channels import Recorded
 
+INTERRUPT = "__interrupt__"
 RECURSION_LIMIT = 10_000
 """Steps of a graph, whatever a caller's config says: state bounds its loops long before."""
 
@@ -29,6 +35,10 @@ class AgentGraph(StateGraph[StateT, ContextT, InputT, OutputT]):
         compiled.__class__ = CompiledAgentGraph  # LangGraph takes no class to make.
         # A server, and a parent that streams its sub-graphs, show these keys and no others.
         compiled.output_channels = compiled.stream_channels_asis
+        for schema in (*self.schemas, self.state_schema):
+            for name, words in described(cast(Hashable, schema)).items():
+                channel: Any = compiled.channels[name]  # Of these Studio makes a state's schema.
+                channel.typ = Annotated[channel.typ, Field(description=words)]
         start = RunnableLambda(self._asked)
         compiled.nodes[START] = compiled.nodes[START].copy({"bound": start})
         return compiled
@@ -65,6 +75,28 @@ def require_known(asked: Mapping[str, Any], known: Sequence[str]) -> None:
         raise UserError(f"unknown input {name}{meant} (it has: {', '.join(known)})")
 
 
+@functools.cache
+def described(schema: Any) -> dict[str, str]:
+    """Return the sentences below the keys of a state that asks for them to be read."""
+    found: dict[str, str] = {}
+    if not getattr(schema, "__pydantic_config__", {}).get("use_attribute_docstrings"):
+        return found
+    for base in (*schema.__dict__.get("__orig_bases__", ()), schema):
+        try:
+            (body,) = ast.parse(textwrap.dedent(inspect.getsource(base))).body
+        except (OSError, TypeError):  # A base that is no class; a program without its sources.
+            continue
+        lines = body.body if isinstance(body, ast.ClassDef) else []
+        for key, below in zip(lines, lines[1:], strict=False):
+            match key, below:
+                case (
+                    ast.AnnAssign(target=ast.Name(id=name)),
+                    ast.Expr(value=ast.Constant(value=str(words))),
+                ):
+                    found[name] = inspect.cleandoc(words).replace("\n", " ")
+    return found
+
+
 class CompiledAgentGraph(CompiledStateGraph[Any, Any, Any, Any]):
     """Streams its whole state, and answers a caller with its output schema alone.
 
@@ -81,10 +113,23 @@ class CompiledAgentGraph(CompiledStateGraph[Any, Any, Any, Any]):
     async def astream(
         self, input: Any, config: RunnableConfig | None = None, **options: Any
     ) -> AsyncIterator[Any]:
-        """Run it and give what the stream modes ask for."""
+        """Run it and give what the stream modes ask for.
+
+        A server takes the last of `values` for the answer: at the end it is given that.
+        """
         limited = cast(RunnableConfig, {**(config or {}), "recursion_limit": RECURSION_LIMIT})
+        modes = options.get("stream_mode")
+        asks = options.get("output_keys") is self.output_channels and isinstance(modes, list)
+        values = None
         async for part in super().astream(input, limited, **options):
             yield part
+            if asks and isinstance(part, tuple) and not (len(part) == 3 and part[0]):
+                if isinstance(part[-1], dict) and INTERRUPT in part[-1]:
+                    asks = False
+                elif part[-2] == "values":
+                    values = part
+        if asks and values is not None:
+            yield (*values[:-1], self._answer(values[-1]))
 
     def invoke(self, input: Any, config: Any = None, **options: Any) -> Any:
         """Raise UserError: these graphs run in an event loop."""

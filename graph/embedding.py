@@ -152,9 +152,7 @@ def as_node(
         }
         if "task" not in given:
             raise UserError(f"the state has no {prefix}task: the path of a PyTorch reference")
-        answer = await graph.ainvoke(
-            cast(OptimizeInput, given), config, context=context or RunContext()
-        )
+        answer = await graph.ainvoke(cast(OptimizeInput, given), config, context=context)
         return {f"{prefix}result": answer["result"]}
 
     return optimize_kernel

@@ -151,22 +151,34 @@ class RolloutOutput(TypedDict, total=False):
     """Its best kernel and why it ended."""
 
 
+@with_config(use_attribute_docstrings=True)
 class LoweringState(TypedDict, total=False):
     """One technique being written, compiled, verified and profiled."""
 
     plan: Annotated[RunPlan, Recorded]
+    """What the run does, where and with what."""
     summary: Annotated[TaskSummary, Recorded]
+    """The task, in short."""
     parent: Annotated[KernelPoint, Recorded]
+    """The kernel that the technique is applied to."""
     choice: Annotated[TechniqueChoice, Recorded]
+    """The technique."""
     state_choice: Annotated[StateChoice, Recorded]
+    """The performance state that the kernel is in."""
     knowledge_at: Annotated[int, Recorded]
+    """Sequence number up to which the knowledge base is read."""
     place: Annotated[tuple[int, int, int], Recorded]
+    """Iteration, rollout and step, from 0."""
     attempts: Annotated[dict[int, Attempt], Recorded]
+    """Sources written so far and what each came to, by number."""
     result: Annotated[LoweringResult, Recorded]
+    """What came of it."""
 
 
+@with_config(use_attribute_docstrings=True)
 class LoweringOutput(TypedDict, total=False):
     """What lowering came to."""
 
     result: Annotated[LoweringResult, Recorded]
+    """What came of it."""
 

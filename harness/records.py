@@ -336,6 +336,7 @@ class Timing(Record):
     method: str
     """For example `time model`, `cuda events`."""
     provenance: Provenance
+    """Whose number it is: ncu, events or simulated; two kinds are never compared."""
 
     @model_validator(mode="after")
     def _is_a_measurement(self) -> Timing:
@@ -400,9 +401,13 @@ class DeviceIdentity(Record):
     """What evaluated: two evaluations compare only when this is equal."""
 
     kind: Literal["simulated", "cuda", "deferred"]
+    """Whose numbers its own may be compared with."""
     gpu: str
+    """Its name: H100."""
     arch: str
+    """Compute capability: sm_90."""
     toolchain: str
+    """Compiler and its version."""
     harness: str = Field(default_factory=lambda known: harness_version(known.get("kind", "")))
     """Versions of the judge and of the device that measures: see `harness_version`."""
 

@@ -33,14 +33,19 @@ class PerformanceState(Record):
     id: str
     """Slug, unique in a knowledge base."""
     name: str
+    """What it is called, in words."""
     primary: Bottleneck
+    """What holds a kernel in it back first."""
     secondary: Bottleneck | None = None
+    """What comes next, where something does."""
     centroid: tuple[float, ...]
     """Signature values in the middle of the state."""
     spread: float
     """Largest signature distance (root mean square: `memory.knowledge.signature`) of a member."""
     description: str
+    """How a kernel in it behaves."""
     origin: Literal["seed", "discovered"]
+    """Whether it came with the package or was found in a run."""
     count: int = 0
     """Rows of evidence that started in this state, as of the snapshot read."""
 
@@ -49,10 +54,15 @@ class Optimization(Record):
     """A technique under a state, with what an engineer should know before trying it."""
 
     technique: str
+    """Its name, snake_case."""
     description: str
+    """What is done to the code."""
     applies_when: str
+    """When it is worth trying."""
     avoid_when: str
+    """When it does harm."""
     side_effects: str
+    """What it costs besides."""
     notes: str
     """How to implement it."""
     parameters: dict[str, list[Any]] = Field(default_factory=dict)
@@ -94,17 +104,25 @@ class Applied(Record):
     evidence both say."""
 
     run: str
+    """Id of the run."""
     iteration: int
+    """From 0."""
     rollout: int
+    """Which of the iteration's rollouts, from 0."""
     step: int
+    """Which of the rollout's steps, from 0."""
     technique: str
+    """What was applied."""
     parameters: dict[str, Any] = Field(default_factory=dict)
+    """With which values."""
     expected_log_gain: float
     """As the policy had it before."""
     outcome: Outcome
+    """What came of it."""
     log_gain: float | None = None
     """log(time of parent / time of child); only a passed outcome has one."""
     parent_sha256: str
+    """Source that it was applied to."""
     child_sha256: str | None = None
     """None when no child was written (not applicable)."""
     author: Author
@@ -185,12 +203,15 @@ class Posterior(Record):
     """
 
     mean: float
+    """Of the log speedup."""
     strength: float = Field(gt=0)
     """Effective observations behind the mean."""
     shape: float = Field(gt=0)
+    """Inverse-gamma parameter of the variance."""
     scale: float = Field(gt=0)
     """Inverse-gamma parameters of the variance."""
     passes: float = Field(gt=0)
+    """Beta parameter of the success probability."""
     failures: float = Field(gt=0)
     """Beta parameters of the success probability."""
 
@@ -206,6 +227,7 @@ class ExpectedGain(Record):
     """Discounted log gain of the best steps seen after it, over the best seen without it: what a
     technique is worth that only prepares the next."""
     success_probability: float
+    """That a candidate compiles and verifies."""
     trials: float
     """Weighted number of tries behind it (not_applicable apart)."""
     failures: float
@@ -213,9 +235,11 @@ class ExpectedGain(Record):
     slowdowns: float = 0.0
     """Weighted number of passes that were slower than their parent."""
     not_applicable: float = 0.0
+    """Weighted number of tries that no candidate came of."""
     score: float
     """Expected log gain of trying, failures included: what candidates are ordered by."""
     posterior: Posterior
+    """The belief that the figures come from."""
 
 
 class SettingGain(Record):
@@ -301,17 +325,25 @@ class Step(Applied):
     """One row of the replay buffer: a step of a rollout as it happened."""
 
     state_id: str
+    """Performance state that the parent was in."""
     state_author: Author = ""
     """Who said that this is the state; empty in steps of earlier versions."""
     choice_author: Author = ""
     """Who chose the technique; empty in steps of earlier versions."""
     reason: str = ""
+    """Why it failed, or what the writer said."""
     microseconds_before: float
+    """Time of the parent."""
     microseconds_after: float | None = None
+    """Time of the child; None where it did not pass."""
     bottleneck_before: str
+    """What held the parent back."""
     bottleneck_after: str | None = None
+    """What holds the child back."""
     evaluation_key: str | None = None
+    """Of the child, in the run's store."""
     evidence_id: str | None = None
+    """Of its row in the knowledge base."""
     optimization: Optimization | None = None
     """What a model that proposed the technique newly says of it."""
 

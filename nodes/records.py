@@ -11,10 +11,13 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
+    GetJsonSchemaHandler,
     TypeAdapter,
     ValidationError,
     model_validator,
 )
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
 from ..harness.errors import UserError, told_of
 from ..harness.records import (
@@ -81,18 +84,20 @@ class RunContext(Record):
     """Knowledge base directory; by default the user's."""
 
 
-def _as_of_run_context(schema: dict[str, Any]) -> None:
-    schema.clear()
-    schema.update(RunContext.model_json_schema() | {"title": "Settings"})
-
-
 class Settings(BaseModel):
     """A `RunContext` as a client of a graph gives it: `load_task` says what of it cannot be.
 
     LangGraph makes it before any node runs, where a fault would be no sentence to the client.
     """
 
-    model_config = ConfigDict(extra="allow", json_schema_extra=_as_of_run_context)
+    model_config = ConfigDict(extra="allow")
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        """Return the JSON schema of a `RunContext`: what Studio shows as settings."""
+        return handler.resolve_ref_schema(handler(RunContext.__pydantic_core_schema__))
 
 
 class RunPlan(OptimizeRequest, RunContext):
@@ -104,8 +109,11 @@ class RunPlan(OptimizeRequest, RunContext):
     run_id: str
     """Name of the run directory and a random part: whose evidence and lessons they are."""
     run: str
+    """Run directory."""
     knowledge: str
+    """Knowledge base directory."""
     repairs: int = Field(ge=0, le=LONGEST_LOOP)
+    """How often the kernel writer may mend a candidate that failed."""
     device_why: str = ""
     """Why `auto` chose the device."""
     task_sha256: str = ""
@@ -120,18 +128,24 @@ class TaskSummary(Record):
     """What routers and selectors need to know of the task; the record itself is an artifact."""
 
     name: str
+    """Of the reference, without .py."""
     id: str
+    """sha256 of the reference, its dimensions and its tolerance."""
     artifact: str
     """sha256 of the Task's JSON."""
     op_class: str
+    """elementwise, reduction, softmax, normalization, matmul, transpose, or mixed."""
     dtype: str
+    """Type of the first output."""
 
 
 class TechniqueStep(Record):
     """One link of the path from the initial kernel to a candidate."""
 
     technique: str
+    """What was applied."""
     parameters: dict[str, Any] = Field(default_factory=dict)
+    """With which values."""
     gain: float
     """Microseconds of the parent over microseconds of the child: above 1 is faster."""
 
@@ -140,13 +154,17 @@ class KernelPoint(Record):
     """A kernel that passed, in short: its evaluation and the steps to it are in the run's store."""
 
     source_sha256: str
+    """Artifact of its text."""
     evaluation_key: str
+    """Of its evaluation in the run's store."""
     microseconds: float = Field(gt=0)
     """Time of one call of `launch`."""
     interval: tuple[float, float]
     """Of the time, in microseconds: as `Timing` has it."""
     provenance: Provenance
+    """Measured or simulated."""
     bottleneck: Bottleneck
+    """What holds it back."""
     depth: int = Field(default=0, ge=0)
     """Techniques between the initial kernel and it."""
     technique: str = ""
@@ -186,29 +204,41 @@ class Observation(Record):
     """Reply of the state extractor: the kernel's performance signature in words and numbers."""
 
     signature: tuple[float, ...]
+    """Its performance signature: one number a dimension."""
     signature_name: str
+    """The signature in a few words."""
     primary: Bottleneck
+    """What holds the kernel back first."""
     secondary: Bottleneck | None = None
+    """What comes next, where something does."""
     description: str
+    """How the kernel behaves."""
     features: tuple[str, ...] = ()
     """The signature's most telling dimensions, in words."""
     author: str
+    """Who said so: `builtin`, or a model's name."""
 
 
 class StateChoice(Record):
     """Reply of the state selector: the known state that fits, or the one just discovered."""
 
     state: PerformanceState
+    """The state."""
     distance: float
+    """Of the kernel's signature from the state's middle (root mean square)."""
     discovered: bool
+    """Whether no known state fitted."""
     reason: str
+    """Why this one."""
     author: str
+    """Who said so: `builtin`, or a model's name."""
 
 
 class Proposal(Record):
     """One technique on the table for the code at hand."""
 
     technique: str
+    """Its name."""
     source: str
     """Who put it there: the state, a neighbour, the seed, or the proposer."""
     settings: tuple[dict[str, Any], ...] = ({},)
@@ -219,25 +249,32 @@ class Proposal(Record):
     """What a model that proposed it newly says of it; None where the knowledge base describes
     it."""
     reason: str = ""
+    """Why it may pay here."""
     author: str = "builtin"
+    """Who proposed it."""
 
 
 class TechniqueChoice(Record):
     """Reply of the optimization selector."""
 
     technique: str
+    """Its name."""
     optimization: Optimization | None = None
     """What a model that proposed it says of it; None where the knowledge base describes it."""
     settings: tuple[dict[str, Any], ...] = ({},)
     """Parameter settings to try, in order."""
     expected_log_gain: float
+    """Natural logarithm of the speedup, where it passes."""
     success_probability: float
+    """That a candidate compiles and verifies."""
     prepared_log: float = 0.0
     """What later steps gained where this technique was tried before (discounted log gain)."""
     sampled_score: float
     """What Thompson sampling drew for it: why it won this time."""
     reason: str
+    """Why this one."""
     author: str
+    """Who chose."""
 
 
 class Attempt(Record):
@@ -246,11 +283,15 @@ class Attempt(Record):
     number: int
     """0 for the first try, 1.. for repairs."""
     source_sha256: str | None
+    """Artifact of what was written; None where nothing was."""
     parameters: dict[str, Any] = Field(default_factory=dict)
+    """Values that the technique was given."""
     author: str
+    """Who wrote it."""
     outcome: Outcome | None = None
     """None while it is under way; stays None when nothing could be written."""
     reason: str = ""
+    """Why it failed, or what the writer said."""
     prompt_sha256: str | None = None
     """Artifact of the prompt that a model wrote it from."""
     reply_sha256: str | None = None
@@ -263,14 +304,21 @@ class LoweringResult(Record):
     applied: bool
     """False when no source could be written: no evaluation was spent."""
     outcome: Outcome
+    """Of the last attempt."""
     reason: str = ""
+    """Why it failed."""
     point: KernelPoint | None = None
     """The child, when it passed."""
     source_sha256: str | None = None
+    """Artifact of the last attempt."""
     evaluation_key: str | None = None
+    """Of its evaluation in the run's store."""
     parameters: dict[str, Any] = Field(default_factory=dict)
+    """Values that the technique was given."""
     repairs: int = 0
+    """Attempts after the first."""
     author: str = "builtin"
+    """Who wrote the last attempt."""
     prompt_sha256: str | None = None
     """Artifact of the prompt that a model wrote it from."""
 
@@ -279,9 +327,13 @@ class Trajectory(Record):
     """What one rollout reports to its parent; its steps are in the run's replay buffer."""
 
     id: str
+    """ITERATION.ROLLOUT."""
     iteration: int
+    """From 0."""
     rollout: int
+    """Which of the iteration's rollouts, from 0."""
     best: KernelPoint
+    """Its fastest kernel."""
     ended: str
     """Why it stopped."""
 
@@ -335,16 +387,25 @@ class TechniqueReview(Record):
     """Measured against expected gain of one technique in one state."""
 
     state_id: str
+    """The state."""
     state_name: str
+    """What it is called."""
     technique: str
+    """The technique."""
     trials: int
+    """Tries in this iteration."""
     successes: int
+    """Tries that passed."""
     expected_log_gain: float
+    """Mean of what the policy expected."""
     measured_log_gain: float | None
     """Mean over the successes; None when none passed."""
     evidence: tuple[str, ...]
+    """Ids of the tries' rows in the knowledge base."""
     outcomes: dict[str, int]
+    """Tries by outcome."""
     reasons: tuple[str, ...] = ()
+    """Why tries failed."""
     bottlenecks: tuple[str, ...] = ()
     """`before -> after`, one per success."""
     remark: str = ""
@@ -355,13 +416,17 @@ class PolicyEvaluation(Record):
     """Reply of policy evaluation: how well the expected gains predicted this iteration."""
 
     iteration: int
+    """From 0."""
     reviews: tuple[TechniqueReview, ...]
+    """By state and technique."""
     mean_absolute_error: float | None
     """Mean of |measured - expected| log gain over the successes."""
     success_rate: float
+    """Share of the tries that passed."""
     summary: str = ""
     """What a model says of the whole."""
     author: str
+    """Who wrote the remarks."""
 
 
 class Gap(Record):
@@ -370,13 +435,19 @@ class Gap(Record):
     kind: str
     """overestimated, underestimated, fails, confirmed, sequence, or new_state."""
     state_id: str
+    """The state; of a sequence the one that it began in."""
     state_name: str
+    """What it is called."""
     technique: str
+    """The technique."""
     explanation: str
+    """The figures, in words."""
     evidence: tuple[str, ...]
+    """Ids of the rows that it rests on."""
     techniques: tuple[str, ...] = ()
     """For a sequence: the techniques in order."""
     log_gain: float | None = None
+    """Natural logarithm of what was measured; None where nothing passed."""
     cause: str = ""
     """Why, in a model's words."""
     condition: str = ""
@@ -397,41 +468,56 @@ class GapAnalysis(Record):
     """Reply of performance-gap analysis."""
 
     iteration: int
+    """From 0."""
     gaps: tuple[Gap, ...]
+    """Each disagreement."""
     author: str
+    """Who explained them."""
 
 
 class WrittenLesson(Record):
     """One lesson as it was written to the knowledge base."""
 
     id: str
+    """In the knowledge base."""
     kind: str
+    """correction, condition, new_state, composite, deprecation or observation."""
     state_name: str
+    """State that it holds in."""
     technique: str
+    """Technique that it is about."""
     text: str
+    """The lesson."""
     author: str = "builtin"
+    """Whose words it has."""
 
 
 class ParameterUpdate(Record):
     """Reply of parameter update: what changed in the knowledge base."""
 
     iteration: int
+    """From 0."""
     lessons: tuple[WrittenLesson, ...]
+    """What was written down."""
     moved: dict[str, tuple[float, float]] = Field(default_factory=dict)
     """`state / technique` -> expected log gain before and after."""
     author: str
+    """Who worded it."""
 
 
 class SoftReview(Record):
     """What the soft verifier says of one kernel that passed every numeric gate."""
 
     vetoed: bool
+    """Whether it may not be announced."""
     reasons: tuple[str, ...] = ()
     """Each with the line it rests on and how to check it."""
     remarks: tuple[str, ...] = ()
     """What a reader should know though it is no reason for a veto."""
     author: str
+    """Who read it."""
     prompt_sha256: str | None = None
+    """Artifact of the prompt, where a model read it."""
 
 
 class Confirmation(Record):
@@ -442,18 +528,26 @@ class Confirmation(Record):
     point: KernelPoint
     """The fastest kernel that held: what the run announces."""
     microseconds: float
+    """Of that kernel, measured again."""
     gain: float
+    """Time of the initial kernel over its own."""
     gain_interval: tuple[float, float]
+    """Lower and upper end of the gain."""
     reason: str = ""
+    """Why a faster kernel did not hold, where one did not."""
 
 
 class StepAuthors(Record):
     """Who did what in one step."""
 
     iteration: int
+    """From 0."""
     rollout: int
+    """From 0."""
     step: int
+    """From 0."""
     technique: str
+    """What was tried."""
     state: str
     """Who said which state the kernel was in."""
     choice: str
@@ -473,12 +567,19 @@ class RunResult(Record):
     outcome: str
     """improved, not_improved, or unconfirmed (the winner did not hold when measured again)."""
     task: str
+    """Name of the task."""
     device: str
+    """What evaluated: simulated, cuda, deferred, or a package's."""
     gpu: str
+    """The GPU, simulated or real."""
     provenance: Provenance
+    """Whose numbers the times are: simulated, ncu or events."""
     initial_us: float
+    """Microseconds of the initial kernel."""
     best_us: float
+    """Microseconds of the winner, measured again."""
     gain: float
+    """The first over the second: above 1 is faster."""
     gain_ci: tuple[float, float]
     """Interval of the gain; a time model's error is not in it."""
     baselines: dict[str, float] = Field(default_factory=dict)
@@ -497,8 +598,11 @@ class RunResult(Record):
     techniques: tuple[str, ...]
     """From the initial kernel to the best, in order."""
     path: tuple[TechniqueStep, ...]
+    """The same with parameters and each step's gain."""
     bottleneck_before: Bottleneck
+    """What held the initial kernel back."""
     bottleneck_after: Bottleneck
+    """What holds the winner back."""
     lessons: tuple[str, ...]
     """Ids of the lessons written to the knowledge base, all iterations; none in a graph's state."""
     lesson_authors: tuple[str, ...] = ()
@@ -506,8 +610,9 @@ class RunResult(Record):
     models: dict[str, str] = Field(default_factory=dict)
     """Who was to answer in each role: `builtin`, or a model's name."""
     initial_author: str = ""
+    """Who wrote the initial kernel."""
     steps: tuple[StepAuthors, ...] = ()
-    """Who did what in each; none in a graph's state."""
+    """Who did what, step by step; none in a graph's state."""
     notes: tuple[str, ...] = ()
     """What a reader should know besides: precision lost, kernels that did not hold."""
     best_source: str

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
+import json
 from typing import Any
+
+from places import ROOT
 
 from kernelblaster.graph import lowering, optimize, rollout
 from kernelblaster.graph.compiling import RECURSION_LIMIT
@@ -72,3 +76,11 @@ def test_lowering_goes_back_to_write_with_each_failure() -> None:
 def test_graphs_compile_without_a_checkpointer_for_studio_and_parents() -> None:
     for module in (optimize, rollout, lowering):
         assert module.graph.checkpointer is None
+
+
+def test_langgraph_json_names_graphs_that_are_there() -> None:
+    served = json.loads((ROOT / "langgraph.json").read_text())["graphs"]
+    for name, told in served.items():
+        module, _, attribute = told["path"].partition(":")
+        assert getattr(importlib.import_module(module), attribute).name == name
+        assert told["description"].endswith(".")

@@ -200,16 +200,18 @@ def _openai_model(plan: ModelPlan, name: str) -> tuple[BaseChatModel, Any]:
         plan.timeout_seconds, connect=min(plan.timeout_seconds, CONNECT_SECONDS)
     )
     client = openai.DefaultAsyncHttpxClient(timeout=seconds)
-    longest: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     if plan.max_output_tokens is not None:
         # OpenAI knows only the new name of this limit, many other servers only the old one.
-        longest = (
+        options = (
             {"extra_body": {"max_tokens": plan.max_output_tokens}}
             if plan.base_url
             else {"max_completion_tokens": plan.max_output_tokens}
         )
     if "stream_chunk_timeout" in ChatOpenAI.model_fields:
-        longest["stream_chunk_timeout"] = plan.timeout_seconds  # Its own default is shorter.
+        options["stream_chunk_timeout"] = plan.timeout_seconds  # Its own default is shorter.
+    if plan.streaming:  # Said to be off, it would be off for who streams messages too.
+        options["streaming"] = True
     model = ChatOpenAI(
         model=name,
         api_key=SecretStr(read_key() or NO_KEY),
@@ -218,11 +220,10 @@ def _openai_model(plan: ModelPlan, name: str) -> tuple[BaseChatModel, Any]:
         timeout=seconds,
         max_retries=0,
         temperature=plan.temperature,
-        streaming=plan.streaming,
         stream_usage=True,
         use_responses_api=False,
         http_async_client=client,
-        **longest,
+        **options,
     )
     return model, client
 

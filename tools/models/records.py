@@ -44,9 +44,11 @@ class Price(Record):
     """What a model's tokens cost, in dollars for a million."""
 
     input_per_million: float = Field(ge=0)
+    """For input tokens."""
     cached_per_million: float = Field(ge=0)
     """For input tokens that the server had in its cache."""
     output_per_million: float = Field(ge=0)
+    """For output tokens."""
 
 
 class ModelPlan(Record):
@@ -62,7 +64,8 @@ class ModelPlan(Record):
     temperature: float | None = Field(default=None, ge=0, le=2)
     """None: the server's own; some models take no other."""
     streaming: bool = False
-    """Receive replies piece by piece: a slow server then runs into no time limit."""
+    """Receive replies piece by piece: a slow server then runs into no time limit. Done too while
+    somebody reads the graph's `messages` stream."""
     timeout_seconds: float = Field(default=300.0, gt=0)
     """Longest wait for a reply, or for its next piece."""
     attempts: Integer = Field(default=5, ge=1)

@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 import pytest
 from blockbuster import blockbuster_ctx
+from langgraph.graph import START, StateGraph
 from openai_server import OpenAiServer, Say
 from places import SUPPORT
 
@@ -27,6 +28,9 @@ from kernelblaster.tools.models.records import Message, ModelPlan, Price
 
 SECRET = "sk-test-3f9a1c77e2d84b06"
 CHILD = SUPPORT / "ask_child.py"
+
+
+CHOSEN = '{"technique": "tile", "confidence": 0.5}'
 
 
 class Choice(Record):
@@ -110,6 +114,27 @@ def test_structured_output_by_every_method(
     else:
         assert form is None
         assert sent.body["tools"][0]["function"]["name"] == "Choice"
+
+
+async def test_who_streams_a_graphs_messages_reads_tokens(
+    asker: Any, server: OpenAiServer
+) -> None:
+    """Not asked for, streaming is done for them alone; role and place come along."""
+
+    async def agent(state: dict[str, str]) -> dict[str, str]:
+        found = await asker().structured("optimization_selector", (1, 2), QUESTION, Choice)
+        return {"said": found.author}
+
+    graph = StateGraph(dict).add_node("agent", agent).add_edge(START, "agent").compile()
+    server.answers = [Say(text=CHOSEN), Say(text=CHOSEN)]
+    read = [part async for part in graph.astream({}, stream_mode="messages")]
+    assert len(read) > 2 and "".join(message.text for message, _ in read) == CHOSEN
+    assert {(about["role"], *about["place"]) for _, about in read} == {
+        ("optimization_selector", 1, 2)
+    }
+    assert server.chats[0].body["stream"] is True
+    await asker().structured("optimization_selector", (3,), QUESTION, Choice)
+    assert not server.chats[1].body.get("stream")
 
 
 @pytest.mark.parametrize("streaming", [False, True])
