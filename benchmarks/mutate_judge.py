@@ -1,14 +1,17 @@
 """Changes the judge in one place at a time and asks its tests: how many changes do they notice?
 
+    KERNELBLASTER_CACHE=FOLDER
     python benchmarks/mutate_judge.py [--mutants 200] [--seed 0] [--jobs 1] [--only host/]
-                                      [--seconds 120] [--dear 20] [--map FILE] [-o RESULT]
+                                      [--seconds 120] [--dear 20] [--map FILE] [--killed FILE]
+                                      [-o RESULT]
 
 A mutant is one operator, constant or condition of a module of FOLDERS, replaced. First every test
 of TESTS runs once and the lines of those modules that it runs are noted (kept in the file --map).
-A mutant is then asked of the tests that run its statement, the quick ones first, as long as those
-of them that fit into --seconds; it is killed where one fails or does not end in time. Mutants are
+A mutant is then asked of the tests that run its statement: those of its own folder before others,
+the quick ones first, as many as fit into --seconds; it is killed where one fails or does not end in time. Mutants are
 drawn evenly over the modules, from those whose tests take at most --dear seconds together, and a
-tenth as many from the others. Survivors are printed with place and change: each is a gap in the
+tenth as many from the others. With --killed, what an earlier run killed is not tried again: new
+tests of a survivor are soon seen. Survivors are printed with place and change: each is a gap in the
 tests, or a change that means nothing. Files are never changed in place, but in copies.
 """
 
@@ -18,6 +21,7 @@ import argparse
 import ast
 import compileall
 import copy
+import hashlib
 import json
 import multiprocessing
 import os
@@ -47,7 +51,18 @@ TESTS = (
     *(f"tests/{folder}" for folder in FOLDERS),
     "tests/harness/cuda/test_parts.py", "tests/harness/cuda/test_constants.py",
     "tests/harness/devices", "tests/harness/build/test_compiling.py",
+    "tests/harness/task/test_loading.py",
 )  # fmt: skip
+_IN_CHILDREN = {
+    "harness/reference/": ("tests/harness/reference/test_mutants.py",
+                           "tests/harness/task/test_loading.py"),
+    "harness/host/": ("tests/harness/host/test_planning.py",),
+    "harness/vetting/": ("tests/harness/vetting/", "tests/harness/build/test_compiling.py"),
+}
+"""Tests of what runs in processes that tests start, where the lines are not noted."""
+_KEPT = {"harness/judge": ("*",), "harness/host": ("*",)}
+"""What of the cache mutants of a folder may find. Those of other folders make what lies there (the
+answers of references, what is refused in builds): they find the compiled core alone."""
 _COMPARE = {ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq,
             ast.NotEq: ast.Eq, ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn,
             ast.NotIn: ast.In}  # fmt: skip
@@ -67,6 +82,11 @@ class Mutant:
     before: str
     after: str
     source: str
+
+    @property
+    def identity(self) -> str:
+        """What tells it from every other, and from the same of another module's text."""
+        return hashlib.sha256(f"{self.module}\n{self.source}".encode()).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -221,6 +241,16 @@ def _copied(place: Path) -> Path:
     return package
 
 
+def _cache_of(module: str, place: Path) -> Path:
+    """Return a cache of its own for a mutant, with links to what it may find there."""
+    cache = place / "cache"
+    shutil.rmtree(cache, ignore_errors=True)
+    for kept in _KEPT.get(str(Path(module).parent), ("native",)):
+        for source in Path(os.environ["KERNELBLASTER_CACHE"]).glob(kept):
+            shutil.copytree(source, cache / source.name, copy_function=os.link)
+    return cache
+
+
 def _pytest(package: Path, arguments: Sequence[str], plugins: Sequence[object] = ()) -> int:
     """Run pytest on a copy, in this process."""
     # A mutant of the same size and second as another must not be taken for it.
@@ -254,7 +284,15 @@ def map_tests(path: Path) -> list[Test]:
 def tests_of(mutant: Mutant, tests: Sequence[Test]) -> list[Test]:
     """Return the tests that run a mutant's statement, the quickest first."""
     span = range(mutant.first, mutant.last + 1)
-    found = [each for each in tests if not each.lines.get(mutant.module, frozenset()).isdisjoint(span)]
+    found = [
+        each for each in tests if not each.lines.get(mutant.module, frozenset()).isdisjoint(span)
+    ]
+    if not found:
+        places = tuple(
+            place for start, its in _IN_CHILDREN.items() if mutant.module.startswith(start)
+            for place in its
+        )  # fmt: skip
+        found = [each for each in tests if each.name.startswith(places)] if places else []
     return sorted(found, key=lambda each: each.seconds)
 
 
@@ -278,15 +316,20 @@ def _in_turn(by_module: dict[str, list[Mutant]], count: int) -> list[Mutant]:
 
 
 def survives(mutant: Mutant, package: Path, names: Sequence[str], seconds: float) -> bool:
-    """Say whether all tests pass with the change in a copy of the package."""
+    """Say whether all tests pass with the change in a copy of the package.
+
+    Nothing of the cache that a mutant leaves is found by another.
+    """
     if not names:
         return True
     target = package / mutant.module
     original = target.read_text(encoding="utf-8")
     target.write_text(mutant.source, encoding="utf-8")
+    cache = _cache_of(mutant.module, package.parent)
     child = os.fork()
     if not child:
         os.setsid()
+        os.environ["KERNELBLASTER_CACHE"] = str(cache)
         silence = os.open(os.devnull, os.O_RDWR)
         for stream in (0, 1, 2):
             os.dup2(silence, stream)
@@ -317,7 +360,10 @@ def _try_all(
             if spent > seconds:
                 break
             names.append(test.name)
-        alive = survives(mutant, package, names, 3 * seconds)
+        mirror = f"tests/{Path(mutant.module).parent}/"
+        near = [name for name in names if name.startswith(mirror)]
+        far = [name for name in names if not name.startswith(mirror)]
+        alive = all(survives(mutant, package, part, 3 * seconds) for part in (near, far))
         results.put((mutant, alive, len(names)))
 
 
@@ -331,33 +377,43 @@ def main() -> None:
     parser.add_argument("--dear", type=float, default=20.0)
     parser.add_argument("--only", default="", help="part of a module's path")
     parser.add_argument("--map", type=Path, default=Path("lines_of_tests.json"))
+    parser.add_argument("--killed", type=Path, help="a file of those killed before, and here")
     parser.add_argument("-o", "--output", type=Path)
     arguments = parser.parse_args()
+    if not os.environ.get("KERNELBLASTER_CACHE"):
+        parser.error("set KERNELBLASTER_CACHE to a folder that nobody else uses")
     tests = map_tests(arguments.map.resolve())
     modules = sorted(
         str(path.relative_to(ROOT)) for folder in FOLDERS for path in (ROOT / folder).glob("*.py")
     )
     every = [m for module in modules if arguments.only in module for m in mutants_of(module)]
     chosen = choose(every, tests, arguments.mutants, arguments.dear, arguments.seed)
+    before = set[str]()
+    if arguments.killed and arguments.killed.is_file():
+        before |= set(arguments.killed.read_text(encoding="ascii").split())
+    left = [mutant for mutant in chosen if mutant.identity not in before]
     lines: list[str] = []
-    tried, killed = Counter[str](), Counter[str]()
+    tried = Counter(mutant.module for mutant in chosen)
+    killed = tried - Counter(mutant.module for mutant in left)
     forked = multiprocessing.get_context("fork")
     results = forked.Queue()
     with tempfile.TemporaryDirectory(prefix="mutants-") as work:
         for number in range(arguments.jobs):
-            part = chosen[number :: arguments.jobs]
+            part = left[number :: arguments.jobs]
             place = Path(work, str(number))
             forked.Process(
                 target=_try_all, args=(place, part, tests, arguments.seconds, results), daemon=False
             ).start()
-        for _ in chosen:
+        for number in range(len(left)):
             mutant, alive, asked = results.get()
-            tried[mutant.module] += 1
             killed[mutant.module] += not alive
+            if arguments.killed and not alive:
+                with arguments.killed.open("a", encoding="ascii") as file:
+                    file.write(f"{mutant.identity}\n")
             if alive:
                 told = f"{mutant.module}:{mutant.line}: {mutant.before}  ->  {mutant.after}"
                 lines.append(told if asked else f"{told}  (no test runs it)")
-                print(f"{sum(tried.values()):4d} {lines[-1]}", flush=True)
+                print(f"{number + 1:4d} {lines[-1]}", flush=True)
     table = [f"{killed[m]:4d} of {tried[m]:4d} killed  {m}" for m in modules if tried[m]]
     total = f"{sum(killed.values()):4d} of {sum(tried.values()):4d} killed of {len(every)} possible"
     text = "\n".join([*table, total, "", "survivors:", *sorted(lines)]) + "\n"

@@ -21,13 +21,13 @@ def words(*numbers: int) -> bytes:
 
 
 LAUNCH = (
-    words(1, 1) + b"k" + words(2, 3, 4, 5, 6, 7, 8, 9, 1) + words(4, 2, 1, 1) + words(2)
+    words(1, 1) + b"k" + words(2, 3, 4, 5, 6, 7, 8, 9, 1) + words(4, 2, 1, 3) + words(2)
     + words(4) + b"abcd" + words(0)
 )  # fmt: skip
 LIMIT = words(2, 1) + b"k" + struct.pack("<q", -5)
 COPY = words(3, 1, 0x105, 10, 11, 12, 13, 14, 15, 16, 2) + b"xy"
 READ = [
-    Launch("k", (2, 3, 4), (5, 6, 7), 8, 9, ((4, (2, 1, 1)),), (b"abcd", b"")),
+    Launch("k", (2, 3, 4), (5, 6, 7), 8, 9, ((4, (2, 1, 3)),), (b"abcd", b"")),
     DynamicShared("k", -5),
     Transfer(True, 5, 10, 11, 12, 13, 14, 15, 16, b"xy"),
 ]
