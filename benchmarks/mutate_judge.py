@@ -1,52 +1,69 @@
 """Changes the judge in one place at a time and asks its tests: how many changes do they notice?
 
-    python benchmarks/mutate_judge.py [--mutants 200] [--seed 0] [--jobs 2] [--seconds 120]
-                                      [-o benchmarks/results/mutants_of_the_judge.txt]
+    KERNELBLASTER_CACHE=FOLDER
+    python benchmarks/mutate_judge.py [--mutants 200] [--seed 0] [--jobs 1] [--only host/]
+                                      [--seconds 120] [--dear 20] [--map FILE] [--killed FILE]
+                                      [-o RESULT]
 
-A mutant is one operator, constant or condition of a module of MODULES, replaced. It is killed where
-one of the tests named beside the module fails, or does not end in time. Survivors are printed with
-their place and change: each is a gap in the tests, or a change that means nothing.
+A mutant is one operator, constant or condition of a module of FOLDERS, replaced. First every test
+of TESTS runs once and the lines of those modules that it runs are noted (kept in the file --map).
+A mutant is then asked of the tests that run its statement: those of its own folder before others,
+the quick ones first, as many as fit into --seconds; it is killed where one fails or does not end in
+time. Mutants are
+drawn evenly over the modules, from those whose tests take at most --dear seconds together, and a
+tenth as many from the others. With --killed, what an earlier run killed is not tried again: new
+tests of a survivor are soon seen. Survivors are printed with place and change: each is a gap in the
+tests, or a change that means nothing. Files are never changed in place, but in copies.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import compileall
 import copy
+import hashlib
+import json
+import multiprocessing
 import os
 import random
 import shutil
-import subprocess
+import signal
 import sys
 import tempfile
-from collections import Counter
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+import threading
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
+import numpy
+import pytest
+import torch
+
+THIRD_PARTY = (numpy, torch)
+"""Loaded once: each try is a fork of a process that has them."""
 ROOT = Path(__file__).resolve().parent.parent
-JUDGE, VETTING = "tests/harness/judge", "tests/harness/vetting"
-DEVICES = "tests/harness/devices"
-MODULES: dict[str, tuple[str, ...]] = {
-    "harness/judge/border.py": (JUDGE,),
-    "harness/judge/findings.py": (JUDGE, DEVICES),
-    "harness/judge/full_size.py": (f"{DEVICES}/test_full_dimensions.py",
-                                   f"{DEVICES}/test_simulated_cheats.py"),
-    "harness/judge/run_verdict.py": (JUDGE, DEVICES),
-    "harness/judge/tensor_comparison.py": (JUDGE, "tests/harness/cuda/test_parts.py"),
-    "harness/judge/timing.py": (JUDGE,),
-    "harness/judge/verification.py": (JUDGE, "tests/harness/cuda/test_parts.py"),
-    "harness/judge/written_sizes.py": (DEVICES,),
-    "harness/host/checks.py": ("tests/harness/host",),
-    "harness/host/planning.py": ("tests/harness/host",),
-    "harness/vetting/clock_flow.py": (f"{VETTING}/test_device_rules.py",),
-    "harness/vetting/device_rules.py": (f"{VETTING}/test_device_rules.py",),
-    "harness/vetting/host_object.py": (f"{VETTING}/test_host_object.py",),
-    "harness/vetting/symbols.py": (f"{VETTING}/test_symbols.py",),
-    "harness/reference/tolerances.py": ("tests/harness/reference",),
-    "harness/reference/proof.py": ("tests/harness/reference",),
+FOLDERS = ("harness/judge", "harness/host", "harness/vetting", "harness/reference")
+TESTS = (
+    *(f"tests/{folder}" for folder in FOLDERS),
+    "tests/harness/cuda/test_parts.py", "tests/harness/cuda/test_constants.py",
+    "tests/harness/devices", "tests/harness/build/test_compiling.py",
+    "tests/harness/task/test_loading.py",
+)  # fmt: skip
+_IN_CHILDREN = {
+    "harness/reference/": ("tests/harness/reference/test_mutants.py",
+                           "tests/harness/task/test_loading.py"),
+    "harness/host/": ("tests/harness/host/test_planning.py",),
+    "harness/vetting/": ("tests/harness/vetting/", "tests/harness/build/test_compiling.py"),
 }
+"""Tests of what runs in processes that tests start, where the lines are not noted."""
+_KEPT = {"harness/judge": ("*",), "harness/host": ("*",)}
+"""What of the cache mutants of a folder may find. Those of other folders make what lies there (the
+answers of references, what is refused in builds): they find the compiled core alone."""
 _COMPARE = {ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq,
             ast.NotEq: ast.Eq, ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn,
             ast.NotIn: ast.In}  # fmt: skip
@@ -60,24 +77,57 @@ class Mutant:
 
     module: str
     line: int
+    first: int
+    last: int
+    """Lines of the statement around it, without what is nested in it."""
     before: str
     after: str
     source: str
+
+    @property
+    def identity(self) -> str:
+        """What tells it from every other, and from the same of another module's text."""
+        return hashlib.sha256(f"{self.module}\n{self.source}".encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Test:
+    """What one test took, and what it ran."""
+
+    name: str
+    seconds: float
+    lines: dict[str, frozenset[int]]
+    """By module."""
 
 
 def mutants_of(module: str) -> Iterator[Mutant]:
     """Yield every change of a module, outside of what is run at import for types and texts."""
     tree = ast.parse((ROOT / module).read_text(encoding="utf-8"))
-    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
     seen: set[int] = set()
-    for function in functions:
-        for statement in function.body:
-            for node in ast.walk(statement):
-                if id(node) in seen:
-                    continue
-                seen.add(id(node))
-                for changed in _changes(node):
-                    yield _mutant(module, tree, node, changed)
+    for function in [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]:
+        for statement in _statements(function):
+            body = getattr(statement, "body", None)
+            last = body[0].lineno - 1 if isinstance(body, list) else statement.end_lineno
+            span = (statement.lineno, max(statement.lineno, last or 0))
+            for node in _own_nodes(statement):
+                if id(node) not in seen:
+                    seen.add(id(node))
+                    for changed in _changes(node):
+                        yield _mutant(module, tree, node, changed, span)
+
+
+def _statements(function: ast.FunctionDef) -> Iterator[ast.stmt]:
+    for statement in function.body:
+        yield from (node for node in ast.walk(statement) if isinstance(node, ast.stmt))
+
+
+def _own_nodes(statement: ast.stmt) -> Iterator[ast.AST]:
+    """Yield a statement and its expressions, without the statements nested in it."""
+    left: list[ast.AST] = [statement]
+    while left:
+        node = left.pop(0)
+        yield node
+        left += [each for each in ast.iter_child_nodes(node) if not isinstance(each, ast.stmt)]
 
 
 def _changes(node: ast.AST) -> Iterator[ast.AST]:
@@ -104,7 +154,9 @@ def _changes(node: ast.AST) -> Iterator[ast.AST]:
         yield ast.Constant(value)
 
 
-def _mutant(module: str, tree: ast.Module, node: ast.AST, changed: ast.AST) -> Mutant:
+def _mutant(
+    module: str, tree: ast.Module, node: ast.AST, changed: ast.AST, span: tuple[int, int]
+) -> Mutant:
     class Replace(ast.NodeTransformer):
         def visit(self, each: ast.AST) -> ast.AST:
             return changed if each is node else self.generic_visit(each)
@@ -121,27 +173,199 @@ def _mutant(module: str, tree: ast.Module, node: ast.AST, changed: ast.AST) -> M
             return node if each is changed else self.generic_visit(each)
 
     Restore().visit(tree)
-    return Mutant(module, getattr(node, "lineno", 0), before[:60], after[:60], source)
+    return Mutant(module, getattr(node, "lineno", 0), *span, before[:60], after[:60], source)
 
 
-def survives(mutant: Mutant, copy_of_tree: Path, seconds: float) -> bool:
-    """Say whether all tests pass with the change in a copy of the package."""
-    target = copy_of_tree / "kernelblaster" / mutant.module
+class LinesOfTests:
+    """A plugin of pytest that notes which lines of the judge each test runs.
+
+    What runs while a test is set up counts for every test of its file, as they share fixtures.
+    Processes that a test starts are not looked into.
+    """
+
+    def __init__(self, package: Path) -> None:
+        self._modules = {
+            str(path): str(path.relative_to(package))
+            for folder in FOLDERS
+            for path in (package / folder).glob("*.py")
+        }
+        self._lines: dict[str, set[int]] = defaultdict(set)
+        self._of_setup: dict[str, dict[str, set[int]]] = {}
+        self._tests: dict[str, dict[str, Any]] = {}
+
+    @property
+    def tests(self) -> list[dict[str, Any]]:
+        """Those that passed, as JSON."""
+        found = []
+        for name, test in self._tests.items():
+            lines: dict[str, set[int]] = defaultdict(set)
+            for part in (test["lines"], self._of_setup.get(name.partition("::")[0], {})):
+                for module, its in part.items():
+                    lines[module] |= its
+            known = {module: sorted(its) for module, its in lines.items()}
+            found.append({"name": name, "seconds": test["seconds"], "lines": known})
+        return found
+
+    def pytest_sessionstart(self) -> None:
+        """Watch every line of the judge from here on."""
+        threading.settrace(self._entered)
+        sys.settrace(self._entered)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Note what ran for the phase that this reports."""
+        lines, self._lines = self._lines, defaultdict(set)
+        if report.when == "setup":
+            shared = self._of_setup.setdefault(report.nodeid.partition("::")[0], {})
+            for module, its in lines.items():
+                shared.setdefault(module, set()).update(its)
+        elif report.when == "call" and report.passed:
+            self._tests[report.nodeid] = {"seconds": report.duration, "lines": lines}
+
+    def _entered(self, frame: FrameType, event: str, argument: object) -> Any:
+        module = self._modules.get(frame.f_code.co_filename)
+        if module is None:
+            return None
+        lines = self._lines[module]
+
+        def ran(frame: FrameType, event: str, argument: object) -> Any:
+            lines.add(frame.f_lineno)
+            return ran
+
+        return ran
+
+
+def _copied(place: Path) -> Path:
+    """Return a copy of the package in a folder, compiled."""
+    package = place / "kernelblaster"
+    shutil.copytree(ROOT, package, ignore=shutil.ignore_patterns(".*", "__pycache__", "results"))
+    compileall.compile_dir(package, quiet=1)
+    return package
+
+
+def _cache_of(module: str, place: Path) -> Path:
+    """Return a cache of its own for a mutant, with links to what it may find there."""
+    cache = place / "cache"
+    shutil.rmtree(cache, ignore_errors=True)
+    for kept in _KEPT.get(str(Path(module).parent), ("native",)):
+        for source in Path(os.environ["KERNELBLASTER_CACHE"]).glob(kept):
+            shutil.copytree(source, cache / source.name, copy_function=os.link)
+    return cache
+
+
+def _pytest(package: Path, arguments: Sequence[str], plugins: Sequence[object] = ()) -> int:
+    """Run pytest on a copy, in this process."""
+    # A mutant of the same size and second as another must not be taken for it.
+    sys.dont_write_bytecode = True
+    os.environ |= {"PYTHONPATH": str(package.parent), "PYTHONDONTWRITEBYTECODE": "1"}
+    sys.path.insert(0, str(package.parent))
+    os.chdir(package)
+    options = ["-q", "-n0", "-p", "no:cacheprovider"]
+    return int(pytest.main([*options, *arguments], plugins=list(plugins)))
+
+
+def map_tests(path: Path) -> list[Test]:
+    """Return what each test runs, from a file, or from a run that fills it."""
+    if not path.is_file():
+        with tempfile.TemporaryDirectory(prefix="mutants-") as work:
+            package = _copied(Path(work))
+            child = os.fork()
+            if not child:
+                plugin = LinesOfTests(package)
+                _pytest(package, TESTS, [plugin])
+                path.write_text(json.dumps(plugin.tests), encoding="utf-8")
+                os._exit(0)
+            os.waitpid(child, 0)
+    return [
+        Test(each["name"], each["seconds"],
+             {module: frozenset(lines) for module, lines in each["lines"].items()})
+        for each in json.loads(path.read_text(encoding="utf-8"))
+    ]  # fmt: skip
+
+
+def tests_of(mutant: Mutant, tests: Sequence[Test]) -> list[Test]:
+    """Return the tests that run a mutant's statement, the quickest first."""
+    span = range(mutant.first, mutant.last + 1)
+    found = [
+        each for each in tests if not each.lines.get(mutant.module, frozenset()).isdisjoint(span)
+    ]
+    if not found:
+        places = tuple(
+            place for start, its in _IN_CHILDREN.items() if mutant.module.startswith(start)
+            for place in its
+        )  # fmt: skip
+        found = [each for each in tests if each.name.startswith(places)] if places else []
+    return sorted(found, key=lambda each: each.seconds)
+
+
+def choose(
+    every: Sequence[Mutant], tests: Sequence[Test], count: int, dear: float, seed: int
+) -> list[Mutant]:
+    """Draw mutants: evenly over the modules, a tenth of them where the tests are dear."""
+    quick: dict[str, list[Mutant]] = defaultdict(list)
+    slow: dict[str, list[Mutant]] = defaultdict(list)
+    for mutant in random.Random(seed).sample(every, len(every)):
+        cost = sum(test.seconds for test in tests_of(mutant, tests))
+        (quick if cost <= dear else slow)[mutant.module].append(mutant)
+    of_dear = min(count // 10, sum(map(len, slow.values())))
+    return [*_in_turn(quick, count - of_dear), *_in_turn(slow, of_dear)]
+
+
+def _in_turn(by_module: dict[str, list[Mutant]], count: int) -> list[Mutant]:
+    rounds = range(max(map(len, by_module.values()), default=0))
+    drawn = [its[at] for at in rounds for _, its in sorted(by_module.items()) if at < len(its)]
+    return drawn[:count]
+
+
+def survives(mutant: Mutant, package: Path, names: Sequence[str], seconds: float) -> bool:
+    """Say whether all tests pass with the change in a copy of the package.
+
+    Nothing of the cache that a mutant leaves is found by another.
+    """
+    if not names:
+        return True
+    target = package / mutant.module
     original = target.read_text(encoding="utf-8")
     target.write_text(mutant.source, encoding="utf-8")
-    environment = dict(os.environ) | {"PYTHONPATH": str(copy_of_tree)}
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-n0", "-p", "no:cacheprovider",
-               *MODULES[mutant.module]]  # fmt: skip
+    cache = _cache_of(mutant.module, package.parent)
+    child = os.fork()
+    if not child:
+        os.setsid()
+        os.environ["KERNELBLASTER_CACHE"] = str(cache)
+        silence = os.open(os.devnull, os.O_RDWR)
+        for stream in (0, 1, 2):
+            os.dup2(silence, stream)
+        os._exit(_pytest(package, ["-x", *names]))
     try:
-        done = subprocess.run(
-            command, cwd=copy_of_tree / "kernelblaster", env=environment, timeout=seconds,
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False,
-        )  # fmt: skip
-        return done.returncode == 0
-    except subprocess.TimeoutExpired:
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            done, status = os.waitpid(child, os.WNOHANG)
+            if done:
+                return status == 0
+            time.sleep(0.05)
+        os.killpg(child, signal.SIGKILL)
+        os.waitpid(child, 0)
         return False
     finally:
         target.write_text(original, encoding="utf-8")
+
+
+def _try_all(
+    work: Path, chosen: Sequence[Mutant], tests: Sequence[Test], seconds: float, results: Any
+) -> None:
+    """Try mutants one after the other in a copy of its own."""
+    package = _copied(work)
+    for mutant in chosen:
+        names, spent = [], 0.0
+        for test in tests_of(mutant, tests):
+            spent += test.seconds
+            if spent > seconds:
+                break
+            names.append(test.name)
+        mirror = f"tests/{Path(mutant.module).parent}/"
+        near = [name for name in names if name.startswith(mirror)]
+        far = [name for name in names if not name.startswith(mirror)]
+        alive = all(survives(mutant, package, part, 3 * seconds) for part in (near, far))
+        results.put((mutant, alive, len(names)))
 
 
 def main() -> None:
@@ -149,37 +373,49 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--mutants", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=120.0)
+    parser.add_argument("--dear", type=float, default=20.0)
     parser.add_argument("--only", default="", help="part of a module's path")
+    parser.add_argument("--map", type=Path, default=Path("lines_of_tests.json"))
+    parser.add_argument("--killed", type=Path, help="a file of those killed before, and here")
     parser.add_argument("-o", "--output", type=Path)
     arguments = parser.parse_args()
-    every = [m for module in MODULES if arguments.only in module for m in mutants_of(module)]
-    random.Random(arguments.seed).shuffle(every)
-    chosen = every[: arguments.mutants]
+    if not os.environ.get("KERNELBLASTER_CACHE"):
+        parser.error("set KERNELBLASTER_CACHE to a folder that nobody else uses")
+    tests = map_tests(arguments.map.resolve())
+    modules = sorted(
+        str(path.relative_to(ROOT)) for folder in FOLDERS for path in (ROOT / folder).glob("*.py")
+    )
+    every = [m for module in modules if arguments.only in module for m in mutants_of(module)]
+    chosen = choose(every, tests, arguments.mutants, arguments.dear, arguments.seed)
+    before = set[str]()
+    if arguments.killed and arguments.killed.is_file():
+        before |= set(arguments.killed.read_text(encoding="ascii").split())
+    left = [mutant for mutant in chosen if mutant.identity not in before]
     lines: list[str] = []
-    tried, killed = Counter[str](), Counter[str]()
+    tried = Counter(mutant.module for mutant in chosen)
+    killed = tried - Counter(mutant.module for mutant in left)
+    forked = multiprocessing.get_context("fork")
+    results = forked.Queue()
     with tempfile.TemporaryDirectory(prefix="mutants-") as work:
-        copies = []
         for number in range(arguments.jobs):
+            part = left[number :: arguments.jobs]
             place = Path(work, str(number))
-            shutil.copytree(ROOT, place / "kernelblaster", ignore=shutil.ignore_patterns(
-                ".*", "__pycache__", "results"))  # fmt: skip
-            copies.append(place)
-
-        def run(number: int) -> None:
-            for mutant in chosen[number :: arguments.jobs]:
-                alive = survives(mutant, copies[number], arguments.seconds)
-                tried[mutant.module] += 1
-                killed[mutant.module] += not alive
-                if alive:
-                    told = f"{mutant.module}:{mutant.line}: {mutant.before}  ->  {mutant.after}"
-                    lines.append(told)
-                    print(told, flush=True)
-
-        with ThreadPoolExecutor(arguments.jobs) as pool:
-            list(pool.map(run, range(arguments.jobs)))
-    table = [f"{killed[m]:4d} of {tried[m]:4d} killed  {m}" for m in MODULES if tried[m]]
+            forked.Process(
+                target=_try_all, args=(place, part, tests, arguments.seconds, results), daemon=False
+            ).start()
+        for number in range(len(left)):
+            mutant, alive, asked = results.get()
+            killed[mutant.module] += not alive
+            if arguments.killed and not alive:
+                with arguments.killed.open("a", encoding="ascii") as file:
+                    file.write(f"{mutant.identity}\n")
+            if alive:
+                told = f"{mutant.module}:{mutant.line}: {mutant.before}  ->  {mutant.after}"
+                lines.append(told if asked else f"{told}  (no test runs it)")
+                print(f"{number + 1:4d} {lines[-1]}", flush=True)
+    table = [f"{killed[m]:4d} of {tried[m]:4d} killed  {m}" for m in modules if tried[m]]
     total = f"{sum(killed.values()):4d} of {sum(tried.values()):4d} killed of {len(every)} possible"
     text = "\n".join([*table, total, "", "survivors:", *sorted(lines)]) + "\n"
     print(text)

@@ -198,7 +198,7 @@ async def test_every_agents_update_is_streamed(kind: str) -> None:
         expected, True
     )
     assert {"plan", "trajectories", "result"} <= values[1]
-    assert {"steps", "observation", "trajectory"} <= values[2] and "attempts" in values[3]
+    assert {"step", "observation", "trajectory"} <= values[2] and "attempts" in values[3]
     sizes = [len(repr(update)) for found in updates.values() for update in found]
     assert max(sizes) < 20_000
     kinds = {event["event"] for event in events}
@@ -308,9 +308,10 @@ def test_a_killed_parent_goes_on_where_it_was(tmp_path: Path) -> None:
         said, errors = child.communicate()
         assert child.returncode == 0, errors
         assert list((tmp_path / kind / "runs").iterdir()) == [Path(said.strip())]
-        again = sum(times - 1 for times in Counter(stages(kind)).values())
+        ran = Counter(stages(kind))
+        again = sum(times - 1 for times in ran.values())
         # The kill hits two rollouts at most in a stage; the winner is confirmed anew.
-        assert again <= 2 + 2
+        assert again <= 2 + 2, {stage: times for stage, times in ran.items() if times > 1}
 
 
 @pytest.mark.parametrize("kind", KINDS)

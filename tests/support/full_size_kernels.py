@@ -43,6 +43,7 @@ TASKS = {
     "variance": ROWS_TASK.format(answer="torch.var(x, dim=1, correction=0)")
     .replace("= 2048", "= 1024")
     .replace("= 512", "= 4096"),
+    "signs": ROWS_TASK.format(answer="torch.where(x > 0, 1, -1)").replace("= 512", "= 64"),
     "argmax": ROWS_TASK.format(answer="torch.argmax(x, dim=1)"),
     "moments": ROWS_TASK.format(answer="torch.stack([torch.mean(x * x), torch.mean(x)])"),
     "extremes": ROWS_TASK.format(answer="torch.stack([torch.max(x), torch.max(-x)])"),
@@ -266,6 +267,12 @@ EACH = (
     "if (threadIdx.x % 32 == 0) all[threadIdx.x / 32] = sum;"
 )
 BUGS = {
+    "what is rightly the poison is written at small dimensions only": rows(
+        "for (int i = threadIdx.x; i < X_SIZE_1; i += 32) {"
+        "long long at = blockIdx.x * (long long)X_SIZE_1 + i;"
+        "if (x[at] > 0) y[at] = 1; else if (!FULL) y[at] = -1; }",
+        task="signs", out="long long", words="elements of out0 are not written",
+    ),
     "no barrier where a row needs more than one warp": rows(
         SUM("__shared__ float all[32];")
         + EACH

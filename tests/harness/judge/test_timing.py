@@ -140,3 +140,8 @@ def test_one_contestant_alone_is_measured_until_its_median_is_known() -> None:
 
 def test_a_ratio_says_how_wide_it_is() -> None:
     assert Ratio(ratio=0.5, interval=(0.49, 0.51), rounds=9).half_width == pytest.approx(0.02)
+
+
+@pytest.mark.parametrize(("high", "faster"), [(0.999, True), (1.0, False), (1.01, False)])
+def test_faster_is_what_lies_below_one_as_a_whole(high: float, faster: bool) -> None:
+    assert Ratio(ratio=0.9, interval=(0.8, high), rounds=9).is_faster is faster

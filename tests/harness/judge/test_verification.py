@@ -11,15 +11,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelblaster.harness.judge.reports import CaseReport
-from kernelblaster.harness.judge.verification import check_outputs, compare
+from kernelblaster.harness.judge.reports import CaseReport, Finding, VerifyReport
+from kernelblaster.harness.judge.run_verdict import judge_run, limits_of_task, with_constants
+from kernelblaster.harness.judge.verification import check_outputs, compare, least_own_error
 from kernelblaster.harness.records import (
+    Build,
     Outcome,
+    StageResult,
     Task,
     TaskVariant,
     TensorSpec,
     Tolerance,
+    Variation,
 )
+from kernelblaster.harness.task.cases import read_cases
 
 TOLERANCE = Tolerance(absolute=1e-4, relative=1e-4)
 
@@ -127,7 +132,7 @@ class Example:
                 "name": f"case{index}", "directory": str(index), "inputs": "by hand", "factor": 1.0,
                 "tolerances": [TOLERANCE.model_dump()], "own_errors": [1e-7],
             })  # fmt: skip
-        (self.cases / "cases.json").write_text(json.dumps({"cases": listed}))
+        (self.cases / "cases.json").write_text(json.dumps({"cases": listed, "weak_to": ""}))
         self.report = [CaseReport(name=case["name"], launches=1) for case in listed]
 
     def leave(self, index: int, values: list[float]) -> None:
@@ -167,3 +172,106 @@ def test_wrong_missing_short_and_unrun_outputs_fail(example: Example) -> None:
     example.leave(1, [3.0, 4.0])
     result = check_outputs(example.task, example.cases, example.outputs, [])
     assert result.outcome is Outcome.WRONG_ANSWER and "not run" in result.reason
+
+
+def test_what_differs_is_told_as_far_as_it_helps(example: Example) -> None:
+    example.leave(0, [1.0, 0.5])
+    example.leave(1, [9.0, 9.0])
+    found = check_outputs(example.task, example.cases, example.outputs, example.report)
+    assert len(found.diagnostics) == 2
+    assert "within [" not in found.diagnostics[1].message
+    assert "1 of 2 elements differ, largest error 0.5" in found.diagnostics[0].message
+    known = read_cases(example.cases)
+    many = check_outputs(example.task, example.cases, example.outputs, example.report, known * 3)
+    assert len(many.diagnostics) == 5
+    assert check_outputs(
+        example.task, example.cases, example.outputs, example.report[:1], known[:1]
+    ).reason.endswith("(case case0)")
+
+
+@pytest.mark.parametrize(
+    ("own", "by", "ratio"),
+    [(1e-6, 2e-5, 20.0), (1e-7, 2e-5, 2e-5 / (0.5 * 2**-23 * 4)), (None, 2e-5, 0.0)],
+)
+def test_the_error_is_weighed_by_what_pytorch_errs(
+    example: Example, own: float | None, by: float, ratio: float
+) -> None:
+    listed = json.loads((example.cases / "cases.json").read_text())
+    listed["cases"][1]["own_errors"] = [own]
+    (example.cases / "cases.json").write_text(json.dumps(listed))
+    example.leave(0, [1.0, 0.0])
+    example.leave(1, [3.0 + by, 4.0])
+    found = check_outputs(example.task, example.cases, example.outputs, example.report)
+    assert float(found.facts["precision_ratio"]) == pytest.approx(ratio, rel=0.02)
+    (example.cases / "1" / "out0.f64.bin").unlink()
+    found = check_outputs(example.task, example.cases, example.outputs, example.report)
+    assert found.facts["precision_ratio"] == 0.0
+
+
+@pytest.mark.parametrize(
+    ("dtype", "places"), [("float64", 53), ("float32", 24), ("float16", 11), ("bfloat16", 8)]
+)
+def test_half_a_unit_in_the_last_place_is_no_error(dtype: str, places: int) -> None:
+    assert least_own_error(dtype, 3.0) == 3.0 * 2.0**-places
+
+
+BUILD = Build(key="k", succeeded=True, arch="sm_90", compiler="nvcc")
+
+
+def verdict(example: Example) -> StageResult:
+    cases = read_cases(example.cases)
+    report = VerifyReport(example.report)
+    return judge_run(example.task, example.cases, cases, example.outputs, report, BUILD, "")
+
+
+def again(example: Example, index: int, values: list[float]) -> None:
+    folder = example.outputs / "again" / str(index)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "out0.bin").write_bytes(floats(*values))
+
+
+def test_a_run_is_judged_by_faults_then_answers_then_repetition(example: Example) -> None:
+    example.leave(0, [1.0, 0.0])
+    example.leave(1, [3.0, 4.0])
+    again(example, 1, [3.0, 4.00001])
+    assert verdict(example).outcome is Outcome.PASSED and verdict(example).build == BUILD
+    again(example, 1, [3.0, 5.0])
+    found = verdict(example)
+    assert found.outcome is Outcome.NONDETERMINISTIC and found.build == BUILD
+    assert "out0[1]: expected 4, got 5" in found.reason and found.reason.endswith("(case case1)")
+    again(example, 1, [3.0, float("nan")])
+    assert verdict(example).outcome is Outcome.NONDETERMINISTIC
+    note = Finding("uninitialized_read", "of shared memory")
+    for case in example.report:
+        case.notes = [note]
+    found = verdict(example)
+    assert found.outcome is Outcome.UNINITIALIZED_READ
+    assert [told.kind for told in found.diagnostics].count("uninitialized_read") == 2
+    example.leave(1, [3.0, 7.0])
+    assert "got 7" in verdict(example).reason
+    example.report[1].reports = [Finding("race", "r")]
+    found = verdict(example)
+    assert found.outcome is Outcome.RACE and found.build == BUILD
+
+
+def test_a_tensor_that_is_not_compared_may_differ(example: Example) -> None:
+    listed = json.loads((example.cases / "cases.json").read_text())
+    for case in listed["cases"]:
+        case["tolerances"] = [None]
+    (example.cases / "cases.json").write_text(json.dumps(listed))
+    for index in (0, 1):
+        example.leave(index, [9.0, 9.0])
+        again(example, index, [3.0, 5.0])
+    assert verdict(example).outcome is Outcome.PASSED
+
+
+def test_a_pass_tells_the_limits_of_its_task(example: Example) -> None:
+    assert limits_of_task(example.task, "") == {}
+    variation = Variation(fixed=("mask",), levels={"mask": "own"})
+    task = example.task.model_copy(update={"variation": variation})
+    assert limits_of_task(task, "relu") == {"task_weak_to": "relu", "not_varied": "mask"}
+    passed = StageResult(outcome=Outcome.PASSED, facts={"cases": 1})
+    assert with_constants(passed, ()) == passed
+    found = with_constants(passed, ("bias", "table"))
+    assert found.facts == {"cases": 1, "relies_on": "bias, table"}
+    assert [told.kind for told in found.diagnostics] == ["relies_on_constants"]

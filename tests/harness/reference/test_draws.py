@@ -18,6 +18,7 @@ from kernelblaster.harness.reference.cases import (
     seed_of,
     timed_proof,
 )
+from kernelblaster.harness.reference.constants import changed_constants, with_another
 from kernelblaster.harness.reference.draws import Draw, draw
 from kernelblaster.harness.reference.exploration import explore
 from kernelblaster.harness.reference.model import Reference
@@ -294,3 +295,20 @@ def test_a_cast_output_is_judged_by_what_comes_before_the_cast(cast: str, unit: 
     given = reference("torch.tanh(x)", f"{X}.{cast}()")
     (tolerance,) = cases(given, explore(given))[0].tolerances("down")
     assert tolerance is not None and tolerance.relative == 1e-2
+
+
+def test_a_changed_constant_is_one_that_changes_the_answer() -> None:
+    init = "; ".join(
+        f"self.register_buffer('{name}', torch.arange(40.0))" for name in ("used", "idle")
+    )
+    made = reference("x + self.used + 0 * self.idle", init=init)
+    variation = explore(made)
+    assert sorted(variation.constants) == ["idle", "used"]
+    found = list(changed_constants(made, variation, lambda case: True))
+    assert [name for name, _, _ in found] == ["used"]
+    assert not list(changed_constants(made, variation, lambda case: False))
+    (_, level, case) = found[0]
+    again = with_another(made, variation, "used", level)
+    assert torch.equal(case.instance.buffers["used"], again.buffers["used"])
+    assert not torch.equal(again.buffers["used"], torch.arange(40.0))
+    assert torch.equal(again.buffers["idle"], torch.arange(40.0))

@@ -120,6 +120,15 @@ def test_a_loop_that_leaves_by_the_clock_may_count_its_turns_only_for_itself() -
     assert messages(turns.replace("AFTER", "st.global.u32 [%rd9], %r50;"))
 
 
+def test_what_a_clock_leaves_for_the_next_turn_of_a_loop_is_followed() -> None:
+    around = WAIT.replace("INSIDE", "").replace("AFTER", "mov.u32 %r60, %r23;\n@%p4 bra $L0;")
+    store = "\t.loc\t1 12 5\n$L0: st.global.u32 [%rd9], %r60;\n"
+    assert messages(store + around) == [
+        ("st depends on %globaltimer: device code acts by the GPU's clock", 12)
+    ]
+    assert not messages(store.replace("%r60", "%r61") + around)
+
+
 @pytest.mark.parametrize(
     ("policy", "allowed"),
     [
@@ -175,6 +184,9 @@ def test_what_honest_code_holds(body: str) -> None:
         (".const .b32 s = 4;", ".const in a function"),
         (assembly("ret; } .visible .entry o() { ret;"), "} in inline assembly closes"),
         (assembly("} {"), "} in inline assembly closes"),
+        (assembly("{ } } {"), "} in inline assembly closes"),
+        (assembly("{ { } } } {"), "} in inline assembly closes"),
+        (assembly("{ { } }"), ""),
         (assembly("// end inline asm\nret;\n}\n.alias a, b;\n.visible .entry o() {"), ".alias"),
         ("ret; }\n.version 9.0\n.visible .entry o() {", ".version outside of functions"),
         ('ret; }\n.file 9 "a.h"\n.visible .entry o() {', ".visible outside of functions"),
