@@ -24,6 +24,7 @@ from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import Command, RetryPolicy, Send
 from places import EXAMPLES, SUPPORT
+from pydantic import BaseModel
 from scripted_chat_model import CURRENT, ScriptedChatModel, use
 
 import kernelblaster
@@ -163,6 +164,21 @@ async def test_what_cannot_be_served_reaches_the_parent_as_it_is_and_once(
     with pytest.raises(UserError, match="no such file: --start nowhere.cu"):
         await parent(kind).ainvoke(asked(kind, start="nowhere.cu"), context=CONTEXT)
     assert len(tries) == 1
+
+
+class Typed(BaseModel):
+    """A parent's state that is a pydantic model."""
+
+    kernel_task: str
+    kernel_result: RunResult | None = None
+
+
+async def test_a_parents_state_may_be_a_model() -> None:
+    built = StateGraph(Typed)
+    built.add_node("kernel", kernelblaster.as_node(context=CONTEXT))
+    built.add_edge(START, "kernel")
+    answer = await built.compile().ainvoke(Typed(kernel_task="softmax.py"))
+    assert isinstance(answer["kernel_result"], RunResult)
 
 
 async def test_a_state_without_a_task_is_told_by_its_key() -> None:
