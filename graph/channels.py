@@ -7,7 +7,7 @@ may give back dictionaries: both become what the nodes read, or are refused in o
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Self
 
 from langgraph.channels.last_value import LastValue
@@ -76,6 +76,22 @@ class Recorded(LastValue[Any]):
             return _adapter(self.typ).validate_python(value)
         except ValidationError as error:
             raise EditRefused(told_of(error, self.key)) from error
+
+
+Node = Callable[..., Awaitable[dict[str, Any]]]
+
+
+def sent(kind: Any, node: Node) -> Node:
+    """Return a node that reads what a `Send` gave it as records.
+
+    No channel keeps that: a server's saver, or a parent's, gives dictionaries back on resume.
+    """
+
+    @functools.wraps(node)
+    async def received(state: Any, *rest: Any, **named: Any) -> dict[str, Any]:
+        return await node(_adapter(kind).validate_python(state), *rest, **named)
+
+    return received
 
 
 @functools.cache

@@ -133,6 +133,8 @@ class RolloutState(RolloutInput, total=False):
     """Techniques on the table."""
     described: Annotated[tuple[Proposal, ...], Recorded]
     """Techniques that a model proposed newly, with what it says of them."""
+    rejected: Annotated[tuple[str, ...], Recorded]
+    """Techniques that a person does not want in this rollout."""
     choice: Annotated[TechniqueChoice | None, Recorded]
     """The technique to apply next."""
     result: Annotated[LoweringResult, Recorded]

@@ -1,0 +1,63 @@
+"""A server's clients (Studio is one) are asked, and answer through the SDK."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from dev_server import dev_server
+
+pytest.importorskip("langgraph_sdk")
+pytest.importorskip("langgraph_api")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A server of the optimize graph on the text device."""
+    folder = tmp_path_factory.mktemp("server")
+    config = folder / "langgraph.json"
+    config.write_text(json.dumps({"dependencies": ["."], "graphs": {"text": "text_graph:graph"}}))
+    places = {"KERNELBLASTER_RUNS": str(folder / "runs"), "KERNELBLASTER_KB": str(folder / "kb")}
+    with dev_server(config, folder / "log", **places) as address:
+        yield address
+
+
+async def test_accept_edit_and_reject_through_the_sdk(server: str) -> None:
+    from langgraph_sdk import get_client
+
+    client = get_client(url=server)
+    context = {"approve": ["plan", "technique", "winner"], "rollouts": 2, "steps": 2}
+    assistant = await client.assistants.create("text", context=context)
+    thread = (await client.threads.create())["thread_id"]
+
+    async def go_on(**given: Any) -> dict[str, Any]:
+        """Run until it asks or ends; return what is asked, by id."""
+        await client.runs.wait(thread, assistant["assistant_id"], **given)
+        state = await client.threads.get_state(thread)
+        return {each["id"]: each["value"] for each in state.get("interrupts") or ()}
+
+    (plan,) = (await go_on(input={"task": "text.py"})).values()
+    assert plan["kind"] == "plan" and plan["rollouts"] == 2
+    asked = await go_on(command={"resume": {"edit": {"iterations": 1}}})
+    assert [each["kind"] for each in asked.values()] == ["technique"] * 2
+    (first, one), (second, _) = asked.items()
+    again = await go_on(command={"resume": {first: {"reject": "not here"}, second: "acept"}})
+    hints = sorted(each["hint"] for each in again.values())
+    assert hints[0] == "" and "'acept': ''} is no answer" in hints[1]
+    asked = again
+    while all(each["kind"] == "technique" for each in asked.values()):
+        asked = await go_on(command={"resume": dict.fromkeys(asked, "accept")})
+    (winner,) = asked.values()
+    assert winner["kind"] == "winner" and winner["cost"]["evaluations"] > 1
+    assert Path(winner["run"], "run.json").is_file()
+    while asked:
+        asked = await go_on(command={"resume": "reject:unreadable"})
+    values: Any = (await client.threads.get_state(thread))["values"]
+    result = values["result"]
+    assert result["best_us"] > winner["microseconds"] and "person" in result["lesson_authors"]
+    assert len(result["steps"]) == 4
+    mine = [each["technique"] for each in result["steps"] if each["rollout"] == one["rollout"] - 1]
+    assert one["technique"] not in mine
