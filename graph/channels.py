@@ -10,6 +10,7 @@ import functools
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Self
 
+from langgraph.channels.binop import BinaryOperatorAggregate
 from langgraph.channels.last_value import LastValue
 from pydantic import TypeAdapter, ValidationError
 
@@ -76,6 +77,20 @@ class Recorded(LastValue[Any]):
             return _adapter(self.typ).validate_python(value)
         except ValidationError as error:
             raise EditRefused(told_of(error, self.key)) from error
+
+
+class Merged(BinaryOperatorAggregate[Any]):
+    """What a reducer makes of all that was written, as the type its key has.
+
+    The reducer makes records of what is written; what a saver gives back is made records here.
+    """
+
+    def from_checkpoint(self, checkpoint: Any) -> Self:
+        """Return the channel with a stored value, made records where it no longer is."""
+        channel = super().from_checkpoint(checkpoint)
+        if channel.is_available():
+            channel.value = _adapter(self.typ).validate_python(channel.value)
+        return channel
 
 
 Node = Callable[..., Awaitable[dict[str, Any]]]

@@ -81,7 +81,7 @@ def _question(workspace: Workspace, state: Reads) -> WinnerQuestion:
         techniques=tuple(step.technique for step in path),
         microseconds=confirmation.microseconds,
         initial_microseconds=initial.microseconds,
-        provenance=point.timing.provenance,
+        provenance=point.provenance,
         expected=Expected(gain=confirmation.gain, low=low, high=high),
         remarks=confirmation.reason,
         diff=changed(before, after),
