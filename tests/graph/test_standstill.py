@@ -13,7 +13,7 @@ import pytest
 from deferred_support import run_jobs_on_text
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
-from text_runs import request
+from text_runs import replayed, request
 
 from kernelblaster import RunContext
 from kernelblaster.graph.optimize import build_graph
@@ -61,7 +61,7 @@ async def test_rollouts_at_one_cap_ask_once_and_one_answer_raises_it(
         answer = await graph.ainvoke(Command(resume=low), CONFIG)
         assert len(pending(answer)) == 1
     answer = await graph.ainvoke(Command(resume={"max_gpu_seconds": 1e6}), CONFIG)
-    assert answer["result"].outcome == "improved" and len(answer["result"].steps) == 6
+    assert answer["result"].outcome == "improved" and len(replayed(Path(answer["result"].run))) == 6
     assert read_budgets(tmp_path / "run") == Budgets(gpu_seconds=1e6)
 
 
@@ -79,7 +79,7 @@ async def test_an_answer_by_id_reaches_all_that_wait(text_device: None, tmp_path
             Command(resume={key: {"max_gpu_seconds": used + 1e-9}}), CONFIG
         )
         assert questions < 100
-    assert questions > 1 and len(answer["result"].steps) == 6
+    assert questions > 1 and len(replayed(Path(answer["result"].run))) == 6
 
 
 def test_the_command_line_holds_its_checkpoints(text_device: None, tmp_path: Path) -> None:

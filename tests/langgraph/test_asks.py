@@ -3,34 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from dev_server import dev_server
+from dev_server import Server
 
-pytest.importorskip("langgraph_sdk")
-pytest.importorskip("langgraph_api")
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A server of the optimize graph on the text device."""
-    folder = tmp_path_factory.mktemp("server")
-    config = folder / "langgraph.json"
-    config.write_text(json.dumps({"dependencies": ["."], "graphs": {"text": "text_graph:graph"}}))
-    places = {"KERNELBLASTER_RUNS": str(folder / "runs"), "KERNELBLASTER_KB": str(folder / "kb")}
-    with dev_server(config, folder / "log", **places) as address:
-        yield address
+sdk = pytest.importorskip("langgraph_sdk")
 
 
-async def test_accept_edit_and_reject_through_the_sdk(server: str) -> None:
-    from langgraph_sdk import get_client
-
-    client = get_client(url=server)
+async def test_accept_edit_and_reject_through_the_sdk(server: Server) -> None:
+    client = sdk.get_client(url=server.url)
     context = {"approve": ["plan", "technique", "winner"], "rollouts": 2, "steps": 2}
-    assistant = await client.assistants.create("text", context=context)
+    assistant = await client.assistants.create("optimize", context=context)
     thread = (await client.threads.create())["thread_id"]
 
     async def go_on(**given: Any) -> dict[str, Any]:
@@ -39,7 +24,7 @@ async def test_accept_edit_and_reject_through_the_sdk(server: str) -> None:
         state = await client.threads.get_state(thread)
         return {each["id"]: each["value"] for each in state.get("interrupts") or ()}
 
-    (plan,) = (await go_on(input={"task": "text.py"})).values()
+    (plan,) = (await go_on(input={"task": server.task})).values()
     assert plan["kind"] == "plan" and plan["rollouts"] == 2
     asked = await go_on(command={"resume": {"edit": {"iterations": 1}}})
     assert [each["kind"] for each in asked.values()] == ["technique"] * 2
