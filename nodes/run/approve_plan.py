@@ -43,7 +43,7 @@ async def approve_plan(state: Reads) -> dict[str, Any]:
     """
     plan, summary = state["plan"], state["summary"]
     if not await is_asked(plan, "plan"):
-        return {}
+        return {"plan": plan}
     async with opened(plan) as workspace:
         question = await asyncio.to_thread(_question, workspace, plan, summary)
     settled = await decided(plan, question, lambda decision: settle(plan, decision))

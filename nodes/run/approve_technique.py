@@ -56,7 +56,7 @@ async def approve_technique(state: Reads) -> dict[str, Any]:
     """Stop until a person has decided about the technique, where that is asked for."""
     plan, choice = state["plan"], state["choice"]
     if not await is_asked(plan, "technique"):
-        return {}
+        return {"choice": choice}
     async with opened(plan) as workspace:
         question = await asyncio.to_thread(_question, workspace, state)
     settled = await decided(plan, question, lambda decision: _settle(state, decision))

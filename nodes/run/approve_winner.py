@@ -40,13 +40,14 @@ async def approve_winner(state: Reads) -> dict[str, Any]:
     """
     plan, point = state["plan"], state["confirmation"].point
     is_initial = point.source_sha256 == state["initial"].source_sha256
+    approved = {"confirmation": state["confirmation"]}
     if is_initial or not await is_asked(plan, "winner"):
-        return {}
+        return approved
     async with opened(plan) as workspace:
         question = await asyncio.to_thread(_question, workspace, state)
     rejected = await decided(plan, question, settle)
     if not rejected:
-        return {}
+        return approved
     why = f"rejected by a person: {rejected}"
     await asyncio.to_thread(write_veto, plan, state["summary"], point.source_sha256, why, PERSON)
     veto = SoftReview(vetoed=True, reasons=(rejected,), author=PERSON)
