@@ -24,6 +24,7 @@ from ..harness.errors import UserError
 from ..harness.files import read_text
 from ..harness.task.loading import begin_loading
 from .flags import (
+    Approve,
     DeviceName,
     Dimensions,
     Events,
@@ -98,6 +99,7 @@ def optimize(
         ),
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Same seed, same run.")] = None,
+    approve: Approve = None,
     run: Annotated[Path | None, typer.Option("--run", help="Run directory.")] = None,
     kb: KnowledgeDirectory = None,
     dimensions: Dimensions = None,
@@ -109,6 +111,7 @@ def optimize(
     chosen = parse_dimensions(dimensions or [])
     begin_loading(task, chosen)
     from ..graph.session import Session
+    from ..nodes.common.approval import parse_approvals
     from ..nodes.records import OptimizeRequest, RunContext
 
     settings = read_settings(
@@ -143,6 +146,7 @@ def optimize(
             repairs=settings.repairs if repairs is None else repairs,
             seed=settings.seed if seed is None else seed,
             knowledge=str(kb) if kb else None,
+            approve=parse_approvals(approve or ""),
         )
     except ValidationError as error:
         raise UserError(describe(error)) from error
@@ -155,6 +159,11 @@ def resume(
     results: Annotated[
         Path | None, typer.Option(help="File of `jobs run`: take the runs' results from it first.")
     ] = None,
+    answer: Annotated[
+        list[str] | None,
+        typer.Option(help="To what the run asks: accept, reject:REASON or edit:JSON, in order."),
+    ] = None,
+    approve: Approve = None,
     max_tokens: MaxTokens = None,
     max_money: MaxMoney = None,
     max_calls: MaxCalls = None,
@@ -164,10 +173,11 @@ def resume(
     events: Events = None,
     as_json: Json = False,
 ) -> None:
-    """Go on with runs that were stopped, killed or wait for results, from their checkpoints."""
+    """Go on with runs that were stopped, killed or wait, from their checkpoints."""
     from ..graph.session import Session
     from ..harness.devices.job_records import read_results
     from ..memory.run.exchange import take_results
+    from ..nodes.common.approval import change_approvals, parse_approvals
     from ..tools.models.budgets import change_budgets
 
     raised = checked_budgets(
@@ -177,6 +187,9 @@ def resume(
         gpu_seconds=max_gpu_seconds,
         wall_seconds=max_seconds,
     )
+    approvals = None if approve is None else parse_approvals(approve)
+    if answer and len(set(runs)) > 1:
+        raise UserError("--answer answers one run: name it alone")
     found = read_results(results) if results else None
     sessions: list[Session] = []
     refused: dict[Path, UserError] = {}
@@ -191,7 +204,9 @@ def resume(
             typer.echo(line, err=as_json or bool(events))
         for run in directories:
             change_budgets(run, raised)
-        follow_all(sessions, Showing(as_json, quiet, events), refused)
+            if approvals is not None:
+                change_approvals(run, approvals)
+        follow_all(sessions, Showing(as_json, quiet, events), refused, answer or ())
     finally:
         for session in sessions:
             session.close()

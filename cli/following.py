@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -43,14 +43,19 @@ def follow(session: Any, showing: Showing) -> None:
 
 
 def follow_all(
-    sessions: list[Any], showing: Showing, refused: Mapping[Path, UserError] | None = None
+    sessions: list[Any],
+    showing: Showing,
+    refused: Mapping[Path, UserError] | None = None,
+    replies: Sequence[str] = (),
 ) -> None:
     """Run sessions one after the other; a run that fails keeps no other from going on.
 
-    Neither does one that could not be opened: `refused` says which, and why.
+    Neither does one that could not be opened: `refused` says which, and why. `replies` answer what
+    a run asked a person when it stopped.
 
     Waiting for another host is an end like others (exit code 0, outcome `waiting`), and so are a
-    cap that was reached (`budget_reached`) and a model that is gone (`model_unavailable`).
+    cap that was reached (`budget_reached`), a model that is gone (`model_unavailable`) and a
+    question that nobody is there to answer (`undecided`).
     """
     refused = refused or {}
     answers: list[dict[str, Any]] = []
@@ -70,7 +75,7 @@ def follow_all(
             tell(directory, error)
         for session in sessions:
             try:
-                answers.append(watch(session, showing))
+                answers.append(watch(session, showing, replies))
             except UserError as error:
                 tell(session.directory, error)
     finally:  # Who stops one run has the answers of those before it.
@@ -83,11 +88,12 @@ def follow_all(
         raise typer.Exit(2)
 
 
-def watch(session: Any, showing: Showing) -> dict[str, Any]:
+def watch(session: Any, showing: Showing, replies: Sequence[str] = ()) -> dict[str, Any]:
     """Run one session to its end, or until it waits; return what JSON says of it."""
-    from ..graph.session import Capped, Interrupted, Waiting
+    from ..graph.session import Capped, Interrupted, Undecided, Waiting
     from ..nodes.run.overview import read_seconds
     from .progress import JsonLines, ProgressView
+    from .questions import parse_answers
     from .tables import show_capped, show_result
 
     console = Console(stderr=not showing.in_words)
@@ -95,15 +101,15 @@ def watch(session: Any, showing: Showing) -> dict[str, Any]:
 
     asked_to_stop = False
 
-    async def work() -> Any:
+    async def work(answers: Mapping[str, Any] | None) -> Any:
         loop = asyncio.get_running_loop()
         task = asyncio.current_task()
         assert task is not None
-        if not (showing.quiet or showing.events or session.resumed):
+        if not (showing.quiet or showing.events or session.resumed or answers):
             view.note(f"loading {Path(session.plan.task).name} …")
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, stop, task)
-        return await session.run(view.event)
+        return await session.run(view.event, answers)
 
     def stop(task: asyncio.Task[Any]) -> None:
         nonlocal asked_to_stop
@@ -114,9 +120,23 @@ def watch(session: Any, showing: Showing) -> dict[str, Any]:
         view.note("stopping after the current step (again: at once); the place is saved …")
         session.drain()
 
+    answers: Mapping[str, Any] | None = None
+    if replies:
+        answers = parse_answers(replies, asyncio.run(session.questions()), session.directory)
     try:
-        with view:
-            result = asyncio.run(work())
+        while True:
+            try:
+                with view:
+                    result = asyncio.run(work(answers))
+                break
+            except Undecided as undecided:
+                answers = _decide(console, undecided, showing)
+                if answers is None:
+                    return {
+                        "outcome": "undecided",
+                        "questions": list(undecided.questions.values()),
+                        "run": str(session.directory),
+                    }
     except (Interrupted, asyncio.CancelledError):
         stopped = str(Interrupted(session.directory))
         if not session.begun:
@@ -138,3 +158,29 @@ def watch(session: Any, showing: Showing) -> dict[str, Any]:
         show_result(console, result, session.directory)
     seconds = read_seconds(session.directory)
     return {**result.model_dump(mode="json"), "seconds": seconds}
+
+
+def _decide(console: Console, undecided: Any, showing: Showing) -> dict[str, Any] | None:
+    """Return a person's answers; None, and how to give them later, where nobody answers now.
+
+    Raises:
+        Exit: the person stops the run instead (Ctrl-C); its place is saved.
+    """
+    from .questions import ask_all, can_ask, how_to_answer, show_question
+
+    how = how_to_answer(undecided.directory, undecided.questions)
+    if showing.in_words and can_ask():
+        try:
+            answers = ask_all(console, undecided.questions)
+        except KeyboardInterrupt:
+            Console(stderr=True).print(f"\n{how}", markup=False, highlight=False, soft_wrap=True)
+            raise typer.Exit(130) from None
+        if answers is not None:
+            return answers
+        console.print()
+    elif showing.in_words:
+        for question in undecided.questions.values():
+            show_question(console, question)
+    if showing.in_words:
+        console.print(how, markup=False, highlight=False, soft_wrap=True)
+    return None

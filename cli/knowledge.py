@@ -25,18 +25,21 @@ def kb_show(
 ) -> None:
     """Show states, techniques, expected gains and lessons."""
     from ..tools.workspace import open_knowledge
-    from .tables import show_knowledge
+    from .tables import show_knowledge, show_lessons
 
+    kind = "cuda" if measured else "simulated"
     with open_knowledge(str(knowledge_directory(kb)), create=False) as knowledge:
-        states = knowledge.show(device_kind="cuda" if measured else "simulated")
+        states = knowledge.show(device_kind=kind)
+        lessons = [] if state else knowledge.general_lessons(device_kind=kind)
     if state is not None:
         states = [entry for entry in states if state in (entry["id"], entry["name"])]
         if not states:
             raise UserError(f"the knowledge base has no state {state!r}; list them: kb show")
     if as_json:
-        print_json({"states": states})
+        print_json({"states": states, **({"lessons": lessons} if state is None else {})})
     else:
         show_knowledge(Console(), states, "measured" if measured else "simulated")
+        show_lessons(Console(), lessons)
 
 
 @knowledge_app.command("stats")

@@ -98,6 +98,13 @@ class ProgressView:
         self.note(f"run directory {escape(event['run'])}")
         self._live.update("[dim]writing and verifying the first kernel …[/]")
 
+    def _on_decision(self, event: Mapping[str, Any]) -> None:
+        said = {"accept": "accepted", "reject": "rejected", "edit": "edited"}[event["verdict"]]
+        what = event["reason"] or (json.dumps(event["edit"]) if event["edit"] else "")
+        self.note(f"{event['about']} [cyan]{said}[/]{f': {escape(what)}' if what else ''}")
+        if event["about"] == "plan":
+            self._steps = event["edit"].get("steps", self._steps)
+
     def _on_initial(self, event: Mapping[str, Any]) -> None:
         if event["author"] != BUILTIN:
             self.note(f"initial kernel{_by(event)}, {event['lines']} lines")

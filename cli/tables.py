@@ -138,15 +138,17 @@ def show_knowledge(
                 f"{entry['passed']} / {entry['tries']}",
             )
         console.print(table)
-        lessons = state["lessons"]
-        for lesson in lessons[:LESSONS_SHOWN]:
-            mark = " (contested)" if lesson["contested"] else ""
-            console.print(
-                f"  {lesson['kind']}{mark}: {lesson['text']}", markup=False, soft_wrap=True
-            )
-        if len(lessons) > LESSONS_SHOWN:
-            console.print(f"  … and {len(lessons) - LESSONS_SHOWN} more lessons (--json has all)")
+        show_lessons(console, state["lessons"])
         console.print()
+
+
+def show_lessons(console: Console, lessons: Sequence[Mapping[str, Any]]) -> None:
+    """Print lessons, one a line, and how many are left out."""
+    for lesson in lessons[:LESSONS_SHOWN]:
+        mark = " (contested)" if lesson["contested"] else ""
+        console.print(f"  {lesson['kind']}{mark}: {lesson['text']}", markup=False, soft_wrap=True)
+    if len(lessons) > LESSONS_SHOWN:
+        console.print(f"  … and {len(lessons) - LESSONS_SHOWN} more lessons (--json has all)")
 
 
 def show_counts(console: Console, title: str, counts: Mapping[str, int]) -> None:

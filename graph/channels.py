@@ -7,9 +7,10 @@ may give back dictionaries: both become what the nodes read, or are refused in o
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Self
 
+from langgraph.channels.binop import BinaryOperatorAggregate
 from langgraph.channels.last_value import LastValue
 from pydantic import TypeAdapter, ValidationError
 
@@ -76,6 +77,36 @@ class Recorded(LastValue[Any]):
             return _adapter(self.typ).validate_python(value)
         except ValidationError as error:
             raise EditRefused(told_of(error, self.key)) from error
+
+
+class Merged(BinaryOperatorAggregate[Any]):
+    """What a reducer makes of all that was written, as the type its key has.
+
+    The reducer makes records of what is written; what a saver gives back is made records here.
+    """
+
+    def from_checkpoint(self, checkpoint: Any) -> Self:
+        """Return the channel with a stored value, made records where it no longer is."""
+        channel = super().from_checkpoint(checkpoint)
+        if channel.is_available():
+            channel.value = _adapter(self.typ).validate_python(channel.value)
+        return channel
+
+
+Node = Callable[..., Awaitable[dict[str, Any]]]
+
+
+def sent(kind: Any, node: Node) -> Node:
+    """Return a node that reads what a `Send` gave it as records.
+
+    No channel keeps that: a server's saver, or a parent's, gives dictionaries back on resume.
+    """
+
+    @functools.wraps(node)
+    async def received(state: Any, *rest: Any, **named: Any) -> dict[str, Any]:
+        return await node(_adapter(kind).validate_python(state), *rest, **named)
+
+    return received
 
 
 @functools.cache

@@ -16,9 +16,9 @@ from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 
 from ..harness.errors import UserError
 from ..memory.database import explained
+from ..memory.run.directory import CHECKPOINTS_FILE
 from ..nodes import records as node_records
 
-CHECKPOINTS_FILE = "checkpoints.sqlite"
 PACKED = "+zlib"
 WORTH_PACKING = 1 << 10
 """Bytes of a value below which packing saves less than it costs."""

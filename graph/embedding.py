@@ -19,7 +19,7 @@ from ..nodes.run.begin import checked
 from ..tools.evaluation.file import evaluate_file
 from ..tools.progress import progress_writer
 from .optimize import graph
-from .session import Capped, Session, Waiting
+from .session import Capped, Session, Undecided, Waiting
 from .state import OptimizeInput
 
 Value = TypeVar("Value")
@@ -50,7 +50,8 @@ async def aoptimize(
 
     Raises:
         UserError: what is asked cannot be served: one line says what, where and how to mend it.
-        Capped, Waiting: the run stopped with its place saved; `kernelblaster resume` goes on.
+        Capped, Waiting, Undecided: the run stopped with its place saved; `kernelblaster resume`
+            goes on.
     """
     request = checked(
         OptimizeRequest,
@@ -183,7 +184,7 @@ def as_tool(context: RunContext | None = None) -> BaseTool:
         """Make a verified, faster CUDA kernel for a PyTorch reference; takes minutes."""
         try:
             result = await aoptimize(task, start=start, watch=progress_writer(), **settings)
-        except (UserError, Capped, Waiting) as error:
+        except (UserError, Capped, Waiting, Undecided) as error:
             raise ToolException(str(error)) from error
         return result.model_dump_json(exclude={"lessons", "path"}, exclude_none=True)
 

@@ -10,6 +10,7 @@ from langgraph.graph import END, START
 from ..nodes.optimization_proposer.node import optimization_proposer
 from ..nodes.optimization_selector.node import optimization_selector
 from ..nodes.records import Trajectory
+from ..nodes.run.approve_technique import approve_technique
 from ..nodes.run.record_step import record_step
 from ..nodes.state_extractor.node import state_extractor
 from ..nodes.state_selector.node import state_selector
@@ -26,6 +27,7 @@ async def begin(state: RolloutInput) -> dict[str, Any]:
         "best": start,
         "step": 0,
         "described": (),
+        "rejected": (),
         "ended": "",
         "choice": None,
     }
@@ -63,9 +65,14 @@ async def finish(state: RolloutState) -> dict[str, Any]:
     }
 
 
-def after_selection(state: RolloutState) -> Literal["lower", "finish"]:
-    """Lower the choice; finish when nothing was left to choose."""
-    return "lower" if state.get("choice") is not None else "finish"
+def after_selection(state: RolloutState) -> Literal["approve_technique", "finish"]:
+    """Go on with the choice; finish when nothing was left to choose."""
+    return "approve_technique" if state.get("choice") is not None else "finish"
+
+
+def after_approval(state: RolloutState) -> Literal["lower", "optimization_selector"]:
+    """Lower the choice; a rejected one makes room for another."""
+    return "lower" if state.get("choice") is not None else "optimization_selector"
 
 
 def after_step(state: RolloutState) -> Literal["state_extractor", "finish"]:
@@ -81,6 +88,7 @@ def build_graph() -> AgentGraph[RolloutState, None, RolloutInput, RolloutOutput]
     graph.add_node("state_selector", state_selector)
     graph.add_node("optimization_proposer", optimization_proposer)
     graph.add_node("optimization_selector", optimization_selector)
+    graph.add_node("approve_technique", approve_technique)
     graph.add_node("lower", lower)
     graph.add_node("record_step", record_step)
     graph.add_node("finish", finish)
@@ -90,6 +98,7 @@ def build_graph() -> AgentGraph[RolloutState, None, RolloutInput, RolloutOutput]
     graph.add_edge("state_selector", "optimization_proposer")
     graph.add_edge("optimization_proposer", "optimization_selector")
     graph.add_conditional_edges("optimization_selector", after_selection)
+    graph.add_conditional_edges("approve_technique", after_approval)
     graph.add_edge("lower", "record_step")
     graph.add_conditional_edges("record_step", after_step)
     graph.add_edge("finish", END)

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.errors import GraphDrained
 from langgraph.runtime import RunControl
-from langgraph.types import StateSnapshot
+from langgraph.types import Command, StateSnapshot
 
 from ..harness.devices.job_records import counted
 from ..harness.devices.registry import open_device
 from ..harness.errors import UserError
+from ..memory.run.directory import CHECKPOINTS_FILE
 from ..memory.run.exchange import count_waiting
 from ..memory.run.journal import Entry, latest
 from ..memory.run.ledger import Ledger
 from ..nodes.common.workspaces import workspace_of
-from ..nodes.records import OptimizeRequest, RunContext, RunPlan, RunResult
+from ..nodes.records import Approval, OptimizeRequest, RunContext, RunPlan, RunResult
 from ..nodes.run.begin import begin_run, changed_since, given_texts, resolve_plan, take_up
 from ..nodes.run.best_so_far import BestSoFar, keep_best
 from ..nodes.run.report import stored_result
@@ -27,7 +28,7 @@ from ..tools.models.chat_models import check_models
 from ..tools.models.endpoint import require_endpoint
 from ..tools.models.pauses import PAUSES, Paused
 from ..tools.workspace import open_runs
-from .checkpoints import CHECKPOINTS_FILE, open_checkpointer
+from .checkpoints import open_checkpointer
 from .optimize import build_graph
 from .state import OptimizeInput
 
@@ -52,6 +53,19 @@ class Waiting(Exception):
         )
         self.directory = directory
         self.jobs = jobs
+
+
+class Undecided(Exception):
+    """The run has saved its place and goes on when a person has decided: `answers` of `run`."""
+
+    def __init__(self, directory: Path, questions: Mapping[str, dict[str, Any]]) -> None:
+        super().__init__(
+            "; ".join(question["asks"] for question in questions.values())
+            + f" Answer with: kernelblaster resume {directory} --answer accept"
+        )
+        self.directory = directory
+        self.questions = questions
+        """What is asked, by the id to answer under: `nodes.common.questions` as JSON values."""
 
 
 class Capped(Exception):
@@ -123,18 +137,29 @@ class Session:
         """Ask the run to stop at the next step, with its place saved. Safe in a signal handler."""
         self.control.request_drain("interrupted")
 
-    async def run(self, watch: Callable[[dict[str, Any]], None] = lambda event: None) -> RunResult:
+    async def questions(self) -> dict[str, dict[str, Any]]:
+        """Return what a person was asked when the run stopped, by the id to answer under."""
+        async with open_checkpointer(self.directory) as checkpointer:
+            graph = build_graph().compile(checkpointer=checkpointer, name="optimize")
+            return _questions(await graph.aget_state(_config()))
+
+    async def run(
+        self,
+        watch: Callable[[dict[str, Any]], None] = lambda event: None,
+        answers: Mapping[str, Any] | None = None,
+    ) -> RunResult:
         """Start the run, or go on where its last checkpoint stands; return its result.
 
-        `watch` receives every progress event.
+        `watch` receives every progress event; `answers` are a person's, by the id of the question.
 
         Raises:
             UserError: the request cannot be served.
             Interrupted: `drain` was called and the place is saved.
+            Undecided: no rollout can go on without a person's decision.
             Waiting: no rollout can go on without results from another host.
             Capped: no rollout can go on without a higher cap, or without its model.
         """
-        config: RunnableConfig = {"configurable": {"thread_id": THREAD}}
+        config = _config()
         async with open_checkpointer(self.directory) as checkpointer:
             graph = build_graph().compile(checkpointer=checkpointer, name="optimize")
             started = (await graph.aget_state(config)).values
@@ -151,13 +176,14 @@ class Session:
                 self._check_knowledge(started.get("knowledge_at", 0))
                 self._note(Ledger.sit_down)
                 if started.get("plan"):
-                    answers = await require_endpoint(self.plan.models, self.directory, resumed=True)
+                    reached = await require_endpoint(self.plan.models, self.directory, resumed=True)
                     changed = await asyncio.to_thread(changed_since, self.plan)
-                    for note in filter(None, (answers, changed)):
+                    for note in filter(None, (reached, changed)):
                         watch({"event": "note", "text": note})
                 try:
                     async for _, event in graph.astream(
-                        None if started.get("plan") else self._request(),
+                        Command(resume=dict(answers)) if answers
+                        else None if started.get("plan") else self._request(),
                         config,
                         stream_mode="custom",
                         subgraphs=True,
@@ -174,14 +200,13 @@ class Session:
                 finally:
                     self._note(Ledger.still_working)
             ended = await graph.aget_state(config)
-            reasons = [
-                (kind.outcome, each.value[kind.outcome])
-                for each in ended.interrupts
-                for kind in PAUSES
-                if kind.outcome in each.value
-            ]
-            if reasons:
-                raise Capped(self.directory, *reasons[0], await self._best(ended))
+            if asked := _questions(ended):
+                raise Undecided(self.directory, asked)
+            pauses = {kind.outcome for kind in PAUSES}
+            for each in ended.interrupts:
+                if each.value["kind"] in pauses:
+                    kind, reason = each.value["kind"], each.value["reason"]
+                    raise Capped(self.directory, kind, reason, await self._best(ended))
             if ended.interrupts:
                 raise Waiting(
                     self.directory, await asyncio.to_thread(count_waiting, self.directory)
@@ -214,6 +239,20 @@ class Session:
 
     async def _best(self, stopped: StateSnapshot) -> BestSoFar | None:
         return await asyncio.to_thread(keep_best, self.directory, stopped.values.get("initial"))
+
+
+def _config() -> RunnableConfig:
+    return {"configurable": {"thread_id": THREAD}}
+
+
+def _questions(stopped: StateSnapshot) -> dict[str, dict[str, Any]]:
+    """Return what only a person can decide, rollouts in order, by the id to answer under."""
+    asked = {
+        each.id: each.value
+        for each in stopped.interrupts
+        if isinstance(each.value, dict) and each.value.get("kind") in get_args(Approval)
+    }
+    return dict(sorted(asked.items(), key=lambda item: item[1].get("rollout", 0)))
 
 
 def check_identity(plan: RunPlan) -> None:

@@ -27,7 +27,7 @@ from ..nodes.records import (
     merge_newest,
     merge_reviews,
 )
-from .channels import Recorded
+from .channels import Merged, Recorded
 
 
 @with_config(use_attribute_docstrings=True)
@@ -65,7 +65,7 @@ class OptimizeState(OptimizeInput, total=False):
     """Policy updates done."""
     knowledge_at: Annotated[int, Recorded]
     """Sequence number up to which the knowledge base is read in this iteration."""
-    trajectories: Annotated[dict[str, Trajectory], merge_newest]
+    trajectories: Annotated[dict[str, Trajectory], Merged(dict[str, Trajectory], merge_newest)]
     """What the newest iteration's rollouts came to, by ITERATION.ROLLOUT."""
     evaluated: Annotated[PolicyEvaluation, Recorded]
     """How well the policy predicted this iteration's gains; its reviews until they are read."""
@@ -75,7 +75,7 @@ class OptimizeState(OptimizeInput, total=False):
     """What changed in the knowledge base."""
     confirmation: Annotated[Confirmation, Recorded]
     """The winner, measured again."""
-    soft_reviews: Annotated[dict[str, SoftReview], merge_reviews]
+    soft_reviews: Annotated[dict[str, SoftReview], Merged(dict[str, SoftReview], merge_reviews)]
     """What the soft verifier said, by evaluation key."""
     result: Annotated[RunResult, Recorded]
     """What the run announces."""
@@ -133,6 +133,8 @@ class RolloutState(RolloutInput, total=False):
     """Techniques on the table."""
     described: Annotated[tuple[Proposal, ...], Recorded]
     """Techniques that a model proposed newly, with what it says of them."""
+    rejected: Annotated[tuple[str, ...], Recorded]
+    """Techniques that a person does not want in this rollout."""
     choice: Annotated[TechniqueChoice | None, Recorded]
     """The technique to apply next."""
     result: Annotated[LoweringResult, Recorded]

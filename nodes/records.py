@@ -5,7 +5,7 @@ Sources, profiles and tasks live in the artifact store of the run; state holds t
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from pydantic import (
     BaseModel,
@@ -30,6 +30,8 @@ from ..harness.records import (
 )
 from ..memory.records import ExpectedGain, Optimization, PerformanceState
 from ..tools.models.records import Budgets, ModelPlan
+
+Approval = Literal["plan", "technique", "winner"]
 
 LONGEST_LOOP = 1000
 """Of a run's loops, each: what comes of more is over the graph's limit of steps."""
@@ -82,6 +84,9 @@ class RunContext(Record):
     """Same seed, same knowledge base: same run."""
     knowledge: str | None = None
     """Knowledge base directory; by default the user's."""
+    approve: tuple[Approval, ...] = ()
+    """What the run does not go on with before a person agreed: its plan, the technique of each
+    step, its winner."""
 
 
 class Settings(BaseModel):

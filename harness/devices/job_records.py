@@ -175,6 +175,11 @@ def read_results(path: Path) -> ResultsFile:
     return _read(path, RESULTS_FORMAT, ResultsFile, "fetch it again from the GPU host")
 
 
+def parse_results(document: Any, origin: str) -> ResultsFile:
+    """Return what the JSON of a results file holds. Raises UserError as `read_results` does."""
+    return _body(document, origin, RESULTS_FORMAT, ResultsFile, "fetch it again from the GPU host")
+
+
 def write_jobs(path: Path, body: JobsFile) -> None:
     """Write a jobs file whole or not at all. Raises UserError where it cannot be written."""
     _write(path, JOBS_FORMAT, body)
@@ -213,28 +218,34 @@ def another_machine(first: DeviceIdentity | None, device: DeviceIdentity) -> str
 
 
 def _read(path: Path, form: str, kind: type[Document], remedy: str) -> Document:
-    document = _parse(path, remedy)
+    return _body(_parse(path, remedy), str(path), form, kind, remedy)
+
+
+def _body(
+    document: Any, origin: str, form: str, kind: type[Document], remedy: str
+) -> Document:
+    """Return the body of a document that is whole and of this version; `origin` is for messages."""
     found = document.get("format") if isinstance(document, dict) else None
     if not isinstance(document, dict) or not isinstance(found, str):
-        raise UserError(f"{path} is no file of this program: it does not say {form}")
+        raise UserError(f"{origin} is no file of this program: it does not say {form}")
     if found != form:
-        raise UserError(f"{path} has format {found!r}, and {form!r} is needed: {remedy}")
+        raise UserError(f"{origin} has format {found!r}, and {form!r} is needed: {remedy}")
     if document.get("harness") != JUDGE_VERSION:
         # What the device's own version is stands on every job and result: see `mismatch`.
         raise UserError(
-            f"{path} was written by harness version {document.get('harness')!r}, this is "
+            f"{origin} was written by harness version {document.get('harness')!r}, this is "
             f"{JUDGE_VERSION!r}: install the same version of kernelblaster on both machines"
         )
     body = document.get("body")
     if document.get("sha256") != sha256_of_json(body):
-        raise UserError(f"{path} was changed or damaged (its sha256 does not match): {remedy}")
+        raise UserError(f"{origin} was changed or damaged (its sha256 does not match): {remedy}")
     try:
         return kind.model_validate_json(json.dumps(body))
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"])) or "the whole"
         message = " ".join(str(first["msg"]).split())
-        raise UserError(f"{path} is damaged: {where}: {message}: {remedy}") from error
+        raise UserError(f"{origin} is damaged: {where}: {message}: {remedy}") from error
 
 
 def _parse(path: Path, remedy: str) -> Any:

@@ -312,14 +312,15 @@ class KnowledgeBase:
                     _summary(optimization, [row for row in rows if row.state_before == state.id])
                     for _, optimization in sorted(table.get(state.id, {}).items())
                 ],
-                "lessons": [
-                    {"kind": item.kind, "text": item.text, "contested": item.contested}
-                    for item in snapshot.lessons(state=state.id)
-                    if comparable(item.device_kind, device_kind)
-                ],
+                "lessons": _told(snapshot.lessons(state=state.id), device_kind),
             }
             for state in snapshot.states()
         ]
+
+    def general_lessons(self, device_kind: str = "simulated") -> list[dict[str, Any]]:
+        """Return the lessons that speak of no one state, as `show` does those that do."""
+        found = [lesson for lesson in self.lessons() if lesson.state is None]
+        return _told(found, device_kind)
 
     def close(self) -> None:
         """Close the files and give the index back."""
@@ -347,6 +348,14 @@ def _optimization_entry(change: StateOptimization) -> Entry:
 def _lesson_entry(lesson: Lesson) -> Entry:
     body = lesson.model_dump_json(exclude={"created", "contested"})
     return Entry(LESSON, lesson.id, body)
+
+
+def _told(lessons: Iterable[Lesson], device_kind: str) -> list[dict[str, Any]]:
+    return [
+        {"kind": item.kind, "text": item.text, "contested": item.contested}
+        for item in lessons
+        if comparable(item.device_kind, device_kind)
+    ]
 
 
 def _summary(optimization: Optimization, rows: list[Evidence]) -> dict[str, Any]:

@@ -22,7 +22,9 @@ from ..locations import default_runs_directory
 RUN_FORMAT = "kernelblaster-run/2"
 PLAN_FILE = "run.json"
 LOCK_FILE = "lock"
-_DATABASES = ("checkpoints.sqlite", "run.sqlite")
+CHECKPOINTS_FILE = "checkpoints.sqlite"
+"""Only there where this program holds the checkpoints: a server or a parent graph has its own."""
+_DATABASES = (CHECKPOINTS_FILE, "run.sqlite")
 MADE_FILES = (
     PLAN_FILE,
     "budgets.json",
@@ -215,6 +217,19 @@ def is_held(path: Path) -> bool:
     finally:
         os.close(descriptor)
     return False
+
+
+def how_to_go_on(path: Path, flags: str, value: str) -> str:
+    """Return what goes on with a run that waits, where it lives.
+
+    Args:
+        path: its directory.
+        flags: of `kernelblaster resume`, which needs the run's checkpoints.
+        value: with which whoever holds the checkpoints elsewhere resumes the run.
+    """
+    if (path / CHECKPOINTS_FILE).is_file():
+        return f"kernelblaster resume {path} {flags}".rstrip()
+    return f"Command(resume={value})"
 
 
 def new_run_directory(task_name: str, root: Path | None = None) -> Path:

@@ -63,7 +63,7 @@ class NoResults(UserError):
     """A results file has nothing for a run: no reason to keep other runs from theirs."""
 
 
-def import_results(run: Path, results: ResultsFile, origin: Path) -> int:
+def import_results(run: Path, results: ResultsFile, origin: Path | str) -> int:
     """Store the results that are a run's; return how many were new.
 
     Checked as a whole before anything is stored: a file with one wrong result changes nothing.
@@ -71,7 +71,7 @@ def import_results(run: Path, results: ResultsFile, origin: Path) -> int:
     Args:
         run: the run directory.
         results: the body of the results file.
-        origin: the file's path, for messages.
+        origin: where they come from (the file's path), for messages.
 
     Raises:
         NoResults: none of the results is the run's.
@@ -107,7 +107,7 @@ def take_results(runs: Sequence[Path], results: ResultsFile, origin: Path) -> li
     ]
 
 
-def _fitting(run: Path, results: ResultsFile, origin: Path) -> list[JobResult]:
+def _fitting(run: Path, results: ResultsFile, origin: Path | str) -> list[JobResult]:
     """Return a run's results if it may take all of them. Raises as `import_results` does."""
     if not _database(run).is_file():
         raise NoResults(f"{run} asked for no results: only runs of device deferred do")

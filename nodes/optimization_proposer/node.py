@@ -44,6 +44,7 @@ class Reads(TypedDict):
     rollout: int
     step: int
     described: NotRequired[tuple[Proposal, ...]]
+    rejected: NotRequired[tuple[str, ...]]
 
 
 async def optimization_proposer(state: Reads) -> dict[str, Any]:
@@ -131,12 +132,13 @@ def _place(state: Reads) -> Place:
 def techniques_tried(steps: Sequence[Step], state: Reads) -> tuple[str, ...]:
     """Return the techniques not worth trying on this source again.
 
-    Those tried on this very source, and those that this rollout tried without gain since its last
-    real gain: neutral changes since then give them no new chance. `steps` are those that the
-    rollout may know of.
+    Those tried on this very source, those that this rollout tried without gain since its last real
+    gain (neutral changes since then give them no new chance), and those that a person rejected.
+    `steps` are those that the rollout may know of.
     """
     parent = state["current"].source_sha256
     tried = {step.technique for step in steps if step.parent_sha256 == parent}
+    tried.update(state.get("rejected", ()))
     for step in reversed(steps):
         if (step.iteration, step.rollout) != (state["iteration"], state["rollout"]):
             break

@@ -117,7 +117,8 @@ def refusals(
     tried: Iterable[str], deprecated: frozenset[str], lessons: Iterable[Lesson], state_id: str
 ) -> dict[str, str]:
     """Return the techniques that may not be proposed in a state, and why."""
-    refused = dict.fromkeys(tried, "tried on this file, or without gain since the last gain")
+    why = "tried on this file, or without gain since the last gain, or rejected"
+    refused = dict.fromkeys(tried, why)
     for lesson in lessons:
         if lesson.kind == "deprecation" and lesson.state == state_id:
             if lesson.technique in deprecated:

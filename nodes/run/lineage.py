@@ -32,8 +32,8 @@ from .begin import fork_directory, stored_plan
 Node = Callable[..., Awaitable[dict[str, Any]]]
 NOT_READ = ("start_point", "rollout", "part")
 """What the parts of a place do not have in common."""
-OF_THE_DIRECTORY = {"run", "run_id", "forked_from", "budgets"}
-"""What of a plan says where the run lies and what it may use, not what it does."""
+OF_THE_DIRECTORY = {"run", "run_id", "forked_from", "budgets", "approve"}
+"""What of a plan says where the run lies, what it may use and whom it asks, not what it does."""
 
 
 def of_one_line(node: Node, *, ends: bool = False) -> Node:
@@ -47,7 +47,8 @@ def of_one_line(node: Node, *, ends: bool = False) -> Node:
 
     @functools.wraps(node)
     async def kept(state: Mapping[str, Any], *rest: Any, **named: Any) -> dict[str, Any]:
-        place = f"{name} {state.get('iteration', 0)} {len(state.get('soft_reviews') or ())}"
+        vetoed = sum(each.vetoed for each in (state.get("soft_reviews") or {}).values())
+        place = f"{name} {state.get('iteration', 0)} {vetoed}"
         read = _sum_of(state)
         part = state.get("rollout", 0)
         plan, done = await asyncio.to_thread(_taken_up, state["plan"], place, part, read)
@@ -59,10 +60,10 @@ def of_one_line(node: Node, *, ends: bool = False) -> Node:
         if not ends:
             entry = Entry(
                 place=place, part=part, node=name, read_sha256=read,
-                written=to_jsonable_python(written | {"plan": plan}),
+                written=to_jsonable_python({"plan": plan} | written),
             )  # fmt: skip
             await asyncio.to_thread(note, plan, entry)
-        return written | ({"plan": plan} if plan != state["plan"] else {})
+        return ({"plan": plan} if plan != state["plan"] else {}) | written
 
     return kept
 

@@ -12,13 +12,12 @@ from __future__ import annotations
 import asyncio
 from typing import Any, NotRequired, TypedDict
 
-from ...memory.records import KnowledgeUpdate, Lesson
 from ...tools.models.records import BUILTIN, Answer, Message
 from ...tools.progress import report_progress
 from ...tools.workspace import Workspace
 from ..common.asking import asked, stand_in
-from ..common.steps import path_to
-from ..common.workspaces import opened, workspace_of
+from ..common.lesson import write_veto
+from ..common.workspaces import opened
 from ..records import Confirmation, KernelPoint, RunPlan, SoftReview, TaskSummary
 from .builtin import review as review_builtin
 from .prompt import verifier_messages
@@ -87,25 +86,9 @@ async def _by_model(state: Reads) -> SoftReview:
 
 def _remember(state: Reads, review: SoftReview) -> None:
     """Write down what was vetoed: a kernel that passes every check and may not be announced."""
-    plan, summary = state["plan"], state["summary"]
+    why = f"vetoed by its reviewer: {'; '.join(review.reasons)}"
     vetoed = state["confirmation"].point.source_sha256
-    with workspace_of(plan) as workspace:
-        path = path_to(vetoed, workspace.store.replay.steps())
-        techniques = tuple(step.technique for step in path)
-        lesson = Lesson(
-            text=f"{', then '.join(techniques)}: a kernel that passed every check was vetoed by "
-            f"its reviewer: {'; '.join(review.reasons)}",
-            kind="condition",
-            technique=" then ".join(techniques) or None,
-            op_class=summary.op_class,
-            device_kind=workspace.measured_by.kind,
-            author=review.author,
-            run=plan.run_id,
-            iteration=plan.iterations,
-        )
-        workspace.knowledge.apply_update(
-            KnowledgeUpdate(run=plan.run_id, iteration=plan.iterations, lessons=(lesson,))
-        )
+    write_veto(state["plan"], state["summary"], vetoed, why, review.author)
 
 
 def review_of(answer: Answer[SoftVerdict], source: str, helped: SoftReview) -> SoftReview:

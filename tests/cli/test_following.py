@@ -20,7 +20,7 @@ def follow(
     """Follow runs that end as `ends` say; return how the command ended."""
     runs = {Path(f"run-{number}"): end for number, end in enumerate(ends)}
 
-    def watch(session: Any, showing: following.Showing) -> dict[str, Any]:
+    def watch(session: Any, *_: Any) -> dict[str, Any]:
         end = runs[session.directory]
         if isinstance(end, Exception):
             raise end

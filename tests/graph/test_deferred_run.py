@@ -374,9 +374,9 @@ async def test_in_studio_the_interrupt_says_what_is_awaited_and_any_answer_goes_
     asked = deferred_request(tmp_path, run=str(directory), iterations=1, rollouts=1, steps=1)
     stopped = await graph.ainvoke(asked.request, config, context=asked.context)
     (job,) = waiting(directory)
-    assert [found.value["waits_for"] for found in stopped["__interrupt__"]] == [job]
+    assert [found.value["first"] for found in stopped["__interrupt__"]] == [[job]]
     early = await graph.ainvoke(Command(resume="I am impatient"), config)
-    assert [found.value["waits_for"] for found in early["__interrupt__"]] == [job]
+    assert [found.value["first"] for found in early["__interrupt__"]] == [[job]]
     for number in range(3):
         await asyncio.to_thread(exchange, directory, str(number))
         ended = await graph.ainvoke(Command(resume="done"), config)

@@ -18,14 +18,15 @@ def edges(graph: Any) -> set[tuple[str, str]]:
 
 
 def test_the_longest_loops_end_before_the_limit_of_steps() -> None:
-    """An iteration takes four steps of its graph, a rollout's step six, an attempt four."""
-    assert 6 * LONGEST_LOOP + 100 < RECURSION_LIMIT
+    """An iteration takes four steps of its graph, a rollout's step seven, an attempt four."""
+    assert 7 * LONGEST_LOOP + 100 < RECURSION_LIMIT
 
 
 def test_optimize_is_the_outer_loop() -> None:
     assert edges(optimize.graph) == {
         ("__start__", "load_task"),
-        ("load_task", "initial_cuda"),
+        ("load_task", "approve_plan"),
+        ("approve_plan", "initial_cuda"),
         ("initial_cuda", "profile_baseline"),
         ("profile_baseline", "rollout"),
         ("rollout", "policy_evaluation"),
@@ -35,7 +36,9 @@ def test_optimize_is_the_outer_loop() -> None:
         ("parameter_update", "confirm_winner"),
         ("confirm_winner", "soft_verifier"),
         ("soft_verifier", "confirm_winner"),
-        ("soft_verifier", "report"),
+        ("soft_verifier", "approve_winner"),
+        ("approve_winner", "confirm_winner"),
+        ("approve_winner", "report"),
         ("report", "__end__"),
     }
 
@@ -47,8 +50,10 @@ def test_rollout_is_the_trajectory() -> None:
         ("state_extractor", "state_selector"),
         ("state_selector", "optimization_proposer"),
         ("optimization_proposer", "optimization_selector"),
-        ("optimization_selector", "lower"),
+        ("optimization_selector", "approve_technique"),
         ("optimization_selector", "finish"),
+        ("approve_technique", "lower"),
+        ("approve_technique", "optimization_selector"),
         ("lower", "record_step"),
         ("record_step", "state_extractor"),
         ("record_step", "finish"),

@@ -24,12 +24,16 @@ def start_run(
 ) -> subprocess.Popen[str]:
     """Start this file as a process that creates a run (with a request) or opens it (without)."""
     words = [request.model_dump_json()] if request else []
-    paths = os.pathsep.join([str(Path(__file__).parent), *filter(None, sys.path)])
     return subprocess.Popen(
         [sys.executable, __file__, str(directory), *words],
-        env=os.environ | {"PYTHONPATH": paths} | environment,
+        env=os.environ | {"PYTHONPATH": support_paths()} | environment,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
+
+
+def support_paths() -> str:
+    """Return $PYTHONPATH of a child that imports what tests import."""
+    return os.pathsep.join([str(Path(__file__).parent), *filter(None, sys.path)])
 
 
 def replace(name: str, value: Any) -> None:

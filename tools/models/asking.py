@@ -20,6 +20,7 @@ from tenacity import (
 from ...harness.errors import UserError
 from ...harness.records import sha256_of
 from ...memory.run.artifacts import ArtifactStore
+from ...memory.run.directory import how_to_go_on
 from ...memory.run.ledger import Usage
 from ...memory.run.run_store import RunStore
 from ..progress import report_progress
@@ -167,9 +168,10 @@ class Asker:
                 if self.models.on_model_failure == "builtin":
                     raise
                 if failures.gone or number == IN_A_ROW:
+                    how = how_to_go_on(self._directory, "", '"again"')
                     raise ModelUnavailable(
                         f"{call.model} cannot be asked: {failed.reason}; the place is saved, go "
-                        f"on with: kernelblaster resume {self._directory}"
+                        f"on with: {how}"
                     ) from failed
                 seconds = WAITS_BEFORE_ANEW * self.models.first_wait_seconds
                 _tell_wait(call, str(failed), seconds)

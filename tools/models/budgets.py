@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-from ...harness.errors import UserError
+from pydantic import ValidationError
+
+from ...harness.errors import UserError, shown
 from ...harness.files import read_json, write_atomically
+from ...memory.run.directory import how_to_go_on
 from ...memory.run.ledger import Ledger, Totals, Usage
 from .chat_models import priced
 from .pauses import BudgetReached
 from .records import Budgets, ModelPlan
 
 BUDGETS_FILE = "budgets.json"
+CAPS = {
+    "max_tokens": "tokens",
+    "max_money": "money",
+    "max_calls": "calls",
+    "max_gpu_seconds": "gpu_seconds",
+    "max_seconds": "wall_seconds",
+}
+"""What a person calls each cap."""
 NO_PRICE = (
     "--max-money needs a price for {model}: set KERNELBLASTER_PRICES to JSON such as "
     '{{"NAME": {{"input_per_million": 1, "cached_per_million": 0.1, "output_per_million": 5}}}}'
@@ -60,6 +73,30 @@ def change_budgets(directory: Path, changed: Budgets) -> Budgets:
     return budgets
 
 
+def raise_budgets(directory: Path, models: ModelPlan, named: Mapping[str, Any]) -> None:
+    """Raise caps, by the names of CAPS; one that is higher already, or not set, stays.
+
+    Raises:
+        UserError: another name, no number, or a model has no price: one sentence says what is
+            understood.
+    """
+    understood = f"a cap is raised with {', '.join(CAPS)}: a number each"
+    if unknown := [name for name in named if name not in CAPS]:
+        raise UserError(f"{shown(unknown[0])} is no cap: {understood}")
+    try:
+        asked = Budgets(**{CAPS[name]: value for name, value in named.items()})
+    except ValidationError as error:
+        raise UserError(f"{error.errors()[0]['msg'].lower()}: {understood}") from error
+    require_prices(models, asked)
+    now = read_budgets(directory).model_dump(exclude_none=True)
+    higher = {
+        name: value
+        for name, value in asked.model_dump(exclude_none=True).items()
+        if name in now and value > now[name]
+    }
+    change_budgets(directory, Budgets(**higher))
+
+
 def require_prices(models: ModelPlan, budgets: Budgets) -> None:
     """Refuse a cap on money that could not be kept.
 
@@ -89,13 +126,13 @@ def require_call(budgets: Budgets, totals: Totals, expected: Usage, directory: P
     spent = totals.money or 0.0
     money = expected.money or 0.0
     if budgets.calls is not None and totals.calls + 1 > budgets.calls:
-        _refuse("--max-calls", f"{budgets.calls} calls", f"{totals.calls} made", directory)
+        _refuse("max_calls", f"{budgets.calls} calls", f"{totals.calls} made", directory)
     if budgets.tokens is not None and totals.tokens + tokens > budgets.tokens:
         used = f"{totals.tokens} used, the next call may take {tokens}"
-        _refuse("--max-tokens", f"{budgets.tokens} tokens", used, directory)
+        _refuse("max_tokens", f"{budgets.tokens} tokens", used, directory)
     if budgets.money is not None and spent + money > budgets.money:
         used = f"${spent:.4f} spent, the next call may take ${money:.4f}"
-        _refuse("--max-money", f"${budgets.money:g}", used, directory)
+        _refuse("max_money", f"${budgets.money:g}", used, directory)
 
 
 def require_time(budgets: Budgets, ledger: Ledger, directory: Path) -> None:
@@ -109,18 +146,19 @@ def require_time(budgets: Budgets, ledger: Ledger, directory: Path) -> None:
     device = ledger.device_seconds()
     if budgets.gpu_seconds is not None and device >= budgets.gpu_seconds:
         _refuse(
-            "--max-gpu-seconds", f"{budgets.gpu_seconds:g} s on the device", f"{device:.1f} s used",
+            "max_gpu_seconds", f"{budgets.gpu_seconds:g} s on the device", f"{device:.1f} s used",
             directory,
         )  # fmt: skip
     if budgets.wall_seconds is not None and wall >= budgets.wall_seconds:
         _refuse(
-            "--max-seconds", f"{budgets.wall_seconds:g} s of working time", f"{wall:.1f} s used",
+            "max_seconds", f"{budgets.wall_seconds:g} s of working time", f"{wall:.1f} s used",
             directory,
         )  # fmt: skip
 
 
-def _refuse(flag: str, cap: str, used: str, directory: Path) -> None:
+def _refuse(name: str, cap: str, used: str, directory: Path) -> None:
+    flag = f"--{name.replace('_', '-')} N"
+    how = how_to_go_on(directory, flag, f'{{"{name}": N}}')
     raise BudgetReached(
-        f"the cap of {cap} is reached ({used}); go on with a higher one: "
-        f"kernelblaster resume {directory} {flag} N"
+        f"the cap of {cap} is reached ({used}); go on with a higher one: {how}", name
     )

@@ -22,6 +22,11 @@ class BudgetReached(Paused):
 
     outcome = "budget_reached"
 
+    def __init__(self, reason: str, cap: str) -> None:
+        super().__init__(reason)
+        self.cap = cap
+        """What raises it: max_tokens, max_money, ..."""
+
 
 class ModelUnavailable(Paused):
     """A model's endpoint cannot be reached or refuses the key."""
