@@ -16,9 +16,7 @@ from ...memory.records import (
 from ...tools.evaluation.evaluator import Evaluator
 from ...tools.models.code_reply import fenced, holds_edits
 from ...tools.models.records import Message
-from ...tools.workspace import Workspace
-from ..common.policy_context import policy_context
-from ..common.prompts.experience import (
+from ...tools.wording.experience import (
     expected_text,
     gain_text,
     lessons_text,
@@ -26,6 +24,8 @@ from ..common.prompts.experience import (
     technique_text,
     tried_text,
 )
+from ...tools.workspace import Workspace
+from ..common.policy_context import policy_context
 from ..common.prompts.render import render
 from ..common.prompts.repair import repair_messages, reply_words
 from ..common.prompts.subject import kernel_context, task_context

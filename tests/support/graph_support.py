@@ -190,3 +190,10 @@ def install_evaluate(patch: Callable[[str, Any], Any]) -> None:
 
     patch("kernelblaster.tools.evaluation.file.open_device", lambda kind, gpu: TextDevice(gpu))
     patch("kernelblaster.tools.evaluation.file.load_task", read_task)
+
+
+def install_agent_tools(patch: Callable[[str, Any], Any]) -> None:
+    """Put the text device in place where an agent's tools open one."""
+    opening = "kernelblaster.tools.for_agents.opening"
+    patch(f"{opening}.open_device", lambda kind, gpu: TextDevice(gpu))
+    patch(f"{opening}.load_task_now", lambda path, dimensions: text_task(path.stem))
