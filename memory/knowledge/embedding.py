@@ -14,7 +14,7 @@ from chromadb.utils.embedding_functions import register_embedding_function
 from .signature import embed, from_text
 from .words import embed_words
 
-SIGNATURE_EMBEDDING = "kernelblaster-signature-v1"
+EMBEDDING_NAME = "kernelblaster-signature-v1"
 WORDS_EMBEDDING = "kernelblaster-words-v1"
 
 
@@ -53,7 +53,7 @@ class SignatureEmbedding(_Embedding):
     @staticmethod
     def name() -> str:
         """Return the name under which stored collections find this class again."""
-        return SIGNATURE_EMBEDDING
+        return EMBEDDING_NAME
 
 
 @register_embedding_function

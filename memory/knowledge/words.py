@@ -13,7 +13,9 @@ import numpy as np
 DIMENSIONS = 512
 """Of a text's vector: words share places, which the exact ranking sets right."""
 STEM = 6
-"""Letters of a word that count: `coalesced` and `coalescing` are one."""
+"""Letters of a word that count, its ending apart: `coalesced` and `coalescing` are one."""
+_ENDING = re.compile(r"(?<=..)(?:ings?|ed|er|es|s|ly)$")
+_DOUBLED = re.compile(r"([bdglmnprt])\1$")
 _EMPTY = frozenset(
     "a an and are as at be by can do does for from has have how i in is it its me my no not of on "
     "one or should so than that the their them then there this to too use used was what when "
@@ -22,9 +24,13 @@ _EMPTY = frozenset(
 
 
 def stems(text: str) -> Counter[str]:
-    """Return how often each word of a text occurs, by its first letters; words of no use apart."""
+    """Return how often each word of a text occurs, by its stem; words of no use apart."""
     words = re.findall(r"[a-z0-9]+", text.lower())
-    return Counter(word[:STEM] for word in words if word not in _EMPTY)
+    return Counter(_stem(word) for word in words if word not in _EMPTY)
+
+
+def _stem(word: str) -> str:
+    return _DOUBLED.sub(r"\1", _ENDING.sub("", word))[:STEM]
 
 
 def embed_words(text: str) -> list[float]:

@@ -18,6 +18,7 @@ from typing import Any
 from kernelblaster.harness.devices.protocol import Capability, Device, Measurement
 from kernelblaster.harness.records import (
     DeviceIdentity,
+    Diagnostic,
     LaunchProfile,
     Outcome,
     Profile,
@@ -82,6 +83,11 @@ class TextDevice(Device):
         return frozenset({Capability.COUNTERS})
 
     async def compile(self, task: Task, source: str) -> StageResult:
+        if "without launch\n" in source:
+            missing = Diagnostic(kind="missing_launch", message="there is no launch")
+            return StageResult(
+                outcome=Outcome.COMPILE_ERROR, reason="no launch", diagnostics=(missing,)
+            )
         return await asyncio.to_thread(
             self._stage, "compile", source, {"compile_error", "forbidden"}
         )

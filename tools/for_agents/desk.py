@@ -16,6 +16,8 @@ from ..models.reply_forms import MalformedReply
 
 LONGEST_ANSWER = 10_000
 """Characters of one answer; the rest of it is had with `read_more`."""
+PIECE = LONGEST_ANSWER - 200
+"""Characters of a part of a longer text: how the next one is had stands below it."""
 ID_DIGITS = 12
 """Of a text's sha256, in its id."""
 
@@ -127,9 +129,9 @@ def _parts(text: str) -> list[str]:
     """Return a text in parts that end with a line where they can."""
     found, start = [], 0
     while start < len(text):
-        end = min(len(text), start + LONGEST_ANSWER)
+        end = min(len(text), start + PIECE)
         if end < len(text):
-            end = max(text.rfind("\n", start + LONGEST_ANSWER // 2, end) + 1, 0) or end
+            end = max(text.rfind("\n", start + PIECE // 2, end) + 1, 0) or end
         found.append(text[start:end])
         start = end
     return found or [""]

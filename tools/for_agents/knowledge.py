@@ -6,6 +6,7 @@ import asyncio
 import difflib
 import re
 
+from ...harness.errors import shown
 from ...harness.records import Profile
 from ...memory.knowledge.knowledge_base import KnowledgeBase
 from ...memory.knowledge.signature import bottlenecks_of, explain, signature_of
@@ -21,7 +22,9 @@ MOST_AFTER_PROFILE = 3
 MOST_FOUND = 8
 """Texts that a search by words gives."""
 MOST_NAMED = 40
-"""Names in an answer that says which there are."""
+"""States in an answer that says which there are."""
+LONGEST_NAME = 100
+"""Characters of a name that others are compared with."""
 
 
 async def search_knowledge(desk: Desk, query: str = "", source: str = "") -> str:
@@ -74,8 +77,11 @@ def technique_named(desk: Desk, given: str) -> str:
     wanted = _slug(given)
     if wanted in names:
         return wanted
-    near = difflib.get_close_matches(wanted, names, n=5, cutoff=0.5) or names[:MOST_NAMED]
-    raise MalformedReply(f"no technique is called {wanted[:80]}; there are {', '.join(near)}")
+    near = difflib.get_close_matches(wanted[:LONGEST_NAME], names, n=5, cutoff=0.5)
+    like = f"; like it are {', '.join(near)}" if near else ""
+    raise MalformedReply(
+        f"no technique is called {shown(given)}{like}; search_knowledge finds them by words"
+    )
 
 
 def _described(desk: Desk, technique: str) -> str:

@@ -105,7 +105,7 @@ def read_source(text: str) -> str:
     fence = _FENCE.search(text)
     if fence and "#include" not in text[: fence.start()]:  # Else it stands in a comment.
         blocks = [block for block in _blocks(text) if block.strip()]
-        text = blocks[0] if len(blocks) == 1 else _file_of(text)
+        text = "".join(blocks) if len(blocks) < 2 else _file_of(text)
     if not text.strip():
         raise MalformedReply("the code is empty: give the complete text of the file")
     source = text.strip("\n").rstrip() + "\n"
