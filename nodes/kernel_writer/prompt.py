@@ -14,6 +14,7 @@ from ...memory.records import (
     SettingGain,
 )
 from ...tools.evaluation.evaluator import Evaluator
+from ...tools.for_agents.desk import kernel_id
 from ...tools.models.code_reply import fenced, holds_edits
 from ...tools.models.records import Message
 from ...tools.wording.experience import (
@@ -31,6 +32,7 @@ from ..common.prompts.repair import repair_messages, reply_words
 from ..common.prompts.subject import kernel_context, task_context
 from ..common.steps import path_to, visible_steps
 from ..records import Attempt, KernelPoint, RunPlan, TechniqueChoice
+from .tool_rounds import MOST_ROUNDS, round_messages
 
 State = Mapping[str, Any]
 """What kernel_writer reads."""
@@ -52,9 +54,10 @@ def lowering_messages(workspace: Workspace, state: State) -> tuple[Message, ...]
     budget = plan.models.context_of("kernel_writer")
     messages = render("kernel_writer", budget, **lowering_context(workspace, state, task))
     for attempt in state["attempts"].values():
+        messages = (*messages, *round_messages(workspace, state, attempt.number))
         if attempt.source_sha256 is not None:
             messages = (*messages, *_exchange(workspace, task, attempt, state["choice"].technique))
-    return messages
+    return (*messages, *round_messages(workspace, state, len(state["attempts"])))
 
 
 def lowering_context(workspace: Workspace, state: State, task: Task) -> dict[str, Any]:
@@ -73,6 +76,8 @@ def lowering_context(workspace: Workspace, state: State, task: Task) -> dict[str
     if "tensor" not in f"{choice.technique} {known.optimization.description}".lower():
         found["tensor"] = ""
     return found | {
+        "rounds": MOST_ROUNDS if state["plan"].writer == "tools" else 0,
+        "file_id": kernel_id(parent.source_sha256),
         "technique": card,
         "technique_name": choice.technique,
         "parameters": json.dumps(choice.settings[0]) if any(choice.settings[:1]) else "",

@@ -68,7 +68,7 @@ class Desk:
 
     def keep(self, source: str) -> Kernel:
         """Store a source, so that it can be asked for by its id."""
-        return Kernel(id=f"kernel-{self._artifacts.put_text(source)[:ID_DIGITS]}", source=source)
+        return Kernel(id=kernel_id(self._artifacts.put_text(source)), source=source)
 
     def kernel(self, given: str) -> Kernel:
         """Return the kernel that an agent means: the text of a file, fenced or not, or an id.
@@ -106,6 +106,11 @@ class Desk:
             return answer
         reference = f"answer-{self._artifacts.put_text(answer)[:ID_DIGITS]}"
         return piece(answer, reference, 1)
+
+
+def kernel_id(sha256: str) -> str:
+    """Return the id of a stored source."""
+    return f"kernel-{sha256[:ID_DIGITS]}"
 
 
 def piece(text: str, reference: str, part: int) -> str:
