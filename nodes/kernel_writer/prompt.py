@@ -32,7 +32,7 @@ from ..common.prompts.repair import repair_messages, reply_words
 from ..common.prompts.subject import kernel_context, task_context
 from ..common.steps import path_to, visible_steps
 from ..records import Attempt, KernelPoint, RunPlan, TechniqueChoice
-from .tool_rounds import MOST_ROUNDS, round_messages
+from .tool_rounds import MOST_ROUNDS, may_call, round_messages, without_more
 
 State = Mapping[str, Any]
 """What kernel_writer reads."""
@@ -57,7 +57,8 @@ def lowering_messages(workspace: Workspace, state: State) -> tuple[Message, ...]
         messages = (*messages, *round_messages(workspace, state, attempt.number))
         if attempt.source_sha256 is not None:
             messages = (*messages, *_exchange(workspace, task, attempt, state["choice"].technique))
-    return (*messages, *round_messages(workspace, state, len(state["attempts"])))
+    messages = (*messages, *round_messages(workspace, state, len(state["attempts"])))
+    return messages if may_call(state) else without_more(messages)
 
 
 def lowering_context(workspace: Workspace, state: State, task: Task) -> dict[str, Any]:

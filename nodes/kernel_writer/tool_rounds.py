@@ -31,7 +31,8 @@ from ..common.workspaces import opened
 from ..records import Attempt, RunPlan, TaskSummary, ToolRound
 
 MOST_ROUNDS = 8
-"""Replies with tool calls before each attempt."""
+"""Replies with tool calls for one technique, all attempts at it together."""
+NO_MORE = "No more tools can be called: answer now, with the file or with SUBMIT: and its id."
 MOST_CALLS = 6
 """Of one reply: those beyond are not made."""
 LONGEST_LINE = 200
@@ -90,9 +91,8 @@ def schemas(desk: Desk) -> list[dict[str, Any]]:
 
 
 def may_call(state: Mapping[str, Any]) -> bool:
-    """Say whether tools may be called once more before this attempt."""
-    number = len(state["attempts"])
-    return sum(each.attempt == number for each in state.get("rounds", ())) < MOST_ROUNDS
+    """Say whether tools may be called once more for this technique."""
+    return len(state.get("rounds", ())) < MOST_ROUNDS
 
 
 def submitted(text: str, desk: Desk) -> str:
@@ -112,8 +112,7 @@ def round_messages(
 ) -> tuple[Message, ...]:
     """Return the calls before an attempt and their answers, as the conversation has them."""
     messages: list[Message] = []
-    rounds = [each for each in state.get("rounds", ()) if each.attempt == attempt]
-    for each in rounds:
+    for each in (each for each in state.get("rounds", ()) if each.attempt == attempt):
         reply = _reply(workspace, each)
         answers = json.loads(workspace.artifacts.get_text(str(each.answers_sha256)))
         messages.append(Message(role="assistant", content=reply.text, calls=reply.calls))
@@ -121,10 +120,15 @@ def round_messages(
             Message(role="tool", content=answer, answers=call.id)
             for call, answer in zip(reply.calls, answers, strict=True)
         ]
-    if len(rounds) == MOST_ROUNDS and attempt == len(state["attempts"]):
-        said = "No more tools can be called: answer now, with the file or with SUBMIT: and its id."
-        messages.append(Message(role="user", content=said))
     return tuple(messages)
+
+
+def without_more(messages: tuple[Message, ...]) -> tuple[Message, ...]:
+    """Return a conversation at whose end is said that no tool may be called any more."""
+    *before, last = messages
+    if last.role != "user":  # Two messages of a user in a row are not taken everywhere.
+        return (*messages, Message(role="user", content=NO_MORE))
+    return (*before, last.model_copy(update={"content": f"{last.content}\n\n{NO_MORE}"}))
 
 
 async def _answer(tools: Mapping[str, BaseTool], call: ToolCall) -> str:

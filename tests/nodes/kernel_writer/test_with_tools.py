@@ -17,7 +17,7 @@ from scripted_chat_model import Call, ScriptedChatModel, refusal
 from kernelblaster.graph.session import Capped, Session
 from kernelblaster.harness.errors import UserError
 from kernelblaster.memory.run.run_store import RunStore
-from kernelblaster.nodes.kernel_writer.tool_rounds import MOST_CALLS, MOST_ROUNDS
+from kernelblaster.nodes.kernel_writer.tool_rounds import MOST_CALLS, MOST_ROUNDS, NO_MORE
 from kernelblaster.tools.models.budgets import write_budgets
 from kernelblaster.tools.models.code_reply import fenced
 from kernelblaster.tools.models.records import Budgets
@@ -120,8 +120,20 @@ def test_rounds_and_calls_are_bounded(tmp_path: Path, monkeypatch: pytest.Monkey
     assert ran.result.best_us == 20.0 and len(model.calls) == MOST_ROUNDS + 2
     told = answers_in(model.calls[1])
     assert told[-2:] == [f"not called: at most {MOST_CALLS} calls a reply"] * 2
-    assert "No more tools" in str(model.calls[MOST_ROUNDS].messages[-1].content)
+    assert model.calls[MOST_ROUNDS].messages[-1].content == NO_MORE
     assert "no more tools may be called" in str(model.calls[-1].messages[-1].content)
+
+
+def test_rounds_are_of_a_technique_not_of_an_attempt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look = calls(("search_knowledge", {"query": "latency"}))
+    model = ScriptedChatModel([*[look] * MOST_ROUNDS, fenced(RACE), fenced(GOOD)])
+    assert write(tmp_path, monkeypatch, model).result.best_us == 20.0
+    last = str(model.calls[-1].messages[-1].content)
+    assert "without a barrier" in last and last.endswith(NO_MORE)
+    kinds = [message.type for message in model.calls[-1].messages]
+    assert ("human", "human") not in set(zip(kinds, kinds[1:], strict=False))
 
 
 @pytest.mark.parametrize(
