@@ -32,7 +32,7 @@ from ..records import (
 )
 from .builtin import rewrite
 from .prompt import lowering_messages
-from .tool_rounds import desk_of, may_call, schemas, submitted
+from .tool_rounds import may_call, schemas, submitted, tried_kernels
 
 
 class Reads(TypedDict, total=False):
@@ -133,13 +133,13 @@ async def _write_by_model(state: Reads) -> Attempt | ToolRound:
         if plan.writer == "replies":
             answer = await asker.text("kernel_writer", place, messages, read)
             return await asyncio.to_thread(_attempt, workspace, state, answer)
-        desk = await asyncio.to_thread(desk_of, workspace, state)
+        kernels = await asyncio.to_thread(tried_kernels, workspace, state)
         called = await asker.calling(
             "kernel_writer",
             (*place, len(state.get("rounds", ()))),
             messages,
-            schemas(desk),
-            lambda text: read(submitted(text, desk)),
+            schemas(),
+            lambda text: read(submitted(text, kernels)),
             more=may_call(state),
         )
         if isinstance(called.value, ToolCalls):

@@ -19,11 +19,11 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from ...harness.errors import shown
 from ...tools.evaluation.evaluator import Evaluator
-from ...tools.for_agents.desk import Desk
-from ...tools.for_agents.langchain import desk_tools
+from ...tools.for_agents.desk import ID_DIGITS, Desk
+from ...tools.for_agents.langchain import OpenDesk, desk_tools
 from ...tools.models.code_reply import fenced
 from ...tools.models.records import Message, ToolCall
-from ...tools.models.reply_forms import RawReply, arguments_of
+from ...tools.models.reply_forms import MalformedReply, RawReply, arguments_of
 from ...tools.progress import report_progress
 from ...tools.workspace import Workspace
 from ..common.interrupts import awaited, within_time
@@ -39,6 +39,7 @@ LONGEST_LINE = 200
 """Characters of an answer in a progress event."""
 
 _SUBMITTED = re.compile(r"^[ \t*`]*SUBMIT:?[ \t*`]*(kernel-\w+)[ \t*`]*$", re.MULTILINE)
+_KERNEL = re.compile(rf"kernel-[0-9a-f]{{{ID_DIGITS}}}")
 _IN_THE_PROMPT = "show_task"
 """What it tells stands in the prompt already."""
 
@@ -61,7 +62,11 @@ async def use_tools(state: Reads) -> dict[str, Any]:
     answers: list[str] = []
     async with opened(plan) as workspace:
         desk = await asyncio.to_thread(desk_of, workspace, state)
-        tools = {tool.name: tool for tool in _tools(desk)}
+
+        async def this() -> Desk:
+            return desk
+
+        tools = {tool.name: tool for tool in _tools(this)}
         reply = await asyncio.to_thread(_reply, workspace, newest)
         for call in reply.calls[:MOST_CALLS]:
             answer = await awaited(plan, workspace, partial(_answer, tools, call))
@@ -85,9 +90,13 @@ def desk_of(workspace: Workspace, state: Mapping[str, Any]) -> Desk:
     )
 
 
-def schemas(desk: Desk) -> list[dict[str, Any]]:
+def schemas() -> list[dict[str, Any]]:
     """Return the tools as a model is told of them."""
-    return [convert_to_openai_tool(tool) for tool in _tools(desk)]
+
+    async def nowhere() -> Desk:
+        raise AssertionError("a schema is asked for, nothing is called")
+
+    return [convert_to_openai_tool(tool) for tool in _tools(nowhere)]
 
 
 def may_call(state: Mapping[str, Any]) -> bool:
@@ -95,16 +104,33 @@ def may_call(state: Mapping[str, Any]) -> bool:
     return len(state.get("rounds", ())) < MOST_ROUNDS
 
 
-def submitted(text: str, desk: Desk) -> str:
+def tried_kernels(workspace: Workspace, state: Mapping[str, Any]) -> dict[str, str]:
+    """Return the sources that the tools were given so far, by their ids."""
+    answers = [
+        workspace.artifacts.get_text(each.answers_sha256)
+        for each in state.get("rounds", ())
+        if each.answers_sha256
+    ]
+    named = dict.fromkeys(name for text in answers for name in _KERNEL.findall(text))
+    stored = {name: workspace.artifacts.names(name.removeprefix("kernel-")) for name in named}
+    return {name: workspace.artifacts.get_text(found[0]) for name, found in stored.items() if found}
+
+
+def submitted(text: str, kernels: Mapping[str, str]) -> str:
     """Return a reply with the file in the place of the id that it submits.
 
     Raises:
-        MalformedReply: there is no kernel of this id.
+        MalformedReply: the tools were given no kernel of this id.
     """
     found = _SUBMITTED.search(text)
     if found is None:
         return text
-    return text.replace(found[0], fenced(desk.kernel(found[1]).source), 1)
+    if found[1] not in kernels:
+        raise MalformedReply(
+            f"there is no {found[1]}: submit one that you gave to a tool "
+            f"({', '.join(kernels) or 'none so far'}), or give the complete file"
+        )
+    return text.replace(found[0], fenced(kernels[found[1]]), 1)
 
 
 def round_messages(
@@ -144,11 +170,8 @@ async def _answer(tools: Mapping[str, BaseTool], call: ToolCall) -> str:
     return str(answer.content)
 
 
-def _tools(desk: Desk) -> list[BaseTool]:
-    async def this() -> Desk:
-        return desk
-
-    return [tool for tool in desk_tools(this) if tool.name != _IN_THE_PROMPT]
+def _tools(open_desk: OpenDesk) -> list[BaseTool]:
+    return [tool for tool in desk_tools(open_desk) if tool.name != _IN_THE_PROMPT]
 
 
 def _reply(workspace: Workspace, tool_round: ToolRound) -> RawReply:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
@@ -64,7 +65,8 @@ def _tool(action: Action, open_desk: OpenDesk) -> BaseTool:
     async def answer(**arguments: Any) -> str:
         try:
             desk = await open_desk()
-            return desk.bounded(await action.act(desk, **arguments))
+            said = await action.act(desk, **arguments)
+            return await asyncio.to_thread(desk.bounded, said)
         except (UserError, MalformedReply) as error:
             raise ToolException(str(error)) from error
         except (OSError, sqlite3.DatabaseError) as error:
