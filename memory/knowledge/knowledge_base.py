@@ -219,8 +219,10 @@ class KnowledgeBase:
         with self._guard:
             return self.snapshot(at).lessons(technique, state)
 
-    def search(self, words: str, device_kind: str, at: int | None = None) -> list[IndexedText]:
-        """Return states, techniques and lessons that share words with a text, the closest first.
+    def search(
+        self, words: str, device_kind: str, at: int | None = None, most: int = 8
+    ) -> list[IndexedText]:
+        """Return the states, techniques and lessons closest to a text by their words, `most`.
 
         Lessons are those of comparable devices.
         """
@@ -228,8 +230,9 @@ class KnowledgeBase:
         with self._guard:
             snapshot = self.snapshot(at)
             find = self._texts.nearest if self.owns_index else nearest_texts
-            found = find(self._contents.indexed_texts(), words, learned, snapshot.at)
-            return closest(words, found)
+            texts = self._contents.indexed_texts()
+            known = [each for each in texts if each.sequence <= snapshot.at]
+            return closest(words, find(texts, words, learned, snapshot.at), known)[:most]
 
     def _known(self, state: PerformanceState | str, snapshot: Snapshot) -> PerformanceState:
         if isinstance(state, PerformanceState):

@@ -57,10 +57,16 @@ def nearest_texts(
     return [chosen[i] for i in order[:RETRIEVED]]
 
 
-def closest(query: str, texts: Sequence[IndexedText]) -> list[IndexedText]:
-    """Return of the texts retrieved those that share words with the query, the closest first."""
+def closest(
+    query: str, texts: Sequence[IndexedText], among: Sequence[IndexedText]
+) -> list[IndexedText]:
+    """Return of the texts retrieved those that share words with the query, the closest first.
+
+    `among` are all texts: words that few of them have count more.
+    """
     by_key = sorted(texts, key=lambda each: each.key)
-    return [by_key[at] for at in ranked(query, [each.document for each in by_key])]
+    documents = [each.document for each in by_key]
+    return [by_key[at] for at in ranked(query, documents, [each.document for each in among])]
 
 
 class TextIndex(ChromaIndex):

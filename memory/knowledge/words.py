@@ -46,18 +46,19 @@ def embed_words(text: str) -> list[float]:
     return found
 
 
-def ranked(query: str, texts: Sequence[str]) -> list[int]:
+def ranked(query: str, texts: Sequence[str], among: Sequence[str]) -> list[int]:
     """Return the places of the texts that share words with a query, the closest first.
 
-    A word counts the more the fewer texts have it; ties go to the text that stands first.
+    A word counts the more the fewer texts `among` all have it; ties go to the text that stands
+    first.
     """
     counted = [stems(text) for text in texts]
-    having = Counter(stem for each in counted for stem in each)
     wanted = stems(query)
+    having = Counter(stem for text in among for stem in wanted.keys() & stems(text).keys())
 
     def score(each: Counter[str]) -> float:
         return math.fsum(
-            math.log(1.0 + len(texts) / having[stem]) * each[stem] / (each[stem] + 1.0)
+            math.log(1.0 + len(among) / max(1, having[stem])) * each[stem] / (each[stem] + 1.0)
             for stem in wanted
             if stem in each
         )

@@ -600,7 +600,7 @@ def test_kill_in_the_middle_of_model_calls_of_a_run(tmp_path: Path, server: Open
     assert any("may have been paid" in note for note in result.notes)
 
 
-# Tools for the kernel writer -----------------------------------------------------------------------
+# Tools for the kernel writer ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("streaming", ["false", "true"])

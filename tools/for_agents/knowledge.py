@@ -109,7 +109,7 @@ def _found(desk: Desk, query: str) -> str:
         if wanted in (_slug(state.id), _slug(state.name)):
             text = f"{state.name} ({state.id}): {state.description}"
             return f"{text}\n{_to_try(desk, knowledge, state, MOST_TECHNIQUES)}"
-    found = knowledge.search(query, desk.identity.kind, desk.at)[:MOST_FOUND]
+    found = knowledge.search(query, desk.identity.kind, desk.at, MOST_FOUND)
     if not found:
         states = ", ".join(state.id for state in knowledge.states(desk.at)[:MOST_NAMED])
         return f"nothing is known of that; the performance states are {states}"

@@ -60,7 +60,7 @@ def desk_tools(open_desk: OpenDesk) -> list[BaseTool]:
 
 
 def _tool(action: Action, open_desk: OpenDesk) -> BaseTool:
-    name = action.act.__name__  # type: ignore[attr-defined]  # They are functions.
+    name = action.act.__name__
 
     async def answer(**arguments: Any) -> str:
         try:

@@ -87,7 +87,7 @@ class Opening:
         Raises:
             UserError: the task cannot be used, or it is closed.
         """
-        return self._desk or await asyncio.to_thread(self._desk_now)
+        return await asyncio.to_thread(self._desk_now)
 
     def close(self) -> None:
         """Close all that was opened; harmless when it is closed already."""
