@@ -248,3 +248,32 @@ def test_the_built_in_writer_calls_no_tools(
 ) -> None:
     with pytest.raises(UserError, match="--writer tools: the built-in"):
         run(tmp_path, monkeypatch, ScriptedChatModel([]), writer="tools")
+
+
+@pytest.mark.parametrize(
+    "place", ["kernel_writer.node.ToolRound", "kernel_writer.tool_rounds._tell"]
+)
+def test_a_process_that_ends_within_a_round_repeats_neither_call_nor_measurement(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    """After the reply came, and after a tool measured: before either stands in a checkpoint."""
+    log = tmp_path / "log"
+    monkeypatch.setenv("TEXT_DEVICE_LOG", str(log))
+    model = ScriptedChatModel([calls(("profile_kernel", {"source": GOOD})), submit])
+
+    def killed(*_: Any, **__: Any) -> None:
+        raise BrokenPipeError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(f"kernelblaster.nodes.{place}", killed)
+        with pytest.raises(BrokenPipeError):
+            write(tmp_path, monkeypatch, model)
+    assert len(model.calls) == 1
+    session = Session.open(tmp_path / "run")
+    try:
+        result = asyncio.run(session.run())
+    finally:
+        session.close()
+    assert result.best_us == 20.0 and len(model.calls) == 2
+    ran = log.read_text().splitlines()
+    assert len(ran) == len(set(ran)) + 2, "but for the confirmation, no stage ran twice"
