@@ -10,6 +10,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from ...harness.errors import shown
 
+LONGEST_SENTENCE = 500
+"""Characters of what an agent is told of a mistake, whatever it repeats."""
 LONGEST_QUERY = 2_000
 """Characters of a search."""
 
@@ -36,6 +38,13 @@ def _numbers(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     return {name: _plain(each) if isinstance(each, str) else each for name, each in value.items()}
+
+
+def short(text: str) -> str:
+    """Return a text as one sentence may hold it: on one line, of bounded length, encodable."""
+    words = " ".join(text[: 4 * LONGEST_SENTENCE].split())
+    told = words if len(words) <= LONGEST_SENTENCE else f"{words[:LONGEST_SENTENCE]} ..."
+    return told.encode("utf-8", "replace").decode()
 
 
 class Arguments(BaseModel):
@@ -99,9 +108,9 @@ def complaint(tool: str, arguments: type[Arguments]) -> Callable[[Any], str]:
 
     def sentence(error: Any) -> str:
         if not isinstance(error, ValidationError):
-            return f"{tool}: {' '.join(str(error).split())}; {call}"
+            return f"{tool}: {short(str(error))}; {call}"
         first = error.errors(include_url=False, include_context=False)[0]
-        name = ".".join(str(part) for part in first["loc"]) or "the argument"
+        name = short(".".join(str(part) for part in first["loc"])) or "the argument"
         if first["type"] == "missing":
             said = f"{name} is missing"
         elif first["type"] == "extra_forbidden":

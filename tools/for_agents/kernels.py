@@ -19,6 +19,7 @@ from ..wording.failures import failure_text, finding_text
 from ..wording.listing import hot_lines
 from ..wording.measurements import profile_text, summary_text
 from ..wording.templates import contract_text, task_text
+from .arguments import short
 from .desk import Desk, Kernel, piece
 from .knowledge import state_text, technique_named
 
@@ -27,17 +28,7 @@ _OF_LAUNCH = re.compile(r"\blaunch\b")
 
 async def show_task(desk: Desk) -> str:
     """Show what a kernel must compute: `launch`, task.cuh, shapes, tolerance, what is refused."""
-    task, identity = desk.task, desk.identity
-    return "\n".join(
-        (
-            f"{task.name} ({task.path}): {task.op_class}, {task.dtype}, on a {identity.kind} "
-            f"{identity.gpu}.",
-            contract_text(task, identity.arch),
-            task_text(task),
-            "# The device",
-            device_text(identity.gpu, identity.arch, identity.kind),
-        )
-    )
+    return await asyncio.to_thread(_shown, desk)
 
 
 async def compile_kernel(desk: Desk, source: str) -> str:
@@ -108,7 +99,7 @@ async def apply_technique(
         known.rewrite.apply, kernel.source, desk.task, parameters or {}
     )
     if isinstance(outcome, Inapplicable):
-        return f"{name} cannot be applied to {kernel.id}: {outcome.reason}."
+        return short(f"{name} cannot be applied to {kernel.id}: {outcome.reason}.")
     made = await asyncio.to_thread(desk.keep, outcome.source)
     return f"{made.id}: {outcome.note}. Not checked yet: run_kernel.\n{fenced(made.source)}"
 
@@ -117,6 +108,20 @@ async def read_more(desk: Desk, reference: str, part: int = 1) -> str:
     """Read a part of an answer that was too long, or of a kernel by its id."""
     text = await asyncio.to_thread(desk.text, reference.strip())
     return piece(text, reference.strip(), part)
+
+
+def _shown(desk: Desk) -> str:
+    task, identity = desk.task, desk.identity
+    return "\n".join(
+        (
+            f"{task.name} ({task.path}): {task.op_class}, {task.dtype}, on a {identity.kind} "
+            f"{identity.gpu}.",
+            contract_text(task, identity.arch),
+            task_text(task),
+            "# The device",
+            device_text(identity.gpu, identity.arch, identity.kind),
+        )
+    )
 
 
 async def _compiled(desk: Desk, kernel: Kernel) -> StageResult:

@@ -22,6 +22,7 @@ from .arguments import (
     Reference,
     Search,
     complaint,
+    short,
 )
 from .desk import Desk
 
@@ -68,9 +69,9 @@ def _tool(action: Action, open_desk: OpenDesk) -> BaseTool:
             said = await action.act(desk, **arguments)
             return await asyncio.to_thread(desk.bounded, said)
         except (UserError, MalformedReply) as error:
-            raise ToolException(str(error)) from error
+            raise ToolException(short(str(error))) from error
         except (OSError, sqlite3.DatabaseError) as error:
-            raise ToolException(f"{name} cannot be served: {error}") from error
+            raise ToolException(short(f"{name} cannot be served: {error}")) from error
 
     return StructuredTool(
         name=name,
