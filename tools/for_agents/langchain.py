@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from langchain_core.tools import BaseTool, StructuredTool, ToolException
 
+from ...harness.devices.deferred import ResultAwaited
 from ...harness.errors import UserError
 from ..models.reply_forms import MalformedReply
 from ..waiting import wait_for
@@ -68,6 +69,8 @@ def _tool(action: Action, open_desk: OpenDesk) -> BaseTool:
             desk = await open_desk()
             said = await action.act(desk, **arguments)
             return await asyncio.to_thread(desk.bounded, said)
+        except ResultAwaited:
+            raise  # No fault: a run waits for it, and asks again.
         except (UserError, MalformedReply) as error:
             raise ToolException(short(str(error))) from error
         except (OSError, sqlite3.DatabaseError) as error:

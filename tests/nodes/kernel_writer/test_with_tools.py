@@ -9,10 +9,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import deferred_support
 import pytest
+from deferred_support import finish
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from model_role_support import Ran, run
-from scripted_chat_model import Call, ScriptedChatModel, refusal
+from scripted_chat_model import CURRENT, Call, ScriptedChatModel, refusal, use
+from text_runs import request
 
 from kernelblaster.graph.session import Capped, Session
 from kernelblaster.harness.errors import UserError
@@ -277,3 +280,20 @@ def test_a_process_that_ends_within_a_round_repeats_neither_call_nor_measurement
     assert result.best_us == 20.0 and len(model.calls) == 2
     ran = log.read_text().splitlines()
     assert len(ran) == len(set(ran)) + 2, "but for the confirmation, no stage ran twice"
+
+
+def test_on_a_device_that_answers_elsewhere_a_tool_waits_for_its_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deferred_support.install(monkeypatch.setattr)
+    cards = "kernelblaster.nodes.optimization_proposer.table.Table.cards"
+    monkeypatch.setattr(cards, lambda table: {})
+    model = ScriptedChatModel([calls(("profile_kernel", {"source": GOOD})), submit])
+    asked = request(
+        tmp_path, device="deferred", gpu="H100", steps=1, iterations=1, rollouts=1,
+        model=f"kernel_writer={CURRENT}", models=use(monkeypatch, model, "kernel_writer"),
+        writer="tools",
+    )  # fmt: skip
+    result = finish(tmp_path / "run", asked)
+    assert result.best_us == 20.0 and len(model.calls) == 2
+    assert "20 us" in answers_in(model.calls[1])[0]
