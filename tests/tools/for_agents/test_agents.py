@@ -23,7 +23,7 @@ MENDED = "```cuda\nus: 40.0\n```"
 
 @pytest.fixture(scope="module")
 def example() -> ModuleType:
-    path = EXAMPLES / "agents" / "agent_with_tools.py"
+    path = EXAMPLES / "langgraph" / "agent_with_tools.py"
     spec = importlib.util.spec_from_file_location("agent_with_tools", path)
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)

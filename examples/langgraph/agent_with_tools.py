@@ -1,7 +1,7 @@
 """An agent of your own that writes, mends and measures a kernel with KernelBlaster's tools alone.
 
-    python examples/agents/agent_with_tools.py                 # rehearsed moves: no key, no GPU
-    python examples/agents/agent_with_tools.py openai:gpt-5    # a model that calls tools
+    python examples/langgraph/agent_with_tools.py                 # rehearsed moves: no key, no GPU
+    python examples/langgraph/agent_with_tools.py openai:gpt-5    # a model that calls tools
 """
 
 from __future__ import annotations
