@@ -13,6 +13,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from kernelblaster.graph.agent_tools import agent_tools
     from kernelblaster.graph.checkpoints import checkpoint_types
     from kernelblaster.graph.embedding import aoptimize, as_node, as_tool, evaluate, optimize
     from kernelblaster.graph.optimize import build_graph as build_optimize_graph
@@ -23,8 +24,9 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
-    "Evaluation", "OptimizeRequest", "RunContext", "RunResult", "UserError", "aoptimize",
-    "as_node", "as_tool", "build_optimize_graph", "checkpoint_types", "evaluate", "optimize",
+    "Evaluation", "OptimizeRequest", "RunContext", "RunResult", "UserError", "agent_tools",
+    "aoptimize", "as_node", "as_tool", "build_optimize_graph", "checkpoint_types", "evaluate",
+    "optimize",
 ]  # fmt: skip
 
 _HOMES = {
@@ -33,6 +35,7 @@ _HOMES = {
     "RunContext": "nodes.records",
     "RunResult": "nodes.records",
     "UserError": "harness.errors",
+    "agent_tools": "graph.agent_tools",
     "aoptimize": "graph.embedding",
     "as_node": "graph.embedding",
     "as_tool": "graph.embedding",

@@ -48,6 +48,8 @@ class Settings(BaseSettings):
     steps: Integer = 4
     repairs: Integer | None = None
     seed: Integer = 0
+    writer: Literal["replies", "tools"] = "replies"
+    """How a model writes kernels: a file a reply, or with tools to try it before."""
 
     model: str = "builtin"
     """builtin, openai:NAME, import:package.module:factory, or ROLE=MODEL,ROLE=MODEL."""

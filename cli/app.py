@@ -7,7 +7,7 @@ import os
 import sqlite3
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from .jobs import jobs_app
 from .knowledge import knowledge_app
@@ -98,6 +98,10 @@ def optimize(
             help="Try a technique's built-in rewrite before a model writes it.",
         ),
     ] = None,
+    writer: Annotated[
+        Literal["replies", "tools"] | None,
+        typer.Option(help="A model writes a file a reply, or has tools to try it before."),
+    ] = None,
     seed: Annotated[int | None, typer.Option(help="Same seed, same run.")] = None,
     approve: Approve = None,
     run: Annotated[Path | None, typer.Option("--run", help="Run directory.")] = None,
@@ -144,6 +148,7 @@ def optimize(
             rollouts=settings.rollouts if rollouts is None else rollouts,
             steps=settings.steps if steps is None else steps,
             repairs=settings.repairs if repairs is None else repairs,
+            writer=writer or settings.writer,
             seed=settings.seed if seed is None else seed,
             knowledge=str(kb) if kb else None,
             approve=parse_approvals(approve or ""),

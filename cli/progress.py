@@ -141,6 +141,9 @@ class ProgressView:
         if event["written"]:
             self._now(event, f"compiling and verifying {event['technique']}")
 
+    def _on_tool(self, event: Mapping[str, Any]) -> None:
+        self._now(event, f"tried {event['tool']}: {escape(event['answer'])}")
+
     def _on_rejected(self, event: Mapping[str, Any]) -> None:
         self.note(
             f"{self._place(event)}{event['technique']}: [red]refused, {event['outcome']}[/]: "

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool, StructuredTool, ToolException
@@ -18,11 +17,11 @@ from ..nodes.records import OptimizeRequest, RunContext, RunResult
 from ..nodes.run.begin import checked
 from ..tools.evaluation.file import evaluate_file
 from ..tools.progress import progress_writer
+from ..tools.waiting import wait_for as _wait_for
 from .optimize import graph
 from .session import Capped, Session, Undecided, Waiting
 from .state import OptimizeInput
 
-Value = TypeVar("Value")
 Watch = Callable[[dict[str, Any]], None]
 
 
@@ -199,37 +198,3 @@ def as_tool(context: RunContext | None = None) -> BaseTool:
         args_schema=ToolInput,
         handle_tool_error=True,
     )
-
-
-def _wait_for(work: Coroutine[Any, Any, Value]) -> Value:
-    """Run a coroutine to its end: here, or beside a loop that is running already."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return asyncio.run(work)
-    ended: list[Value | BaseException] = []
-    loop = asyncio.new_event_loop()
-    task = loop.create_task(work)
-
-    def beside() -> None:
-        try:
-            ended.append(loop.run_until_complete(task))
-        except BaseException as error:
-            ended.append(error)
-        finally:
-            loop.run_until_complete(loop.shutdown_asyncgens())
-            loop.run_until_complete(loop.shutdown_default_executor())
-            loop.close()
-
-    thread = threading.Thread(target=beside, name="kernelblaster")
-    thread.start()
-    try:
-        thread.join()
-    except BaseException:  # Interrupted: what runs beside ends too.
-        loop.call_soon_threadsafe(task.cancel)
-        thread.join()
-        raise
-    (found,) = ended
-    if isinstance(found, BaseException):
-        raise found
-    return found

@@ -1,4 +1,7 @@
-"""The lowering graph: write → compile → verify → profile; a failure goes back to write."""
+"""The lowering graph: write → compile → verify → profile; a failure goes back to write.
+
+A writer with tools has them called in between: write → use_tools → write, so many times at most.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from langgraph.graph import END, START
 
 from ..harness.records import Outcome
 from ..nodes.kernel_writer.node import kernel_writer
+from ..nodes.kernel_writer.tool_rounds import use_tools
 from ..nodes.run.attempt_stages import (
     compile_candidate,
     conclude_lowering,
@@ -18,8 +22,11 @@ from .compiling import AgentGraph
 from .state import LoweringOutput, LoweringState
 
 
-def after_write(state: LoweringState) -> Literal["compile", "conclude"]:
-    """Compile what was written; conclude when there was nothing to write."""
+def after_write(state: LoweringState) -> Literal["use_tools", "compile", "conclude"]:
+    """Call the tools that the writer asks for; else compile what it wrote, if anything."""
+    rounds = state.get("rounds", ())
+    if rounds and rounds[-1].answers_sha256 is None:
+        return "use_tools"
     return "compile" if _newest_has_source(state) else "conclude"
 
 
@@ -54,12 +61,14 @@ def build_graph() -> AgentGraph[LoweringState, None, LoweringState, LoweringOutp
     """Return the lowering graph, not compiled."""
     graph = AgentGraph(LoweringState, output_schema=LoweringOutput)
     graph.add_node("write", kernel_writer)
+    graph.add_node("use_tools", use_tools)
     graph.add_node("compile", compile_candidate)
     graph.add_node("verify", verify_candidate)
     graph.add_node("profile", profile_candidate)
     graph.add_node("conclude", conclude_lowering)
     graph.add_edge(START, "write")
     graph.add_conditional_edges("write", after_write)
+    graph.add_edge("use_tools", "write")
     graph.add_conditional_edges("compile", after_compile)
     graph.add_conditional_edges("verify", after_verify)
     graph.add_conditional_edges("profile", after_profile)

@@ -46,6 +46,7 @@ async def lower(state: RolloutState, config: RunnableConfig) -> dict[str, Any]:
         "knowledge_at": state["knowledge_at"],
         "place": (state["iteration"], state["rollout"], state["step"]),
         "attempts": {},
+        "rounds": (),
     }
     answer = await lowering.ainvoke(request, config)
     return {"result": answer["result"]}

@@ -23,6 +23,7 @@ from ..nodes.records import (
     StateChoice,
     TaskSummary,
     TechniqueChoice,
+    ToolRound,
     Trajectory,
     merge_newest,
     merge_reviews,
@@ -173,6 +174,8 @@ class LoweringState(TypedDict, total=False):
     """Iteration, rollout and step, from 0."""
     attempts: Annotated[dict[int, Attempt], Recorded]
     """Sources written so far and what each came to, by number."""
+    rounds: Annotated[tuple[ToolRound, ...], Recorded]
+    """Tools that the writer had called, and what they answered."""
     result: Annotated[LoweringResult, Recorded]
     """What came of it."""
 

@@ -7,7 +7,8 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from ..harness.records import Bottleneck, Outcome, Record, sha256_of_json
+from ..harness.gpus import architecture_family
+from ..harness.records import Bottleneck, DeviceIdentity, Outcome, Record, sha256_of_json
 
 SIGNATURE_NAME: Literal["signature/v1"] = "signature/v1"
 """Name of the current signature layout; a change of its dimensions is a new name."""
@@ -150,6 +151,22 @@ class PolicyContext(Circumstances):
 
     tried: tuple[str, ...] = ()
     """Techniques already tried on this very source: left out."""
+
+    @classmethod
+    def of(
+        cls, identity: DeviceIdentity, op_class: str, dtype: str, tried: tuple[str, ...] = ()
+    ) -> PolicyContext:
+        """Return the circumstances of a task on a device."""
+        return cls(
+            device_kind=identity.kind,
+            gpu=identity.gpu,
+            arch=identity.arch,
+            family=architecture_family(identity.arch),
+            op_class=op_class,
+            dtype=dtype,
+            harness=identity.harness,
+            tried=tried,
+        )
 
 
 class Evidence(Applied, Circumstances):

@@ -80,6 +80,8 @@ class RunContext(Record):
     repairs: int | None = Field(default=None, ge=0, le=LONGEST_LOOP)
     """How often the kernel writer may mend a candidate that failed; by default twice where a model
     writes it, else once."""
+    writer: Literal["replies", "tools"] = "replies"
+    """How a model writes kernels: a file a reply, or with tools to compile, run and profile it."""
     seed: Integer = 0
     """Same seed, same knowledge base: same run."""
     knowledge: str | None = None
@@ -301,6 +303,17 @@ class Attempt(Record):
     """Artifact of the prompt that a model wrote it from."""
     reply_sha256: str | None = None
     """Artifact of the model's raw reply."""
+
+
+class ToolRound(Record):
+    """Tools that the kernel writer had called before it gave an attempt."""
+
+    attempt: int
+    """Number of the attempt that it works on."""
+    reply_sha256: str
+    """Artifact of the model's raw reply: which tools, with what."""
+    answers_sha256: str | None = None
+    """Artifact of what they answered, a JSON list; None before they did."""
 
 
 class LoweringResult(Record):

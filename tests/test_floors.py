@@ -31,13 +31,13 @@ ORDER: dict[str, tuple[str | tuple[str, ...], ...]] = {
     ),
     "memory": (("records", "database", "locations"), ("run", "knowledge")),
     "tools": (
-        "progress", "models", "rewriting", "techniques", "first_kernel", "evaluation", "workspace",
-        "langchain",
+        ("progress", "waiting"), "models", "rewriting", "techniques", "first_kernel", "wording",
+        "evaluation", "workspace", "for_agents",
     ),
     "nodes": ("records", "common", AGENTS, "run"),
     "graph": (
         "channels", "state", "compiling", "lowering", "rollout", "optimize", "checkpoints",
-        "session", "embedding",
+        "session", "embedding", "agent_tools",
     ),
 }  # fmt: skip
 """Of each folder with an order: its rooms from the ground up. Rooms in brackets stand on one floor;

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterator
+from typing import Literal, NamedTuple
 
-from ..records import Evidence, Lesson, PerformanceState, StateOptimization
+from ..records import Evidence, Lesson, Optimization, PerformanceState, StateOptimization
 from .facts import Facts
 from .journal import Entry, Journal
 from .seed import Seed
 from .signature import DIMENSIONS
 from .state_index import IndexedState
+from .text_index import IndexedText
 
 EVIDENCE, STATE, OPTIMIZATION, LESSON = "evidence", "state", "optimization", "lesson"
 
@@ -51,6 +53,8 @@ class Contents:
         self._journal = journal
         self._discovered: set[str] = set()
         self._indexed: tuple[IndexedState, ...] = ()
+        self._texts: tuple[IndexedText, ...] = ()
+        self._texts_of = (-1, -1)
 
     def read(self) -> None:
         """Parse the entries that were added since the last time."""
@@ -68,6 +72,36 @@ class Contents:
                 for sequence, state in self.states
             )
         return self._indexed
+
+    def indexed_texts(self) -> tuple[IndexedText, ...]:
+        """Return what can be found by words: the same object while nothing of it is added."""
+        lessons = sum(map(len, self.lessons.values()))
+        number = len(self.states) + len(self.changes), lessons
+        if self._texts_of != number:
+            self._texts_of, self._texts = number, tuple(self._all_texts())
+        return self._texts
+
+    def _all_texts(self) -> Iterator[IndexedText]:
+        for sequence, state in self.states:
+            text = f"{state.name}. {state.description}"
+            yield IndexedText("state", state.id, sequence, "", text)
+        for name, card in self.seed.techniques.items():
+            yield IndexedText("technique", name, 0, "", _in_words(card))
+        new: dict[tuple[str, bool], IndexedText] = {}
+        for _, sequence, change in self.changes:
+            card, simulated = change.optimization, change.device_kind == "simulated"
+            if card.technique not in self.seed.techniques:
+                found = IndexedText(
+                    "technique", card.technique, sequence, _learned(simulated), _in_words(card)
+                )
+                new.setdefault((card.technique, simulated), found)
+        yield from new.values()
+        for (simulated, _), stored in self.lessons.items():
+            for each in stored:
+                lesson = each.lesson
+                yield IndexedText(
+                    "lesson", lesson.id, lesson.created, _learned(simulated), lesson.text
+                )
 
     def _take(self, entry: Entry) -> None:
         if entry.kind == EVIDENCE:
@@ -100,3 +134,11 @@ class Contents:
 def subject(lesson: Lesson) -> Subject:
     """Return what rows of evidence speak for or against a lesson: of a composite, its last step."""
     return lesson.device_kind == "simulated", (lesson.technique or "").split(" then ")[-1]
+
+
+def _in_words(card: Optimization) -> str:
+    return f"{card.description} Applies when: {card.applies_when} {card.notes}"
+
+
+def _learned(simulated: bool) -> Literal["simulated", "measured"]:
+    return "simulated" if simulated else "measured"

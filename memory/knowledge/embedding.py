@@ -1,27 +1,50 @@
-"""The signature embedding as Chroma knows it: registered by name, nothing to download.
+"""The embeddings as Chroma knows them: registered by name, nothing to download.
 
-Importing this module imports chromadb (a second or two): only `state_index` does, when used.
+Importing this module imports chromadb (a second or two): only `chroma_index` does, when used.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from chromadb.api.types import Documents, EmbeddingFunction, Embeddings, Space
 from chromadb.utils.embedding_functions import register_embedding_function
 
 from .signature import embed, from_text
+from .words import embed_words
 
 EMBEDDING_NAME = "kernelblaster-signature-v1"
+WORDS_EMBEDDING = "kernelblaster-words-v1"
 
 
-@register_embedding_function
-class SignatureEmbedding(EmbeddingFunction[Documents]):  # type: ignore[misc]  # untyped base
-    """Embeds signature documents (`signature.to_text`); distances are signature distances."""
+class _Embedding(EmbeddingFunction[Documents]):  # type: ignore[misc]  # untyped base
+    """What both have in common: nothing to configure, distances as between points."""
 
     def __init__(self) -> None:
         """Takes nothing: the layout of the vector is its name."""
+
+    def default_space(self) -> Space:
+        """Return the metric of the vectors."""
+        return "l2"
+
+    def supported_spaces(self) -> list[Space]:
+        """Return the metrics that make sense."""
+        return ["l2"]
+
+    @classmethod
+    def build_from_config(cls, config: dict[str, Any]) -> Self:
+        """Return the function of a stored configuration."""
+        return cls()
+
+    def get_config(self) -> dict[str, Any]:
+        """Return the configuration to store: there is nothing to configure."""
+        return {}
+
+
+@register_embedding_function
+class SignatureEmbedding(_Embedding):
+    """Embeds signature documents (`signature.to_text`); distances are signature distances."""
 
     def __call__(self, input: Documents) -> Embeddings:
         """Return one float32 vector a document."""
@@ -32,19 +55,16 @@ class SignatureEmbedding(EmbeddingFunction[Documents]):  # type: ignore[misc]  #
         """Return the name under which stored collections find this class again."""
         return EMBEDDING_NAME
 
-    def default_space(self) -> Space:
-        """Return the metric of the vectors."""
-        return "l2"
 
-    def supported_spaces(self) -> list[Space]:
-        """Return the metrics that make sense."""
-        return ["l2"]
+@register_embedding_function
+class WordsEmbedding(_Embedding):
+    """Embeds texts by their words: what has words in common lies near."""
+
+    def __call__(self, input: Documents) -> Embeddings:
+        """Return one float32 vector a document."""
+        return [np.asarray(embed_words(text), dtype=np.float32) for text in input]
 
     @staticmethod
-    def build_from_config(config: dict[str, Any]) -> SignatureEmbedding:
-        """Return the function of a stored configuration."""
-        return SignatureEmbedding()
-
-    def get_config(self) -> dict[str, Any]:
-        """Return the configuration to store: there is nothing to configure."""
-        return {}
+    def name() -> str:
+        """Return the name under which stored collections find this class again."""
+        return WORDS_EMBEDDING

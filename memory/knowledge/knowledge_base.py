@@ -29,7 +29,8 @@ from .journal import Entry, Journal
 from .policy import unknown_technique
 from .seed import Seed
 from .snapshot import Snapshot
-from .state_index import ChromaIndex, nearest_exact
+from .state_index import StateIndex, nearest_exact
+from .text_index import IndexedText, TextIndex, closest, nearest_texts
 
 UPDATE = "update"
 KEPT_SNAPSHOTS = 4
@@ -65,7 +66,8 @@ class KnowledgeBase:
         self.directory = directory
         self._journal = Journal(directory / "evidence.sqlite")
         self._seed = seed
-        self._index = ChromaIndex(directory / "chroma")
+        self._index = StateIndex(directory / "chroma")
+        self._texts = TextIndex(directory / "chroma" / "texts")
         self._lock = Lock(directory / "index.lock")
         self._guard = threading.RLock()
         self._contents = Contents(self._journal, self._seed)
@@ -217,6 +219,21 @@ class KnowledgeBase:
         with self._guard:
             return self.snapshot(at).lessons(technique, state)
 
+    def search(
+        self, words: str, device_kind: str, at: int | None = None, most: int = 8
+    ) -> list[IndexedText]:
+        """Return the states, techniques and lessons closest to a text by their words, `most`.
+
+        Lessons are those of comparable devices.
+        """
+        learned = "simulated" if device_kind == "simulated" else "measured"
+        with self._guard:
+            snapshot = self.snapshot(at)
+            find = self._texts.nearest if self.owns_index else nearest_texts
+            texts = self._contents.indexed_texts()
+            known = [each for each in texts if each.sequence <= snapshot.at]
+            return closest(words, find(texts, words, learned, snapshot.at), known)[:most]
+
     def _known(self, state: PerformanceState | str, snapshot: Snapshot) -> PerformanceState:
         if isinstance(state, PerformanceState):
             return state
@@ -269,6 +286,7 @@ class KnowledgeBase:
             )
         with self._guard:
             self._contents.read()
+            self._texts.rebuild(self._contents.indexed_texts())
             return self._index.rebuild(self._contents.indexed_states())
 
     def stats(self, at: int | None = None) -> dict[str, int]:
@@ -326,6 +344,7 @@ class KnowledgeBase:
         """Close the files and give the index back."""
         with self._guard:
             self._index.close()
+            self._texts.close()
             self._journal.close()
             self._lock.close()
 

@@ -75,5 +75,10 @@ class ArtifactStore:
             except OSError:
                 shutil.copyfile(found, target)
 
+    def names(self, beginning: str) -> list[str]:
+        """Return the sha256 of the stored texts whose sha256 begins so (two digits or more)."""
+        folder = self.directory / beginning[:2]
+        return sorted(f"{folder.name}{found.name}" for found in folder.glob(f"{beginning[2:]}*"))
+
     def _path(self, name: str) -> Path:
         return self.directory / name[:2] / name[2:]

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from ...memory.records import NO_GAIN, Step
 from ...tools.models.records import BUILTIN
-from ..common.prompts.experience import measured_gain
+from ...tools.wording.experience import measured_gain
 from ..common.sequences import is_sequence
 from ..records import Gap, GapAnalysis, PolicyEvaluation, TechniqueReview, Trajectory
 

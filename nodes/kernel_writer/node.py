@@ -4,6 +4,7 @@ Reads plan, summary, parent, choice and the attempts so far; writes the next att
 The built-in writer rewrites the syntax tree; a failed attempt is followed by the technique's next
 parameter values, never by the same source again. A model is shown the file, its profile and the
 technique; a failed attempt goes on as a conversation, with what was found wrong as next message.
+With tools (`writer`), it may have some called before it gives an attempt: then a round is written.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any, TypedDict
 
 from ...tools.models.asking import MalformedReply
 from ...tools.models.code_reply import CodeReply, read_code
-from ...tools.models.records import BUILTIN, Answer
+from ...tools.models.records import BUILTIN, Answer, ToolCalls
 from ...tools.progress import report_progress
 from ...tools.workspace import Workspace
 from ..common.asking import stand_in
@@ -27,13 +28,15 @@ from ..records import (
     StateChoice,
     TaskSummary,
     TechniqueChoice,
+    ToolRound,
 )
 from .builtin import rewrite
 from .prompt import lowering_messages
+from .tool_rounds import may_call, schemas, submitted, tried_kernels
 
 
 class Reads(TypedDict, total=False):
-    """What this agent reads; a checkpoint of an earlier version lacks the last two."""
+    """What this agent reads; a checkpoint of an earlier version lacks the last three."""
 
     plan: RunPlan
     summary: TaskSummary
@@ -43,14 +46,18 @@ class Reads(TypedDict, total=False):
     place: tuple[int, int, int]
     state_choice: StateChoice
     knowledge_at: int
+    rounds: tuple[ToolRound, ...]
 
 
 async def kernel_writer(state: Reads) -> dict[str, Any]:
-    """Write one more attempt; an attempt without a source ends the lowering."""
+    """Write one more attempt, or ask for tools; an attempt without a source ends the lowering."""
     if state["plan"].models.model_of("kernel_writer") == BUILTIN:
         attempt = await asyncio.to_thread(_write, state)
     else:
-        attempt = await budgeted(state["plan"], lambda: _write_by_model(state))
+        written = await budgeted(state["plan"], lambda: _write_by_model(state))
+        if isinstance(written, ToolRound):
+            return {"rounds": (*state.get("rounds", ()), written)}
+        attempt = written
     iteration, rollout, step = state["place"]
     report_progress(
         "attempt",
@@ -96,8 +103,11 @@ def _rewritten(workspace: Workspace, state: Reads) -> Attempt:
     )
 
 
-async def _write_by_model(state: Reads) -> Attempt:
-    """Return the model's next attempt; the built-in writer's where it goes first or must help."""
+async def _write_by_model(state: Reads) -> Attempt | ToolRound:
+    """Return the model's next attempt, or the tools it asks for.
+
+    The built-in writer's attempt where it goes first or must help.
+    """
     plan, attempts = state["plan"], state["attempts"]
     first = not attempts
     last = None if first else attempts[len(attempts) - 1].outcome
@@ -120,13 +130,27 @@ async def _write_by_model(state: Reads) -> Attempt:
 
         asker = workspace.asker(plan.models)
         place = (*state["place"], len(attempts))
-        answer = await asker.text("kernel_writer", place, messages, read)
-        return await asyncio.to_thread(_attempt, workspace, state, answer)
+        if plan.writer == "replies":
+            answer = await asker.text("kernel_writer", place, messages, read)
+            return await asyncio.to_thread(_attempt, workspace, state, answer)
+        kernels = await asyncio.to_thread(tried_kernels, workspace, state)
+        called = await asker.calling(
+            "kernel_writer",
+            (*place, len(state.get("rounds", ()))),
+            messages,
+            schemas(),
+            lambda text: read(submitted(text, kernels)),
+            more=may_call(state),
+        )
+        if isinstance(called.value, ToolCalls):
+            return ToolRound(attempt=len(attempts), reply_sha256=str(called.reply_sha256))
+        return await asyncio.to_thread(_attempt, workspace, state, called)
 
 
-def _attempt(workspace: Workspace, state: Reads, answer: Answer[CodeReply]) -> Attempt:
+def _attempt(workspace: Workspace, state: Reads, answer: Answer[Any]) -> Attempt:
     """Return what a model's answer came to, or what the built-in writer does in its place."""
-    reply, number = answer.value, len(state["attempts"])
+    reply: CodeReply | None = answer.value
+    number = len(state["attempts"])
     if reply is None:
         helped = _rewritten(workspace, state)
         if helped.source_sha256 is None:

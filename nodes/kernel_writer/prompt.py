@@ -14,11 +14,10 @@ from ...memory.records import (
     SettingGain,
 )
 from ...tools.evaluation.evaluator import Evaluator
+from ...tools.for_agents.desk import kernel_id
 from ...tools.models.code_reply import fenced, holds_edits
 from ...tools.models.records import Message
-from ...tools.workspace import Workspace
-from ..common.policy_context import policy_context
-from ..common.prompts.experience import (
+from ...tools.wording.experience import (
     expected_text,
     gain_text,
     lessons_text,
@@ -26,11 +25,14 @@ from ..common.prompts.experience import (
     technique_text,
     tried_text,
 )
+from ...tools.workspace import Workspace
+from ..common.policy_context import policy_context
 from ..common.prompts.render import render
 from ..common.prompts.repair import repair_messages, reply_words
 from ..common.prompts.subject import kernel_context, task_context
 from ..common.steps import path_to, visible_steps
 from ..records import Attempt, KernelPoint, RunPlan, TechniqueChoice
+from .tool_rounds import MOST_ROUNDS, may_call, round_messages, without_more
 
 State = Mapping[str, Any]
 """What kernel_writer reads."""
@@ -52,9 +54,11 @@ def lowering_messages(workspace: Workspace, state: State) -> tuple[Message, ...]
     budget = plan.models.context_of("kernel_writer")
     messages = render("kernel_writer", budget, **lowering_context(workspace, state, task))
     for attempt in state["attempts"].values():
+        messages = (*messages, *round_messages(workspace, state, attempt.number))
         if attempt.source_sha256 is not None:
             messages = (*messages, *_exchange(workspace, task, attempt, state["choice"].technique))
-    return messages
+    messages = (*messages, *round_messages(workspace, state, len(state["attempts"])))
+    return messages if may_call(state) else without_more(messages)
 
 
 def lowering_context(workspace: Workspace, state: State, task: Task) -> dict[str, Any]:
@@ -73,6 +77,8 @@ def lowering_context(workspace: Workspace, state: State, task: Task) -> dict[str
     if "tensor" not in f"{choice.technique} {known.optimization.description}".lower():
         found["tensor"] = ""
     return found | {
+        "rounds": MOST_ROUNDS if state["plan"].writer == "tools" else 0,
+        "file_id": kernel_id(parent.source_sha256),
         "technique": card,
         "technique_name": choice.technique,
         "parameters": json.dumps(choice.settings[0]) if any(choice.settings[:1]) else "",

@@ -11,15 +11,15 @@ from ...memory.records import ExpectedGain, Optimization, Step
 from ...tools.models.records import Answer, Message
 from ...tools.techniques.catalogue import OTHER_CLASS, techniques, unfit
 from ...tools.techniques.conditions import APPLIED_GAIN, WITH_PRODUCTS, AtHand
-from ...tools.workspace import Workspace
-from ..common.prompts.experience import (
+from ...tools.wording.experience import (
     ceiling_text,
     expected_text,
     gain_text,
     lessons_text,
     tried_text,
 )
-from ..common.prompts.measurements import attainable
+from ...tools.wording.measurements import attainable
+from ...tools.workspace import Workspace
 from ..common.prompts.render import render
 from ..common.prompts.subject import kernel_context, task_context
 from ..common.replies import checked

@@ -7,15 +7,15 @@ from typing import Any
 
 from ...memory.records import Optimization
 from ...tools.models.records import Message
-from ...tools.workspace import Workspace
-from ..common.prompts.experience import (
+from ...tools.wording.experience import (
     ceiling_text,
     expected_text,
     gain_text,
-    path_text,
     tried_text,
 )
-from ..common.prompts.measurements import attainable, profile_text, summary_text
+from ...tools.wording.measurements import attainable, profile_text, summary_text
+from ...tools.workspace import Workspace
+from ..common.prompts.path import path_text
 from ..common.prompts.render import render
 from ..common.randomness import explores
 from ..common.steps import path_to, visible_steps

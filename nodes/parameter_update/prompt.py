@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from ...memory.records import KnowledgeUpdate, Lesson, Optimization, StateOptimization, Step
 from ...tools.models.records import Answer, Message
-from ..common.prompts.experience import gain_text, lessons_text, technique_text
+from ...tools.wording.experience import gain_text, lessons_text, technique_text
 from ..common.prompts.iteration import gap_lines, measured_text, resolve, steps_text
 from ..common.prompts.render import render
 from ..common.replies import checked

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 from ...memory.records import Step
 from ...tools.models.records import Message
+from ...tools.wording.experience import gain_text, measured_gain
 from ...tools.workspace import Workspace
-from ..common.prompts.experience import gain_text, measured_gain
 from ..common.prompts.iteration import steps_text
 from ..common.prompts.render import render
 from ..records import PolicyEvaluation, TechniqueReview

@@ -66,6 +66,11 @@ def resolve_plan(request: OptimizeRequest, context: RunContext) -> RunPlan:
     models = context.models.model_copy(update={"roles": roles})
     check_models(models)
     require_prices(models, context.budgets)
+    if context.writer == "tools" and models.model_of("kernel_writer") == BUILTIN:
+        raise UserError(
+            "--writer tools: the built-in kernel writer calls no tools; give a model the role: "
+            "--model kernel_writer=openai:NAME"
+        )
     given = given_texts(request)
     if request.start and START_FILE not in given and not Path(request.start).is_file():
         raise UserError(f"no such file: --start {request.start}; give the path of a CUDA source")

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...tools.models.records import Message
+from ...tools.wording.listing import listing
 from ...tools.workspace import Workspace
-from ..common.prompts.experience import path_text
-from ..common.prompts.listing import listing
+from ..common.prompts.path import path_text
 from ..common.prompts.render import render
 from ..common.prompts.subject import task_context
 from ..common.steps import path_to

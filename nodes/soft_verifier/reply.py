@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from ..common.prompts.listing import line_of
+from ...tools.wording.listing import line_of
 from ..common.replies import Reply, checked
 
 

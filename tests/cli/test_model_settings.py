@@ -598,3 +598,39 @@ def test_kill_in_the_middle_of_model_calls_of_a_run(tmp_path: Path, server: Open
     assert 1 <= len(lost) <= 2 * kills, "each kill hits at most one call of each rollout"
     assert len(server.chats) <= len(rows) == result.model_calls
     assert any("may have been paid" in note for note in result.notes)
+
+
+# Tools for the kernel writer ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("streaming", ["false", "true"])
+def test_calls_of_tools_go_over_the_wire_as_openai_has_them(
+    optimize: Callable[..., Done], server: OpenAiServer, monkeypatch: pytest.MonkeyPatch,
+    streaming: str,
+) -> None:  # fmt: skip
+    monkeypatch.setenv("KERNELBLASTER_STREAMING", streaming)
+    tried = "us: 30.0\n"
+    server.answers = [
+        Say(arguments={"source": tried}, finish="tool_calls"),
+        Say(arguments='us: 30.0', finish="tool_calls"),
+    ]
+    found = last_json(optimize("--writer", "tools", "--steps", 1, "--json"))
+    assert found["outcome"] == "improved" and found["model_calls"] == 3
+    first, second, third = (seen.body["messages"] for seen in server.chats)
+    offered = [tool["function"]["name"] for tool in server.chats[0].body["tools"]]
+    assert offered[0] == "compile_kernel" and "optimize_kernel" not in offered
+    said, answer = second[len(first) :]
+    (call,) = said["tool_calls"]
+    assert json.loads(call["function"]["arguments"]) == {"source": tried}
+    assert (answer["role"], answer["tool_call_id"]) == ("tool", call["id"])
+    assert "compiles" in answer["content"] and "no JSON object" in third[-1]["content"]
+
+
+def test_the_writers_mode_is_a_setting_too(
+    optimize: Callable[..., Done], server: OpenAiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KERNELBLASTER_WRITER", "tools")
+    last_json(optimize("--steps", 1, "--json"))
+    assert "tools" in server.chats[0].body
+    refused = optimize("--model", "builtin")
+    assert refused.code == 2 and "--writer tools" in refused.err

@@ -28,6 +28,7 @@ SHORT: dict[str, Any] = {"iterations": 1, "rollouts": 2, "steps": 3}
 def text_device(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     graph_support.install(monkeypatch.setattr)
     graph_support.install_evaluate(monkeypatch.setattr)
+    graph_support.install_agent_tools(monkeypatch.setattr)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "examples").mkdir()
     (tmp_path / "examples" / "softmax.py").write_text("")

@@ -10,6 +10,7 @@ from places import ROOT
 
 from kernelblaster.graph import lowering, optimize, rollout
 from kernelblaster.graph.compiling import RECURSION_LIMIT
+from kernelblaster.nodes.kernel_writer.tool_rounds import MOST_ROUNDS
 from kernelblaster.nodes.records import LONGEST_LOOP
 
 
@@ -18,8 +19,9 @@ def edges(graph: Any) -> set[tuple[str, str]]:
 
 
 def test_the_longest_loops_end_before_the_limit_of_steps() -> None:
-    """An iteration takes four steps of its graph, a rollout's step seven, an attempt four."""
-    assert 7 * LONGEST_LOOP + 100 < RECURSION_LIMIT
+    """An iteration takes four steps of its graph, a rollout's step seven, an attempt four,
+    a round of tools two."""
+    assert 7 * LONGEST_LOOP + 2 * MOST_ROUNDS + 100 < RECURSION_LIMIT
 
 
 def test_optimize_is_the_outer_loop() -> None:
@@ -66,6 +68,8 @@ def test_lowering_goes_back_to_write_with_each_failure() -> None:
         ("__start__", "write"),
         ("write", "compile"),
         ("write", "conclude"),
+        ("write", "use_tools"),
+        ("use_tools", "write"),
         ("compile", "verify"),
         ("compile", "write"),
         ("compile", "conclude"),

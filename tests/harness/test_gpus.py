@@ -20,7 +20,7 @@ from kernelblaster.harness.devices.simulated import SimulatedDevice
 from kernelblaster.harness.gpus import find_gpu
 from kernelblaster.harness.simt import constants_of, describe_launch
 from kernelblaster.harness.simt.counters import Counts, LaunchCounters
-from kernelblaster.nodes.common.prompts.device import device_text
+from kernelblaster.tools.wording.device import device_text
 print(DeferredDevice("a30").identity.arch)
 print(SimulatedDevice("a30").identity.gpu)
 print(device_text("NVIDIA A30", "sm_80", "cuda").splitlines()[1])

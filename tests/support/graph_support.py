@@ -18,6 +18,7 @@ from typing import Any
 from kernelblaster.harness.devices.protocol import Capability, Device, Measurement
 from kernelblaster.harness.records import (
     DeviceIdentity,
+    Diagnostic,
     LaunchProfile,
     Outcome,
     Profile,
@@ -82,6 +83,11 @@ class TextDevice(Device):
         return frozenset({Capability.COUNTERS})
 
     async def compile(self, task: Task, source: str) -> StageResult:
+        if "without launch\n" in source:
+            missing = Diagnostic(kind="missing_launch", message="there is no launch")
+            return StageResult(
+                outcome=Outcome.COMPILE_ERROR, reason="no launch", diagnostics=(missing,)
+            )
         return await asyncio.to_thread(
             self._stage, "compile", source, {"compile_error", "forbidden"}
         )
@@ -190,3 +196,10 @@ def install_evaluate(patch: Callable[[str, Any], Any]) -> None:
 
     patch("kernelblaster.tools.evaluation.file.open_device", lambda kind, gpu: TextDevice(gpu))
     patch("kernelblaster.tools.evaluation.file.load_task", read_task)
+
+
+def install_agent_tools(patch: Callable[[str, Any], Any]) -> None:
+    """Put the text device in place where an agent's tools open one."""
+    opening = "kernelblaster.tools.for_agents.opening"
+    patch(f"{opening}.open_device", lambda kind, gpu: TextDevice(gpu))
+    patch(f"{opening}.load_task_now", lambda path, dimensions: text_task(path.stem))

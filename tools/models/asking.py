@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -29,8 +29,16 @@ from .call_failures import IN_A_ROW, CallFailed, FailuresInARow, explained, fail
 from .chat_models import opened_model, priced, turnstile_of
 from .endpoint import ask_endpoint
 from .pauses import BudgetReached, ModelUnavailable
-from .records import BUILTIN, Answer, Message, ModelPlan, Role
-from .reply_forms import MalformedReply, RawReply, bound, raw_reply, with_schema
+from .records import BUILTIN, Answer, Message, ModelPlan, Role, ToolCalls
+from .reply_forms import (
+    Form,
+    MalformedReply,
+    RawReply,
+    as_langchain,
+    bound,
+    raw_reply,
+    with_schema,
+)
 
 __all__ = ["Asker", "BudgetReached", "MalformedReply", "ModelUnavailable", "estimate_tokens"]
 
@@ -104,13 +112,49 @@ class Asker:
         """
         return await self._ask(role, place, tuple(messages), lambda raw: read(raw.words()), None)
 
+    async def calling(
+        self,
+        role: Role,
+        place: tuple[int | str, ...],
+        messages: Sequence[Message],
+        tools: Sequence[Mapping[str, Any]],
+        read: Callable[[str], Value],
+        *,
+        more: bool,
+    ) -> Answer[ToolCalls | Value]:
+        """Return the tool calls of a reply, or, of one without any, what `read` makes of its text.
+
+        Args:
+            role: who is asked.
+            place: where in the run.
+            messages: the conversation, earlier calls and their answers among it.
+            tools: schemas of the tools, as OpenAI has them.
+            more: whether they may still be called; else only a text will do.
+            read: raises MalformedReply to have the model asked again with that reason.
+
+        Raises:
+            BudgetReached: a cap keeps the next call from being made.
+            ModelUnavailable: the endpoint is gone or refuses the key, and nobody may stand in.
+            UserError: the endpoint's setting is wrong, or the disk is full.
+        """
+
+        def turn(raw: RawReply) -> ToolCalls | Value:
+            if not raw.calls:
+                return read(raw.words())
+            if not more:
+                raise MalformedReply("no more tools may be called: give the answer itself")
+            raw.require_whole()
+            return ToolCalls(said=raw.text, calls=raw.calls)
+
+        return await self._ask(role, place, tuple(messages), turn, tools)
+
     async def _ask(
         self,
         role: Role,
         place: tuple[int | str, ...],
         messages: tuple[Message, ...],
         read: Callable[[RawReply], Value],
-        form: type[BaseModel] | None,
+        form: Form,
     ) -> Answer[Value]:
         model = self.models.model_of(role)
         if model == BUILTIN:
@@ -149,7 +193,7 @@ class Asker:
         )  # fmt: skip
 
     async def _reply(
-        self, call: _Call, messages: tuple[Message, ...], form: type[BaseModel] | None
+        self, call: _Call, messages: tuple[Message, ...], form: Form
     ) -> tuple[str, RawReply]:
         """Return the stored reply of a call, or make it; raises CallFailed when tries run out."""
         stored = await asyncio.to_thread(self._ledger.reply, call.key)
@@ -185,7 +229,7 @@ class Asker:
         self,
         call: _Call,
         messages: tuple[Message, ...],
-        form: type[BaseModel] | None,
+        form: Form,
         failures: FailuresInARow,
     ) -> tuple[str, RawReply]:
         """Make a call, in several tries where its failures allow that."""
@@ -229,7 +273,7 @@ class Asker:
         return found.line if found.verdict == "bad" else ""
 
     async def _send(
-        self, call: _Call, messages: tuple[Message, ...], form: type[BaseModel] | None
+        self, call: _Call, messages: tuple[Message, ...], form: Form
     ) -> tuple[str, RawReply]:
         """Make one try of a call: note it, send it, store what comes, close it."""
         expected = self._expected(call.model, messages)
@@ -271,12 +315,12 @@ class Asker:
         return reply, raw
 
     async def _invoke(
-        self, call: _Call, messages: tuple[Message, ...], form: type[BaseModel] | None
+        self, call: _Call, messages: tuple[Message, ...], form: Form
     ) -> Any:
         async with opened_model(self.models, call.model) as model:
             asked = await asyncio.to_thread(bound, model, self.models, call.model, form)
             return await asked.ainvoke(
-                [(message.role, message.content) for message in messages],
+                [as_langchain(message) for message in messages],
                 {
                     "run_name": call.role,
                     "tags": [call.role],
@@ -311,7 +355,7 @@ class Asker:
         )
 
     def _expected(self, model: str, messages: tuple[Message, ...]) -> Usage:
-        tokens_in = sum(estimate_tokens(message.content) for message in messages)
+        tokens_in = sum(-(-message.length // 4) for message in messages)
         tokens_out = self.models.max_output_tokens or 0
         money = priced(self.models, model, {"in": tokens_in, "out": tokens_out})
         return Usage(tokens_in=tokens_in, tokens_out=tokens_out, estimated=True, money=money)
@@ -325,7 +369,7 @@ class Asker:
             tokens_in, tokens_out = counted["input_tokens"], counted["output_tokens"]
             cached = min(tokens_in, details.get("cache_read") or 0)
         else:
-            tokens_in = sum(estimate_tokens(each.content) for each in messages)
+            tokens_in = sum(-(-each.length // 4) for each in messages)
             tokens_out = estimate_tokens("".join((raw.text, raw.refusal, *raw.arguments)))
             cached = 0
         money = priced(self.models, model, {"in": tokens_in, "cached": cached, "out": tokens_out})
@@ -372,7 +416,8 @@ class _Call:
 
 
 def _as_json(messages: Sequence[Message]) -> str:
-    return json.dumps([message.model_dump() for message in messages], indent=1)
+    # Without what most messages lack: the artifacts of plain conversations stay what they were.
+    return json.dumps([message.model_dump(exclude_defaults=True) for message in messages], indent=1)
 
 
 def _again(raw: RawReply, reason: str) -> tuple[Message, Message]:

@@ -91,6 +91,28 @@ def read_code(text: str, base: str | None = None, *, may_decline: bool = False) 
     return CodeReply(source=source, parameters=_parameters(text))
 
 
+def read_source(text: str) -> str:
+    """Return the source that a tool is given: the text of a file, in a fenced block or as it is.
+
+    Whether it defines launch() is the compiler's to say.
+
+    Raises:
+        MalformedReply: it is empty, too long, no text, cut off, or leaves code out.
+    """
+    text = text.replace("\r\n", "\n")
+    if len(text) > LARGEST_SOURCE_BYTES:
+        raise MalformedReply(f"the code is longer than {LARGEST_SOURCE_BYTES} bytes")
+    fence = _FENCE.search(text)
+    if fence and "#include" not in text[: fence.start()]:  # Else it stands in a comment.
+        blocks = [block for block in _blocks(text) if block.strip()]
+        text = "".join(blocks) if len(blocks) < 2 else _file_of(text)
+    if not text.strip():
+        raise MalformedReply("the code is empty: give the complete text of the file")
+    source = text.strip("\n").rstrip() + "\n"
+    _require_complete(source)
+    return source
+
+
 def holds_edits(text: str) -> bool:
     """Say whether a reply edits a file instead of giving one."""
     return _SEARCH.search(text) is not None
@@ -217,6 +239,13 @@ def _blocks(text: str) -> list[str]:
 
 
 def _require_whole(source: str) -> None:
+    """Refuse what is no complete file that defines launch(). Raises MalformedReply."""
+    _require_complete(source)
+    if not _LAUNCH.search(source):
+        raise MalformedReply("the file does not define launch()")
+
+
+def _require_complete(source: str) -> None:
     """Refuse what is no complete text of a file. Raises MalformedReply."""
     if found := _NOT_TEXT.search(source):
         line = source.count("\n", 0, found.start()) + 1
@@ -227,8 +256,6 @@ def _require_whole(source: str) -> None:
         raise MalformedReply(
             f"code is left out at `{omitted[0].strip()[:SHOWN]}`: give the complete file, or edits"
         )
-    if not _LAUNCH.search(source):
-        raise MalformedReply("the file does not define launch()")
 
 
 def _parameters(text: str) -> dict[str, Any]:

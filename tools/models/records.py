@@ -130,11 +130,37 @@ class Budgets(Record):
     """Working time of the run."""
 
 
+class ToolCall(Record):
+    """A model's wish to have a tool called."""
+
+    id: str
+    name: str
+    arguments: str
+    """JSON, as the model gave it."""
+
+
+class ToolCalls(Record):
+    """A reply that asks for tools before it answers."""
+
+    said: str
+    """Its words beside the calls."""
+    calls: tuple[ToolCall, ...]
+
+
 class Message(Record):
     """One message of a conversation with a model."""
 
-    role: Literal["system", "user", "assistant"]
+    role: Literal["system", "user", "assistant", "tool"]
     content: str
+    calls: tuple[ToolCall, ...] = ()
+    """What an assistant's message asks for besides."""
+    answers: str = ""
+    """Id of the call that a tool's message answers."""
+
+    @property
+    def length(self) -> int:
+        """Characters that are paid for."""
+        return len(self.content) + sum(len(call.arguments) for call in self.calls)
 
 
 Value = TypeVar("Value")

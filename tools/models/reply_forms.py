@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 
 from ...harness.records import Record
 from .chat_models import without_key
-from .records import Message, ModelPlan
+from .records import Message, ModelPlan, ToolCall
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -46,6 +46,8 @@ class RawReply(Record):
     text: str = ""
     arguments: tuple[str, ...] = ()
     """JSON of each tool call's arguments, as sent."""
+    calls: tuple[ToolCall, ...] = ()
+    """The tool calls, in order, those with arguments that are no JSON too."""
     refusal: str = ""
     finish_reason: str = ""
 
@@ -55,7 +57,7 @@ class RawReply(Record):
         Raises:
             MalformedReply: refused, cut off at the limit, or empty.
         """
-        self._require_whole()
+        self.require_whole()
         text = _without_thoughts(self.text).strip()
         if not text:
             raise MalformedReply("the reply is empty")
@@ -67,7 +69,7 @@ class RawReply(Record):
         Raises:
             MalformedReply: no such object in it, several, or fields that do not fit.
         """
-        self._require_whole()
+        self.require_whole()
         if len(set(self.arguments)) > 1:
             raise MalformedReply(f"the tool was called {len(self.arguments)} times; call it once")
         text = self.arguments[0] if self.arguments else self.words()
@@ -77,7 +79,8 @@ class RawReply(Record):
         """Return what goes into the conversation as the model's turn."""
         return self.arguments[0] if self.arguments else self.text or self.refusal or "(empty)"
 
-    def _require_whole(self) -> None:
+    def require_whole(self) -> None:
+        """Raise MalformedReply where it was refused, withheld or cut off."""
         if self.refusal:
             raise MalformedReply(f"the request was refused: {self.refusal}")
         if self.finish_reason == "content_filter":
@@ -179,12 +182,18 @@ def _without_thoughts(text: str) -> str:
     return re.sub(r"\A\s*+(?:<think>)?(?:(?!</?think>).)*+</think>", "", text, flags=re.DOTALL)
 
 
+Form = type[BaseModel] | Sequence[Mapping[str, Any]] | None
+"""What a reply is to be: a record, calls of tools (their schemas, as OpenAI has them), or text."""
+
+
 def bound(
-    model: BaseChatModel, plan: ModelPlan, name: str, reply: type[BaseModel] | None
+    model: BaseChatModel, plan: ModelPlan, name: str, reply: Form
 ) -> Runnable[Any, AIMessage]:
     """Return the model with the form of its reply bound to it, by the plan's method."""
-    if reply is None:
+    if not reply:
         return model
+    if not isinstance(reply, type):
+        return model.bind_tools([dict(tool) for tool in reply])
     if plan.method == "function_calling":
         return model.bind_tools([_tool(reply)], tool_choice=reply.__name__)
     if not name.startswith("openai:"):
@@ -271,9 +280,45 @@ def _strict(schema: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:
     return kept, strict
 
 
+def as_langchain(message: Message) -> BaseMessage:
+    """Return a message of a conversation as chat models take it."""
+    from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+
+    if message.role == "tool":
+        return ToolMessage(message.content, tool_call_id=message.answers)
+    if message.role != "assistant":
+        return (SystemMessage if message.role == "system" else HumanMessage)(message.content)
+    calls: list[Any] = [
+        {"id": call.id, "name": call.name, "args": arguments_of(call) or {}}
+        for call in message.calls
+    ]
+    return AIMessage(message.content, tool_calls=calls)
+
+
+def arguments_of(call: ToolCall) -> dict[str, Any] | None:
+    """Return a call's arguments; None where they are no JSON object."""
+    try:
+        found = _decoder().decode(call.arguments or "{}")
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
 def raw_reply(message: BaseMessage) -> RawReply:
     """Return what is worth keeping of a chat model's message."""
     return RawReply(
+        calls=tuple(
+            ToolCall(
+                id=str(call.get("id") or f"call_{number}"),
+                name=_clean(str(call.get("name") or "")),
+                arguments=_clean(
+                    call["args"] if isinstance(call["args"], str) else json.dumps(call["args"])
+                ),
+            )
+            for number, call in enumerate(
+                (*getattr(message, "tool_calls", ()), *getattr(message, "invalid_tool_calls", ()))
+            )
+        ),
         text=_clean(message.text if isinstance(message.text, str) else str(message.text)),
         arguments=tuple(_clean(text) for text in _arguments(message)),
         refusal=_clean(str(message.additional_kwargs.get("refusal") or "")),

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ....harness.records import Evaluation, LaunchProfile, Profile
-from .measurements import MOST_LAUNCHES, READ, WRITTEN, in_bytes, in_microseconds, summed
+from ....tools.wording.measurements import (
+    MOST_LAUNCHES,
+    READ,
+    WRITTEN,
+    in_bytes,
+    in_microseconds,
+    summed,
+)
 
 
 def change_text(before: Evaluation, after: Evaluation) -> str:

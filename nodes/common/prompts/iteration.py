@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 
 from ....memory.knowledge.signature import DIMENSIONS
 from ....memory.records import Step
+from ....tools.wording.experience import gain_text, measured_gain, outcome_text, parameters_text
 from ...records import Gap
-from .experience import gain_text, measured_gain, outcome_text, parameters_text
 
 SHORTEST_ID = 6
 """Characters of an evidence id that are shown, at least."""

@@ -18,6 +18,7 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 
 from ....tools.models.asking import estimate_tokens
 from ....tools.models.records import Message
+from ....tools.wording.templates import shared_text
 
 
 class Section(NamedTuple):
@@ -44,7 +45,7 @@ def render(template: str, budget: int, /, **context: Any) -> tuple[Message, ...]
 
     Args:
         template: a role, whose template is prompt.md in its folder, or the name of a file in
-            nodes/common/prompts without `.md`.
+            nodes/common/prompts or tools/wording without `.md`.
         budget: tokens that the messages may have together. What must stay stays even where it is
             more: half a kernel is of no use to anybody.
         context: what the template speaks of.
@@ -113,4 +114,4 @@ def _text(name: str) -> str | None:
     for file in (nodes.joinpath(name.removesuffix(".md"), "prompt.md"), shared.joinpath(name)):
         if file.is_file():
             return file.read_text(encoding="utf-8")
-    return None
+    return shared_text(name)

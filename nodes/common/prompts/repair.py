@@ -5,9 +5,9 @@ from __future__ import annotations
 from ....harness.records import Evaluation
 from ....tools.models.records import Message
 from ....tools.models.reply_forms import RawReply
+from ....tools.wording.failures import failure_text
+from ....tools.wording.listing import listing
 from ....tools.workspace import Workspace
-from .failures import failure_text
-from .listing import listing
 from .render import render
 
 REPAIR_TOKENS = 6000

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from ....harness.records import DeviceIdentity, Evaluation, Task
+from ....tools.wording.contract import launch_signature, program_text, reference_text, task_header
+from ....tools.wording.device import device_text, tensor_text
+from ....tools.wording.listing import excerpt, hot_lines, listing
+from ....tools.wording.measurements import profile_text, summary_text
 from ...records import TechniqueStep
-from .contract import launch_signature, program_text, reference_text, task_header
-from .device import device_text, tensor_text
-from .experience import path_text
-from .listing import excerpt, hot_lines, listing
-from .measurements import profile_text, summary_text
+from .path import path_text
 
 
 def task_context(task: Task, identity: DeviceIdentity) -> dict[str, Any]:

@@ -18,11 +18,11 @@ from pydantic import ValidationError
 from scripted_chat_model import ScriptedChatModel, cut_off, http_error, refusal, use
 
 from kernelblaster.harness.records import Task
-from kernelblaster.nodes.common.prompts.experience import lessons_text
 from kernelblaster.nodes.records import RunResult
 from kernelblaster.nodes.soft_verifier.builtin import review
 from kernelblaster.nodes.soft_verifier.reply import verdict_on
 from kernelblaster.tools.models.records import ModelPlan
+from kernelblaster.tools.wording.experience import lessons_text
 from kernelblaster.tools.workspace import open_knowledge
 
 MODEL = "import:scripted_chat_model:current"

@@ -24,15 +24,16 @@ from kernelblaster.harness.simt.model.time_model import together
 from kernelblaster.harness.task.contract import header
 from kernelblaster.memory.records import ExpectedGain, Lesson, Posterior, SettingGain, Step
 from kernelblaster.nodes.common.prompts.changes import change_text
-from kernelblaster.nodes.common.prompts.contract import (
+from kernelblaster.tools.techniques.catalogue import knowledge_seed
+from kernelblaster.tools.wording.contract import (
     compulsory_bytes,
     product_operations,
     program_text,
     reference_text,
     task_header,
 )
-from kernelblaster.nodes.common.prompts.device import device_text, known_gpu, peaks_of, tensor_text
-from kernelblaster.nodes.common.prompts.experience import (
+from kernelblaster.tools.wording.device import device_text, known_gpu, peaks_of, tensor_text
+from kernelblaster.tools.wording.experience import (
     ceiling_text,
     expected_text,
     lessons_text,
@@ -40,10 +41,9 @@ from kernelblaster.nodes.common.prompts.experience import (
     technique_text,
     tried_text,
 )
-from kernelblaster.nodes.common.prompts.failures import MEANING, failure_text
-from kernelblaster.nodes.common.prompts.listing import excerpt, hot_lines, line_of, listing
-from kernelblaster.nodes.common.prompts.measurements import attainable, profile_text, summary_text
-from kernelblaster.tools.techniques.catalogue import knowledge_seed
+from kernelblaster.tools.wording.failures import MEANING, failure_text
+from kernelblaster.tools.wording.listing import excerpt, hot_lines, line_of, listing
+from kernelblaster.tools.wording.measurements import attainable, profile_text, summary_text
 
 PAGES = DATA / "ncu"
 PERCENT = "avg.pct_of_peak_sustained_elapsed"

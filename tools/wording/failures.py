@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ....harness.records import Diagnostic, Outcome
-from ....harness.vetting.symbols import readable
+from ...harness.records import Diagnostic, Outcome
+from ...harness.vetting.symbols import readable
 from .listing import lines_at
 
 MOST_FINDINGS = 6

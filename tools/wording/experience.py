@@ -1,4 +1,4 @@
-"""What is known already: the path to a kernel, what was tried on it, techniques and lessons."""
+"""What is known already, in words: what was tried on a kernel, techniques and lessons."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ....memory.records import NO_GAIN, ExpectedGain, Lesson, Optimization, SettingGain, Step
-from ....tools.models.records import BUILTIN
-from ...records import TechniqueStep
+from ...memory.records import NO_GAIN, ExpectedGain, Lesson, Optimization, SettingGain, Step
+from ..models.records import BUILTIN
 
 MOST_TRIED = 8
 MOST_LESSONS = 6
@@ -33,17 +32,6 @@ def measured_gain(log_gain: float) -> str:
 def parameters_text(parameters: Mapping[str, Any]) -> str:
     """Return parameter values as ` {"tile": 32}`; empty where there are none."""
     return f" {json.dumps(dict(parameters))}" if parameters else ""
-
-
-def path_text(path: Sequence[TechniqueStep]) -> str:
-    """Return how the kernel came about: technique and gain of each step."""
-    if not path:
-        return "This is the first kernel: nothing was applied yet."
-    steps = [
-        f"{step.technique}{parameters_text(step.parameters)} {measured_gain(math.log(step.gain))}"
-        for step in path
-    ]
-    return f"Applied so far: {', then '.join(steps)}."
 
 
 def tried_text(steps: Iterable[Step], source_sha256: str) -> str:

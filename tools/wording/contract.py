@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import re
 
-from ....harness.records import Task
-from ....harness.task.contract import ctype, header, role_of, signature
-from ....harness.task.names import constants_of
+from ...harness.records import Task
+from ...harness.task.contract import ctype, header, role_of, signature
+from ...harness.task.names import constants_of
 
 _PRODUCTS = {"mm": 0, "bmm": 0, "matmul": 0, "linear": 0, "addmm": 1, "baddbmm": 1}
 """ATen products of matrices, with the place of the left factor among their arguments."""

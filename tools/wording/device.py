@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from ....harness.gpus import GPUS, Gpu, Limits
-from ....harness.simt import constants_of
+from ...harness.gpus import GPUS, Gpu, Limits
+from ...harness.simt import constants_of
 
 _COMMON_WORDS = frozenset(
     "NVIDIA GEFORCE RTX TESLA SXM SXM4 SXM5 24GB 48GB 80GB 141GB HBM2E HBM3 HBM3E".split()

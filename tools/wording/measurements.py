@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from ....harness.gpus import Gpu
-from ....harness.records import LaunchProfile, Profile, Provenance, Task, Timing
-from ....harness.simt.model.time_model import together
+from ...harness.gpus import Gpu
+from ...harness.records import LaunchProfile, Profile, Provenance, Task, Timing
+from ...harness.simt.model.time_model import together
 from .contract import compulsory_bytes, product_operations
 from .device import Peaks, known_gpu, peaks_of
 

@@ -1,0 +1,87 @@
+"""Find states, techniques and lessons by words: Chroma where it is owned, exact otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from .chroma_index import RETRIEVED, ChromaIndex
+from .words import embed_words, ranked
+
+Kind = Literal["state", "technique", "lesson"]
+
+
+class IndexedText(NamedTuple):
+    """A text as it entered the knowledge base; what the seed holds has sequence 0."""
+
+    kind: Kind
+    name: str
+    """Id of a state or a lesson, name of a technique."""
+    sequence: int
+    learned: Literal["", "simulated", "measured"]
+    """On what kind of device; empty where it speaks of all."""
+    text: str
+
+    @property
+    def key(self) -> str:
+        """Identity in the index."""
+        return f"{self.kind}:{self.name}:{self.learned}@{self.sequence}"
+
+    @property
+    def document(self) -> str:
+        """What is embedded."""
+        return f"{self.name} {self.text}" if self.kind != "lesson" else self.text
+
+    @property
+    def metadata(self) -> Mapping[str, str | int]:
+        """What a query may ask for besides."""
+        return {"key": self.key, "sequence": self.sequence, "learned": self.learned}
+
+
+def nearest_texts(
+    texts: Sequence[IndexedText], query: str, learned: str, at: int
+) -> list[IndexedText]:
+    """Return the texts nearest to a query by direct computation, nearest first.
+
+    Only those up to sequence `at` that speak of all devices or of the kind asked for.
+    """
+    chosen = [each for each in texts if each.sequence <= at and each.learned in ("", learned)]
+    if not chosen:
+        return []
+    vectors = np.array([embed_words(each.document) for each in chosen], dtype=np.float32)
+    away = np.linalg.norm(vectors - np.array(embed_words(query), dtype=np.float32), axis=1)
+    order = sorted(range(len(chosen)), key=lambda i: (away[i], chosen[i].key))
+    return [chosen[i] for i in order[:RETRIEVED]]
+
+
+def closest(
+    query: str, texts: Sequence[IndexedText], among: Sequence[IndexedText]
+) -> list[IndexedText]:
+    """Return of the texts retrieved those that share words with the query, the closest first.
+
+    `among` are all texts: words that few of them have count more.
+    """
+    by_key = sorted(texts, key=lambda each: each.key)
+    documents = [each.document for each in by_key]
+    return [by_key[at] for at in ranked(query, documents, [each.document for each in among])]
+
+
+class TextIndex(ChromaIndex):
+    """The index of texts by their words."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory, "texts-words-v1", "WordsEmbedding")
+
+    def nearest(
+        self, texts: Sequence[IndexedText], query: str, learned: str, at: int
+    ) -> list[IndexedText]:
+        """Return the texts nearest to a query, like `nearest_texts`."""
+        where = {"$and": [{"sequence": {"$lte": at}}, {"learned": {"$in": ["", learned]}}]}
+        found = self.query(texts, query, where)
+        if found is None:
+            return nearest_texts(texts, query, learned, at)
+        by_key = {each.key: each for each in texts}
+        return [by_key[str(metadata["key"])] for metadata in found]

@@ -1,0 +1,1 @@
+"""Tasks, devices, profiles, failures and experience in words, for whoever must act on them."""
