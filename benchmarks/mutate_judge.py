@@ -63,8 +63,10 @@ TESTS = (
     "tests/harness/task/test_loading.py",
 )  # fmt: skip
 _IN_CHILDREN = {
-    "harness/reference/": ("tests/harness/reference/test_mutants.py",
-                           "tests/harness/task/test_loading.py"),
+    "harness/reference/": (
+        "tests/harness/reference/test_mutants.py",
+        "tests/harness/task/test_loading.py",
+    ),
     "harness/host/": ("tests/harness/host/test_planning.py",),
     "harness/vetting/": ("tests/harness/vetting/", "tests/harness/build/test_compiling.py"),
 }
@@ -275,8 +277,10 @@ def _require_copies_are_used(folder: Path) -> None:
         env=os.environ | {"PYTHONPATH": str(folder)},
     )  # fmt: skip
     if Path(told.stdout.strip()) != package / "__init__.py":
-        sys.exit(f"{sys.executable} imports {told.stdout.strip()}, not the mutated copy: use an "
-                 "environment without kernelblaster, or with it installed as usual")
+        sys.exit(
+            f"{sys.executable} imports {told.stdout.strip()}, not the mutated copy: use an "
+            "environment without kernelblaster, or with it installed as usual"
+        )
 
 
 def _pytest(package: Path, arguments: Sequence[str], plugins: Sequence[object] = ()) -> int:
