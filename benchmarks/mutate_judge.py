@@ -2,18 +2,18 @@
 
     KERNELBLASTER_CACHE=FOLDER
     python benchmarks/mutate_judge.py [--mutants 200] [--seed 0] [--jobs 1] [--only host/]
-                                      [--seconds 120] [--dear 20] [--map FILE] [--killed FILE]
-                                      [-o RESULT]
+                                      [--seconds 120] [--dear 20] [--map FILE] [--known FILE]
+                                      [--again] [--report] [-o RESULT]
 
 A mutant is one operator, constant or condition of a module of FOLDERS, replaced. First every test
 of TESTS runs once and the lines of those modules that it runs are noted (kept in the file --map).
-A mutant is then asked of the tests that run its statement: those of its own folder before others,
+A mutant is then asked of the tests that run its statement, those of its own folder before others,
 the quick ones first, as many as fit into --seconds; it is killed where one fails or does not end in
-time. Mutants are
-drawn evenly over the modules, from those whose tests take at most --dear seconds together, and a
-tenth as many from the others. With --killed, what an earlier run killed is not tried again: new
-tests of a survivor are soon seen. Survivors are printed with place and change: each is a gap in the
-tests, or a change that means nothing. Files are never changed in place, but in copies.
+time. Mutants are drawn evenly over the modules, from those whose tests take at most --dear seconds
+together, and a tenth as many from the others. Outcomes are kept in the file --known: a run that was
+cut short goes on, and --again asks the tests of those that survived anew. Survivors are printed
+with place and change: each is a gap in the tests, or a change that means nothing. Files are never
+changed in place, but in copies.
 """
 
 from __future__ import annotations
@@ -22,31 +22,39 @@ import argparse
 import ast
 import compileall
 import copy
+import functools
 import hashlib
+import itertools
 import json
 import multiprocessing
 import os
 import random
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import hypothesis
 import numpy
+import pydantic
 import pytest
+import pytest_asyncio
 import torch
+import xdist
 
-THIRD_PARTY = (numpy, torch)
+THIRD_PARTY = (hypothesis, numpy, pydantic, pytest_asyncio, torch, xdist)
 """Loaded once: each try is a fork of a process that has them."""
 ROOT = Path(__file__).resolve().parent.parent
+KILLED, SURVIVED, NOT_RUN = "killed", "survived", "no test runs it"
 FOLDERS = ("harness/judge", "harness/host", "harness/vetting", "harness/reference")
 TESTS = (
     *(f"tests/{folder}" for folder in FOLDERS),
@@ -55,8 +63,10 @@ TESTS = (
     "tests/harness/task/test_loading.py",
 )  # fmt: skip
 _IN_CHILDREN = {
-    "harness/reference/": ("tests/harness/reference/test_mutants.py",
-                           "tests/harness/task/test_loading.py"),
+    "harness/reference/": (
+        "tests/harness/reference/test_mutants.py",
+        "tests/harness/task/test_loading.py",
+    ),
     "harness/host/": ("tests/harness/host/test_planning.py",),
     "harness/vetting/": ("tests/harness/vetting/", "tests/harness/build/test_compiling.py"),
 }
@@ -82,7 +92,21 @@ class Mutant:
     """Lines of the statement around it, without what is nested in it."""
     before: str
     after: str
-    source: str
+    number: int
+    """Among all of its module."""
+
+    @functools.cached_property
+    def source(self) -> str:
+        """The module's text with the change."""
+        tree = ast.parse((ROOT / self.module).read_text(encoding="utf-8"))
+        node, changed, _ = next(itertools.islice(_places(tree), self.number, None))
+
+        class Replace(ast.NodeTransformer):
+            def visit(self, each: ast.AST) -> ast.AST:
+                return changed if each is node else self.generic_visit(each)
+
+        ast.copy_location(changed, node)
+        return ast.unparse(ast.fix_missing_locations(Replace().visit(tree)))
 
     @property
     def identity(self) -> str:
@@ -101,8 +125,17 @@ class Test:
 
 
 def mutants_of(module: str) -> Iterator[Mutant]:
-    """Yield every change of a module, outside of what is run at import for types and texts."""
+    """Yield every change of a module, outside of what is run at import and of types."""
     tree = ast.parse((ROOT / module).read_text(encoding="utf-8"))
+    for number, (node, changed, span) in enumerate(_places(tree)):
+        before = ast.unparse(node.test if isinstance(node, ast.If) else node)
+        after = ast.unparse(changed.test if isinstance(changed, ast.If) else changed)
+        line = getattr(node, "lineno", 0)
+        yield Mutant(module, line, *span, before[:60], after[:60], number)
+
+
+def _places(tree: ast.Module) -> Iterator[tuple[ast.AST, ast.AST, tuple[int, int]]]:
+    """Yield each node with what takes its place, and the lines of the statement around it."""
     seen: set[int] = set()
     for function in [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]:
         for statement in _statements(function):
@@ -112,8 +145,7 @@ def mutants_of(module: str) -> Iterator[Mutant]:
             for node in _own_nodes(statement):
                 if id(node) not in seen:
                     seen.add(id(node))
-                    for changed in _changes(node):
-                        yield _mutant(module, tree, node, changed, span)
+                    yield from ((node, changed, span) for changed in _changes(node))
 
 
 def _statements(function: ast.FunctionDef) -> Iterator[ast.stmt]:
@@ -122,12 +154,16 @@ def _statements(function: ast.FunctionDef) -> Iterator[ast.stmt]:
 
 
 def _own_nodes(statement: ast.stmt) -> Iterator[ast.AST]:
-    """Yield a statement and its expressions, without the statements nested in it."""
+    """Yield a statement and its expressions, without types and the statements nested in it."""
     left: list[ast.AST] = [statement]
     while left:
         node = left.pop(0)
         yield node
-        left += [each for each in ast.iter_child_nodes(node) if not isinstance(each, ast.stmt)]
+        of_type = getattr(node, "annotation", None)
+        left += [
+            each for each in ast.iter_child_nodes(node)
+            if not isinstance(each, ast.stmt) and each is not of_type
+        ]  # fmt: skip
 
 
 def _changes(node: ast.AST) -> Iterator[ast.AST]:
@@ -152,28 +188,6 @@ def _changes(node: ast.AST) -> Iterator[ast.AST]:
     elif isinstance(node, ast.Constant) and type(node.value) in (int, float, bool):
         value = not node.value if isinstance(node.value, bool) else node.value + 1
         yield ast.Constant(value)
-
-
-def _mutant(
-    module: str, tree: ast.Module, node: ast.AST, changed: ast.AST, span: tuple[int, int]
-) -> Mutant:
-    class Replace(ast.NodeTransformer):
-        def visit(self, each: ast.AST) -> ast.AST:
-            return changed if each is node else self.generic_visit(each)
-
-    # The transformer changes in place: the tree is put back by the same way round.
-    before = ast.unparse(node.test if isinstance(node, ast.If) else node)
-    after = ast.unparse(changed.test if isinstance(changed, ast.If) else changed)
-    ast.copy_location(changed, node)
-    Replace().visit(tree)
-    source = ast.unparse(ast.fix_missing_locations(tree))
-
-    class Restore(ast.NodeTransformer):
-        def visit(self, each: ast.AST) -> ast.AST:
-            return node if each is changed else self.generic_visit(each)
-
-    Restore().visit(tree)
-    return Mutant(module, getattr(node, "lineno", 0), *span, before[:60], after[:60], source)
 
 
 class LinesOfTests:
@@ -252,6 +266,23 @@ def _cache_of(module: str, place: Path) -> Path:
     return cache
 
 
+def _require_copies_are_used(folder: Path) -> None:
+    """End where processes that tests start would import another package than the copy."""
+    package = folder / "kernelblaster"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    asked = [sys.executable, "-P", "-c", "import kernelblaster; print(kernelblaster.__file__)"]
+    told = subprocess.run(
+        asked, capture_output=True, text=True, check=False,
+        env=os.environ | {"PYTHONPATH": str(folder)},
+    )  # fmt: skip
+    if Path(told.stdout.strip()) != package / "__init__.py":
+        sys.exit(
+            f"{sys.executable} imports {told.stdout.strip()}, not the mutated copy: use an "
+            "environment without kernelblaster, or with it installed as usual"
+        )
+
+
 def _pytest(package: Path, arguments: Sequence[str], plugins: Sequence[object] = ()) -> int:
     """Run pytest on a copy, in this process."""
     # A mutant of the same size and second as another must not be taken for it.
@@ -259,7 +290,8 @@ def _pytest(package: Path, arguments: Sequence[str], plugins: Sequence[object] =
     os.environ |= {"PYTHONPATH": str(package.parent), "PYTHONDONTWRITEBYTECODE": "1"}
     sys.path.insert(0, str(package.parent))
     os.chdir(package)
-    options = ["-q", "-n0", "-p", "no:cacheprovider"]
+    unused = ("cacheprovider", "langsmith_plugin", "anyio")
+    options = ["-q", "-n0", *(f"-pno:{name}" for name in unused)]
     return int(pytest.main([*options, *arguments], plugins=list(plugins)))
 
 
@@ -342,6 +374,7 @@ def survives(mutant: Mutant, package: Path, names: Sequence[str], seconds: float
             if done:
                 return status == 0
             time.sleep(0.05)
+        print(f"not ended in time: {mutant.module}:{mutant.line}", file=sys.stderr, flush=True)
         os.killpg(child, signal.SIGKILL)
         os.waitpid(child, 0)
         return False
@@ -364,8 +397,13 @@ def _try_all(
         mirror = f"tests/{Path(mutant.module).parent}/"
         near = [name for name in names if name.startswith(mirror)]
         far = [name for name in names if not name.startswith(mirror)]
-        alive = all(survives(mutant, package, part, 3 * seconds) for part in (near, far))
+        alive = all(survives(mutant, package, part, 60 + 4 * seconds) for part in (near, far))
         results.put((mutant, alive, len(names)))
+
+
+def _told(mutant: Mutant, known: Mapping[str, str]) -> str:
+    change = f"{mutant.before}  ->  {mutant.after}"
+    return f"{mutant.module}:{mutant.line}: {change}  ({known[mutant.identity]})"
 
 
 def main() -> None:
@@ -378,7 +416,9 @@ def main() -> None:
     parser.add_argument("--dear", type=float, default=20.0)
     parser.add_argument("--only", default="", help="part of a module's path")
     parser.add_argument("--map", type=Path, default=Path("lines_of_tests.json"))
-    parser.add_argument("--killed", type=Path, help="a file of those killed before, and here")
+    parser.add_argument("--known", type=Path, default=Path("outcomes_of_mutants.txt"))
+    parser.add_argument("--again", action="store_true", help="try again what survived")
+    parser.add_argument("--report", action="store_true", help="of those in --known; try none")
     parser.add_argument("-o", "--output", type=Path)
     arguments = parser.parse_args()
     if not os.environ.get("KERNELBLASTER_CACHE"):
@@ -389,13 +429,16 @@ def main() -> None:
     )
     every = [m for module in modules if arguments.only in module for m in mutants_of(module)]
     chosen = choose(every, tests, arguments.mutants, arguments.dear, arguments.seed)
-    before = set[str]()
-    if arguments.killed and arguments.killed.is_file():
-        before |= set(arguments.killed.read_text(encoding="ascii").split())
-    left = [mutant for mutant in chosen if mutant.identity not in before]
-    lines: list[str] = []
-    tried = Counter(mutant.module for mutant in chosen)
-    killed = tried - Counter(mutant.module for mutant in left)
+    known: dict[str, str] = {}
+    if arguments.known.is_file():
+        rows = arguments.known.read_text(encoding="ascii").splitlines()
+        known = dict(row.split(" ", 1) for row in rows)
+    if arguments.report:
+        chosen = [mutant for mutant in chosen if mutant.identity in known]
+    done = {KILLED} if arguments.again else {KILLED, SURVIVED, NOT_RUN}
+    left = [mutant for mutant in chosen if known.get(mutant.identity) not in done]
+    with tempfile.TemporaryDirectory(prefix="mutants-") as work:
+        _require_copies_are_used(Path(work))
     forked = multiprocessing.get_context("fork")
     results = forked.Queue()
     with tempfile.TemporaryDirectory(prefix="mutants-") as work:
@@ -407,16 +450,16 @@ def main() -> None:
             ).start()
         for number in range(len(left)):
             mutant, alive, asked = results.get()
-            killed[mutant.module] += not alive
-            if arguments.killed and not alive:
-                with arguments.killed.open("a", encoding="ascii") as file:
-                    file.write(f"{mutant.identity}\n")
-            if alive:
-                told = f"{mutant.module}:{mutant.line}: {mutant.before}  ->  {mutant.after}"
-                lines.append(told if asked else f"{told}  (no test runs it)")
-                print(f"{number + 1:4d} {lines[-1]}", flush=True)
-    table = [f"{killed[m]:4d} of {tried[m]:4d} killed  {m}" for m in modules if tried[m]]
-    total = f"{sum(killed.values()):4d} of {sum(tried.values()):4d} killed of {len(every)} possible"
+            known[mutant.identity] = (SURVIVED if asked else NOT_RUN) if alive else KILLED
+            with arguments.known.open("a", encoding="ascii") as file:
+                file.write(f"{mutant.identity} {known[mutant.identity]}\n")
+            print(f"{number + 1} of {len(left)}: {_told(mutant, known)}", flush=True)
+    tried = Counter(mutant.module for mutant in chosen)
+    lost = [mutant for mutant in chosen if known[mutant.identity] != KILLED]
+    survivors = Counter(mutant.module for mutant in lost)
+    table = [f"{tried[m] - survivors[m]:4d} of {tried[m]:4d} killed  {m}" for m in sorted(tried)]
+    total = f"{len(chosen) - len(lost):4d} of {len(chosen):4d} killed of {len(every)} possible"
+    lines = [_told(mutant, known) for mutant in lost]
     text = "\n".join([*table, total, "", "survivors:", *sorted(lines)]) + "\n"
     print(text)
     if arguments.output:

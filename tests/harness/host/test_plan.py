@@ -27,6 +27,8 @@ LAUNCH = PlannedLaunch("k", (1, 1, 1), (32, 1, 1), 0, (), (POINTS,))
 def test_addresses_are_put_where_the_buffers_lie() -> None:
     wanted = bytes(8) + (0x1234 - 4).to_bytes(8, "little")
     assert POINTS.at({"c": 0x1234}) == wanted
+    between = Content("11" * 24, ((8, Place("c", 0)),)).at({"c": 0x1234})
+    assert between == b"\x11" * 8 + (0x1234).to_bytes(8, "little") + b"\x11" * 8
     assert POINTS.at({"c": 0})[8:] == (2**64 - 4).to_bytes(8, "little")
 
 

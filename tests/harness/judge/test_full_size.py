@@ -114,9 +114,7 @@ class Example:
         (self.folders[run] / "out0.known").write_bytes(bytes([known]) * len(kept))
 
     def judged(self, *launches: Ran | TransferReport, case: bool = True) -> Any:
-        return judge_full_size(
-            self.task, self.case if case else None, launches, self.folders[0]
-        )
+        return judge_full_size(self.task, self.case if case else None, launches, self.folders[0])
 
     def wide(self, *launches: Ran | TransferReport) -> Any:
         return judge_wide(self.task, self.case, launches, self.folders)
@@ -411,9 +409,7 @@ def data(change: int) -> Callable[[Example], object]:
      pages(0, 1, 2, 3), data(-4), data(4),
      lambda example: (example.folders[0] / "out0.data").unlink()],
 )  # fmt: skip
-def test_damaged_pages_are_malformed(
-    example: Example, damage: Callable[[Example], object]
-) -> None:
+def test_damaged_pages_are_malformed(example: Example, damage: Callable[[Example], object]) -> None:
     for run in (0, 1):
         example.leave(example.right, run=run)
     damage(example)

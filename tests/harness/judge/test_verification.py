@@ -267,8 +267,8 @@ def test_a_tensor_that_is_not_compared_may_differ(example: Example) -> None:
 
 def test_a_pass_tells_the_limits_of_its_task(example: Example) -> None:
     assert limits_of_task(example.task, "") == {}
-    variation = Variation(fixed=("mask",), levels={"mask": "own"})
-    task = example.task.model_copy(update={"variation": variation})
+    stays = Variation(fixed=("mask",), levels={"mask": "own"})
+    task = example.task.model_copy(update={"variation": stays})
     assert limits_of_task(task, "relu") == {"task_weak_to": "relu", "not_varied": "mask"}
     passed = StageResult(outcome=Outcome.PASSED, facts={"cases": 1})
     assert with_constants(passed, ()) == passed

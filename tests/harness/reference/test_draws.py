@@ -312,3 +312,13 @@ def test_a_changed_constant_is_one_that_changes_the_answer() -> None:
     assert torch.equal(case.instance.buffers["used"], again.buffers["used"])
     assert not torch.equal(again.buffers["used"], torch.arange(40.0))
     assert torch.equal(again.buffers["idle"], torch.arange(40.0))
+
+
+@pytest.mark.parametrize("cast", ["half", "bfloat16", "float", "to(torch.float16).to"])
+def test_in_double_precision_no_cast_rounds(cast: str) -> None:
+    body = f"x.{cast}(torch.float32) * 3" if cast.endswith("to") else f"x.{cast}().float() * 3"
+    made = reference(body)
+    case = Case(made, draw(made, Draw(5, "gaussian"), explore(made)))
+    (exact,) = case.exact
+    assert exact is not None and exact.dtype is torch.float64
+    assert torch.equal(exact, case.tensors["x"].double() * 3)

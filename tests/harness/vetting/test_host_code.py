@@ -89,6 +89,9 @@ def code(text: str) -> str:
 def test_refused(tmp_path: Path, text: str, words: str) -> None:
     found = messages(tmp_path, text)
     assert any(words in message for message in found), found
+    for message in found:
+        computed = "is computed or read from memory" in message
+        assert ("cudaLaunchKernel" in message) is computed, message
 
 
 @only_x86
