@@ -98,6 +98,8 @@ class OpenRuns:
         self._users: dict[Path, int] = {}
         self._begun: set[Path] = set()
         """Made by a session whose graph has not yet begun."""
+        self._abandoned: set[Path] = set()
+        """Whose graph was cancelled while a thread worked on: closed when that ends."""
 
     @contextmanager
     def using(self, directory: Path, device: str, gpu: str, knowledge: str) -> Iterator[Workspace]:
@@ -162,6 +164,7 @@ class OpenRuns:
             opened = self._open.pop(directory, None)
             self._users.pop(directory, None)
             self._begun.discard(directory)
+            self._abandoned.discard(directory)
         if opened is not None:
             opened.close()
 
@@ -170,6 +173,13 @@ class OpenRuns:
         with self._guard:
             if self._users.get(directory) == 0:
                 self.release(directory)
+
+    def abandon(self, directory: Path) -> None:
+        """Close a run whose graph was cancelled, as soon as no thread works on it any more."""
+        with self._guard:
+            if directory in self._open:
+                self._abandoned.add(directory)
+                self._leave(directory, users=0)
 
     def discard(self, directory: Path) -> None:
         """Close a run that came to nothing, and remove the directory that was made for it."""
@@ -193,9 +203,12 @@ class OpenRuns:
         for path in idle[: max(0, len(idle) + 1 - KEPT_OPEN)]:
             self.release(path)
 
-    def _leave(self, directory: Path) -> None:
-        if directory in self._users:  # It may have been released meanwhile.
-            self._users[directory] -= 1
+    def _leave(self, directory: Path, users: int = 1) -> None:
+        if directory not in self._users:  # It may have been released meanwhile.
+            return
+        self._users[directory] -= users
+        if directory in self._abandoned and not self._users[directory]:
+            self.release(directory)
 
 
 @functools.cache

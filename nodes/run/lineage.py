@@ -56,7 +56,11 @@ def of_one_line(node: Node, *, ends: bool = False) -> Node:
             return done
         if plan.run_id != state["plan"].run_id:
             report_progress("fork", run=plan.run, forked_from=plan.forked_from)
-        written = await node({**state, "plan": plan}, *rest, **named)
+        try:
+            written = await node({**state, "plan": plan}, *rest, **named)
+        except asyncio.CancelledError:
+            open_runs().abandon(Path(plan.run))  # Who goes on may be another process.
+            raise
         if not ends:
             entry = Entry(
                 place=place, part=part, node=name, read_sha256=read,
