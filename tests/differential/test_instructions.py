@@ -32,6 +32,8 @@ _CASES: tuple[Callable[[], Iterator[Case]], ...] = (
 _PROGRAMS: tuple[Callable[[], Iterator[Program]], ...] = (
     memory_programs.programs, warp_programs.programs,
 )  # fmt: skip
+MOST_CASES = 40
+"""Of an instruction's forms that are all tried each time; of more, every other one is."""
 _ELSEWHERE = {
     Op.BARRIER_ARRIVE: "of part of a block: test_waiting.py",
     Op.WARP_BARRIER: "changes nothing that is compared here: test_waiting.py",
@@ -89,7 +91,15 @@ _PROGRAM_FAMILIES = families(_PROGRAMS, "name")
 
 @pytest.mark.parametrize("opcode", _CASE_FAMILIES)
 def test_instructions_of_one_lane(opcode: str) -> None:
-    _compare(_CASE_FAMILIES[opcode], case_differences)
+    cases = _CASE_FAMILIES[opcode]
+    _compare(cases[:: 1 if len(cases) <= MOST_CASES else 2], case_differences)
+
+
+@pytest.mark.seldom
+@pytest.mark.parametrize("opcode", _CASE_FAMILIES)
+def test_the_other_forms_of_much_used_instructions(opcode: str) -> None:
+    cases = _CASE_FAMILIES[opcode]
+    _compare(cases[1::2] if len(cases) > MOST_CASES else [], case_differences)
 
 
 @pytest.mark.parametrize("name", _PROGRAM_FAMILIES)

@@ -216,7 +216,7 @@ def test_kill_at_any_moment_then_resume_gives_the_uninterrupted_result(
         while process.poll() is None and not (log.exists() and log.stat().st_size > before):
             time.sleep(0.01)  # Until it does real work: earlier kills are the next test's.
         try:
-            process.wait(timeout=chance.uniform(0.05, 0.5))
+            process.wait(timeout=chance.uniform(0.02, 0.25))
         except subprocess.TimeoutExpired:
             process.send_signal(signal.SIGKILL)
             process.wait()

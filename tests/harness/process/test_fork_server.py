@@ -80,7 +80,8 @@ def test_where_the_server_is_killed_the_worker_is_and_the_next_one_runs(tmp_path
     other = tmp_path / "other"
     other.mkdir()
     (other / "request.json").write_text("no request")
-    assert run(other) == 1
+    # Who finds the server gone runs without one; the next has a new one.
+    assert [run(other), run(other)] == [1, 1]
     assert server_of(os.getpid(), WORKER)._process is not server
 
 

@@ -87,7 +87,7 @@ def test_a_killed_process_leaves_a_call_that_says_so(tmp_path: Path) -> None:
 
 def test_a_call_that_is_not_allowed_is_not_noted(store: RunStore) -> None:
     def refuse(totals: Totals) -> None:
-        raise BudgetReached("no")
+        raise BudgetReached("no", "max_calls")
 
     with pytest.raises(BudgetReached):
         store.ledger.begin(
@@ -126,9 +126,9 @@ def test_prices_tell_fresh_cached_and_written_tokens_apart() -> None:
 @pytest.mark.parametrize(
     ("caps", "words"),
     [
-        (Budgets(calls=3), "--max-calls"),
-        (Budgets(tokens=149), "--max-tokens"),
-        (Budgets(money=1.2), "--max-money"),
+        (Budgets(calls=3), "max_calls"),
+        (Budgets(tokens=149), "max_tokens"),
+        (Budgets(money=1.2), "max_money"),
     ],
 )
 def test_a_call_must_fit_every_cap(caps: Budgets, words: str, tmp_path: Path) -> None:
@@ -137,7 +137,11 @@ def test_a_call_must_fit_every_cap(caps: Budgets, words: str, tmp_path: Path) ->
         unfinished=0, malformed=0, failed=0, seconds=1.0,
     )  # fmt: skip
     expected = Usage(tokens_in=30, tokens_out=20, money=0.25)
-    with pytest.raises(BudgetReached, match=words):
+    with pytest.raises(BudgetReached, match=rf"Command\(resume=\{{.{words}"):
+        require_call(caps, totals, expected, tmp_path)
+    # Where its checkpoints lie in its directory the command line can go on with a run.
+    (tmp_path / "checkpoints.sqlite").touch()
+    with pytest.raises(BudgetReached, match="--" + words.replace("_", "-")):
         require_call(caps, totals, expected, tmp_path)
     room = Budgets(calls=4, tokens=150, money=1.25)
     require_call(room, totals, expected, tmp_path)
@@ -152,9 +156,9 @@ def test_caps_on_time(store: RunStore, tmp_path: Path, monkeypatch: pytest.Monke
     ledger.add_device_seconds("k", "verify", 3.0)
     ledger.add_device_seconds("k", "profile", 4.0)
     require_time(Budgets(gpu_seconds=7.5, wall_seconds=10.5), ledger, tmp_path)
-    with pytest.raises(BudgetReached, match="--max-gpu-seconds"):
+    with pytest.raises(BudgetReached, match="max_gpu_seconds"):
         require_time(Budgets(gpu_seconds=7.0), ledger, tmp_path)
-    with pytest.raises(BudgetReached, match="--max-seconds"):
+    with pytest.raises(BudgetReached, match="max_seconds"):
         require_time(Budgets(wall_seconds=10.0), ledger, tmp_path)
     now = 5000.0
     ledger.sit_down()

@@ -284,6 +284,7 @@ def test_an_endpoint_that_is_gone_pauses_the_run(
     judge: Any, store: RunStore, tmp_path: Path, error: Exception
 ) -> None:
     model = ScriptedChatModel(otherwise=error)
+    (tmp_path / "checkpoints.sqlite").touch()
     with pytest.raises(ModelUnavailable, match=f"{re.escape(CURRENT)}.*resume {tmp_path}"):
         judge(model, attempts=2)
     tries = 1 if "API key" in str(error) else 2
@@ -343,6 +344,7 @@ def test_tokens_are_estimated_where_the_server_counts_none(judge: Any, store: Ru
 
 def test_a_cap_stops_before_the_call(judge: Any, store: RunStore, tmp_path: Path) -> None:
     write_budgets(tmp_path, Budgets(calls=2))
+    (tmp_path / "checkpoints.sqlite").touch()
     judge(ScriptedChatModel(["junk", GOOD]), 0)
     model = ScriptedChatModel([GOOD])
     with pytest.raises(BudgetReached, match="2 calls is reached .2 made.*--max-calls"):
