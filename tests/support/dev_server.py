@@ -25,6 +25,12 @@ class Server:
     url: str
     folder: Path
     """Where it works: its runs, its knowledge base, its log."""
+    process: subprocess.Popen[bytes]
+
+    def kill(self) -> None:
+        """End it as `kill -9` does, with all that it started."""
+        os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
 
     @property
     def task(self) -> str:
@@ -57,7 +63,7 @@ def dev_server(folder: Path) -> Iterator[Server]:
         try:
             url = f"http://127.0.0.1:{port}"
             _await(process, url, folder)
-            yield Server(url, folder)
+            yield Server(url, folder, process)
         finally:
             _end(process)
 
@@ -82,6 +88,8 @@ def _await(process: subprocess.Popen[bytes], url: str, folder: Path) -> None:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
+    if process.poll() is not None:
+        return
     os.killpg(process.pid, signal.SIGTERM)
     try:
         process.wait(timeout=20)
