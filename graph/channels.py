@@ -12,9 +12,8 @@ from typing import Any, Self
 
 from langgraph.channels.binop import BinaryOperatorAggregate
 from langgraph.channels.last_value import LastValue
-from pydantic import TypeAdapter, ValidationError
 
-from ..harness.errors import UserError, told_of
+from ..harness.errors import BadValue, typed
 from ..harness.records import Record
 from ..nodes.records import RunPlan
 
@@ -23,10 +22,6 @@ FIXED = (
     "knowledge", "task_sha256", "forked_from",
 )  # fmt: skip
 """Fields of a run's plan that say which run it is."""
-
-
-class EditRefused(UserError, ValueError):
-    """A value that cannot be written; a server tells its clients the words of a ValueError."""
 
 
 class Recorded(LastValue[Any]):
@@ -42,19 +37,19 @@ class Recorded(LastValue[Any]):
         """Return the channel with a stored value, made a record where it no longer is one."""
         channel = super().from_checkpoint(checkpoint)
         if channel.is_available():
-            channel.value = self._as_typed(channel.value)
+            channel.value = typed(self.typ, self.key, channel.value)
         return channel
 
     def update(self, values: Sequence[Any]) -> bool:
         """Take what was written in one step: one value, or the same by several.
 
         Raises:
-            EditRefused: it is no value of this key's type, or cannot be edited.
+            BadValue: it is no value of this key's type, or cannot be edited.
             InvalidUpdateError: several values differ.
         """
         if not values:
             return False
-        taken = [self._as_typed(self._edited(value)) for value in values]
+        taken = [typed(self.typ, self.key, self._edited(value)) for value in values]
         return super().update(taken[:1] if all(each == taken[0] for each in taken) else taken)
 
     def _edited(self, value: Any) -> Any:
@@ -63,20 +58,14 @@ class Recorded(LastValue[Any]):
             return value
         edited = _merged(before.model_dump(mode="json"), value)
         if isinstance(before, RunPlan):
-            after = self._as_typed(edited)
+            after = typed(self.typ, self.key, edited)
             for name in FIXED:
                 if getattr(after, name) != getattr(before, name):
-                    raise EditRefused(
+                    raise BadValue(
                         f"{self.key}.{name} cannot be edited, it says which run this is; "
                         "start another run"
                     )
         return edited
-
-    def _as_typed(self, value: Any) -> Any:
-        try:
-            return _adapter(self.typ).validate_python(value)
-        except ValidationError as error:
-            raise EditRefused(told_of(error, self.key)) from error
 
 
 class Merged(BinaryOperatorAggregate[Any]):
@@ -89,7 +78,7 @@ class Merged(BinaryOperatorAggregate[Any]):
         """Return the channel with a stored value, made records where it no longer is."""
         channel = super().from_checkpoint(checkpoint)
         if channel.is_available():
-            channel.value = _adapter(self.typ).validate_python(channel.value)
+            channel.value = typed(self.typ, self.key, channel.value)
         return channel
 
 
@@ -104,14 +93,9 @@ def sent(kind: Any, node: Node) -> Node:
 
     @functools.wraps(node)
     async def received(state: Any, *rest: Any, **named: Any) -> dict[str, Any]:
-        return await node(_adapter(kind).validate_python(state), *rest, **named)
+        return await node(typed(kind, "what was sent", state), *rest, **named)
 
     return received
-
-
-@functools.cache
-def _adapter(kind: Any) -> TypeAdapter[Any]:
-    return TypeAdapter(kind)
 
 
 def _merged(before: Mapping[str, Any], edit: Mapping[str, Any]) -> dict[str, Any]:

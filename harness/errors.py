@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from pydantic import ValidationError
+import functools
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
 
 LONGEST_SHOWN = 80
 
@@ -46,3 +49,29 @@ class UserError(RuntimeError):
         clients of its MCP endpoint are shown `error` alone.
         """
         return {"error": str(self), "message": str(self)}
+
+
+class BadValue(UserError, ValueError):
+    """A value that cannot be written; a server tells its clients the words of a ValueError."""
+
+
+def typed(kind: Any, name: str, value: object) -> Any:
+    """Return a value as the type of what it is written to, records made of JSON.
+
+    Args:
+        kind: the type.
+        name: of what it is written to, for the message.
+        value: a record, or JSON values.
+
+    Raises:
+        BadValue: it is no such value.
+    """
+    try:
+        return _adapter(kind).validate_python(value)
+    except ValidationError as error:
+        raise BadValue(told_of(error, name)) from error
+
+
+@functools.cache
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)

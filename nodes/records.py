@@ -5,21 +5,19 @@ Sources, profiles and tasks live in the artifact store of the run; state holds t
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
     GetJsonSchemaHandler,
-    TypeAdapter,
-    ValidationError,
     model_validator,
 )
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
-from ..harness.errors import UserError, told_of
+from ..harness.errors import typed
 from ..harness.records import (
     Bottleneck,
     DeviceIdentity,
@@ -371,7 +369,10 @@ def merge_newest(
 
     What earlier ones came to is in the best so far and in the run's store. One in JSON is a record.
     """
-    merged = (left or {}) | _typed(dict[str, Trajectory], "trajectories", right or {})
+    reported: dict[str, Trajectory] = typed(
+        dict[str, Trajectory], "trajectories", right or {}
+    )
+    merged = (left or {}) | reported
     newest = max((each.iteration for each in merged.values()), default=0)
     return {key: each for key, each in merged.items() if each.iteration == newest}
 
@@ -380,18 +381,8 @@ def merge_reviews(
     left: dict[str, SoftReview] | None, right: dict[str, SoftReview] | None
 ) -> dict[str, SoftReview]:
     """Reducer: union by evaluation key; a kernel reviewed twice counts once."""
-    return (left or {}) | _typed(dict[str, SoftReview], "soft_reviews", right or {})
-
-
-Typed = TypeVar("Typed")
-
-
-def _typed(kind: type[Typed], name: str, value: object) -> Typed:
-    """Return what is written at a key of the state as its type; raises UserError."""
-    try:
-        return TypeAdapter(kind).validate_python(value)
-    except ValidationError as error:
-        raise UserError(told_of(error, name)) from error
+    reviews: dict[str, SoftReview] = typed(dict[str, SoftReview], "soft_reviews", right or {})
+    return (left or {}) | reviews
 
 
 def best_so_far(best: KernelPoint, trajectories: dict[str, Trajectory]) -> KernelPoint:
