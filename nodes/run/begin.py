@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import hashlib
 import uuid
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -14,6 +13,7 @@ from pydantic import ValidationError
 from ...harness.devices.registry import device_choice, open_device
 from ...harness.errors import UserError, told_of
 from ...harness.files import read_regular
+from ...harness.records import sha256_of
 from ...harness.task.loading import LARGEST_REFERENCE_BYTES
 from ...memory.locations import default_knowledge_directory
 from ...memory.run.directory import NotEmpty, RunDirectory, new_run_directory, read_plan
@@ -103,12 +103,12 @@ def resolve_plan(request: OptimizeRequest, context: RunContext) -> RunPlan:
 def _sum_of(reference: str | Path) -> str:
     """Return the sha256 of a reference's text, given or in a file; empty where there is none."""
     if isinstance(reference, str):
-        return hashlib.sha256(reference.encode()).hexdigest()
+        return sha256_of(reference)
     try:
         data = read_regular(reference, LARGEST_REFERENCE_BYTES, "a PyTorch reference")
     except (OSError, UserError):
         return ""  # Who loads it says what is wrong.
-    return hashlib.sha256(data).hexdigest()
+    return sha256_of(data)
 
 
 def changed_since(plan: RunPlan) -> str:

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import hashlib
-import json
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -19,6 +17,7 @@ from typing import Any
 from pydantic_core import to_jsonable_python
 
 from ...harness.errors import UserError
+from ...harness.records import sha256_of_json
 from ...memory.run.directory import ARTIFACTS
 from ...memory.run.journal import Entry
 from ...memory.run.run_store import RunStore
@@ -30,7 +29,7 @@ from ..records import RunPlan
 from .begin import fork_directory, stored_plan
 
 Node = Callable[..., Awaitable[dict[str, Any]]]
-NOT_READ = ("start_point", "rollout", "part")
+NOT_READ = ("start_point", "rollout")
 """What the parts of a place do not have in common."""
 OF_THE_DIRECTORY = {"run", "run_id", "forked_from", "budgets", "approve"}
 """What of a plan says where the run lies, what it may use and whom it asks, not what it does."""
@@ -81,8 +80,7 @@ def note(plan: RunPlan, entry: Entry) -> None:
 def _sum_of(state: Mapping[str, Any]) -> str:
     read = {key: value for key, value in state.items() if key not in NOT_READ}
     read["plan"] = state["plan"].model_dump(mode="json", exclude=OF_THE_DIRECTORY)
-    text = json.dumps(to_jsonable_python(read), sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()
+    return sha256_of_json(to_jsonable_python(read))
 
 
 def _taken_up(
