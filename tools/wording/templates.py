@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from importlib import resources
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined, Template
@@ -31,14 +32,22 @@ def task_text(task: Task) -> str:
     )
 
 
-@functools.cache
-def _template(name: str) -> Template:
-    environment = Environment(
-        loader=FunctionLoader(shared_text),
+def environment(text: Callable[[str], str | None]) -> Environment:
+    """Return where templates are rendered; `text` reads one by its name."""
+    return Environment(
+        loader=FunctionLoader(text),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        keep_trailing_newline=True,
+        keep_trailing_newline=True,  # Of included files: what follows begins on its own line.
         autoescape=False,
     )
-    return environment.get_template(name)
+
+
+@functools.cache
+def _shared() -> Environment:
+    return environment(shared_text)
+
+
+def _template(name: str) -> Template:
+    return _shared().get_template(name)

@@ -14,11 +14,11 @@ from collections.abc import Callable
 from importlib import resources
 from typing import Any, NamedTuple
 
-from jinja2 import Environment, FunctionLoader, StrictUndefined
+from jinja2 import Environment
 
 from ....tools.models.asking import estimate_tokens
 from ....tools.models.records import Message
-from ....tools.wording.templates import shared_text
+from ....tools.wording.templates import environment, shared_text
 
 
 class Section(NamedTuple):
@@ -92,16 +92,9 @@ def within(sections: list[Section], budget: int) -> tuple[list[Section], list[st
 
 @functools.cache
 def _environment() -> Environment:
-    environment = Environment(
-        loader=FunctionLoader(_text),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,  # Of included files: what follows begins on its own line.
-        autoescape=False,
-    )
-    environment.filters["json"] = lambda value: json.dumps(value, ensure_ascii=False)
-    return environment
+    found = environment(_text)
+    found.filters["json"] = lambda value: json.dumps(value, ensure_ascii=False)
+    return found
 
 
 def _template(name: str) -> Any:
