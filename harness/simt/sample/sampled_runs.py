@@ -265,13 +265,15 @@ def _typical_block(
         return probe
     typical = _typical(samples)
     taken = runner.ran.union(group)
-    for _ in range(min(MOST_TRIES, blocks - len(taken))):
-        if 0.5 * typical <= _work(probe) <= 2 * typical:
-            return probe
+    tries = min(MOST_TRIES, blocks - len(taken))
+    while not 0.5 * typical <= _work(probe) <= 2 * typical:
+        if not tries:
+            break
+        tries -= 1
         (block,) = choose.fresh(blocks, 1, taken, generator)
         taken.add(block)
         probe = runner.run([block], trace=True)
-    if 0.5 * typical <= _work(probe) <= 2 * typical:
+    else:
         return probe
     known = {
         block: abs(float(work) - typical)
