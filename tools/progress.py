@@ -8,6 +8,11 @@ from typing import Any
 from langgraph.config import get_stream_writer
 
 
+def at_place(place: tuple[int, int, int]) -> dict[str, int]:
+    """Return the facts of an event that say in which step it happened."""
+    return dict(zip(("iteration", "rollout", "step"), place, strict=True))
+
+
 def report_progress(kind: str, **facts: Any) -> None:
     """Send one JSON-able event on LangGraph's `custom` stream."""
     progress_writer()({"event": kind, **facts})

@@ -15,7 +15,7 @@ from typing import Any, TypedDict
 from ...tools.models.asking import MalformedReply
 from ...tools.models.code_reply import CodeReply, read_code
 from ...tools.models.records import BUILTIN, Answer, ToolCalls
-from ...tools.progress import report_progress
+from ...tools.progress import at_place, report_progress
 from ...tools.workspace import Workspace
 from ..common.asking import stand_in
 from ..common.interrupts import budgeted
@@ -58,12 +58,9 @@ async def kernel_writer(state: Reads) -> dict[str, Any]:
         if isinstance(written, ToolRound):
             return {"rounds": (*state.get("rounds", ()), written)}
         attempt = written
-    iteration, rollout, step = state["place"]
     report_progress(
         "attempt",
-        iteration=iteration,
-        rollout=rollout,
-        step=step,
+        **at_place(state["place"]),
         technique=state["choice"].technique,
         number=attempt.number,
         parameters=attempt.parameters,

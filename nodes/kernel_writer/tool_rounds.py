@@ -24,7 +24,7 @@ from ...tools.for_agents.langchain import OpenDesk, desk_tools
 from ...tools.models.code_reply import fenced
 from ...tools.models.records import Message, ToolCall
 from ...tools.models.reply_forms import MalformedReply, RawReply, arguments_of
-from ...tools.progress import report_progress
+from ...tools.progress import at_place, report_progress
 from ...tools.workspace import Workspace
 from ..common.interrupts import awaited, within_time
 from ..common.workspaces import opened
@@ -179,12 +179,9 @@ def _reply(workspace: Workspace, tool_round: ToolRound) -> RawReply:
 
 
 def _tell(state: Reads, call: ToolCall, answer: str) -> None:
-    iteration, rollout, step = state["place"]
     report_progress(
         "tool",
-        iteration=iteration,
-        rollout=rollout,
-        step=step,
+        **at_place(state["place"]),
         tool=call.name,
         answer=answer.split("\n", 1)[0][:LONGEST_LINE],
     )

@@ -13,7 +13,7 @@ from ...harness.devices.gates import Passage
 from ...harness.records import Outcome, StageResult, Task
 from ...tools.evaluation.evaluator import Evaluator
 from ...tools.models.records import BUILTIN
-from ...tools.progress import report_progress
+from ...tools.progress import at_place, report_progress
 from ...tools.workspace import Workspace
 from ..common.interrupts import awaited
 from ..common.points import kernel_point
@@ -92,12 +92,9 @@ async def conclude_lowering(state: Reads) -> dict[str, Any]:
         )
     else:
         result = await _result(state, written[-1], repairs=len(written) - 1)
-    iteration, rollout, step = state["place"]
     report_progress(
         "lowered",
-        iteration=iteration,
-        rollout=rollout,
-        step=step,
+        **at_place(state["place"]),
         technique=state["choice"].technique,
         parameters=result.parameters,
         outcome=result.outcome,
@@ -165,12 +162,9 @@ def _verdict(state: Reads, verdict: StageResult) -> dict[str, Any]:
         update={"outcome": verdict.outcome, "reason": verdict.reason}
     )
     if verdict.outcome is not Outcome.PASSED:
-        iteration, rollout, step = state["place"]
         report_progress(
             "rejected",
-            iteration=iteration,
-            rollout=rollout,
-            step=step,
+            **at_place(state["place"]),
             technique=state["choice"].technique,
             number=number,
             outcome=verdict.outcome.value,
