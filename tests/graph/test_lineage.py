@@ -10,11 +10,11 @@ from typing import Any
 import graph_support
 import pytest
 from langgraph.checkpoint.memory import InMemorySaver
+from text_runs import aresume
 
 import kernelblaster
 from kernelblaster import RunContext, UserError
 from kernelblaster.graph.checkpoints import checkpoint_serializer
-from kernelblaster.graph.session import Session
 from kernelblaster.memory.records import Step
 from kernelblaster.memory.run.directory import is_held
 from kernelblaster.memory.run.run_store import RunStore
@@ -256,14 +256,6 @@ async def stopped_halfway(graph: Any, node: str) -> Path:
     return run
 
 
-async def resumed(run: Path) -> Any:
-    session = Session.open(run)
-    try:
-        return await session.run()
-    finally:
-        session.close()
-
-
 @pytest.mark.parametrize("node", ["initial_cuda", "profile_baseline", "gap_analysis", "report"])
 async def test_a_run_of_a_server_is_listed_and_resumed_from_the_command_line(
     graph: Any, node: str
@@ -271,7 +263,7 @@ async def test_a_run_of_a_server_is_listed_and_resumed_from_the_command_line(
     """Its checkpoints lie in the server's database: the run's journal does."""
     run = await stopped_halfway(graph, node)
     assert [entry["status"] for entry in list_runs(Path("runs"))] == ["unfinished"]
-    result = await resumed(run)
+    result = await aresume(run)
     other: Any = {"configurable": {"thread_id": "other"}}
     knowing_as_little = RunContext(**dict(SHORT) | {"knowledge": "another"})
     await graph.ainvoke({"task": "softmax.py"}, other, context=knowing_as_little)
@@ -288,7 +280,7 @@ async def test_a_directory_that_was_moved_or_copied_goes_on(graph: Any, copied: 
     before_it = stored_plan(run)
     elsewhere = Path("elsewhere").resolve()
     (shutil.copytree if copied else shutil.move)(run, elsewhere)
-    result = await resumed(elsewhere)
+    result = await aresume(elsewhere)
     plan = stored_plan(elsewhere)
     assert result.run == plan.run == str(elsewhere) and (elsewhere / "best.cu").is_file()
     assert (plan.run_id != before_it.run_id) == copied
@@ -301,10 +293,6 @@ async def test_a_reference_that_changed_since_is_noticed(graph: Any) -> None:
     run = await stopped_halfway(graph, "gap_analysis")
     told: list[dict[str, Any]] = []
     Path("softmax.py").write_text("import torch\n")
-    session = Session.open(run)
-    try:
-        await session.run(told.append)
-    finally:
-        session.close()
+    await aresume(run, told.append)
     notes = [event["text"] for event in told if event["event"] == "note"]
     assert len(notes) == 1 and "softmax.py has changed since the run began" in notes[0]

@@ -13,7 +13,7 @@ import pytest
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import Command
-from text_runs import comparable, replayed, request, run
+from text_runs import comparable, replayed, request, resume, run
 
 import kernelblaster
 from kernelblaster import RunContext, RunResult
@@ -209,9 +209,7 @@ def test_resume_may_change_what_is_asked(tmp_path: Path) -> None:
         asyncio.run(session.run())
     change_approvals(tmp_path / "run", ())
     session.close()
-    session = Session.open(tmp_path / "run")
-    assert asyncio.run(session.run()).outcome == "improved"
-    session.close()
+    assert resume(tmp_path / "run").outcome == "improved"
 
 
 # A graph of somebody else's, and a server's

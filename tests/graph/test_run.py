@@ -19,7 +19,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from run_child import start_run
-from text_runs import comparable, replayed, request, run
+from text_runs import comparable, replayed, request, resume, run
 
 from kernelblaster.graph.session import Interrupted, Session
 from kernelblaster.harness.devices.protocol import Capability, Comparison
@@ -265,9 +265,7 @@ def test_a_kill_before_the_first_checkpoint_is_resumed_from_the_request(
     tmp_path: Path, text_device: None
 ) -> None:
     request(tmp_path).session(tmp_path / "run").close()  # run.json and nothing more
-    session = Session.open(tmp_path / "run")
-    assert asyncio.run(session.run()).outcome == "improved"
-    session.close()
+    assert resume(tmp_path / "run").outcome == "improved"
 
 
 def test_a_directory_in_use_is_refused(tmp_path: Path, text_device: None) -> None:
@@ -320,9 +318,7 @@ def test_a_disk_that_fills_up_is_one_clear_line_and_resumable(
     session.close()
     # The exception's frames may hold an sqlite cursor, and with it a lock, until they are gone.
     gc.collect()
-    session = Session.open(tmp_path / "run")
-    assert asyncio.run(session.run()).outcome == "improved"
-    session.close()
+    assert resume(tmp_path / "run").outcome == "improved"
 
 
 class Shaky(graph_support.TextDevice):
@@ -383,9 +379,7 @@ def test_a_run_is_resumed_from_another_working_directory(
         asyncio.run(session.run(lambda event: session.drain()))
     session.close()
     monkeypatch.chdir(tmp_path / "elsewhere")
-    session = Session.open(Path("../run"))
-    assert asyncio.run(session.run()).outcome == "improved"
-    session.close()
+    assert resume(Path("../run")).outcome == "improved"
     assert list((tmp_path / "elsewhere").iterdir()) == []
 
 

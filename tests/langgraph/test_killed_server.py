@@ -9,8 +9,8 @@ import graph_support
 import pytest
 from dev_server import dev_server
 from langgraph_sdk import get_client
+from text_runs import aresume
 
-from kernelblaster.graph.session import Session
 from kernelblaster.memory.run.directory import is_held
 
 SHORT = {"iterations": 6, "rollouts": 2, "steps": 2}
@@ -29,9 +29,5 @@ async def test_a_run_of_a_killed_server_goes_on_elsewhere(
     (directory,) = (tmp_path / "runs").iterdir()
     assert not (directory / "result.json").exists() and not is_held(directory)
     graph_support.install(monkeypatch.setattr)
-    session = Session.open(directory)
-    try:
-        result = await session.run()
-    finally:
-        session.close()
+    result = await aresume(directory)
     assert result.gain > 1 and {step.iteration for step in result.steps} >= {0, 5}

@@ -10,6 +10,8 @@ from typing import Any
 
 from asked import Asked
 
+from kernelblaster.graph.embedding import Watch
+from kernelblaster.graph.session import Session
 from kernelblaster.nodes.records import RunResult
 
 
@@ -33,6 +35,19 @@ def run(
         return asyncio.run(session.run(events.append if events is not None else lambda _: None))
     finally:
         session.close()
+
+
+async def aresume(directory: Path, watch: Watch = lambda event: None) -> RunResult:
+    """Go on with a run in its directory, to its end."""
+    session = Session.open(directory)
+    try:
+        return await session.run(watch)
+    finally:
+        session.close()
+
+
+def resume(directory: Path) -> RunResult:
+    return asyncio.run(aresume(directory))
 
 
 def comparable(result: RunResult) -> dict[str, Any]:

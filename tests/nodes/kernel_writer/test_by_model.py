@@ -17,8 +17,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import BaseMessage
 from scripted_chat_model import ScriptedChatModel, cut_off, http_error, refusal, use
+from text_runs import resume
 
-from kernelblaster.graph.session import Capped, Session
+from kernelblaster.graph.session import Capped
 from kernelblaster.memory.knowledge.knowledge_base import KnowledgeBase
 from kernelblaster.memory.records import Evidence, PolicyContext, Step
 from kernelblaster.memory.run.artifacts import ArtifactStore
@@ -392,9 +393,5 @@ def test_a_run_that_stopped_at_a_cap_goes_on_and_pays_for_nothing_twice(
         run(tmp_path, monkeypatch, model, budgets=Budgets(calls=1))
     assert len(model.calls) == 1
     write_budgets(tmp_path / "run", Budgets(calls=5))
-    session = Session.open(tmp_path / "run")
-    try:
-        result = asyncio.run(session.run())
-    finally:
-        session.close()
+    result = resume(tmp_path / "run")
     assert result.best_us == 30.0 and len(model.calls) == 2

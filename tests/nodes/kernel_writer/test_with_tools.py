@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 from collections.abc import Sequence
@@ -15,9 +14,9 @@ from deferred_support import finish
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from model_role_support import Ran, run
 from scripted_chat_model import CURRENT, Call, ScriptedChatModel, refusal, use
-from text_runs import request
+from text_runs import request, resume
 
-from kernelblaster.graph.session import Capped, Session
+from kernelblaster.graph.session import Capped
 from kernelblaster.harness.errors import UserError
 from kernelblaster.memory.run.run_store import RunStore
 from kernelblaster.nodes.kernel_writer.tool_rounds import MOST_CALLS, MOST_ROUNDS, NO_MORE
@@ -225,11 +224,7 @@ def test_a_run_that_stopped_between_rounds_pays_for_nothing_twice(
         write(tmp_path, monkeypatch, model, budgets=Budgets(calls=paid))
     assert len(model.calls) == paid
     write_budgets(tmp_path / "run", Budgets(calls=50))
-    session = Session.open(tmp_path / "run")
-    try:
-        result = asyncio.run(session.run())
-    finally:
-        session.close()
+    result = resume(tmp_path / "run")
     assert result.best_us == 20.0 and len(model.calls) == 4
     ran = log.read_text().splitlines()
     assert len(ran) == len(set(ran)) + 2, "but for the confirmation, no stage ran twice"
@@ -272,11 +267,7 @@ def test_a_process_that_ends_within_a_round_repeats_neither_call_nor_measurement
         with pytest.raises(BrokenPipeError):
             write(tmp_path, monkeypatch, model)
     assert len(model.calls) == 1
-    session = Session.open(tmp_path / "run")
-    try:
-        result = asyncio.run(session.run())
-    finally:
-        session.close()
+    result = resume(tmp_path / "run")
     assert result.best_us == 20.0 and len(model.calls) == 2
     ran = log.read_text().splitlines()
     assert len(ran) == len(set(ran)) + 2, "but for the confirmation, no stage ran twice"
