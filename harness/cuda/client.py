@@ -17,7 +17,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..build.cache import cache_root
 from ..build.native import build_native
@@ -70,8 +70,17 @@ class _NotStarted(Exception):
     """The worker did not start; without isolation it might."""
 
 
+class _Spawned(NamedTuple):
+    """A process that was started and has not been greeted: it imports PyTorch, and waits."""
+
+    process: subprocess.Popen[bytes]
+    scratch: Path
+
+
 class GpuWorker:
     """The process beside one GPU; started when first asked, replaced when it is of no more use.
+
+    While one answers, the next has PyTorch imported and waits, off the GPU, for its greeting.
 
     One request at a time, whatever the number of threads that ask; and one process at a time on
     the GPU, by a lock file that all processes of this machine share.
@@ -91,6 +100,7 @@ class GpuWorker:
         self._mutex = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._scratch: Path | None = None
+        self._next: _Spawned | None = None
         self._received = b""
         self._hello: dict[str, Any] = {}
         self._enclosed = True
@@ -134,6 +144,8 @@ class GpuWorker:
             if fresh:
                 self._stop()
             self._ensure()
+            # It imports while trusted work is done: by the time that something is timed it waits.
+            self._next = self._next or self._spawn()
             answer = self._ask(body, limits)
             leaked = answer.get("leaked_bytes", 0)
             if answer.get("broken") or not isinstance(leaked, int) or leaked > LEAK_BYTES:
@@ -150,6 +162,9 @@ class GpuWorker:
         held = self._mutex.acquire(timeout=seconds)
         try:
             self._stop()
+            if waiting := self._next:
+                self._next = None
+                _end(waiting)
         finally:
             if held:
                 self._mutex.release()
@@ -186,24 +201,17 @@ class GpuWorker:
 
     def _start_once(self, *, enclosed: bool) -> None:
         """Start the process and greet it. Raises _NotStarted."""
-        scratch = self._scratch = new_scratch("gpu")
+        waiting, self._next = self._next, None
+        if waiting and waiting.process.poll() is not None:
+            _end(waiting)
+            waiting = None
+        self._process, self._scratch = waiting or self._spawn()
         self._received = b""
-        with (scratch / "log").open("wb") as log:
-            self._process = subprocess.Popen(
-                self._command,
-                cwd=scratch,
-                env=_environment(self.uuid, scratch),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                start_new_session=True,
-            )
-        watcher_of(os.getpid()).add(self._process.pid)
         self.starts += 1
         greeting = {
             "replay": str(replay_library()),
-            "scratch": str(scratch),
-            "writable": [str(scratch), str(_baseline_caches())],
+            "scratch": str(self._scratch),
+            "writable": [str(self._scratch), str(_baseline_caches())],
             "enclosed": enclosed,
         }
         try:
@@ -217,6 +225,21 @@ class GpuWorker:
                 raise UserError(words)  # It was not for what it gave up.
             raise _NotStarted(words)
         self._hello = said
+
+    def _spawn(self) -> _Spawned:
+        scratch = new_scratch("gpu")
+        with (scratch / "log").open("wb") as log:
+            process = subprocess.Popen(
+                self._command,
+                cwd=scratch,
+                env=_environment(self.uuid, scratch),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                start_new_session=True,
+            )
+        watcher_of(os.getpid()).add(process.pid)
+        return _Spawned(process, scratch)
 
     def _ask(
         self, body: Mapping[str, Any], limits: Mapping[str, float], stage: str = "reference"
@@ -296,24 +319,15 @@ class GpuWorker:
         Raises UserError where it cannot be killed: its kernel cannot be taken off the GPU.
         """
         process, self._process = self._process, None
-        if process is not None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            for pipe in (process.stdin, process.stdout):
-                if pipe is not None:
-                    with contextlib.suppress(OSError):
-                        pipe.close()
+        scratch, self._scratch = self._scratch, None
+        if process is not None and scratch is not None:
             try:
-                process.wait(timeout=KILL_SECONDS)
-                watcher_of(os.getpid()).remove(process.pid)
+                _end(_Spawned(process, scratch))
             except subprocess.TimeoutExpired:
                 raise UserError(
                     f"process {process.pid} cannot be ended: the GPU {self.uuid} hangs; it has to "
                     "be reset by its administrator"
                 ) from None
-        scratch, self._scratch = self._scratch, None
-        if scratch is not None:
-            shutil.rmtree(scratch, ignore_errors=True)
 
 
 @functools.cache
@@ -368,6 +382,22 @@ def _baseline_caches() -> Path:
     kept = cache_root() / "compiled-baselines"
     kept.mkdir(parents=True, exist_ok=True)
     return kept
+
+
+def _end(spawned: _Spawned) -> None:
+    """Kill a process and whatever it started. Raises subprocess.TimeoutExpired."""
+    process = spawned.process
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            with contextlib.suppress(OSError):
+                pipe.close()
+    try:
+        process.wait(timeout=KILL_SECONDS)
+        watcher_of(os.getpid()).remove(process.pid)
+    finally:
+        shutil.rmtree(spawned.scratch, ignore_errors=True)
 
 
 def _parse(line: bytes) -> dict[str, Any] | None:

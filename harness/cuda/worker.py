@@ -1,9 +1,9 @@
 """The long-lived process beside one GPU: `python -m ...cuda.worker`, spoken to in lines of JSON.
 
-The first line on standard input is the greeting, each further one a request; both carry a token.
-Answers and {"stage": ...} notices go to a private descriptor with that token. Standard output and
-error lead elsewhere, so that nothing a candidate prints can be taken for an answer. The process
-ends when its input does: it cannot outlive its parent.
+It imports PyTorch and waits. The first line on standard input is the greeting, each further one a
+request; both carry a token. Answers and {"stage": ...} notices go to a private descriptor with that
+token. Standard output and error lead elsewhere, so that nothing a candidate prints can be taken for
+an answer. The process ends when its input does: it cannot outlive its parent.
 """
 
 from __future__ import annotations
@@ -33,13 +33,23 @@ def main() -> None:
     protocol = _redirect()
     lines: queue.SimpleQueue[str] = queue.SimpleQueue()
     missing = give_up()
-    greeting = json.loads(sys.stdin.readline())
-    enclosed = bool(greeting["enclosed"])
+    fault: Exception | None = None
     try:
+        # Before the greeting, which may come much later: until then it costs the GPU nothing.
         import torch
 
+        from . import measure_run, verify_run  # noqa: F401
         from .session import CudaSession
-
+    except Exception as error:  # whatever a broken PyTorch raises is told where it is asked for
+        fault = error
+    first = sys.stdin.readline()
+    if not first:
+        _leave()
+    greeting = json.loads(first)
+    enclosed = bool(greeting["enclosed"])
+    try:
+        if fault is not None:
+            raise fault
         enclosed = enclosed and torch.version.cuda is not None
         missing += shut_off([Path(path) for path in greeting["writable"]]) if enclosed else [
             "a file system of its own (CUDA does not start with it)"

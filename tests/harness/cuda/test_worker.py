@@ -48,6 +48,26 @@ def test_one_process_answers_many_requests(worker: GpuWorker) -> None:
     assert "CUDA_VISIBLE_DEVICES" in worker.hello()["environment"]
 
 
+def test_the_next_process_waits_and_answers_what_is_asked_of_a_fresh_one(
+    worker: GpuWorker,
+) -> None:
+    worker.request({"do": "work"})
+    waiting = worker._next
+    assert waiting is not None and worker.starts == 1
+    answer = worker.request({"do": "work"}, fresh=True)
+    assert answer["pid"] == waiting.process.pid and answer["served"] == 1
+    died = worker._next
+    assert died is not None and died is not waiting
+    died.process.kill()
+    died.process.wait()
+    assert worker.request({"do": "work"}, fresh=True)["pid"] != died.process.pid
+    assert not died.scratch.exists()
+    last = worker._next
+    assert last is not None
+    worker.close()
+    assert last.process.poll() is not None and not last.scratch.exists()
+
+
 @pytest.mark.parametrize(
     ("do", "words"),
     [
@@ -230,7 +250,7 @@ def test_the_shared_worker_ends_with_its_process_and_leaves_nothing(
     )  # fmt: skip
     assert user.stdout is not None
     pid = int(user.stdout.readline())
-    assert len([*tmp_path.iterdir()]) == 1
+    assert len([*tmp_path.iterdir()]) == 2  # of the worker, and of the next
     if end == "kill":
         user.kill()
     user.communicate(end + "\n")
@@ -242,7 +262,7 @@ def test_the_shared_worker_ends_with_its_process_and_leaves_nothing(
     if end == "kill":
         # Nobody was left to remove it: the next start does.
         monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-        assert len([*tmp_path.iterdir()]) == 1
+        assert len([*tmp_path.iterdir()]) == 2
         worker.request({"do": "work"})
         worker.close()
     assert [*tmp_path.iterdir()] == []
