@@ -29,6 +29,7 @@ import json
 import multiprocessing
 import os
 import random
+import resource
 import shutil
 import signal
 import subprocess
@@ -74,6 +75,8 @@ _IN_CHILDREN = {
 _KEPT = {"harness/judge": ("*",), "harness/host": ("*",)}
 """What of the cache mutants of a folder may find. Those of other folders make what lies there (the
 answers of references, what is refused in builds): they find the compiled core alone."""
+BUSY = 10
+"""How much longer than processor time a try may take by the clock."""
 _COMPARE = {ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq,
             ast.NotEq: ast.Eq, ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn,
             ast.NotIn: ast.In}  # fmt: skip
@@ -351,6 +354,7 @@ def _in_turn(by_module: dict[str, list[Mutant]], count: int) -> list[Mutant]:
 def survives(mutant: Mutant, package: Path, names: Sequence[str], seconds: float) -> bool:
     """Say whether all tests pass with the change in a copy of the package.
 
+    A process that uses more than `seconds` of processor time fails them.
     Nothing of the cache that a mutant leaves is found by another.
     """
     if not names:
@@ -366,9 +370,12 @@ def survives(mutant: Mutant, package: Path, names: Sequence[str], seconds: float
         silence = os.open(os.devnull, os.O_RDWR)
         for stream in (0, 1, 2):
             os.dup2(silence, stream)
+        # The machine's load makes nobody slow; the hard limit stays, for what tests limit.
+        hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
+        resource.setrlimit(resource.RLIMIT_CPU, (int(seconds), hard))
         os._exit(_pytest(package, ["-x", *names]))
     try:
-        end = time.monotonic() + seconds
+        end = time.monotonic() + BUSY * seconds
         while time.monotonic() < end:
             done, status = os.waitpid(child, os.WNOHANG)
             if done:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import platform
 import re
 import shutil
 import subprocess
@@ -35,8 +36,10 @@ FLAGS = (
 )  # fmt: skip
 
 _KEEP_ASSEMBLY = ("-Xcompiler", "-save-temps")
+_BY_FUNCTIONS = ("-Xcompiler", "-mindirect-branch=thunk-extern,-mindirect-branch-register")
+"""Calls through pointers go by the functions of pointer_calls.c: GCC's for x86-64."""
 
-RULES = "9"
+RULES = "10"
 """Raised whenever a build's diagnostics may change: a cached build keeps its own."""
 
 _PARTS = ("bin", "crt", "include", "lib", "lib64", "nvvm", "nvvm-prev", "targets")
@@ -233,10 +236,16 @@ def _collect(directory: Path, key: str, arch: str, toolchain: Toolchain, log: st
 
 
 def _run_nvcc(toolchain: Toolchain, arch: str, directory: Path) -> tuple[int, str]:
-    shutil.copyfile(_silenced(), directory / "silenced.o")
+    own = {"silenced.o": _silenced()}
+    flags = [*FLAGS, *_KEEP_ASSEMBLY]
+    if platform.machine() == "x86_64" and "clang" not in toolchain.host_version:
+        own["pointer_calls.o"] = _pointer_calls()
+        flags += _BY_FUNCTIONS
+    for name, made in own.items():
+        shutil.copyfile(made, directory / name)
     command = [
-        toolchain.nvcc, _target(arch), "-ccbin", toolchain.host_compiler, *FLAGS, *_KEEP_ASSEMBLY,
-        "candidate.cu", "silenced.o", "-o", "candidate.so",
+        toolchain.nvcc, _target(arch), "-ccbin", toolchain.host_compiler, *flags,
+        "candidate.cu", *own, "-o", "candidate.so",
     ]  # fmt: skip
     return run_nvcc(command, directory, toolchain.programs())
 
@@ -246,6 +255,14 @@ def _silenced() -> Path:
     here = Path(__file__).resolve().parent
     flags = ["-ffreestanding", "-fno-stack-protector"]
     return build_native("silenced", [here / "silenced.c"], flags, tune=False, kind="object")
+
+
+def _pointer_calls() -> Path:
+    """Return the object through which a candidate calls pointers to kernels, built at first use."""
+    here = Path(__file__).resolve().parent
+    return build_native(
+        "pointer_calls", [here / "pointer_calls.c"], tune=False, kind="object"
+    )
 
 
 def _target(arch: str) -> str:

@@ -134,6 +134,7 @@ static void enclose(int ruleset, const uint8_t *filter, uint64_t bytes) {
 static void load(const char *library) {
     candidate = dlopen(library, RTLD_NOW | RTLD_LOCAL);
     const char *error = candidate ? "" : dlerror();
+    kb_seal_kernels();
     add(error, strlen(error));
 }
 

@@ -32,6 +32,8 @@ LARGEST_ANSWER = 32 << 20
 """Bytes that the calls of one launch() may take."""
 TOUCHED_DEVICE = 77
 """Exit status where host code read or wrote the device's memory (process.c)."""
+CALLED_ELSEWHERE = 78
+"""Exit status where host code called through a pointer what is no kernel (runtime.h)."""
 _ENCLOSE, _OPEN, _LOAD, _DESCRIBE, _WORKSPACE, _VARIABLES, _CALL, _STATE = range(1, 9)
 _STEPS = (
     "no new privileges", "dropping capabilities", "a file system of its own",
@@ -189,6 +191,12 @@ class HostProcess:
                 "host code read or wrote device memory: only kernels may touch device pointers"
             )
             return HostFailed(Outcome.CRASHED, reason)
+        if status == CALLED_ELSEWHERE:
+            reason = (
+                "host code calls through a pointer, or by a virtual function, what is no kernel: "
+                "only kernels are called by an address that is computed or read from memory"
+            )
+            return HostFailed(Outcome.FORBIDDEN, reason)
         if status == -signal.SIGSYS:
             reason = (
                 "host code asked the operating system for what launch() may not have: a process, a "

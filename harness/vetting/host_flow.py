@@ -1,10 +1,11 @@
 """Where host machine code may go and what it may look at: calls by name, its own data, its frame.
 
 Code that could call a computed address would need no symbol to reach any function of the process.
-So a candidate calls and jumps only where its instructions say, or through the slots that the
-linker fills and seals; it does not read the linker's tables or those slots, nor, as far as the
-distance to the stack pointer tells, its return address. What is computed at run time (a walk over
-the stack or down from a buffer) cannot be seen here.
+So a candidate calls and jumps only where its instructions say, through the slots that the linker
+fills and seals, or by functions that let kernels alone through (build/pointer_calls.c); it does
+not read the linker's tables or those slots, nor, as far as the distance to the stack pointer
+tells, its return address. What is computed at run time (a walk over the stack or down from a
+buffer) cannot be seen here.
 """
 
 from __future__ import annotations
@@ -47,6 +48,18 @@ _NEVER_RETURNS = re.compile(
 )
 _MOST_DEPTHS = 16
 """At one place: a loop that pushes would be followed for ever."""
+_XMM = tuple(f"{16 * number:#x}(%rsp)" if number else "(%rsp)" for number in range(8))
+_SAVED = ("rax", "rcx", "rdx", "rsi", "rdi", "r8", "r9", "r10", "r11")
+_ASKED = "kb_require_kernel"
+"""What the stand-in runtime is asked before a call through a pointer; it returns for kernels."""
+_ONLY_KERNELS = (
+    *(f"push %{name}" for name in _SAVED), "sub $0x80,%rsp",
+    *(f"movups %xmm{number},{place}" for number, place in enumerate(_XMM)),
+    "mov 0xd0(%rsp),%rdi", _ASKED,
+    *(f"movups {place},%xmm{number}" for number, place in enumerate(_XMM)),
+    "add $0x80,%rsp", *(f"pop %{name}" for name in reversed(_SAVED)), "ret",
+)  # fmt: skip
+"""kb_only_kernels of build/pointer_calls.c: what a pointer leads to lies above its own return."""
 _ARM_STARTUP = {"deregister_tm_clones", "register_tm_clones"}
 
 
@@ -71,11 +84,14 @@ Found = Iterator[tuple[Instruction, str]]
 def check_flow(code: Sequence[Instruction], layout: Layout) -> Found:
     """Yield the refused instructions of x86-64 code, each with what it does."""
     targets = {int(match[1], 16) for each in code if (match := BRANCH.match(each.text))}
+    to_kernels = _calls_of_kernels(code, layout, targets)
     for index, instruction in enumerate(code):
         before = code[max(0, index - 3) : index]
         if match := _INDIRECT.match(instruction.text):
             slot = _relative(instruction)
-            if slot is None:
+            if instruction.address in to_kernels:
+                allowed = True
+            elif slot is None:
                 allowed = _startup_call(instruction, before, match[1], targets, layout)
             else:
                 resolver = slot == layout.resolver and instruction.section == ".plt"
@@ -88,6 +104,47 @@ def check_flow(code: Sequence[Instruction], layout: Layout) -> Found:
             yield instruction, TABLES
     yield from _return_addresses(code)
     yield from _registrations(code, layout, targets)
+
+
+def _calls_of_kernels(
+    code: Sequence[Instruction], layout: Layout, targets: set[int]
+) -> set[int]:
+    """Return the jumps to what the runtime was asked for just before; see pointer_calls.c.
+
+    All of it must be there, whole, and entered at its start only.
+    """
+    stubs = _stubs_of(_ASKED, code, layout)
+    asking: set[int] = set()
+    for index, first in enumerate(code):
+        whole = code[index : index + len(_ONLY_KERNELS)]
+        if first.text.split() == ["push", "%rax"] and _is_piece(whole, targets):
+            words = tuple(
+                _ASKED if (match := BRANCH.match(each.text)) and int(match[1], 16) in stubs
+                else " ".join(each.text.split())
+                for each in whole
+            )  # fmt: skip
+            if words == _ONLY_KERNELS:
+                asking.add(first.address)
+    found: set[int] = set()
+    for index, jump in enumerate(code):
+        match = re.fullmatch(r"jmp\s+\*(%r\w+)", jump.text)
+        piece = code[max(0, index - 3) : index + 1]
+        if not match or len(piece) < 4 or not _is_piece(piece, targets):
+            continue
+        keeps, asks, gets = (each.text.split() for each in piece[:3])
+        called = BRANCH.match(piece[1].text)
+        if (
+            keeps == ["push", match[1]] and gets == ["pop", match[1]] and asks[0] == "call"
+            and called and int(called[1], 16) in asking
+        ):  # fmt: skip
+            found.add(jump.address)
+    return found
+
+
+def _is_piece(code: Sequence[Instruction], targets: set[int]) -> bool:
+    """Say whether instructions follow each other, and no branch leads behind the first."""
+    joined = all(one.end == other.address for one, other in zip(code, code[1:], strict=False))
+    return joined and targets.isdisjoint(each.address for each in code[1:])
 
 
 def check_arm_flow(code: Sequence[Instruction]) -> Found:

@@ -40,6 +40,7 @@ cudaGetLastError cudaPeekAtLastError cudaGetErrorString cudaGetErrorName
 cudaGetDevice cudaDeviceGetAttribute cudaGetDeviceProperties cudaGetDeviceProperties_v2
 cudaOccupancyMaxActiveBlocksPerMultiprocessor
 cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags
+kb_require_kernel
 """.split()
 
 # `exit`: nvcc's host stub of every __device__ function calls it. A candidate that does so itself

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -28,3 +30,23 @@ def command(monkeypatch: pytest.MonkeyPatch, capfd: Any) -> Callable[..., Done]:
         return Done(code=0 if code is None else code, out=captured.out, err=captured.err)
 
     return run
+
+
+@pytest.fixture
+def asked(
+    command: Callable[..., Done], monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Stand in for `commands.kernelblaster` in this process, with the same arguments."""
+
+    def ask(
+        *arguments: object, folder: Path | None = None, **environment: str
+    ) -> subprocess.CompletedProcess[str]:
+        with monkeypatch.context() as place:
+            if folder:
+                place.chdir(folder)
+            for name, value in environment.items():
+                place.setenv(name, value)
+            done = command(*arguments)
+        return subprocess.CompletedProcess(arguments, done.code, done.out, done.err)
+
+    return ask

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from asked import Asked
-from commands import assert_one_clear_line, kernelblaster
+from commands import assert_one_clear_line
 from places import EXAMPLES
 
 from kernelblaster.memory.knowledge.knowledge_base import KnowledgeBase
 from kernelblaster.tools.techniques.catalogue import knowledge_seed
 
+Ask = Callable[..., subprocess.CompletedProcess[str]]
+"""The command line in this process: a process of its own says the same, and costs seconds."""
 MODEL = (
     "import torch\nN = 8\nclass Model(torch.nn.Module):\n    def forward(self, x):\n        {}\n"
 )
@@ -28,10 +32,10 @@ TASKS = {
 
 
 @pytest.mark.parametrize("name", TASKS)
-def test_a_reference_that_cannot_be_used(tmp_path: Path, name: str) -> None:
+def test_a_reference_that_cannot_be_used(asked: Ask, tmp_path: Path, name: str) -> None:
     text, word = TASKS[name]
     (tmp_path / "task.py").write_text(text)
-    done = kernelblaster("optimize", tmp_path / "task.py", "--run", tmp_path / "run")
+    done = asked("optimize", tmp_path / "task.py", "--run", tmp_path / "run")
     assert_one_clear_line(done, word)
     # The same command, mended, is not told that the directory is taken.
     assert not (tmp_path / "run").exists()
@@ -52,17 +56,17 @@ FLAGS = {
 
 
 @pytest.mark.parametrize("name", FLAGS)
-def test_flags_are_refused_before_anything_is_made(tmp_path: Path, name: str) -> None:
+def test_flags_are_refused_before_anything_is_made(asked: Ask, tmp_path: Path, name: str) -> None:
     arguments, word = FLAGS[name]
-    done = kernelblaster("optimize", *arguments, "--run", tmp_path / "run", "--json")
+    done = asked("optimize", *arguments, "--run", tmp_path / "run", "--json")
     assert_one_clear_line(done, word)
     assert done.stdout == ""
     assert not (tmp_path / "run").exists()
 
 
-def test_a_settings_file_that_is_no_text(tmp_path: Path) -> None:
+def test_a_settings_file_that_is_no_text(asked: Ask, tmp_path: Path) -> None:
     (tmp_path / "kernelblaster.env").write_bytes(b"\xff\xfe")
-    done = kernelblaster("runs", folder=tmp_path)
+    done = asked("runs", folder=tmp_path)
     assert_one_clear_line(done, "kernelblaster.env")
 
 
@@ -75,95 +79,97 @@ STARTS = {
 
 
 @pytest.mark.parametrize("name", STARTS)
-def test_a_broken_start_kernel(tmp_path: Path, name: str) -> None:
+def test_a_broken_start_kernel(asked: Ask, tmp_path: Path, name: str) -> None:
     data, word = STARTS[name]
     (tmp_path / "start.cu").write_bytes(data)
-    done = kernelblaster(
+    done = asked(
         "optimize", EXAMPLES / "row_sum.py", "--start", tmp_path / "start.cu",
         "--run", tmp_path / "run",
     )  # fmt: skip
     assert_one_clear_line(done, word)
 
 
-def test_a_knowledge_base_of_another_program_is_refused_and_untouched(tmp_path: Path) -> None:
+def test_a_knowledge_base_of_another_program_is_refused_and_untouched(
+    asked: Ask, tmp_path: Path
+) -> None:
     (tmp_path / "kb").mkdir()
     (tmp_path / "kb" / "notes.txt").write_text("mine")
     arguments = (EXAMPLES / "softmax.py", "--kb", tmp_path / "kb", "--run", tmp_path / "run")
-    assert_one_clear_line(kernelblaster("optimize", *arguments), "kb")
+    assert_one_clear_line(asked("optimize", *arguments), "kb")
     assert [path.name for path in (tmp_path / "kb").iterdir()] == ["notes.txt"]
     assert not (tmp_path / "run").exists()
 
 
-def test_a_knowledge_base_of_another_version_is_refused(tmp_path: Path) -> None:
+def test_a_knowledge_base_of_another_version_is_refused(asked: Ask, tmp_path: Path) -> None:
     KnowledgeBase.open(tmp_path / "kb", knowledge_seed()).close()
-    assert kernelblaster("kb", "stats", "--kb", tmp_path / "kb").returncode == 0
+    assert asked("kb", "stats", "--kb", tmp_path / "kb").returncode == 0
     path = tmp_path / "kb" / "kb.json"
     document = json.loads(path.read_text())
     path.write_text(json.dumps({**document, "version": 999}))
-    assert_one_clear_line(kernelblaster("kb", "stats", "--kb", tmp_path / "kb"), "999")
+    assert_one_clear_line(asked("kb", "stats", "--kb", tmp_path / "kb"), "999")
 
 
-def test_no_host_compiler(tmp_path: Path) -> None:
-    done = kernelblaster(
+def test_no_host_compiler(asked: Ask, tmp_path: Path) -> None:
+    done = asked(
         "optimize", EXAMPLES / "softmax.py", "--run", tmp_path / "run",
         PATH=str(tmp_path), KERNELBLASTER_CACHE=str(tmp_path / "cache"),
     )  # fmt: skip
     assert_one_clear_line(done, "compiler", "g++")
 
 
-@pytest.mark.parametrize("command", ["resume", "report"])
-def test_a_directory_that_is_no_run(tmp_path: Path, command: str) -> None:
-    assert_one_clear_line(kernelblaster(command, tmp_path), "run.json")
+@pytest.mark.parametrize("name", ["resume", "report"])
+def test_a_directory_that_is_no_run(asked: Ask, tmp_path: Path, name: str) -> None:
+    assert_one_clear_line(asked(name, tmp_path), "run.json")
     (tmp_path / "file").write_text("")
-    assert_one_clear_line(kernelblaster(command, tmp_path / "file"), "is a file", "runs")
+    assert_one_clear_line(asked(name, tmp_path / "file"), "is a file", "runs")
 
 
-def test_a_bad_setting_in_the_environment(tmp_path: Path) -> None:
-    done = kernelblaster("optimize", EXAMPLES / "softmax.py", KERNELBLASTER_STEPS="many")
+def test_a_bad_setting_in_the_environment(asked: Ask, tmp_path: Path) -> None:
+    done = asked("optimize", EXAMPLES / "softmax.py", KERNELBLASTER_STEPS="many")
     assert_one_clear_line(done, "steps", "many")
 
 
-def test_unknown_state(tmp_path: Path) -> None:
+def test_unknown_state(asked: Ask, tmp_path: Path) -> None:
     KnowledgeBase.open(tmp_path / "knowledge", knowledge_seed()).close()
-    assert_one_clear_line(kernelblaster("kb", "show", "nirvana"), "nirvana")
+    assert_one_clear_line(asked("kb", "show", "nirvana"), "nirvana")
 
 
-def test_a_knowledge_base_is_shown(tmp_path: Path) -> None:
+def test_a_knowledge_base_is_shown(asked: Ask, tmp_path: Path) -> None:
     with KnowledgeBase.open(tmp_path / "knowledge", knowledge_seed()) as knowledge:
         states = knowledge.show()
-    done = kernelblaster("kb", "show", "--kb", tmp_path / "knowledge")
+    done = asked("kb", "show", "--kb", tmp_path / "knowledge")
     assert done.returncode == 0, done.stderr
     assert all(state["name"] in done.stdout for state in states)
     assert "passed / tried" in done.stdout and "0 / 0" in done.stdout
     assert "simulated" in done.stdout and " measured" not in done.stdout
 
 
-def test_a_name_that_is_too_long(tmp_path: Path) -> None:
-    done = kernelblaster("optimize", EXAMPLES / "softmax.py", "--run", tmp_path / ("a" * 300))
+def test_a_name_that_is_too_long(asked: Ask, tmp_path: Path) -> None:
+    done = asked("optimize", EXAMPLES / "softmax.py", "--run", tmp_path / ("a" * 300))
     assert_one_clear_line(done, "too long")
 
 
-@pytest.mark.parametrize("command", ["show", "stats", "reindex"])
+@pytest.mark.parametrize("name", ["show", "stats", "reindex"])
 def test_looking_at_a_knowledge_base_that_is_not_there_makes_none(
-    tmp_path: Path, command: str
+    asked: Ask, tmp_path: Path, name: str
 ) -> None:
-    done = kernelblaster("kb", command, "--kb", tmp_path / "typo")
+    done = asked("kb", name, "--kb", tmp_path / "typo")
     assert_one_clear_line(done, "typo")
     assert not (tmp_path / "typo").exists()
 
 
-def test_a_run_directory_that_is_a_file(tmp_path: Path) -> None:
+def test_a_run_directory_that_is_a_file(asked: Ask, tmp_path: Path) -> None:
     (tmp_path / "run").write_text("mine")
-    done = kernelblaster("optimize", EXAMPLES / "softmax.py", "--run", tmp_path / "run")
+    done = asked("optimize", EXAMPLES / "softmax.py", "--run", tmp_path / "run")
     assert_one_clear_line(done, "is a file")
     assert (tmp_path / "run").read_text() == "mine"
 
 
-def test_damaged_checkpoints(tmp_path: Path) -> None:
+def test_damaged_checkpoints(asked: Ask, tmp_path: Path) -> None:
     run = tmp_path / "run"
     Asked.of(task=str(EXAMPLES / "softmax.py"), device="simulated").session(run).close()
     (run / "checkpoints.sqlite").write_text("this is no database, but long enough to look at" * 9)
-    assert_one_clear_line(kernelblaster("resume", run), "checkpoints.sqlite", "damaged")
+    assert_one_clear_line(asked("resume", run), "checkpoints.sqlite", "damaged")
 
 
 NO_KERNELS = {
@@ -184,10 +190,10 @@ NO_KERNELS = {
 
 
 @pytest.mark.parametrize("name", NO_KERNELS)
-def test_a_file_that_is_no_kernel_of_the_task(tmp_path: Path, name: str) -> None:
+def test_a_file_that_is_no_kernel_of_the_task(asked: Ask, tmp_path: Path, name: str) -> None:
     content, words = NO_KERNELS[name]
     (tmp_path / "kernel.cu").write_bytes(content)
-    done = kernelblaster(
+    done = asked(
         "evaluate", tmp_path / "kernel.cu", "--task", EXAMPLES / "row_sum.py", "--device",
         "simulated",
     )  # fmt: skip
@@ -204,8 +210,10 @@ def test_a_file_that_is_no_kernel_of_the_task(tmp_path: Path, name: str) -> None
         (["--device", "cuda:"], "unknown device"),
     ],
 )
-def test_gpus_that_cannot_be_meant(tmp_path: Path, flags: list[str], words: str) -> None:
-    done = kernelblaster(
+def test_gpus_that_cannot_be_meant(
+    asked: Ask, tmp_path: Path, flags: list[str], words: str
+) -> None:
+    done = asked(
         "optimize", EXAMPLES / "row_sum.py", "--run", tmp_path / "run", *flags
     )
     assert_one_clear_line(done, words)

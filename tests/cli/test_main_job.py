@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from places import EXAMPLES
 
-SMALL = ("--iterations", "1", "--rollouts", "2", "--steps", "2", "--seed", "3")
+SMALL = ("--iterations", "1", "--rollouts", "2", "--steps", "1", "--seed", "3")
 
 
 def start(*arguments: object) -> subprocess.Popen[str]:

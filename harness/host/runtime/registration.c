@@ -1,6 +1,19 @@
 /* Which kernels and variables a candidate has: its static constructors register them. */
 #include "runtime.h"
 
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define LARGEST_PAGE 65536
+#define MOST_STUBS (LARGEST_PAGE / 8 - 1)
+
+/* The kernels that are called through pointers: read-only once the candidate is loaded, as host code
+ * could write to the entries below. */
+static struct {
+    uint64_t closed;
+    const void *stubs[MOST_STUBS];
+} sealed __attribute__((aligned(LARGEST_PAGE)));
+
 static kernel_entry *kernels;
 static int kernel_count, kernel_capacity;
 
@@ -29,6 +42,7 @@ void __cudaRegisterFunction(void **handle, const char *stub, char *device_functi
                             dim3 *grid, int *warp_size) {
     (void)handle, (void)device_function, (void)thread_limit, (void)tid, (void)bid, (void)block;
     (void)grid, (void)warp_size;
+    if (sealed.closed) return;
     if (kernel_count == kernel_capacity) {
         kernel_capacity = kernel_capacity ? 2 * kernel_capacity : 16;
         kernels = realloc(kernels, sizeof *kernels * (size_t)kernel_capacity);
@@ -46,6 +60,20 @@ void __cudaRegisterVar(void **handle, char *host, char *address, const char *nam
         variables = realloc(variables, sizeof *variables * (size_t)variable_capacity);
     }
     variables[variable_count++] = (variable_entry){host, strdup(name), bytes, 0};
+}
+
+/* What is loaded has registered its kernels; more never come. */
+void kb_seal_kernels(void) {
+    for (int i = 0; i < kernel_count && i < MOST_STUBS; i++) sealed.stubs[i] = kernels[i].stub;
+    sealed.closed = 1;
+    if (mprotect(&sealed, sizeof sealed, PROT_READ)) abort();
+}
+
+/* Asked before each call through a pointer (build/pointer_calls.c). */
+void kb_require_kernel(const void *stub) {
+    for (int i = 0; stub && i < MOST_STUBS && sealed.stubs[i]; i++)
+        if (sealed.stubs[i] == stub) return;
+    _exit(EXIT_CALLED_ELSEWHERE);
 }
 
 void kb_describe_kernel(const char *name, int registers, int static_shared, int max_threads,

@@ -40,7 +40,12 @@ typedef void (*kb_sink)(const uint8_t *record, uint64_t bytes);
 
 enum record_kind { RECORD_LAUNCH = 1, RECORD_DYNAMIC_SHARED = 2, RECORD_TRANSFER = 3 };
 
+/* Exit status where host code calls through a pointer what is no kernel. */
+#define EXIT_CALLED_ELSEWHERE 78
+
 void kb_open(const kb_gpu *properties, kb_sink sink);
+void kb_seal_kernels(void);
+void kb_require_kernel(const void *stub);
 void kb_describe_kernel(const char *name, int registers, int static_shared, int max_threads,
                         uint32_t parameters, const uint32_t *sizes);
 void kb_place_variables(uint64_t base);

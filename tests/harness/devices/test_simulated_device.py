@@ -11,11 +11,14 @@ import simulated_kernels as kernels
 from conformance.device import DeviceConformance
 from worker_processes import host_halves_of
 
+from kernelblaster.harness.build.cache import cache_root
 from kernelblaster.harness.devices import simulated
 from kernelblaster.harness.devices.registry import open_device
 from kernelblaster.harness.devices.simulated import SimulatedDevice
 from kernelblaster.harness.errors import UserError
 from kernelblaster.harness.records import LaunchProfile, Outcome, Provenance, StageResult, Task
+from kernelblaster.harness.task.cases import prepare_cases_now
+from kernelblaster.harness.task.full_case import prepare_full_case_now
 from kernelblaster.harness.task.loading import load_task
 
 
@@ -199,7 +202,13 @@ async def test_the_same_code_runs_on_the_same_blocks_wherever_it_was_built(
     task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source, times = UNEVEN % "blockIdx.x * 2654435761u % 97", []
+    usual = cache_root()
+    prepare_cases_now(task)
+    prepare_full_case_now(task)
     for cache in ("here", "there"):
+        (tmp_path / cache).mkdir()
+        for kept in ("native", "cases", "full"):
+            (tmp_path / cache / kept).symlink_to(usual / kept)
         monkeypatch.setenv("KERNELBLASTER_CACHE", str(tmp_path / cache))
         measured = await SimulatedDevice("H200").profile(task, source)
         assert measured.timing, measured.stage.reason

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import platform
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -30,7 +32,6 @@ from kernelblaster.harness.vetting.symbols import _RUNTIME, defined_symbols
 
 KERNELS = """
 #include "task.cuh"
-#include <cooperative_groups.h>
 struct Pair { const float* from; long long count; float* to; };
 __device__ float table[1024];
 __constant__ float factors[2] = {2.0f, 1.0f};
@@ -48,6 +49,9 @@ __global__ void __launch_bounds__(64) narrow(float* y) { y[0] = table[0]; }
 RUN = "scale<<<(X_NUMEL + 255) / 256, 256, 0, stream>>>(x, out0, X_NUMEL);"
 
 
+only_x86 = pytest.mark.skipif(platform.machine() != "x86_64", reason="calls of arm64 are refused")
+
+
 @pytest.fixture(scope="module")
 def task(tmp_path_factory: pytest.TempPathFactory) -> Task:
     path = tmp_path_factory.mktemp("task") / "scale.py"
@@ -55,24 +59,32 @@ def task(tmp_path_factory: pytest.TempPathFactory) -> Task:
     return asyncio.run(load_task(path))
 
 
+LAUNCH = "(float* out0, const float* x, void* workspace, cudaStream_t stream)"
+
+
 @pytest.fixture(scope="module")
-def plan(task: Task) -> Callable[..., Plan | StageResult]:
+def planned(task: Task) -> Callable[..., Plan | StageResult]:
     toolchain = find_toolchain()
     program = host_program(toolchain.cuda_headers())
 
-    def planned(body: str, before: str = "", workspace: int = 0) -> Plan | StageResult:
-        source = f"{KERNELS}\n{before}\n" + (
-            'extern "C" void launch(float* out0, const float* x, void* workspace, '
-            f"cudaStream_t stream) {{\n{body}\n}}\n"
-        )
-        if workspace:
-            source += f'extern "C" size_t workspace_bytes() {{ return {workspace}; }}\n'
-        built = build_now(toolchain, source, header(task.full), "sm_90")
+    def planned(source: str, **properties: int) -> Plan | StageResult:
+        built = build_now(toolchain, KERNELS + source, header(task.full), "sm_90")
         assert built.succeeded, built.diagnostics
-        gpu = properties_of(find_gpu("H100"))
+        gpu = replace(properties_of(find_gpu("H100")), **properties)
         return plan_launch(program, Asked(built, task.full.tensors, gpu, 1 << 20))
 
     return planned
+
+
+@pytest.fixture(scope="module")
+def plan(planned: Callable[..., Plan | StageResult]) -> Callable[..., Plan | StageResult]:
+    def plan(body: str, workspace: int = 0) -> Plan | StageResult:
+        source = f'extern "C" void launch{LAUNCH} {{\n{body}\n}}\n'
+        return planned(
+            f'{source}extern "C" size_t workspace_bytes() {{ return {workspace}; }}\n'
+        )
+
+    return plan
 
 
 def only(found: Plan | StageResult) -> PlannedLaunch | PlannedTransfer:
@@ -213,16 +225,135 @@ REFUSED: dict[str, tuple[str, Outcome, str]] = {
 }  # fmt: skip
 
 
+def of_one_build(
+    planned: Callable[..., Plan | StageResult], bodies: dict[str, str], before: str = ""
+) -> Callable[[str], Plan | StageResult]:
+    """Plan launch() with one of the bodies: they are one build, which asks the GPU's clock."""
+    workspaces = {"too much workspace": 2 << 20, "a large table": 1 << 20}
+    source = before + (
+        "static int asked() { int n; cudaDeviceGetAttribute(&n, cudaDevAttrClockRate, 0);"
+        " return n; }\n"
+    )
+    launches, sizes = "", ""
+    for number, (name, body) in enumerate(bodies.items(), 1):
+        source += f"static void body_{number}{LAUNCH} {{\n{body}\n}}\n"
+        launches += f"    case {number}: return body_{number}(out0, x, workspace, stream);\n"
+        sizes += f"    case {number}: return {workspaces.get(name, 0)};\n"
+    source += (
+        f'extern "C" void launch{LAUNCH} {{\n    switch (asked()) {{\n{launches}    }}\n}}\n'
+        f'extern "C" size_t workspace_bytes() {{\n    switch (asked()) {{\n{sizes}    }}\n'
+        "    return 0;\n}\n"
+    )
+    numbers = {name: number for number, name in enumerate(bodies, 1)}
+    return lambda name: planned(source, clock_khz=numbers[name])
+
+
+@pytest.fixture(scope="module")
+def refused(planned: Callable[..., Plan | StageResult]) -> Callable[[str], Plan | StageResult]:
+    return of_one_build(planned, {name: body for name, (body, *_) in REFUSED.items()})
+
+
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_no_launch_may_do(plan: Callable[..., Plan | StageResult], name: str) -> None:
-    body, outcome, words = REFUSED[name]
-    workspace = {"too much workspace": 2 << 20, "a large table": 1 << 20}.get(name, 0)
+def test_what_no_launch_may_do(
+    refused: Callable[[str], Plan | StageResult], name: str
+) -> None:
+    _, outcome, words = REFUSED[name]
     for _ in range(6 if name == "work by address" else 1):  # one place in two is odd
-        found = plan(body, workspace=workspace)
+        found = refused(name)
         if isinstance(found, StageResult):
             break
     assert isinstance(found, StageResult), found
     assert found.outcome is outcome and words in found.reason, found.reason
+
+
+POINTERS = """
+#include <cooperative_groups.h>
+typedef void (*Kernel)(const float*, float*, long long);
+template <int N> __global__ void by_template(const float* x, float* y, long long n) { y[N] = n; }
+__global__ void together(const float* x, float* y, long long n) {
+    cooperative_groups::this_grid().sync();
+    y[0] = x[0];
+}
+// What no compiler knows: the GPU has 132.
+static int sms() {
+    int n;
+    cudaDeviceGetAttribute(&n, cudaDevAttrMultiProcessorCount, 0);
+    return n;
+}
+template <int N> static Kernel of(int n) {
+    if constexpr (N == 8) return by_template<8>;
+    else return n == N ? by_template<N> : of<2 * N>(n);
+}
+static void plain(const float* x, float* y, long long n) { ((volatile float*)&n)[0] = 1; }
+struct Shape { virtual void area() = 0; };
+struct Square : Shape { volatile int side; void area() override { side = 3; } };
+struct Circle : Shape { volatile int side; void area() override { side = 4; } };
+extern "C" void __cudaRegisterFunction(
+    void**, const char*, char*, const char*, int, uint3*, uint3*, dim3*, dim3*, int*);
+"""
+CALL = "k<<<4, 256, 0, stream>>>(x, out0, X_NUMEL);"
+CHOSEN = {
+    "a variable": (f"Kernel k = scale; if (sms() == 132) k = together; {CALL}", "together"),
+    "a choice of two": (f"auto k = sms() > 200 ? together : scale; {CALL}", "scale"),
+    "an array": (
+        "static Kernel const all[] = {scale, together, by_template<3>};"
+        "all[sms() % 3]<<<4, 256, 0, stream>>>(x, out0, X_NUMEL);", "scale"),
+    "an instance of a template": (f"Kernel k = of<1>(sms() - 128); {CALL}", "by_template"),
+    "an argument": (
+        "struct R { static __attribute__((noinline)) void run(Kernel k, const float* x, float* "
+        f"out0, cudaStream_t stream) {{ {CALL} }} }};"
+        "R::run(sms() == 132 ? scale : together, x, out0, stream);", "scale"),
+    "a call of the runtime": (
+        "Kernel k = sms() == 132 ? scale : together; long long n = X_NUMEL;"
+        "void* arguments[] = {&x, &out0, &n};"
+        "cudaLaunchKernel((const void*)k, 4, 256, arguments, 0, stream);", "scale"),
+    "a cooperative launch": (
+        "Kernel k = sms() == 132 ? together : scale; long long n = X_NUMEL;"
+        "void* arguments[] = {&x, &out0, &n};"
+        "cudaLaunchCooperativeKernel((const void*)k, 4, 256, arguments, 0, stream);", "together"),
+}  # fmt: skip
+ELSEWHERE = {
+    "a function": f"Kernel k = sms() == 132 ? plain : scale; {CALL}",
+    "inside a kernel's function": f"Kernel k = (Kernel)((char*)scale + sms() / 132); {CALL}",
+    "nothing": f"Kernel k = sms() == 132 ? nullptr : scale; {CALL}",
+    "a virtual function": "Square a; Circle b; (sms() == 132 ? (Shape*)&a : (Shape*)&b)->area();",
+    "what is registered late": (
+        '__cudaRegisterFunction(nullptr, (const char*)plain, nullptr, "_Z5scalePKfPfx", -1, '
+        f"nullptr, nullptr, nullptr, nullptr, nullptr); Kernel k = sms() == 132 ? plain : scale;"
+        f"{CALL}"),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def through_a_pointer(
+    planned: Callable[..., Plan | StageResult],
+) -> Callable[[str], Plan | StageResult]:
+    bodies = {name: body for name, (body, _) in CHOSEN.items()} | ELSEWHERE
+    return of_one_build(planned, bodies, POINTERS)
+
+
+@only_x86
+@pytest.mark.parametrize("name", CHOSEN)
+def test_a_kernel_is_chosen_by_a_pointer(
+    through_a_pointer: Callable[[str], Plan | StageResult], name: str
+) -> None:
+    step = only(through_a_pointer(name))
+    assert isinstance(step, PlannedLaunch) and CHOSEN[name][1] in step.kernel
+    assert step.grid == (4, 1, 1) and step.block == (256, 1, 1)
+    x, out0, count = step.arguments
+    assert x.addresses == ((0, Place("x", 0)),) and out0.addresses == ((0, Place("out0", 0)),)
+    assert count.at({}) == (65536).to_bytes(8, "little")
+    assert bool(step.attributes) == (name == "a cooperative launch")
+
+
+@only_x86
+@pytest.mark.parametrize("name", ELSEWHERE)
+def test_no_pointer_leads_elsewhere(
+    through_a_pointer: Callable[[str], Plan | StageResult], name: str
+) -> None:
+    found = through_a_pointer(name)
+    assert isinstance(found, StageResult) and found.outcome is Outcome.FORBIDDEN, found
+    assert "what is no kernel" in found.reason
 
 
 def test_the_runtime_offers_all_that_the_allow_list_names(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from kernelblaster.harness import build
 from kernelblaster.harness.errors import UserError
 from kernelblaster.harness.vetting.host_code import check_machine_code
 from kernelblaster.harness.vetting.host_flow import Instruction, check_arm_flow
@@ -92,6 +93,47 @@ def test_refused(tmp_path: Path, text: str, words: str) -> None:
     for message in found:
         computed = "is computed or read from memory" in message
         assert ("cudaLaunchKernel" in message) is computed, message
+
+
+THROUGH = ("-mindirect-branch=thunk-extern", "-mindirect-branch-register")
+ASKS = Path(build.__file__).with_name("pointer_calls.c")
+POINTERS = (
+    "struct A { virtual int h(); }; int f(int (*g)(int)) { return g(1) + 1; }"
+    "int g(A* a) { return a->h(); }"
+)
+
+
+@only_x86
+def test_pointers_are_called_where_the_runtime_is_asked(tmp_path: Path) -> None:
+    assert messages(tmp_path, POINTERS, *THROUGH, str(ASKS)) == []
+
+
+@only_x86
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("call kb_require_kernel@PLT", "call memcpy@PLT"),
+        ("mov 0xd0(%rsp), %rdi", "mov 0xc0(%rsp), %rdi"),
+        ("pop %rcx\\npop %rax\\nret", "pop %rax\\npop %rcx\\nret"),
+        ("call kb_only_kernels", "call kb_others"),
+        ("push %\" #register", "push %rbx\""),
+        ("jmp *%\" #register", "jmp *%rbx\""),
+    ],
+)
+def test_what_asks_otherwise_calls_no_pointer(tmp_path: Path, old: str, new: str) -> None:
+    other = tmp_path / "other.c"
+    text = ASKS.read_text()
+    assert old in text
+    other.write_text(text.replace(old, new) + '__asm__("kb_others: ret");\n')
+    found = messages(tmp_path, POINTERS, *THROUGH, str(other))
+    assert any("computed or read from memory" in message for message in found), found
+
+
+@only_x86
+@pytest.mark.parametrize("place", ["__x86_indirect_thunk_rax + 6", "kb_only_kernels + 0x48"])
+def test_nobody_comes_in_behind_the_question(tmp_path: Path, place: str) -> None:
+    found = messages(tmp_path, f"{POINTERS}\n" + code(f"jmp {place}"), *THROUGH, str(ASKS))
+    assert any("computed or read from memory" in message for message in found), found
 
 
 @only_x86

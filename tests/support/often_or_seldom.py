@@ -1,0 +1,40 @@
+"""Which members of a family run each time, and which by `pytest -m seldom` alone."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable
+from typing import Any, TypeVar
+
+import pytest
+
+Member = TypeVar("Member")
+
+
+def _one_family(_: object) -> str:
+    return "all"
+
+
+def _none(_: object) -> bool:
+    return False
+
+
+def every(
+    nth: int,
+    members: Iterable[Member],
+    family: Callable[[Member], Hashable] = _one_family,
+    always: Callable[[Member], bool] = _none,
+) -> list[Any]:
+    """Return a parameter for each member.
+
+    Of each family the first, every nth after it and those that `always` names run each time; the
+    others are marked `seldom`.
+    """
+    seen: Counter[Hashable] = Counter()
+    found = []
+    for member in members:
+        place = seen[family(member)]
+        seen[family(member)] += 1
+        often = place % nth == 0 or always(member)
+        found.append(pytest.param(member, marks=() if often else pytest.mark.seldom))
+    return found
