@@ -15,7 +15,8 @@ from langgraph.channels.last_value import LastValue
 
 from ..harness.errors import BadValue, typed
 from ..harness.records import Record
-from ..nodes.records import ParameterUpdate, RunPlan
+from ..nodes.common.approval import PERSON
+from ..nodes.records import ParameterUpdate, RunPlan, TechniqueChoice
 
 FIXED = (
     "task", "start", "run", "run_id", "dimensions", "gpu", "device", "device_why", "identity",
@@ -74,6 +75,8 @@ class Recorded(LastValue[Any]):
             _require_same(before, after, others, self.key, ONLY_LESSONS)
             if not set(after.lessons) <= set(before.lessons):
                 raise BadValue(f"{self.key}.lessons cannot be edited: {ONLY_LESSONS}")
+        elif isinstance(before, TechniqueChoice) and not whole:
+            return after.model_copy(update=_of_a_person(value, before))
         return after
 
 
@@ -105,6 +108,12 @@ def sent(kind: Any, node: Node) -> Node:
         return await node(typed(kind, "what was sent", state), *rest, **named)
 
     return received
+
+
+def _of_a_person(edit: Mapping[str, Any], before: TechniqueChoice) -> dict[str, Any]:
+    """Return what an edit changes besides: another technique has other settings."""
+    other = edit.get("technique", before.technique) != before.technique
+    return {"author": PERSON} | ({"settings": ({},)} if other and "settings" not in edit else {})
 
 
 def _require_same(

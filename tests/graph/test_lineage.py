@@ -16,6 +16,8 @@ from text_runs import aresume
 import kernelblaster
 from kernelblaster import RunContext, UserError
 from kernelblaster.graph.checkpoints import checkpoint_serializer
+from kernelblaster.graph.rollout import build_graph as build_rollout
+from kernelblaster.graph.rollout import graph as rollout_graph
 from kernelblaster.memory.records import Step
 from kernelblaster.memory.run.directory import is_held
 from kernelblaster.memory.run.run_store import RunStore
@@ -266,20 +268,63 @@ async def test_what_was_changed_since_by_resume_holds_in_a_fork(graph: Any) -> N
     assert (await ended(graph))["result"].run == fork.run, "an edit holds over what was there"
 
 
-async def test_a_rollout_can_be_started_from_json(graph: Any) -> None:
-    from kernelblaster.graph.rollout import graph as rollout
-
-    await graph.ainvoke({"task": "softmax.py"}, THREAD, context=SHORT)
-    state = await ended(graph)
-    asked = {
+def rollout_of(state: dict[str, Any]) -> dict[str, Any]:
+    """Return what a rollout of an ended run is started with, as a client sends it."""
+    return {
         "plan": state["plan"].model_dump(mode="json"),
         "summary": state["summary"].model_dump(mode="json"),
         "iteration": 5, "rollout": 0, "knowledge_at": state["knowledge_at"],
         "start_point": state["initial"].model_dump(mode="json"),
     }  # fmt: skip
-    answer = await rollout.ainvoke(asked)
+
+
+async def test_a_rollout_can_be_started_from_json(graph: Any) -> None:
+    await graph.ainvoke({"task": "softmax.py"}, THREAD, context=SHORT)
+    state = await ended(graph)
+    answer = await rollout_graph.ainvoke(rollout_of(state))
     assert answer["trajectory"].id == "5.0"
     assert [step for step in steps_of(state) if step.iteration == 5]
+
+
+@pytest.mark.parametrize("node", ["approve_technique", "lower"])
+async def test_an_edited_choice_is_tried_with_its_own_settings_and_belief(
+    graph: Any, node: str
+) -> None:
+    await graph.ainvoke({"task": "softmax.py"}, THREAD, context=SHORT)
+    state = await ended(graph)
+    rollout = build_rollout().compile(checkpointer=InMemorySaver(serde=checkpoint_serializer()))
+    await rollout.ainvoke(rollout_of(state), THREAD, interrupt_before=[node])
+    at_hand = await ended(rollout)
+    chosen = at_hand["choice"].technique
+    other = next(each for each in at_hand["proposals"] if each.technique != chosen)
+    await rollout.aupdate_state(THREAD, {"choice": {"technique": other.technique}})
+    await rollout.ainvoke(None, THREAD)
+    first = next(step for step in steps_of(state) if (step.iteration, step.step) == (5, 0))
+    assert (first.technique, first.choice_author) == (other.technique, "person")
+    assert first.parameters in other.settings
+    assert first.expected_log_gain == other.expected.mean_log
+
+
+@pytest.mark.parametrize(
+    ("edit", "words"),
+    [
+        ({"technique": "buy_more_gpus"}, "no technique 'buy_more_gpus' is known"),
+        ({"technique": "tune_block_size", "settings": [{"tile": 3}]}, "has no setting"),
+    ],
+)
+async def test_an_edited_choice_that_nobody_knows_is_told_and_can_be_edited_anew(
+    graph: Any, edit: dict[str, Any], words: str
+) -> None:
+    await graph.ainvoke({"task": "softmax.py"}, THREAD, context=SHORT)
+    rollout = build_rollout().compile(checkpointer=InMemorySaver(serde=checkpoint_serializer()))
+    asked = rollout_of(await ended(graph))
+    await rollout.ainvoke(asked, THREAD, interrupt_before=["lower"])
+    await rollout.aupdate_state(THREAD, {"choice": edit})
+    with pytest.raises(UserError, match=words):
+        await rollout.ainvoke(None, THREAD)
+    await rollout.aupdate_state(THREAD, {"choice": {"technique": "fast_math", "settings": [{}]}})
+    await rollout.ainvoke(None, THREAD)
+    assert (await ended(rollout))["trajectory"].id == "5.0"
 
 
 # ---- input ----
