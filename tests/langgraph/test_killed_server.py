@@ -29,6 +29,11 @@ async def test_a_run_of_a_killed_server_goes_on_elsewhere(
         await asyncio.to_thread(server.kill)
     (directory,) = (tmp_path / "runs").iterdir()
     assert not (directory / "result.json").exists() and not is_held(directory)
+    with dev_server(tmp_path) as server:
+        client = get_client(url=server.url)
+        asked = {"task": server.task}
+        answer = await client.runs.wait(None, "optimize", input=asked, context=SHORT)
+        assert Path(answer["result"]["run"]) != directory, "the next run begins beside it"
     graph_support.install(monkeypatch.setattr)
     result = await aresume(directory)
     assert result.gain > 1 and {step.iteration for step in result.steps} >= {0, 5}
