@@ -1,4 +1,4 @@
-"""Draw the graphs as they are wired into architecture.md: python docs/draw_graphs.py."""
+"""Draw the graphs as they are wired into langgraph.md: python docs/draw_graphs.py."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from kernelblaster.graph import lowering, optimize, rollout
 
-PAGE = Path(__file__).with_name("architecture.md")
+PAGE = Path(__file__).with_name("langgraph.md")
 GRAPHS: dict[str, Any] = {
     "optimize": optimize.graph, "rollout": rollout.graph, "lowering": lowering.graph
 }  # fmt: skip

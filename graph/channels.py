@@ -7,7 +7,7 @@ may give back dictionaries: both become what the nodes read, or are refused in o
 from __future__ import annotations
 
 import functools
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Self
 
 from langgraph.channels.binop import BinaryOperatorAggregate
@@ -15,20 +15,24 @@ from langgraph.channels.last_value import LastValue
 
 from ..harness.errors import BadValue, typed
 from ..harness.records import Record
-from ..nodes.records import RunPlan
+from ..nodes.common.approval import PERSON
+from ..nodes.records import ParameterUpdate, RunPlan, TechniqueChoice
 
 FIXED = (
     "task", "start", "run", "run_id", "dimensions", "gpu", "device", "device_why", "identity",
     "knowledge", "task_sha256", "forked_from",
 )  # fmt: skip
 """Fields of a run's plan that say which run it is."""
+WHICH_RUN = "it says which run this is; start another run"
+ONLY_LESSONS = "of an update lessons can be left out, before keep_lessons reads them"
 
 
 class Recorded(LastValue[Any]):
     """The last value written, as the type its key has.
 
-    A dictionary written over a record is an edit: the fields that it has not stay as they were. Of
-    a run's plan only those can be edited that do not say which run it is.
+    A dictionary written over a record is an edit: the fields that it has not stay as they were; one
+    that has all of them is the value itself. Of a run's plan only those can be edited that do not
+    say which run it is, of an update only its lessons, which can be left out.
     """
 
     __slots__ = ()
@@ -56,16 +60,24 @@ class Recorded(LastValue[Any]):
         before = self.value if self.is_available() else None
         if not isinstance(before, Record) or not isinstance(value, Mapping):
             return value
-        edited = _merged(before.model_dump(mode="json"), value)
+        whole = value.keys() >= type(before).model_fields.keys()
+        after = typed(
+            self.typ,
+            self.key,
+            dict(value) if whole else _merged(before.model_dump(mode="json"), value),
+        )
         if isinstance(before, RunPlan):
-            after = typed(self.typ, self.key, edited)
-            for name in FIXED:
-                if getattr(after, name) != getattr(before, name):
-                    raise BadValue(
-                        f"{self.key}.{name} cannot be edited, it says which run this is; "
-                        "start another run"
-                    )
-        return edited
+            _require_same(before, after, FIXED, self.key, WHICH_RUN)
+        elif isinstance(before, ParameterUpdate):
+            if whole and after.iteration != before.iteration:
+                return after
+            others = [name for name in type(before).model_fields if name != "lessons"]
+            _require_same(before, after, others, self.key, ONLY_LESSONS)
+            if not set(after.lessons) <= set(before.lessons):
+                raise BadValue(f"{self.key}.lessons cannot be edited: {ONLY_LESSONS}")
+        elif isinstance(before, TechniqueChoice) and not whole:
+            return after.model_copy(update=_of_a_person(value, before))
+        return after
 
 
 class Merged(BinaryOperatorAggregate[Any]):
@@ -96,6 +108,20 @@ def sent(kind: Any, node: Node) -> Node:
         return await node(typed(kind, "what was sent", state), *rest, **named)
 
     return received
+
+
+def _of_a_person(edit: Mapping[str, Any], before: TechniqueChoice) -> dict[str, Any]:
+    """Return what an edit changes besides: another technique has other settings."""
+    other = edit.get("technique", before.technique) != before.technique
+    return {"author": PERSON} | ({"settings": ({},)} if other and "settings" not in edit else {})
+
+
+def _require_same(
+    before: Record, after: Record, names: Iterable[str], key: str, why: str
+) -> None:
+    for name in names:
+        if getattr(after, name) != getattr(before, name):
+            raise BadValue(f"{key}.{name} cannot be edited: {why}")
 
 
 def _merged(before: Mapping[str, Any], edit: Mapping[str, Any]) -> dict[str, Any]:

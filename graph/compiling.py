@@ -13,15 +13,17 @@ from typing import Annotated, Any, cast
 from langchain_core.runnables import RunnableConfig, RunnableLambda
 from langgraph.graph import START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
-from langgraph.types import GraphOutput
+from langgraph.types import GraphOutput, StateSnapshot, StateUpdate
 from langgraph.typing import ContextT, InputT, OutputT, StateT
 from pydantic import Field
 
-from ..harness.errors import UserError
+from ..harness.errors import BadValue, UserError
 from ..nodes.records import RunContext
 from .channels import Recorded
 
 INTERRUPT = "__interrupt__"
+CHECKPOINTER = "__pregel_checkpointer"
+"""Given to a graph inside of another, whose checkpoints lie with those of the other."""
 RECURSION_LIMIT = 10_000
 """Steps of a graph, whatever a caller's config says: state bounds its loops long before."""
 
@@ -58,21 +60,35 @@ class AgentGraph(StateGraph[StateT, ContextT, InputT, OutputT]):
         return dict.fromkeys(plain) | asked
 
 
-def require_known(asked: Mapping[str, Any], known: Sequence[str]) -> None:
-    """Check the names of what a graph is called with.
+IN_CONTEXT = "give it in the context, not in the input"
+
+
+def require_known(
+    asked: Mapping[str, Any],
+    known: Sequence[str],
+    what: str = "input",
+    settings_go: str = IN_CONTEXT,
+) -> None:
+    """Check the names of what a graph is called with, or its state is edited by.
+
+    Args:
+        asked: by name.
+        known: names that there are.
+        what: is asked.
+        settings_go: where a setting belongs.
 
     Raises:
-        UserError: one is unknown; the line says what was meant, maybe.
+        BadValue: one is unknown; the line says what was meant, maybe.
     """
     settings = tuple(RunContext.model_fields)
     for name in asked:
         if name in known:
             continue
         if name in settings:
-            raise UserError(f"{name} is a setting: give it in the context, not in the input")
+            raise BadValue(f"{name} is a setting: {settings_go}")
         close = difflib.get_close_matches(name, (*known, *settings), 1)
         meant = f"; did you mean {close[0]}?" if close else ""
-        raise UserError(f"unknown input {name}{meant} (it has: {', '.join(known)})")
+        raise BadValue(f"unknown {what} {name}{meant} (it has: {', '.join(known)})")
 
 
 @functools.cache
@@ -130,6 +146,44 @@ class CompiledAgentGraph(CompiledStateGraph[Any, Any, Any, Any]):
                     values = part
         if asks and values is not None:
             yield (*values[:-1], self._answer(values[-1]))
+
+    async def abulk_update_state(
+        self, config: RunnableConfig, supersteps: Sequence[Sequence[StateUpdate]]
+    ) -> RunnableConfig:
+        """Edit a thread's state, where nothing else is said as the node that ended last.
+
+        LangGraph never takes one that was sent off (`Send`) for the last, and drops what no key is
+        named after.
+
+        Raises:
+            BadValue: a key is unknown, or cannot be edited any more.
+        """
+        place = config.get("configurable", {})
+        if place.get("checkpoint_ns") and CHECKPOINTER not in place:
+            return await super().abulk_update_state(config, supersteps)  # Of a graph in here.
+        state = await self.aget_state(config)
+        edits = [
+            [self._edit(state, StateUpdate(*update)) for update in updates]
+            for updates in supersteps
+        ]
+        return await super().abulk_update_state(config, edits)
+
+    def _edit(self, state: StateSnapshot, update: StateUpdate) -> StateUpdate:
+        values, edges = update.values, self.builder.edges
+        if values is None or update.as_node not in (None, *self.builder.nodes):
+            return update
+        require_known(values, self.stream_channels_list, "key", 'edit it as {"plan": {...}}')
+        first = {end for start, end in edges if start == START}
+        for name in self.builder.schemas[self.builder.input_schema]:
+            fixed = not isinstance(self.channels[name], Recorded) and not first & {*state.next}
+            if fixed and name in values and values[name] != state.values.get(name):
+                raise BadValue(f"{name} is read when a run begins; start another run")
+        before = [start for start, end in edges if end in state.next and start != START]
+        chosen = {end for each in self.builder.branches.values() for branch in each.values()
+                  for end in (branch.ends or {}).values()}  # fmt: skip
+        if update.as_node is None and len(before) == 1 and not chosen & {*state.next}:
+            return update._replace(as_node=before[0])
+        return update
 
     def invoke(self, input: Any, config: Any = None, **options: Any) -> Any:
         """Raise UserError: these graphs run in an event loop."""

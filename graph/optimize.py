@@ -1,7 +1,7 @@
 """The whole loop on one screen: in-context reinforcement learning over CUDA kernels.
 
 load_task → approve_plan → initial_cuda → profile_baseline → rollouts in parallel (Send)
-    → policy_evaluation → gap_analysis → parameter_update
+    → policy_evaluation → gap_analysis → parameter_update → keep_lessons
     → rollouts of the next iteration | confirm_winner → soft_verifier → approve_winner → report
 """
 
@@ -22,6 +22,7 @@ from ..nodes.records import Settings
 from ..nodes.run.approve_plan import approve_plan
 from ..nodes.run.approve_winner import approve_winner
 from ..nodes.run.confirm_winner import confirm_winner
+from ..nodes.run.keep_lessons import keep_lessons
 from ..nodes.run.lineage import of_one_line
 from ..nodes.run.load_task import load_task
 from ..nodes.run.profile_baseline import profile_baseline
@@ -103,6 +104,7 @@ def build_graph() -> AgentGraph[OptimizeState, Any, OptimizeInput, OptimizeOutpu
     graph.add_node("policy_evaluation", of_one_line(policy_evaluation))
     graph.add_node("gap_analysis", of_one_line(gap_analysis))
     graph.add_node("parameter_update", of_one_line(parameter_update))
+    graph.add_node("keep_lessons", of_one_line(keep_lessons))
     graph.add_node("confirm_winner", of_one_line(confirm_winner))
     graph.add_node("soft_verifier", of_one_line(soft_verifier))
     graph.add_node("approve_winner", of_one_line(approve_winner))
@@ -115,7 +117,8 @@ def build_graph() -> AgentGraph[OptimizeState, Any, OptimizeInput, OptimizeOutpu
     graph.add_edge("rollout", "policy_evaluation")
     graph.add_edge("policy_evaluation", "gap_analysis")
     graph.add_edge("gap_analysis", "parameter_update")
-    graph.add_conditional_edges("parameter_update", next_iteration, ["rollout", "confirm_winner"])
+    graph.add_edge("parameter_update", "keep_lessons")
+    graph.add_conditional_edges("keep_lessons", next_iteration, ["rollout", "confirm_winner"])
     graph.add_edge("confirm_winner", "soft_verifier")
     graph.add_conditional_edges("soft_verifier", after_review)
     graph.add_conditional_edges("approve_winner", after_approval)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.graph import END, START
@@ -10,7 +10,7 @@ from langgraph.graph import END, START
 from ..nodes.optimization_proposer.node import optimization_proposer
 from ..nodes.optimization_selector.node import optimization_selector
 from ..nodes.records import Trajectory
-from ..nodes.run.approve_technique import approve_technique
+from ..nodes.run.approve_technique import Reads, approve_technique, wanted_technique
 from ..nodes.run.record_step import record_step
 from ..nodes.state_extractor.node import state_extractor
 from ..nodes.state_selector.node import state_selector
@@ -35,8 +35,7 @@ async def begin(state: RolloutInput) -> dict[str, Any]:
 
 async def lower(state: RolloutState, config: RunnableConfig) -> dict[str, Any]:
     """Hand the chosen technique to the lowering graph."""
-    choice = state["choice"]
-    assert choice is not None
+    choice = await wanted_technique(cast(Reads, state))
     request: LoweringState = {
         "plan": state["plan"],
         "summary": state["summary"],
@@ -49,7 +48,7 @@ async def lower(state: RolloutState, config: RunnableConfig) -> dict[str, Any]:
         "rounds": (),
     }
     answer = await lowering.ainvoke(request, config)
-    return {"result": answer["result"]}
+    return {"choice": choice, "result": answer["result"]}
 
 
 async def finish(state: RolloutState) -> dict[str, Any]:

@@ -73,7 +73,8 @@ class OptimizeState(OptimizeInput, total=False):
     analysis: Annotated[GapAnalysis, Recorded]
     """Why it was wrong where it was; its gaps until parameter update has read them."""
     update: Annotated[ParameterUpdate, Recorded]
-    """What changed in the knowledge base."""
+    """What changed in the knowledge base; its lessons until `keep_lessons` has read them: one that
+    an edit leaves out is withdrawn."""
     confirmation: Annotated[Confirmation, Recorded]
     """The winner, measured again."""
     soft_reviews: Annotated[dict[str, SoftReview], Merged(dict[str, SoftReview], merge_reviews)]

@@ -323,6 +323,18 @@ class Lesson(Record):
         )
 
 
+class Withdrawal(Record):
+    """A lesson that a person does not let stand: nobody reads it from now on."""
+
+    lesson: str
+    """Its id."""
+
+    @property
+    def id(self) -> str:
+        """Identity: its content."""
+        return sha256_of_json(["withdrawal", self.lesson])
+
+
 class KnowledgeUpdate(Record):
     """All that one parameter update changes: applied whole or not at all, and only once."""
 
@@ -331,11 +343,15 @@ class KnowledgeUpdate(Record):
     states: tuple[PerformanceState, ...] = ()
     optimizations: tuple[StateOptimization, ...] = ()
     lessons: tuple[Lesson, ...] = ()
+    withdrawals: tuple[Withdrawal, ...] = ()
 
     @property
     def id(self) -> str:
         """Identity: its content."""
-        return sha256_of_json(["update", self.model_dump(mode="json")])
+        content = self.model_dump(mode="json")
+        if not self.withdrawals:
+            del content["withdrawals"]  # Older updates keep their id.
+        return sha256_of_json(["update", content])
 
 
 class Step(Applied):

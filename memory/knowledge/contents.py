@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
-from ..records import Evidence, Lesson, Optimization, PerformanceState, StateOptimization
+from ..records import (
+    Evidence,
+    Lesson,
+    Optimization,
+    PerformanceState,
+    StateOptimization,
+    Withdrawal,
+)
 from .facts import Facts
 from .journal import Entry, Journal
 from .seed import Seed
@@ -13,7 +20,8 @@ from .signature import DIMENSIONS
 from .state_index import IndexedState
 from .text_index import IndexedText
 
-EVIDENCE, STATE, OPTIMIZATION, LESSON = "evidence", "state", "optimization", "lesson"
+EVIDENCE, STATE, OPTIMIZATION = "evidence", "state", "optimization"
+LESSON, WITHDRAWAL = "lesson", "withdrawal"
 
 Subject = tuple[bool, str]
 """Simulated or not, and a technique."""
@@ -50,6 +58,8 @@ class Contents:
         self.changes: list[StoredChange] = []
         self.lessons: dict[Subject, list[StoredLesson]] = {}
         """By what they speak of, in order of arrival."""
+        self.withdrawn: dict[str, int] = {}
+        """Lessons that do not stand, by id, with the sequence from which on."""
         self._journal = journal
         self._discovered: set[str] = set()
         self._indexed: tuple[IndexedState, ...] = ()
@@ -125,6 +135,13 @@ class Contents:
             lesson = lesson.model_copy(update={"created": entry.sequence})
             stored = StoredLesson((*lesson.order, entry.id), lesson)
             self.lessons.setdefault(subject(lesson), []).append(stored)
+        elif entry.kind == WITHDRAWAL:
+            withdrawal = self._journal.read(Withdrawal, entry)
+            self.withdrawn.setdefault(withdrawal.lesson, entry.sequence)
+
+    def withdrawn_at(self, at: int) -> frozenset[str]:
+        """Return the ids of the lessons that do not stand at a sequence number."""
+        return frozenset(name for name, since in self.withdrawn.items() if since <= at)
 
     def _require_whole(self, entry: Entry, signature: tuple[float, ...]) -> None:
         if len(signature) != len(DIMENSIONS):

@@ -22,7 +22,7 @@ from ..records import (
     Signature,
     StateOptimization,
 )
-from .contents import EVIDENCE, LESSON, OPTIMIZATION, STATE, Contents
+from .contents import EVIDENCE, LESSON, OPTIMIZATION, STATE, WITHDRAWAL, Contents
 from .directory import Lock, prepare
 from .facts import comparable
 from .journal import Entry, Journal
@@ -232,7 +232,10 @@ class KnowledgeBase:
             find = self._texts.nearest if self.owns_index else nearest_texts
             texts = self._contents.indexed_texts()
             known = [each for each in texts if each.sequence <= snapshot.at]
-            return closest(words, find(texts, words, learned, snapshot.at), known)[:most]
+            withdrawn = self._contents.withdrawn_at(snapshot.at)
+            near = find(texts, words, learned, snapshot.at)
+            standing = [each for each in near if each.name not in withdrawn]
+            return closest(words, standing, known)[:most]
 
     def _known(self, state: PerformanceState | str, snapshot: Snapshot) -> PerformanceState:
         if isinstance(state, PerformanceState):
@@ -263,6 +266,7 @@ class KnowledgeBase:
             *map(_state_entry, update.states),
             *map(_optimization_entry, update.optimizations),
             *map(_lesson_entry, update.lessons),
+            *(Entry(WITHDRAWAL, each.id, each.model_dump_json()) for each in update.withdrawals),
         ]
         marker = Entry(UPDATE, update.id, update.model_dump_json(include={"run", "iteration"}))
         return self._journal.append_closed(entries, marker)

@@ -25,7 +25,8 @@ class Lessons:
         """Judge the lessons; what `before`, of another snapshot, found of a subject that has got
         neither rows nor lessons since is taken over."""
         self._marked: dict[Subject, Marked] = {}
-        changed = before is None
+        self._withdrawn = contents.withdrawn_at(at)
+        changed = before is None or before._withdrawn != self._withdrawn
         for subject, stored in contents.lessons.items():
             written = bisect_right(stored, at, key=lambda each: each.lesson.created)
             if not written:
@@ -45,7 +46,12 @@ class Lessons:
         if before is not None and not changed and len(self._marked) == len(before._marked):
             self.all, self._deprecations = before.all, before._deprecations
             return
-        marked = [each for *_, known in self._marked.values() for each in known]
+        marked = [
+            each
+            for *_, known in self._marked.values()
+            for each in known
+            if not self._withdrawn or each.lesson.id not in self._withdrawn
+        ]
         self.all = [each.lesson for each in sorted(marked, key=lambda each: each.order)]
         self._deprecations = {}
         for lesson in self.all:

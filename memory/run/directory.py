@@ -10,13 +10,13 @@ import os
 import re
 import stat
 import time
-import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
 
 from ...harness.errors import UserError
 from ...harness.files import read_json, write_atomically
+from ...harness.process.scratch import scratch_folder
 from ..locations import default_runs_directory
 
 RUN_FORMAT = "kernelblaster-run/2"
@@ -97,20 +97,20 @@ class RunDirectory:
 
     @classmethod
     def _appear(cls, path: Path, texts: dict[str, str], fill: Callable[[Path], None]) -> Self:
-        made = path.with_name(f".{path.name}-{uuid.uuid4().hex[:8]}")
-        held = None
-        try:
-            made.mkdir(parents=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # What a killed process leaves of it is swept by the next that makes a run beside it.
+        with scratch_folder("run", path.parent) as scratch:
+            made = scratch / path.name
+            made.mkdir()
             for name, text in texts.items():
                 (made / name).write_text(text)
             fill(made)
             held = cls.hold(made)
-            os.rename(made, path)  # Fails where somebody was quicker.
-        except BaseException:
-            if held is not None:
+            try:
+                os.rename(made, path)  # Fails where somebody was quicker.
+            except BaseException:
                 held.close()
-            _remove_made(made)
-            raise
+                raise
         held.path, held._was_there = path, False
         return held
 

@@ -10,9 +10,10 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+from collections.abc import Sequence
 from typing import Any, NotRequired, TypedDict
 
-from ...harness.errors import shown
+from ...harness.errors import UserError, shown
 from ...memory.records import ExpectedGain
 from ...tools.workspace import Workspace
 from ..common.approval import PERSON, decided, is_asked
@@ -54,7 +55,8 @@ class Reads(TypedDict):
 
 async def approve_technique(state: Reads) -> dict[str, Any]:
     """Stop until a person has decided about the technique, where that is asked for."""
-    plan, choice = state["plan"], state["choice"]
+    choice = await wanted_technique(state)
+    state, plan = Reads(**{**state, "choice": choice}), state["plan"]
     if not await is_asked(plan, "technique"):
         return {"choice": choice}
     async with opened(plan) as workspace:
@@ -81,6 +83,21 @@ async def approve_technique(state: Reads) -> dict[str, Any]:
     }
 
 
+async def wanted_technique(state: Reads) -> TechniqueChoice:
+    """Return the choice; where a person edited it, with what is known of what the edit names.
+
+    Raises:
+        UserError: nobody knows the technique, or it has no such parameters.
+    """
+    choice = state["choice"]
+    if choice.author != PERSON:
+        return choice
+    try:
+        return await asyncio.to_thread(_chosen, state, choice.technique, choice.settings)
+    except Misunderstood as error:
+        raise UserError(f"the edited choice: {error}; edit it anew") from error
+
+
 def _settle(state: Reads, decision: Decision) -> TechniqueChoice | str:
     """Return the choice to go on with, or why it is rejected.
 
@@ -96,11 +113,18 @@ def _settle(state: Reads, decision: Decision) -> TechniqueChoice | str:
     parameters = decision.edit.get("parameters", {})
     if not (decision.edit.keys() <= {"technique", "parameters"} and isinstance(parameters, dict)):
         raise Misunderstood(f"{shown(decision.edit)} is no edit: {understood}")
-    proposal = _proposal(state, wanted)
+    return _chosen(state, wanted, (parameters,))
+
+
+def _chosen(
+    state: Reads, technique: Any, parameters: Sequence[dict[str, Any]]
+) -> TechniqueChoice:
+    """Return a person's choice of a technique, with the settings that have given parameters."""
+    proposal = _proposal(state, technique)
     return TechniqueChoice(
         technique=proposal.technique,
         optimization=proposal.optimization,
-        settings=narrowed(proposal, parameters),
+        settings=tuple(each for some in parameters or ({},) for each in narrowed(proposal, some)),
         expected_log_gain=proposal.expected.mean_log,
         success_probability=proposal.expected.success_probability,
         prepared_log=proposal.expected.prepared_log,

@@ -21,9 +21,10 @@ from ...harness.records import sha256_of_json
 from ...memory.run.directory import ARTIFACTS
 from ...memory.run.journal import Entry
 from ...memory.run.run_store import RunStore
-from ...tools.models.budgets import write_budgets
+from ...tools.models.budgets import read_budgets, write_budgets
 from ...tools.progress import report_progress
 from ...tools.workspace import Workspace, open_runs
+from ..common.approval import approvals_of, change_approvals
 from ..common.workspaces import workspace_of
 from ..records import RunPlan
 from .begin import fork_directory, stored_plan
@@ -109,7 +110,20 @@ def _edited(workspace: Workspace, plan: RunPlan) -> None:
         return
     if plan.budgets != stored.budgets:
         write_budgets(workspace.directory, plan.budgets)
+    if plan.approve != stored.approve:
+        change_approvals(workspace.directory, plan.approve)
     workspace.held.write_plan(plan.model_dump(mode="json"))
+
+
+def _as_it_stands(workspace: Workspace, plan: RunPlan) -> RunPlan:
+    """Return a plan with what `resume` changed since of caps and questions, where no edit did."""
+    stored = stored_plan(workspace.directory)
+    changed: dict[str, Any] = {}
+    if plan.budgets == stored.budgets:
+        changed["budgets"] = read_budgets(workspace.directory)
+    if plan.approve == stored.approve:
+        changed["approve"] = approvals_of(stored)
+    return plan.model_copy(update=changed)
 
 
 def _forked(workspace: Workspace, plan: RunPlan, place: str, read: str) -> RunPlan:
@@ -130,7 +144,7 @@ def _forked(workspace: Workspace, plan: RunPlan, place: str, read: str) -> RunPl
         with RunStore(made / "run.sqlite") as store:
             store.journal.forget_from(place)
 
-    fork = fork_directory(plan, fill)
+    fork = fork_directory(_as_it_stands(workspace, plan), fill)
     journal.note_fork(place, read, Path(fork.run))
     return fork
 

@@ -25,7 +25,7 @@ def read_seconds(directory: Path) -> float:
 def list_runs(root: Path) -> list[dict[str, Any]]:
     """Return the runs under a directory, by name: task, status, and the result when finished."""
     found = []
-    for path in sorted(root.glob("[!.]*/run.json")):
+    for path in sorted(root.glob("*/run.json")):
         directory = path.parent
         try:
             plan = stored_plan(directory)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -15,13 +16,18 @@ from text_runs import aresume
 import kernelblaster
 from kernelblaster import RunContext, UserError
 from kernelblaster.graph.checkpoints import checkpoint_serializer
+from kernelblaster.graph.rollout import build_graph as build_rollout
+from kernelblaster.graph.rollout import graph as rollout_graph
 from kernelblaster.memory.records import Step
 from kernelblaster.memory.run.directory import is_held
 from kernelblaster.memory.run.run_store import RunStore
+from kernelblaster.nodes.common.approval import change_approvals
 from kernelblaster.nodes.run.begin import stored_plan
 from kernelblaster.nodes.run.overview import list_runs
 from kernelblaster.nodes.run.report import stored_result
-from kernelblaster.tools.workspace import open_runs
+from kernelblaster.tools.models.budgets import read_budgets, write_budgets
+from kernelblaster.tools.models.records import Budgets
+from kernelblaster.tools.workspace import open_knowledge, open_runs
 
 SHORT = RunContext(iterations=2, rollouts=2, steps=2)
 THREAD: Any = {"configurable": {"thread_id": "one"}}
@@ -176,6 +182,10 @@ async def test_the_next_start_can_be_chosen(graph: Any) -> None:
         ({"best": {"timing": "fast"}}, "best.timing='fast'"),
         ({"iteration": "two"}, "iteration='two'"),
         ({"trajectories": {"0.0": {"id": 1}}}, "trajectories"),
+        ({"rolouts": 3}, "unknown key rolouts"),
+        ({"rollouts": 3}, 'rollouts is a setting: edit it as {"plan": {...}}'),
+        ({"task": "other.py"}, "task is read when a run begins; start another run"),
+        ({"dimensions": {"N": 2}}, "dimensions is read when a run begins"),
     ],
 )
 async def test_what_cannot_be_edited_says_so_and_nothing_is_lost(
@@ -184,27 +194,137 @@ async def test_what_cannot_be_edited_says_so_and_nothing_is_lost(
     await graph.ainvoke(
         {"task": "softmax.py"}, THREAD, context=SHORT, interrupt_before=["policy_evaluation"]
     )
-    with pytest.raises(UserError, match=words) as refused:
+    with pytest.raises(UserError, match=re.escape(words)) as refused:
         await graph.aupdate_state(THREAD, edit)
     assert "\n" not in str(refused.value)
     await graph.ainvoke(None, THREAD)
     assert (await ended(graph))["result"].gain > 1
 
 
-async def test_a_rollout_can_be_started_from_json(graph: Any) -> None:
-    from kernelblaster.graph.rollout import graph as rollout
-
-    await graph.ainvoke({"task": "softmax.py"}, THREAD, context=SHORT)
+async def test_an_edit_after_the_rollouts_goes_on_after_them(graph: Any) -> None:
+    """Nobody says as which node: the rollouts are not sent off once more."""
+    await graph.ainvoke(
+        {"task": "softmax.py"}, THREAD, context=SHORT, interrupt_before=["policy_evaluation"]
+    )
+    await graph.aupdate_state(THREAD, {"plan": {"iterations": 1}})
+    assert (await graph.aget_state(THREAD)).next == ("policy_evaluation",)
+    tried = len(steps_of(await ended(graph)))
+    await graph.ainvoke(None, THREAD)
     state = await ended(graph)
-    asked = {
+    assert state["iteration"] == 1 and len(steps_of(state)) == tried
+    assert len(list(Path("runs").iterdir())) == 1
+
+
+def lessons_of(state: dict[str, Any], at: int | None = None) -> dict[str, str]:
+    """Return the lessons that a run has written and that stand, text by id."""
+    with open_knowledge(state["plan"].knowledge) as knowledge:
+        told = knowledge.lessons(at)
+        found = {each.text for each in knowledge.search(told[0].text, "simulated", at)}
+    assert told[0].text in found
+    return {each.id: each.text for each in told if each.run == state["plan"].run_id}
+
+
+async def test_a_lesson_that_is_taken_out_of_the_update_is_withdrawn(graph: Any) -> None:
+    await graph.ainvoke(
+        {"task": "softmax.py"}, THREAD, context=SHORT, interrupt_after=["parameter_update"]
+    )
+    state = await ended(graph)
+    gone, *kept = state["update"].lessons
+    assert kept and {gone.id, *(each.id for each in kept)} == set(lessons_of(state))
+    left = [each.model_dump(mode="json") for each in kept]
+    for refused in ([{**left[0], "text": "buy more GPUs"}], [*left, {**left[0], "id": "mine"}]):
+        with pytest.raises(UserError, match=r"update.lessons cannot be edited: .*left out"):
+            await graph.aupdate_state(THREAD, {"update": {"lessons": refused}})
+    with pytest.raises(UserError, match="update.moved cannot be edited"):
+        await graph.aupdate_state(THREAD, {"update": {"moved": {"x": [0.0, 1.0]}}})
+    await graph.aupdate_state(THREAD, {"update": {"lessons": left}})
+    await graph.ainvoke(None, THREAD, interrupt_before=["policy_evaluation"])
+    after = await ended(graph)
+    assert set(lessons_of(after, after["knowledge_at"])) == {each.id for each in kept}
+    assert gone.id in lessons_of(after, state["knowledge_at"]), "what was read stays what it was"
+    await graph.ainvoke(None, THREAD)
+    result = stored_result(Path(after["plan"].run))
+    assert result is not None and gone.id not in result.lessons
+    assert {each.id for each in kept} <= set(result.lessons)
+    assert len(list(Path("runs").iterdir())) == 1
+
+
+async def test_what_was_changed_since_by_resume_holds_in_a_fork(graph: Any) -> None:
+    """Caps and questions stand in files of the directory, where `resume` changes them."""
+    await graph.ainvoke({"task": "softmax.py"}, THREAD, context=SHORT)
+    first = Path((await ended(graph))["plan"].run)
+    change_approvals(first, ("winner",))
+    write_budgets(first, Budgets(tokens=7))
+    place = await before(graph, "policy_evaluation")
+    await graph.ainvoke(None, await graph.aupdate_state(place, {"plan": {"iterations": 1}}))
+    stopped = await graph.aget_state(THREAD)
+    (asked,) = stopped.interrupts
+    assert asked.value["kind"] == "winner"
+    fork = stored_plan(Path(asked.value["run"]))
+    assert fork.run != str(first) and fork.approve == ("winner",)
+    assert read_budgets(Path(fork.run)).tokens == 7
+    await graph.aupdate_state(stopped.config, {"plan": {"approve": []}})
+    await graph.ainvoke(None, THREAD)
+    assert (await ended(graph))["result"].run == fork.run, "an edit holds over what was there"
+
+
+def rollout_of(state: dict[str, Any]) -> dict[str, Any]:
+    """Return what a rollout of an ended run is started with, as a client sends it."""
+    return {
         "plan": state["plan"].model_dump(mode="json"),
         "summary": state["summary"].model_dump(mode="json"),
         "iteration": 5, "rollout": 0, "knowledge_at": state["knowledge_at"],
         "start_point": state["initial"].model_dump(mode="json"),
     }  # fmt: skip
-    answer = await rollout.ainvoke(asked)
+
+
+async def test_a_rollout_can_be_started_from_json(graph: Any) -> None:
+    await graph.ainvoke({"task": "softmax.py"}, THREAD, context=SHORT)
+    state = await ended(graph)
+    answer = await rollout_graph.ainvoke(rollout_of(state))
     assert answer["trajectory"].id == "5.0"
     assert [step for step in steps_of(state) if step.iteration == 5]
+
+
+@pytest.mark.parametrize("node", ["approve_technique", "lower"])
+async def test_an_edited_choice_is_tried_with_its_own_settings_and_belief(
+    graph: Any, node: str
+) -> None:
+    await graph.ainvoke({"task": "softmax.py"}, THREAD, context=SHORT)
+    state = await ended(graph)
+    rollout = build_rollout().compile(checkpointer=InMemorySaver(serde=checkpoint_serializer()))
+    await rollout.ainvoke(rollout_of(state), THREAD, interrupt_before=[node])
+    at_hand = await ended(rollout)
+    chosen = at_hand["choice"].technique
+    other = next(each for each in at_hand["proposals"] if each.technique != chosen)
+    await rollout.aupdate_state(THREAD, {"choice": {"technique": other.technique}})
+    await rollout.ainvoke(None, THREAD)
+    first = next(step for step in steps_of(state) if (step.iteration, step.step) == (5, 0))
+    assert (first.technique, first.choice_author) == (other.technique, "person")
+    assert first.parameters in other.settings
+    assert first.expected_log_gain == other.expected.mean_log
+
+
+@pytest.mark.parametrize(
+    ("edit", "words"),
+    [
+        ({"technique": "buy_more_gpus"}, "no technique 'buy_more_gpus' is known"),
+        ({"technique": "tune_block_size", "settings": [{"tile": 3}]}, "has no setting"),
+    ],
+)
+async def test_an_edited_choice_that_nobody_knows_is_told_and_can_be_edited_anew(
+    graph: Any, edit: dict[str, Any], words: str
+) -> None:
+    await graph.ainvoke({"task": "softmax.py"}, THREAD, context=SHORT)
+    rollout = build_rollout().compile(checkpointer=InMemorySaver(serde=checkpoint_serializer()))
+    asked = rollout_of(await ended(graph))
+    await rollout.ainvoke(asked, THREAD, interrupt_before=["lower"])
+    await rollout.aupdate_state(THREAD, {"choice": edit})
+    with pytest.raises(UserError, match=words):
+        await rollout.ainvoke(None, THREAD)
+    await rollout.aupdate_state(THREAD, {"choice": {"technique": "fast_math", "settings": [{}]}})
+    await rollout.ainvoke(None, THREAD)
+    assert (await ended(rollout))["trajectory"].id == "5.0"
 
 
 # ---- input ----

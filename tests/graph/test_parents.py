@@ -241,12 +241,24 @@ def together(left: dict[str, str] | None, right: dict[str, str] | None) -> dict[
     return {**(left or {}), **(right or {})}
 
 
+@pytest.mark.parametrize("way", ["as_node", "compiled", "own"])
 async def test_the_example_of_a_parent_runs(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], way: str
 ) -> None:
     monkeypatch.syspath_prepend(str(EXAMPLES / "langgraph"))
     example = importlib.import_module("parent_graph")
-    assert "x faster by " in await example.main("softmax.py")
+    assert set(example.WAYS) == {"as_node", "compiled", "own"}
+    assert "x faster by " in await example.main("softmax.py", way)
+    assert ": passed" in capsys.readouterr().out
+
+
+def test_the_example_of_an_agent_that_delegates_runs(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.syspath_prepend(str(EXAMPLES / "langgraph"))
+    example = importlib.import_module("agent_that_delegates")
+    (_, _, told, _) = example.main("softmax.py")
+    assert json.loads(told.content)["gain"] > 1
     assert ": passed" in capsys.readouterr().out
 
 

@@ -19,7 +19,7 @@ def edges(graph: Any) -> set[tuple[str, str]]:
 
 
 def test_the_longest_loops_end_before_the_limit_of_steps() -> None:
-    """An iteration takes four steps of its graph, a rollout's step seven, an attempt four,
+    """An iteration takes five steps of its graph, a rollout's step seven, an attempt four,
     a round of tools two."""
     assert 7 * LONGEST_LOOP + 2 * MOST_ROUNDS + 100 < RECURSION_LIMIT
 
@@ -34,8 +34,9 @@ def test_optimize_is_the_outer_loop() -> None:
         ("rollout", "policy_evaluation"),
         ("policy_evaluation", "gap_analysis"),
         ("gap_analysis", "parameter_update"),
-        ("parameter_update", "rollout"),
-        ("parameter_update", "confirm_winner"),
+        ("parameter_update", "keep_lessons"),
+        ("keep_lessons", "rollout"),
+        ("keep_lessons", "confirm_winner"),
         ("confirm_winner", "soft_verifier"),
         ("soft_verifier", "confirm_winner"),
         ("soft_verifier", "approve_winner"),

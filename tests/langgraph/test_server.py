@@ -143,6 +143,22 @@ async def test_streams_show_every_agent_while_it_runs(server: Server) -> None:
     assert {"task", "baseline", "attempt", "step", "result"} <= seen["custom"]
 
 
+async def test_a_models_tokens_are_streamed_with_role_and_place(server: Server) -> None:
+    client = get_client(url=server.url)
+    told = []
+    async for part in client.runs.stream(
+        None, "optimize", input={"task": server.task}, stream_mode="messages-tuple",
+        context={**SHORT, "model": "kernel_writer=import:served_graphs:writer"},
+        stream_subgraphs=True,
+    ):  # fmt: skip
+        if part.event.startswith("messages"):
+            (message, about), mode = part.data, part.event
+            told.append((message["content"], about["role"], tuple(about["place"]), mode))
+    assert {role for _, role, *_ in told} == {"kernel_writer"}
+    assert {place[:3] for _, _, place, _ in told} == {(0, r, s) for r in (0, 1) for s in (0, 1)}
+    assert all("us: " in words for words, *_ in told)
+
+
 async def test_the_example_of_a_client_runs(
     server: Server, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

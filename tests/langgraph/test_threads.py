@@ -107,6 +107,24 @@ async def test_a_fork_from_the_past_is_a_run_of_its_own(client: Any, server: Ser
     assert Path(first["result"]["best_source"]).read_bytes() == best
 
 
+async def test_the_past_played_again_unchanged_is_no_other_run(
+    client: Any, server: Server
+) -> None:
+    thread = await new_thread(client)
+    first: Any = await client.runs.wait(
+        thread, "optimize", input={"task": server.task}, context=SHORT
+    )
+    runs = set((server.folder / "runs").iterdir())
+    history = await client.threads.get_history(thread, limit=100)
+    past = next(each for each in history if "gap_analysis" in each["next"])
+    again: Any = await client.runs.wait(
+        thread, "optimize", input=None, checkpoint=past["checkpoint"]
+    )
+    assert again["result"]["best_us"] == first["result"]["best_us"]
+    assert again["result"]["run"] == first["result"]["run"]
+    assert set((server.folder / "runs").iterdir()) == runs
+
+
 async def test_an_edit_that_cannot_be_is_refused_in_a_sentence(
     client: Any, server: Server
 ) -> None:
@@ -115,14 +133,15 @@ async def test_an_edit_that_cannot_be_is_refused_in_a_sentence(
         thread, "optimize", input={"task": server.task}, context=SHORT,
         interrupt_before=["policy_evaluation"],
     )  # fmt: skip
-    for edit in ({"plan": {"gpu": "A100"}}, {"plan": {"rolouts": 3}}, {"best": {"depth": -1}}):
+    for edit in ({"plan": {"gpu": "A100"}}, {"plan": {"rolouts": 3}}, {"best": {"depth": -1}},
+                 {"rolouts": 3}):  # fmt: skip
         answer = httpx.post(
             f"{server.url}/threads/{thread}/state", json={"values": edit}, timeout=20
         )
         ((key, fields),) = edit.items()
-        (field,) = fields
-        assert answer.status_code == 400 and f"{key}.{field}" in answer.json()["detail"]
-    await client.threads.update_state(thread, {"plan": {"iterations": 1}}, as_node="rollout")
+        name = f"{key}.{next(iter(fields))}" if isinstance(fields, dict) else key
+        assert answer.status_code == 400 and name in answer.json()["detail"]
+    await client.threads.update_state(thread, {"plan": {"iterations": 1}})
     await client.runs.wait(thread, "optimize", input=None)
     state = await state_of(client, thread)
     assert state["iteration"] == 1 and not state["plan"]["forked_from"]

@@ -35,6 +35,7 @@ from kernelblaster.memory.records import (
     PolicyContext,
     Signature,
     StateOptimization,
+    Withdrawal,
 )
 from kernelblaster.tools.techniques.catalogue import knowledge_seed
 
@@ -399,6 +400,26 @@ def test_a_lesson_that_later_evidence_turns_against_is_contested(
     assert knowledge.lessons()[0].contested
     assert knowledge.lessons(technique="fast_math") == []
     assert len(knowledge.lessons(state="dram_bandwidth_bound")) == 1
+
+
+def test_a_withdrawn_lesson_is_read_no_more_and_nowhere(
+    knowledge: KnowledgeBase, tmp_path: Path
+) -> None:
+    bad, good = lesson(kind="deprecation", text="zebra one"), lesson(text="zebra two")
+    before = learn(knowledge, bad, good)
+    withdrawals = (Withdrawal(lesson=bad.id),)
+    change = KnowledgeUpdate(run="r", iteration=1, withdrawals=withdrawals)
+    after = knowledge.apply_update(change)
+    assert knowledge.apply_update(change) == after > before
+    learn(knowledge, bad)
+    with KnowledgeBase.open(tmp_path / "other", knowledge_seed()) as other:
+        other.merge(knowledge)
+        for each in (knowledge, other):
+            assert [found.text for found in each.lessons()] == ["zebra two"]
+            assert [found.text for found in each.search("zebra", "simulated")] == ["zebra two"]
+            assert not each.deprecated("dram_bandwidth_bound", HERE)
+    assert len(knowledge.lessons(before)) == 2, "what was read at a number stays"
+    assert knowledge.deprecated("dram_bandwidth_bound", HERE, before)
 
 
 def test_a_composite_lesson_is_judged_by_its_last_step(knowledge: KnowledgeBase) -> None:
