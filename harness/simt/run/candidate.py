@@ -15,6 +15,7 @@ from ...gpus import Gpu, find_gpu
 from ...host.plan import WORKSPACE, Plan, PlannedLaunch, PlannedTransfer, is_cooperative, variable
 from ...occupancy import occupancy
 from ...vetting.ptx_tokens import read_ptx
+from ..decode.decoder import Programs
 from ..decode.operands import function_address
 from ..ptx.parser import parse
 from ..ptx.records import Module
@@ -55,14 +56,15 @@ class Candidate:
     tensors: dict[Tensor, Allocation]
     workspace: Allocation | None
     on_launch: Callable[[Candidate, KernelLaunch], bool]
-    resources: list[dict[str, Any]]
-    """What ptxas says of each kernel."""
+    resources: dict[str, dict[str, Any]]
+    """What ptxas says of each kernel, by its name."""
     on_transfer: Callable[[Transfer], None] | None = None
     only_accounts: bool = False
     """Large copies and fills are told of and not really made."""
     addresses: dict[str, int] = field(default_factory=dict)
     """Of module variables."""
     grid_workspace: Allocation | None = None
+    programs: Programs | None = None
     initialised: NDArray[np.uint8] | None = None
     """As in core.Memory; None where reads of unwritten memory are not looked for."""
 
@@ -76,14 +78,17 @@ class Candidate:
             raise ValueError(f"there is no {', '.join(sorted(unknown))} in the PTX")
         sizes = {allocation.address: allocation.size for allocation in self.arena.allocations}
         self.plan.require_inside({name: sizes[address] for name, address in base.items()})
+        memory = memory_of(self.arena, self.initialised)
         for step in self.plan.steps:
             if isinstance(step, PlannedLaunch):
-                self.on_launch(self, self._kernel_launch(step, base))
+                self.on_launch(self, self._kernel_launch(step, base, memory))
             else:
                 self._transfer(step, base)
 
-    def _kernel_launch(self, step: PlannedLaunch, base: dict[str, int]) -> KernelLaunch:
-        kernel = next(item for item in self.resources if item["kernel"] == step.kernel)
+    def _kernel_launch(
+        self, step: PlannedLaunch, base: dict[str, int], memory: core.Memory
+    ) -> KernelLaunch:
+        kernel = self.resources[step.kernel]
         x, y, z = step.block
         held = occupancy(
             self.gpu.limits, x * y * z, kernel["registers"],
@@ -104,8 +109,9 @@ class Candidate:
                 global_addresses=self.addresses,
                 resident_blocks=self.gpu.sms * max(1, held.blocks),
                 grid_workspace=workspace,
+                programs=self.programs,
             ),
-            memory_of(self.arena, self.initialised),
+            memory,
         )
 
     def _transfer(self, step: PlannedTransfer, base: dict[str, int]) -> None:
@@ -146,11 +152,13 @@ def load_candidate(
     size = plan.workspace_bytes
     workspace = arena.allocate(WORKSPACE, size) if size else None
     candidate = Candidate(
-        gpu, module, arena, plan, tensors, workspace, on_launch, request["kernels"]
-    )
+        gpu, module, arena, plan, tensors, workspace, on_launch,
+        {kernel["kernel"]: kernel for kernel in request["kernels"]},
+    )  # fmt: skip
     candidate.addresses = place_variables(module, arena)
     if "%envreg2" in text:  # cooperative groups ask for it there
         candidate.grid_workspace = arena.allocate("grid workspace", core.GRID_WORKSPACE_BYTES)
+    candidate.programs = Programs(module, candidate.addresses)
     return candidate
 
 

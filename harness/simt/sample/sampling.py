@@ -159,7 +159,7 @@ def sample_launch(
         atomic_lines=runner.atomic_lines(),
         local_bytes=float(launch.local_bytes),
         written=written,
-        read=[place for place in range(len(asked.memory.starts)) if runner.reads(place)],
+        read=runner.read(),
         joins_blocks=len(runner.ran) < blocks and runner.joins_blocks(),
         race_checked_blocks=looked_at,
     )

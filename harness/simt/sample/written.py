@@ -41,16 +41,15 @@ def written_of(
     found = {}
     ran = len(runner.ran)
     widening = 1 / choose.least_range(ran) if ran < blocks else 1.0
-    for place, start in enumerate(runner.asked.memory.starts):
-        limits = runner.written_range(place)
-        if limits:
-            found[place] = Written(
-                grid_bytes=_random_bytes(runner, place, blocks),
-                sampled_bytes=runner.written_bytes[place],
-                first=limits[0] - start,
-                end=limits[1] - start,
-                span=widening * (limits[1] - limits[0]),
-            )
+    for place, (first, end) in runner.written_ranges().items():
+        start = runner.asked.memory.starts[place]
+        found[place] = Written(
+            grid_bytes=_random_bytes(runner, place, blocks),
+            sampled_bytes=runner.written_bytes[place],
+            first=first - start,
+            end=end - start,
+            span=widening * (end - first),
+        )
     return found
 
 
@@ -70,7 +69,10 @@ def _random_bytes(runner: BlockRuns, place: int, blocks: int) -> float:
     one that leaves work out, but no more than a fifth: beyond that nothing can be said.
     """
     counts = [count for count, _ in runner.random]
-    each = [result.uses[place].block_written_sectors * 32.0 for _, result in runner.random]
+    each = [
+        result.uses[place].block_written_sectors * 32.0 if place in result.uses else 0.0
+        for _, result in runner.random
+    ]
     ran = sum(counts)
     mean = sum(each) / ran
     error = 0.0
