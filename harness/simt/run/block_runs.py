@@ -11,8 +11,6 @@ import numpy.typing as npt
 from . import core
 from .candidate import HARMLESS, KernelLaunch
 
-SAMPLE_INSTRUCTIONS = 1_500_000
-"""Warp instructions that one sample, or the group of an SM, should stay under."""
 SECTOR = 32
 """Bytes: the unit in which the core notes who touched what."""
 
@@ -52,6 +50,8 @@ class BlockRuns:
         """Sectors written by the blocks that ran, each block counting its own; by place."""
         self.random: list[tuple[int, core.Result]] = []
         """The uses of the random samples: only these are fair estimates."""
+        self.spent = 0
+        """Warp instructions that were run."""
         self._kept: list[core.Result] = []
 
     def run(
@@ -78,6 +78,7 @@ class BlockRuns:
             self.asked.launch, self.asked.memory, list(blocks), checks=False, seed=seed,
             trace=trace, max_instructions=self.budget, keep=keep or again, fair=fair,
         )  # fmt: skip
+        self.spent += int(result.work.sum())
         reports = [report for report in result.reports if report.kind not in HARMLESS]
         if reports or result.timed_out:
             if keep:
@@ -106,6 +107,7 @@ class BlockRuns:
             self.asked.launch, self.asked.memory, blocks, checks=False,
             max_instructions=self.budget,
         )  # fmt: skip
+        self.spent += int(result.work.sum())
         reports = [report for report in result.reports if report.kind not in HARMLESS]
         if reports or result.timed_out:
             raise LaunchFailed(self.asked.launch.kernel, reports, places_read(result))

@@ -143,6 +143,7 @@ def whole_launch(
         filled_bytes=filled_bytes([counts], footprint),
         written=written_of(runner, blocks, 1, random.Random(0), outputs),
         read=runner.read(),
+        simulated=runner.spent,
     )
 
 

@@ -174,5 +174,6 @@ def _touched(
         atomic_lines=runner.atomic_lines(),
         written=written_of(runner, launch.block_count, 1 << 40, random.Random(0), outputs),
         read=runner.read(),
+        simulated=runner.spent,
         joins_blocks=not complete and runner.joins_blocks(),
     )  # fmt: skip

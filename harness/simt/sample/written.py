@@ -10,8 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ...judge.reports import Written
-from ..run.block_runs import SAMPLE_INSTRUCTIONS, BlockRuns
+from ..run.block_runs import BlockRuns
 from . import block_choice as choose
+from .effort import FULL, Effort
 
 Atomics = dict[int, list[npt.NDArray[np.int64]]]
 """Sectors that atomics touched, from the start of each allocation, by the allocation's place."""
@@ -25,6 +26,7 @@ def written_of(
     cost: int,
     generator: random.Random,
     outputs: Mapping[int, int],
+    effort: Effort = FULL,
 ) -> dict[int, Written]:
     """Return `LaunchCounters.written`, running further blocks where an output seems incomplete."""
     spent, everything = 0, blocks <= sum(count for count, _ in runner.random)
@@ -34,7 +36,7 @@ def written_of(
             0 < _random_bytes(runner, place, blocks) < 0.9 * nbytes
             for place, nbytes in outputs.items()
         )
-        if everything or not short or spent + size * cost > SAMPLE_INSTRUCTIONS:
+        if everything or not short or spent + size * cost > effort.sample:
             break
         runner.run(choose.fresh(blocks, size, runner.ran, generator), random=True)
         spent += size * cost
