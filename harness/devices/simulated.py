@@ -380,6 +380,7 @@ class SimulatedDevice(Device):
         resources = {kernel.kernel: kernel for kernel in built.kernels}
         launches: list[LaunchProfile] = []
         times: list[tuple[float, ...]] = []
+        described: list[tuple[LaunchProfile, tuple[float, ...]]] = []
         unsure = 0.0
         for told_of in report.launches:
             if isinstance(told_of, TransferReport):
@@ -387,7 +388,12 @@ class SimulatedDevice(Device):
                 launches.append(moved)
                 times.append((moved.microseconds,))
                 continue
-            profile, samples = describe_launch(self.gpu, resources.get(told_of.kernel), told_of)
+            if told_of.like is None:
+                found = describe_launch(self.gpu, resources.get(told_of.kernel), told_of)
+            else:
+                found = described[told_of.like]
+            described.append(found)
+            profile, samples = found
             launches.append(profile)
             times.append(samples)
             unsure += STANDARD_ERRORS * told_of.standard_error * median(samples)

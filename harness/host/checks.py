@@ -15,7 +15,7 @@ from .properties import GpuProperties
 
 STREAM = 0x5BEA0
 """The handle of the stream that launch() is given."""
-MOST_CALLS = 4096
+MOST_CALLS = 1 << 16
 HOST_COPY_BYTES = 64 << 10
 """Bytes that one call of launch() may copy from the host: tables of a few numbers, no answers."""
 _DEFAULT_STREAMS = (0, 1, 2)

@@ -17,7 +17,7 @@ from ..judge.reports import TransferReport
 from ..process.children import TimedOut, how_it_ended, last_line, python_environment
 from ..process.fork_client import Program, run_forked
 from ..records import Diagnostic, Outcome, Record
-from .counters import ProfileReport
+from .counters import LaunchCounters, ProfileReport
 
 LARGEST_REPORT = 64 << 20
 WORKER = Program("harness.simt.worker")
@@ -124,10 +124,16 @@ def isolation_facts(missing: Sequence[str]) -> dict[str, str]:
 
 def require_sense(report: ProfileReport) -> None:
     """Refuse what an honest child never reports, though its fields fit. Raises Malformed."""
+    kernels: list[LaunchCounters] = []
     for launch in report.launches:
         if isinstance(launch, TransferReport):
             if launch.value > 255:
                 raise Malformed("a fill with more than a byte")
+            continue
+        if launch.like is not None:
+            alike = kernels[launch.like] if launch.like < len(kernels) else launch
+            if alike.like is not None or launch.samples or _shape(alike) != _shape(launch):
+                raise Malformed(f"a launch of {launch.kernel} that is like no other")
         elif not (
             launch.samples
             and all(len(line) == 3 for each in launch.samples for line in each.lines.values())
@@ -135,6 +141,11 @@ def require_sense(report: ProfileReport) -> None:
             and min(launch.sampled_blocks, launch.resident_blocks) > 0
         ):
             raise Malformed(f"a launch of nothing by {launch.kernel}")
+        kernels.append(launch)
+
+
+def _shape(launch: LaunchCounters) -> tuple[object, ...]:
+    return launch.kernel, launch.grid, launch.block, launch.dynamic_shared_bytes
 
 
 def _still_holds(path: Path, data: bytes) -> bool:

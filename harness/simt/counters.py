@@ -85,7 +85,7 @@ class LaunchCounters:
     block: tuple[int, int, int]
     dynamic_shared_bytes: int
     samples: list[Counts]
-    """One for each disjoint sample of blocks."""
+    """One for each disjoint sample of blocks; none where it is like another launch."""
     sampled_blocks: int
     resident_blocks: int
     chain_clocks: float
@@ -116,6 +116,12 @@ class LaunchCounters:
     """By place of the allocation."""
     read: list[int] = field(default_factory=list)
     """Places of the allocations that were read."""
+    like: int | None = None
+    """Place among the kernel launches of an earlier one that was the same, whose counts it has."""
+    simulated: int = 0
+    """Warp instructions that were run for it."""
+    repeatable: bool = False
+    """Its blocks know nothing of each other: a launch like it takes the same."""
     race_checked_blocks: int = 0
     """Neighbouring blocks that were also run with all checks, as far as a budget went."""
     joins_blocks: bool = False

@@ -43,7 +43,7 @@ class Both:
 
     def _differing_uses(self) -> list[str]:
         arena, found = self.reference.arena, []
-        for use in self.core.uses:
+        for use in self.core.uses.values():
             first, last = (use.start - arena.base) // 32, (use.end - arena.base - 1) // 32
             for name, touched in (("read", arena.read), ("written", arena.written)):
                 inside = [{s for s in block if first <= s <= last} for block in touched.values()]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +16,7 @@ from .encoding import ROW, ROW_FIELDS, SPECIAL_REGISTERS, Atomic, Flag, Op, Spac
 from .operands import CONSTANT_TAG, Frame, Row, UnsupportedInstruction, new_row
 from .places import Buffer, short_name
 
-__all__ = ["Program", "UnsupportedInstruction", "decode"]
+__all__ = ["Program", "Programs", "UnsupportedInstruction", "decode"]
 
 _RULES: dict[str, Rule] = {
     **arithmetic.RULES, **memory.RULES, **barriers.RULES,
@@ -35,6 +36,21 @@ _HARDWARE = {
     "suld": "surfaces (suld)", "sust": "surfaces (sust)", "sured": "surfaces (sured)",
 }  # fmt: skip
 """What is refused by name: only a real GPU can run such a candidate."""
+
+
+class Programs:
+    """The kernels of a module, each decoded once for all of its launches."""
+
+    def __init__(self, module: Module, global_addresses: Mapping[str, int]) -> None:
+        self._module, self._global_addresses = module, global_addresses
+        self._decoded: dict[tuple[str, int], Program] = {}
+
+    def of(self, kernel: str, dynamic_shared_bytes: int) -> Program:
+        """Return a kernel with so much dynamic shared memory, decoded; raises as `decode` does."""
+        key = kernel, dynamic_shared_bytes
+        if key not in self._decoded:
+            self._decoded[key] = decode(self._module, *key, self._global_addresses)
+        return self._decoded[key]
 
 
 @dataclass(frozen=True)
@@ -69,6 +85,17 @@ class Program:
     """It looks at global memory that others may change meanwhile: its blocks may wait."""
     partial_barriers: bool
     """Barriers may join some warps of a block only."""
+
+    @cached_property
+    def may_wait(self) -> bool:
+        """Whether a loop looks at memory in a way that sees what other blocks write meanwhile."""
+        rows = self.rows
+        looks = (rows["opcode"] == Op.ATOMIC) & (rows["space"] != Space.SHARED)
+        looks |= (rows["opcode"] == Op.LOAD) & ((rows["flags"] & Flag.STRONG) != 0)
+        if np.isin(rows["opcode"], (Op.CALL, Op.CALL_FRAME)).any():
+            return bool(looks.any())
+        back = (rows["opcode"] == Op.BRANCH) & (rows["target"] <= np.arange(len(rows)))
+        return any(looks[rows["target"][at] : at + 1].any() for at in np.flatnonzero(back))
 
 
 def decode(
@@ -193,17 +220,6 @@ def _mark_copies(rows: NDArray[np.void], operands: NDArray[np.int32]) -> None:
             rows["target"][index] = sum(
                 1 << place for place, result in enumerate(results) if result not in read
             )
-
-
-def may_wait(program: Program) -> bool:
-    """Say whether a loop looks at memory in a way that sees what other blocks write meanwhile."""
-    rows = program.rows
-    looks = (rows["opcode"] == Op.ATOMIC) & (rows["space"] != Space.SHARED)
-    looks |= (rows["opcode"] == Op.LOAD) & ((rows["flags"] & Flag.STRONG) != 0)
-    if np.isin(rows["opcode"], (Op.CALL, Op.CALL_FRAME)).any():
-        return bool(looks.any())
-    back = (rows["opcode"] == Op.BRANCH) & (rows["target"] <= np.arange(len(rows)))
-    return any(looks[rows["target"][at] : at + 1].any() for at in np.flatnonzero(back))
 
 
 def _shared_variables(frame: Frame) -> tuple[Buffer, ...]:

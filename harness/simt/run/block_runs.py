@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 
 import numpy as np
@@ -10,8 +11,6 @@ import numpy.typing as npt
 from . import core
 from .candidate import HARMLESS, KernelLaunch
 
-SAMPLE_INSTRUCTIONS = 1_500_000
-"""Warp instructions that one sample, or the group of an SM, should stay under."""
 SECTOR = 32
 """Bytes: the unit in which the core notes who touched what."""
 
@@ -47,10 +46,12 @@ class BlockRuns:
         self.ran: set[int] = set()
         self.fresh: list[tuple[int, core.Result]] = []
         """The uses by blocks that had not run before."""
-        self.written_bytes = [0.0] * len(asked.memory.starts)
-        """Sectors written by the blocks that ran, each block counting its own."""
+        self.written_bytes: dict[int, float] = defaultdict(float)
+        """Sectors written by the blocks that ran, each block counting its own; by place."""
         self.random: list[tuple[int, core.Result]] = []
         """The uses of the random samples: only these are fair estimates."""
+        self.spent = 0
+        """Warp instructions that were run."""
         self._kept: list[core.Result] = []
 
     def run(
@@ -77,6 +78,7 @@ class BlockRuns:
             self.asked.launch, self.asked.memory, list(blocks), checks=False, seed=seed,
             trace=trace, max_instructions=self.budget, keep=keep or again, fair=fair,
         )  # fmt: skip
+        self.spent += int(result.work.sum())
         reports = [report for report in result.reports if report.kind not in HARMLESS]
         if reports or result.timed_out:
             if keep:
@@ -91,7 +93,7 @@ class BlockRuns:
         if keep:
             self._kept.append(result)
         self.fresh.append((len(blocks), result))
-        for place, use in enumerate(result.uses):
+        for place, use in result.uses.items():
             self.written_bytes[place] += use.block_written_sectors * 32.0
         self.ran.update(blocks)
         return result
@@ -105,6 +107,7 @@ class BlockRuns:
             self.asked.launch, self.asked.memory, blocks, checks=False,
             max_instructions=self.budget,
         )  # fmt: skip
+        self.spent += int(result.work.sum())
         reports = [report for report in result.reports if report.kind not in HARMLESS]
         if reports or result.timed_out:
             raise LaunchFailed(self.asked.launch.kernel, reports, places_read(result))
@@ -117,7 +120,7 @@ class BlockRuns:
 
     def joins_blocks(self) -> bool:
         """Say whether a block may use what other blocks of the launch have left in memory."""
-        uses = [use for _, result in self.uses for use in result.uses]
+        uses = [use for _, result in self.uses for use in result.uses.values()]
         written = {use.start for use in uses if use.written_range}
         return any(use.atomic_sectors.size for use in uses) and any(
             use.loaded and use.start in written for use in uses
@@ -125,15 +128,12 @@ class BlockRuns:
 
     def looks_at_others(self) -> bool:
         """Say whether a block read, where the launch writes, what it did not write itself."""
-        for place in range(len(self.asked.memory.starts)):
-            limits = self.written_range(place)
-            if limits is None:
-                continue
+        for place, limits in self.written_ranges().items():
             for _, result in self.uses:
-                read = result.uses[place].read_range
-                if read is None:
+                use = result.uses.get(place)
+                if use is None or use.read_range is None:
                     continue
-                span = max(limits[0], read[0]), min(limits[1], read[1])
+                span = max(limits[0], use.read_range[0]), min(limits[1], use.read_range[1])
                 first, end = ((at - self.asked.memory.base) // SECTOR for at in span)
                 if result.looked_at_by[first : max(first, end)].any():
                     return True
@@ -142,28 +142,32 @@ class BlockRuns:
     def atomics(self, place: int) -> npt.NDArray[np.int64]:
         """Return the sectors of an allocation that atomics touched, from its start."""
         start = (self.asked.memory.starts[place] - self.asked.memory.base) // SECTOR
-        found = [result.uses[place].atomic_sectors for _, result in self.uses]
-        return np.unique(np.concatenate(found)) - start
+        uses = [result.uses[place] for _, result in self.uses if place in result.uses]
+        found = [use.atomic_sectors for use in uses]
+        return np.unique(np.concatenate([*found, np.zeros(0, dtype=np.int64)])) - start
 
     def atomic_lines(self) -> float:
         """Return the distinct lines that atomics of any run touched."""
-        found = [use.atomic_sectors for _, result in self.uses for use in result.uses]
+        uses = [use for _, result in self.uses for use in result.uses.values()]
+        found = [use.atomic_sectors for use in uses if use.atomic_sectors.size]
         sectors = np.unique(np.concatenate(found)) if found else np.zeros(0, dtype=np.int64)
         return float(np.unique(sectors >> 2).size)
 
-    def reads(self, place: int) -> bool:
-        """Say whether any block read an allocation."""
-        return any(result.uses[place].read_range for _, result in self.uses)
+    def read(self) -> list[int]:
+        """Return the places of the allocations that any block read, ascending."""
+        return sorted(frozenset().union(*(places_read(result) for _, result in self.uses)))
 
-    def written_range(self, place: int) -> tuple[int, int] | None:
-        """Return the first byte and the end of what any block wrote of an allocation."""
-        found = [result.uses[place].written_range for _, result in self.uses]
-        ranges = [each for each in found if each]
-        if not ranges:
-            return None
-        return min(first for first, _ in ranges), max(end for _, end in ranges)
+    def written_ranges(self) -> dict[int, tuple[int, int]]:
+        """Return the first byte and the end of what any block wrote, by place, ascending."""
+        found: dict[int, tuple[int, int]] = {}
+        for _, result in self.uses:
+            for place, use in result.uses.items():
+                if use.written_range:
+                    first, end = found.get(place, use.written_range)
+                    found[place] = min(first, use.written_range[0]), max(end, use.written_range[1])
+        return dict(sorted(found.items()))
 
 
 def places_read(result: core.Result) -> frozenset[int]:
     """Return the places of the allocations that a run read."""
-    return frozenset(place for place, use in enumerate(result.uses) if use.read_range)
+    return frozenset(place for place, use in result.uses.items() if use.read_range)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,15 +12,26 @@ from numpy.typing import NDArray
 from pydantic import TypeAdapter
 
 from ...gpus import Gpu, find_gpu
-from ...host.plan import WORKSPACE, Plan, PlannedLaunch, PlannedTransfer, is_cooperative, variable
+from ...host.plan import (
+    WORKSPACE,
+    Place,
+    Plan,
+    PlannedLaunch,
+    PlannedTransfer,
+    is_cooperative,
+    variable,
+)
 from ...occupancy import occupancy
 from ...vetting.ptx_tokens import read_ptx
+from ..decode.decoder import Programs
 from ..decode.operands import function_address
 from ..ptx.parser import parse
 from ..ptx.records import Module
 from . import core
 from .arena import Allocation, Arena, Transfer
 
+LINE = 128
+"""Bytes: addresses as far from the start of one are alike to a cache."""
 HARMLESS = ("race_benign", "shuffle_inactive", "barrier_exited")
 """Reports that fail no candidate: a shuffle beyond its mask is common where only lane 0's sum is
 used, and threads may leave before a barrier. They are told beside a wrong answer."""
@@ -42,6 +53,8 @@ class KernelLaunch:
 
     launch: core.Launch
     memory: core.Memory
+    like: int = 0
+    """Place among the call's launches of the first that is the same but for addresses."""
 
 
 @dataclass
@@ -55,35 +68,52 @@ class Candidate:
     tensors: dict[Tensor, Allocation]
     workspace: Allocation | None
     on_launch: Callable[[Candidate, KernelLaunch], bool]
-    resources: list[dict[str, Any]]
-    """What ptxas says of each kernel."""
+    resources: dict[str, dict[str, Any]]
+    """What ptxas says of each kernel, by its name."""
     on_transfer: Callable[[Transfer], None] | None = None
     only_accounts: bool = False
     """Large copies and fills are told of and not really made."""
     addresses: dict[str, int] = field(default_factory=dict)
     """Of module variables."""
     grid_workspace: Allocation | None = None
+    programs: Programs | None = None
     initialised: NDArray[np.uint8] | None = None
     """As in core.Memory; None where reads of unwritten memory are not looked for."""
 
     def call(self) -> None:
         """Carry out the plan once. Raises ValueError where it does not fit these kernels."""
+        base = self._buffers()
+        if unknown := {place.buffer for place in self.plan.places()} - base.keys():
+            raise ValueError(f"there is no {', '.join(sorted(unknown))} in the PTX")
+        self.plan.require_inside(self._sizes())
+        memory = memory_of(self.arena, self.initialised)
+        likes = iter(self.likes())
+        for step in self.plan.steps:
+            if isinstance(step, PlannedLaunch):
+                self.on_launch(self, self._kernel_launch(step, base, memory, next(likes)))
+            else:
+                self._transfer(step, base)
+
+    def likes(self) -> list[int]:
+        """Return for each launch the place of the first that is the same but for addresses."""
+        return first_alike(self.plan.launches, self._sizes())
+
+    def _buffers(self) -> dict[str, int]:
+        """Return where each buffer lies that the plan may name."""
         base = {tensor.name: allocation.address for tensor, allocation in self.tensors.items()}
         base |= {variable(name): address for name, address in self.addresses.items()}
         if self.workspace is not None:
             base[WORKSPACE] = self.workspace.address
-        if unknown := {place.buffer for place in self.plan.places()} - base.keys():
-            raise ValueError(f"there is no {', '.join(sorted(unknown))} in the PTX")
-        sizes = {allocation.address: allocation.size for allocation in self.arena.allocations}
-        self.plan.require_inside({name: sizes[address] for name, address in base.items()})
-        for step in self.plan.steps:
-            if isinstance(step, PlannedLaunch):
-                self.on_launch(self, self._kernel_launch(step, base))
-            else:
-                self._transfer(step, base)
+        return base
 
-    def _kernel_launch(self, step: PlannedLaunch, base: dict[str, int]) -> KernelLaunch:
-        kernel = next(item for item in self.resources if item["kernel"] == step.kernel)
+    def _sizes(self) -> dict[str, int]:
+        sizes = {allocation.address: allocation.size for allocation in self.arena.allocations}
+        return {name: sizes[address] for name, address in self._buffers().items()}
+
+    def _kernel_launch(
+        self, step: PlannedLaunch, base: dict[str, int], memory: core.Memory, like: int
+    ) -> KernelLaunch:
+        kernel = self.resources[step.kernel]
         x, y, z = step.block
         held = occupancy(
             self.gpu.limits, x * y * z, kernel["registers"],
@@ -104,8 +134,10 @@ class Candidate:
                 global_addresses=self.addresses,
                 resident_blocks=self.gpu.sms * max(1, held.blocks),
                 grid_workspace=workspace,
+                programs=self.programs,
             ),
-            memory_of(self.arena, self.initialised),
+            memory,
+            like,
         )
 
     def _transfer(self, step: PlannedTransfer, base: dict[str, int]) -> None:
@@ -124,6 +156,30 @@ class Candidate:
         Large ones then move as little as possible, unless they are only to be told.
         """
         self.on_transfer, self.only_accounts = on_transfer, in_place_of_moving
+
+
+def first_alike(launches: Sequence[PlannedLaunch], sizes: Mapping[str, int]) -> list[int]:
+    """Return for each launch the place of the first that is the same but for addresses.
+
+    Those lie in buffers of the same sizes, are the same distance from a line's start, and the same
+    ones of them are equal.
+    """
+    first: dict[Hashable, int] = {}
+    return [first.setdefault(_kind(step, sizes), at) for at, step in enumerate(launches)]
+
+
+def _kind(step: PlannedLaunch, sizes: Mapping[str, int]) -> Hashable:
+    buffers: dict[str, int] = {}
+    places: dict[Place, int] = {}
+    arguments = tuple(
+        (content.hexadecimal, tuple(
+            (at, buffers.setdefault(place.buffer, len(buffers)), sizes.get(place.buffer),
+             places.setdefault(place, len(places)), place.offset % LINE)
+            for at, place in content.addresses
+        ))
+        for content in step.arguments
+    )  # fmt: skip
+    return step.kernel, step.grid, step.block, step.shared_bytes, step.attributes, arguments
 
 
 def load_candidate(
@@ -146,11 +202,13 @@ def load_candidate(
     size = plan.workspace_bytes
     workspace = arena.allocate(WORKSPACE, size) if size else None
     candidate = Candidate(
-        gpu, module, arena, plan, tensors, workspace, on_launch, request["kernels"]
-    )
+        gpu, module, arena, plan, tensors, workspace, on_launch,
+        {kernel["kernel"]: kernel for kernel in request["kernels"]},
+    )  # fmt: skip
     candidate.addresses = place_variables(module, arena)
     if "%envreg2" in text:  # cooperative groups ask for it there
         candidate.grid_workspace = arena.allocate("grid workspace", core.GRID_WORKSPACE_BYTES)
+    candidate.programs = Programs(module, candidate.addresses)
     return candidate
 
 

@@ -134,12 +134,12 @@ class _Run:
         self.uses = np.zeros(max(1, len(self.starts)), dtype=USE)
         for kind in ("read", "written", "atomic"):
             self.uses[f"{kind}_first"], self.uses[f"{kind}_last"] = np.iinfo(np.int64).max, -1
-        # Both maps are as long as the arena, but the system commits only the pages touched.
+        # These may be as long as the arena, but the system commits only the pages touched.
         self.sectors = untouched((memory.size // 32 + 1) * SECTOR_USE_BYTES)
         self.shadow = untouched((memory.size // 4 + 1) * GLOBAL_SHADOW_BYTES if checks else 0)
         self.work = np.zeros(len(self.blocks), dtype=np.int64)
         self.before = np.zeros(0, dtype=_BEFORE)
-        self.path = np.zeros(_PATH_CAPACITY, dtype=np.int32)
+        self.path = untouched(4 * _PATH_CAPACITY).view(np.int32)
         self.critical = np.zeros(0 if checks else len(program.rows), dtype=np.uint32)
         self.constants = np.frombuffer(program.constants + bytes(8), dtype=np.uint8)
         self.parameters = np.frombuffer(launch.parameter_buffer() + bytes(8), dtype=np.uint8)
@@ -268,7 +268,7 @@ class _Run:
             counters=self.counters,
             reports=tuple(self._report(row) for row in self.reports[: machine.report_count]),
             timed_out=self.status is Status.TIMED_OUT,
-            uses=tuple(self._use(index) for index in range(len(self.starts))),
+            uses={place: self._use(place) for place in self._touched()},
             hottest_atomic_sector=int(machine.hottest_sector),
             work=self.work,
             before=self.before,
@@ -277,6 +277,12 @@ class _Run:
             critical=self.critical,
             trace=trace,
         )
+
+    def _touched(self) -> list[int]:
+        """Return the places of the allocations that were touched: a call has hundreds of them."""
+        last = [self.uses[f"{kind}_last"] for kind in ("read", "written", "atomic")]
+        found: list[int] = np.flatnonzero(np.maximum.reduce(last)[: len(self.starts)] >= 0).tolist()
+        return found
 
     def _use(self, index: int) -> AllocationUse:
         row, base = self.uses[index], self.memory.base

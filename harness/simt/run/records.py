@@ -10,7 +10,7 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from ..decode.decoder import Program, decode
+from ..decode.decoder import Program, Programs
 from ..decode.encoding import WINDOW_END
 from ..decode.operands import parameter_layout
 from ..ptx.records import Module
@@ -55,11 +55,14 @@ class Launch:
     """Blocks that the GPU holds at once: only these may wait for each other."""
     grid_workspace: int = 0
     """Address of GRID_WORKSPACE_BYTES of zeros for the grid's barrier; 0: no cooperative launch."""
+    programs: Programs | None = None
+    """Where other launches of the module leave what they decode; None: decoded for this one."""
 
     @functools.cached_property
     def program(self) -> Program:
         """The decoded kernel. Raises UnsupportedInstruction."""
-        return decode(self.module, self.kernel, self.dynamic_shared_bytes, self.global_addresses)
+        programs = self.programs or Programs(self.module, self.global_addresses)
+        return programs.of(self.kernel, self.dynamic_shared_bytes)
 
     @property
     def shared_bytes(self) -> int:
@@ -257,7 +260,8 @@ class Result:
     """encoding.COUNTER, one row for each instruction of the module."""
     reports: tuple[Report, ...]
     timed_out: bool
-    uses: tuple[AllocationUse, ...]
+    uses: Mapping[int, AllocationUse]
+    """By place of the allocation: of those that the run touched, and of no others."""
     hottest_atomic_sector: int
     """Most atomic operations of single lanes on one 32-byte sector."""
     work: NDArray[np.int64]

@@ -11,7 +11,6 @@ import numpy as np
 
 from ...judge.poison import OTHER_POISON, POISON
 from ...judge.reports import CaseReport, Finding, VerifyReport
-from ..decode.decoder import may_wait
 from ..decode.places import Buffer, place
 from ..ptx.parser import PtxError
 from . import core
@@ -83,7 +82,7 @@ class _Run:
         Blocks that may wait for others run in ascending order, as they would start on a GPU: here
         one ends before the next begins.
         """
-        if not self.seed or may_wait(launch.program):
+        if not self.seed or launch.program.may_wait:
             return None
         blocks = list(range(launch.block_count))
         random.Random(self.seed).shuffle(blocks)

@@ -67,16 +67,18 @@ def footprint_of(
     totals = {"read": 0.0, "written": 0.0}
     in_wave = between_waves = awaited = 0.0
     wave = min(blocks, gpu.sms * max(1, held.blocks))
-    for allocation in range(len(memory.starts)):
+    for allocation in sorted({place for _, result in uses for place in result.uses}):
         for name in totals:
             touched, ran, first, end = 0.0, 0, 1 << 62, 0
             reading = name == "read"
             for count, result in fresh:
-                use = result.uses[allocation]
                 ran += count
+                if (use := result.uses.get(allocation)) is None:
+                    continue
                 touched += use.block_read_sectors if reading else use.block_written_sectors
             for _, result in uses:
-                use = result.uses[allocation]
+                if (use := result.uses.get(allocation)) is None:
+                    continue
                 limits = use.read_range if reading else use.written_range
                 if limits:
                     first, end = min(first, limits[0]), max(end, limits[1])

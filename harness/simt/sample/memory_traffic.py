@@ -91,7 +91,7 @@ def traffic_of(
     if footprint.overflow:
         # The resident blocks of all SMs together overflow the L2: what one SM loads again, its
         # L1 having lost it, the L2 has lost as well.
-        distinct = float(sum(use.read_sectors for use in resident.uses))
+        distinct = float(sum(use.read_sectors for use in resident.uses.values()))
         lost = lost_reuse(footprint.overflow)
         reread += lost * max(0.0, missed - distinct) * 32 * group_scale
     loads_shape, stores_shape = trace_shape(resident.trace)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import random
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,17 +24,14 @@ from ..run.candidate import Candidate, KernelLaunch, load_candidate
 from ..run.verify_run import describe_report
 from ..sass.listing import read_listing
 from .dependence import UNEVEN, TooUneven, Unaffordable
+from .effort import Overspent, Shares
 from .full_memory import back_tensors, leave_outputs
-from .race_checks import RACE_INSTRUCTIONS
+from .repeats import repeated
 from .sampling import sample_launch
 from .written import Atomics
 
-MOST_LAUNCHES = 64
-"""Launches sampled in one call: more would take minutes, so such a candidate is refused."""
 CONFIRMED = 16
 """Times the work that looks for races, where the draw of blocks is a confirmation's."""
-MOST_TRANSFERS = 1024
-"""Copies and fills in one call."""
 _LOCAL_NAME = re.compile(rb"_[0-9a-f]{8}_\d+_\w+?_cu_(?:[0-9a-f]{8})?")
 """What nvcc puts into the names of what is local to a file: hashes of its place."""
 
@@ -51,7 +50,7 @@ def profile(request: dict[str, Any]) -> ProfileReport:
     machine = read_listing(Path(listing).read_text()) if listing else {}
     budget = int(request["max_instructions"])
     generator = random.Random(f"{_identity(Path(request['ptx']))} {request['draw']}")
-    race_budget = RACE_INSTRUCTIONS * (CONFIRMED if request["draw"] else 1)
+    confirmed = CONFIRMED if request["draw"] else 1
     outputs = {
         place: spec["nbytes"]
         for place, spec in enumerate(request["tensors"])
@@ -61,33 +60,40 @@ def profile(request: dict[str, Any]) -> ProfileReport:
     incomplete: set[int] = set()
     """Places of the allocations that launches wrote of which only some blocks ran."""
     atomics: Atomics = {}
+    sampled: dict[int, LaunchCounters] = {}
+    """What may stand for launches like it, by the place of the first of these."""
+    places = itertools.count()
 
     def on_transfer(transfer: Transfer) -> None:
-        if sum(isinstance(launch, TransferReport) for launch in launches) < MOST_TRANSFERS:
-            launches.append(account(transfer, loaded[0].arena.allocations))
-        elif not reports:
-            message = f"more than {MOST_TRANSFERS} copies and fills in one call"
-            reports.append(Finding("timed_out", message))
+        launches.append(account(transfer, loaded[0].arena.allocations))
 
     def on_launch(candidate: Candidate, asked: KernelLaunch) -> bool:
         if reports:
             return False
-        if sum(isinstance(launch, LaunchCounters) for launch in launches) >= MOST_LAUNCHES:
-            message = f"more than {MOST_LAUNCHES} launches in one call: its time needs a real GPU"
-            reports.append(Finding("unsupported", message, asked.launch.kernel))
-            return False
+        place = next(places)
         kernel = resources.get(asked.launch.kernel, {})
         threads = int(np.prod(asked.launch.block))
         shared = int(kernel.get("static_shared_bytes", 0)) + asked.launch.dynamic_shared_bytes
         held = occupancy(candidate.gpu.limits, threads, int(kernel.get("registers", 32)), shared)
         try:
-            counters = sample_launch(
-                candidate.gpu, asked, held, shared, budget,
-                machine.get(asked.launch.kernel), generator, outputs, atomics, incomplete,
-                race_budget,
-            )  # fmt: skip
+            counters = None
+            if (earlier := sampled.get(asked.like)) is not None:
+                counters = repeated(
+                    asked, earlier, shares.repeat, budget, generator, outputs, atomics
+                )
+            if counters is None:
+                effort = shares.effort()
+                counters = sample_launch(
+                    candidate.gpu, asked, held, shared, budget,
+                    machine.get(asked.launch.kernel), generator, outputs, atomics, incomplete,
+                    replace(effort, races=confirmed * effort.races),
+                )  # fmt: skip
+            shares.take(counters.simulated, first=place == asked.like)
         except core.UnsupportedInstruction as error:
             reports.append(Finding("unsupported", str(error), asked.launch.kernel, error.line))
+            return False
+        except Overspent as error:
+            reports.append(Finding("unsupported", str(error), asked.launch.kernel))
             return False
         except TooUneven:
             reports.append(Finding("unsupported", UNEVEN, asked.launch.kernel))
@@ -105,6 +111,8 @@ def profile(request: dict[str, Any]) -> ProfileReport:
                 reports.append(Finding("timed_out", message, asked.launch.kernel))
             return False
         launches.append(counters)
+        if counters.repeatable and place == asked.like:
+            sampled[place] = counters
         if not counters.complete:
             incomplete.update(counters.written)
         elif incomplete.intersection(counters.read):
@@ -116,6 +124,7 @@ def profile(request: dict[str, Any]) -> ProfileReport:
     except PtxError as error:
         return ProfileReport([], [], [Finding("unsupported", str(error), line=error.line)])
     loaded.append(candidate)
+    shares = Shares(candidate.likes())
     back_tensors(request, candidate)
     candidate.account_transfers(on_transfer)
     candidate.call()

@@ -11,9 +11,8 @@ from collections.abc import Set
 from ..run import core
 from ..run.block_runs import places_read
 from ..run.candidate import KernelLaunch
+from .effort import FULL
 
-RACE_INSTRUCTIONS = 200_000
-"""Warp instructions of one look, in an evaluation like any other."""
 LARGEST_ARENA = 6 << 30
 """Bytes of device memory up to which accesses can be noted, at twelve bytes of address space for
 each."""
@@ -30,7 +29,7 @@ def neighbours(asked: KernelLaunch, budget: int, generator: random.Random) -> li
     x, y, z = asked.launch.grid
     steps = [step for step, width in ((1, x), (x, y), (x * y, z)) if width > 1]
     around: dict[int, None] = {}
-    for _ in range(max(1, min(MOST_GROUPS, budget // RACE_INSTRUCTIONS))):
+    for _ in range(max(1, min(MOST_GROUPS, budget // FULL.races))):
         first = generator.randrange(x * y * z)
         around |= dict.fromkeys([first, *((first + step) % (x * y * z) for step in steps)])
     return list(around)

@@ -17,14 +17,13 @@ import numpy.typing as npt
 from ...gpus import Gpu
 from ...occupancy import Occupancy
 from ..run import core
-from ..run.block_runs import SAMPLE_INSTRUCTIONS, BlockRuns
+from ..run.block_runs import BlockRuns
 from ..run.candidate import KernelLaunch
 from . import block_choice as choose
+from .effort import FULL, Effort
 
 LARGEST_ERROR = 0.01
 """Relative standard error of the samples' instructions from which more blocks are sampled."""
-UNEVEN_INSTRUCTIONS = 12_000_000
-"""Warp instructions of one random sample where blocks differ much in their work."""
 MOST_TRIES = 16
 """Blocks, or SMs, that are looked at for one whose work is that of others."""
 ALIKE = 0.1
@@ -37,8 +36,6 @@ ALMOST_ALL = 0.75
 """Of the whole grid's work, what one of several blocks may do: a few blocks are an average too."""
 LEAST_BUSY = 0.25
 """Of the SMs that a grid can fill, those that must have work, were it in equal parts."""
-COMPLETE_INSTRUCTIONS = 2_000_000
-"""Warp instructions up to which all blocks are run."""
 
 Samples = Sequence[tuple[Sequence[int], core.Result]]
 """Blocks drawn at random, and what came of them."""
@@ -124,7 +121,12 @@ def is_uneven(gpu: Gpu, work: npt.NDArray[np.int64], busiest: int, blocks: int) 
 
 
 def run_samples(
-    gpu: Gpu, asked: KernelLaunch, held: Occupancy, budget: int, generator: random.Random
+    gpu: Gpu,
+    asked: KernelLaunch,
+    held: Occupancy,
+    budget: int,
+    generator: random.Random,
+    effort: Effort = FULL,
 ) -> SampledRuns:
     """Choose blocks of a launch and run them; the arguments are `sample_launch`'s.
 
@@ -140,22 +142,22 @@ def run_samples(
     probe = runner.run(first, trace=True)
     cost = max(1, int(_work(probe)))
     pair = choose.samples(
-        blocks, max(1, SAMPLE_INSTRUCTIONS // cost), {*group, *first}, generator
+        blocks, max(1, effort.sample // cost), {*group, *first}, generator
     )  # fmt: skip
     samples: Samples = [(chosen, runner.run(chosen, random=True)) for chosen in pair if chosen]
     # Blocks that go by what others left are not sampled: all of them may do anything.
     if not runner.looks_at_others():
-        samples = _sampled_further(runner, samples, blocks, group, generator)
-    group = group[: max(1, 2 * SAMPLE_INSTRUCTIONS // cost)]
+        samples = _sampled_further(runner, samples, blocks, group, generator, effort)
+    group = group[: max(1, 2 * effort.sample // cost)]
     probe = _typical_block(runner, probe, samples, blocks, group, generator)
     resident = probe
     if len(group) > 1:
         group, resident = _typical_group(
             runner, group, _average(samples) if samples else cost,
-            lambda: choose.group(gpu, blocks, max(1, held.blocks), generator),
+            lambda: choose.group(gpu, blocks, max(1, held.blocks), generator), effort,
         )  # fmt: skip
     corners = [block for block in choose.corners(asked.launch.grid) if block not in runner.ran]
-    affordable = cost < SAMPLE_INSTRUCTIONS
+    affordable = cost < effort.sample
     if corners and affordable:
         runner.run(corners)
     if samples and sum(count for count, _ in runner.fresh) == blocks:
@@ -201,6 +203,7 @@ def _sampled_further(
     blocks: int,
     group: Sequence[int],
     generator: random.Random,
+    effort: Effort,
 ) -> Samples:
     """Run all blocks that are left but a group, where that is little work, or larger samples.
 
@@ -208,17 +211,17 @@ def _sampled_further(
     """
     taken = runner.ran.union(group)
     left = blocks - len(taken)
-    if samples and left * _average(samples) <= COMPLETE_INSTRUCTIONS:
+    if samples and left * _average(samples) <= effort.complete:
         if rest := [block for block in range(blocks) if block not in taken]:
             runner.run(rest, random=True)
-    elif (more := _enough(samples, blocks, left)) > len(samples[0][0] if samples else ()):
+    elif (more := _enough(samples, blocks, left, effort)) > len(samples[0][0] if samples else ()):
         drawn = choose.fresh(blocks, 2 * more, taken, generator)
         halves = sorted(drawn[::2]), sorted(drawn[1::2])
         return [(chosen, runner.run(chosen, random=True)) for chosen in halves]
     return samples
 
 
-def _enough(samples: Samples, blocks: int, left: int) -> int:
+def _enough(samples: Samples, blocks: int, left: int, effort: Effort) -> int:
     """Return how many of the blocks left each of two samples needs for a small error.
 
     Few where they are costly; none where the samples so far say enough.
@@ -227,7 +230,7 @@ def _enough(samples: Samples, blocks: int, left: int) -> int:
     if error <= LARGEST_ERROR:
         return 0
     needed = math.ceil(taken / 2 * (error / LARGEST_ERROR) ** 2)
-    return min(needed, left // 2, int(UNEVEN_INSTRUCTIONS / max(1.0, _average(samples))))
+    return min(needed, left // 2, int(effort.uneven / max(1.0, _average(samples))))
 
 
 def _standard_error(samples: Samples, blocks: int) -> float:
@@ -288,6 +291,7 @@ def _typical_group(
     group: Sequence[int],
     average: float,
     draw: Callable[[], Sequence[int]],
+    effort: Effort,
 ) -> tuple[Sequence[int], core.Result]:
     """Return blocks of one SM, and their run, that do about as much each as an average block.
 
@@ -302,7 +306,7 @@ def _typical_group(
         if unlike < best:
             best, found = unlike, (group, result)
         spent += work
-        if best < ALIKE or spent > UNEVEN_INSTRUCTIONS:
+        if best < ALIKE or spent > effort.uneven:
             break
         group = draw()[:count]
     return found

@@ -18,10 +18,11 @@ from ..run.candidate import KernelLaunch
 from ..sass.listing import MachineCode
 from ..sass.sums import KernelCode
 from .dependence import TooUneven, Unaffordable, shared_counter
+from .effort import FULL, Effort
 from .instruction_counts import count_by_kind
 from .memory_traffic import constant_waits, traffic_of
-from .race_checks import MOST_DEPENDENT, RACE_INSTRUCTIONS, neighbours, races
-from .sampled_runs import COMPLETE_INSTRUCTIONS, hottest_atomic, run_samples
+from .race_checks import MOST_DEPENDENT, neighbours, races
+from .sampled_runs import hottest_atomic, run_samples
 from .slowest_warp import slowest_path
 from .warp_chain import chain_clocks
 from .whole_grid import whole_launch
@@ -39,7 +40,7 @@ def sample_launch(
     outputs: Mapping[int, int],
     atomics: Atomics | None = None,
     incomplete: Set[int] = frozenset(),
-    race_budget: int = RACE_INSTRUCTIONS,
+    effort: Effort = FULL,
 ) -> LaunchCounters:
     """Return the scaled counters of a launch.
 
@@ -54,7 +55,7 @@ def sample_launch(
         outputs: bytes of each output by its place among the allocations.
         atomics: gets the sectors of each output that atomics touched, from the output's start.
         incomplete: places of the allocations that earlier launches left without some blocks' part.
-        race_budget: warp instructions for looking for races.
+        effort: warp instructions that it should take.
 
     Raises:
         LaunchFailed: a block did something that ends a launch, or ran too long.
@@ -69,8 +70,8 @@ def sample_launch(
     seed = generator.getrandbits(32) | 1
     near = list(range(min(MOST_DEPENDENT, launch.block_count)))
     found, looked_at = races(
-        asked, near if dependent else neighbours(asked, race_budget, generator), race_budget, seed,
-        incomplete,
+        asked, near if dependent else neighbours(asked, effort.races, generator), effort.races,
+        seed, incomplete,
     )  # fmt: skip
     if found:
         raise LaunchFailed(launch.kernel, found)
@@ -85,7 +86,7 @@ def sample_launch(
             return replace(whole(looks), race_checked_blocks=looked_at)
         except Unaffordable as error:
             too_much = error
-    runs = run_samples(gpu, asked, held, budget, generator)
+    runs = run_samples(gpu, asked, held, budget, generator, effort)
     runner, blocks = runs.runner, runs.blocks
     if runner.looks_at_others():
         if too_much:
@@ -96,8 +97,8 @@ def sample_launch(
     machine = KernelCode(launch.module, function, code) if code else None
     if runs.too_uneven():
         raise TooUneven(launch.kernel)
-    written = written_of(runner, blocks, runs.cost, generator, outputs)
-    if (blocks - len(runner.ran)) * runs.cost <= COMPLETE_INSTRUCTIONS:
+    written = written_of(runner, blocks, runs.cost, generator, outputs, effort)
+    if (blocks - len(runner.ran)) * runs.cost <= effort.complete:
         rest = [block for block in range(blocks) if block not in runner.ran]
         runner.complete(rest)
     if len(runner.ran) < blocks:
@@ -159,8 +160,9 @@ def sample_launch(
         atomic_lines=runner.atomic_lines(),
         local_bytes=float(launch.local_bytes),
         written=written,
-        read=[place for place in range(len(asked.memory.starts)) if runner.reads(place)],
+        read=runner.read(),
         joins_blocks=len(runner.ran) < blocks and runner.joins_blocks(),
         race_checked_blocks=looked_at,
+        simulated=runner.spent,
+        repeatable=True,
     )
-

@@ -142,7 +142,8 @@ def whole_launch(
         reread_bytes=footprint.between_waves,
         filled_bytes=filled_bytes([counts], footprint),
         written=written_of(runner, blocks, 1, random.Random(0), outputs),
-        read=[place for place in range(len(asked.memory.starts)) if runner.reads(place)],
+        read=runner.read(),
+        simulated=runner.spent,
     )
 
 
@@ -157,6 +158,9 @@ def _needed(asked: KernelLaunch, outputs: Mapping[int, int]) -> float:
     core.take_back(result)
     if not result.timed_out:
         return 0.0
-    shares = [32.0 * result.uses[place].written_sectors / size for place, size in outputs.items()]
-    known = [share for share in shares if share > 0]
-    return PILOT_INSTRUCTIONS / min(known) if known else 0.0
+    shares = [
+        32.0 * result.uses[place].written_sectors / size
+        for place, size in outputs.items()
+        if place in result.uses and result.uses[place].written_sectors
+    ]
+    return PILOT_INSTRUCTIONS / min(shares) if shares else 0.0

@@ -13,7 +13,6 @@ from typing import Any
 
 from ...judge.reports import Finding, TransferReport
 from ..counters import Counts, LaunchCounters, ProfileReport
-from ..decode.decoder import may_wait
 from ..model.transfers import account
 from ..run import core
 from ..run.arena import Transfer
@@ -58,7 +57,7 @@ def run_wide(request: dict[str, Any]) -> ProfileReport:
         program, runner = asked.launch.program, BlockRuns(asked, left)
         try:
             order = list(range(blocks))
-            if not may_wait(program):
+            if not program.may_wait:
                 planned = [*wide["blocks"], *[1] * (index + 1)][index]
                 count = blocks if shared_counter(asked.launch) else planned
                 generator = random.Random(f"{wide['seed']} {index}")
@@ -121,10 +120,8 @@ def _forget(
     `handed_over` buffers are launch()'s arguments: variables of the device hold something before.
     """
     found = False
-    for place, (start, end) in enumerate(zip(memory.starts, memory.ends, strict=True)):
-        limits = runner.written_range(place)
-        if limits is None:
-            continue
+    for place, limits in runner.written_ranges().items():
+        start, end = memory.starts[place], memory.ends[place]
         earlier = [_written(each, place) for each in launches]
         if place >= handed_over or any(
             start + first < limits[1] and limits[0] < start + last for first, last in earlier
@@ -176,6 +173,7 @@ def _touched(
         l1_hit_sectors=0.0, read_footprint=0.0, write_footprint=0.0, reread_bytes=0.0,
         atomic_lines=runner.atomic_lines(),
         written=written_of(runner, launch.block_count, 1 << 40, random.Random(0), outputs),
-        read=[place for place in range(len(asked.memory.starts)) if runner.reads(place)],
+        read=runner.read(),
+        simulated=runner.spent,
         joins_blocks=not complete and runner.joins_blocks(),
     )  # fmt: skip

@@ -10,8 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ...judge.reports import Written
-from ..run.block_runs import SAMPLE_INSTRUCTIONS, BlockRuns
+from ..run.block_runs import BlockRuns
 from . import block_choice as choose
+from .effort import FULL, Effort
 
 Atomics = dict[int, list[npt.NDArray[np.int64]]]
 """Sectors that atomics touched, from the start of each allocation, by the allocation's place."""
@@ -25,6 +26,7 @@ def written_of(
     cost: int,
     generator: random.Random,
     outputs: Mapping[int, int],
+    effort: Effort = FULL,
 ) -> dict[int, Written]:
     """Return `LaunchCounters.written`, running further blocks where an output seems incomplete."""
     spent, everything = 0, blocks <= sum(count for count, _ in runner.random)
@@ -34,23 +36,22 @@ def written_of(
             0 < _random_bytes(runner, place, blocks) < 0.9 * nbytes
             for place, nbytes in outputs.items()
         )
-        if everything or not short or spent + size * cost > SAMPLE_INSTRUCTIONS:
+        if everything or not short or spent + size * cost > effort.sample:
             break
         runner.run(choose.fresh(blocks, size, runner.ran, generator), random=True)
         spent += size * cost
     found = {}
     ran = len(runner.ran)
     widening = 1 / choose.least_range(ran) if ran < blocks else 1.0
-    for place, start in enumerate(runner.asked.memory.starts):
-        limits = runner.written_range(place)
-        if limits:
-            found[place] = Written(
-                grid_bytes=_random_bytes(runner, place, blocks),
-                sampled_bytes=runner.written_bytes[place],
-                first=limits[0] - start,
-                end=limits[1] - start,
-                span=widening * (limits[1] - limits[0]),
-            )
+    for place, (first, end) in runner.written_ranges().items():
+        start = runner.asked.memory.starts[place]
+        found[place] = Written(
+            grid_bytes=_random_bytes(runner, place, blocks),
+            sampled_bytes=runner.written_bytes[place],
+            first=first - start,
+            end=end - start,
+            span=widening * (end - first),
+        )
     return found
 
 
@@ -70,7 +71,10 @@ def _random_bytes(runner: BlockRuns, place: int, blocks: int) -> float:
     one that leaves work out, but no more than a fifth: beyond that nothing can be said.
     """
     counts = [count for count, _ in runner.random]
-    each = [result.uses[place].block_written_sectors * 32.0 for _, result in runner.random]
+    each = [
+        result.uses[place].block_written_sectors * 32.0 if place in result.uses else 0.0
+        for _, result in runner.random
+    ]
     ran = sum(counts)
     mean = sum(each) / ran
     error = 0.0

@@ -104,7 +104,7 @@ def test_a_counter_is_one_whose_value_is_used(
 @pytest.mark.parametrize(("kernel", "looks"), [("own", False), ("beside", True)])
 def test_who_reads_what_others_store_is_told(module: Module, kernel: str, looks: bool) -> None:
     result, _ = execute(module, kernel, 16, 32, np.ones(512, np.float32), checks=False)
-    (use,) = result.uses
+    (use,) = result.uses.values()
     assert use.written_sectors == 64
     assert bool(result.looked_at_by.any()) is looks
 

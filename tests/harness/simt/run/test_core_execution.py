@@ -269,10 +269,11 @@ def test_coalesced_addition_counts(module: Module) -> None:
     assert counted(module, result, "st", "sectors", "global") == 125
     assert counted(module, result, "bra", "divergent") == 1
     assert counted(module, result, "add", "threads", "f32") == 1000
-    read = [use for use in result.uses if use.read_sectors]
+    uses = result.uses.values()
+    read = [use for use in uses if use.read_sectors]
     assert [use.read_sectors for use in read] == [125, 125]
     assert all(use.read_range == (use.start, use.start + 4000) for use in read)
-    assert [use.written_sectors for use in result.uses if use.written_sectors] == [125]
+    assert [use.written_sectors for use in uses if use.written_sectors] == [125]
 
 
 @pytest.mark.parametrize("stride, sectors, lines", [(1, 4, 1), (2, 8, 2), (8, 32, 8), (32, 32, 32)])
@@ -533,9 +534,9 @@ def test_threads_do_not_change_the_result(module: Module) -> None:
     np.testing.assert_array_equal(one.counters, three.counters)
 
     def facts(result):
-        base = result.uses[0].start
+        base = min(use.start for use in result.uses.values())
         return [(u.read_sectors, u.written_sectors, u.block_read_sectors, u.block_written_sectors,
-                 u.read_range and u.read_range[0] - base) for u in result.uses]  # fmt: skip
+                 u.read_range and u.read_range[0] - base) for u in result.uses.values()]  # fmt: skip
 
     assert facts(one) == facts(three)
     assert one.trace.blocks == three.trace.blocks

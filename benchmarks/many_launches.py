@@ -1,0 +1,109 @@
+"""What programs of many launches cost the simulated GPU: compile, verify and profile, in seconds.
+
+    python benchmarks/many_launches.py [--gpu H200] [--only lstm] [--rows] [-o FILE]
+
+Three networks of benchmarks/many_launches_tasks, each with the plain kernels that a first version
+has: a VGG, a DenseNet and an LSTM whose steps are launches. The wall clock is that of an evaluation
+whose task is known; the machine's load is told beside it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import datetime
+import os
+import platform
+import subprocess
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TypeVar
+
+from kernelblaster.harness.devices.simulated import SimulatedDevice
+from kernelblaster.harness.records import Task
+from kernelblaster.harness.task.contract import signature
+from kernelblaster.harness.task.loading import load_task
+
+TASKS = Path(__file__).resolve().parent / "many_launches_tasks"
+SMALL = {
+    "convnet": {"BATCH": 1, "SIZE": 32, "WIDTH": 16},
+    "densenet": {"BATCH": 1, "SIZE": 64, "GROWTH": 8},
+    "lstm": {"BATCH": 3, "INPUT": 32, "HIDDEN": 64, "STEPS": 512},
+}
+"""Dimensions of verification: those of the channels are divided, all steps and layers stay."""
+
+Found = TypeVar("Found")
+
+
+def main() -> None:
+    """Measure and print, to a file too where one is named."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--gpu", default="H200")
+    parser.add_argument("--only", choices=SMALL, action="append")
+    parser.add_argument("-o", "--output", type=Path)
+    arguments = parser.parse_args()
+    device = SimulatedDevice(arguments.gpu)
+    lines: list[str] = []
+
+    def tell(line: str) -> None:
+        lines.append(line)
+        print(line, flush=True)
+
+    commit = subprocess.run(["git", "-C", str(TASKS), "describe", "--always", "--dirty"],
+                            capture_output=True, text=True).stdout.strip()  # fmt: skip
+    tell(f"date: {datetime.date.today().isoformat()}; commit: {commit}; {platform.machine()}, "
+         f"{os.cpu_count()} cores; load {os.getloadavg()[0]:.1f} at the start")  # fmt: skip
+    for name in arguments.only or SMALL:
+        for line in asyncio.run(_costs(device, name)):
+            tell(line)
+    tell(f"load {os.getloadavg()[0]:.1f} at the end")
+    if arguments.output:
+        arguments.output.write_text("\n".join(lines) + "\n")
+
+
+def source_of(task: Task) -> str:
+    """Return the CUDA source of a task: its host part with the names that the task has."""
+    parameters = ", ".join(spec.name for spec in task.full.of_role("parameter"))
+    buffers = ", ".join(spec.name for spec in task.full.of_role("buffer"))
+    host = (TASKS / f"{task.name}.cu").read_text()
+    for word, text in (
+        ("LAUNCH", signature(task)), ("{PARAMETERS}", f"{{{parameters}}}"),
+        ("{BUFFERS}", f"{{{buffers}}}"),
+    ):  # fmt: skip
+        host = host.replace(word, text)
+    return f"{(TASKS / 'plain_kernels.cuh').read_text()}\n{host}"
+
+
+async def _costs(device: SimulatedDevice, name: str) -> list[str]:
+    task = await load_task(TASKS / f"{name}.py", SMALL[name])
+    # What is compiled is kept: text that no other run has had is compiled afresh.
+    source = f"{source_of(task)}\n// {time.time_ns()}\n"
+    compiled, compiling = await _timed(lambda: device.compile(task, source))
+    verified, verifying = await _timed(lambda: device.verify(task, source))
+    first, profiling = await _timed(lambda: device.profile(task, source))
+    _, again = await _timed(lambda: device.profile(task, source))
+    lines = [
+        f"{name}: compile {compiling:.1f} s ({compiled.outcome}), verify {verifying:.1f} s "
+        f"({verified.outcome}), profile {profiling:.1f} s ({first.stage.outcome}), "
+        f"again {again:.1f} s"
+    ]
+    lines += [f"  {each.reason}" for each in (compiled, verified, first.stage) if each.reason]
+    if first.timing and first.profile:
+        launches = first.profile.launches
+        longest = first.profile.dominant
+        lines.append(
+            f"  {len(launches)} launches, {first.timing.microseconds / 1e3:.3f} ms estimated; "
+            f"longest {longest.kernel} {longest.microseconds / 1e3:.3f} ms"
+        )
+    return lines
+
+
+async def _timed(work: Callable[[], Awaitable[Found]]) -> tuple[Found, float]:
+    started = time.perf_counter()
+    found = await work()
+    return found, time.perf_counter() - started
+
+
+if __name__ == "__main__":
+    main()
