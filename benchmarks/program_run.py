@@ -24,7 +24,7 @@ from kernelblaster.harness.gpus import Gpu
 from kernelblaster.harness.host.calls import Launch
 from kernelblaster.harness.host.entries import read_entries
 from kernelblaster.harness.host.plan import is_cooperative
-from kernelblaster.harness.occupancy import occupancy
+from kernelblaster.harness.occupancy import Occupancy, occupancy
 from kernelblaster.harness.records import KernelResources, LaunchProfile
 from kernelblaster.harness.simt.counters import LaunchCounters
 from kernelblaster.harness.simt.model.profile import describe_launch
@@ -174,7 +174,7 @@ def _run(
         found = Launched(readable(call.kernel), call.grid, call.block)
         run.groups[-1].append(found)
         try:
-            asked = _asked(program, runtime.arena, addresses, found, call)
+            asked = _asked(gpu, program, runtime.arena, addresses, found, call)
             if whole:
                 _execute(asked)
             else:
@@ -237,7 +237,12 @@ class _stdout_to_stderr:  # noqa: N801 - a context, used as one
 
 
 def _asked(
-    program: Program, arena: Arena, addresses: dict[str, int], found: Launched, call: Launch
+    gpu: Gpu,
+    program: Program,
+    arena: Arena,
+    addresses: dict[str, int],
+    found: Launched,
+    call: Launch,
 ) -> KernelLaunch:
     found.resources = program.resources.get(call.kernel)
     if found.resources is None or call.kernel not in program.module.functions:
@@ -247,13 +252,22 @@ def _asked(
         allocation = arena.allocate("grid workspace", core.GRID_WORKSPACE_BYTES)
         arena.view(allocation)[:] = 0  # the grid's barrier, at rest
         workspace = allocation.address
+    held = _held(gpu, found.resources, found.block, call.shared_bytes)
     return KernelLaunch(
         core.Launch(
             program.module, call.kernel, found.grid, found.block, call.shared_bytes,
-            call.arguments, addresses, grid_workspace=workspace,
+            call.arguments, addresses, resident_blocks=gpu.sms * max(1, held.blocks),
+            grid_workspace=workspace,
         ),
         memory_of(arena),
     )  # fmt: skip
+
+
+def _held(
+    gpu: Gpu, facts: KernelResources, block: tuple[int, int, int], dynamic_bytes: int
+) -> Occupancy:
+    bytes_ = facts.static_shared_bytes + dynamic_bytes
+    return occupancy(gpu.limits, int(np.prod(block)), facts.registers, bytes_)
 
 
 def _execute(asked: KernelLaunch) -> None:
@@ -276,12 +290,9 @@ def _profile(
     facts = found.resources
     assert facts is not None
     bytes_ = facts.static_shared_bytes + asked.launch.dynamic_shared_bytes
-    held = occupancy(gpu.limits, int(np.prod(found.block)), facts.registers, bytes_)
+    held = _held(gpu, facts, found.block, asked.launch.dynamic_shared_bytes)
     found.counters = sample_launch(
         gpu, asked, held, bytes_, MOST_INSTRUCTIONS, program.machine.get(kernel), generator, {}
     )
-    if found.counters.takes_turns:
-        found.refusal = "its blocks take their work from a shared counter: a sample says nothing"
-        return
     # Programs of this kind flush the L2 with a fill before they time a launch.
     found.profile = describe_launch(gpu, facts, found.counters, l2_left_dirty=True)[0]
