@@ -1,4 +1,4 @@
-"""An agent of your own that has one tool: a task goes in, the whole loop runs, its result comes back.
+"""An agent of your own with one tool: a task goes in, the whole loop runs, its result comes back.
 
     python examples/langgraph/agent_that_delegates.py examples/softmax.py               # rehearsed
     python examples/langgraph/agent_that_delegates.py examples/softmax.py openai:gpt-5

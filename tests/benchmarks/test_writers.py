@@ -77,6 +77,7 @@ def test_a_run_that_fails_is_a_row_and_no_pair(writers: ModuleType, tmp_path: Pa
     def refused(arguments: Sequence[str]) -> tuple[int, str, str]:
         return 2, "", "kernelblaster: no such GPU\n"
 
-    rows = [writers.measured(tmp_path / "text.py", name, 0, [], refused) for name in writers.WRITERS]
+    task = tmp_path / "text.py"
+    rows = [writers.measured(task, name, 0, [], refused) for name in writers.WRITERS]
     assert [row["failed"] for row in rows] == ["kernelblaster: no such GPU"] * 2
     assert "nothing was tried" in "\n".join(writers.compared(rows))

@@ -18,7 +18,6 @@ from kernelblaster.graph.optimize import graph as optimize  # noqa: E402
 from kernelblaster.graph.rollout import graph as rollout  # noqa: E402
 
 
-
 def _written(messages: list[Any]) -> str:
     (shown, *_) = re.findall(r"us: ([\d.]+)", str(messages))
     return f"```cuda\nus: {float(shown) * 0.9:.6f}\n```"
