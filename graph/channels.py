@@ -13,10 +13,11 @@ from typing import Any, Self
 from langgraph.channels.binop import BinaryOperatorAggregate
 from langgraph.channels.last_value import LastValue
 
-from ..harness.errors import BadValue, typed
+from ..harness.errors import BadValue, UserError, typed
 from ..harness.records import Record
 from ..nodes.common.approval import PERSON
 from ..nodes.records import ParameterUpdate, RunPlan, TechniqueChoice
+from ..nodes.run.begin import check_asked
 
 FIXED = (
     "task", "start", "run", "run_id", "dimensions", "gpu", "device", "device_why", "identity",
@@ -68,6 +69,8 @@ class Recorded(LastValue[Any]):
         )
         if isinstance(before, RunPlan):
             _require_same(before, after, FIXED, self.key, WHICH_RUN)
+            _require_same(before, after, ("model",), self.key, f"edit {self.key}.models.roles")
+            _check_asked(before, after)
         elif isinstance(before, ParameterUpdate):
             if whole and after.iteration != before.iteration:
                 return after
@@ -108,6 +111,17 @@ def sent(kind: Any, node: Node) -> Node:
         return await node(typed(kind, "what was sent", state), *rest, **named)
 
     return received
+
+
+def _check_asked(before: RunPlan, after: RunPlan) -> None:
+    if (before.models, before.budgets, before.writer) == (
+        after.models, after.budgets, after.writer
+    ):  # fmt: skip
+        return
+    try:
+        check_asked(after)
+    except UserError as error:
+        raise BadValue(str(error)) from error  # A server tells its clients those words.
 
 
 def _of_a_person(edit: Mapping[str, Any], before: TechniqueChoice) -> dict[str, Any]:

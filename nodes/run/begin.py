@@ -64,13 +64,7 @@ def resolve_plan(request: OptimizeRequest, context: RunContext) -> RunPlan:
     """
     roles = context.models.roles | parse_models(context.model)
     models = context.models.model_copy(update={"roles": roles})
-    check_models(models)
-    require_prices(models, context.budgets)
-    if context.writer == "tools" and models.model_of("kernel_writer") == BUILTIN:
-        raise UserError(
-            "--writer tools: the built-in kernel writer calls no tools; give a model the role: "
-            "--model kernel_writer=openai:NAME"
-        )
+    check_asked(context.model_copy(update={"models": models}))
     given = given_texts(request)
     if request.start and START_FILE not in given and not Path(request.start).is_file():
         raise UserError(f"no such file: --start {request.start}; give the path of a CUDA source")
@@ -98,6 +92,21 @@ def resolve_plan(request: OptimizeRequest, context: RunContext) -> RunPlan:
         "repairs": _repairs(context, models),
     }
     return RunPlan(**(dict(request) | dict(context) | resolved))
+
+
+def check_asked(context: RunContext) -> None:
+    """Check that those who are to answer can: their names, keys, prices, what they are asked for.
+
+    Raises:
+        UserError: one cannot.
+    """
+    check_models(context.models)
+    require_prices(context.models, context.budgets)
+    if context.writer == "tools" and context.models.model_of("kernel_writer") == BUILTIN:
+        raise UserError(
+            "--writer tools: the built-in kernel writer calls no tools; give a model the role: "
+            "--model kernel_writer=openai:NAME"
+        )
 
 
 def _sum_of(reference: str | Path) -> str:
