@@ -6,61 +6,18 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from small_references import X, cases, reference
 
 from kernelblaster.harness.records import Variation
 from kernelblaster.harness.reference import exploration
 from kernelblaster.harness.reference.case import Case
-from kernelblaster.harness.reference.cases import (
-    CASES,
-    Usual,
-    first_finite,
-    scale_of,
-    seed_of,
-    timed_proof,
-)
+from kernelblaster.harness.reference.cases import CASES, Usual, scale_of, seed_of, timed_proof
 from kernelblaster.harness.reference.constants import changed_constants, with_another
 from kernelblaster.harness.reference.draws import Draw, draw
 from kernelblaster.harness.reference.exploration import explore
 from kernelblaster.harness.reference.model import Reference
 from kernelblaster.harness.reference.proof import Proof
 from kernelblaster.harness.reference.tolerances import LARGEST_SHARE, root_mean_square
-
-TEXT = """
-import torch
-import torch.nn as nn
-import torch.nn.functional as F
-
-N = 64
-
-
-class Model(nn.Module):
-    def __init__(self):
-        super().__init__()
-        {init}
-
-    def forward(self, {names}):
-        return {body}
-
-
-def get_inputs():
-    return [{inputs}]
-"""
-X = "torch.randn(N, 40)"
-
-
-def reference(body: str, inputs: str = X, names: str = "x", init: str = "pass") -> Reference:
-    text = TEXT.format(init=init, names=names, body=body, inputs=inputs)
-    return Reference(text, "task.py", {"N": 64})
-
-
-def cases(made: Reference, variation: Variation) -> list[Case]:
-    found: list[Case] = []
-    usual = None
-    for number, name, _ in CASES:
-        case, how = first_finite(made, variation, number, name, usual)
-        usual = usual or Usual(how.still, case.finite, [(o.shape, o.dtype) for o in case.outputs])
-        found.append(case)
-    return found
 
 
 def seen(made: Reference, name: str) -> tuple[Variation, list[torch.Tensor]]:
