@@ -30,7 +30,7 @@ def advice(
             *_reuse(launch, counts, named),
             *_width(launch, counts, named),
             *_launch_shape(gpu, launch, held, named),
-            *_series(launch, counts, found, named),
+            *_series(gpu, launch, counts, found, named),
             *_instructions(counts, named),
             *_registers(resources),
             *_atomics(counts, named),
@@ -126,7 +126,7 @@ def _launch_shape(
 
 
 def _series(
-    launch: LaunchCounters, counts: Counts, found: Estimate, named: set[str]
+    gpu: Gpu, launch: LaunchCounters, counts: Counts, found: Estimate, named: set[str]
 ) -> Iterator[str]:
     """Say what waits for one another: phases of a block, its slowest warp, the longest block."""
     if found.turns_microseconds > 0.05 * found.microseconds:
@@ -134,6 +134,17 @@ def _series(
             f"Blocks work and wait in turns ({launch.resident_blocks} to an SM, "
             f"{counts.barriers_per_warp:.0f} barriers): {found.turns_microseconds:.1f} of "
             f"{found.microseconds:.1f} us; more blocks to an SM or asynchronous copies help."
+        )
+    waits = launch.path_waits / (gpu.clock_ghz * 1e3)
+    if waits > 0.05 * found.microseconds and "latency" in named:
+        yield (
+            f"Blocks wait for each other {waits:.1f} us in all until they see what others stored: "
+            "wait less often, or launch another kernel instead."
+        )
+    if launch.path_blocks > 1.5 and "latency" in named:
+        yield (
+            f"Work of {launch.path_blocks:.1f} times a block's is done in series, in blocks that "
+            "wait for others or in the one that ends last: spread it."
         )
     if launch.slowest_warp > 1.5 and "latency" in named:
         yield (

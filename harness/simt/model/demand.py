@@ -49,6 +49,8 @@ def demand(gpu: Gpu, launch: LaunchCounters, counts: Counts) -> Demand:
         atomic_passes=counts.atomic_passes,
         atomic_lines=launch.atomic_lines,
         chain_clocks=launch.chain_clocks,
+        path_blocks=launch.path_blocks,
+        path_waits=launch.path_waits,
         barriers_per_warp=counts.barriers_per_warp,
         copied_share=counts.copy_sectors / counts.load_sectors if counts.load_sectors else 0.0,
         longest_block=launch.longest_block,

@@ -247,6 +247,22 @@ class Trace:
 
 
 @dataclass(frozen=True)
+class SerialPath:
+    """The longest path through a launch, from block to block; rough clocks, as the core has them."""
+
+    clocks: int
+    """Of the work on it; 0 where it was not asked for."""
+    waits: int
+    """Clocks until blocks there see what others have done."""
+    own_clocks: int
+    """Work of the first block alone."""
+    last_clocks: int
+    """Work of the block that ends last alone; 0 where its steps were not kept."""
+    last: NDArray[np.uint32]
+    """How often the slowest path of that block goes through each instruction."""
+
+
+@dataclass(frozen=True)
 class Result:
     """What a run counted and found."""
 
@@ -271,4 +287,5 @@ class Result:
     critical: NDArray[np.uint32]
     """How often the first block's slowest path, from barrier to barrier and from warp to warp, goes
     through each instruction; empty where a run has checks."""
+    path: SerialPath
     trace: Trace | None = None
