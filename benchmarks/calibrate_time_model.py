@@ -3,9 +3,9 @@
     python benchmarks/calibrate_time_model.py [--json]
 
 Each constant of harness/simt/model/constants.py is computed from one or two launches of
-ground_truth/constants.cu, constant_memory.cu, transfers.cu and serial.cu (times.csv, and what Nsight Compute counted), by
-the formula beside it, and compared with the value in use. Ends with status 1 where one differs by
-more than 6 %.
+ground_truth/constants.cu, constant_memory.cu, transfers.cu and serial.cu (their times, and what
+Nsight Compute counted), by the formula beside it, and compared with the value in use. Ends with
+status 1 where one differs by more than 6 %.
 """
 
 from __future__ import annotations
@@ -61,8 +61,10 @@ class Measured:
         serial = csv.DictReader(read_text(HERE / "serial_times.csv").splitlines())
         self.us |= {f"serial_{row['launch']}": float(row["median_us"]) for row in serial}
         moved = list(csv.DictReader(read_text(HERE / "transfers_times.csv").splitlines()))
-        self.transfers = [Moved(row["what"], *(int(row[name]) for name in ("width", "rows", "times")),
-                                float(row["median_us"])) for row in moved]  # fmt: skip
+        self.transfers = [
+            Moved(row["what"], int(row["width"]), int(row["rows"]), int(row["times"]),
+                  float(row["median_us"])) for row in moved
+        ]  # fmt: skip
 
     def net(self, name: str) -> float:
         """Return the microseconds of a launch without the overhead of any launch."""
@@ -143,12 +145,17 @@ def overlap(m: Measured) -> float:
 
 def rows(m: Measured) -> tuple[float, float, float]:
     """Return what one row of a copy takes, the exponent of many, and the rate of wide ones."""
-    narrow = [(each.rows, each.us - m.moved("copy" if each.what == "copy2d" else "fill"))
-              for each in m.transfers
-              if each.what in ("copy2d", "fill2d") and each.width == 4 and each.rows > 1]  # fmt: skip
+    narrow = [
+        (each.rows, each.us - m.moved(each.what.removesuffix("2d")))
+        for each in m.transfers
+        if each.what in ("copy2d", "fill2d") and each.width == 4 and each.rows > 1
+    ]
     exponent, first = np.polyfit(*np.log(np.array(narrow)).T, 1)
-    wide = [2 * each.width * each.rows / (each.us - m.moved("copy")) / 1e3 for each in m.transfers
-            if each.what == "copy2d" and each.width >= 512 and each.rows >= 4096]  # fmt: skip
+    wide = [
+        2 * each.width * each.rows / (each.us - m.moved("copy")) / 1e3
+        for each in m.transfers
+        if each.what == "copy2d" and each.width >= 512 and each.rows >= 4096
+    ]
     return math.exp(first), float(exponent), math.exp(float(np.mean(np.log(wide))))
 
 
@@ -157,6 +164,10 @@ def derive(m: Measured) -> dict[str, tuple[float, str]]:
     share, dirty = dram(m)
     one_line, _ = few_lines(m)
     one_row, _, wide = rows(m)
+    # Random reads by all lanes: 32 warps to an SM, 31 distinct words of 32 lanes.
+    a_read, kept = 32 * 31, m.clocks("constant_table_2k") / 128
+    over_4k = (m.clocks("constant_table_4k") / 128 - kept) / a_read
+    over_64k = (m.clocks("constant_table_64k") / 64 - kept) / a_read
     cold = (1 << 23) / (share * H200.dram_gigabytes_per_second * 1e3)
     chase_l2 = m.clocks("chase_l2") / 16384
     unloaded = m.clocks("chase_dram") / 2048 - 6
@@ -170,11 +181,12 @@ def derive(m: Measured) -> dict[str, tuple[float, str]]:
     gathered, scattered, swept = 2112 * 256 * 32, 2112 * 256 * 16, 1056 * 256 * 64
     found: dict[str, tuple[float, str]] = {
         "launch_microseconds": (m.launch, "empty_1, less 0.05 us of work"),
-        "further_launch_microseconds": ((m.moved("empty_launch", 16) - m.moved("empty_launch")) / 15,
-                                        "transfers' empty_launch 16 times less once, / 15"),
-        "copy_microseconds": (m.moved("copy") - m.launch, "transfers' copy of 4 bytes less a launch"),
+        "further_launch_microseconds": (
+            (m.moved("empty_launch", 16) - m.moved("empty_launch")) / 15,
+            "transfers' empty_launch 16 times less once, / 15"),
+        "copy_microseconds": (m.moved("copy") - m.launch, "transfers' copy of 4 bytes, less that"),
         "row_microseconds": (one_row, "transfers' copies and fills of rows of 4 bytes: log-log"),
-        "rows_bytes_per_nanosecond": (wide, "transfers' copies of rows of 512 bytes or more: mean of logs"),
+        "rows_bytes_per_nanosecond": (wide, "transfers' rows of 512 bytes or more: mean of logs"),
         "clocks_per_block": (m.clocks("blocks_32") / 2**19, "blocks_32 / 2^19"),
         "dram_efficiency": (share, "dram_read, dram_copy, overlap_fma_0: least squares"),
         "dirty_bytes": (dirty, "the same"),
@@ -201,6 +213,11 @@ def derive(m: Measured) -> dict[str, tuple[float, str]]:
         "constant_latency": ((m.clocks("constant_latency_32") / 1024
                               - m.clocks("constant_latency_1") / 4096) / 31,
                              "constant_memory's latency_32 less latency_1, a read"),
+        "constant_cache_bytes": (4096 * (1 - over_4k / over_64k),
+                                 "constant_memory's table_4k: what does not miss, by table_64k"),
+        "constant_miss_clocks": (over_64k, "constant_memory's table_64k less table_2k, a word"),
+        "constant_miss_latency": ((m.clocks("constant_walk_4k") - m.clocks("constant_walk_2k"))
+                                  / 4096, "constant_memory's walk_4k less walk_2k, a read"),
         "barrier_clocks": (m.clocks("barrier_1024") / 2048 / 32, "barrier_1024 / 2048 / 32 warps"),
         "tensor_clock_share": (ghz / H200.clock_ghz, "rate_mma_f16: ncu's clock"),
         "tensor_efficiency": (products * 2048 / (m.net("rate_mma_f16") * ghz * 1e3) / peak,
@@ -213,7 +230,7 @@ def derive(m: Measured) -> dict[str, tuple[float, str]]:
         "atomic_hop_clocks": ((m.clocks("serial_grid_1000_of_132")
                                - m.clocks("serial_grid_100_of_132")) / 900
                               - 2 * CONSTANTS.l2_latency,
-                              "serial's grid_1000_of_132 less grid_100, a barrier, less two accesses"),
+                              "serial's grid_1000_of_132 less grid_100, less 2 accesses"),
         "block_turnover": (m.clocks("turnover_1") / 40 - 256 * 4.5 - 100,
                            "turnover_1: a round less its chain and 100 clocks before it"),
     }  # fmt: skip

@@ -106,6 +106,8 @@ class LaunchCounters:
     """Distinct 128-byte lines that atomics touched."""
     local_bytes: float = 0.0
     """Local memory of one thread."""
+    constant_bytes: float = 0.0
+    """Of constant memory, read by one SM's blocks at addresses that lanes hold in registers."""
     slowest_warp: float = 1.0
     """Clocks of a block's slowest warp, and of those it waits for, over its average warp's."""
     longest_block: float = 1.0

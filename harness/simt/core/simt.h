@@ -126,7 +126,7 @@ typedef struct {
     int32_t function_count, instruction_count;
     int32_t following; /* who goes by what is not `initialised` leaves the same */
     int32_t keeping; /* what memory held before is kept, so that simt_take_back can restore it */
-    uint32_t hottest_sector, clock;
+    uint32_t hottest_sector, clock, constant_lines;
     uint32_t grid[3], block[3];
     int32_t special_offsets[SPECIAL_REGISTER_COUNT];
 } Machine;

@@ -8,6 +8,7 @@ from ...gpus import Gpu
 from ...occupancy import Occupancy
 from ...records import KernelResources
 from ..counters import Counts, LaunchCounters
+from .constants import constants_of
 from .demand import l1_hit_rate
 from .time_model import Estimate
 
@@ -26,7 +27,7 @@ def advice(
         [
             *_coalescing(counts),
             *_shared_memory(counts),
-            *_constants(counts, named),
+            *_constants(gpu, launch, counts, named),
             *_reuse(launch, counts, named),
             *_width(launch, counts, named),
             *_launch_shape(gpu, launch, held, named),
@@ -62,7 +63,9 @@ def _shared_memory(counts: Counts) -> Iterator[str]:
         )
 
 
-def _constants(counts: Counts, named: set[str]) -> Iterator[str]:
+def _constants(
+    gpu: Gpu, launch: LaunchCounters, counts: Counts, named: set[str]
+) -> Iterator[str]:
     if not counts.constant_requests:
         return
     words = counts.constant_words / counts.constant_requests
@@ -70,6 +73,12 @@ def _constants(counts: Counts, named: set[str]) -> Iterator[str]:
         yield (
             f"Divergent reads of constant memory: {words:.1f} words a read, served one by one; "
             "keep a table that lanes index each for itself in shared memory."
+        )
+    missed = constants_of(gpu).missed_constants(launch.constant_bytes)
+    if missed > 0.05 and "compute" in named:
+        yield (
+            f"{launch.constant_bytes:.0f} bytes of constant memory are read by index: its cache "
+            f"lacks {100 * missed:.0f} % of them; keep the table in shared or global memory."
         )
 
 

@@ -53,6 +53,12 @@ class TimeConstants:
     """Clocks of an SM for one word of constant memory that lanes of a warp name by a register."""
     constant_latency: float
     """Clocks that such a read waits for each word beyond its first."""
+    constant_cache_bytes: float
+    """Of constant memory that an SM keeps, by how many random reads of more miss it."""
+    constant_miss_clocks: float
+    """Clocks of an SM that such a word takes more."""
+    constant_miss_latency: float
+    """Clocks that the read itself waits more."""
     barrier_clocks: float
     """Clocks of an SM for one warp at a barrier."""
     tensor_efficiency: float
@@ -71,6 +77,10 @@ class TimeConstants:
     """Clocks between a block's end and its successor's first instruction."""
     origin: str
     """Where the constants are from."""
+
+    def missed_constants(self, read_bytes: float) -> float:
+        """Return the share of that much constant memory that an SM's cache of it lacks."""
+        return max(0.0, 1 - self.constant_cache_bytes / read_bytes) if read_bytes else 0.0
 
 
 _H200 = TimeConstants(
@@ -97,6 +107,9 @@ _H200 = TimeConstants(
     atomic_turns_per_nanosecond=1.45,
     constant_clocks=2.01,
     constant_latency=11.1,
+    constant_cache_bytes=3050.0,
+    constant_miss_clocks=33.0,
+    constant_miss_latency=83.0,
     barrier_clocks=2.4,
     tensor_efficiency=0.65,
     tensor_clock_share=0.914,
@@ -105,7 +118,7 @@ _H200 = TimeConstants(
     hop_clocks=943.0,
     atomic_hop_clocks=1450.0,
     block_turnover=416.0,
-    origin="measured on one H200 with micro-kernels (benchmarks/ground_truth/constants.cu)",
+    origin="measured on one H200 with micro-kernels (benchmarks/ground_truth)",
 )
 
 

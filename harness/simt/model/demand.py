@@ -32,6 +32,7 @@ def demand(gpu: Gpu, launch: LaunchCounters, counts: Counts) -> Demand:
         shared_wavefronts=counts.shared_wavefronts - counts.copy_wavefronts
         + COPY_WAVEFRONTS * counts.copy_requests,
         constant_words=counts.constant_words,
+        constant_missed=constants_of(gpu).missed_constants(launch.constant_bytes),
         l2_read_sectors=counts.load_sectors * missed + local_reads * local_missed
         + counts.copy_fetched - counts.copy_sectors,
         l2_read_requests=counts.load_lines * missed + local_reads / 4 * local_missed,

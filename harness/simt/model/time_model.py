@@ -70,9 +70,11 @@ class Demand:
     """Work of the longest block over an average one's."""
     path_blocks: float = 1.0
     path_waits: float = 0.0
-    """Blocks' work one after the other where blocks wait for blocks, and clocks until they see it."""
+    """Blocks' work in series where blocks wait for blocks, and clocks until they see it."""
     constant_words: float = 0.0
     """Words of constant memory that reads name, each its distinct ones."""
+    constant_missed: float = 0.0
+    """Share of them that the cache of constants lacks."""
 
     @property
     def l2_sectors(self) -> float:
@@ -268,7 +270,8 @@ def _pipe_clocks(gpu: Gpu, demand: Demand) -> dict[str, float]:
         "xu": pipes.get("xu", 0.0) * 32 / rates.special,
         "fp64": pipes.get("fp64", 0.0) * 32 / rates.fp64,
         "fp16": fp16 * 64 / rates.fp16,
-        "constant": demand.constant_words * constants.constant_clocks,
+        "constant": demand.constant_words
+        * (constants.constant_clocks + demand.constant_missed * constants.constant_miss_clocks),
         "barrier": pipes.get("barrier", 0.0) * constants.barrier_clocks,
         "tensor": demand.tensor_operations / (rates.tensor_fp16 * constants.tensor_efficiency),
     }

@@ -74,8 +74,8 @@ def run(
         threads: Host threads. Only used without checks, for kernels without global atomics.
         keep: Remember what memory held, so that `take_back` can undo the run; on one thread.
         fair: Blocks that the GPU holds at once take turns, as blocks do that share out their work.
-        hop_clocks: Clocks until another block sees a store, and an atomic. With them blocks go on in
-            the order of their clocks, and the result knows the launch's longest path.
+        hop_clocks: Clocks until another block sees a store, and an atomic. With them blocks go on
+            in the order of their clocks, and the result knows the launch's longest path.
 
     Raises:
         UnsupportedInstruction: the kernel contains an instruction that the core does not know.
@@ -279,6 +279,7 @@ class _Run:
             timed_out=self.status is Status.TIMED_OUT,
             uses=tuple(self._use(index) for index in range(len(self.starts))),
             hottest_atomic_sector=int(machine.hottest_sector),
+            constant_lines=int(machine.constant_lines),
             work=self.work,
             before=self.before,
             looked_at_by=self.sectors.view(np.uint32).reshape(-1, SECTOR_USE_BYTES // 4)[:, 3],

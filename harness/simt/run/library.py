@@ -56,6 +56,7 @@ class Machine(ctypes.Structure):
         *[(name, ctypes.c_int32) for name in _INTS],
         ("hottest_sector", ctypes.c_uint32),
         ("clock", ctypes.c_uint32),
+        ("constant_lines", ctypes.c_uint32),
         ("grid", ctypes.c_uint32 * 3),
         ("block", ctypes.c_uint32 * 3),
         ("special_offsets", ctypes.c_int32 * len(SPECIAL_REGISTERS)),

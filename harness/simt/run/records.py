@@ -248,7 +248,7 @@ class Trace:
 
 @dataclass(frozen=True)
 class SerialPath:
-    """The longest path through a launch, from block to block; rough clocks, as the core has them."""
+    """The longest path through a launch, from block to block, in the core's rough clocks."""
 
     clocks: int
     """Of the work on it; 0 where it was not asked for."""
@@ -276,6 +276,8 @@ class Result:
     uses: tuple[AllocationUse, ...]
     hottest_atomic_sector: int
     """Most atomic operations of single lanes on one 32-byte sector."""
+    constant_lines: int
+    """Lines of 64 bytes of constant memory read at addresses that registers hold; of one thread."""
     work: NDArray[np.int64]
     """Warp instructions that each block executed, in the order they were asked for."""
     before: NDArray[np.void]

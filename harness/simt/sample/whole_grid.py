@@ -83,7 +83,7 @@ def whole_launch(
     footprint = footprint_of(
         gpu, asked.memory, runner.fresh, runner.uses, blocks, held, whole_range=True
     )
-    waits = constant_waits(gpu, result.counters)
+    waits = constant_waits(gpu, result)
     # Looks at what others write, which lies in the L2, take nothing from the wait of other loads.
     instructions = launch.module.instructions
     looks = [bool(_STRONG.intersection(each.modifiers)) for each in instructions]
@@ -150,6 +150,7 @@ def whole_launch(
         read_footprint=footprint.read,
         write_footprint=footprint.written,
         reread_bytes=footprint.between_waves,
+        constant_bytes=64.0 * result.constant_lines,
         filled_bytes=filled_bytes([counts], footprint),
         written=written_of(runner, blocks, 1, random.Random(0), outputs),
         read=[place for place in range(len(asked.memory.starts)) if runner.reads(place)],
