@@ -4,8 +4,8 @@
 
 With words, only the results whose names contain one of them. FOLDER of `--public` has the 25 public
 launches (probe_kernels.cu, times.csv, ncu_full_raw.csv); that of `--pages` Nsight Compute's pages
-for prompt_tokens.py. A result whose data is not there, or whose command fails, stays as it is and is
-named at the end. First sights are never made again. What needs a GPU is named by `--list`.
+for prompt_tokens.py. A result whose data is not there, or whose command fails, stays as it is and
+is named at the end. First sights are never made again. What needs a GPU is named by `--list`.
 """
 
 from __future__ import annotations
@@ -87,8 +87,8 @@ def results(public: Path | None, pages: Path | None) -> Iterator[Remade]:
                  ("run", "--device", "simulated", "--gpu", "H200", "--out", "{out}"))  # fmt: skip
     for first, of in (("candidates_first_sight_h200.txt", "candidates_simulated_first_sight.json"),
                       ("candidates_h200.txt", simulated)):  # fmt: skip
-        yield Remade(first, "candidates_vs_measured.py",
-                     ("compare", str(RESULTS / of), str(RESULTS / "candidates_h200.json")))  # fmt: skip
+        both = (str(RESULTS / of), str(RESULTS / "candidates_h200.json"))
+        yield Remade(first, "candidates_vs_measured.py", ("compare", *both))
     yield Remade("fidelity_*.svg", "plot_fidelity.py")
     yield Remade("outputs_vs_measured_h200.txt", "outputs_vs_measured.py")
     yield Remade("initial_kernels_vs_measured_h200.txt", "initial_kernels_vs_measured.py",
@@ -110,8 +110,9 @@ def main() -> None:
     parser.add_argument("--list", action="store_true")
     parser.add_argument("words", nargs="*")
     arguments = parser.parse_args()
+    words = arguments.words or [""]
     chosen = [each for each in results(arguments.public, arguments.pages)
-              if not arguments.words or any(word in each.name for word in arguments.words)]  # fmt: skip
+              if any(word in each.name for word in words)]  # fmt: skip
     if arguments.list:
         for each in chosen:
             print(f"{each.name:38s} {_command(each)}")
