@@ -3,9 +3,9 @@
     python benchmarks/calibrate_time_model.py [--json]
 
 Each constant of harness/simt/model/constants.py is computed from one or two launches of
-ground_truth/constants.cu and constant_memory.cu (times.csv, and what Nsight Compute counted), by
-the formula beside it, and compared with the value in use. Ends with status 1 where one differs by
-more than 6 %.
+ground_truth/constants.cu, constant_memory.cu, transfers.cu and serial.cu (their times, and what
+Nsight Compute counted), by the formula beside it, and compared with the value in use. Ends with
+status 1 where one differs by more than 6 %.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from simulated_vs_measured import read_profiles, read_text
 
 from kernelblaster.harness.gpus import find_gpu
 from kernelblaster.harness.simt import constants_of
+from kernelblaster.harness.simt.model.constants import ROWS
 
 HERE = Path(__file__).resolve().parent / "ground_truth"
 H200 = find_gpu("H200")
@@ -31,6 +32,17 @@ CONSTANTS = constants_of(H200)
 CLOCKS = H200.clock_ghz * 1e3
 """A microsecond."""
 TOLERANCE = 0.06
+
+
+@dataclasses.dataclass(frozen=True)
+class Moved:
+    """One row of transfers_times.csv."""
+
+    what: str
+    width: int
+    rows: int
+    times: int
+    us: float
 
 
 class Measured:
@@ -46,6 +58,13 @@ class Measured:
         self.launch = self.us["empty_1"] - 0.05
         reads = csv.DictReader(read_text(HERE / "constant_memory_times.csv").splitlines())
         self.us |= {f"constant_{row['launch']}": float(row["median_us"]) for row in reads}
+        serial = csv.DictReader(read_text(HERE / "serial_times.csv").splitlines())
+        self.us |= {f"serial_{row['launch']}": float(row["median_us"]) for row in serial}
+        moved = list(csv.DictReader(read_text(HERE / "transfers_times.csv").splitlines()))
+        self.transfers = [
+            Moved(row["what"], int(row["width"]), int(row["rows"]), int(row["times"]),
+                  float(row["median_us"])) for row in moved
+        ]  # fmt: skip
 
     def net(self, name: str) -> float:
         """Return the microseconds of a launch without the overhead of any launch."""
@@ -54,6 +73,10 @@ class Measured:
     def clocks(self, name: str) -> float:
         """Return the same in clocks."""
         return self.net(name) * CLOCKS
+
+    def moved(self, what: str, times: int = 1) -> float:
+        """Return the microseconds of the smallest transfers of a kind, one after the other."""
+        return next(each.us for each in self.transfers if (each.what, each.times) == (what, times))
 
     def issue_efficiency(self) -> float:
         """Return the share of the issue slots that nothing but multiply-adds fills."""
@@ -120,10 +143,31 @@ def overlap(m: Measured) -> float:
     return float(exponents[np.argmin(np.abs(np.array(times) - m.net("overlap_fma_64")))])
 
 
+def rows(m: Measured) -> tuple[float, float, float]:
+    """Return what one row of a copy takes, the exponent of many, and the rate of wide ones."""
+    narrow = [
+        (each.rows, each.us - m.moved(each.what.removesuffix("2d")))
+        for each in m.transfers
+        if each.what in ("copy2d", "fill2d") and each.width == 4 and each.rows > 1
+    ]
+    exponent, first = np.polyfit(*np.log(np.array(narrow)).T, 1)
+    wide = [
+        2 * each.width * each.rows / (each.us - m.moved("copy")) / 1e3
+        for each in m.transfers
+        if each.what == "copy2d" and each.width >= 512 and each.rows >= 4096
+    ]
+    return math.exp(first), float(exponent), math.exp(float(np.mean(np.log(wide))))
+
+
 def derive(m: Measured) -> dict[str, tuple[float, str]]:
     """Return each constant with the launches and the formula that it is from."""
     share, dirty = dram(m)
     one_line, _ = few_lines(m)
+    one_row, _, wide = rows(m)
+    # Random reads by all lanes: 32 warps to an SM, 31 distinct words of 32 lanes.
+    a_read, kept = 32 * 31, m.clocks("constant_table_2k") / 128
+    over_4k = (m.clocks("constant_table_4k") / 128 - kept) / a_read
+    over_64k = (m.clocks("constant_table_64k") / 64 - kept) / a_read
     cold = (1 << 23) / (share * H200.dram_gigabytes_per_second * 1e3)
     chase_l2 = m.clocks("chase_l2") / 16384
     unloaded = m.clocks("chase_dram") / 2048 - 6
@@ -137,6 +181,12 @@ def derive(m: Measured) -> dict[str, tuple[float, str]]:
     gathered, scattered, swept = 2112 * 256 * 32, 2112 * 256 * 16, 1056 * 256 * 64
     found: dict[str, tuple[float, str]] = {
         "launch_microseconds": (m.launch, "empty_1, less 0.05 us of work"),
+        "further_launch_microseconds": (
+            (m.moved("empty_launch", 16) - m.moved("empty_launch")) / 15,
+            "transfers' empty_launch 16 times less once, / 15"),
+        "copy_microseconds": (m.moved("copy") - m.launch, "transfers' copy of 4 bytes, less that"),
+        "row_microseconds": (one_row, "transfers' copies and fills of rows of 4 bytes: log-log"),
+        "rows_bytes_per_nanosecond": (wide, "transfers' rows of 512 bytes or more: mean of logs"),
         "clocks_per_block": (m.clocks("blocks_32") / 2**19, "blocks_32 / 2^19"),
         "dram_efficiency": (share, "dram_read, dram_copy, overlap_fma_0: least squares"),
         "dirty_bytes": (dirty, "the same"),
@@ -163,12 +213,24 @@ def derive(m: Measured) -> dict[str, tuple[float, str]]:
         "constant_latency": ((m.clocks("constant_latency_32") / 1024
                               - m.clocks("constant_latency_1") / 4096) / 31,
                              "constant_memory's latency_32 less latency_1, a read"),
+        "constant_cache_bytes": (4096 * (1 - over_4k / over_64k),
+                                 "constant_memory's table_4k: what does not miss, by table_64k"),
+        "constant_miss_clocks": (over_64k, "constant_memory's table_64k less table_2k, a word"),
+        "constant_miss_latency": ((m.clocks("constant_walk_4k") - m.clocks("constant_walk_2k"))
+                                  / 4096, "constant_memory's walk_4k less walk_2k, a read"),
         "barrier_clocks": (m.clocks("barrier_1024") / 2048 / 32, "barrier_1024 / 2048 / 32 warps"),
         "tensor_clock_share": (ghz / H200.clock_ghz, "rate_mma_f16: ncu's clock"),
         "tensor_efficiency": (products * 2048 / (m.net("rate_mma_f16") * ghz * 1e3) / peak,
                               "rate_mma_f16: products of 16 x 8 x 16"),
         "issue_efficiency": (m.issue_efficiency(), "rate_ffma: instructions over slots"),
         "overlap": (overlap(m), "overlap_fma_64: DRAM and multiply-adds alone take as long"),
+        "hop_clocks": ((m.clocks("serial_chain_1056_blocks") - m.clocks("serial_chain_132_blocks"))
+                       / 924 - CONSTANTS.l2_latency,
+                       "serial's chain_1056_blocks less chain_132_blocks, a block, less a look"),
+        "atomic_hop_clocks": ((m.clocks("serial_grid_1000_of_132")
+                               - m.clocks("serial_grid_100_of_132")) / 900
+                              - 2 * CONSTANTS.l2_latency,
+                              "serial's grid_1000_of_132 less grid_100, less 2 accesses"),
         "block_turnover": (m.clocks("turnover_1") / 40 - 256 * 4.5 - 100,
                            "turnover_1: a round less its chain and 100 clocks before it"),
     }  # fmt: skip
@@ -188,19 +250,20 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     measured = Measured()
-    rows = compare(derive(measured), lambda name: float(getattr(CONSTANTS, name)))
+    found = compare(derive(measured), lambda name: float(getattr(CONSTANTS, name)))
     named = {field.name for field in dataclasses.fields(CONSTANTS)} - {"origin"}
-    assert {name for name, *_ in rows} == named, "every constant is derived"
+    assert {name for name, *_ in found} == named, "every constant is derived"
     if arguments.json:
         print(json.dumps([dict(zip(("constant", "derived", "in_use", "from"), row, strict=True))
-                          for row in rows], indent=1))  # fmt: skip
+                          for row in found], indent=1))  # fmt: skip
     else:
         print(f"{'constant':30s} {'derived':>12s} {'in use':>12s}  from")
-        for name, value, used, source in rows:
+        for name, value, used, source in found:
             far = abs(value / used - 1) > TOLERANCE
             print(f"{name:30s} {value:12.4g} {used:12.4g}  {source}{'  FAR' if far else ''}")
+        print(f"exponent of rows in one copy: {rows(measured)[1]:.2f} (in use {ROWS})")
         print(f"exponent of lines in contended atomics: {few_lines(measured)[1]:.2f} (in use 0.56)")
-    if any(abs(value / used - 1) > TOLERANCE for _, value, used, _ in rows):
+    if any(abs(value / used - 1) > TOLERANCE for _, value, used, _ in found):
         raise SystemExit(1)
 
 

@@ -46,6 +46,7 @@ from ..simt import (
     core_library,
     describe_launch,
     describe_transfer,
+    hidden_microseconds,
     isolation_facts,
     machine_listing,
     misreading,
@@ -399,11 +400,11 @@ class SimulatedDevice(Device):
             unsure += STANDARD_ERRORS * told_of.standard_error * median(samples)
         if not launches:
             return Measurement(stage=no_launch(built))
-        # Launches follow each other on one stream: the overhead of all but the first is hidden in
-        # part; the model adds it in full to each, which is what back-to-back small kernels show.
         count = max(len(samples) for samples in times)
         totals = tuple(
-            sum(samples[min(i, len(samples) - 1)] for samples in times) for i in range(count)
+            sum(samples[min(i, len(samples) - 1)] for samples in times)
+            - hidden_microseconds(self.gpu, len(times))
+            for i in range(count)
         )
         if not all(0 < total < LONGEST_MICROSECONDS for total in totals):
             raise Malformed("a launch takes a time that cannot be")

@@ -106,10 +106,16 @@ class LaunchCounters:
     """Distinct 128-byte lines that atomics touched."""
     local_bytes: float = 0.0
     """Local memory of one thread."""
+    constant_bytes: float = 0.0
+    """Of constant memory, read by one SM's blocks at addresses that lanes hold in registers."""
     slowest_warp: float = 1.0
     """Clocks of a block's slowest warp, and of those it waits for, over its average warp's."""
     longest_block: float = 1.0
     """Instructions of the longest block that ran over an average one's."""
+    path_blocks: float = 1.0
+    """Work on the longest path from block to block, over that of a block's slowest warp."""
+    path_waits: float = 0.0
+    """Clocks until blocks on that path see what others have done."""
     standard_error: float = 0.0
     """Relative, of the instructions: blocks differ in their work, and not all are counted."""
     written: dict[int, Written] = field(default_factory=dict)

@@ -91,7 +91,7 @@ static void release(Block *block, int number) {
         learn(block->known[i], news);
         if (machine->checks) lanes_meet(block, warp, waited);
     }
-    if (block->steps) critical_meet(block, barrier->arrived);
+    if (block->timed) critical_meet(block, barrier->arrived);
     if (!barrier->needed) {
         block->epoch_start = now;
         if (machine->checks && first >= 0) note_exited(block, first);

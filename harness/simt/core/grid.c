@@ -46,7 +46,8 @@ static void start_warp(Block *block, Warp *warp, int number, int warp_count) {
     warp->spin_pc = -1, warp->spin_count = 0;
     warp->fenced = warp->released = warp->acquired = warp->synchronised = 0;
     warp->met_partly = false;
-    warp->clocks = 0;
+    warp->clocks = block->due, warp->waits = block->waits;
+    warp->looked = 0, warp->steps_since = 0;
     forget_calls(warp);
     memset(warp->frame_base, 0, sizeof warp->frame_base);
     memset(warp->function, 0, sizeof warp->function);
@@ -70,7 +71,12 @@ static void start_warp(Block *block, Warp *warp, int number, int warp_count) {
     }
 }
 
-static void start_block(Block *block, int64_t place) {
+/* Room for a block since a clock, by another that ended. */
+typedef struct {
+    int64_t clocks, waits;
+} Room;
+
+static void start_block(Block *block, int64_t place, Room room) {
     Machine *machine = block->machine;
     uint32_t threads = machine->block[0] * machine->block[1] * machine->block[2];
     size_t words = (size_t)machine->shared_bytes / 4 + 1;
@@ -80,6 +86,7 @@ static void start_block(Block *block, int64_t place) {
     block->acquired = block->fenced = 0;
     block->fences = block->misled = false;
     block->phase = 0, block->executed = 0, block->changes = 0, block->suspended = false, block->object_count = 0;
+    block->due = room.clocks, block->waits = room.waits, block->watched = 0;
     memset(block->barriers, 0, sizeof block->barriers);
     /* Poison: unwritten memory must not look like a plausible zero, nor the same in two runs:
        negative numbers in one, positive ones in the other. */
@@ -116,9 +123,11 @@ static void report_deadlock(Block *block) {
 static bool run_block(Block *block) {
     int order[MOST_WARPS], slices = 0;
     int64_t turn_end = block->machine->instruction_budget - block->machine->turn;
+    block->tells = false, block->watched = 0;
     for (;; block->phase++) {
-        int waiting = 0, yielding = 0, spinning = 0;
+        int waiting = 0, yielding = 0, spinning = 0, later = 0;
         int64_t before = block->changes;
+        block->due = NOT_DUE;
         order_warps(block, block->phase, order, block->warp_count);
         for (int i = 0; i < block->warp_count; i++) {
             Warp *warp = &block->warps[order[i]];
@@ -126,12 +135,26 @@ static bool run_block(Block *block) {
             WarpState state = run_warp(block, warp);
             if (block->stop) return true;
             waiting += state == WARP_WAITS, yielding += state == WARP_YIELDS;
-            spinning += state == WARP_SPINS;
+            spinning += state == WARP_SPINS, later += state == WARP_LATER;
+            if ((state == WARP_YIELDS || state == WARP_LATER) && warp->clocks < block->due)
+                block->due = warp->clocks;
+            if (block->tells) break;
         }
-        if (!waiting && !yielding && !spinning) return true;
+        if (block->tells) {
+            block->suspended = true;
+            block->phase++;
+            return false;
+        }
+        if (!waiting && !yielding && !spinning && !later) return true;
         /* Nobody passes the barrier of all before all have arrived or left. */
         if (waiting && release_barriers(block)) {
             if (block->machine->instruction_budget > turn_end) continue;
+            block->due = critical_earliest(block);
+            block->suspended = true;
+            block->phase++;
+            return false;
+        }
+        if (later) {
             block->suspended = true;
             block->phase++;
             return false;
@@ -151,7 +174,7 @@ static bool run_block(Block *block) {
 static void discard_block(Block *block) {
     if (!block) return;
     for (int i = 0; block->warps && i < block->warp_count; i++) {
-        free(block->warps[i].copies);
+        free(block->warps[i].copies), free(block->warps[i].seen_registers);
         forget_calls(&block->warps[i]);
     }
     free(block->registers), free(block->warps), free(block->shared), free(block->shared_shadow);
@@ -215,19 +238,61 @@ static Block *take_up(Residents *residents) {
     return block;
 }
 
+static Block **resident(const Residents *residents, int64_t place) {
+    return &residents->waiting[(residents->first + place) % residents->capacity];
+}
+
+/* By their clocks: the block that has something to do first, the earlier of two; NULL where a new one
+   is due before (`room`) or nobody has anything to do. Notes up to when it is alone. */
+static Block *take_earliest(Machine *machine, Residents *residents, const Room *room) {
+    int64_t found = 0, next = room ? room->clocks : NOT_DUE;
+    for (int64_t i = 0; i < residents->count; i++) {
+        const Block *block = *resident(residents, i), *best = *resident(residents, found);
+        bool earlier = block->due < best->due ||
+                       (block->due == best->due && block->number < best->number);
+        const Block *other = earlier ? best : block;
+        if (i && other->due < next) next = other->due;
+        if (earlier) found = i;
+    }
+    machine->horizon = next;
+    if (!residents->count) return NULL;
+    Block **first = resident(residents, 0), **chosen = resident(residents, found);
+    Block *block = *chosen;
+    if (room ? room->clocks <= block->due : block->due == NOT_DUE) return NULL;
+    *chosen = *first;
+    return take_up(residents), block;
+}
+
+/* Who waits where there is news goes on when it has come. */
+static void pass_on(Machine *machine, Residents *residents) {
+    machine->watched = 0;
+    for (int64_t i = 0; i < residents->count; i++) {
+        Block *block = *resident(residents, i);
+        machine->watched |= block->watched;
+        if (block->watched & machine->news && machine->news_clocks < block->due)
+            block->due = machine->news_clocks;
+    }
+    machine->news = 0, machine->news_clocks = 0;
+}
+
 /* After a block that waits, the next new one; after one that ended, the one that waits longest. */
 int simt_run(Machine *machine) {
     Residents residents = {0};
     Releases *releases =
         calloc((size_t)(machine->first_block + machine->block_count) + 2, sizeof *releases);
     int64_t started = 0;
-    int status = releases ? STATUS_FINISHED : STATUS_OUT_OF_MEMORY;
+    Room room_since = {0, 0};
+    if (machine->hop_clocks) machine->changes = calloc(LATEST_CHANGES, sizeof *machine->changes);
+    int status = releases && (machine->changes || !machine->hop_clocks) ? STATUS_FINISHED : STATUS_OUT_OF_MEMORY;
     bool ended = true;
     while (status == STATUS_FINISHED) {
         bool room = started < machine->block_count &&
                     (!residents.count || residents.count < machine->resident_limit);
-        Block *block;
-        if (residents.count && (ended || !room)) {
+        Block *block = NULL;
+        bool by_clocks = machine->hop_clocks > 0;
+        if (by_clocks) block = take_earliest(machine, &residents, room ? &room_since : NULL);
+        if (block) {
+        } else if (residents.count && (by_clocks ? !room : ended || !room)) {
             block = take_up(&residents);
         } else if (room) {
             block = residents.unused ? residents.unused : make_block(machine, releases);
@@ -236,7 +301,7 @@ int simt_run(Machine *machine) {
                 status = STATUS_OUT_OF_MEMORY;
                 break;
             }
-            start_block(block, started++);
+            start_block(block, started++, room_since);
             if (!critical_begins(block)) {
                 status = STATUS_OUT_OF_MEMORY, discard_block(block);
                 break;
@@ -249,7 +314,10 @@ int simt_run(Machine *machine) {
         block->executed += left - machine->instruction_budget;
         machine->work[block->number - 1 - machine->first_block] = block->executed;
         if (block->stop) status = block->status;
-        if (block->steps && ended) critical_ends(block);
+        if (block->timed && ended && !block->stop) {
+            critical_ends(block);
+            room_since = (Room){block->due, block->waits};
+        }
         if (!ended) {
             if (!set_aside(&residents, block)) status = STATUS_OUT_OF_MEMORY, discard_block(block);
         } else if (residents.unused) {
@@ -257,12 +325,14 @@ int simt_run(Machine *machine) {
         } else {
             residents.unused = block;
         }
+        if (by_clocks) pass_on(machine, &residents);
     }
     while (residents.count) discard_block(take_up(&residents));
     discard_block(residents.unused);
     for (int64_t i = 0; releases && i < machine->first_block + machine->block_count + 2; i++)
         free(releases[i].times);
-    free(releases), free(residents.waiting);
+    free(releases), free(residents.waiting), free(machine->changes);
+    machine->changes = NULL;
     return status;
 }
 

@@ -164,6 +164,13 @@ static void count_passes(Machine *machine, Counter *counter, LaneMask lanes,
     }
 }
 
+/* How many lines of 64 bytes of constant memory are read at addresses that registers hold. */
+static void note_constant(Machine *machine, uint32_t sector) {
+    SectorUse *use = &machine->sectors[sector];
+    machine->constant_lines += !use->read_by;
+    use->read_by = 1;
+}
+
 /* Counts one request and returns the lanes that may go on: the others are reported. */
 LaneMask global_access(Block *block, const Warp *warp, const Instruction *row, int pc,
                        LaneMask lanes, const uint64_t *addresses, int bytes, Access access) {
@@ -220,7 +227,11 @@ LaneMask global_access(Block *block, const Warp *warp, const Instruction *row, i
     }
     if (machine->following) follow(block, allowed, addresses, bytes, access);
     /* Constants come by a cache of their own. */
-    if (row->flags & FLAG_UNCOUNTED) return allowed;
+    if (row->flags & FLAG_UNCOUNTED) {
+        if (row->source0 >= 0 && !machine->checks)
+            for (int i = 0; i < sector_count; i++) note_constant(machine, sectors[i] & ~1u);
+        return allowed;
+    }
     for (int i = 0; i < sector_count; i++) touch_sector(block, sectors[i], allocations[i], access);
     counter->global_requests++;
     counter->sectors += sector_count;

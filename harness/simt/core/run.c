@@ -27,7 +27,8 @@ static bool is_warp_wide(int opcode) {
            opcode == OP_WARP_BARRIER;
 }
 
-static WarpState spin(Warp *warp, LaneMask lanes) {
+static WarpState spin(Block *block, Warp *warp, LaneMask lanes) {
+    if (block->machine->hop_clocks) critical_waits(block, warp);
     warp->spin_count = 0;
     warp->held |= lanes;
     LaneMask others = warp->live & ~warp->held & ~warp->gathering;
@@ -77,13 +78,18 @@ WarpState run_warp(Block *block, Warp *warp) {
                     continue;
                 }
             }
+            bool meets = machine->hop_clocks && mask && meets_others(row);
+            if (meets && warp->clocks > machine->horizon) {
+                set_pcs(warp, lanes, pc);
+                return WARP_LATER;
+            }
             Counter *counter = &machine->counters[pc];
             counter->warps++;
             counter->active_threads += __builtin_popcount(lanes);
             counter->threads += __builtin_popcount(mask);
             if (record_path && machine->path_length < machine->path_capacity)
                 machine->path[machine->path_length++] = pc;
-            if (block->steps) critical_step(block, warp, pc, 1);
+            if (block->timed) critical_step(block, warp, pc, lanes, mask, 1);
             if (--machine->instruction_budget < slice_end) {
                 machine->instruction_budget++;
                 set_pcs(warp, lanes, pc);
@@ -91,7 +97,7 @@ WarpState run_warp(Block *block, Warp *warp) {
                 counter->active_threads -= __builtin_popcount(lanes);
                 counter->threads -= __builtin_popcount(mask);
                 if (record_path && machine->path_length) machine->path_length--;
-                if (block->steps) critical_step(block, warp, pc, -1);
+                if (block->timed) critical_step(block, warp, pc, lanes, mask, -1);
                 return WARP_YIELDS;
             }
             if (machine->instruction_budget < 0) {
@@ -116,10 +122,26 @@ WarpState run_warp(Block *block, Warp *warp) {
                 } else if (is_between(opcode, OP_AND, OP_BFIND)) {
                     known = execute_bits(row, registers, mask);
                 } else if (is_between(opcode, OP_LOAD, OP_ASYNC_WAIT)) {
+                    Counter before;
+                    uint64_t addresses[LANES];
+                    LaneMask there = mask;
+                    if (meets) {
+                        LaneMask spaces[4];
+                        before = *counter;
+                        lane_addresses(row, warp, addresses);
+                        if (row->space == SPACE_GENERIC) resolve_generic(mask, addresses, spaces);
+                        there = row->space == SPACE_GENERIC ? spaces[SPACE_GLOBAL] : mask;
+                    }
                     execute_memory(block, warp, row, pc, mask);
+                    if (meets && opcode != OP_STORE)
+                        critical_looks(block, warp, pc, there, addresses, &before);
+                    if (meets && critical_tells(block, warp, row, there, addresses)) {
+                        set_pcs(warp, lanes, pc + 1);
+                        return block->stop ? WARP_DONE : WARP_LATER;
+                    }
                     if (warp->spin_count >= POLLS && !block->stop) {
                         set_pcs(warp, lanes, pc + 1);
-                        if (spin(warp, lanes) == WARP_SPINS) return WARP_SPINS;
+                        if (spin(block, warp, lanes) == WARP_SPINS) return WARP_SPINS;
                         together = false;
                         continue;
                     }
@@ -198,14 +220,14 @@ WarpState run_warp(Block *block, Warp *warp) {
                         execute_mbarrier(block, warp, row, pc, mask);
                         if (warp->spin_count >= POLLS && !block->stop) {
                             set_pcs(warp, lanes, pc + 1);
-                            if (spin(warp, lanes) == WARP_SPINS) return WARP_SPINS;
+                            if (spin(block, warp, lanes) == WARP_SPINS) return WARP_SPINS;
                             together = false;
                             continue;
                         }
                         break;
                     case OP_PAUSE:
                         set_pcs(warp, lanes, pc + 1);
-                        if (spin(warp, lanes) == WARP_SPINS) return WARP_SPINS;
+                        if (spin(block, warp, lanes) == WARP_SPINS) return WARP_SPINS;
                         together = false;
                         continue;
                     case OP_FENCE:

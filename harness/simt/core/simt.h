@@ -16,6 +16,7 @@
 #define SECTOR_SHIFT 5 /* 32 bytes: the unit of traffic between L1 and L2 */
 #define LINE_SECTORS 4 /* 128 bytes: the tag of an L1 line */
 #define NO_PC INT32_MAX
+#define NOT_DUE INT64_MAX
 #define AT_BARRIER (INT32_MAX - 1) /* pc of a lane that waits */
 
 typedef uint32_t LaneMask;
@@ -66,7 +67,17 @@ typedef struct {
 #define MANY_BLOCKS UINT32_MAX
 #define UNKNOWN_PC UINT16_MAX
 #define COPY_PENDING 16 /* beside the four bits of a shared granule's written bytes */
+#define LOOK_STEPS 32 /* of a loop that only looks */
 #define POLLS 6 /* looks at a value that stays the same until a warp counts as spinning */
+
+/* Who changed a place last, where others look, and when they see it. */
+typedef struct {
+    int64_t seen_clocks, waits;
+    uint64_t sector;
+    uint32_t block;
+} Change;
+
+#define LATEST_CHANGES 4096
 
 /* One launch and what is asked of it: filled by run/core.py; its layout is run/library.py's too. */
 typedef struct {
@@ -85,6 +96,7 @@ typedef struct {
     GlobalShadow *shadow;      /* null unless checking */
     int32_t *path;             /* pcs of the first warp */
     uint32_t *critical;        /* executions on the first block's slowest path; may be null */
+    uint32_t *critical_last;   /* with `hop_clocks`: on that of the block that ends last */
     uint32_t *trace;           /* grown here; the caller frees it by simt_free */
     const FunctionRow *functions; /* when `stacked` */
     Before *before;            /* null unless `keeping`; grown here; the caller frees it by simt_free */
@@ -94,6 +106,15 @@ typedef struct {
     int64_t first_block, block_count, instruction_budget, path_length, path_capacity;
     int64_t before_length, before_capacity;
     int64_t slice, turn; /* instructions after which a warp, and a block, gives way to others */
+    int64_t hop_clocks; /* critical.c: until other blocks see a store; 0: blocks have no clocks */
+    int64_t atomic_hop_clocks; /* until they see an atomic */
+    int64_t horizon;    /* up to which clock nobody else has anything to do */
+    int64_t path_clocks, path_waits; /* work, and waits for news, on the launch's longest path */
+    int64_t own_clocks, last_clocks; /* work of the first block alone, and of the one that ends last */
+    int64_t ended; /* when the last block did so far */
+    int64_t news_clocks;    /* when the news of this turn are seen */
+    uint64_t watched, news; /* bits of places: what somebody waits for, what is new */
+    Change *changes;        /* LATEST_CHANGES of them */
     uint64_t seed, grid_workspace;
     int32_t entry, register_bytes, constant_offset, constant_bytes, parameter_bytes;
     int32_t shared_bytes, local_bytes, allocation_count;
@@ -105,7 +126,7 @@ typedef struct {
     int32_t function_count, instruction_count;
     int32_t following; /* who goes by what is not `initialised` leaves the same */
     int32_t keeping; /* what memory held before is kept, so that simt_take_back can restore it */
-    uint32_t hottest_sector, clock;
+    uint32_t hottest_sector, clock, constant_lines;
     uint32_t grid[3], block[3];
     int32_t special_offsets[SPECIAL_REGISTER_COUNT];
 } Machine;
@@ -150,6 +171,12 @@ typedef struct {
     uint32_t (*known)[LANES]; /* [lane][other]: up to when it has met the other */
     bool met_partly;          /* `known` is in use */
     int64_t clocks; /* critical.c: of its path so far, those of warps it waited for counted in */
+    int64_t waits;  /* clocks of waits for news of other blocks on that path */
+    uint64_t looked;       /* bits of the places that it looked at last */
+    int32_t steps_since;   /* its last look, or -1: more than looking */
+    int32_t step_pcs[LOOK_STEPS];
+    uint8_t step_lanes[LOOK_STEPS][2]; /* active, and those whose guard is true */
+    uint8_t *seen_registers; /* at its last look */
 } Warp;
 
 #define MOST_WARPS 32
@@ -208,6 +235,11 @@ typedef struct {
     int32_t status;
     Releases *releases; /* of every block, by number */
     uint32_t *steps;    /* critical.c: of each warp, executions of each instruction; or null */
+    bool timed;         /* its warps have clocks */
+    bool tells;         /* has news for who waits */
+    int64_t waits;      /* of the path before it began */
+    int64_t due;        /* clock at which it goes on; NOT_DUE: somebody must wake it */
+    uint64_t watched;   /* bits of places that its warps wait for */
     /* With partial barriers: known[w][v]: what warp v did before this time, warp w has seen. */
     uint32_t known[MOST_WARPS][MOST_WARPS];
     NamedBarrier barriers[NAMED_BARRIERS];
@@ -267,15 +299,22 @@ bool release_barriers(Block *);
 void execute_mbarrier(Block *, Warp *, const Instruction *, int pc, LaneMask);
 /* critical.c */
 bool critical_begins(Block *);
-void critical_step(Block *, Warp *, int pc, int times);
+void critical_step(Block *, Warp *, int pc, LaneMask active, LaneMask, int times);
+bool meets_others(const Instruction *);
+void critical_looks(Block *, Warp *, int pc, LaneMask, const uint64_t *addresses,
+                    const Counter *before);
+bool critical_tells(Block *, const Warp *, const Instruction *, LaneMask,
+                    const uint64_t *addresses);
+void critical_waits(Block *, const Warp *);
 void critical_meet(Block *, const LaneMask *arrived);
+int64_t critical_earliest(const Block *);
 void critical_ends(Block *);
 /* calls.c */
 void execute_call(Block *, Warp *, const Instruction *, int pc, LaneMask);
 void execute_return(Block *, Warp *, LaneMask);
 void forget_calls(Warp *);
 /* run.c */
-typedef enum { WARP_DONE, WARP_WAITS, WARP_YIELDS, WARP_SPINS } WarpState;
+typedef enum { WARP_DONE, WARP_WAITS, WARP_YIELDS, WARP_SPINS, WARP_LATER } WarpState;
 WarpState run_warp(Block *, Warp *);
 /* warp.c, matrix.c */
 void execute_warp(Block *, Warp *, const Instruction *, int pc, LaneMask active, LaneMask);

@@ -8,6 +8,7 @@ from ...gpus import Gpu
 from ...occupancy import Occupancy
 from ...records import KernelResources
 from ..counters import Counts, LaunchCounters
+from .constants import constants_of
 from .demand import l1_hit_rate
 from .time_model import Estimate
 
@@ -26,11 +27,11 @@ def advice(
         [
             *_coalescing(counts),
             *_shared_memory(counts),
-            *_constants(counts, named),
+            *_constants(gpu, launch, counts, named),
             *_reuse(launch, counts, named),
             *_width(launch, counts, named),
             *_launch_shape(gpu, launch, held, named),
-            *_series(launch, counts, found, named),
+            *_series(gpu, launch, counts, found, named),
             *_instructions(counts, named),
             *_registers(resources),
             *_atomics(counts, named),
@@ -62,7 +63,9 @@ def _shared_memory(counts: Counts) -> Iterator[str]:
         )
 
 
-def _constants(counts: Counts, named: set[str]) -> Iterator[str]:
+def _constants(
+    gpu: Gpu, launch: LaunchCounters, counts: Counts, named: set[str]
+) -> Iterator[str]:
     if not counts.constant_requests:
         return
     words = counts.constant_words / counts.constant_requests
@@ -70,6 +73,12 @@ def _constants(counts: Counts, named: set[str]) -> Iterator[str]:
         yield (
             f"Divergent reads of constant memory: {words:.1f} words a read, served one by one; "
             "keep a table that lanes index each for itself in shared memory."
+        )
+    missed = constants_of(gpu).missed_constants(launch.constant_bytes)
+    if missed > 0.05 and "compute" in named:
+        yield (
+            f"{launch.constant_bytes:.0f} bytes of constant memory are read by index: its cache "
+            f"lacks {100 * missed:.0f} % of them; keep the table in shared or global memory."
         )
 
 
@@ -126,7 +135,7 @@ def _launch_shape(
 
 
 def _series(
-    launch: LaunchCounters, counts: Counts, found: Estimate, named: set[str]
+    gpu: Gpu, launch: LaunchCounters, counts: Counts, found: Estimate, named: set[str]
 ) -> Iterator[str]:
     """Say what waits for one another: phases of a block, its slowest warp, the longest block."""
     if found.turns_microseconds > 0.05 * found.microseconds:
@@ -134,6 +143,17 @@ def _series(
             f"Blocks work and wait in turns ({launch.resident_blocks} to an SM, "
             f"{counts.barriers_per_warp:.0f} barriers): {found.turns_microseconds:.1f} of "
             f"{found.microseconds:.1f} us; more blocks to an SM or asynchronous copies help."
+        )
+    waits = launch.path_waits / (gpu.clock_ghz * 1e3)
+    if waits > 0.05 * found.microseconds and "latency" in named:
+        yield (
+            f"Blocks wait for each other {waits:.1f} us in all until they see what others stored: "
+            "wait less often, or launch another kernel instead."
+        )
+    if launch.path_blocks > 1.5 and "latency" in named:
+        yield (
+            f"Work of {launch.path_blocks:.1f} times a block's is done in series, in blocks that "
+            "wait for others or in the one that ends last: spread it."
         )
     if launch.slowest_warp > 1.5 and "latency" in named:
         yield (

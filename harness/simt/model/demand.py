@@ -32,6 +32,7 @@ def demand(gpu: Gpu, launch: LaunchCounters, counts: Counts) -> Demand:
         shared_wavefronts=counts.shared_wavefronts - counts.copy_wavefronts
         + COPY_WAVEFRONTS * counts.copy_requests,
         constant_words=counts.constant_words,
+        constant_missed=constants_of(gpu).missed_constants(launch.constant_bytes),
         l2_read_sectors=counts.load_sectors * missed + local_reads * local_missed
         + counts.copy_fetched - counts.copy_sectors,
         l2_read_requests=counts.load_lines * missed + local_reads / 4 * local_missed,
@@ -49,6 +50,8 @@ def demand(gpu: Gpu, launch: LaunchCounters, counts: Counts) -> Demand:
         atomic_passes=counts.atomic_passes,
         atomic_lines=launch.atomic_lines,
         chain_clocks=launch.chain_clocks,
+        path_blocks=launch.path_blocks,
+        path_waits=launch.path_waits,
         barriers_per_warp=counts.barriers_per_warp,
         copied_share=counts.copy_sectors / counts.load_sectors if counts.load_sectors else 0.0,
         longest_block=launch.longest_block,

@@ -68,8 +68,13 @@ class Demand:
     """Of the sectors loaded, those that asynchronous copies bring while the warps go on."""
     longest_block: float = 1.0
     """Work of the longest block over an average one's."""
+    path_blocks: float = 1.0
+    path_waits: float = 0.0
+    """Blocks' work in series where blocks wait for blocks, and clocks until they see it."""
     constant_words: float = 0.0
     """Words of constant memory that reads name, each its distinct ones."""
+    constant_missed: float = 0.0
+    """Share of them that the cache of constants lacks."""
 
     @property
     def l2_sectors(self) -> float:
@@ -172,6 +177,13 @@ def together(
     return busy + constants_of(gpu).launch_microseconds
 
 
+def hidden_microseconds(gpu: Gpu, launches: int) -> float:
+    """Return what of the overhead of so many launches, one after the other, the GPU hides."""
+    constants = constants_of(gpu)
+    each = constants.launch_microseconds - constants.further_launch_microseconds
+    return max(0, launches - 1) * each
+
+
 def _norm(parts: Sequence[float], exponent: float) -> float:
     largest = max(parts)
     if largest <= 0:
@@ -258,16 +270,20 @@ def _pipe_clocks(gpu: Gpu, demand: Demand) -> dict[str, float]:
         "xu": pipes.get("xu", 0.0) * 32 / rates.special,
         "fp64": pipes.get("fp64", 0.0) * 32 / rates.fp64,
         "fp16": fp16 * 64 / rates.fp16,
-        "constant": demand.constant_words * constants.constant_clocks,
+        "constant": demand.constant_words
+        * (constants.constant_clocks + demand.constant_missed * constants.constant_miss_clocks),
         "barrier": pipes.get("barrier", 0.0) * constants.barrier_clocks,
         "tensor": demand.tensor_operations / (rates.tensor_fp16 * constants.tensor_efficiency),
     }
 
 
 def _latency_clocks(gpu: Gpu, demand: Demand) -> float:
-    """Return the clocks that the rounds of resident blocks need one after another."""
+    """Return the clocks of resident blocks' rounds, of the longest block, of blocks in series."""
     rounds = demand.blocks / (gpu.sms * max(1, demand.resident_blocks))
-    longest = demand.longest_block * demand.chain_clocks
+    longest = max(
+        demand.longest_block * demand.chain_clocks,
+        demand.path_blocks * demand.chain_clocks + demand.path_waits,
+    )
     if rounds <= 1:
         return longest
     if rounds <= 4:  # the last wave is partly empty, but blocks do not end in step

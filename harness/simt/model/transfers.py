@@ -1,6 +1,8 @@
-"""What asynchronous copies and fills cost: their bytes, and those bytes as a LaunchProfile."""
+"""What asynchronous copies and fills cost, their bytes or their rows, as a LaunchProfile."""
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 
@@ -8,7 +10,7 @@ from ...gpus import Gpu
 from ...judge.reports import TransferReport
 from ...records import Bottleneck, LaunchProfile
 from ..run.arena import Allocation, Transfer
-from .constants import constants_of
+from .constants import ROWS, constants_of
 
 SECTOR = 32
 
@@ -49,12 +51,18 @@ def _moved(address: int, pitch: int, transfer: Transfer) -> int:
 
 
 def describe_transfer(gpu: Gpu, told: TransferReport) -> LaunchProfile:
-    """Return a copy or fill as a launch that only moves bytes through DRAM."""
+    """Return a copy or fill as a launch that moves its bytes through DRAM, or row after row."""
     read, written = float(told.read), float(told.written)
     constants = constants_of(gpu)
     dram = (read + written) / (gpu.dram_gigabytes_per_second * constants.dram_efficiency * 1e3)
-    microseconds = constants.launch_microseconds + dram
-    bottleneck: Bottleneck = "dram" if dram > constants.launch_microseconds else "launch"
+    launch = constants.launch_microseconds + (constants.copy_microseconds if told.copy else 0.0)
+    rows = _rows_microseconds(gpu, told)
+    microseconds = launch + max(dram, rows)
+    bottleneck: Bottleneck = "dram" if dram > max(launch, rows) else "launch"
+    advice = (
+        f"A copy in rows: {told.height} of {told.width} bytes take {rows:.1f} us, their bytes in "
+        f"one piece {dram:.1f}; copy adjoining rows as one, or let a kernel move them.",
+    )  # fmt: skip
     throughput = "{}_throughput.avg.pct_of_peak_sustained_elapsed"
     return LaunchProfile(
         kernel="cudaMemcpyAsync" if told.copy else "cudaMemsetAsync",
@@ -69,6 +77,19 @@ def describe_transfer(gpu: Gpu, told: TransferReport) -> LaunchProfile:
             "dram__bytes_write.sum": written,
             "dram__bytes.sum.per_second": (read + written) / (microseconds * 1e-6),
         },
-        terms={"dram": round(dram, 6), "launch": constants.launch_microseconds},
+        terms={"dram": round(dram, 6), "launch": round(launch + max(0.0, rows - dram), 6)},
         bottleneck=bottleneck,
+        advice=advice if rows > dram else (),
     )  # fmt: skip
+
+
+def _rows_microseconds(gpu: Gpu, told: TransferReport) -> float:
+    """Return what the rows of a pitched copy or fill take, whether or not they adjoin."""
+    if told.height <= 1:
+        return 0.0
+    constants = constants_of(gpu)
+    moved = told.width * told.height * (2 if told.copy else 0)
+    return max(
+        constants.row_microseconds * math.pow(told.height, ROWS),
+        moved / (constants.rows_bytes_per_nanosecond * 1e3),
+    )

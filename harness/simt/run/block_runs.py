@@ -63,6 +63,7 @@ class BlockRuns:
         keep: bool = True,
         fair: bool = False,
         seed: int = 0,
+        hop_clocks: tuple[int, int] = (0, 0),
     ) -> core.Result:
         """Run blocks by their index in the grid; raises LaunchFailed.
 
@@ -71,12 +72,13 @@ class BlockRuns:
             trace: keep the order of the accesses.
             random: they were drawn at random, so what they did stands for the grid.
             keep: remember what they overwrite, for `take_back`.
-            fair, seed: as in core.run.
+            fair, seed, hop_clocks: as in core.run.
         """
         again = not self.ran.isdisjoint(blocks)
         result = core.run(
             self.asked.launch, self.asked.memory, list(blocks), checks=False, seed=seed,
             trace=trace, max_instructions=self.budget, keep=keep or again, fair=fair,
+            hop_clocks=hop_clocks,
         )  # fmt: skip
         self.spent += int(result.work.sum())
         reports = [report for report in result.reports if report.kind not in HARMLESS]

@@ -23,6 +23,7 @@ from .records import (
     Report,
     ReportKind,
     Result,
+    SerialPath,
     Trace,
 )
 
@@ -58,6 +59,7 @@ def run(
     threads: int = 1,
     keep: bool = False,
     fair: bool = False,
+    hop_clocks: tuple[int, int] = (0, 0),
 ) -> Result:
     """Run blocks of a launch, one after the other in the order given.
 
@@ -72,6 +74,8 @@ def run(
         threads: Host threads. Only used without checks, for kernels without global atomics.
         keep: Remember what memory held, so that `take_back` can undo the run; on one thread.
         fair: Blocks that the GPU holds at once take turns, as blocks do that share out their work.
+        hop_clocks: Clocks until another block sees a store, and an atomic. With them blocks go on
+            in the order of their clocks, and the result knows the launch's longest path.
 
     Raises:
         UnsupportedInstruction: the kernel contains an instruction that the core does not know.
@@ -84,7 +88,8 @@ def run(
     threads = max(1, min(threads, len(chosen)))
     bounds = [len(chosen) * part // threads for part in range(threads + 1)]
     parts = [
-        _Run(launch, memory, chosen, first, last, checks, seed, trace, max_instructions, keep, fair)
+        _Run(launch, memory, chosen, first, last, checks, seed, trace, max_instructions, keep, fair,
+             hop_clocks)
         for first, last in zip(bounds, bounds[1:], strict=False)
     ]
     if threads == 1:
@@ -122,6 +127,7 @@ class _Run:
         max_instructions: int,
         keep: bool,
         fair: bool,
+        hop_clocks: tuple[int, int],
     ) -> None:
         program = launch.program
         self.launch, self.memory, self.program = launch, memory, program
@@ -141,6 +147,7 @@ class _Run:
         self.before = np.zeros(0, dtype=_BEFORE)
         self.path = untouched(4 * _PATH_CAPACITY).view(np.int32)
         self.critical = np.zeros(0 if checks else len(program.rows), dtype=np.uint32)
+        self.critical_last = np.zeros_like(self.critical)
         self.constants = np.frombuffer(program.constants + bytes(8), dtype=np.uint8)
         self.parameters = np.frombuffer(launch.parameter_buffer() + bytes(8), dtype=np.uint8)
         self.status = Status.FINISHED
@@ -157,6 +164,7 @@ class _Run:
             setattr(machine, name, array.ctypes.data)
         if self.critical.size:
             machine.critical = self.critical.ctypes.data
+            machine.critical_last = self.critical_last.ctypes.data
         if checks:
             machine.shadow = self.shadow.ctypes.data
         if memory.initialised is not None:
@@ -177,6 +185,7 @@ class _Run:
         machine.report_capacity = _REPORT_CAPACITY
         machine.checks, machine.tracing, machine.keeping = int(checks), int(trace), int(keep)
         machine.slice, machine.turn = (_FAIR_SLICE, _FAIR_TURN) if fair else (_SLICE, _TURN)
+        machine.hop_clocks, machine.atomic_hop_clocks = hop_clocks
         machine.resident_limit = launch.resident_blocks
         machine.grid_workspace = launch.grid_workspace
         machine.partial_barriers = int(program.partial_barriers)
@@ -270,11 +279,16 @@ class _Run:
             timed_out=self.status is Status.TIMED_OUT,
             uses={place: self._use(place) for place in self._touched()},
             hottest_atomic_sector=int(machine.hottest_sector),
+            constant_lines=int(machine.constant_lines),
             work=self.work,
             before=self.before,
             looked_at_by=self.sectors.view(np.uint32).reshape(-1, SECTOR_USE_BYTES // 4)[:, 3],
             first_warp_path=self.path[: machine.path_length].copy(),
             critical=self.critical,
+            path=SerialPath(
+                machine.path_clocks, machine.path_waits, machine.own_clocks, machine.last_clocks,
+                self.critical_last,
+            ),
             trace=trace,
         )
 

@@ -24,12 +24,13 @@ GLOBAL_SHADOW_BYTES = 48
 _POINTERS = (
     "code", "operands", "constants", "parameters", "allocation_starts", "allocation_ends",
     "blocks", "counters", "reports", "uses", "sectors", "initialised", "shadow",
-    "path", "critical", "trace", "functions", "before", "work",
+    "path", "critical", "critical_last", "trace", "functions", "before", "work",
 )  # fmt: skip
 _LONGS = (
     "trace_length", "trace_capacity", "arena_base", "arena_size", "first_block", "block_count",
     "instruction_budget", "path_length", "path_capacity", "before_length", "before_capacity",
-    "slice", "turn",
+    "slice", "turn", "hop_clocks", "atomic_hop_clocks", "horizon", "path_clocks", "path_waits",
+    "own_clocks", "last_clocks", "ended", "news_clocks",
 )  # fmt: skip
 _INTS = (
     "entry", "register_bytes", "constant_offset", "constant_bytes", "parameter_bytes",
@@ -47,11 +48,15 @@ class Machine(ctypes.Structure):
         *[(name, ctypes.c_int64) for name in _LONGS[:2]],
         *[(name, ctypes.c_uint64) for name in _LONGS[2:4]],
         *[(name, ctypes.c_int64) for name in _LONGS[4:]],
+        ("watched", ctypes.c_uint64),
+        ("news", ctypes.c_uint64),
+        ("changes", ctypes.c_void_p),
         ("seed", ctypes.c_uint64),
         ("grid_workspace", ctypes.c_uint64),
         *[(name, ctypes.c_int32) for name in _INTS],
         ("hottest_sector", ctypes.c_uint32),
         ("clock", ctypes.c_uint32),
+        ("constant_lines", ctypes.c_uint32),
         ("grid", ctypes.c_uint32 * 3),
         ("block", ctypes.c_uint32 * 3),
         ("special_offsets", ctypes.c_int32 * len(SPECIAL_REGISTERS)),

@@ -250,6 +250,22 @@ class Trace:
 
 
 @dataclass(frozen=True)
+class SerialPath:
+    """The longest path through a launch, from block to block, in the core's rough clocks."""
+
+    clocks: int
+    """Of the work on it; 0 where it was not asked for."""
+    waits: int
+    """Clocks until blocks there see what others have done."""
+    own_clocks: int
+    """Work of the first block alone."""
+    last_clocks: int
+    """Work of the block that ends last alone; 0 where its steps were not kept."""
+    last: NDArray[np.uint32]
+    """How often the slowest path of that block goes through each instruction."""
+
+
+@dataclass(frozen=True)
 class Result:
     """What a run counted and found."""
 
@@ -264,6 +280,8 @@ class Result:
     """By place of the allocation: of those that the run touched, and of no others."""
     hottest_atomic_sector: int
     """Most atomic operations of single lanes on one 32-byte sector."""
+    constant_lines: int
+    """Lines of 64 bytes of constant memory read at addresses that registers hold; of one thread."""
     work: NDArray[np.int64]
     """Warp instructions that each block executed, in the order they were asked for."""
     before: NDArray[np.void]
@@ -275,4 +293,5 @@ class Result:
     critical: NDArray[np.uint32]
     """How often the first block's slowest path, from barrier to barrier and from warp to warp, goes
     through each instruction; empty where a run has checks."""
+    path: SerialPath
     trace: Trace | None = None

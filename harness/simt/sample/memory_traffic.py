@@ -13,6 +13,7 @@ from ...occupancy import Occupancy, shared_carveout
 from ..counters import Counts
 from ..model.constants import TimeConstants, constants_of
 from ..ptx.records import Module
+from ..run.core import Result
 from ..run.replay import replay_l1, trace_shape
 from ..sass.sums import words_a_read
 from .footprint import (
@@ -135,10 +136,15 @@ def traffic_of(
     )  # fmt: skip
 
 
-def constant_waits(gpu: Gpu, counters: npt.NDArray[np.void]) -> list[float]:
-    """Return the clocks that reads of constant memory wait for all but the first of their words."""
-    clocks = constants_of(gpu).constant_latency
-    return [clocks * (words_a_read(row) - 1) for row in counters]
+def constant_waits(gpu: Gpu, ran: Result) -> list[float]:
+    """Return what reads of constant memory wait for further words, and for what the cache lacks."""
+    constants = constants_of(gpu)
+    missed = constants.missed_constants(64.0 * ran.constant_lines) * constants.constant_miss_latency
+    return [
+        constants.constant_latency * (words_a_read(row) - 1)
+        + missed * (row["constant_words"] > 0)
+        for row in ran.counters
+    ]
 
 
 def _latency(

@@ -118,7 +118,7 @@ def sample_launch(
             counts = machine.replace(counts, executions, result, scale, warps, shares)
         samples.append(counts)
     traffic = traffic_of(gpu, launch.module, runs, held, shared_bytes, samples, shares)
-    waits = constant_waits(gpu, runs.resident.counters)
+    waits = constant_waits(gpu, runs.resident)
 
     def machine_chain(executions: list[float], warps: float) -> float:
         assert machine is not None
@@ -159,6 +159,7 @@ def sample_launch(
         filled_bytes=traffic.filled_bytes,
         atomic_lines=runner.atomic_lines(),
         local_bytes=float(launch.local_bytes),
+        constant_bytes=64.0 * runs.resident.constant_lines,
         written=written,
         read=runner.read(),
         joins_blocks=len(runner.ran) < blocks and runner.joins_blocks(),

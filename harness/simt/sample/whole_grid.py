@@ -62,15 +62,15 @@ def whole_launch(
             f"{why}; all of them together are about {needed / 1e6:.0f} million warp instructions, "
             f"over the limit of {budget / 1e6:.0f}: at full dimensions this needs a real GPU"
         )
-    if takes_turns and not launch.program.polls:
-        # Each SM takes its turn: more need not be under way at once where none waits for others.
-        limit = min(launch.resident_blocks, gpu.sms)
-        asked = replace(asked, launch=replace(launch, resident_blocks=limit))
     runner = BlockRuns(asked, budget)
+    constants = constants_of(gpu)
     try:
         # Where a few blocks may stand for it after all, they must not find what this one left.
         keep = not (takes_turns or launch.grid_workspace)
-        result = runner.run(range(blocks), random=True, keep=keep, fair=takes_turns)
+        result = runner.run(
+            range(blocks), random=True, keep=keep, fair=takes_turns,
+            hop_clocks=(round(constants.hop_clocks), round(constants.atomic_hop_clocks)),
+        )  # fmt: skip
     except LaunchFailed as error:
         if error.waits or any(report.kind != "timed_out" for report in error.reports):
             raise
@@ -83,12 +83,13 @@ def whole_launch(
     footprint = footprint_of(
         gpu, asked.memory, runner.fresh, runner.uses, blocks, held, whole_range=True
     )
-    constants = constants_of(gpu)
-    waits = constant_waits(gpu, result.counters)
+    waits = constant_waits(gpu, result)
     # Looks at what others write, which lies in the L2, take nothing from the wait of other loads.
+    instructions = launch.module.instructions
+    looks = [bool(_STRONG.intersection(each.modifiers)) for each in instructions]
     plain = sum(
-        float(result.counters["sectors"][each.index]) for each in launch.module.instructions
-        if each.opcode in ("ld", "ldu", "wmma", "cp") and not _STRONG.intersection(each.modifiers)
+        float(result.counters["sectors"][each.index]) for each in instructions
+        if each.opcode in ("ld", "ldu", "wmma", "cp") and not looks[each.index]
     )  # fmt: skip
     warps = float(blocks * -(-int(np.prod(launch.block)) // 32))
 
@@ -117,13 +118,18 @@ def whole_launch(
         counts.hottest_atomic = float(result.hottest_atomic_sector)
         counts = machine.replace(counts, executions, result, 1.0, warps, shares)
         latency, spread = beyond(counts)
-        length = len(launch.module.instructions)
+        latencies = [constants.l2_latency if look else latency for look in looks]
+        spreads = [0.0 if look else spread for look in looks]
 
         def machine_chain(executions: list[float], warps: float) -> float:
-            return known.chain(executions, warps, [latency] * length, [spread] * length, waits)
+            return known.chain(executions, warps, latencies, spreads, waits)
 
         chain = machine_chain(executions, warps)
     slowest = slowest_path(launch.module, result, warps, machine, machine_chain)
+    path, last = result.path, 0.0
+    if path.last_clocks:
+        probe = replace(result, critical=path.last)
+        last = slowest_path(launch.module, probe, warps, machine, machine_chain).delay
     counts.barriers_per_warp = max(counts.barriers_per_warp, slowest.barriers)
     return LaunchCounters(
         kernel=launch.kernel,
@@ -135,11 +141,16 @@ def whole_launch(
         resident_blocks=max(1, held.blocks),
         chain_clocks=chain * slowest.delay,
         slowest_warp=slowest.delay,
+        # The block that ends last is known step by step, what it waited for by its length.
+        path_blocks=last / slowest.delay
+        + (path.clocks - path.last_clocks) / max(1, path.own_clocks),
+        path_waits=float(path.waits),
         l1_load_sectors=counts.load_sectors,
         l1_hit_sectors=0.0,
         read_footprint=footprint.read,
         write_footprint=footprint.written,
         reread_bytes=footprint.between_waves,
+        constant_bytes=64.0 * result.constant_lines,
         filled_bytes=filled_bytes([counts], footprint),
         written=written_of(runner, blocks, 1, random.Random(0), outputs),
         read=runner.read(),

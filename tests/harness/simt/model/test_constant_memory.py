@@ -77,7 +77,7 @@ def _found(body: str, distinct: int = 1, step: int = 4) -> Found:
     shares = code.shares(executions, result, BLOCKS)
     plain = count_by_kind(module, result, BLOCKS)
     made = code.replace(plain, executions, result, BLOCKS, warps, shares)
-    waits = constant_waits(H200, result.counters)
+    waits = constant_waits(H200, result)
     chains = (
         chain_clocks(module, result.first_warp_path, lambda index: 0.0, waits.__getitem__),
         code.chain(executions, warps, [0.0] * len(waits), None, waits),
