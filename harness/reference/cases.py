@@ -18,7 +18,7 @@ import torch
 
 from ..records import Tolerance, Variation
 from .case import Case, forms, fresh
-from .constancy import constant_after
+from .constancy import constant_after, traced
 from .constants import changed_constants
 from .draws import Draw, draw
 from .model import Reference, ReferenceFault, clone_arguments, lacks_memory
@@ -230,15 +230,20 @@ def _written(
     }
 
 
+_RANDOM = ("rand", "randn", "randint", "randperm", "rand_like", "randn_like", "randint_like",
+           "bernoulli", "normal", "multinomial", "normal_", "uniform_", "bernoulli_")  # fmt: skip
+
+
 def _refuse_random(reference: Reference, case: Case) -> None:
     arguments = clone_arguments(case.instance.arguments, fresh)
     again = reference.outputs(copy.deepcopy(case.model), arguments)
     for first, second in zip(case.outputs, again, strict=True):
         if not torch.equal(first.nan_to_num(nan=0.5), second.nan_to_num(nan=0.5)):
-            raise ReferenceFault(_randomness(case.model))
+            raise ReferenceFault(_randomness(reference, case))
 
 
-def _randomness(model: torch.nn.Module) -> str:
+def _randomness(reference: Reference, case: Case) -> str:
+    model = case.model
     dropouts = [
         f"self.{name} with p={module.p}"
         for name, module in model.named_modules()
@@ -249,6 +254,15 @@ def _randomness(model: torch.nn.Module) -> str:
         return (
             f"it drops out at random ({', '.join(dropouts[:3])}), as it does in training: there is "
             "nothing to verify a kernel against; --mode eval reads it as after model.eval()"
+        )
+    drawn = [
+        f"{step.name} in line {step.line}"
+        for step in traced(reference, case.instance) if step.name in _RANDOM
+    ]  # fmt: skip
+    if drawn:
+        return (
+            f"forward() draws random numbers ({', '.join(drawn[:3])}): there is nothing to verify "
+            "a kernel against; draw them in get_inputs() and give them to forward()"
         )
     training = "; if that is dropout, --mode eval turns it off" if model.training else ""
     return (

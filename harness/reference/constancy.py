@@ -13,7 +13,7 @@ from torch.utils._pytree import tree_leaves
 from ..records import TOLERANCES, Variation
 from .case import fresh
 from .draws import Draw, draw
-from .model import Reference, ReferenceFault, clone_arguments
+from .model import Instance, Reference, ReferenceFault, clone_arguments
 
 SEEDS = (1, 2)
 
@@ -24,7 +24,10 @@ def constant_after(reference: Reference, variation: Variation) -> str:
     The first whose result is the same for two inputs, though what it is given is not.
     """
     try:
-        one, other = (_traced(reference, variation, seed) for seed in SEEDS)
+        one, other = (
+            traced(reference, draw(reference, Draw(seed, "gaussian"), variation))
+            for seed in SEEDS
+        )
     except (ReferenceFault, RuntimeError):
         return ""
     if [step.name for step in one] != [step.name for step in other]:
@@ -41,13 +44,15 @@ def constant_after(reference: Reference, variation: Variation) -> str:
     return ""
 
 
-class _Step:
+class Step:
+    """One operation: its name, its line in the file, its first result, which steps it reads."""
+
     def __init__(self, name: str, line: int, result: torch.Tensor, fed_by: list[int]) -> None:
         self.name, self.line, self.result, self.fed_by = name, line, result, fed_by
 
 
-def _traced(reference: Reference, variation: Variation, seed: int) -> list[_Step]:
-    instance = draw(reference, Draw(seed, "gaussian"), variation)
+def traced(reference: Reference, instance: Instance) -> list[Step]:
+    """Return the operations of forward(), in order; the instance stays as it is."""
     with _Trace(reference.path) as trace:
         reference.outputs(
             copy.deepcopy(instance.model), clone_arguments(instance.arguments, fresh)
@@ -60,7 +65,7 @@ class _Trace(TorchFunctionMode):  # type: ignore[misc]
 
     def __init__(self, path: str) -> None:
         super().__init__()
-        self.steps: list[_Step] = []
+        self.steps: list[Step] = []
         self._path = path
         self._made: dict[int, int] = {}
         self._held: list[torch.Tensor] = []
@@ -76,7 +81,7 @@ class _Trace(TorchFunctionMode):  # type: ignore[misc]
             name = getattr(function, "__name__", "an operation")
             self._made[id(made)] = len(self.steps)
             self._held.append(made)  # An id is a tensor's own while that is held.
-            self.steps.append(_Step(name, self._line(), fresh(made), fed_by))
+            self.steps.append(Step(name, self._line(), fresh(made), fed_by))
         return result
 
     def _line(self) -> int:

@@ -139,6 +139,7 @@ class Reference:
             model = self._names["Model"](*positional, **named)
         if not isinstance(model, torch.nn.Module):
             raise ReferenceFault(f"Model is no torch.nn.Module but a {type(model).__name__}")
+        _register_tensors(model)
         with self.running("get_inputs()"):
             given = self._names["get_inputs"]()
         arguments = tuple(_positional(model, given))
@@ -218,6 +219,18 @@ def clone_arguments(arguments: Any, change: Callable[[torch.Tensor], torch.Tenso
     if isinstance(arguments, dict):
         return {name: clone_arguments(value, change) for name, value in arguments.items()}
     return arguments
+
+
+def _register_tensors(model: torch.nn.Module) -> None:
+    """Make buffers of the tensors that modules hold as plain attributes.
+
+    A kernel is given them as any other, and they go where the model goes.
+    """
+    for module in model.modules():
+        for name, value in list(vars(module).items()):
+            if isinstance(value, torch.Tensor):
+                delattr(module, name)
+                module.register_buffer(name, value.detach(), persistent=False)
 
 
 def _split(given: list[Any], function: Any) -> tuple[list[Any], dict[str, Any]]:

@@ -13,12 +13,15 @@ from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
 from ..records import Reading, Variation
 from .model import Instance, Reference, ReferenceFault, specs
 from .small_variant import Cost
+
+_RECURRENT = ("lstm", "gru", "rnn_tanh", "rnn_relu")
 
 
 class Variant:
@@ -90,7 +93,7 @@ class Variant:
         counted, written = FlopCounterMode(display=False), _Written()
         with place:
             self.instance: Instance = self.reference.instance(seed=0)
-            with counted, written:
+            with counted, written, _Recurrent(written) if self.faked else nullcontext():
                 outputs = self.reference.outputs(self.instance.model, self.instance.arguments)
         self.tensors = specs(self.instance, outputs)
         self.shapes = written.shapes
@@ -119,6 +122,28 @@ class _Written(TorchDispatchMode):  # type: ignore[misc]
                 self.shapes.append(shape)
                 self.elements += math.prod(shape)
         return result
+
+
+class _Recurrent(TorchFunctionMode):  # type: ignore[misc]
+    """Answers for recurrent layers at once: fake tensors would take every step of every layer."""
+
+    def __init__(self, written: _Written) -> None:
+        super().__init__()
+        self._written = written
+
+    def __torch_function__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        name = getattr(function, "__name__", "")
+        if name not in _RECURRENT or len(args) != 9 or isinstance(args[2], torch.Tensor):
+            return function(*args, **(kwargs or {}))
+        given, state, weights, *_, both_ways, _ = args
+        states = tuple(state) if isinstance(state, list | tuple) else (state,)
+        width = states[0].shape[-1] * (2 if both_ways else 1)
+        steps = math.prod(given.shape[:-1])
+        self._written.elements += steps * sum(weight.numel() for weight in weights)
+        answer = given.new_empty((*given.shape[:-1], width))
+        return answer, *(each.new_empty(each.shape) for each in states)
 
 
 def _same_axes(small: Any, large: Any) -> bool:

@@ -158,8 +158,10 @@ def get_init_inputs():
 
 def test_a_rich_reference(tmp_path: Path) -> None:
     task = load(written(tmp_path, RICH))
-    assert task.full.dimensions == {"ROWS": 70001, "FEATURES": 301, "HEADS": 7}
-    assert task.verify.dimensions == {"ROWS": 128 + 70001 % 128, "FEATURES": 173, "HEADS": 7}
+    assert task.full.dimensions == {"ROWS": 70001, "FEATURES": 301, "HEADS": 7, "pair_1": 3}
+    assert task.verify.dimensions == {
+        "ROWS": 128 + 70001 % 128, "FEATURES": 173, "HEADS": 7, "pair_1": 3,
+    }  # fmt: skip
     assert signature(task) == (
         'extern "C" void launch(float* out0, long long* out1, __nv_bfloat16* out2, '
         "const float* t_int, const __half* pair_0, const float* pair_1, "
@@ -219,7 +221,7 @@ BROKEN = {
         "no torch.nn.Module but a Model",
     ),
     "too large": (
-        OK.replace("torch.rand(N, 64)", "torch.rand(*map(int, '100000 1000'.split()))"),
+        OK.replace("N, 64", "*map(int, '100000 1000'.split())"),
         "too large to verify.*--set NAME=VALUE.*names: N",
     ),
 }
