@@ -24,6 +24,7 @@ from ..harness.errors import UserError
 from ..harness.files import read_text
 from ..harness.task.loading import begin_loading
 from .flags import (
+    AllowDegenerate,
     Approve,
     DeviceName,
     Dimensions,
@@ -31,22 +32,32 @@ from .flags import (
     Gpu,
     Gpus,
     Json,
+    KernelBench,
     KnowledgeDirectory,
+    Level,
     MaxCalls,
     MaxGpuSeconds,
     MaxMoney,
     MaxSeconds,
     MaxTokens,
+    Mode,
+    Precision,
+    Problem,
     Quiet,
+    ReferenceSeconds,
     TaskPath,
     checked_budgets,
+    chosen_tasks,
     describe,
+    limit_reference,
+    one_task,
     parse_dimensions,
     read_settings,
+    reading_of,
     with_gpus,
 )
 from .following import Showing, follow, follow_all
-from .output import fail, print_json
+from .output import fail, print_json, tell
 
 app = typer.Typer(
     help="Agents that rewrite a CUDA kernel, measure every rewrite, and remember.",
@@ -61,7 +72,7 @@ app.add_typer(jobs_app, name="jobs")
 
 @app.command()
 def optimize(
-    task: TaskPath,
+    task: TaskPath = None,
     start: Annotated[Path | None, typer.Option(help="First kernel; else one is written.")] = None,
     gpu: Gpu = None,
     gpus: Gpus = None,
@@ -107,13 +118,28 @@ def optimize(
     run: Annotated[Path | None, typer.Option("--run", help="Run directory.")] = None,
     kb: KnowledgeDirectory = None,
     dimensions: Dimensions = None,
+    kernelbench: KernelBench = None,
+    level: Level = None,
+    problem: Problem = None,
+    mode: Mode = "file",
+    dtype: Precision = "file",
+    allow_degenerate: AllowDegenerate = False,
+    reference_seconds: ReferenceSeconds = None,
     quiet: Quiet = False,
     events: Events = None,
     as_json: Json = False,
 ) -> None:
-    """Make the first CUDA kernel for a PyTorch reference, then make it faster."""
+    """Make the first CUDA kernel for a PyTorch reference, then make it faster.
+
+    Several tasks are done one after the other, each in a run directory of its own.
+    """
     chosen = parse_dimensions(dimensions or [])
-    begin_loading(task, chosen)
+    tasks = chosen_tasks(task, kernelbench, level, problem)
+    reading = reading_of(mode, dtype, allow_degenerate)
+    limit_reference(reference_seconds)
+    if len(tasks) > 1 and (run or start):
+        raise UserError(f"--run and --start are one task's, and {len(tasks)} are named")
+    begin_loading(tasks[0], chosen, reading)
     from ..graph.session import Session
     from ..nodes.common.approval import parse_approvals
     from ..nodes.records import OptimizeRequest, RunContext
@@ -132,12 +158,16 @@ def optimize(
         max_seconds=max_seconds,
     )
     try:
-        request = OptimizeRequest(
-            task=str(task),
-            start=str(start) if start else None,
-            run=str(run) if run else None,
-            dimensions=chosen,
-        )
+        requests = [
+            OptimizeRequest(
+                task=str(path),
+                start=str(start) if start else None,
+                run=str(run) if run else None,
+                dimensions=chosen,
+                reading=reading,
+            )
+            for path in tasks
+        ]
         context = RunContext(
             gpu=gpu or settings.gpu,
             device=with_gpus(device or settings.device, gpus),
@@ -155,7 +185,22 @@ def optimize(
         )
     except ValidationError as error:
         raise UserError(describe(error)) from error
-    follow(Session.create(request, context), Showing(as_json, quiet, events))
+    showing = Showing(as_json, quiet, events)
+    if len(requests) == 1:
+        follow(Session.create(requests[0], context), showing)
+        return
+    sessions: list[Session] = []
+    refused: dict[Path, UserError] = {}
+    try:
+        for request in requests:
+            try:
+                sessions.append(Session.create(request, context))
+            except UserError as error:
+                refused[Path(request.task)] = error
+        follow_all(sessions, showing, refused)
+    finally:
+        for session in sessions:
+            session.close()
 
 
 @app.command()
@@ -220,7 +265,9 @@ def resume(
 @app.command()
 def evaluate(
     kernel: Annotated[Path, typer.Argument(help="CUDA source that defines `launch`.")],
-    task: Annotated[Path, typer.Option("--task", help="PyTorch reference it must compute.")],
+    task: Annotated[
+        Path | None, typer.Option("--task", help="PyTorch reference it must compute.")
+    ] = None,
     gpu: Gpu = None,
     gpus: Gpus = None,
     device: DeviceName = None,
@@ -233,11 +280,21 @@ def evaluate(
         int | None,
         typer.Option(min=1, help="Confirm on the cases of an earlier confirmation: its fact."),
     ] = None,
+    kernelbench: KernelBench = None,
+    level: Level = None,
+    problem: Problem = None,
+    mode: Mode = "file",
+    dtype: Precision = "file",
+    allow_degenerate: AllowDegenerate = False,
+    reference_seconds: ReferenceSeconds = None,
     as_json: Json = False,
 ) -> None:
     """Compile, verify, profile and time one kernel."""
     chosen = parse_dimensions(dimensions or [])
-    begin_loading(task, chosen)
+    reference = one_task(task, kernelbench, level, problem)
+    reading = reading_of(mode, dtype, allow_degenerate)
+    limit_reference(reference_seconds)
+    begin_loading(reference, chosen, reading)
     from ..harness.process.interruption import Stopped, run_until_stopped
     from ..tools.evaluation.file import evaluate_file
     from .tables import show_evaluation
@@ -247,12 +304,14 @@ def evaluate(
         evaluation = run_until_stopped(
             evaluate_file(
                 kernel,
-                task,
+                reference,
                 with_gpus(device or settings.device, gpus),
                 gpu or settings.gpu,
                 chosen,
                 confirm,
                 secret_seed,
+                reading,
+                tell,
             )
         )
     except Stopped as stopped:
@@ -299,16 +358,72 @@ def report(run: Annotated[Path, typer.Argument(help="Run directory.")]) -> None:
 
 
 @task_app.command("show")
-def task_show(task: TaskPath, dimensions: Dimensions = None) -> None:
+def task_show(
+    task: TaskPath = None,
+    dimensions: Dimensions = None,
+    kernelbench: KernelBench = None,
+    level: Level = None,
+    problem: Problem = None,
+    mode: Mode = "file",
+    dtype: Precision = "file",
+    allow_degenerate: AllowDegenerate = False,
+    reference_seconds: ReferenceSeconds = None,
+) -> None:
     """Print a task's tensors, the exact `launch` signature and task.cuh."""
     from ..harness.task.contract import header, signature
-    from ..harness.task.loading import load_task
+    from ..harness.task.loading import load_task, small_variant_in_words
 
-    loaded = asyncio.run(load_task(task, parse_dimensions(dimensions or [])))
-    typer.echo(f"{loaded.name}: {loaded.op_class}, {loaded.dtype}\n")
-    typer.echo(signature(loaded) + "\n")
+    reference = one_task(task, kernelbench, level, problem)
+    limit_reference(reference_seconds)
+    reading = reading_of(mode, dtype, allow_degenerate)
+    loaded = asyncio.run(
+        load_task(reference, parse_dimensions(dimensions or []), reading, tell)
+    )
+    typer.echo(f"{loaded.name}: {loaded.op_class}, {loaded.dtype}")
+    typer.echo(small_variant_in_words(loaded))
+    for note in loaded.notes:
+        typer.echo(f"note: {note}")
+    typer.echo(f"\n{signature(loaded)}\n")
     for variant in (loaded.full, loaded.verify):
         typer.echo(f"// {variant.name}\n{header(variant)}")
+
+
+@task_app.command("check")
+def task_check(
+    task: TaskPath = None,
+    dimensions: Dimensions = None,
+    kernelbench: KernelBench = None,
+    level: Level = None,
+    problem: Problem = None,
+    mode: Mode = "file",
+    dtype: Precision = "file",
+    allow_degenerate: AllowDegenerate = False,
+    reference_seconds: ReferenceSeconds = None,
+) -> None:
+    """Load tasks, a line each: at which sizes it is verified, or why it cannot be loaded."""
+    from ..harness.task.cases import prepare_cases_now, read_degenerate
+    from ..harness.task.loading import load_task_now, small_variant_in_words
+
+    tasks = chosen_tasks(task, kernelbench, level, problem)
+    chosen = parse_dimensions(dimensions or [])
+    limit_reference(reference_seconds)
+    reading = reading_of(mode, dtype, allow_degenerate)
+    failed = 0
+    for path in tasks:
+        try:
+            loaded = load_task_now(path, chosen, reading, tell)
+            degenerate = read_degenerate(prepare_cases_now(loaded))
+        except UserError as error:
+            failed += 1
+            typer.echo(f"{path.stem}: refused: {str(error).removeprefix(f'{path}: ')}")
+            continue
+        typer.echo(f"{path.stem}: {loaded.op_class}, {small_variant_in_words(loaded)}")
+        for note in (*loaded.notes, *([f"degenerate: {degenerate}"] if degenerate else [])):
+            typer.echo(f"  note: {note}")
+    if len(tasks) > 1:
+        typer.echo(f"{len(tasks) - failed} of {len(tasks)} tasks load")
+    if failed:
+        raise typer.Exit(1)
 
 
 @app.command()

@@ -13,6 +13,12 @@ def print_json(value: Any) -> None:
     sys.stdout.flush()
 
 
+def tell(text: str) -> None:
+    """Print one line about what is waited for on standard error."""
+    sys.stderr.write(text + "\n")
+    sys.stderr.flush()
+
+
 def fail(message: str) -> NoReturn:
     """Print one line on standard error and leave with exit code 2."""
     sys.stderr.write(f"kernelblaster: {message}\n")

@@ -18,7 +18,8 @@ from rich.tree import Tree
 from ..nodes.common.authors import roles_in_words
 from ..tools.models.records import BUILTIN
 
-pass
+MOST_TENSORS = 12
+"""Shapes of a task that are shown; a network has hundreds."""
 
 
 class JsonLines:
@@ -82,7 +83,9 @@ class ProgressView:
             handler(event)
 
     def _on_task(self, event: Mapping[str, Any]) -> None:
-        shapes = ", ".join(f"{name}{list(shape)}" for name, shape in event["shapes"].items())
+        listed = [f"{name}{list(shape)}" for name, shape in event["shapes"].items()]
+        more = f" and {len(listed) - MOST_TENSORS} more" if len(listed) > MOST_TENSORS else ""
+        shapes = ", ".join(listed[:MOST_TENSORS]) + more
         plan = event["plan"]
         self._steps = plan["steps"]
         self.note(f"[bold]{escape(event['task'])}[/] ({event['op_class']}): {escape(shapes)}")
@@ -90,6 +93,8 @@ class ProgressView:
             f"{event['gpu']}, [bold]{event['device']}[/]: {plan['iterations']} iterations of "
             f"{plan['rollouts']} rollouts of up to {plan['steps']} steps, seed {plan['seed']}"
         )
+        if event.get("verified"):
+            self.note(escape(event["verified"]))
         if event["device_why"]:
             self.note(f"device: {escape(event['device_why'])}")
         asked = roles_in_words(event["models"])

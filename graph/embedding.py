@@ -12,7 +12,7 @@ from langchain_core.tools import BaseTool, StructuredTool, ToolException
 from pydantic import BaseModel
 
 from ..harness.errors import UserError
-from ..harness.records import Evaluation
+from ..harness.records import AS_WRITTEN, Evaluation, Reading
 from ..nodes.records import OptimizeRequest, RunContext, RunResult
 from ..nodes.run.begin import checked
 from ..tools.evaluation.file import evaluate_file
@@ -31,6 +31,7 @@ async def aoptimize(
     start: str | Path | None = None,
     run: str | Path | None = None,
     dimensions: Mapping[str, int] | None = None,
+    reading: Mapping[str, Any] | Reading | None = None,
     watch: Watch = lambda event: None,
     **settings: Any,
 ) -> RunResult:
@@ -44,6 +45,7 @@ async def aoptimize(
         start: path of a first CUDA kernel; without it one is written.
         run: run directory; by default the next free runs/TASK-N.
         dimensions: dimensions at which candidates are verified, by name in the reference.
+        reading: how the reference is read: mode, dtype and allow_degenerate, as in `Reading`.
         watch: called with every progress event, a dictionary of JSON values.
         settings: fields of `RunContext`: gpu, device, model, iterations, rollouts, steps, seed, ...
 
@@ -59,6 +61,7 @@ async def aoptimize(
             "start": None if start is None else str(start),
             "run": None if run is None else str(run),
             "dimensions": dict(dimensions or {}),
+            "reading": dict(reading or {}),
         },
     )
     context = checked(RunContext, settings)
@@ -98,6 +101,7 @@ def evaluate(
     gpu: str = "",
     dimensions: Mapping[str, int] | None = None,
     confirm: bool = False,
+    reading: Reading = AS_WRITTEN,
 ) -> Evaluation:
     """Compile, verify, profile and time one CUDA source for one task.
 
@@ -111,12 +115,15 @@ def evaluate(
         gpu: the GPU to simulate, or the name that the real one must have.
         dimensions: dimensions at which it is verified, by name in the reference.
         confirm: verify and time what passed once more.
+        reading: how the reference is read.
 
     Raises:
         UserError: a file, the device or the GPU cannot be used, or the file is no kernel for it.
     """
     return _wait_for(
-        evaluate_file(Path(kernel), Path(task), device, gpu, dict(dimensions or {}), confirm)
+        evaluate_file(
+            Path(kernel), Path(task), device, gpu, dict(dimensions or {}), confirm, reading=reading
+        )
     )
 
 

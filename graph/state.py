@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import with_config
 from typing_extensions import TypedDict
@@ -43,6 +43,8 @@ class OptimizeInput(TypedDict, total=False):
     """Run directory; by default runs/TASK-N."""
     dimensions: dict[str, int]
     """Dimensions at which candidates are verified, by name in the reference; by default small."""
+    reading: dict[str, Any]
+    """How the reference is read: mode, dtype and allow_degenerate, as in `Reading`."""
 
 
 @with_config(use_attribute_docstrings=True)

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-JUDGE_VERSION = "14"
+JUDGE_VERSION = "15"
 """Raised when a change of what all devices share (tasks, cases, judging, vetting, building) could
 change an evaluation: part of every cache key."""
 
@@ -195,7 +195,7 @@ class TaskVariant(Record):
 
     name: Literal["full", "verify"]
     dimensions: dict[str, int]
-    """Module-level integers of the reference, with the values of this variant."""
+    """Sizes of the reference by name (task/dimensions.py), with the values of this variant."""
     tensors: tuple[TensorSpec, ...]
     """Outputs, inputs, parameters, buffers: the order of the launch signature."""
     scalars: dict[str, float | int | bool] = Field(default_factory=dict)
@@ -223,12 +223,31 @@ class Variation(Record):
     """Inputs and parameters that are the same, in part or as a whole, under every seed."""
     constants: tuple[str, ...] = ()
     """Buffers that do not depend on the seed: constants of the task, never changed."""
+    unread: tuple[str, ...] = ()
+    """Parameters and buffers on whose values no output depends: `launch` is not given them."""
+    updated: tuple[str, ...] = ()
+    """Buffers that forward() changes. A kernel does not: each call begins with the same ones."""
 
     @property
     def not_varied(self) -> tuple[str, ...]:
         """Names of the tensors that a case could not vary: what a kernel makes of others is not
         known."""
         return tuple(name for name in self.fixed if self.levels.get(name) == "own")
+
+
+class Reading(Record):
+    """How a reference is read: what is asked of it that its file does not say."""
+
+    mode: Literal["file", "eval", "train"] = "file"
+    """Whether the model is set to evaluate or to train; by default as the file leaves it."""
+    dtype: Literal["file", "fp16", "bf16", "fp32"] = "file"
+    """Type of its floating inputs, parameters and buffers; by default as the file has them."""
+    allow_degenerate: bool = False
+    """Whether a task is gone on with whose answer is known without computing anything."""
+
+
+AS_WRITTEN = Reading()
+"""Nothing is asked of a reference that its file does not say."""
 
 
 class Task(Record):
@@ -253,13 +272,16 @@ class Task(Record):
     program_failure: str = ""
     """Why there is no program; empty where there is one."""
     variation: Variation = Field(default_factory=Variation)
+    reading: Reading = AS_WRITTEN
+    notes: tuple[str, ...] = ()
+    """What whoever brings the task should know of how it was read, a sentence each."""
 
     @property
     def id(self) -> str:
-        """Identity of the task: reference text and the dimensions of both variants."""
+        """Identity of the task: reference text, the dimensions of both variants, how it is read."""
         return sha256_of_json(
             [self.reference_sha256, self.full.dimensions, self.verify.dimensions,
-             self.tolerance.model_dump()]
+             self.tolerance.model_dump(), self.reading.model_dump()]
         )  # fmt: skip
 
 

@@ -19,11 +19,13 @@ from pydantic_core import CoreSchema
 
 from ..harness.errors import typed
 from ..harness.records import (
+    AS_WRITTEN,
     Bottleneck,
     DeviceIdentity,
     Integer,
     Outcome,
     Provenance,
+    Reading,
     Record,
 )
 from ..memory.records import ExpectedGain, Optimization, PerformanceState
@@ -50,6 +52,8 @@ class OptimizeRequest(Record):
     """Run directory; by default runs/TASK-N."""
     dimensions: dict[str, Integer] = Field(default_factory=dict)
     """Dimensions at which candidates are verified, by name in the reference."""
+    reading: Reading = AS_WRITTEN
+    """How the reference is read: in which mode and type, and whether it may be degenerate."""
 
 
 class RunContext(Record):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ..judge import timing
 from ..judge.findings import judge, lost_precision
-from ..judge.run_verdict import with_constants
+from ..judge.run_verdict import degenerate_in_words, with_constants
 from ..records import Diagnostic, Outcome, Provenance, StageResult, Timing
 from .reports import MeasureAnswer, VerifyAnswer
 
@@ -19,7 +19,7 @@ Facts = dict[str, float | int | str]
 def verdict(answer: VerifyAnswer) -> StageResult:
     """Return the verdict on a verification that the worker finished."""
     if answer.degenerate:
-        reason = f"the task cannot tell right from wrong: {answer.degenerate}"
+        reason = degenerate_in_words(answer.degenerate)
         return StageResult(outcome=Outcome.DEGENERATE_TASK, reason=reason)
     for reported in answer.cases:
         failed = judge(reported)

@@ -13,7 +13,17 @@ import torch
 
 from ..records import Level, Task, TensorSpec, Tolerance
 from ..reference.case import Case, forms
-from ..reference.cases import CASES, Usual, case_name, first_finite, scale_of, seed_of, timed_proof
+from ..reference.cases import (
+    CASES,
+    Usual,
+    case_name,
+    degenerate,
+    first_finite,
+    scale_of,
+    seed_of,
+    timed_proof,
+    weak_spots,
+)
 from ..reference.constants import CHANGED, changed_constants, with_another
 from ..reference.double_precision import double_answers
 from ..reference.draws import Draw, draw
@@ -48,7 +58,9 @@ class TaskContext:
     def __init__(self, task: Task, device: str) -> None:
         self.task = task
         self.tensors = task.full.tensors
-        self.reference = Reference(task.source, task.path, task.full.dimensions, device)
+        self.reference = Reference(
+            task.source, task.path, task.full.dimensions, device, task.reading
+        )
         self.degenerate = ""
         """A wrong answer that every case accepts; empty where there is none."""
         self.weak_to = ""
@@ -149,8 +161,8 @@ class TaskContext:
             timed, self.timed_tolerances = timed_proof(
                 self.reference, self.task.variation, usual
             )
-            self.degenerate = proof.degenerate() or timed
-            self.weak_to = "; ".join([*filter(None, [weak.weak_to()]), *proof.weak_to()])
+            self.degenerate = degenerate(self.reference, self.task.variation, proof)
+            self.weak_to = weak_spots(weak, proof, timed)
 
     def _plan(self, name: str, case: Case, how: Draw, scale: Scale) -> Plan:
         began = time.monotonic()

@@ -35,7 +35,7 @@ def verify(
     With a `secret` the cases are drawn from it.
     """
     context.plans()
-    if context.degenerate:
+    if context.degenerate and not context.task.reading.allow_degenerate:
         return asdict(VerifyAnswer(degenerate=context.degenerate))
     plans = context.plans(secret)
     constants = () if secret else context.constant_plans()
@@ -169,7 +169,7 @@ class _Verification:
 
     def facts(self) -> dict[str, float | int | str]:
         """Return the numbers of a pass."""
-        tolerance = self._context.task.tolerance
+        context, tolerance = self._context, self._context.task.tolerance
         found: dict[str, float | int | str] = {
             "cases": len(self.cases),
             "launches": self._launches,
@@ -180,7 +180,7 @@ class _Verification:
             "precision_cases": self._exact_cases,
         }
         relied = {"relies_on": ", ".join(self._relied)} if self._relied else {}
-        return found | limits_of_task(self._context.task, self._context.weak_to) | relied
+        return found | limits_of_task(context.task, context.weak_to, context.degenerate) | relied
 
     def _judge(self, plan: Plan, instance: Instance, results: list[list[torch.Tensor]]) -> None:
         # The answers are computed only now: while a candidate runs, they are nowhere to be read.

@@ -17,10 +17,12 @@ from pydantic import ValidationError, field_validator, model_validator
 from ..errors import UserError
 from ..files import read_json, write_atomically
 from ..records import (
+    AS_WRITTEN,
     JUDGE_VERSION,
     DeviceIdentity,
     Outcome,
     Provenance,
+    Reading,
     Record,
     Task,
     evaluation_key,
@@ -53,6 +55,8 @@ class JobTask(Record):
     """Text of the reference."""
     dimensions: dict[str, int]
     """Dimensions of the verify variant."""
+    reading: Reading = AS_WRITTEN
+    """How the reference is read."""
 
     @field_validator("name")
     @classmethod
@@ -68,7 +72,8 @@ class JobTask(Record):
         dimensions = {name: size for name, size in task.verify.dimensions.items() if size > 0}
         name = re.sub(r"[^\w .+-]", "_", task.name)[:200]
         name = name if re.match(r"\w", name) else f"task{name}"[:200]
-        return cls(id=task.id, name=name, source=task.source, dimensions=dimensions)
+        return cls(id=task.id, name=name, source=task.source, dimensions=dimensions,
+                   reading=task.reading)  # fmt: skip
 
 
 class Job(Record):

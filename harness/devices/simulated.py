@@ -20,7 +20,7 @@ from ..judge.border import Malformed
 from ..judge.findings import judge, judge_build, no_launch
 from ..judge.full_size import NOT_WRITTEN, Checked, judge_full_size, judge_wide, nothing_launched
 from ..judge.reports import CaseReport, TransferReport, VerifyReport
-from ..judge.run_verdict import judge_run, with_constants
+from ..judge.run_verdict import degenerate_in_words, judge_run, with_constants
 from ..judge.written_sizes import with_written_sizes
 from ..process.children import both, off_loop, together
 from ..process.fork_client import server_of
@@ -173,10 +173,9 @@ class SimulatedDevice(Device):
     def _verify(self, task: Task, source: str, sample: int) -> StageResult:
         public = prepare_cases_now(task)
         solved_by = read_degenerate(public)
-        if solved_by:
+        if solved_by and not task.reading.allow_degenerate:
             return StageResult(
-                outcome=Outcome.DEGENERATE_TASK,
-                reason=f"the task cannot tell right from wrong: {solved_by}",
+                outcome=Outcome.DEGENERATE_TASK, reason=degenerate_in_words(solved_by)
             )
         built = self._build(source, task.verify)
         refused = judge_build(built, source) or self._misread(built)

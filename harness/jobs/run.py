@@ -273,7 +273,7 @@ async def load_job_task(job: Job, scratch: Path) -> Task:
 
     await asyncio.to_thread(lay_out)
     try:
-        task = await load_task(path, job.task.dimensions)
+        task = await load_task(path, job.task.dimensions, job.task.reading)
     except UserError as error:
         raise UserError(str(error).replace(str(path), path.name)) from error
     if task.id != job.task.id:

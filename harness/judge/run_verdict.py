@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..records import Build, Diagnostic, Outcome, StageResult, Task
-from ..task.cases import Case, read_weak_to
+from ..task.cases import Case, read_degenerate, read_weak_to
 from .findings import explained, judge, of_report
 from .reports import VerifyReport
 from .verification import check_outputs, compare, outputs_of
@@ -51,14 +51,25 @@ def with_constants(passed: StageResult, relied: Sequence[str]) -> StageResult:
     )  # fmt: skip
 
 
-def limits_of_task(task: Task, weak_to: str) -> dict[str, float | int | str]:
+def degenerate_in_words(solved_by: str) -> str:
+    """Return why a task is refused that `solved_by` solves."""
+    return (
+        f"the task cannot tell right from wrong: {solved_by}; --allow-degenerate goes on with it"
+    )
+
+
+def limits_of_task(task: Task, weak_to: str, degenerate: str) -> dict[str, float | int | str]:
     """Return the facts about what the cases of a task do not tell or vary."""
-    told = {"task_weak_to": weak_to, "not_varied": ", ".join(task.variation.not_varied)}
+    told = {
+        "degenerate": degenerate,
+        "task_weak_to": weak_to,
+        "not_varied": ", ".join(task.variation.not_varied),
+    }
     return {name: words for name, words in told.items() if words}
 
 
 def _with_limits(passed: StageResult, task: Task, folder: Path) -> StageResult:
-    facts = passed.facts | limits_of_task(task, read_weak_to(folder))
+    facts = passed.facts | limits_of_task(task, read_weak_to(folder), read_degenerate(folder))
     return passed.model_copy(update={"facts": facts})
 
 

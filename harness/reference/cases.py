@@ -18,6 +18,7 @@ import torch
 
 from ..records import Tolerance, Variation
 from .case import Case, forms, fresh
+from .constancy import constant_after, traced
 from .constants import changed_constants
 from .draws import Draw, draw
 from .model import Reference, ReferenceFault, clone_arguments, lacks_memory
@@ -84,12 +85,25 @@ def write_cases(
     document = {
         "cases": described,
         "constants": [] if secret else _write_constants(reference, directory, variation, usual),
-        "degenerate": proof.degenerate() or timed_proof(reference, variation, usual)[0],
-        "weak_to": "; ".join([*filter(None, [weak.weak_to()]), *proof.weak_to()]),
+        "degenerate": degenerate(reference, variation, proof),
+        "weak_to": weak_spots(weak, proof, timed_proof(reference, variation, usual)[0]),
         "torch": torch.__version__,
     }
     text = json.dumps(document, indent=1)
     (directory / "cases.json").write_text(text, encoding="utf-8")
+
+
+def degenerate(reference: Reference, variation: Variation, proof: Proof) -> str:
+    """Return which answer that takes no computing every case accepts, and what makes it so; empty
+    where there is none."""
+    why = proof.degenerate()
+    after = constant_after(reference, variation) if why else ""
+    return f"{why} ({after})" if after else why
+
+
+def weak_spots(weak: Mutants, proof: Proof, timed: str) -> str:
+    """Return what the cases do not tell from right; `timed` is what does for all that is timed."""
+    return "; ".join(each for each in (weak.weak_to(), *proof.weak_to(), timed) if each)
 
 
 def _is_scaled(case: Case, variation: Variation) -> bool:
@@ -147,7 +161,12 @@ def timed_proof(
         proof.add(case, found[-1])
     widest = [max(each, key=_absolute) for each in zip(*found, strict=True)]
     why = proof.degenerate()
-    return (f"{why}, where its inputs are like those of get_inputs()" if why else ""), widest
+    if why:
+        why = why.replace(" passes every case of this task", "") + (
+            " where inputs are like those of get_inputs(), as the timed ones are (it is verified "
+            "on others)"
+        )
+    return why, widest
 
 
 def _absolute(tolerance: Tolerance | None) -> float:
@@ -211,12 +230,42 @@ def _written(
     }
 
 
+_RANDOM = ("rand", "randn", "randint", "randperm", "rand_like", "randn_like", "randint_like",
+           "bernoulli", "normal", "multinomial", "normal_", "uniform_", "bernoulli_")  # fmt: skip
+
+
 def _refuse_random(reference: Reference, case: Case) -> None:
     arguments = clone_arguments(case.instance.arguments, fresh)
     again = reference.outputs(copy.deepcopy(case.model), arguments)
     for first, second in zip(case.outputs, again, strict=True):
         if not torch.equal(first.nan_to_num(nan=0.5), second.nan_to_num(nan=0.5)):
-            raise ReferenceFault(
-                "forward() gives another answer when called again on the same input (dropout or "
-                "random numbers): there is nothing to verify a kernel against"
-            )
+            raise ReferenceFault(_randomness(reference, case))
+
+
+def _randomness(reference: Reference, case: Case) -> str:
+    model = case.model
+    dropouts = [
+        f"self.{name} with p={module.p}"
+        for name, module in model.named_modules()
+        if isinstance(module, torch.nn.modules.dropout._DropoutNd)
+        and module.training and module.p > 0
+    ]  # fmt: skip
+    if dropouts:
+        return (
+            f"it drops out at random ({', '.join(dropouts[:3])}), as it does in training: there is "
+            "nothing to verify a kernel against; --mode eval reads it as after model.eval()"
+        )
+    drawn = [
+        f"{step.name} in line {step.line}"
+        for step in traced(reference, case.instance) if step.name in _RANDOM
+    ]  # fmt: skip
+    if drawn:
+        return (
+            f"forward() draws random numbers ({', '.join(drawn[:3])}): there is nothing to verify "
+            "a kernel against; draw them in get_inputs() and give them to forward()"
+        )
+    training = "; if that is dropout, --mode eval turns it off" if model.training else ""
+    return (
+        "forward() gives another answer when called again on the same input (random numbers): "
+        f"there is nothing to verify a kernel against{training}"
+    )

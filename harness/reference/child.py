@@ -3,6 +3,7 @@
     python -P -m kernelblaster.harness.reference.child REQUEST.json RESULT.json
 
 REQUEST: {"path", "source", "set": {NAME: value}, "verify": {NAME: value} | null, "cases": folder,
+"reading": how the reference is read,
 "variation": what may vary, where that is known, "secret": what the seeds are made of, 0 for none}.
 With "verify" null the task is described first and its verify dimensions are chosen; otherwise only
 the cases are made. With "answers": folder too, one case at full dimensions ("verify") is made, with
@@ -14,35 +15,30 @@ from __future__ import annotations
 
 import ast
 import json
+import logging
 import resource
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from ..records import TOLERANCES, Variation
-from ..task.dimensions import module_integers, shrunk, shrunk_apart
+from ..records import TOLERANCES, Reading, Variation
+from ..task.dimensions import Dimension, find_dimensions, find_literals
 from .cases import write_cases
 from .exploration import explore
 from .full_case import widen_tolerances, write_full_case
-from .model import Instance, Reference, ReferenceFault, lacks_memory, specs
+from .model import Reference, ReferenceFault, lacks_memory
 from .program import NotExportable, export_program, op_class
-
-SHRUNK_ELEMENTS = 1 << 20
-"""Largest total of all tensors of a shrunken variant: a case is checked in well under a second."""
-
-FULL_ELEMENTS = 4 << 20
-"""A reference that cannot be shrunk is verified at full size up to this total."""
-
-BASES = (128, 64, 32, 16)
-"""Sizes to shrink to, the first that stays within SHRUNK_ELEMENTS."""
+from .small_variant import Cost, Search
+from .variant import Variant
 
 
 def main(arguments: list[str]) -> int:
     """Answer one request; what is wrong with the reference goes into the result."""
+    logging.getLogger("torch._subclasses.fake_tensor").setLevel(logging.CRITICAL)
     request_path, result_path = map(Path, arguments)
     request = json.loads(request_path.read_text(encoding="utf-8"))
     try:
@@ -62,8 +58,9 @@ def warm() -> None:
 def _answer(request: Mapping[str, Any]) -> dict[str, Any]:
     path, source = request["path"], request["source"]
     cases = Path(request["cases"])
+    reading = Reading.model_validate(request["reading"])
     if request["verify"] is not None:
-        reference = Reference(source, path, request["verify"])
+        reference = Reference(source, path, request["verify"], reading=reading)
         variation, secret = Variation.model_validate(request["variation"]), request["secret"]
         if request.get("answers"):
             _limit_memory()
@@ -76,26 +73,67 @@ def _answer(request: Mapping[str, Any]) -> dict[str, Any]:
         else:
             write_cases(reference, cases, variation, secret)
         return {"task": None}
-    integers = module_integers(ast.parse(source, path))
-    full = _Variant(source, path, integers)
+    return {"task": _described(path, source, reading, request["set"], cases)}
+
+
+def _described(
+    path: str, source: str, reading: Reading, chosen: Mapping[str, int], cases: Path
+) -> dict[str, Any]:
+    """Return the JSON form of a task, what only the caller knows left out, and write its cases."""
+    tree = ast.parse(source, path)
+    own = find_dimensions(tree)
+    literals = {
+        name: each for name, each in find_literals(tree).items() if name not in chosen
+    }
+    full = Variant(source, path, {}, reading)
     program, why_not = _program(full)
-    verify = _verify_variant(source, path, full, request["set"])
+    verify = _small_variant(full, source, path, reading, (own, literals), chosen)
+    _limit_memory()
     variation = explore(verify.reference)
     write_cases(verify.reference, cases, variation)
-    dtype = full.tensors[0]["dtype"]
-    tolerance = TOLERANCES.get(dtype)
+    outputs = [each["dtype"] for each in full.tensors if each["role"] == "output"]
+    tolerance = TOLERANCES.get(outputs[0])
+    written = own | {name: find_literals(tree)[name] for name in verify.dimensions
+                     if name not in own}  # fmt: skip
+    names = {name: each.value for name, each in written.items()}
+    described = full.described("full", variation, names)
     return {
-        "task": {
-            "op_class": op_class(program, full.tensors),
-            "dtype": dtype,
-            "tolerance": tolerance.model_dump() if tolerance else {"absolute": 0, "relative": 0},
-            "full": full.described("full", variation),
-            "verify": verify.described("verify", variation),
-            "program": program,
-            "program_failure": why_not,
-            "variation": variation.model_dump(),
-        }
+        "op_class": op_class(program, described["tensors"]),
+        "dtype": outputs[0],
+        "tolerance": tolerance.model_dump() if tolerance else {"absolute": 0, "relative": 0},
+        "full": described,
+        "verify": verify.described("verify", variation, names),
+        "program": program,
+        "program_failure": why_not,
+        "variation": variation.model_dump(),
+        "reading": reading.model_dump(),
+        "notes": [*_notes(full, verify, variation)],
     }
+
+
+def _notes(full: Variant, verify: Variant, variation: Variation) -> Iterator[str]:
+    """Yield what whoever brings the task should know of how it was read."""
+    kept = [name for name in variation.updated if name not in variation.unread]
+    if kept:
+        yield (
+            f"forward() changes {', '.join(kept)}: a kernel does not, each call begins with the "
+            "same ones, and only what forward() returns is compared"
+        )
+    lost = [name for name in variation.updated if name in variation.unread]
+    if lost:
+        yield f"forward() updates {_some(lost)}, which no answer depends on: a kernel does not"
+    if not verify.cost.small:
+        larger = "its full dimensions" if not verify.dimensions else "the smallest dimensions found"
+        yield (
+            f"it is verified at {larger}, {verify.cost.given + verify.cost.kept} elements and "
+            f"{verify.cost.work} operations a case: that takes a while without a GPU; choose "
+            "smaller sizes with --set NAME=VALUE"
+        )
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return ", ".join(names[:3]) + more
 
 
 def _limit_memory() -> None:
@@ -111,49 +149,7 @@ def _limit_memory() -> None:
         resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
 
 
-class _Variant:
-    """The reference at given dimensions, with the tensors that `launch` would get.
-
-    Shapes come from fake tensors, which cost neither memory nor time; a reference that looks at
-    values is really run. Raises ReferenceFault.
-    """
-
-    def __init__(self, source: str, path: str, dimensions: Mapping[str, int]) -> None:
-        self.dimensions = dict(dimensions)
-        self.reference = Reference(source, path, dimensions)
-        try:
-            with FakeTensorMode(allow_non_fake_inputs=True):
-                self._run()
-        except ReferenceFault:
-            self._run()
-
-    @property
-    def elements(self) -> int:
-        """Total number of elements of all tensors."""
-        total = 0
-        for tensor in self.tensors:
-            count = 1
-            for size in tensor["shape"]:
-                count *= size
-            total += count
-        return total
-
-    def described(self, name: str, variation: Variation) -> dict[str, Any]:
-        constants = set(variation.constants)
-        return {
-            "name": name,
-            "dimensions": self.dimensions,
-            "tensors": [each | {"constant": each["name"] in constants} for each in self.tensors],
-            "scalars": self.instance.scalars,
-        }
-
-    def _run(self) -> None:
-        self.instance: Instance = self.reference.instance(seed=0)
-        outputs = self.reference.outputs(self.instance.model, self.instance.arguments)
-        self.tensors = specs(self.instance, outputs)
-
-
-def _program(full: _Variant) -> tuple[dict[str, Any] | None, str]:
+def _program(full: Variant) -> tuple[dict[str, Any] | None, str]:
     """Return the exported program, or None and the reason."""
     try:
         # Outside the fake mode, which export takes from the inputs: constants made in forward()
@@ -165,50 +161,47 @@ def _program(full: _Variant) -> tuple[dict[str, Any] | None, str]:
         return None, f"torch.export: {type(error).__name__}: {' '.join(str(error).split())[:200]}"
 
 
-def _verify_variant(source: str, path: str, full: _Variant, chosen: Mapping[str, int]) -> _Variant:
-    """Return the first shrunken variant that runs and is small enough. Raises ReferenceFault."""
-    failure: ReferenceFault | None = None
-    smallest = full.elements
-    for dimensions, limit in _choices(full, chosen):
+def _small_variant(
+    full: Variant,
+    source: str,
+    path: str,
+    reading: Reading,
+    sizes: tuple[Mapping[str, Dimension], Mapping[str, Dimension]],
+    chosen: Mapping[str, int],
+) -> Variant:
+    """Return the variant to verify with; `sizes` are dimensions and literals.
+
+    Raises ReferenceFault where nothing is small enough.
+    """
+    made: dict[tuple[tuple[str, int], ...], Variant] = {}
+    faults: list[ReferenceFault] = []
+
+    def trial(values: Mapping[str, int]) -> Cost | None:
         try:
-            variant = full if dimensions == full.dimensions else _Variant(source, path, dimensions)
+            variant = Variant(source, path, values, reading, full.faked)
         except ReferenceFault as fault:
-            failure = failure or fault
-            continue
-        if _ranks(variant) != _ranks(full):
-            failure = failure or ReferenceFault("other numbers of axes when shrunk")
-            continue
-        if variant.elements <= limit:
-            return variant
-        smallest = min(smallest, variant.elements)
-    names = ", ".join(full.dimensions) or "none: give its sizes names at the top of the file"
-    reason = f"; shrunk: {failure}" if failure else ""
+            faults.append(fault)
+            return None
+        if not variant.is_like(full):
+            return None
+        made[tuple(sorted(values.items()))] = variant
+        return variant.cost
+
+    search = Search(*sizes, chosen, full.cost, trial)
+    search.run()
+    if chosen and not chosen.items() <= search.values.items():
+        why = faults[0] if faults else "with these it is another task"
+        words = ", ".join(f"{name}={value}" for name, value in chosen.items())
+        raise ReferenceFault(f"--set {words}: {why}")
+    if search.cost.possible:
+        return made[tuple(sorted(search.values.items()))] if search.values else full
+    names = ", ".join(sizes[0]) or "none"
+    reason = f"; shrunk: {faults[0]}" if faults else ""
     raise ReferenceFault(
-        f"it is too large to verify ({smallest} elements) and could not be shrunk by itself"
-        f"{reason}; choose small sizes with --set NAME=VALUE (names: {names})"
+        f"it is too large to verify ({search.cost.given + search.cost.kept} elements, "
+        f"{search.cost.work} operations) and could not be shrunk by itself{reason}; choose small "
+        f"sizes with --set NAME=VALUE (names: {names})"
     )
-
-
-def _choices(full: _Variant, chosen: Mapping[str, int]) -> Iterator[tuple[dict[str, int], int]]:
-    """Yield (dimensions, most elements): all shrunk, all but one shrunk, as written."""
-    own, given = full.dimensions, dict(chosen)
-    for base in BASES:
-        yield shrunk_apart(own, base) | given, SHRUNK_ELEMENTS
-    # A relation between dimensions (one divides another) may hold only where they are equal.
-    for base in BASES:
-        yield {name: shrunk(value, base) for name, value in own.items()} | given, SHRUNK_ELEMENTS
-    for base in BASES:
-        for kept, value in own.items():
-            if shrunk(value, base) != value and kept not in chosen:
-                dimensions = {name: shrunk(other, base) for name, other in own.items()}
-                yield dimensions | {kept: value} | given, SHRUNK_ELEMENTS
-    # What a person chose is taken at its word, up to the limit of a full-size verification.
-    yield shrunk_apart(own) | given, FULL_ELEMENTS
-    yield own | given, FULL_ELEMENTS
-
-
-def _ranks(variant: _Variant) -> list[tuple[str, int, str]]:
-    return [(tensor["name"], len(tensor["shape"]), tensor["dtype"]) for tensor in variant.tensors]
 
 
 if __name__ == "__main__":

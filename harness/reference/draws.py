@@ -14,6 +14,7 @@ may be about: matrices that are triangular or symmetric, integers that are sorte
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import torch
@@ -60,7 +61,7 @@ class Draw(NamedTuple):
 
 def draw(reference: Reference, how: Draw, variation: Variation) -> Instance:
     """Return the model and the inputs of a case, the same each time. Raises ReferenceFault."""
-    instance = reference.instance(how.seed)
+    instance = read_only_of(reference.instance(how.seed), variation)
     generator = torch.Generator(reference.device).manual_seed(how.seed + 1000)
     if not how.still:
         with torch.no_grad():
@@ -72,6 +73,23 @@ def draw(reference: Reference, how: Draw, variation: Variation) -> Instance:
         for name, tensor in instance.inputs.items():
             tensor.copy_(change(name, tensor))
     return instance
+
+
+def read_only_of(instance: Instance, variation: Variation) -> Instance:
+    """Return an instance without the parameters and buffers that no output depends on."""
+    if not variation.unread:
+        return instance
+    return replace(
+        instance,
+        parameters=_without(instance.parameters, variation.unread),
+        buffers=_without(instance.buffers, variation.unread),
+    )
+
+
+def _without(
+    tensors: dict[str, torch.Tensor], names: tuple[str, ...]
+) -> dict[str, torch.Tensor]:
+    return {name: tensor for name, tensor in tensors.items() if name not in names}
 
 
 def redrawn(

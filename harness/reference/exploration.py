@@ -12,11 +12,14 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from ..records import Level, Variation
-from .draws import LADDERS, Draw, draw, kind_of
+from .draws import LADDERS, Draw, draw, kind_of, read_only_of
 from .model import Instance, Reference, ReferenceFault
 from .tolerances import all_finite
 
@@ -30,7 +33,9 @@ TRIALS = ((1, "gaussian"), (2, "uniform"), (3, "large"))
 
 def explore(reference: Reference) -> Variation:
     """Return what may vary. Raises ReferenceFault where forward() fails on its own inputs."""
-    first, other = reference.instance(0), reference.instance(1)
+    unread, updated = read_and_written(reference)
+    plain = Variation(unread=unread, updated=updated)
+    first, other = (read_only_of(reference.instance(seed), plain) for seed in (0, 1))
     buffers = {
         name: _same(buffer, other.buffers.get(name)) for name, buffer in first.buffers.items()
     }
@@ -48,9 +53,65 @@ def explore(reference: Reference) -> Variation:
         name: "own" for name in (*first.inputs, *first.parameters, *first.buffers)
         if name not in constants
     }  # fmt: skip
-    start = Variation(levels=own_levels, fixed=tuple(fixed), constants=constants)
+    start = plain.model_copy(
+        update={"levels": own_levels, "fixed": tuple(fixed), "constants": constants}
+    )
     trial = _Trial(reference, first)
     return _freest(trial, start, ladders)
+
+
+def read_and_written(reference: Reference) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the parameters and buffers that no output depends on, and the buffers that forward()
+    changes. Raises ReferenceFault.
+
+    Unread is what no operation is given, and of what forward() changes that whose values make no
+    difference: running statistics in training.
+    """
+    watched = reference.instance(0)
+    kept = watched.parameters | watched.buffers
+    before = {name: tensor.detach().clone() for name, tensor in watched.buffers.items()}
+    with _Touched() as touched:
+        answers = reference.outputs(watched.model, watched.arguments)
+    unread = [name for name, each in kept.items() if storage_of(each) not in touched.storages]
+    updated = [name for name, own in before.items() if not _same(own, watched.buffers[name])]
+    for name in updated:
+        if name not in unread and not _matters(reference, name, answers):
+            unread.append(name)
+    return tuple(name for name in kept if name in unread), tuple(updated)
+
+
+def _matters(reference: Reference, name: str, answers: list[torch.Tensor]) -> bool:
+    """Say whether other values of a buffer make other answers."""
+    instance = reference.instance(0)
+    buffer = instance.buffers[name]
+    with torch.no_grad():
+        buffer.copy_(~buffer if buffer.dtype is torch.bool else buffer.abs() + 3)
+    try:
+        changed = reference.outputs(instance.model, instance.arguments)
+    except ReferenceFault:
+        return True
+    return len(changed) != len(answers) or not all(map(_same, answers, changed))
+
+
+class _Touched(TorchDispatchMode):  # type: ignore[misc]
+    """Notes what operations are given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.storages: set[int] = set()
+
+    def __torch_dispatch__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        for each in tree_leaves((args, kwargs or {})):
+            if isinstance(each, torch.Tensor):
+                self.storages.add(storage_of(each))
+        return function(*args, **(kwargs or {}))
+
+
+def storage_of(tensor: torch.Tensor) -> int:
+    """Return which memory a tensor lies in: the same for all its views."""
+    return int(tensor.untyped_storage()._cdata)
 
 
 def _freest(

@@ -16,14 +16,25 @@ import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy
 import torch
 
-from ..records import DTYPE_BYTES
+from ..records import AS_WRITTEN, DTYPE_BYTES, Reading
 from ..task.dimensions import with_dimensions
 from ..task.names import is_macro
+
+_TYPES = {"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": torch.float32}
+
+_DISTRIBUTIONS = {
+    "cv2": "opencv-python", "PIL": "pillow", "sklearn": "scikit-learn", "skimage": "scikit-image",
+    "yaml": "pyyaml", "flash_attn": "flash-attn", "torch_geometric": "torch-geometric",
+    "torch_scatter": "torch-scatter", "torch_sparse": "torch-sparse", "mamba_ssm": "mamba-ssm",
+    "causal_conv1d": "causal-conv1d",
+}  # fmt: skip
+"""Modules that come in a package of another name."""
 
 _CPP_WORDS = frozenset(
     """
@@ -70,14 +81,20 @@ class Reference:
     """A loaded reference file."""
 
     def __init__(
-        self, source: str, path: str, dimensions: Mapping[str, int], device: str = "cpu"
+        self,
+        source: str,
+        path: str,
+        dimensions: Mapping[str, int],
+        device: str = "cpu",
+        reading: Reading = AS_WRITTEN,
     ) -> None:
-        """Execute the file with its module-level integers replaced. Raises ReferenceFault.
+        """Execute the file at other sizes. Raises ReferenceFault.
 
         With another `device` models and inputs are made on it; what the file insists on making
-        elsewhere is moved there.
+        elsewhere is moved there. `reading` says what else is asked of the model.
         """
         self.path = path
+        self.reading = reading
         self.device = torch.device(device)
         tree = with_dimensions(ast.parse(source, path), dimensions)
         module = types.ModuleType("kernelblaster_reference")
@@ -117,23 +134,42 @@ class Reference:
         torch.manual_seed(seed)
         random.seed(seed)
         numpy.random.seed(seed)
+        positional, named = self._initial()
+        with self.running("Model(...)"):
+            model = self._names["Model"](*positional, **named)
+        if not isinstance(model, torch.nn.Module):
+            raise ReferenceFault(f"Model is no torch.nn.Module but a {type(model).__name__}")
+        _register_tensors(model)
+        with self.running("get_inputs()"):
+            given = self._names["get_inputs"]()
+        arguments = tuple(_positional(model, given))
+        if self.reading.mode != "file":
+            model.train(self.reading.mode == "train")
+        wanted = _TYPES.get(self.reading.dtype)
+        if wanted is not None:
+            model.to(wanted)
+
+        def own(tensor: torch.Tensor) -> torch.Tensor:
+            copied = tensor.detach().clone(memory_format=torch.contiguous_format)
+            return copied.to(wanted) if wanted and copied.is_floating_point() else copied
+
+        contiguous: tuple[Any, ...] = clone_arguments(arguments, own)
+        return model, contiguous
+
+    def _initial(self) -> tuple[list[Any], dict[str, Any]]:
+        """Return what Model(...) is given: in order, and by name where that is a dictionary."""
         initial: Any = []
         if callable(self._names.get("get_init_inputs")):
             with self.running("get_init_inputs()"):
                 initial = self._names["get_init_inputs"]()
-        with self.running("Model(...)"):
-            model = self._names["Model"](*initial)
-        if not isinstance(model, torch.nn.Module):
-            raise ReferenceFault(f"Model is no torch.nn.Module but a {type(model).__name__}")
-        with self.running("get_inputs()"):
-            arguments = self._names["get_inputs"]()
-        if not isinstance(arguments, list | tuple):
-            raise ReferenceFault(f"get_inputs() returns a {type(arguments).__name__}, not a list")
-        contiguous: tuple[Any, ...] = clone_arguments(
-            tuple(arguments),
-            lambda tensor: tensor.detach().clone(memory_format=torch.contiguous_format),
-        )
-        return model, contiguous
+        if isinstance(initial, dict):
+            return [], initial
+        if not isinstance(initial, list | tuple):
+            raise ReferenceFault(
+                f"get_init_inputs() returns a {type(initial).__name__}: a list of the arguments of "
+                "Model(...), or a dictionary by name"
+            )
+        return _split(list(initial), self._names["Model"].__init__)
 
     def outputs(self, model: torch.nn.Module, arguments: Sequence[Any]) -> list[torch.Tensor]:
         """Call forward and return its tensors in order. Raises ReferenceFault."""
@@ -159,6 +195,12 @@ class Reference:
             lines = [frame.lineno for frame in frames if frame.filename == self.path]
             where = f" (line {lines[-1]})" if lines else ""
             message = " ".join(str(error).split())[:300]
+            if isinstance(error, ImportError):
+                raise ReferenceFault(_missing(error, self.path, where)) from error
+            if not message:
+                # An assertion without words says what it asserts.
+                line = linecache.getline(frames[-1].filename, frames[-1].lineno or 0).strip()
+                message = line[:200] or "it gives no reason"
             raise ReferenceFault(
                 f"{what} raises {type(error).__name__}: {message}{where}"
             ) from error
@@ -171,8 +213,83 @@ def clone_arguments(arguments: Any, change: Callable[[torch.Tensor], torch.Tenso
     if isinstance(arguments, list):
         return [clone_arguments(value, change) for value in arguments]
     if isinstance(arguments, tuple):
-        return tuple(clone_arguments(value, change) for value in arguments)
+        cloned = [clone_arguments(value, change) for value in arguments]
+        made = getattr(type(arguments), "_make", tuple)
+        return made(cloned)
+    if isinstance(arguments, dict):
+        return {name: clone_arguments(value, change) for name, value in arguments.items()}
     return arguments
+
+
+def _register_tensors(model: torch.nn.Module) -> None:
+    """Make buffers of the tensors that modules hold as plain attributes.
+
+    A kernel is given them as any other, and they go where the model goes.
+    """
+    for module in model.modules():
+        for name, value in list(vars(module).items()):
+            if isinstance(value, torch.Tensor):
+                delattr(module, name)
+                module.register_buffer(name, value.detach(), persistent=False)
+
+
+def _split(given: list[Any], function: Any) -> tuple[list[Any], dict[str, Any]]:
+    """Return arguments in order and by name; a last dictionary holds names of the function's."""
+    if given and isinstance(given[-1], dict) and given[-1]:
+        last = given[-1]
+        names = inspect.signature(function).parameters
+        if all(isinstance(key, str) and key in names for key in last):
+            return given[:-1], last
+    return given, {}
+
+
+def _positional(model: torch.nn.Module, given: Any) -> list[Any]:
+    """Return what get_inputs() gives as the arguments of forward(), in order."""
+    signature = inspect.signature(model.forward)
+    if isinstance(given, dict):
+        ordered, named = [], given
+    elif isinstance(given, list | tuple):
+        ordered, named = _split(list(given), model.forward)
+    else:
+        raise ReferenceFault(
+            f"get_inputs() returns a {type(given).__name__}, not a list of the arguments of "
+            "forward(), or a dictionary by name"
+        )
+    if not named:
+        return ordered
+    try:
+        bound = signature.bind(*ordered, **named)
+    except TypeError as error:
+        raise ReferenceFault(f"get_inputs() does not fit forward(): {error}") from error
+    if bound.kwargs:
+        kinds = inspect.Parameter
+        only = [n for n, p in signature.parameters.items() if p.kind is kinds.KEYWORD_ONLY]
+        # What follows an argument that was left out is by name too: give that its default.
+        bound.apply_defaults()
+        if bound.kwargs:
+            words = ", ".join(only or bound.kwargs)
+            raise ReferenceFault(
+                f"forward() takes {words} by keyword only: let it be given in order as well "
+                "(without the * before it)"
+            )
+    return list(bound.args)
+
+
+def _missing(error: ImportError, path: str, where: str) -> str:
+    """Return what to do about a module that cannot be imported."""
+    words = " ".join(str(error).split())[:200]
+    name = error.name or ""
+    top = name.split(".")[0]
+    if not isinstance(error, ModuleNotFoundError) or not top:
+        return f"an import fails: {type(error).__name__}: {words}{where}"
+    beside = Path(path).resolve().parent / top
+    if beside.with_suffix(".py").is_file() or beside.is_dir():
+        return (
+            f"it imports {name}, which lies beside it{where}: a reference is one file, which also "
+            "runs on other hosts; put what it needs of that into it"
+        )
+    package = _DISTRIBUTIONS.get(top, top)
+    return f"it imports {name}, which is not installed{where}: pip install {package}"
 
 
 def tensor_spec(name: str, tensor: torch.Tensor, role: str) -> dict[str, Any]:
@@ -217,8 +334,8 @@ def _named(model: torch.nn.Module, arguments: tuple[Any, ...]) -> Instance:
             input_names.append(None)
         else:
             raise ReferenceFault(
-                f"get_inputs() gives {path} as a {type(value).__name__}; tensors, numbers and "
-                "lists of tensors are supported"
+                f"get_inputs() gives {path} as a {type(value).__name__}; tensors, numbers, and "
+                "lists and dictionaries of them are supported"
             )
     parameters: dict[str, torch.Tensor] = {}
     buffers: dict[str, torch.Tensor] = {}
@@ -251,6 +368,9 @@ def _argument_paths(
         if isinstance(value, list | tuple):
             for index, element in enumerate(value):
                 yield from leaves(f"{name}_{index}", element)
+        elif isinstance(value, dict):
+            for key, element in value.items():
+                yield from leaves(f"{name}_{key}", element)
         else:
             yield name, value
 

@@ -94,7 +94,7 @@ def _listed(directory: Path) -> dict[str, Any]:
 def _make(task: Task, directory: Path, secret: int = 0) -> None:
     run_reference(
         Path(task.path), task.source, {}, task.verify.dimensions, directory,
-        variation=task.variation, secret=secret,
+        variation=task.variation, secret=secret, reading=task.reading,
     )  # fmt: skip
 
 

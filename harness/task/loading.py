@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import contextvars
 import json
 import os
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +18,28 @@ from ..files import read_regular
 from ..process.children import TimedOut, off_loop, python_environment, read_log
 from ..process.fork_client import Program, run_forked, server_of
 from ..process.scratch import scratch_folder
-from ..records import JUDGE_VERSION, TOLERANCES, Task, Variation, sha256_of, sha256_of_json
-from .dimensions import module_integers
+from ..records import (
+    AS_WRITTEN,
+    JUDGE_VERSION,
+    TOLERANCES,
+    Reading,
+    Task,
+    Variation,
+    sha256_of,
+    sha256_of_json,
+)
+from .dimensions import find_dimensions, find_literals
 from .pytorch import torch_version
 
 REFERENCE_SECONDS = 600.0
-"""Time limit of the child: importing PyTorch, describing the task, answering the cases."""
+"""Time limit of the child, where $KERNELBLASTER_REFERENCE_SECONDS sets no other: importing PyTorch,
+describing the task, answering the cases."""
+
+TELL_SECONDS = 15.0
+"""How often somebody who waits for the child is told so."""
+
+Tell = Callable[[str], None]
+"""Is told, from another thread, what is waited for."""
 
 LARGEST_REFERENCE_BYTES = 1 << 20
 
@@ -37,44 +55,73 @@ uses again what comparing answers frees, rather than have it faulted in anew pag
 threads that wait for each other sleep, where the other cores are busy with compilers."""
 
 
-def begin_loading(path: Path, overrides: Mapping[str, int] | None = None) -> None:
+def begin_loading(
+    path: Path, overrides: Mapping[str, int] | None = None, reading: Reading = AS_WRITTEN
+) -> None:
     """Have PyTorch begin to be imported where `load_task` is going to need it; never raises."""
     with contextlib.suppress(UserError, OSError):
-        if not (_described_in(_read(path), dict(overrides or {})) / "task.json").is_file():
+        described = _described_in(_read(path), dict(overrides or {}), reading)
+        if not (described / "task.json").is_file():
             server_of(os.getpid(), REFERENCE).warm()
+
+
+def reference_seconds() -> float:
+    """Return the time limit of the child. Raises UserError where a bad one is set."""
+    given = os.environ.get("KERNELBLASTER_REFERENCE_SECONDS", "")
+    try:
+        seconds = float(given or REFERENCE_SECONDS)
+    except ValueError:
+        seconds = 0.0
+    if not 0.0 < seconds < float("inf"):
+        raise UserError(
+            f"$KERNELBLASTER_REFERENCE_SECONDS is {given}: set it to a number of seconds above 0"
+        )
+    return seconds
 
 
 class ReferenceFails(UserError):
     """The reference itself does not do: it will not the next time either."""
 
 
-async def load_task(path: Path, overrides: Mapping[str, int] | None = None) -> Task:
+async def load_task(
+    path: Path,
+    overrides: Mapping[str, int] | None = None,
+    reading: Reading = AS_WRITTEN,
+    tell: Tell | None = None,
+) -> Task:
     """Load a task without blocking the event loop; see `load_task_now`."""
-    return await off_loop(load_task_now, path, overrides)
+    return await off_loop(load_task_now, path, overrides, reading, tell)
 
 
-def load_task_now(path: Path, overrides: Mapping[str, int] | None = None) -> Task:
+def load_task_now(
+    path: Path,
+    overrides: Mapping[str, int] | None = None,
+    reading: Reading = AS_WRITTEN,
+    tell: Tell | None = None,
+) -> Task:
     """Describe the reference in a file and prepare its cases; nothing is run twice.
 
-    `overrides` sets module-level integers of the variant used for verification. Raises UserError
-    for whatever is wrong with the file, in one line.
+    `overrides` sets sizes of the variant used for verification; `tell` hears now and then that
+    PyTorch is still at work. Raises UserError for whatever is wrong with the file, in one line.
     """
     source = _read(path)
-    integers = _integers(path, source)
+    sizes, literals = _sizes(path, source)
     chosen = dict(overrides or {})
     for name, value in chosen.items():
-        if name not in integers:
-            known = ", ".join(integers) or "none"
-            raise UserError(f"{path}: no module-level integer {name} to set (it has: {known})")
+        if name not in sizes and name not in literals:
+            known = ", ".join(sizes) or "none"
+            raise UserError(f"{path}: no size {name} to set (it has: {known})")
         if value < 1:
             raise UserError(f"{path}: {name}={value}: a dimension is at least 1")
-    final = _described_in(source, chosen)
+    final = _described_in(source, chosen, reading)
     described = _cached(final / "task.json")
     if described is None:
         with scratch_folder("cases", cache_root()) as scratch:
             cases = scratch / "cases"
             cases.mkdir()
-            result = run_reference(path, source, chosen, None, cases)
+            result = run_reference(
+                path, source, chosen, None, cases, reading=reading, tell=tell
+            )
             described = {
                 **result["task"],
                 "name": path.stem,
@@ -92,11 +139,22 @@ def load_task_now(path: Path, overrides: Mapping[str, int] | None = None) -> Tas
     return Task.model_validate(described)
 
 
-def _described_in(source: str, chosen: Mapping[str, int]) -> Path:
+def small_variant_in_words(task: Task) -> str:
+    """Return at which sizes candidates are verified, in one line."""
+    small = {
+        name: f"{name} {value} → {task.verify.dimensions[name]}"
+        for name, value in task.full.dimensions.items()
+        if task.verify.dimensions[name] != value
+    }
+    return f"verified at {', '.join(small.values())}" if small else "verified at its full sizes"
+
+
+def _described_in(source: str, chosen: Mapping[str, int], reading: Reading) -> Path:
     tolerances = {dtype: found.model_dump() for dtype, found in TOLERANCES.items()}
     key = sha256_of_json(
-        [sha256_of(source), chosen, tolerances, torch_version(), JUDGE_VERSION]
-    )
+        [sha256_of(source), chosen, tolerances, torch_version(), JUDGE_VERSION,
+         reading.model_dump()]
+    )  # fmt: skip
     return cache_root() / "tasks" / key[:2] / key
 
 
@@ -126,6 +184,8 @@ def run_reference(
     exact: bool = False,
     variation: Variation | None = None,
     secret: int = 0,
+    reading: Reading = AS_WRITTEN,
+    tell: Tell | None = None,
 ) -> dict[str, Any]:
     """Run the child once (see reference/child.py) and return its result.
 
@@ -138,19 +198,21 @@ def run_reference(
             "answers": None if answers is None else str(answers), "exact": exact,
             "outputs": outputs,
             "variation": (variation or Variation()).model_dump(), "secret": secret,
+            "reading": reading.model_dump(),
         }  # fmt: skip
         (folder / "request.json").write_text(json.dumps(request), encoding="utf-8")
         files = [str(folder / name) for name in ("request.json", "result.json")]
-        log = folder / "log"
+        log, seconds = folder / "log", reference_seconds()
         try:
-            status = run_forked(
-                REFERENCE, files, directory=folder, log=log, seconds=REFERENCE_SECONDS,
-                environment=python_environment(folder) | dict(REFERENCE.environment),
-            )  # fmt: skip
+            with _telling(tell, path, seconds):
+                status = run_forked(
+                    REFERENCE, files, directory=folder, log=log, seconds=seconds,
+                    environment=python_environment(folder) | dict(REFERENCE.environment),
+                )  # fmt: skip
         except TimedOut:
             raise UserError(
-                f"{path}: the reference ran past {REFERENCE_SECONDS:.0f} s: choose smaller sizes "
-                "for verification with --set NAME=VALUE"
+                f"{path}: the reference ran past {seconds:.0f} s: choose smaller sizes for "
+                "verification with --set NAME=VALUE, or give it more with --reference-seconds"
             ) from None
         try:
             result: dict[str, Any] = json.loads((folder / "result.json").read_text("utf-8"))
@@ -160,6 +222,32 @@ def run_reference(
         kind = UserError if result.get("passing") else ReferenceFails
         raise kind(f"{path}: {result['error']}")
     return result
+
+
+@contextlib.contextmanager
+def _telling(tell: Tell | None, path: Path, limit: float) -> Iterator[None]:
+    """Have `tell` told every TELL_SECONDS that the child is at work."""
+    if tell is None:
+        yield
+        return
+    ended = threading.Event()
+
+    def repeat(tell: Tell = tell) -> None:
+        waited = TELL_SECONDS
+        while not ended.wait(TELL_SECONDS):
+            tell(
+                f"{path.name}: PyTorch works out the answers on the CPU, {waited:.0f} s of at most "
+                f"{limit:.0f} (--reference-seconds)"
+            )
+            waited += TELL_SECONDS
+
+    thread = threading.Thread(target=contextvars.copy_context().run, args=(repeat,), daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
 
 
 def _death(status: int, log: str) -> str:
@@ -184,13 +272,15 @@ def _read(path: Path) -> str:
         raise UserError(f"{path}: cannot be read: {error.strerror}") from None
 
 
-def _integers(path: Path, source: str) -> dict[str, int]:
+def _sizes(path: Path, source: str) -> tuple[list[str], list[str]]:
+    """Return the names of the sizes of a reference, and of what else in it can be set."""
     try:
-        return module_integers(ast.parse(source))
+        tree = ast.parse(source)
     except SyntaxError as error:
         raise UserError(f"{path}:{error.lineno}: not Python: {error.msg}") from None
     except (ValueError, RecursionError, MemoryError) as error:
         raise UserError(f"{path}: not Python: {error}") from None
+    return [*find_dimensions(tree)], [*find_literals(tree)]
 
 
 def _cached(path: Path) -> dict[str, Any] | None:

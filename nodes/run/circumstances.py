@@ -11,6 +11,7 @@ BASELINES = ("eager_us", "compile_us", "speedup", "speedup_low", "speedup_high")
 """Facts of a measurement beside PyTorch; `speedup` is over the faster of the two."""
 
 _TOLD = {
+    "degenerate": "the task is degenerate, gone on with all the same: {}",
     "profiler_unavailable": "no hardware counters were read ({})",
     "sanitizer_missing": "Compute Sanitizer did not finish its check ({})",
     "isolation_missing": "this machine does not offer to candidates: {}",

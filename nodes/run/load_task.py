@@ -19,11 +19,12 @@ from ...harness.errors import UserError
 from ...harness.process.scratch import scratch_folder
 from ...harness.records import Task
 from ...harness.task.loading import load_task as read_task
+from ...harness.task.loading import small_variant_in_words
 from ...memory.knowledge.state_index import import_chroma
 from ...memory.run.journal import Entry
 from ...tools.models.endpoint import require_endpoint
 from ...tools.models.records import ROLES
-from ...tools.progress import report_progress
+from ...tools.progress import progress_writer, report_progress
 from ...tools.workspace import open_runs
 from ..common.workspaces import workspace_of
 from ..records import OptimizeRequest, RunContext, RunPlan, Settings, TaskSummary
@@ -38,6 +39,7 @@ class Asks(TypedDict, total=False):
     start: str | None
     run: str | None
     dimensions: dict[str, int]
+    reading: dict[str, Any]
 
 
 async def load_task(state: Asks, runtime: Runtime[Settings]) -> dict[str, Any]:
@@ -75,11 +77,12 @@ async def load_task(state: Asks, runtime: Runtime[Settings]) -> dict[str, Any]:
         device_why=plan.device_why,
         run=plan.run,
         shapes={t.name: list(t.shape) for t in task.full.tensors},
+        verified=small_variant_in_words(task),
         plan=plan.model_dump(include={"iterations", "rollouts", "steps", "seed"}),
         models={role: plan.models.model_of(role) for role in ROLES},
     )
-    if told:
-        report_progress("note", text=told)
+    for text in (*task.notes, *([told] if told else [])):
+        report_progress("note", text=text)
     written = {"plan": plan, "summary": summary, "iteration": 0}
     entry = Entry(
         place="load_task", node="load_task", read_sha256="", written=to_jsonable_python(written)
@@ -91,6 +94,7 @@ async def load_task(state: Asks, runtime: Runtime[Settings]) -> dict[str, Any]:
         "start": None,
         "run": None,
         "dimensions": {},
+        "reading": {},
         "trajectories": Overwrite({}),
         "soft_reviews": Overwrite({}),
     }
@@ -105,13 +109,18 @@ def _context(given: object) -> RunContext:
 
 async def _described(plan: RunPlan, given: Mapping[str, str]) -> Task:
     """Load the reference; where its text was given, from a file that is there meanwhile."""
+    write = progress_writer()
+
+    def tell(text: str) -> None:
+        write({"event": "note", "text": text})
+
     if TASK_FILE not in given:
-        return await read_task(Path(plan.task), plan.dimensions)
+        return await read_task(Path(plan.task), plan.dimensions, plan.reading, tell)
     held = scratch_folder("task")
     folder = await asyncio.to_thread(held.__enter__)
     try:
         await asyncio.to_thread((folder / TASK_FILE).write_text, given[TASK_FILE])
-        return await read_task(folder / TASK_FILE, plan.dimensions)
+        return await read_task(folder / TASK_FILE, plan.dimensions, plan.reading, tell)
     except UserError as error:
         raise UserError(str(error).replace(f"{folder}/", "")) from error
     finally:

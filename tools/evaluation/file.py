@@ -10,8 +10,8 @@ from ...harness.devices.registry import open_device
 from ...harness.errors import UserError
 from ...harness.files import read_source
 from ...harness.process.scratch import scratch_folder
-from ...harness.records import Evaluation, Outcome
-from ...harness.task.loading import load_task
+from ...harness.records import AS_WRITTEN, Evaluation, Outcome, Reading
+from ...harness.task.loading import Tell, load_task
 from ...memory.run.run_store import RunStore
 from .evaluator import Evaluator
 
@@ -27,6 +27,8 @@ async def evaluate_file(
     dimensions: dict[str, int],
     confirm: bool = False,
     secret_seed: int | None = None,
+    reading: Reading = AS_WRITTEN,
+    tell: Tell | None = None,
 ) -> Evaluation:
     """Compile, verify, profile and time one CUDA source for one task.
 
@@ -37,6 +39,8 @@ async def evaluate_file(
             times, or `unconfirmed` why it does not hold.
         secret_seed: confirm on the cases that were drawn from this number, which is the fact
             `secret_seed` of an earlier confirmation; by default from one that nobody knows.
+        reading: how the reference is read.
+        tell: hears now and then that PyTorch is still at work.
 
     Raises:
         UserError: a file, the device or the GPU cannot be used, or the file defines no `launch`
@@ -44,7 +48,7 @@ async def evaluate_file(
     """
     source = await asyncio.to_thread(read_source, kernel)
     opened = open_device(device, gpu)
-    loaded = await load_task(task, dimensions)
+    loaded = await load_task(task, dimensions, reading, tell)
     with scratch_folder("evaluate") as scratch:
         with RunStore(scratch / "run.sqlite") as store:
             gates = Evaluator(opened, store)

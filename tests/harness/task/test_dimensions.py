@@ -1,16 +1,13 @@
-"""Module-level integers of a reference: found, replaced, shrunk."""
+"""Sizes of a reference: found wherever they stand, named, and set."""
 
 from __future__ import annotations
 
 import ast
-
-from hypothesis import given
-from hypothesis import strategies as st
+from typing import Any
 
 from kernelblaster.harness.task.dimensions import (
-    module_integers,
-    shrunk,
-    shrunk_apart,
+    find_dimensions,
+    find_literals,
     with_dimensions,
 )
 
@@ -34,8 +31,18 @@ def f():
 """
 
 
+def values(source: str) -> dict[str, int]:
+    return {name: each.value for name, each in find_dimensions(ast.parse(source)).items()}
+
+
+def ran(source: str, dimensions: dict[str, int]) -> dict[str, Any]:
+    names: dict[str, Any] = {}
+    exec(compile(with_dimensions(ast.parse(source), dimensions), "x", "exec"), names)
+    return names
+
+
 def test_integers_set_once_are_found() -> None:
-    assert module_integers(ast.parse(SOURCE)) == {
+    assert values(SOURCE) == {
         "A": 4096, "B": 2049, "C": 16, "D": 16, "E": 16, "F": -3,
     }  # fmt: skip
 
@@ -50,22 +57,49 @@ def test_values_are_replaced_and_others_follow() -> None:
     }  # fmt: skip
 
 
-def test_shrunk_keeps_small_values_and_remainders() -> None:
-    assert [shrunk(v) for v in (1, 128, 160, 161, 255, 256, 4096, 4097, 4099)] == [
-        1, 128, 160, 161, 255, 128, 128, 129, 131,
-    ]  # fmt: skip
+WHEREVER = """
+shape = (16, 3, (224, 1))
+hidden = [1024] * 4
+sizes = {"wide": 96}
+
+class Model:
+    def __init__(self, features, groups, width=64, depths=(2, 6)):
+        self.w = f(512, 512 * 4, 8)
+
+    def forward(self, image, mask):
+        return image.view(-1, 512)
+
+def get_inputs():
+    n = 40
+    late = rand(n, 7)
+    return [rand(shape[0], 3, 200).half(), rand((n, 5)), late, 9]
+
+def get_init_inputs():
+    return [128, shape[1]]
+"""
 
 
-@given(st.dictionaries(st.sampled_from("ABCDEF"), st.integers(1, 1 << 20), min_size=1),
-       st.sampled_from([128, 64, 32, 16]))  # fmt: skip
-def test_shrinking_apart_keeps_equality_and_alignment(values: dict[str, int], base: int) -> None:
-    small = shrunk_apart(values, base)
-    for a in values:
-        assert 1 <= small[a] <= values[a]
-        for b in values:
-            if values[a] == values[b]:
-                assert small[a] == small[b]
-            elif max(values[a], values[b]) > 8 * base:
-                assert small[a] != small[b]
-        if small[a] != values[a]:
-            assert small[a] % base == values[a] % base
+def test_sizes_are_found_wherever_they_stand() -> None:
+    assert values(WHEREVER) == {
+        "shape_0": 16, "shape_1": 3, "shape_2_0": 224, "hidden_0": 1024,
+        "sizes_wide": 96, "n": 40, "late_1": 7, "image_1": 3, "image_2": 200, "mask_1": 5,
+        "features": 128, "width": 64, "depths_0": 2, "depths_1": 6,
+    }  # fmt: skip
+    assert [*find_literals(ast.parse(WHEREVER))] == ["literal_512"]
+
+
+def test_sizes_are_set_where_they_stand() -> None:
+    model = "class Model:\n    def __init__(self, d=64):\n        self.d = d, 512 + 512\n"
+    given = "def get_inputs():\n    return [(shape[0], 40)]\n"
+    names = ran(f"shape = (16, 3)\n{model}{given}",
+                {"shape_0": 2, "d": 8, "literal_512": 4, "input0_1": 5, "nothing": 1})  # fmt: skip
+    assert names["shape"] == (2, 3)
+    assert names["Model"]().d == (8, 8)
+    assert names["get_inputs"]() == [(2, 5)]
+
+
+def test_sizes_of_one_name_are_told_apart() -> None:
+    source = "n = 64\ndef get_init_inputs():\n    n = 32\n    return [n, n]\n"
+    assert values(source) == {"n": 64, "n_2": 32}
+    names = ran(source, {"n_2": 7})
+    assert names["n"] == 64 and names["get_init_inputs"]() == [7, 7]
