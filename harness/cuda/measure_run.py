@@ -34,6 +34,8 @@ on inputs whose own rounding is not known."""
 EAGER, COMPILED = "eager", "compile"
 DESCRIBED = 5
 """Calls with an event on either side of each launch, of which the shortest is told."""
+DESCRIBED_MICROSECONDS = 10_000.0
+"""No further one follows where these calls took longer together: noise is no matter then."""
 
 
 def measure_candidates(
@@ -245,11 +247,15 @@ class _Bench:
     def launches(self, name: str) -> list[LaunchAnswer]:
         """Return the kernel launches of one more call, each between events. Raises _Failed."""
         best: list[LaunchAnswer] = []
+        spent = 0.0
         for number in range(DESCRIBED):
+            if spent > DESCRIBED_MICROSECONDS:
+                break
             self.before(name, number)
             call = self._contestants[name].candidate.prepare_timed(self._buffers[self._set])
             self._call(name, call)
             found = [LaunchAnswer(**launch._asdict()) for launch in call.launches()]
+            spent += _total(found)
             if not best or _total(found) < _total(best):
                 best = found
         return best

@@ -22,7 +22,7 @@ from ..reference.mutants import Mutants
 from ..reference.proof import Proof
 from ..reference.tolerances import Scale
 
-EXACT_SECONDS = 0.5
+EXACT_SECONDS = 0.1
 """Double precision answers are computed for every candidate where one takes no longer than this."""
 
 

@@ -261,10 +261,12 @@ class CudaDevice(Device):
     ) -> MeasureAnswer | StageResult:
         """Return the worker's samples, or why a candidate could not be timed."""
         alone = len(programs) == 1
+        # Of two candidates the ratio is announced: it is as precise however far they are apart.
+        stopping = self._stopping.model_copy(update={} if alone else {"slack": 0.0})
         request = {
             "op": "measure",
             "programs": dict(programs),
-            "stopping": self._stopping.model_dump(),
+            "stopping": stopping.model_dump(),
             "seed": secrets.randbelow(1 << 31),
             "with_compile": self._with_compile and alone,
             "with_eager": alone,

@@ -16,12 +16,12 @@ elements and own the error that PyTorch itself makes beyond the relative part:
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Literal
 
 import torch
 
-from ..judge.tensor_comparison import CHUNK
+from ..judge.tensor_comparison import parts
 from ..records import TOLERANCES, Tolerance
 
 OWN_ERROR_FACTOR = 8.0
@@ -102,7 +102,7 @@ def excess(
     by `factor`.
     """
     largest = 0.0
-    for got, wanted in zip(_parts(answer), _parts(exact), strict=True):
+    for got, wanted in zip(parts(answer), parts(exact), strict=True):
         error = ((got.double() - wanted).abs() - rounding * wanted.abs()).clamp_(min=0.0)
         error = factor * error - relative * wanted.abs()
         largest = max(largest, float(torch.where(error.isfinite(), error, 0.0).max()))
@@ -111,20 +111,15 @@ def excess(
 
 def all_finite(answers: Iterable[torch.Tensor]) -> bool:
     """Say whether no element is infinite or undefined."""
-    return all(bool(torch.isfinite(part).all()) for answer in answers for part in _parts(answer))
+    return all(bool(torch.isfinite(part).all()) for answer in answers for part in parts(answer))
 
 
 def root_mean_square(answer: torch.Tensor) -> float:
     """Return the root of the mean square of the finite elements; 0 where there are none."""
     total, count = 0.0, 0
-    for part in _parts(answer):
+    for part in parts(answer):
         squares = part.to(torch.float64, copy=True).square_()
         finite = squares.isfinite()
         total += float(torch.where(finite, squares, 0.0).sum())
         count += int(finite.sum())
     return math.sqrt(total / max(1, count))
-
-
-def _parts(answer: torch.Tensor) -> Iterator[torch.Tensor]:
-    """Yield pieces whose copies the allocator keeps: fresh pages cost more than the work."""
-    yield from answer.reshape(-1).split(CHUNK)
