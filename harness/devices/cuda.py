@@ -17,7 +17,12 @@ from ..cuda.answers import Facts, baseline_facts, timing_failure, timing_of, ver
 from ..cuda.client import CANDIDATE_SECONDS, REFERENCE_SECONDS, GpuWorker, shared_worker
 from ..cuda.event_profile import event_profile
 from ..cuda.held_gpu import HeldGpu, hold_one
-from ..cuda.inspection import profile_candidate, sanitize_candidate
+from ..cuda.inspection import (
+    CONFIRM_SECONDS,
+    SMALL_SECONDS,
+    profile_candidate,
+    sanitize_candidate,
+)
 from ..cuda.present_gpus import FoundGpu, find_gpus
 from ..cuda.reports import MeasureAnswer, VerifyAnswer
 from ..errors import UserError
@@ -58,6 +63,8 @@ class CudaDevice(Device):
         stopping: when a measurement is precise enough.
         with_compile: whether torch.compile is measured beside eager. Compiling takes seconds,
             once for each task and worker.
+        confirm_seconds: how long Compute Sanitizer may work on a winner at full dimensions; at small
+            ones it is run in any case. 0: not at full dimensions.
         with_counters: whether Nsight Compute is asked for hardware counters. Where it is not, or
             cannot give them, the profile holds event times and static facts.
         workers: processes beside the GPUs; by default those that this process shares.
@@ -75,6 +82,7 @@ class CudaDevice(Device):
         reference_seconds: float = REFERENCE_SECONDS,
         stopping: Stopping | None = None,
         with_compile: bool = True,
+        confirm_seconds: float = CONFIRM_SECONDS,
         with_counters: bool = True,
         workers: Sequence[GpuWorker] | None = None,
         gpus: Sequence[FoundGpu] | None = None,
@@ -89,6 +97,7 @@ class CudaDevice(Device):
         self._stopping = stopping or Stopping()
         self._with_compile = with_compile
         self._with_counters = with_counters
+        self._confirm_seconds = confirm_seconds
         self.workers = tuple(workers or (shared_worker(gpu.uuid) for gpu in self.gpus))
         """The processes beside the GPUs."""
 
@@ -129,7 +138,10 @@ class CudaDevice(Device):
         return await off_loop(self._profile, task, source, fresh=True)
 
     async def confirm(self, task: Task, source: str, sample: int = 0) -> StageResult:
-        """Verify in a process that has run no candidate before, then under Compute Sanitizer."""
+        """Verify in a process that has run no candidate before, then under Compute Sanitizer.
+
+        At small dimensions, and at full ones for as long as `confirm_seconds`.
+        """
         return await off_loop(self._confirm, task, source, sample)
 
     async def compare(self, task: Task, first: str, second: str) -> Comparison:
@@ -168,14 +180,69 @@ class CudaDevice(Device):
             found = _verified(held, task, built, plan, sample)
             if found.outcome is not Outcome.PASSED:
                 return found
-            stage = held.inspection_stage(task)
-            if isinstance(stage, str):
-                facts = found.facts | {"sanitizer_missing": stage}
-                return found.model_copy(update={"facts": facts})
-            inspected = sanitize_candidate(task, built, plan, stage)
+            began = time.monotonic()
+            inspected = self._sanitized(held, task, source, built, plan)
         if inspected.outcome is not Outcome.PASSED:
             return inspected.model_copy(update={"build": built})
-        return found.model_copy(update={"facts": found.facts | inspected.facts})
+        facts = found.facts | inspected.facts | {"sanitizer_seconds": time.monotonic() - began}
+        return found.model_copy(update={"facts": facts})
+
+    def _sanitized(
+        self, held: HeldGpu, task: Task, source: str, built: Build, plan: Plan
+    ) -> StageResult:
+        """Return what Compute Sanitizer finds at small dimensions, and within its budget at full.
+
+        Facts of a pass: which tools found nothing and at which dimensions, and which are missing.
+        """
+        found: list[StageResult] = []
+        if task.verify.dimensions != task.full.dimensions:
+            found.append(self._sanitized_small(held, task, source))
+        if found and found[0].outcome is not Outcome.PASSED:
+            return found[0]
+        where = "at full dimensions"
+        if self._confirm_seconds > 0:
+            stage = held.inspection_stage(task)
+            found.append(
+                _not_sanitized(where, stage) if isinstance(stage, str) else
+                sanitize_candidate(
+                    task, built, plan, stage, seconds=self._confirm_seconds, where=where
+                )
+            )  # fmt: skip
+        else:
+            found.append(_not_sanitized(where, "not asked for (0 s)"))
+        if found[-1].outcome is not Outcome.PASSED:
+            return found[-1]
+        told: Facts = {}
+        for name in ("sanitizer", "sanitizer_missing"):
+            if words := [str(each.facts[name]) for each in found if name in each.facts]:
+                told[name] = "; ".join(words)
+        return StageResult(outcome=Outcome.PASSED, facts=told)
+
+    def _sanitized_small(self, held: HeldGpu, task: Task, source: str) -> StageResult:
+        """Return what the sanitizer finds at small dimensions.
+
+        A kernel that is right at its full dimensions alone is not blamed for what it does at
+        others: it is said that it was not looked at there.
+        """
+        where = "at small dimensions"
+        small = task.model_copy(update={"full": task.verify})
+        built = self._build(small, source)
+        refused = judge_build(built)
+        plan = refused or self._plan(held, small, built)
+        if isinstance(plan, StageResult):
+            return _not_sanitized(where, f"the kernel does not run there ({plan.reason})")
+        try:
+            right = _verified(held, small, built, plan, 0)
+            if right.outcome is not Outcome.PASSED:
+                return _not_sanitized(where, f"the kernel is not right there ({right.reason})")
+            stage = held.inspection_stage(small)
+        except UserError as error:
+            return _not_sanitized(where, str(error))
+        if isinstance(stage, str):
+            return _not_sanitized(where, stage)
+        return sanitize_candidate(
+            small, built, plan, stage, seconds=SMALL_SECONDS, where=where
+        )  # fmt: skip
 
     def _profile(self, task: Task, source: str, fresh: bool = False) -> Measurement:
         built = self._build(task, source)
@@ -195,7 +262,8 @@ class CudaDevice(Device):
             facts = baseline_facts(answer) | held.circumstances(plan)
             facts["measure_seconds"] = time.monotonic() - began
             facts["host_microseconds"] = round(plan.host_microseconds, 1)
-            profile, told = self._counters(held, task, built, plan)
+            together = sum(launch.microseconds or 0.0 for launch in answer.launches)
+            profile, told = self._counters(held, task, built, plan, together)
             return Measurement(
                 stage=StageResult(outcome=Outcome.PASSED, build=built, facts=facts | told),
                 timing=timing_of(answer.samples["candidate"]),
@@ -206,7 +274,7 @@ class CudaDevice(Device):
             )
 
     def _counters(
-        self, held: HeldGpu, task: Task, built: Build, plan: Plan
+        self, held: HeldGpu, task: Task, built: Build, plan: Plan, microseconds: float
     ) -> tuple[Profile | None, Facts]:
         """Return what Nsight Compute counts, or None; and what is to be told of it."""
         if not self._with_counters:
@@ -215,10 +283,12 @@ class CudaDevice(Device):
         stage = held.inspection_stage(task)
         if isinstance(stage, str):
             return None, {"profiler_unavailable": stage}
-        found = profile_candidate(task, built, plan, stage)
+        found = profile_candidate(task, built, plan, stage, microseconds)
         if found.profile is None:
             return None, {"profiler_unavailable": f"{found.reason}: {found.remedy}"}
-        told: Facts = {"profile_seconds": time.monotonic() - began}
+        told: Facts = {
+            "profile_seconds": time.monotonic() - began, "profile_collection": found.collection,
+        }  # fmt: skip
         cycles = elapsed_cycles(found.profile)
         if cycles:
             told["elapsed_cycles"] = cycles
@@ -301,6 +371,12 @@ def _chosen(indexes: Sequence[int], gpus: Sequence[FoundGpu]) -> tuple[FoundGpu,
             f"{listed}: choose with --gpus"
         )
     return chosen
+
+
+def _not_sanitized(where: str, reason: str) -> StageResult:
+    return StageResult(
+        outcome=Outcome.PASSED, facts={"sanitizer_missing": f"{where}: {reason}"}
+    )
 
 
 def _verified(
