@@ -25,6 +25,7 @@ from ..harness.files import read_text
 from ..harness.task.loading import begin_loading
 from .flags import (
     Approve,
+    ConfirmSeconds,
     DeviceName,
     Dimensions,
     Events,
@@ -102,6 +103,7 @@ def optimize(
         Literal["replies", "tools"] | None,
         typer.Option(help="A model writes a file a reply, or has tools to try it before."),
     ] = None,
+    confirm_seconds: ConfirmSeconds = None,
     seed: Annotated[int | None, typer.Option(help="Same seed, same run.")] = None,
     approve: Approve = None,
     run: Annotated[Path | None, typer.Option("--run", help="Run directory.")] = None,
@@ -130,6 +132,7 @@ def optimize(
         max_calls=max_calls,
         max_gpu_seconds=max_gpu_seconds,
         max_seconds=max_seconds,
+        confirm_seconds=confirm_seconds,
     )
     try:
         request = OptimizeRequest(
@@ -149,6 +152,7 @@ def optimize(
             steps=settings.steps if steps is None else steps,
             repairs=settings.repairs if repairs is None else repairs,
             writer=writer or settings.writer,
+            confirm_seconds=settings.confirm_seconds,
             seed=settings.seed if seed is None else seed,
             knowledge=str(kb) if kb else None,
             approve=parse_approvals(approve or ""),
@@ -233,6 +237,7 @@ def evaluate(
         int | None,
         typer.Option(min=1, help="Confirm on the cases of an earlier confirmation: its fact."),
     ] = None,
+    confirm_seconds: ConfirmSeconds = None,
     as_json: Json = False,
 ) -> None:
     """Compile, verify, profile and time one kernel."""
@@ -242,7 +247,7 @@ def evaluate(
     from ..tools.evaluation.file import evaluate_file
     from .tables import show_evaluation
 
-    settings = read_settings()
+    settings = read_settings(confirm_seconds=confirm_seconds)
     try:
         evaluation = run_until_stopped(
             evaluate_file(
@@ -253,6 +258,7 @@ def evaluate(
                 chosen,
                 confirm,
                 secret_seed,
+                settings.confirm_seconds,
             )
         )
     except Stopped as stopped:

@@ -26,9 +26,6 @@ PROFILE_SECONDS = 120.0
 """Limit of one profiling run: replays of every launch, and starting twice."""
 SMALL_SECONDS = 60.0
 """Limit of the sanitizer's tools at small dimensions; nearly all of it goes into starting them."""
-CONFIRM_SECONDS = 30.0
-"""The same at full dimensions, where nothing else is asked for. The sanitizer slows a kernel down
-ten to a thousand times: 27 s for a norm of 67 million elements on an H200."""
 _NOTHING = """#include <cuda_runtime.h>
 __global__ void nothing() {}
 extern "C" void launch(void*, cudaStream_t stream) { nothing<<<1, 32, 0, stream>>>(); }

@@ -4,8 +4,9 @@
 
 MANIFEST.json holds {"driver": path of driver.py, "replay": path of replay.c compiled, "image": path
 of the cubin, "plan": a Plan as JSON, "tensors": [{"name", "bytes", "file": path of its bytes, null
-for an output}]}. A tensor of which a file holds the beginning repeats it. Started by path, by any Python: it imports nothing of this package but that one
-file, and no PyTorch, whose kernels nobody asked for.
+for an output}]}. A tensor of which a file holds the beginning repeats it. Started by path, by any
+Python: it imports nothing of this package but that one file, and no PyTorch, whose kernels nobody
+asked for.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import secrets
 import time
 from collections.abc import Mapping, Sequence
@@ -17,12 +18,7 @@ from ..cuda.answers import Facts, baseline_facts, timing_failure, timing_of, ver
 from ..cuda.client import CANDIDATE_SECONDS, REFERENCE_SECONDS, GpuWorker, shared_worker
 from ..cuda.event_profile import event_profile
 from ..cuda.held_gpu import HeldGpu, hold_one
-from ..cuda.inspection import (
-    CONFIRM_SECONDS,
-    SMALL_SECONDS,
-    profile_candidate,
-    sanitize_candidate,
-)
+from ..cuda.inspection import SMALL_SECONDS, profile_candidate, sanitize_candidate
 from ..cuda.present_gpus import FoundGpu, find_gpus
 from ..cuda.reports import MeasureAnswer, VerifyAnswer
 from ..errors import UserError
@@ -46,7 +42,7 @@ from ..records import (
 )
 from ..task.contract import header
 from ..task.pytorch import require_matching_torch, torch_version
-from .protocol import Capability, Comparison, Device, Measurement
+from .protocol import CONFIRM_SECONDS, Capability, Comparison, Device, Measurement
 
 
 class CudaDevice(Device):
@@ -63,8 +59,6 @@ class CudaDevice(Device):
         stopping: when a measurement is precise enough.
         with_compile: whether torch.compile is measured beside eager. Compiling takes seconds,
             once for each task and worker.
-        confirm_seconds: how long Compute Sanitizer may work on a winner at full dimensions; at small
-            ones it is run in any case. 0: not at full dimensions.
         with_counters: whether Nsight Compute is asked for hardware counters. Where it is not, or
             cannot give them, the profile holds event times and static facts.
         workers: processes beside the GPUs; by default those that this process shares.
@@ -82,7 +76,6 @@ class CudaDevice(Device):
         reference_seconds: float = REFERENCE_SECONDS,
         stopping: Stopping | None = None,
         with_compile: bool = True,
-        confirm_seconds: float = CONFIRM_SECONDS,
         with_counters: bool = True,
         workers: Sequence[GpuWorker] | None = None,
         gpus: Sequence[FoundGpu] | None = None,
@@ -97,7 +90,9 @@ class CudaDevice(Device):
         self._stopping = stopping or Stopping()
         self._with_compile = with_compile
         self._with_counters = with_counters
-        self._confirm_seconds = confirm_seconds
+        self.confirm_seconds = CONFIRM_SECONDS
+        """Limit of Compute Sanitizer at full dimensions; 0: not there. At small ones it is run in
+        any case."""
         self.workers = tuple(workers or (shared_worker(gpu.uuid) for gpu in self.gpus))
         """The processes beside the GPUs."""
 
@@ -140,9 +135,15 @@ class CudaDevice(Device):
     async def confirm(self, task: Task, source: str, sample: int = 0) -> StageResult:
         """Verify in a process that has run no candidate before, then under Compute Sanitizer.
 
-        At small dimensions, and at full ones for as long as `confirm_seconds`.
+        At small dimensions always, and at full ones for as long as `confirm_seconds`.
         """
         return await off_loop(self._confirm, task, source, sample)
+
+    def confirming_for(self, seconds: float) -> CudaDevice:
+        """Return this device, with its workers, that sanitizes so long at full dimensions."""
+        other = copy.copy(self)
+        other.confirm_seconds = seconds
+        return other
 
     async def compare(self, task: Task, first: str, second: str) -> Comparison:
         """Time two sources in the same rounds: the way to know which is faster."""
@@ -200,12 +201,12 @@ class CudaDevice(Device):
         if found and found[0].outcome is not Outcome.PASSED:
             return found[0]
         where = "at full dimensions"
-        if self._confirm_seconds > 0:
+        if self.confirm_seconds > 0:
             stage = held.inspection_stage(task)
             found.append(
                 _not_sanitized(where, stage) if isinstance(stage, str) else
                 sanitize_candidate(
-                    task, built, plan, stage, seconds=self._confirm_seconds, where=where
+                    task, built, plan, stage, seconds=self.confirm_seconds, where=where
                 )
             )  # fmt: skip
         else:

@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 
 from ...harness.devices.gates import Passage, both_times, unconfirmed_because
+from ...harness.devices.protocol import CONFIRM_SECONDS
 from ...harness.devices.registry import open_device
 from ...harness.errors import UserError
 from ...harness.files import read_source
@@ -27,6 +28,7 @@ async def evaluate_file(
     dimensions: dict[str, int],
     confirm: bool = False,
     secret_seed: int | None = None,
+    confirm_seconds: float = CONFIRM_SECONDS,
 ) -> Evaluation:
     """Compile, verify, profile and time one CUDA source for one task.
 
@@ -37,13 +39,14 @@ async def evaluate_file(
             times, or `unconfirmed` why it does not hold.
         secret_seed: confirm on the cases that were drawn from this number, which is the fact
             `secret_seed` of an earlier confirmation; by default from one that nobody knows.
+        confirm_seconds: limit of a confirmation's slow checks at full dimensions.
 
     Raises:
         UserError: a file, the device or the GPU cannot be used, or the file defines no `launch`
             for this task.
     """
     source = await asyncio.to_thread(read_source, kernel)
-    opened = open_device(device, gpu)
+    opened = open_device(device, gpu).confirming_for(confirm_seconds)
     loaded = await load_task(task, dimensions)
     with scratch_folder("evaluate") as scratch:
         with RunStore(scratch / "run.sqlite") as store:

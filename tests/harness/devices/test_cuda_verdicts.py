@@ -346,8 +346,7 @@ async def test_without_a_budget_small_dimensions_are_sanitized_alone(
     device: Callable[..., CudaDevice], task: Task, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cuda, "sanitize_candidate", Sanitizer())
-    worker: Any = ScriptedWorker(RIGHT, RIGHT, INPUTS)
-    made = CudaDevice(gpus=[HERE], workers=[worker], confirm_seconds=0.0)
+    made = device(RIGHT, RIGHT, INPUTS).confirming_for(0.0)
     confirmed = await made.confirm(task, kernels.SCALE)
     assert confirmed.facts["sanitizer"] == f"memcheck {SMALL}"
     assert confirmed.facts["sanitizer_missing"] == f"{LARGE}: not asked for (0 s)"
