@@ -57,8 +57,8 @@ class CudaDevice(Device):
             timed round).
         reference_seconds: limit of each stage of PyTorch's own work.
         stopping: when a measurement is precise enough.
-        with_compile: whether torch.compile is measured beside eager. Compiling takes seconds,
-            once for each task and worker.
+        with_compile: whether torch.compile is measured beside eager. Compiling takes seconds;
+            once it was timed on this machine, its time is told from eager's.
         with_counters: whether Nsight Compute is asked for hardware counters. Where it is not, or
             cannot give them, the profile holds event times and static facts.
         workers: processes beside the GPUs; by default those that this process shares.
@@ -255,7 +255,7 @@ class CudaDevice(Device):
             plan = self._plan(held, task, built)
             if isinstance(plan, StageResult):
                 return Measurement(stage=plan)
-            answer = self._measure(held, task, {"candidate": _program(built, plan)})
+            answer = self._measure(held, task, {"candidate": _program(built, plan)}, fresh)
             if isinstance(answer, StageResult):
                 return Measurement(stage=answer.model_copy(update={"build": built}))
             if not answer.launches:
@@ -328,7 +328,11 @@ class CudaDevice(Device):
         return plan_launch(host_program(self._toolchain.cuda_headers()), asked)
 
     def _measure(
-        self, held: HeldGpu, task: Task, programs: Mapping[str, dict[str, Any]]
+        self,
+        held: HeldGpu,
+        task: Task,
+        programs: Mapping[str, dict[str, Any]],
+        compile_anew: bool = False,
     ) -> MeasureAnswer | StageResult:
         """Return the worker's samples, or why a candidate could not be timed."""
         alone = len(programs) == 1
@@ -340,6 +344,7 @@ class CudaDevice(Device):
             "stopping": stopping.model_dump(),
             "seed": secrets.randbelow(1 << 31),
             "with_compile": self._with_compile and alone,
+            "compile_anew": compile_anew,
             "with_eager": alone,
         }
         answer = held.ask(task, request, MeasureAnswer)

@@ -42,6 +42,7 @@ _SMALLEST = {torch.float16: 2.0**-24, torch.bfloat16: 2.0**-133}
 def tolerance_of(
     answer: torch.Tensor,
     exact: torch.Tensor | None,
+    plain: torch.Tensor | None = None,
     *,
     scale: Scale,
     cast: bool,
@@ -53,6 +54,7 @@ def tolerance_of(
     Args:
         answer: PyTorch's.
         exact: the same in double precision; None where that is not known.
+        plain: the same as far off as plain sums make it, see rounding.py.
         scale: which way the absolute part follows rms. What PyTorch computes without any error is
             not scaled up, and what has few elements, whose rms says little, not down.
         cast: whether the task computes in float and the output was cast to half precision.
@@ -67,6 +69,8 @@ def tolerance_of(
     if exact is not None:
         own = excess(answer, exact, base.relative, rounding)
         several = excess(answer, exact, base.relative, rounding, factor)
+        if plain is not None:
+            several = max(several, excess(plain, exact, base.relative))
     absolute = base.absolute
     if scale != "down" and (exact is None or excess(answer, exact, 0.0) > 0.0):
         absolute *= max(1.0, square)
