@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from .harness.devices.protocol import CONFIRM_SECONDS
 from .harness.records import Integer
 from .memory.locations import default_knowledge_directory, default_runs_directory
 from .tools.models.records import Budgets, ModelPlan, Price, Role
@@ -48,6 +49,8 @@ class Settings(BaseSettings):
     steps: Integer = 4
     repairs: Integer | None = None
     seed: Integer = 0
+    confirm_seconds: float = Field(default=CONFIRM_SECONDS, ge=0)
+    """How long Compute Sanitizer may look at a winner at full dimensions."""
     writer: Literal["replies", "tools"] = "replies"
     """How a model writes kernels: a file a reply, or with tools to try it before."""
 

@@ -26,6 +26,7 @@ from ..harness.task.loading import begin_loading
 from .flags import (
     AllowDegenerate,
     Approve,
+    ConfirmSeconds,
     DeviceName,
     Dimensions,
     Events,
@@ -113,6 +114,7 @@ def optimize(
         Literal["replies", "tools"] | None,
         typer.Option(help="A model writes a file a reply, or has tools to try it before."),
     ] = None,
+    confirm_seconds: ConfirmSeconds = None,
     seed: Annotated[int | None, typer.Option(help="Same seed, same run.")] = None,
     approve: Approve = None,
     run: Annotated[Path | None, typer.Option("--run", help="Run directory.")] = None,
@@ -156,6 +158,7 @@ def optimize(
         max_calls=max_calls,
         max_gpu_seconds=max_gpu_seconds,
         max_seconds=max_seconds,
+        confirm_seconds=confirm_seconds,
     )
     try:
         requests = [
@@ -179,6 +182,7 @@ def optimize(
             steps=settings.steps if steps is None else steps,
             repairs=settings.repairs if repairs is None else repairs,
             writer=writer or settings.writer,
+            confirm_seconds=settings.confirm_seconds,
             seed=settings.seed if seed is None else seed,
             knowledge=str(kb) if kb else None,
             approve=parse_approvals(approve or ""),
@@ -287,6 +291,7 @@ def evaluate(
     dtype: Precision = "file",
     allow_degenerate: AllowDegenerate = False,
     reference_seconds: ReferenceSeconds = None,
+    confirm_seconds: ConfirmSeconds = None,
     as_json: Json = False,
 ) -> None:
     """Compile, verify, profile and time one kernel."""
@@ -299,7 +304,7 @@ def evaluate(
     from ..tools.evaluation.file import evaluate_file
     from .tables import show_evaluation
 
-    settings = read_settings()
+    settings = read_settings(confirm_seconds=confirm_seconds)
     try:
         evaluation = run_until_stopped(
             evaluate_file(
@@ -312,6 +317,7 @@ def evaluate(
                 secret_seed,
                 reading,
                 tell,
+                settings.confirm_seconds,
             )
         )
     except Stopped as stopped:

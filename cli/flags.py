@@ -58,6 +58,10 @@ MaxMoney = Annotated[float | None, typer.Option(help="Cap on dollars, by the tab
 MaxCalls = Annotated[int | None, typer.Option(help="Cap on model calls.")]
 MaxGpuSeconds = Annotated[float | None, typer.Option(help="Cap on time on the device.")]
 MaxSeconds = Annotated[float | None, typer.Option(help="Cap on working time.")]
+ConfirmSeconds = Annotated[
+    float | None,
+    typer.Option(help="Limit of Compute Sanitizer at full dimensions, on a GPU."),
+]
 Approve = Annotated[
     str | None,
     typer.Option(help="Where a person is asked first: plan,technique,winner, or none."),

@@ -17,6 +17,7 @@ from pydantic import (
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
+from ..harness.devices.protocol import CONFIRM_SECONDS
 from ..harness.errors import typed
 from ..harness.records import (
     AS_WRITTEN,
@@ -84,6 +85,9 @@ class RunContext(Record):
     writes it, else once."""
     writer: Literal["replies", "tools"] = "replies"
     """How a model writes kernels: a file a reply, or with tools to compile, run and profile it."""
+    confirm_seconds: float = Field(default=CONFIRM_SECONDS, ge=0)
+    """How long Compute Sanitizer may look at the winner at full dimensions of a GPU; it looks at it
+    at small ones in any case."""
     seed: Integer = 0
     """Same seed, same knowledge base: same run."""
     knowledge: str | None = None

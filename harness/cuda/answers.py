@@ -62,8 +62,14 @@ def timing_failure(answer: MeasureAnswer) -> StageResult:
 
 
 def baseline_facts(answer: MeasureAnswer) -> Facts:
-    """Return the baselines of the same rounds, and how the candidate compares with them."""
-    samples = answer.samples
+    """Return the baselines of the same rounds, and how the candidate compares with them.
+
+    Where torch.compile was measured before, its time is eager's, multiplied by the ratio of then
+    (`compile_kept`).
+    """
+    samples = dict(answer.samples)
+    if answer.kept_compile:
+        samples["compile"] = [answer.kept_compile * each for each in samples["eager"]]
     facts: Facts = {
         "rounds": len(samples["candidate"]),
         "timed_answers_checked": answer.checked,
@@ -77,6 +83,8 @@ def baseline_facts(answer: MeasureAnswer) -> Facts:
         facts[f"{name}_us"] = median
         if against is None or median < against:
             best, against = name, median
+    if answer.kept_compile:
+        facts["compile_kept"] = answer.kept_compile
     if answer.compile_failure:
         facts["compile_failure"] = answer.compile_failure
     ratio = timing.compare(samples["candidate"], samples[best])

@@ -211,6 +211,7 @@ class GpuWorker:
         greeting = {
             "replay": str(replay_library()),
             "scratch": str(self._scratch),
+            "kept": str(_baseline_caches() / "tasks"),
             "writable": [str(self._scratch), str(_baseline_caches())],
             "enclosed": enclosed,
         }

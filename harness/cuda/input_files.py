@@ -9,12 +9,17 @@ from pathlib import Path
 from .buffers import as_bytes
 from .task_context import TaskContext, values_of
 
+WHOLE_BYTES = 64 << 20
+"""Of a floating tensor no more is written: the program repeats it on the GPU. Gigabytes would take
+longer through a file than all else that a profile takes. Integers and constants of the task, on
+whose order or values a kernel may rely, are written whole."""
+
 
 def write_inputs(context: TaskContext, scratch: Path) -> dict[str, str]:
     """Return {name: path} of the bytes of every input, parameter and buffer; written once.
 
-    They are those of the first case: as get_inputs() gives them. Raises OSError where there is no
-    room for them.
+    They are those of the first case: as get_inputs() gives them, the large ones in part (see
+    WHOLE_BYTES). Raises OSError where there is no room for them.
     """
     folder = _folder(context.task.id, scratch)
     done = folder / "complete"
@@ -22,8 +27,12 @@ def write_inputs(context: TaskContext, scratch: Path) -> dict[str, str]:
     if not done.exists():
         folder.mkdir(exist_ok=True)
         values = values_of(context.instance_of(context.plans()[0]))
+        constants = context.task.variation.constants
         for name in names:
-            as_bytes(values[name]).cpu().numpy().tofile(folder / f"{name}.bin")
+            content, repeats = as_bytes(values[name]), values[name].is_floating_point()
+            if repeats and name not in constants:
+                content = content[:WHOLE_BYTES]
+            content.cpu().numpy().tofile(folder / f"{name}.bin")
         done.touch()
     return {name: str(folder / f"{name}.bin") for name in names}
 

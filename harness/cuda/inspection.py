@@ -11,10 +11,10 @@ from pathlib import Path
 
 from ..build.toolchain import Toolchain, build_now
 from ..host.plan import Plan, PlannedLaunch
-from ..nsight.command import BASIC, DEFAULT, Collection
+from ..nsight.command import BASIC, Collection, affordable
 from ..nsight.ncu import profile_program
 from ..nsight.profile import NcuResult
-from ..nsight.sanitizer import sanitize_program
+from ..nsight.sanitizer import RACES, TOOLS, sanitize_program
 from ..process.children import scrubbed_environment
 from ..process.scratch import scratch_folder
 from ..records import Build, Record, StageResult, Task, TensorSpec
@@ -24,8 +24,8 @@ from .present_gpus import FoundGpu
 
 PROFILE_SECONDS = 120.0
 """Limit of one profiling run: replays of every launch, and starting twice."""
-SANITIZE_SECONDS = 120.0
-"""Limit of each tool of the sanitizer, which slows a kernel down ten to a hundred times."""
+SMALL_SECONDS = 60.0
+"""Limit of the sanitizer's tools at small dimensions; nearly all of it goes into starting them."""
 _NOTHING = """#include <cuda_runtime.h>
 __global__ void nothing() {}
 extern "C" void launch(void*, cudaStream_t stream) { nothing<<<1, 32, 0, stream>>>(); }
@@ -46,21 +46,44 @@ class Stage(Record):
     """Files with the bytes of inputs, parameters and buffers, by name."""
 
 
-def profile_candidate(task: Task, built: Build, plan: Plan, stage: Stage) -> NcuResult:
-    """Profile one call of launch() with hardware counters, or say why not. Blocks."""
+def profile_candidate(
+    task: Task, built: Build, plan: Plan, stage: Stage, microseconds: float
+) -> NcuResult:
+    """Profile one call of launch() with hardware counters, or say why not. Blocks.
+
+    Args:
+        microseconds: of its launches together, by which what is counted is chosen.
+    """
     with _program(task.full.tensors, built, plan, stage) as (command, directory):
-        return _profile(command, directory, stage, DEFAULT)
+        return _profile(command, directory, stage, affordable(microseconds))
 
 
-def sanitize_candidate(task: Task, built: Build, plan: Plan, stage: Stage) -> StageResult:
-    """Look for accesses out of bounds and for races in one call of launch(). Blocks."""
+def sanitize_candidate(
+    task: Task, built: Build, plan: Plan, stage: Stage, *, seconds: float, where: str
+) -> StageResult:
+    """Look for accesses out of bounds and for races in one call of launch(). Blocks.
+
+    Args:
+        seconds: limit of all tools together.
+        where: at which dimensions, in words.
+    """
+    # Races are looked for in shared memory alone: without any there are none to be found.
+    tools = TOOLS if _uses_shared_memory(built, plan) else tuple(t for t in TOOLS if t != RACES)
     with _program(task.full.tensors, built, plan, stage) as (command, directory):
         return sanitize_program(
             command,
             directory=directory,
             environment=_environment(stage, directory),
-            seconds=SANITIZE_SECONDS,
+            seconds=seconds,
+            where=where if RACES in tools else f"{where} (no shared memory for {RACES})",
+            tools=tools,
         )
+
+
+def _uses_shared_memory(built: Build, plan: Plan) -> bool:
+    return any(kernel.static_shared_bytes for kernel in built.kernels) or any(
+        launch.shared_bytes for launch in plan.launches
+    )
 
 
 def try_counters(toolchain: Toolchain, gpu: FoundGpu) -> NcuResult:

@@ -4,8 +4,9 @@
 
 MANIFEST.json holds {"driver": path of driver.py, "replay": path of replay.c compiled, "image": path
 of the cubin, "plan": a Plan as JSON, "tensors": [{"name", "bytes", "file": path of its bytes, null
-for an output}]}. Started by path, by any Python: it imports nothing of this package but that one
-file, and no PyTorch, whose kernels nobody asked for.
+for an output}]}. A tensor of which a file holds the beginning repeats it. Started by path, by any
+Python: it imports nothing of this package but that one file, and no PyTorch, whose kernels nobody
+asked for.
 """
 
 from __future__ import annotations
@@ -91,9 +92,15 @@ def _tensor(driver: Any, size: int, file: str | None) -> int:
         driver.call("cuMemsetD8_v2", address, _POISON, ctypes.c_size_t(size))
         return address.value
     with open(file, "rb") as opened:
-        content = mmap.mmap(opened.fileno(), size, access=mmap.ACCESS_COPY)
-    host = (ctypes.c_char * size).from_buffer(content)
-    driver.call("cuMemcpyHtoD_v2", address, host, ctypes.c_size_t(size))
+        content = mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_COPY)
+    filled = min(size, len(content))
+    host = (ctypes.c_char * filled).from_buffer(content)
+    driver.call("cuMemcpyHtoD_v2", address, host, ctypes.c_size_t(filled))
+    while filled < size:
+        count = min(filled, size - filled)
+        target = ctypes.c_uint64(address.value + filled)
+        driver.call("cuMemcpyDtoD_v2", target, address, ctypes.c_size_t(count))
+        filled += count
     return address.value
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import statistics
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
@@ -17,6 +18,7 @@ from ..judge.verification import Mismatch
 from ..reference.model import Instance
 from .buffers import PAINTINGS, Buffers
 from .candidate import Fault, LoadedProgram, NotLoaded, PreparedCall, Program
+from .kept import KeptTimes
 from .reports import LaunchAnswer, MeasureAnswer
 from .session import GpuSession
 from .task_context import TaskContext, values_of
@@ -32,8 +34,12 @@ TIMED_TOLERANCE = 2.0
 """Timed answers may differ by this many times the tolerance: they are looked at for work left out,
 on inputs whose own rounding is not known."""
 EAGER, COMPILED = "eager", "compile"
+EAGER_RUNS = 8
+"""Runs of eager, the first thrown away, by which kept times are believed."""
 DESCRIBED = 5
 """Calls with an event on either side of each launch, of which the shortest is told."""
+DESCRIBED_MICROSECONDS = 10_000.0
+"""No further one follows where these calls took longer together: noise is no matter then."""
 
 
 def measure_candidates(
@@ -46,20 +52,24 @@ def measure_candidates(
     seed: int,
     with_eager: bool,
     with_compile: bool,
+    compile_anew: bool = False,
 ) -> dict[str, Any]:
     """Time named candidates and PyTorch in the same rounds.
 
     The first name is the one that the others are compared with; without `with_eager` the given
-    candidates are alone. Returns a MeasureAnswer as plain values.
+    candidates are alone. torch.compile is not waited for where its time beside eager's is known,
+    unless it is to be compiled anew. Returns a MeasureAnswer as plain values.
     """
     sets = _sets(machine, context, seed)
     names, compile_failure = list(programs), "not asked for"
     if with_eager:
         names.append(EAGER)
         context.baseline()
+    kept = None
     if with_compile:
-        compile_failure = context.baseline().compile()
-        names += [] if compile_failure else [COMPILED]
+        kept = None if compile_anew else _kept_times(machine, context)
+        compile_failure = kept.failure if kept else context.baseline().compile()
+        names += [] if kept or compile_failure else [COMPILED]
     stage("candidate")
     bench = _Bench(machine, context, sets, stage, seed)
     try:
@@ -74,12 +84,28 @@ def measure_candidates(
             MeasureAnswer(failed=failed.name, case=failed.case, mismatch=failed.mismatch)
         )
     bench.close()
+    if with_compile and kept is None and context.kept:
+        eager, compiled = (statistics.median(samples.get(n, [0.0])) for n in (EAGER, COMPILED))
+        context.kept.keep_times(
+            KeptTimes(eager=eager, compiled=compiled, failure=compile_failure)
+        )
     return asdict(
         MeasureAnswer(
             samples=samples, launches=launches, checked=bench.checked, sets=len(sets),
             compile_failure=compile_failure,
+            kept_compile=kept.compiled / kept.eager if kept else 0.0,
         )
     )  # fmt: skip
+
+
+def _kept_times(machine: GpuSession, context: TaskContext) -> KeptTimes | None:
+    """Return PyTorch's kept times where eager takes as long as it did, and compiling would."""
+    baseline = context.baseline()
+    kept = context.kept.times() if context.kept and not baseline.is_compiled else None
+    if kept is None:
+        return None
+    samples = [machine.clock(baseline.eager)[0] for _ in range(EAGER_RUNS)]
+    return kept if kept.is_confirmed_by(statistics.median(samples[1:])) else None
 
 
 def rehearse_measuring(machine: GpuSession, context: TaskContext) -> None:
@@ -245,11 +271,15 @@ class _Bench:
     def launches(self, name: str) -> list[LaunchAnswer]:
         """Return the kernel launches of one more call, each between events. Raises _Failed."""
         best: list[LaunchAnswer] = []
+        spent = 0.0
         for number in range(DESCRIBED):
+            if spent > DESCRIBED_MICROSECONDS:
+                break
             self.before(name, number)
             call = self._contestants[name].candidate.prepare_timed(self._buffers[self._set])
             self._call(name, call)
             found = [LaunchAnswer(**launch._asdict()) for launch in call.launches()]
+            spent += _total(found)
             if not best or _total(found) < _total(best):
                 best = found
         return best

@@ -71,6 +71,9 @@ class MeasureAnswer:
     sets: int = 0
     """Sets of inputs that were used in turn."""
     compile_failure: str = ""
+    kept_compile: float = 0.0
+    """torch.compile's time over eager's, measured before on this machine; 0 where it was none of
+    these rounds' business, or was measured in them."""
     failed: str = ""
     """Name of the candidate that failed; empty where none did."""
     case: CaseReport = field(default_factory=CaseReport)
@@ -84,6 +87,8 @@ class MeasureAnswer:
     def has_times_of(self, names: set[str]) -> bool:
         """Say whether each contestant has a time in every round, and no other is there."""
         counts = {len(times) for times in self.samples.values()}
+        if self.kept_compile < 0:
+            return False
         positive = all(min(times, default=0) > 0 for times in self.samples.values())
         return names == set(self.samples) - {"compile"} and len(counts) == 1 and positive
 

@@ -44,6 +44,8 @@ class GpuSession(Protocol):
     """What verification and timing need of the machine they run on."""
 
     device: torch.device
+    name: str
+    """The GPU and the PyTorch that computes on it."""
 
     def load(self, program: Program) -> LoadedProgram:
         """Load a candidate, to be called on the one stream. Raises NotLoaded."""
@@ -81,6 +83,10 @@ class CudaSession:
         self.device = torch.device("cuda", 0)
         torch.zeros(1, device=self.device)
         self.properties = torch.cuda.get_device_properties(self.device)
+        self.name = (
+            f"{self.properties.name} {getattr(self.properties, 'uuid', '')}, "
+            f"PyTorch {torch.__version__}, CUDA {torch.version.cuda}"
+        )
         self.driver = Driver(replay)
         self._runtime = ctypes.CDLL(str(loaded_runtime()))
         self._runtime.cudaGetErrorName.restype = ctypes.c_char_p

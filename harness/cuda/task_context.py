@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import copy
+import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
 
-from ..records import Level, Task, TensorSpec, Tolerance
+from ..records import Task, TensorSpec, Tolerance
 from ..reference.case import Case, forms
 from ..reference.cases import (
     CASES,
@@ -27,36 +28,27 @@ from ..reference.cases import (
 from ..reference.constants import CHANGED, changed_constants, with_another
 from ..reference.double_precision import double_answers
 from ..reference.draws import Draw, draw
-from ..reference.model import Instance, Reference, clone_arguments
+from ..reference.model import Instance, Reference, ReferenceFault, clone_arguments
 from ..reference.mutants import Mutants
 from ..reference.proof import Proof
 from ..reference.tolerances import Scale
+from .case_plan import CasePlan
+from .kept import Kept, KeptCases, are_alike
 
 EXACT_SECONDS = 0.5
 """Double precision answers are computed for every candidate where one takes no longer than this."""
 
 
-@dataclass(frozen=True)
-class Plan:
-    """One case: how to draw it again, and what its outputs may differ by."""
-
-    name: str
-    how: Draw
-    tolerances: tuple[Tolerance | None, ...]
-    """Of each output; None for one that PyTorch itself does not meet: it is not compared."""
-    own_errors: tuple[float | None, ...]
-    """PyTorch's own largest error of each output against double precision; None where unknown."""
-    exact: bool
-    """Whether double precision is known and affordable."""
-    constant: tuple[str, Level] | None = None
-    """A constant of the task that is another in this case, and how it is changed."""
-
-
 class TaskContext:
-    """A task at its full dimensions on one device. Methods raise ReferenceFault."""
+    """A task at its full dimensions on one device. Methods raise ReferenceFault.
 
-    def __init__(self, task: Task, device: str) -> None:
+    Args:
+        kept: what earlier workers found out about the task; None where nothing is to be kept.
+    """
+
+    def __init__(self, task: Task, device: str, kept: Kept | None = None) -> None:
         self.task = task
+        self.kept = kept
         self.tensors = task.full.tensors
         self.reference = Reference(
             task.source, task.path, task.full.dimensions, device, task.reading
@@ -67,8 +59,8 @@ class TaskContext:
         """What every case accepts though it changes the answers; reported, not refused."""
         self.timed_tolerances: list[Tolerance | None] = []
         """Of each output of what is timed; known once the cases are."""
-        self._plans: dict[int, tuple[Plan, ...]] = {}
-        self._constants: tuple[Plan, ...] | None = None
+        self._plans: dict[int, tuple[CasePlan, ...]] = {}
+        self._constants: tuple[CasePlan, ...] | None = None
         self._usual: Usual | None = None
         self._baseline: Baseline | None = None
 
@@ -77,9 +69,9 @@ class TaskContext:
         """The outputs, in order."""
         return self.task.full.of_role("output")
 
-    def plans(self, secret: int = 0) -> tuple[Plan, ...]:
+    def plans(self, secret: int = 0) -> tuple[CasePlan, ...]:
         """Return the cases, chosen on the first call; those drawn from a secret are not kept."""
-        if secret in self._plans:
+        if secret in self._plans or (not secret and self._recall()):
             return self._plans[secret]
         with exact_arithmetic():
             chosen = tuple(self._choose(secret))
@@ -87,10 +79,11 @@ class TaskContext:
             self._plans[secret] = chosen
         return chosen
 
-    def constant_plans(self) -> tuple[Plan, ...]:
+    def constant_plans(self) -> tuple[CasePlan, ...]:
         """Return a case for each constant of the task in which that one is another."""
         if self._constants is None:
             self.plans()
+        if self._constants is None:
             usual = self._usual
             assert usual is not None
             with exact_arithmetic():
@@ -100,13 +93,20 @@ class TaskContext:
                         self.reference, self.task.variation, usual.is_met_by
                     )
                 )
+            if self.kept:
+                self.kept.keep_cases(
+                    KeptCases(
+                        self._plans[0], self._constants, tuple(self.timed_tolerances),
+                        self.degenerate, self.weak_to,
+                    )
+                )  # fmt: skip
         return self._constants
 
     def instance(self, how: Draw) -> Instance:
         """Draw a case's model and inputs."""
         return draw(self.reference, how, self.task.variation)
 
-    def instance_of(self, plan: Plan) -> Instance:
+    def instance_of(self, plan: CasePlan) -> Instance:
         """Draw a case's model and inputs, with the constant that is another in it."""
         if plan.constant is None:
             return self.instance(plan.how)
@@ -143,7 +143,26 @@ class TaskContext:
         arguments = clone_arguments(instance.arguments, change)
         return [answer.contiguous() for answer in self.reference.outputs(model, arguments)]
 
-    def _choose(self, secret: int) -> Iterator[Plan]:
+    def _recall(self) -> bool:
+        """Take the cases that are kept, where one of them, computed again, is what it was."""
+        kept = self.kept.cases() if self.kept else None
+        if kept is None or len(kept.plans) != len(CASES):
+            return False
+        number = secrets.randbelow(len(CASES))
+        plan, scale = kept.plans[number], scale_of(CASES[number][1])
+        try:
+            with exact_arithmetic():
+                case = Case(self.reference, self.instance(plan.how))
+                if not are_alike(plan, self._plan(plan.name, case, plan.how, scale)):
+                    return False
+        except ReferenceFault:
+            return False  # Choosing the cases tells why, and what is survived instead.
+        self._plans[0], self._constants = kept.plans, kept.constants
+        self.timed_tolerances = list(kept.timed_tolerances)
+        self.degenerate, self.weak_to = kept.degenerate, kept.weak_to
+        return True
+
+    def _choose(self, secret: int) -> Iterator[CasePlan]:
         usual: Usual | None = None
         weak, proof = Mutants(self.reference), Proof()
         for number, name, _ in CASES:
@@ -164,12 +183,12 @@ class TaskContext:
             self.degenerate = degenerate(self.reference, self.task.variation, proof)
             self.weak_to = weak_spots(weak, proof, timed)
 
-    def _plan(self, name: str, case: Case, how: Draw, scale: Scale) -> Plan:
+    def _plan(self, name: str, case: Case, how: Draw, scale: Scale) -> CasePlan:
         began = time.monotonic()
         known = case.exact[0] is not None
         if known:
             float(self.exact_answers(case.instance)[0].sum())
-        return Plan(
+        return CasePlan(
             name=name, how=how, tolerances=case.tolerances(scale),
             own_errors=tuple(case.own_errors()),
             exact=known and time.monotonic() - began <= EXACT_SECONDS,
@@ -208,6 +227,11 @@ class Baseline:
         assert self._compiled is not None
         with torch.no_grad(), self._place:
             self._compiled(*self._instance.arguments)
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether `compile` was called, and did not fail."""
+        return self._compiled is not None and not self._compile_failure
 
     def compile(self) -> str:
         """Make `compiled` ready with torch.compile's default mode; return why it is not, or ""."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -15,9 +16,10 @@ from ..judge.verification import least_own_error
 from ..reference.model import Instance
 from .buffers import PAINTINGS, Buffers
 from .candidate import Fault, LoadedProgram, NotLoaded, Program
+from .case_plan import CasePlan
 from .reports import VerifyAnswer
 from .session import GpuSession
-from .task_context import Plan, TaskContext, values_of
+from .task_context import TaskContext, values_of
 
 Stage = Callable[[str], None]
 """Tells the parent what begins: `reference` (trusted) or `candidate`; each has its time limit."""
@@ -104,6 +106,10 @@ def call_and_finish(
     return [*call.faults(), *([fault] if fault else [])]
 
 
+EXACT_SECONDS = 0.75
+"""Spent on double precision in one verification, after which no further case has any."""
+
+
 class _Verification:
     def __init__(
         self,
@@ -121,9 +127,9 @@ class _Verification:
         self._buffers, self._stage = buffers, stage
         self._relied: list[str] = []
         self._launches, self._largest, self._ratio = 0, 0.0, 0.0
-        self._exact_cases = 0
+        self._exact_cases, self._exact_seconds = 0, 0.0
 
-    def case(self, plan: Plan) -> bool:
+    def case(self, plan: CasePlan) -> bool:
         """Run one case twice; say whether the next may follow."""
         self._stage("reference")
         instance = self._context.instance_of(plan)
@@ -151,7 +157,7 @@ class _Verification:
         self._judge(plan, instance, results)
         return self.repeat is None
 
-    def find_constants(self, plans: Sequence[Plan]) -> None:
+    def find_constants(self, plans: Sequence[CasePlan]) -> None:
         """Run the cases in which a constant is another, and note which of them are not followed.
 
         What happens there is no fault: a kernel may rely on constants. A context that it breaks
@@ -182,10 +188,14 @@ class _Verification:
         relied = {"relies_on": ", ".join(self._relied)} if self._relied else {}
         return found | limits_of_task(context.task, context.weak_to, context.degenerate) | relied
 
-    def _judge(self, plan: Plan, instance: Instance, results: list[list[torch.Tensor]]) -> None:
+    def _judge(self, plan: CasePlan, instance: Instance, results: list[list[torch.Tensor]]) -> None:
         # The answers are computed only now: while a candidate runs, they are nowhere to be read.
         expected = self._context.answers(instance)
-        exact = self._context.exact_answers(instance) if plan.exact else []
+        affordable = plan.exact and self._exact_seconds < EXACT_SECONDS
+        began = time.monotonic()
+        exact = self._context.exact_answers(instance) if affordable else []
+        self._machine.finish_device()
+        self._exact_seconds += time.monotonic() - began
         self._exact_cases += bool(exact)
         for index, spec in enumerate(self._context.outputs):
             first, second = results[0][index], results[1][index]

@@ -56,7 +56,7 @@ def main() -> None:
         ]
         threading.Thread(target=_read, args=(lines,), daemon=True).start()
         machine = CudaSession(Path(greeting["replay"]))
-        worker = Worker(machine, Path(greeting["scratch"]))
+        worker = Worker(machine, Path(greeting["scratch"]), Path(greeting["kept"]))
         hello = worker.hello() | {"isolation_missing": missing}
     except Exception as error:  # PyTorch raises many types where CUDA does not work
         failure = {"machine_error": _one_line(error), "enclosed": enclosed}
@@ -77,11 +77,17 @@ def main() -> None:
 
 
 class Worker:
-    """The GPU and the tasks that were loaded for it."""
+    """The GPU and the tasks that were loaded for it.
 
-    def __init__(self, machine: CudaSession, scratch: Path) -> None:
+    Args:
+        scratch: a folder for what ends with the process.
+        kept: one for what is known of tasks; None where nothing is to be kept.
+    """
+
+    def __init__(self, machine: CudaSession, scratch: Path, kept: Path | None = None) -> None:
         self.machine = machine
         self.scratch = scratch
+        self.kept = kept
         self._tasks: dict[str, TaskContext] = {}
 
     def hello(self) -> dict[str, Any]:
@@ -158,14 +164,19 @@ class Worker:
             seed=request["seed"],
             with_eager=request["with_eager"],
             with_compile=request["with_compile"],
+            compile_anew=bool(request.get("compile_anew")),
         )
 
     def _context(self, described: dict[str, Any]) -> TaskContext:
         from ..records import Task
+        from .kept import Kept
         from .task_context import TaskContext
 
         task = Task.model_validate(described)
-        context = self._tasks.pop(task.id, None) or TaskContext(task, str(self.machine.device))
+        context = self._tasks.pop(task.id, None)
+        if context is None:
+            kept = Kept(self.kept, task, self.machine.name) if self.kept else None
+            context = TaskContext(task, str(self.machine.device), kept)
         self._tasks[task.id] = context
         while len(self._tasks) > TASKS_KEPT:
             self._forget(next(iter(self._tasks)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import secrets
 import time
 from collections.abc import Mapping, Sequence
@@ -17,7 +18,7 @@ from ..cuda.answers import Facts, baseline_facts, timing_failure, timing_of, ver
 from ..cuda.client import CANDIDATE_SECONDS, REFERENCE_SECONDS, GpuWorker, shared_worker
 from ..cuda.event_profile import event_profile
 from ..cuda.held_gpu import HeldGpu, hold_one
-from ..cuda.inspection import profile_candidate, sanitize_candidate
+from ..cuda.inspection import SMALL_SECONDS, profile_candidate, sanitize_candidate
 from ..cuda.present_gpus import FoundGpu, find_gpus
 from ..cuda.reports import MeasureAnswer, VerifyAnswer
 from ..errors import UserError
@@ -41,7 +42,7 @@ from ..records import (
 )
 from ..task.contract import header
 from ..task.pytorch import require_matching_torch, torch_version
-from .protocol import Capability, Comparison, Device, Measurement
+from .protocol import CONFIRM_SECONDS, Capability, Comparison, Device, Measurement
 
 
 class CudaDevice(Device):
@@ -56,8 +57,8 @@ class CudaDevice(Device):
             timed round).
         reference_seconds: limit of each stage of PyTorch's own work.
         stopping: when a measurement is precise enough.
-        with_compile: whether torch.compile is measured beside eager. Compiling takes seconds,
-            once for each task and worker.
+        with_compile: whether torch.compile is measured beside eager. Compiling takes seconds;
+            once it was timed on this machine, its time is told from eager's.
         with_counters: whether Nsight Compute is asked for hardware counters. Where it is not, or
             cannot give them, the profile holds event times and static facts.
         workers: processes beside the GPUs; by default those that this process shares.
@@ -89,6 +90,9 @@ class CudaDevice(Device):
         self._stopping = stopping or Stopping()
         self._with_compile = with_compile
         self._with_counters = with_counters
+        self.confirm_seconds = CONFIRM_SECONDS
+        """Limit of Compute Sanitizer at full dimensions; 0: not there. At small ones it is run in
+        any case."""
         self.workers = tuple(workers or (shared_worker(gpu.uuid) for gpu in self.gpus))
         """The processes beside the GPUs."""
 
@@ -129,8 +133,17 @@ class CudaDevice(Device):
         return await off_loop(self._profile, task, source, fresh=True)
 
     async def confirm(self, task: Task, source: str, sample: int = 0) -> StageResult:
-        """Verify in a process that has run no candidate before, then under Compute Sanitizer."""
+        """Verify in a process that has run no candidate before, then under Compute Sanitizer.
+
+        At small dimensions always, and at full ones for as long as `confirm_seconds`.
+        """
         return await off_loop(self._confirm, task, source, sample)
+
+    def confirming_for(self, seconds: float) -> CudaDevice:
+        """Return this device, with its workers, that sanitizes so long at full dimensions."""
+        other = copy.copy(self)
+        other.confirm_seconds = seconds
+        return other
 
     async def compare(self, task: Task, first: str, second: str) -> Comparison:
         """Time two sources in the same rounds: the way to know which is faster."""
@@ -168,14 +181,69 @@ class CudaDevice(Device):
             found = _verified(held, task, built, plan, sample)
             if found.outcome is not Outcome.PASSED:
                 return found
-            stage = held.inspection_stage(task)
-            if isinstance(stage, str):
-                facts = found.facts | {"sanitizer_missing": stage}
-                return found.model_copy(update={"facts": facts})
-            inspected = sanitize_candidate(task, built, plan, stage)
+            began = time.monotonic()
+            inspected = self._sanitized(held, task, source, built, plan)
         if inspected.outcome is not Outcome.PASSED:
             return inspected.model_copy(update={"build": built})
-        return found.model_copy(update={"facts": found.facts | inspected.facts})
+        facts = found.facts | inspected.facts | {"sanitizer_seconds": time.monotonic() - began}
+        return found.model_copy(update={"facts": facts})
+
+    def _sanitized(
+        self, held: HeldGpu, task: Task, source: str, built: Build, plan: Plan
+    ) -> StageResult:
+        """Return what Compute Sanitizer finds at small dimensions, and within its budget at full.
+
+        Facts of a pass: which tools found nothing and at which dimensions, and which are missing.
+        """
+        found: list[StageResult] = []
+        if task.verify.dimensions != task.full.dimensions:
+            found.append(self._sanitized_small(held, task, source))
+        if found and found[0].outcome is not Outcome.PASSED:
+            return found[0]
+        where = "at full dimensions"
+        if self.confirm_seconds > 0:
+            stage = held.inspection_stage(task)
+            found.append(
+                _not_sanitized(where, stage) if isinstance(stage, str) else
+                sanitize_candidate(
+                    task, built, plan, stage, seconds=self.confirm_seconds, where=where
+                )
+            )  # fmt: skip
+        else:
+            found.append(_not_sanitized(where, "not asked for (0 s)"))
+        if found[-1].outcome is not Outcome.PASSED:
+            return found[-1]
+        told: Facts = {}
+        for name in ("sanitizer", "sanitizer_missing"):
+            if words := [str(each.facts[name]) for each in found if name in each.facts]:
+                told[name] = "; ".join(words)
+        return StageResult(outcome=Outcome.PASSED, facts=told)
+
+    def _sanitized_small(self, held: HeldGpu, task: Task, source: str) -> StageResult:
+        """Return what the sanitizer finds at small dimensions.
+
+        A kernel that is right at its full dimensions alone is not blamed for what it does at
+        others: it is said that it was not looked at there.
+        """
+        where = "at small dimensions"
+        small = task.model_copy(update={"full": task.verify})
+        built = self._build(small, source)
+        refused = judge_build(built)
+        plan = refused or self._plan(held, small, built)
+        if isinstance(plan, StageResult):
+            return _not_sanitized(where, f"the kernel does not run there ({plan.reason})")
+        try:
+            right = _verified(held, small, built, plan, 0)
+            if right.outcome is not Outcome.PASSED:
+                return _not_sanitized(where, f"the kernel is not right there ({right.reason})")
+            stage = held.inspection_stage(small)
+        except UserError as error:
+            return _not_sanitized(where, str(error))
+        if isinstance(stage, str):
+            return _not_sanitized(where, stage)
+        return sanitize_candidate(
+            small, built, plan, stage, seconds=SMALL_SECONDS, where=where
+        )  # fmt: skip
 
     def _profile(self, task: Task, source: str, fresh: bool = False) -> Measurement:
         built = self._build(task, source)
@@ -187,7 +255,7 @@ class CudaDevice(Device):
             plan = self._plan(held, task, built)
             if isinstance(plan, StageResult):
                 return Measurement(stage=plan)
-            answer = self._measure(held, task, {"candidate": _program(built, plan)})
+            answer = self._measure(held, task, {"candidate": _program(built, plan)}, fresh)
             if isinstance(answer, StageResult):
                 return Measurement(stage=answer.model_copy(update={"build": built}))
             if not answer.launches:
@@ -195,7 +263,8 @@ class CudaDevice(Device):
             facts = baseline_facts(answer) | held.circumstances(plan)
             facts["measure_seconds"] = time.monotonic() - began
             facts["host_microseconds"] = round(plan.host_microseconds, 1)
-            profile, told = self._counters(held, task, built, plan)
+            together = sum(launch.microseconds or 0.0 for launch in answer.launches)
+            profile, told = self._counters(held, task, built, plan, together)
             return Measurement(
                 stage=StageResult(outcome=Outcome.PASSED, build=built, facts=facts | told),
                 timing=timing_of(answer.samples["candidate"]),
@@ -206,7 +275,7 @@ class CudaDevice(Device):
             )
 
     def _counters(
-        self, held: HeldGpu, task: Task, built: Build, plan: Plan
+        self, held: HeldGpu, task: Task, built: Build, plan: Plan, microseconds: float
     ) -> tuple[Profile | None, Facts]:
         """Return what Nsight Compute counts, or None; and what is to be told of it."""
         if not self._with_counters:
@@ -215,10 +284,12 @@ class CudaDevice(Device):
         stage = held.inspection_stage(task)
         if isinstance(stage, str):
             return None, {"profiler_unavailable": stage}
-        found = profile_candidate(task, built, plan, stage)
+        found = profile_candidate(task, built, plan, stage, microseconds)
         if found.profile is None:
             return None, {"profiler_unavailable": f"{found.reason}: {found.remedy}"}
-        told: Facts = {"profile_seconds": time.monotonic() - began}
+        told: Facts = {
+            "profile_seconds": time.monotonic() - began, "profile_collection": found.collection,
+        }  # fmt: skip
         cycles = elapsed_cycles(found.profile)
         if cycles:
             told["elapsed_cycles"] = cycles
@@ -257,16 +328,23 @@ class CudaDevice(Device):
         return plan_launch(host_program(self._toolchain.cuda_headers()), asked)
 
     def _measure(
-        self, held: HeldGpu, task: Task, programs: Mapping[str, dict[str, Any]]
+        self,
+        held: HeldGpu,
+        task: Task,
+        programs: Mapping[str, dict[str, Any]],
+        compile_anew: bool = False,
     ) -> MeasureAnswer | StageResult:
         """Return the worker's samples, or why a candidate could not be timed."""
         alone = len(programs) == 1
+        # Of two candidates the ratio is announced: it is as precise however far they are apart.
+        stopping = self._stopping.model_copy(update={} if alone else {"slack": 0.0})
         request = {
             "op": "measure",
             "programs": dict(programs),
-            "stopping": self._stopping.model_dump(),
+            "stopping": stopping.model_dump(),
             "seed": secrets.randbelow(1 << 31),
             "with_compile": self._with_compile and alone,
+            "compile_anew": compile_anew,
             "with_eager": alone,
         }
         answer = held.ask(task, request, MeasureAnswer)
@@ -299,6 +377,12 @@ def _chosen(indexes: Sequence[int], gpus: Sequence[FoundGpu]) -> tuple[FoundGpu,
             f"{listed}: choose with --gpus"
         )
     return chosen
+
+
+def _not_sanitized(where: str, reason: str) -> StageResult:
+    return StageResult(
+        outcome=Outcome.PASSED, facts={"sanitizer_missing": f"{where}: {reason}"}
+    )
 
 
 def _verified(

@@ -47,6 +47,10 @@ class Incapable(NotImplementedError):
         super().__init__(f"this device does not declare {capability}")
 
 
+CONFIRM_SECONDS = 30.0
+"""How long a confirmation goes on with what is slow, where nothing else is asked for."""
+
+
 class Device(Protocol):
     """Compiles, verifies and profiles candidates.
 
@@ -91,6 +95,13 @@ class Device(Protocol):
         In a process that has run no candidate.
         """
         raise Incapable(Capability.CONFIRM)
+
+    def confirming_for(self, seconds: float) -> Device:
+        """Return this device with another limit of the checks of `confirm` that take long.
+
+        Itself where it has none that do: of Compute Sanitizer at full dimensions, on a GPU.
+        """
+        return self
 
     async def profile_fresh(self, task: Task, source: str) -> Measurement:
         """Do what `profile` does in a process that has run no candidate before."""

@@ -12,6 +12,8 @@ from .verification import Mismatch
 CHUNK = 1 << 20
 """Elements compared at a time, in double precision: so few that the allocator keeps and reuses
 their memory. Fresh pages cost more than the comparison."""
+CHUNK_ON_GPU = 1 << 24
+"""There starting an operation costs as much as a million elements."""
 
 
 def compare(
@@ -71,9 +73,12 @@ def all_agree(
 def _chunks(
     got: torch.Tensor, expected: torch.Tensor
 ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    a, b = got.reshape(-1), expected.reshape(-1)
-    for start in range(0, a.numel(), CHUNK):
-        yield a[start : start + CHUNK], b[start : start + CHUNK]
+    yield from zip(parts(got), parts(expected), strict=True)
+
+
+def parts(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
+    """Yield pieces of a tensor, in order, whose copies the allocator keeps."""
+    yield from tensor.reshape(-1).split(CHUNK if tensor.device.type == "cpu" else CHUNK_ON_GPU)
 
 
 def _agree(got: torch.Tensor, expected: torch.Tensor, tolerance: Tolerance) -> torch.Tensor:

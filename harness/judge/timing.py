@@ -19,20 +19,39 @@ CONFIDENCE = 0.95
 RESAMPLES = 2000
 
 
+FEWEST = 6
+"""Rounds of which a 95 % interval of the median can be told: all six lie on one side of it in one
+of 32 measurements."""
+
+FAR = 2.0
+"""Where the first contestant takes this many times as long as the fastest, few rounds tell it."""
+
+
 class Stopping(Record):
     """When enough rounds were measured."""
 
     half_width: float = 0.01
     """Of the interval of the median ratio, relative to the ratio: narrower is precise enough."""
+    slack: float = 0.05
+    """What is slower beyond doubt may be as much less precise, for each e-fold that it is slower:
+    of ten times as slow, nobody asks whether it is 9.8 or 10.2. 0 where the ratio is what is asked
+    for."""
     least: int = 20
-    """Rounds measured in any case."""
+    """Rounds measured where `patience` lasts, and nothing is `FAR` slower."""
     most: int = 400
     batch: int = 10
     """Rounds between two looks at the interval."""
     seconds: float = 0.6
     """Budget: no new batch starts after it, once `least` rounds are there."""
+    patience: float = 2.5
+    """Seconds after which no new round starts once `FEWEST` are there: rounds on gigabytes."""
     warmup: int = 3
-    """Rounds run and thrown away first."""
+    """Rounds run and thrown away first; one where rounds take as long as the budget."""
+
+    def wanted(self, ratio: Ratio) -> float:
+        """Return how wide half the interval of a ratio may be, relative to it."""
+        slower = math.log(max(1.0, ratio.interval[0]))
+        return max(self.half_width, self.slack * slower)
 
 
 class Ratio(Record):
@@ -133,8 +152,8 @@ def measure(
     """Run every contestant once a round, in random order, until their ratios are known.
 
     Args:
-        names: contestants; the rounds end when the ratio of the first to each other is within
-            `stopping.half_width`, or the budget is spent.
+        names: contestants; the rounds end when the ratio of the first to each other is as precise
+            as `stopping` wants it, or the budget is spent.
         run: runs the named contestant once and returns its microseconds.
         seed: of the order within each round: nobody always runs after the same one.
 
@@ -144,6 +163,8 @@ def measure(
     samples: dict[str, list[float]] = {name: [] for name in names}
     began = clock()
     for number in range(-stopping.warmup, stopping.most):
+        if -stopping.warmup < number < 0 and clock() - began > stopping.seconds:
+            continue
         shuffle.shuffle(order)
         for name in order:
             for observer in observers:
@@ -153,20 +174,35 @@ def measure(
                 observer.after(name, number)
             if number >= 0:
                 samples[name].append(microseconds)
-        done = number + 1
-        if done >= stopping.least and done % stopping.batch == 0:
-            if clock() - began > stopping.seconds or _is_precise(names, samples, stopping):
-                break
+        if _is_enough(names, samples, stopping, clock() - began):
+            break
     return samples
 
 
-def _is_precise(names: Sequence[str], samples: dict[str, list[float]], stopping: Stopping) -> bool:
-    first = samples[names[0]]
-    others = [samples[name] for name in names[1:]]
-    if not others:
+def _is_enough(
+    names: Sequence[str], samples: dict[str, list[float]], stopping: Stopping, spent: float
+) -> bool:
+    """Say whether to stop after this round, `spent` seconds from the start."""
+    first, others = samples[names[0]], [samples[name] for name in names[1:]]
+    done = len(first)
+    if done < min(FEWEST, stopping.least):
+        return False
+    if spent > max(stopping.patience, stopping.seconds):
+        return True
+    if done >= stopping.least:
+        if done % stopping.batch:
+            return False
+        if spent > stopping.seconds:
+            return True
+    elif not (stopping.slack and others):
+        return False
+    ratios = [compare(first, other) for other in others]
+    if done < stopping.least and max(ratio.interval[0] for ratio in ratios) < FAR:
+        return False
+    if not ratios:
         low, high = median_interval(first)
         return (high - low) / 2 <= stopping.half_width * float(numpy.median(first))
-    return all(compare(first, other).half_width <= stopping.half_width for other in others)
+    return all(ratio.half_width <= stopping.wanted(ratio) for ratio in ratios)
 
 
 def summary(samples: Sequence[float]) -> dict[str, Any]:

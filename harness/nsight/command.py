@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 Page = Literal["raw", "details", "source"]
+Replay = Literal["kernel", "application"]
 
 _ELAPSED = "avg.pct_of_peak_sustained_elapsed"
 _GLOBAL = "l1tex__t_{}_pipe_lsu_mem_global_op_{}.sum"
@@ -22,6 +23,9 @@ class Collection:
     """One of ncu's own sets (basic, detailed, full); empty for none."""
     sections: tuple[str, ...] = ()
     metrics: tuple[str, ...] = ()
+    runs: float = 0.0
+    """About how many times a launch's own time it takes: its passes, the instrumented ones as many
+    times as they are slower."""
 
 
 DEFAULT_SECTIONS: tuple[str, ...] = (
@@ -65,15 +69,38 @@ DEFAULT_METRICS: tuple[str, ...] = (
     "gpu__time_duration.sum",
     "gpc__cycles_elapsed.max",
 )  # fmt: skip
-DEFAULT = Collection("default", sections=DEFAULT_SECTIONS, metrics=DEFAULT_METRICS)
+DEFAULT = Collection(
+    "default", sections=DEFAULT_SECTIONS, metrics=DEFAULT_METRICS, runs=100.0
+)
 """What signature, bottleneck and prompts read. Left out of `full` for their passes: the roofline
 charts, WarpStateStats and SchedulerStats (SourceCounters' stall samples say as much),
 MemoryWorkloadAnalysis (its few counters needed are asked for by name), PmSampling,
 InstructionStats, WorkloadDistribution. benchmarks/ncu_sections.py measures what each costs."""
-BASIC = Collection("basic", set="basic")
+COUNTED = Collection(
+    "counted",
+    sections=tuple(name for name in DEFAULT_SECTIONS if name != "SourceCounters"),
+    metrics=(
+        *(name for name in DEFAULT_METRICS if not name.startswith("memory_")),
+        "group:smsp__pcsamp_warp_stall_reasons",
+    ),
+    runs=16.0,
+)  # fmt: skip
+"""DEFAULT without what is counted by instrumented code, which makes a launch ten times slower and
+more: no counters of lines, no ideal of sectors and wavefronts. Stalls are sampled."""
+BASIC = Collection("basic", set="basic", runs=10.0)
 DETAILED = Collection("detailed", set="detailed")
 """Also the way out where a GPU does not know one of DEFAULT_METRICS."""
 FULL = Collection("full", set="full")
+LAUNCHES_SECONDS = 3.0
+"""What running launches for a profile may take, as far as a smaller collection helps."""
+
+
+def affordable(microseconds: float) -> Collection:
+    """Return the largest collection for which launches of this time together do not take long."""
+    for collection in (DEFAULT, COUNTED):
+        if collection.runs * microseconds / 1e6 <= LAUNCHES_SECONDS:
+            return collection
+    return BASIC
 
 
 def profile_command(
@@ -87,7 +114,7 @@ def profile_command(
     launch_count: int | None = None,
     from_start: bool = True,
     nvtx_include: str | None = None,
-    replay: Literal["kernel", "application"] = "kernel",
+    replay: Replay = "kernel",
     cache_control: Literal["all", "none"] = "all",
     import_source: bool = True,
 ) -> list[str]:

@@ -16,7 +16,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ..process.children import TimedOut, read_log, run_process, scrubbed_environment
-from .command import DEFAULT, DETAILED, Collection, Page, import_command, profile_command
+from .command import (
+    BASIC,
+    DEFAULT,
+    DETAILED,
+    Collection,
+    Page,
+    Replay,
+    import_command,
+    profile_command,
+)
 from .pages import RawLaunch, read_json
 from .profile import NcuResult, profile_from_launches, profile_from_pages, unavailable
 
@@ -54,13 +63,14 @@ def profile_program(
     launch_count: int | None = None,
     from_start: bool = True,
     nvtx_include: str | None = None,
+    replay: Replay = "kernel",
     gpu: str = "",
     source: str = "",
 ) -> NcuResult:
     """Run a program under Nsight Compute and return its profile. Blocks; see `off_loop`.
 
     Where the GPU does not know one of the collection's metrics, it is profiled once more with
-    ncu's own `detailed` set.
+    ncu's own `detailed` set, or its `basic` one where less than the default was asked for.
 
     Args:
         target: program and arguments. It should end with status 0.
@@ -70,7 +80,7 @@ def profile_program(
             without it, one without secrets. Two profilers of one GPU wait for each other only
             when they share TMPDIR, where ncu keeps its lock file.
         ncu: the profiler; searched for when not given.
-        collection, kernels, launch_skip, launch_count, from_start, nvtx_include: see
+        collection, kernels, launch_skip, launch_count, from_start, nvtx_include, replay: see
             `profile_command`.
         gpu: name to put on the profile; the report's own when not given.
         source: base name of the file whose lines are wanted; any file when not given.
@@ -86,11 +96,12 @@ def profile_program(
         )
     report = directory / "profile.ncu-rep"
     log = directory / "ncu.log"
-    for chosen in (collection, DETAILED):
+    for chosen in (collection, DETAILED if collection is DEFAULT else BASIC):
         report.unlink(missing_ok=True)
         command = profile_command(
             ncu, target, report, collection=chosen, kernels=kernels, launch_skip=launch_skip,
             launch_count=launch_count, from_start=from_start, nvtx_include=nvtx_include,
+            replay=replay,
         )  # fmt: skip
         try:
             status = run_process(

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 import shutil
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ..process.children import TimedOut, read_log, run_process
 from ..records import Diagnostic, Outcome, StageResult
 
-TOOLS = ("memcheck", "racecheck")
+RACES = "racecheck"
+TOOLS = ("memcheck", RACES)
 MOST_REPORTS = 5
 _FOUND_SOMETHING = 86
 """Exit status that the sanitizer is told to end with where it reports an error."""
@@ -41,6 +43,7 @@ def sanitize_program(
     directory: Path,
     environment: Mapping[str, str],
     seconds: float,
+    where: str = "",
     sanitizer: Path | None = None,
     tools: Sequence[str] = TOOLS,
 ) -> StageResult:
@@ -52,7 +55,8 @@ def sanitize_program(
     Args:
         target: program and arguments; it should end with status 0.
         directory: an existing folder of its own, for the logs.
-        seconds: limit of each tool.
+        seconds: limit of all tools together: a later one has what the earlier left.
+        where: what the program works on, in words, for the facts: "at full dimensions".
         sanitizer: compute-sanitizer; searched for when not given.
     """
     sanitizer = sanitizer or find_sanitizer()
@@ -60,7 +64,12 @@ def sanitize_program(
         missing = "compute-sanitizer is not on PATH: install it with the CUDA toolkit"
         return StageResult(outcome=Outcome.PASSED, facts={"sanitizer_missing": missing})
     clean, missing_tools = [], []
+    end = time.monotonic() + seconds
     for tool in tools:
+        left = end - time.monotonic()
+        if left <= 0:
+            missing_tools.append(f"{tool}: nothing was left of {seconds:g} s")
+            continue
         log = directory / f"{tool}.log"
         command = [
             str(sanitizer), "--tool", tool, "--error-exitcode", str(_FOUND_SOMETHING),
@@ -68,10 +77,10 @@ def sanitize_program(
         ]  # fmt: skip
         try:
             status = run_process(
-                command, directory=directory, environment=environment, log=log, seconds=seconds
+                command, directory=directory, environment=environment, log=log, seconds=left
             )
         except TimedOut:
-            missing_tools.append(f"{tool}: did not finish within {seconds:g} s")
+            missing_tools.append(f"{tool}: did not finish within {left:.3g} s")
             continue
         except OSError as error:
             missing_tools.append(f"{tool}: cannot be started: {error.strerror or error}")
@@ -88,9 +97,9 @@ def sanitize_program(
             missing_tools.append(f"{tool}: {_last_words(text, status)}")
     facts: dict[str, float | int | str] = {}
     if clean:
-        facts["sanitizer"] = ", ".join(clean)
+        facts["sanitizer"] = f"{', '.join(clean)} {where}".strip()
     if missing_tools:
-        facts["sanitizer_missing"] = "; ".join(missing_tools)
+        facts["sanitizer_missing"] = f"{where}: {'; '.join(missing_tools)}".removeprefix(": ")
     return StageResult(outcome=Outcome.PASSED, facts=facts)
 
 

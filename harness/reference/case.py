@@ -12,6 +12,7 @@ from ..judge.tensor_comparison import largest_error
 from ..records import Tolerance
 from .double_precision import double_answers
 from .model import Instance, Reference, clone_arguments
+from .rounding import LongestSum, plain_answers
 from .tolerances import OWN_ERROR_FACTOR, Scale, all_finite, tolerance_of
 
 _HALF_TYPES = (torch.float16, torch.bfloat16)
@@ -21,14 +22,17 @@ class Case:
     """One instance with the tensors it started from and what PyTorch makes of it."""
 
     def __init__(self, reference: Reference, instance: Instance) -> None:
-        self.instance = instance
+        self.instance, self._reference = instance, reference
         named = instance.inputs | instance.parameters | instance.buffers
         # forward() may change buffers and inputs: a candidate is given what it started from.
         self.tensors = {name: tensor.detach().clone() for name, tensor in named.items()}
         self.model = copy.deepcopy(instance.model)
         arguments = clone_arguments(instance.arguments, fresh)
         self.outputs = reference.outputs(copy.deepcopy(self.model), arguments)
-        self.exact = double_answers(reference, self.model, instance.arguments, self.outputs)
+        self._longest = LongestSum()
+        self.exact = double_answers(
+            reference, self.model, instance.arguments, self.outputs, self._longest
+        )
 
     @property
     def finite(self) -> bool:
@@ -45,12 +49,23 @@ class Case:
     def tolerances(
         self, scale: Scale, factor: float = OWN_ERROR_FACTOR
     ) -> tuple[Tolerance | None, ...]:
-        """Return the tolerance of each output; see `tolerance_of`."""
+        """Return the tolerance of each output; see `tolerance_of`. Raises ReferenceFault."""
         return tuple(
             tolerance_of(
-                answer, exact, scale=scale, cast=is_cast(self.instance, answer), factor=factor
+                answer, exact, plain, scale=scale, cast=is_cast(self.instance, answer),
+                factor=factor,
             )
-            for answer, exact in zip(self.outputs, self.exact, strict=True)
+            for answer, exact, plain in zip(self.outputs, self.exact, self._plain(), strict=True)
+        )  # fmt: skip
+
+    def _plain(self) -> list[torch.Tensor | None]:
+        """Return what plain sums make of the answers, where they are long; see rounding.py."""
+        if not self._longest.is_long or all(exact is None for exact in self.exact):
+            return [None] * len(self.exact)
+        inputs = self.instance.inputs.values()
+        equal = all(_holds_one_value(each) for each in inputs if each.is_floating_point())
+        return plain_answers(
+            self._reference, self.model, self.instance.arguments, self.outputs, equal_terms=equal
         )
 
     def write(self, folder: Path) -> None:
@@ -65,6 +80,10 @@ class Case:
 def fresh(tensor: torch.Tensor) -> torch.Tensor:
     """Return a copy that nothing else writes to."""
     return tensor.detach().clone()
+
+
+def _holds_one_value(tensor: torch.Tensor) -> bool:
+    return bool((tensor == tensor.reshape(-1)[0]).all())
 
 
 def is_cast(instance: Instance, answer: torch.Tensor) -> bool:

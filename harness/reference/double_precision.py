@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -25,14 +25,16 @@ def double_answers(
     model: torch.nn.Module,
     arguments: Sequence[Any],
     answers: Sequence[torch.Tensor],
+    mode: AbstractContextManager[Any] | None = None,
 ) -> list[torch.Tensor | None]:
     """Return what `answers` are in double precision; None where a model insists on its own type.
 
-    Model and arguments stay as they are. Raises ReferenceFault where memory is short.
+    Model and arguments stay as they are. Operations run under a `mode` of PyTorch, where one is
+    given. Raises ReferenceFault where memory is short.
     """
     nothing: list[torch.Tensor | None] = [None] * len(answers)
     try:
-        with _default_type(), _Widened():
+        with _default_type(), _Widened(), mode or nullcontext():
             found = reference.outputs(
                 copy.deepcopy(model).double(), clone_arguments(arguments, _to_double)
             )

@@ -16,12 +16,12 @@ elements and own the error that PyTorch itself makes beyond the relative part:
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Literal
 
 import torch
 
-from ..judge.tensor_comparison import CHUNK
+from ..judge.tensor_comparison import parts
 from ..records import TOLERANCES, Tolerance
 
 OWN_ERROR_FACTOR = 8.0
@@ -42,6 +42,7 @@ _SMALLEST = {torch.float16: 2.0**-24, torch.bfloat16: 2.0**-133}
 def tolerance_of(
     answer: torch.Tensor,
     exact: torch.Tensor | None,
+    plain: torch.Tensor | None = None,
     *,
     scale: Scale,
     cast: bool,
@@ -53,6 +54,7 @@ def tolerance_of(
     Args:
         answer: PyTorch's.
         exact: the same in double precision; None where that is not known.
+        plain: the same as far off as plain sums make it, see rounding.py.
         scale: which way the absolute part follows rms. What PyTorch computes without any error is
             not scaled up, and what has few elements, whose rms says little, not down.
         cast: whether the task computes in float and the output was cast to half precision.
@@ -67,6 +69,8 @@ def tolerance_of(
     if exact is not None:
         own = excess(answer, exact, base.relative, rounding)
         several = excess(answer, exact, base.relative, rounding, factor)
+        if plain is not None:
+            several = max(several, excess(plain, exact, base.relative))
     absolute = base.absolute
     if scale != "down" and (exact is None or excess(answer, exact, 0.0) > 0.0):
         absolute *= max(1.0, square)
@@ -102,7 +106,7 @@ def excess(
     by `factor`.
     """
     largest = 0.0
-    for got, wanted in zip(_parts(answer), _parts(exact), strict=True):
+    for got, wanted in zip(parts(answer), parts(exact), strict=True):
         error = ((got.double() - wanted).abs() - rounding * wanted.abs()).clamp_(min=0.0)
         error = factor * error - relative * wanted.abs()
         largest = max(largest, float(torch.where(error.isfinite(), error, 0.0).max()))
@@ -111,20 +115,15 @@ def excess(
 
 def all_finite(answers: Iterable[torch.Tensor]) -> bool:
     """Say whether no element is infinite or undefined."""
-    return all(bool(torch.isfinite(part).all()) for answer in answers for part in _parts(answer))
+    return all(bool(torch.isfinite(part).all()) for answer in answers for part in parts(answer))
 
 
 def root_mean_square(answer: torch.Tensor) -> float:
     """Return the root of the mean square of the finite elements; 0 where there are none."""
     total, count = 0.0, 0
-    for part in _parts(answer):
+    for part in parts(answer):
         squares = part.to(torch.float64, copy=True).square_()
         finite = squares.isfinite()
         total += float(torch.where(finite, squares, 0.0).sum())
         count += int(finite.sum())
     return math.sqrt(total / max(1, count))
-
-
-def _parts(answer: torch.Tensor) -> Iterator[torch.Tensor]:
-    """Yield pieces whose copies the allocator keeps: fresh pages cost more than the work."""
-    yield from answer.reshape(-1).split(CHUNK)

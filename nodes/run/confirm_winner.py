@@ -163,7 +163,8 @@ async def _again(state: Reads, point: KernelPoint) -> tuple[Timing | None, Ratio
             )
         )
         assert measured is not None
-        evaluator = Evaluator(workspace.device, workspace.store)
+        device = workspace.device.confirming_for(state["plan"].confirm_seconds)
+        evaluator = Evaluator(device, workspace.store)
         again = await awaited(
             state["plan"], workspace, lambda: evaluator.confirm(task, source)
         )

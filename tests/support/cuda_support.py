@@ -65,6 +65,7 @@ class HostMachine:
 
     def __init__(self) -> None:
         self.device = torch.device("cpu")
+        self.name = "the host"
         self.properties: Any = None
 
     def load(self, program: Program) -> HostProgram:

@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 
 from ...harness.devices.gates import Passage, both_times, unconfirmed_because
+from ...harness.devices.protocol import CONFIRM_SECONDS
 from ...harness.devices.registry import open_device
 from ...harness.errors import UserError
 from ...harness.files import read_source
@@ -29,6 +30,7 @@ async def evaluate_file(
     secret_seed: int | None = None,
     reading: Reading = AS_WRITTEN,
     tell: Tell | None = None,
+    confirm_seconds: float = CONFIRM_SECONDS,
 ) -> Evaluation:
     """Compile, verify, profile and time one CUDA source for one task.
 
@@ -41,13 +43,14 @@ async def evaluate_file(
             `secret_seed` of an earlier confirmation; by default from one that nobody knows.
         reading: how the reference is read.
         tell: hears now and then that PyTorch is still at work.
+        confirm_seconds: limit of a confirmation's slow checks at full dimensions.
 
     Raises:
         UserError: a file, the device or the GPU cannot be used, or the file defines no `launch`
             for this task.
     """
     source = await asyncio.to_thread(read_source, kernel)
-    opened = open_device(device, gpu)
+    opened = open_device(device, gpu).confirming_for(confirm_seconds)
     loaded = await load_task(task, dimensions, reading, tell)
     with scratch_folder("evaluate") as scratch:
         with RunStore(scratch / "run.sqlite") as store:

@@ -461,6 +461,18 @@ def test_input_files_go_with_their_task(
     assert [path.exists() for path in written] == [False] + TASKS_KEPT * [True]
 
 
+def test_large_floating_inputs_are_written_in_part(
+    machine: HostMachine, task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kernelblaster.harness.cuda.input_files.WHOLE_BYTES", 400)
+    served: Any = machine
+    described = task.model_dump(mode="json")
+    answer = Worker(served, tmp_path).serve({"op": "inputs", "task": described}, lambda name: None)
+    own = TaskContext(task, "cpu")
+    values = own.instance_of(own.plans()[0]).inputs["x"]
+    assert Path(answer["inputs"]["x"]).read_bytes() == raw(values)[:400]
+
+
 def requests(task: Task, program: Program) -> dict[str, dict[str, Any]]:
     described = task.model_dump(mode="json")
     told = {"image": str(program.image), "plan": asdict(program.plan)}

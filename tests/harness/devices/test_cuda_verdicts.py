@@ -249,8 +249,11 @@ async def test_counters_come_from_the_profiler_and_from_the_workers_own_inputs(
     profile = Profile(launches=(launch,), gpu=HERE.name, provenance=Provenance.NCU)
     stages: list[Stage] = []
 
-    def profiled(task: Task, built: Build, plan: Plan, stage: Stage) -> NcuResult:
+    def profiled(
+        task: Task, built: Build, plan: Plan, stage: Stage, microseconds: float
+    ) -> NcuResult:
         stages.append(stage)
+        assert microseconds == 9.5
         return NcuResult(outcome=Outcome.PASSED, profile=profile)
 
     monkeypatch.setattr(cuda, "profile_candidate", profiled)
@@ -280,21 +283,83 @@ async def test_without_counters_events_stand_in_and_the_reason_is_told(
     assert told == answer.get("no_inputs", "ERR_NVGPUCTRPERM: run as root")
 
 
+SMALL, LARGE = "at small dimensions", "at full dimensions"
+
+
+class Sanitizer:
+    """In place of sanitize_candidate: notes what it is run on, and finds what it is told to."""
+
+    def __init__(self, **found: StageResult) -> None:
+        self.ran: list[tuple[str, float, int]] = []
+        self._found = found
+
+    def __call__(
+        self, task: Task, built: Build, plan: Plan, stage: Stage, *, seconds: float, where: str
+    ) -> StageResult:
+        self.ran.append((where, seconds, task.full.tensors[0].numel))
+        clean = StageResult(outcome=Outcome.PASSED, facts={"sanitizer": f"memcheck {where}"})
+        return self._found.get(where.split()[1], clean)
+
+
+INPUTS = {"inputs": {"x": "x.bin"}, **WHOLE}
+
+
 async def test_a_winner_is_verified_in_a_fresh_process_and_sanitized(
     device: Callable[..., CudaDevice], task: Task, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    inputs = {"inputs": {"x": "x.bin"}, **WHOLE}
-    clean = StageResult(outcome=Outcome.PASSED, facts={"sanitizer": "memcheck, racecheck"})
-    race = StageResult(outcome=Outcome.RACE, reason="a race")
-    monkeypatch.setattr(cuda, "sanitize_candidate", lambda *given: clean)
-    made = device(RIGHT, inputs)
+    sanitizer = Sanitizer()
+    monkeypatch.setattr(cuda, "sanitize_candidate", sanitizer)
+    made = device(RIGHT, RIGHT, INPUTS, INPUTS)
     confirmed = await made.confirm(task, kernels.SCALE)
     assert confirmed.outcome is Outcome.PASSED
-    assert confirmed.facts["sanitizer"] == "memcheck, racecheck"
-    assert made.workers[0].fresh == [True, False]  # type: ignore[attr-defined]
-    monkeypatch.setattr(cuda, "sanitize_candidate", lambda *given: race)
-    refused = await device(RIGHT, inputs).confirm(task, kernels.SCALE)
+    assert confirmed.facts["sanitizer"] == f"memcheck {SMALL}; memcheck {LARGE}"
+    assert "sanitizer_missing" not in confirmed.facts
+    assert made.workers[0].fresh == [True, False, False, False]  # type: ignore[attr-defined]
+    small, full = task.verify.tensors[0].numel, task.full.tensors[0].numel
+    assert sanitizer.ran == [(SMALL, 60.0, small), (LARGE, 30.0, full)] and small < full
+
+
+@pytest.mark.parametrize("where", ["small", "full"])
+async def test_what_the_sanitizer_finds_at_either_dimensions_is_the_verdict(
+    device: Callable[..., CudaDevice], task: Task, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    race = StageResult(outcome=Outcome.RACE, reason="a race")
+    monkeypatch.setattr(cuda, "sanitize_candidate", Sanitizer(**{where: race}))
+    refused = await device(RIGHT, RIGHT, INPUTS, INPUTS).confirm(task, kernels.SCALE)
     assert refused.outcome is Outcome.RACE and refused.build is not None
+
+
+async def test_a_kernel_for_full_dimensions_alone_is_not_blamed_for_small_ones(
+    device: Callable[..., CudaDevice], task: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sanitizer = Sanitizer()
+    monkeypatch.setattr(cuda, "sanitize_candidate", sanitizer)
+    wrong = {**RIGHT, "mismatches": [["seed0-normal", "out0[3]: differs"]]}
+    confirmed = await device(RIGHT, wrong, INPUTS).confirm(task, kernels.SCALE)
+    assert confirmed.outcome is Outcome.PASSED
+    assert [ran[0] for ran in sanitizer.ran] == [LARGE]
+    missing = str(confirmed.facts["sanitizer_missing"])
+    assert missing.startswith(f"{SMALL}: the kernel is not right there") and "out0[3]" in missing
+
+
+async def test_without_a_budget_small_dimensions_are_sanitized_alone(
+    device: Callable[..., CudaDevice], task: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cuda, "sanitize_candidate", Sanitizer())
+    made = device(RIGHT, RIGHT, INPUTS).confirming_for(0.0)
+    confirmed = await made.confirm(task, kernels.SCALE)
+    assert confirmed.facts["sanitizer"] == f"memcheck {SMALL}"
+    assert confirmed.facts["sanitizer_missing"] == f"{LARGE}: not asked for (0 s)"
+
+
+async def test_a_task_of_one_size_is_sanitized_once(
+    device: Callable[..., CudaDevice], task: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sanitizer = Sanitizer()
+    monkeypatch.setattr(cuda, "sanitize_candidate", sanitizer)
+    whole = task.model_copy(update={"verify": task.full})
+    await device(RIGHT, INPUTS).confirm(whole, kernels.SCALE)
+    assert [ran[0] for ran in sanitizer.ran] == [LARGE]
 
 
 async def test_a_fresh_process_is_for_the_stage_that_asks_for_it(

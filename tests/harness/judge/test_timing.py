@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from kernelblaster.harness.judge.timing import (
+    FEWEST,
     Ratio,
     Stopping,
     compare,
@@ -115,9 +116,45 @@ def test_rounds_end_when_the_ratio_is_known() -> None:
 
 def test_rounds_end_when_the_budget_is_spent_but_not_before_the_least() -> None:
     clock = iter(range(0, 10**6, 3))  # seconds, at each look
-    stopping = Stopping(least=30, most=400, batch=10, seconds=5)
+    stopping = Stopping(least=30, most=400, batch=10, seconds=5, patience=1e9)
     found = measure(["new", "old"], sampler(0.2), stopping, clock=lambda: float(next(clock)))
     assert 30 <= len(found["new"]) <= 40
+
+
+def test_where_rounds_take_seconds_there_are_as_many_as_an_interval_takes() -> None:
+    clock = iter(range(0, 10**6, 3))
+    found = measure(["new", "old"], sampler(0.2), Stopping(), clock=lambda: float(next(clock)))
+    assert len(found["new"]) == FEWEST
+    low, high = median_interval(found["new"])
+    assert (low, high) == (min(found["new"]), max(found["new"]))
+
+
+@pytest.mark.parametrize(
+    ("slower", "spread", "slack", "rounds"),
+    [
+        (10.0, 0.01, 0.05, FEWEST),
+        (10.0, 0.2, 0.05, 20),  # Not even roughly known after six rounds.
+        (10.0, 0.01, 0.0, 20),  # The ratio is what was asked for.
+        (1.1, 0.001, 0.05, 20),
+        (0.1, 0.001, 0.05, 20),  # A fast one is to be announced.
+    ],
+)
+def test_what_is_far_slower_is_timed_in_few_rounds(
+    slower: float, spread: float, slack: float, rounds: int
+) -> None:
+    chance = random.Random(5)
+    centres = {"candidate": slower, "eager": 1.0, "compile": 1.0}
+    stopping = Stopping(slack=slack, seconds=1e9)
+    found = measure(
+        list(centres), lambda name: centres[name] * (1 + spread * chance.uniform(-1, 1)), stopping
+    )
+    assert FEWEST <= len(found["candidate"])
+    assert (len(found["candidate"]) < 20) == (rounds < 20)
+
+
+def test_what_is_slower_than_the_slower_baseline_alone_is_timed_in_all_rounds() -> None:
+    times = {"candidate": 1.5, "eager": 10.0, "compile": 1.0}
+    assert len(measure(list(times), times.__getitem__, Stopping(seconds=1e9))["eager"]) == 20
 
 
 def test_every_run_is_observed_and_warm_up_is_thrown_away() -> None:

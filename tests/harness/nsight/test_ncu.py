@@ -17,9 +17,12 @@ from places import DATA
 from kernelblaster.harness.nsight.bottleneck import bottleneck_of, stalls, utilisation
 from kernelblaster.harness.nsight.command import (
     BASIC,
+    COUNTED,
     DEFAULT,
     DEFAULT_METRICS,
     FULL,
+    Collection,
+    affordable,
     import_command,
     profile_command,
 )
@@ -678,4 +681,31 @@ def test_a_report_that_ncu_cannot_read_is_a_typed_result(tmp_path: Path) -> None
 
 
 def test_collections_have_names_of_their_own() -> None:
-    assert len({each.name for each in (DEFAULT, BASIC, FULL)}) == 3
+    assert len({each.name for each in (DEFAULT, COUNTED, BASIC, FULL)}) == 4
+
+
+@pytest.mark.parametrize(
+    ("microseconds", "collection"),
+    [(50.0, DEFAULT), (2e4, DEFAULT), (1.5e5, COUNTED), (1e6, BASIC), (0.0, DEFAULT)],
+)
+def test_a_slow_launch_is_counted_less(microseconds: float, collection: Collection) -> None:
+    assert affordable(microseconds) is collection
+
+
+def test_less_than_the_default_needs_no_instrumented_code() -> None:
+    assert "SourceCounters" not in COUNTED.sections
+    assert not any(name.startswith(("memory_", "smsp__sass_")) for name in COUNTED.metrics)
+
+
+def test_an_unknown_metric_of_a_slow_launch_falls_back_to_less(tmp_path: Path) -> None:
+    lines = (
+        "if '--metrics' in arguments:\n"
+        "    print('==ERROR== Failed to find metric sm__x'); sys.exit(1)\n"
+        "assert arguments[arguments.index('--set') + 1] == 'basic'\n"
+        "report.write_text('report')"
+    )
+    result = profile_program(
+        ["program"], directory=tmp_path, seconds=30.0, ncu=stand_in(tmp_path, lines),
+        collection=COUNTED,
+    )  # fmt: skip
+    assert result.collection == "basic"

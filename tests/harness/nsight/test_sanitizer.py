@@ -53,7 +53,7 @@ def program(folder: Path, body: str) -> Path:
 def run(folder: Path, body: str, seconds: float = 30.0) -> tuple[Outcome, dict[str, object], str]:
     found = sanitize_program(
         ["true"], directory=folder, environment={"PATH": "/usr/bin:/bin"}, seconds=seconds,
-        sanitizer=program(folder, body),
+        where="at small dimensions", sanitizer=program(folder, body),
     )  # fmt: skip
     return found.outcome, dict(found.facts), found.reason
 
@@ -61,19 +61,27 @@ def run(folder: Path, body: str, seconds: float = 30.0) -> tuple[Outcome, dict[s
 def test_what_found_nothing_is_named(tmp_path: Path) -> None:
     outcome, facts, _ = run(tmp_path, "exit 0")
     assert outcome is Outcome.PASSED
-    assert facts == {"sanitizer": "memcheck, racecheck"}
+    assert facts == {"sanitizer": "memcheck, racecheck at small dimensions"}
 
 
 def test_a_tool_that_fails_or_hangs_is_no_verdict(tmp_path: Path) -> None:
     outcome, facts, _ = run(tmp_path, "echo no device; exit 3")
     assert outcome is Outcome.PASSED
-    assert "memcheck: ended with status 3: no device" in str(facts["sanitizer_missing"])
+    words = "at small dimensions: memcheck: ended with status 3: no device"
+    assert str(facts["sanitizer_missing"]).startswith(words)
     assert "sanitizer" not in facts
-    hanging = 'case "$2" in memcheck) exec sleep 100;; esac'
-    outcome, facts, _ = run(tmp_path, hanging, seconds=0.5)
+
+
+def test_the_limit_is_that_of_all_tools_together(tmp_path: Path) -> None:
+    hanging = 'case "$2" in racecheck) exec sleep 100;; esac'
+    outcome, facts, _ = run(tmp_path, hanging, seconds=1.0)
     assert outcome is Outcome.PASSED
-    assert facts["sanitizer"] == "racecheck"
+    assert facts["sanitizer"] == "memcheck at small dimensions"
+    assert "racecheck: did not finish within" in str(facts["sanitizer_missing"])
+    first = 'case "$2" in memcheck) exec sleep 100;; esac'
+    outcome, facts, _ = run(tmp_path, first, seconds=0.5)
     assert "memcheck: did not finish within 0.5 s" in str(facts["sanitizer_missing"])
+    assert "racecheck: nothing was left of 0.5 s" in str(facts["sanitizer_missing"])
 
 
 def test_errors_in_words_not_known_are_still_errors(tmp_path: Path) -> None:

@@ -1,0 +1,202 @@
+"""PyTorch's answers as far off as plain float32 sums make them: the room that honest kernels need.
+
+PyTorch adds in blocks, and its own error says little of a kernel that adds one term after the
+other, which is no fault. Each operation that adds is answered in double precision here, and its
+answer moved, up or down at random, by as much as a plain sum of that many terms is rounded; what
+that makes of the task's answers, through all that follows, is what a tolerance has to allow.
+
+A plain sum of n terms, in units of u, half a unit in the last place of 1:
+
+- its roundings go up and down: WALK * u * sqrt(n) of the partial sums, which are as large as the
+  answer where terms have one sign, and as the answers' root mean square where they cancel;
+- terms of one sign are rounded more often down than up once they are small beside the unit of the
+  partial sum: DRIFT * (u * n)^2 of the answer. A million products of uniform numbers: 1.7e-4;
+- equal terms are all rounded the same way: EQUAL * u * n of the answer.
+
+No more than LONGEST terms are taken to be added by one thread.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from .double_precision import double_answers
+from .model import Reference
+
+UNIT = 2.0**-24
+WALK = 2.0
+"""Standard deviations are 0.4 and less; of a million answers the worst is five of these off."""
+DRIFT = 0.125
+EQUAL = 0.25
+LONGEST = 1 << 20
+LONG = 1 << 16
+"""Terms from which on a plain sum is looked at: of fewer it is 3e-5 off, a third of the tolerance
+for float32."""
+
+_aten = torch.ops.aten
+
+
+def plain_answers(
+    reference: Reference,
+    model: torch.nn.Module,
+    arguments: Sequence[Any],
+    answers: Sequence[torch.Tensor],
+    *,
+    equal_terms: bool,
+) -> list[torch.Tensor | None]:
+    """Return `answers` as plain float32 sums would make them at worst; None as `double_answers`.
+
+    Args:
+        equal_terms: whether inputs hold one value each, so that the terms of a sum are equal.
+
+    Raises ReferenceFault where memory is short.
+    """
+    return double_answers(reference, model, arguments, answers, _Moved(equal_terms))
+
+
+class LongestSum(TorchDispatchMode):  # type: ignore[misc]
+    """Notes how many terms the longest sum of what runs under it has, in `terms`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.terms = 0.0
+
+    @property
+    def is_long(self) -> bool:
+        """Whether a plain sum of so many terms may be further off than tolerances are wide."""
+        return self.terms >= LONG
+
+    def __torch_dispatch__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        answer = function(*args, **(kwargs or {}))
+        count = _TERMS.get(function.overloadpacket) or _TERMS_OF_NORMS.get(function.overloadpacket)
+        if count is not None:
+            first = answer if isinstance(answer, torch.Tensor) else answer[0]
+            self.terms = max(self.terms, count(args, first))
+        return answer
+
+
+class _Moved(TorchDispatchMode):  # type: ignore[misc]
+    """Moves the answer of every operation that adds."""
+
+    def __init__(self, equal_terms: bool) -> None:
+        super().__init__()
+        self._equal_terms = equal_terms
+        self._generators: dict[torch.device, torch.Generator] = {}
+        self._taken_apart = _parts_of_norms()
+
+    def __torch_dispatch__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        named = kwargs or {}
+        if function in self._taken_apart:
+            with self:
+                return self._taken_apart[function](*args, **named)
+        answer = function(*args, **named)
+        operation = function.overloadpacket
+        count = _TERMS.get(operation)
+        if count is None:
+            return answer
+        if not isinstance(answer, torch.Tensor):
+            return type(answer)(self._move(each, count(args, each)) for each in answer)
+        terms = count(args, answer)
+        if operation not in (_aten.sum, _aten.mean):
+            return self._move(answer, terms)
+        # Of a few sums all may be small by chance, and the partial ones not.
+        partial = _size(args[0]) * math.sqrt(terms)
+        return self._move(answer, terms, partial / (terms if operation is _aten.mean else 1.0))
+
+    def _move(self, answer: torch.Tensor, terms: float, partial: float = 0.0) -> torch.Tensor:
+        if terms <= 1 or not answer.is_floating_point():
+            return answer
+        sizes = answer.abs()
+        walked = sizes + max(partial, _size(answer))
+        moved = walked * (WALK * UNIT * math.sqrt(terms)) + sizes * self._drift(terms)
+        generator = self._generators.setdefault(
+            answer.device, torch.Generator(answer.device).manual_seed(0)
+        )
+        even = torch.rand(answer.shape, generator=generator, device=answer.device)
+        return answer + torch.where(even < 0.5, -moved, moved).nan_to_num(0.0, 0.0, 0.0)
+
+    def _drift(self, terms: float) -> float:
+        """Return what roundings that do not cancel make, relative to the answer."""
+        most = min(terms, LONGEST)
+        return EQUAL * UNIT * most if self._equal_terms else DRIFT * (UNIT * most) ** 2
+
+
+def _size(tensor: torch.Tensor) -> float:
+    """Return the root mean square of what is finite."""
+    squares = tensor.double().square()
+    return float(torch.where(squares.isfinite(), squares, 0.0).mean().sqrt())
+
+
+def _inner(place: int) -> Callable[[Any, torch.Tensor], float]:
+    """Return the counter of a matrix product whose left side is this argument."""
+    return lambda args, answer: args[place].shape[-1] if args[place].dim() else 1
+
+
+def _reduced(args: Any, answer: torch.Tensor) -> float:
+    return args[0].numel() / max(1, answer.numel())
+
+
+def _scanned(args: Any, answer: torch.Tensor) -> float:
+    return args[0].shape[args[1]] if args[0].dim() else 1
+
+
+def _convolved(args: Any, answer: torch.Tensor) -> float:
+    weight, transposed, groups = args[1], args[6], args[8]
+    if transposed:  # (in, out / groups, *taps)
+        return weight.numel() / weight.shape[1] / groups
+    return weight.numel() / weight.shape[0]
+
+
+_TERMS: dict[Any, Callable[[Any, torch.Tensor], float]] = {
+    _aten.mm: _inner(0), _aten.bmm: _inner(0), _aten.mv: _inner(0), _aten.dot: _inner(0),
+    _aten.addmm: _inner(1), _aten.baddbmm: _inner(1), _aten.addmv: _inner(1),
+    _aten.convolution: _convolved,
+    **dict.fromkeys(
+        (_aten.sum, _aten.mean, _aten.nansum, _aten.prod, _aten.var, _aten.std, _aten.var_mean,
+         _aten.std_mean, _aten.norm, _aten.linalg_vector_norm, _aten._adaptive_avg_pool2d,
+         _aten._adaptive_avg_pool3d, _aten.adaptive_avg_pool1d),
+        _reduced,
+    ),
+    **dict.fromkeys((_aten.cumsum, _aten.cumprod, _aten._softmax, _aten._log_softmax), _scanned),
+}  # fmt: skip
+"""How many terms an answer of each operation is the sum of (or the product, rounded as often)."""
+
+_TERMS_OF_NORMS: dict[Any, Callable[[Any, torch.Tensor], float]] = {
+    _aten.native_layer_norm: lambda args, answer: math.prod(args[1]),
+    _aten._fused_rms_norm: lambda args, answer: math.prod(args[1]),
+    _aten.native_group_norm: lambda args, answer: args[4] * args[5] / args[6],
+    **dict.fromkeys(
+        (_aten.native_batch_norm, _aten._native_batch_norm_legit, _aten._batch_norm_with_update,
+         _aten.cudnn_batch_norm),
+        lambda args, answer: args[0].numel() / max(1, args[0].shape[1]),
+    ),
+    **dict.fromkeys(
+        (_aten.mse_loss, _aten.smooth_l1_loss, _aten.huber_loss, _aten.nll_loss_forward,
+         _aten.logsumexp),
+        _reduced,
+    ),
+}  # fmt: skip
+"""The same of operations that are taken apart."""
+
+
+def _parts_of_norms() -> dict[Any, Callable[..., Any]]:
+    """Return what operations that add on their way are made of."""
+    from torch._decomp import get_decompositions
+
+    found: dict[Any, Callable[..., Any]] = get_decompositions([
+        _aten.native_layer_norm, _aten.native_group_norm, _aten.native_batch_norm,
+        _aten._native_batch_norm_legit, _aten._native_batch_norm_legit_no_training,
+        _aten._batch_norm_with_update, _aten.cudnn_batch_norm, _aten._fused_rms_norm,
+        _aten.mse_loss, _aten.smooth_l1_loss, _aten.huber_loss, _aten.nll_loss_forward,
+        _aten.logsumexp, _aten._scaled_dot_product_flash_attention_for_cpu,
+    ])  # fmt: skip
+    return found
