@@ -80,6 +80,7 @@ def _answer(request: Mapping[str, Any]) -> dict[str, Any]:
     full = _Variant(source, path, integers)
     program, why_not = _program(full)
     verify = _verify_variant(source, path, full, request["set"])
+    small = program if verify is full or program is None else _program(verify)[0]
     variation = explore(verify.reference)
     write_cases(verify.reference, cases, variation)
     dtype = full.tensors[0]["dtype"]
@@ -93,6 +94,7 @@ def _answer(request: Mapping[str, Any]) -> dict[str, Any]:
             "verify": verify.described("verify", variation),
             "program": program,
             "program_failure": why_not,
+            "verify_program": small,
             "variation": variation.model_dump(),
         }
     }
@@ -158,7 +160,7 @@ def _program(full: _Variant) -> tuple[dict[str, Any] | None, str]:
     try:
         # Outside the fake mode, which export takes from the inputs: constants made in forward()
         # then keep their values.
-        return export_program(full.instance), ""
+        return export_program(full.instance, full.reference.path), ""
     except NotExportable as error:
         return None, f"the graph of torch.export holds {error}"
     except Exception as error:  # torch.export raises many types, also of its own internals
