@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from .pointwise import POINTWISE, number, pointwise_of
-from .values import CannotWrite
+from .values import CannotWrite, Value
 
 Render = Callable[[Sequence[str]], str]
 
@@ -49,7 +49,7 @@ _WHOLE: Mapping[str, str] = {
 OPERANDS: Mapping[str, int] = {
     **POINTWISE, **dict.fromkeys(_COMPARISONS, 2), **dict.fromkeys(_BITS, 2),
     **{name: 3 if "{2}" in text else 2 if "{1}" in text else 1
-       for name, text in (_FLOATS | _LOGICAL).items()},
+       for name, text in [*_FLOATS.items(), *_LOGICAL.items()]},
     "where": 3, "softshrink": 2, "hardshrink": 2, "isnan": 1, "isinf": 1, "bitwise_not": 1,
 }  # fmt: skip
 """How many of the leading arguments of each operation are operands."""
@@ -108,7 +108,8 @@ def render_of(
         return "float32", _pattern(text), True, result
     if base not in POINTWISE:
         raise CannotWrite(f"the elementwise operation {base} is not known")
-    made = pointwise_of(base, "", (), [_Nothing()] * len(kinds), options, keywords)
+    nothing = [Value("", ())] * len(kinds)
+    made = pointwise_of(base, "", (), nothing, options, keywords)
     return "float32", made.render, made.repeats, result
 
 
@@ -142,7 +143,3 @@ def _repeats(text: str) -> bool:
 
 def _pattern(text: str) -> Render:
     return lambda texts: text.format(*texts)
-
-
-class _Nothing:
-    """Stands for an operand whose text is given later."""

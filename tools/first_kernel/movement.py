@@ -387,17 +387,19 @@ def _filled(write: Writing, call: Call) -> Value:
 
 def _arange(write: Writing, call: Call) -> Value:
     numbers = [each for each in call.args if isinstance(each, int | float | Dim)]
-    start, step = (numbers[0], 1) if len(numbers) > 1 else (0, 1)
-    if len(numbers) > 2:
-        step = numbers[2]
+    start: int | float | Dim = numbers[0] if len(numbers) > 1 else 0
+    step: int | float | Dim = numbers[2] if len(numbers) > 2 else 1
     dims = _dims(call)
     out = write.new(call.name, dims, call.dtype or "int64")
     pen = write.pen("arange")
     (i,) = pen.one_thread_each(dims, ("i",))
-    if isinstance(start, float) or isinstance(step, float):
-        text = f"{float(start)}f + {float(step)}f * {i}"
-    else:
+    if isinstance(start, Dim) or isinstance(step, Dim) or (
+        isinstance(start, int) and isinstance(step, int)):  # fmt: skip
+        if isinstance(start, float) or isinstance(step, float):
+            raise CannotWrite(f"{call.where} by numbers that differ between the variants")
         text = f"{pen.size(as_dim(start), 'start')} + {pen.size(as_dim(step), 'step')} * {i}"
+    else:
+        text = f"{number(float(start))} + {number(float(step))} * {i}"
     pen.store(out, [i], text)
     write.launch(pen)
     return out

@@ -103,7 +103,7 @@ class Writing:
     def apply(
         self,
         base: str,
-        *operands: Value | float | int,
+        *operands: Value | Dim | float,
         dtype: str | None = None,
         options: Sequence[Any] = (),
         keywords: Mapping[str, Any] | None = None,

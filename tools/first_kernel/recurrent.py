@@ -5,6 +5,7 @@ from __future__ import annotations
 from .arrays import Array, part, permuted, without
 from .calls import Call
 from .nests import Value, Writing
+from .pen import Pen
 from .sizes import ZERO, as_dim
 from .sums import product
 from .values import ONE, CannotWrite, Dim
@@ -103,7 +104,11 @@ def _layer(
     write.launch(pen)
 
 
-def _cell(pen, kind, given, across, bias, kept, cell, units, sample):  # type: ignore[no-untyped-def]
+def _cell(
+    pen: Pen, kind: str, given: Array, across: Array, bias: Array | None, kept: Array,
+    cell: Array, units: str, sample: str,
+) -> None:  # fmt: skip
+    """Write one step of one unit: its gates, and the state that comes next."""
     gates = {"lstm": 4, "gru": 3, "rnn": 1}[kind]
     for gate in range(gates):
         start = "0.0f"

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from .arrays import Array, expanded, part, permuted, unsqueezed, without
+from .arrays import FLOATING, Array, expanded, part, permuted, unsqueezed, without
 from .calls import Call, Number
-from .nests import FLOATING, Lazy, Scalar, Value, Writing, _Expression, _leaves
+from .nests import Lazy, Scalar, Value, Writing, _Expression, _leaves
 from .sizes import ZERO, as_dim, count, plus
 from .values import ONE, CannotWrite, Dim, Dims, broadcast
 from .windows import shape
@@ -131,13 +131,13 @@ def _einsum(write: Writing, call: Call) -> Value:
             if letter not in term:
                 ordered = unsqueezed(ordered, axis)
         views.append(expanded(ordered, tuple(sizes[each] for each in order)))
-    value: Value = views[0]
+    terms_product: Value = views[0]
     for view in views[1:]:
-        value = write.apply("mul", value, view)
+        terms_product = write.apply("mul", terms_product, view)
     outer = tuple(sizes[each] for each in output)
     if not summed:
-        return write.array(value, call.name)
-    return write.contract("sum", value, range(len(order)), outer,
+        return write.array(terms_product, call.name)
+    return write.contract("sum", terms_product, range(len(order)), outer,
                           tuple(sizes[each] for each in summed), name=call.name,
                           dtype=call.dtype)  # fmt: skip
 

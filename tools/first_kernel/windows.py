@@ -246,8 +246,8 @@ def _max_pool(write: Writing, call: Call) -> Value | tuple[Value, ...]:
             pen.line(f"if ({better}) result = {value};")
         else:
             flat = taps[0]
-            for tap, dim in zip(taps[1:], array.dims[2:], strict=True):
-                flat = f"({flat}) * {pen.size(dim)} + {tap}"
+            for index, dim in zip(taps[1:], array.dims[2:], strict=True):
+                flat = f"({flat}) * {pen.size(dim)} + {index}"
             with pen.block(f"if ({better})"):
                 pen.line(f"result = {value};")
                 pen.line(f"position = {flat};")
