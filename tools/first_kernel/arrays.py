@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from .sizes import ZERO, count, negative, plus, same_as_zero, times
-from .values import ONE, CannotWrite, Dim, Dims, same
+from .values import ONE, CannotWrite, Dim, Dims
 
 FLOATING = frozenset(("float32", "float16", "bfloat16"))
 INTEGERS = frozenset(("int64", "int32", "int8", "uint8", "bool"))
@@ -189,6 +189,6 @@ def merged_axes(
     return sizes, steps
 
 
-def same_shape(left: Array, right: Array) -> bool:
-    """Whether two views have one shape."""
-    return same(left.dims, right.dims)
+def shape(dims: Sequence[Dim]) -> str:
+    """Return a shape at full dimensions, for comments."""
+    return f"[{', '.join(str(dim.full) for dim in dims)}]"

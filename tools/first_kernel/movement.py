@@ -10,7 +10,7 @@ from .arrays import FLOATING, Array, expanded, flipped, part, permuted, unsqueez
 from .calls import Call
 from .nests import Lazy, Scalar, Value, Writing
 from .pointwise import number
-from .sizes import ZERO, as_dim, count, negative, plus, times
+from .sizes import ZERO, as_dim, count, divided, negative, plus, times
 from .values import ONE, CannotWrite, Dim, Dims
 
 Results = Value | tuple[Value, ...]
@@ -353,14 +353,13 @@ def _pixel_shuffle(write: Writing, call: Call) -> Value:
     factor = as_dim(call.args[1])
     *lead, channels, height, width = array.dims
     if call.base == "pixel_shuffle":
-        squared = (factor.full**2, factor.verify**2)
-        fewer = write.known.of(channels.full // squared[0], channels.verify // squared[1])
+        fewer = write.known.named(divided(channels, times(factor, factor)))
         split = write.reshape(array, (*lead, fewer, factor, factor, height, width))
         first = len(lead)
         order = (*range(first), first, first + 3, first + 1, first + 4, first + 2)
     else:
-        high = write.known.of(height.full // factor.full, height.verify // factor.verify)
-        wide = write.known.of(width.full // factor.full, width.verify // factor.verify)
+        high = write.known.named(divided(height, factor))
+        wide = write.known.named(divided(width, factor))
         split = write.reshape(array, (*lead, channels, high, factor, wide, factor))
         first = len(lead)
         order = (*range(first), first, first + 2, first + 4, first + 1, first + 3)

@@ -14,6 +14,7 @@ from .arrays import (
     merged_axes,
     permuted,
     reshaped,
+    shape,
     unsqueezed,
     whole,
     without,
@@ -62,6 +63,8 @@ class Lazy:
     render: Render
     repeats: bool
     title: str
+    origin: str = ""
+    """The operation of the program that it is part of, for comments."""
 
     @property
     def leaves(self) -> int:
@@ -123,7 +126,7 @@ class Writing:
         converted = tuple(
             _converted(each, inner) for each in values
         )  # fmt: skip
-        return Lazy(dims, result, converted, render, repeats, base)
+        return Lazy(dims, result, converted, render, repeats, base, self.title)
 
     def array(self, value: Value, name: str = "value", title: str | None = None) -> Array:
         """Return a value as an array; an elementwise one is computed by a kernel."""
@@ -137,7 +140,8 @@ class Writing:
         """Launch a kernel that writes a value, of its shape, into an array."""
         stem = "copy" if isinstance(value, Array) else "fill" if isinstance(value, Scalar) else (
             f"elementwise_{value.title}" if isinstance(value, Lazy) else "assign")  # fmt: skip
-        pen = self.pen(stem, title)
+        origins = [*_origins(value), title or self.title]
+        pen = self.pen(stem, f"{', '.join(dict.fromkeys(origins))}: {shape(out.dims)}")
         leaves = _leaves(value)
         views = [expanded(leaf, out.dims) for leaf in leaves]
         dims, strides = merged_axes(out.dims, [out.strides, *(view.strides for view in views)])
@@ -219,8 +223,7 @@ class Writing:
         """Reduce a value, whose axes in this order are `outer` and then `inner`, over `inner`."""
         terms = count(inner)
         if terms.full > LONGEST_LOOP and not kind.startswith("arg"):
-            shares = ceil_div(terms, SHARE)
-            shares = self.known.of(shares.full, shares.verify)
+            shares = self.known.named(ceil_div(terms, SHARE))
             partial = self._loop(
                 kind, value, order, outer, inner, shares, f"{name}_shares", None, None
             )
@@ -423,6 +426,14 @@ def _leaves(value: Value) -> list[Array]:
 
     visit(value)
     return list(found.values())
+
+
+def _origins(value: Value) -> list[str]:
+    """Return the operations that a value follows from, in order."""
+    if not isinstance(value, Lazy):
+        return []
+    inner = [origin for operand in value.operands for origin in _origins(operand)]
+    return [*inner, value.origin] if value.origin else inner
 
 
 def _walk(

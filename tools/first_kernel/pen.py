@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from .arrays import Array, Storage
 from .sizes import count, same_as_zero
-from .values import CannotWrite, Dim
+from .values import CannotWrite, Dim, same
 
 INDEX = "index_t"
 C_TYPES = {
@@ -72,6 +72,9 @@ class Pen:
         """Whether an index may pass 2^31."""
         self._depth = 1
         self._names: dict[str, int] = {}
+        self._sizes: dict[int, tuple[str, Dim]] = {}
+        self._flat: tuple[str, list[str], Sequence[Dim]] | None = None
+        """The number of the thread, the indices made of it, and the shape that they are of."""
 
     # Names
 
@@ -85,7 +88,11 @@ class Pen:
         """Return the name of a number in this kernel; 0 and 1 are themselves."""
         if dim.full == dim.verify and dim.full in (0, 1):
             return str(dim.full)
+        # One and the same size, for whatever it is used: equal sizes may differ in other launches.
+        if id(dim) in self._sizes:
+            return self._sizes[id(dim)][0]
         name = self.name(hint)
+        self._sizes[id(dim)] = (name, dim)
         self.holes.append(Hole(name, INDEX, dim.text))
         return name
 
@@ -165,7 +172,9 @@ class Pen:
         self.line(f"const {INDEX} {flat} = {first} * blockDim.x + threadIdx.x;")
         self.line(f"if ({flat} >= {' * '.join(sizes[axis] for axis in live)}) return;")
         self._decode(flat, live, variables, sizes)
-        return [variables.get(axis, "0") for axis in range(len(dims))]
+        indices = [variables.get(axis, "0") for axis in range(len(dims))]
+        self._flat = (flat, indices, dims)
+        return indices
 
     def split(self, flat: str, dims: Sequence[Dim], names: Sequence[str]) -> list[str]:
         """Write the indices that a flat index over a shape stands for; returns their names."""
@@ -173,7 +182,7 @@ class Pen:
         if len(live) <= 1:
             return [flat if axis in live else "0" for axis in range(len(dims))]
         variables = {axis: self.name(names[axis]) for axis in live}
-        sizes = {axis: self.size(dims[axis], f"{variables[axis]}_size") for axis in live}
+        sizes = {axis: self.size(dims[axis], f"{variables[axis]}_size") for axis in live[1:]}
         self._decode(flat, live, variables, sizes)
         return [variables.get(axis, "0") for axis in range(len(dims))]
 
@@ -196,6 +205,10 @@ class Pen:
         """Return the text of one element, of the type that it has in memory."""
         name = self.pointer(array, hint, written)
         terms = []
+        if self._flat and array.is_contiguous and list(indices) == self._flat[1] and same(
+            array.dims, self._flat[2]
+        ):
+            return f"{name}[{self._flat[0]}]"
         if array.is_contiguous and sum(not dim.is_one for dim in array.dims) > 1:
             text = ""
             for dim, index in zip(array.dims, indices, strict=True):

@@ -6,7 +6,7 @@ from .arrays import Array, part, permuted, without
 from .calls import Call
 from .nests import Value, Writing
 from .pen import Pen
-from .sizes import ZERO, as_dim
+from .sizes import ZERO, as_dim, times
 from .sums import product
 from .values import ONE, CannotWrite, Dim
 
@@ -33,7 +33,7 @@ def _recurrent(write: Writing, call: Call) -> tuple[Value, ...]:
     hidden = states[0].dims[2]
     per = 4 if biases else 2
     for layer in range(layers):
-        wide = write.known.of(hidden.full * directions, hidden.verify * directions)
+        wide = write.known.named(times(hidden, as_dim(directions)))
         out = write.new(f"{call.name}_{layer}", (*source.dims[:2], wide), source.dtype)
         for direction in range(directions):
             place = layer * directions + direction

@@ -55,6 +55,20 @@ def ceil_div(dim: Dim, by: int) -> Dim:
     return made(text, -(-dim.full // by), -(-dim.verify // by))
 
 
+def minus(left: Dim, right: Dim) -> Dim:
+    """Return the difference of two dimensions."""
+    text = f"{atom(left)} - {atom(right)}"
+    return made(text, left.full - right.full, left.verify - right.verify)
+
+
+def divided(left: Dim, right: Dim) -> Dim:
+    """Return the quotient of two dimensions, rounded down."""
+    if right.is_one:
+        return left
+    text = f"{atom(left)} / {atom(right)}"
+    return made(text, left.full // right.full, left.verify // right.verify)
+
+
 def count(dims: Sequence[Dim]) -> Dim:
     """Return the number of elements of a shape."""
     result = ONE
@@ -97,10 +111,17 @@ class Sizes:
             return literal(full)
         pair = (full, verify)
         if pair not in self._known:
-            name = f"SIZE_{len(self.declarations)}"
-            self.declarations.append(f"constexpr long long {name} = {self._formula(*pair)};")
-            self._known[pair] = name
+            self._declare(self._formula(*pair), pair)
         return Dim(self._known[pair], full, verify)
+
+    def named(self, dim: Dim) -> Dim:
+        """Return a number that was computed, by a constant that has its value."""
+        pair = (dim.full, dim.verify)
+        if dim.full != dim.verify and pair not in self._known and dim.text.isidentifier():
+            self._know(pair, dim.text)
+        elif dim.full != dim.verify and pair not in self._known:
+            self._declare(dim.text, pair)
+        return self.of(*pair)
 
     def dims(self, full: Sequence[int], verify: Sequence[int]) -> Dims:
         """Return the shape that has these sizes in the variants.
@@ -122,6 +143,11 @@ class Sizes:
             if ours != theirs:
                 return f"{name} == {ours} ? {full} : {verify}"
         raise CannotWrite(f"{full} becomes {verify} in a variant that has the same sizes")
+
+    def _declare(self, formula: str, pair: tuple[int, int]) -> None:
+        name = f"SIZE_{len(self.declarations)}"
+        self.declarations.append(f"constexpr long long {name} = {formula};")
+        self._know(pair, name)
 
     def _know(self, pair: tuple[int, int], name: str) -> None:
         self._known.setdefault(pair, name)

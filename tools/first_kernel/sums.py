@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from .arrays import FLOATING, Array, expanded, part, permuted, unsqueezed, without
+from .arrays import FLOATING, Array, expanded, part, permuted, shape, unsqueezed, without
 from .calls import Call, Number
 from .nests import Lazy, Scalar, Value, Writing, _Expression, _leaves
-from .sizes import ZERO, as_dim, count, plus
+from .sizes import ZERO, as_dim, count, divided, minus, plus
 from .values import ONE, CannotWrite, Dim, Dims, broadcast
-from .windows import shape
 
 Results = Value | tuple[Value, ...]
 
@@ -149,9 +148,7 @@ def _reduction(write: Writing, call: Call) -> Results:
     value = call.args[0]
     base = {"amax": "max", "amin": "min"}.get(call.base, call.base)
     rank = len(value.dims)
-    if base in ("max", "min") and (
-        len(call.args) > 1 and isinstance(call.args[1], Array | Lazy)
-    ):
+    if base in ("max", "min") and call.op.endswith(".other"):
         return write.apply(f"{base}imum", value, call.args[1], dtype=call.dtype)
     if base in ("max", "min") and call.op.endswith(".dim"):
         return _with_places(write, call, base)
@@ -176,8 +173,7 @@ def _reduction(write: Writing, call: Call) -> Results:
 
 
 def _terms(write: Writing, value: Value, axes: Sequence[int]) -> Dim:
-    total = count([value.dims[axis] for axis in axes])
-    return write.known.of(total.full, total.verify)
+    return write.known.named(count([value.dims[axis] for axis in axes]))
 
 
 def _with_places(write: Writing, call: Call, base: str) -> Results:
@@ -223,7 +219,7 @@ def moments(
                         finish=lambda result: write.apply("div", result, terms))  # fmt: skip
     write.title = f"{title}: variance"
     centred = write.apply("sub", value, mean)
-    left = write.known.of(terms.full - int(correction), terms.verify - int(correction))
+    left = write.known.named(minus(terms, as_dim(int(correction))))
     spread = write.reduce(
         "sum", write.apply("square", centred), axes, keep=True, name="variance",
         finish=lambda result: write.apply("div", result, left),
@@ -346,8 +342,7 @@ def _group_norm(write: Writing, call: Call) -> Value:
     value = write.contiguous(call.args[0], call.name)
     groups = as_dim(call.args[1])
     rank = len(value.dims)
-    each = write.known.of(value.dims[1].full // groups.full,
-                          value.dims[1].verify // groups.verify)  # fmt: skip
+    each = write.known.named(divided(value.dims[1], groups))
     split = write.array(write.reshape(value, (value.dims[0], groups, each, *value.dims[2:])))
     mean, spread = moments(write, split, range(2, rank + 1))
     weight, bias = (
@@ -611,7 +606,7 @@ def _masked_fill(write: Writing, call: Call) -> Value:
 def _glu(write: Writing, call: Call) -> Value:
     array = write.array(call.args[0], call.name)
     axis = call.axis(1, "dim", len(array.dims), -1)
-    half = write.known.of(array.dims[axis].full // 2, array.dims[axis].verify // 2)
+    half = write.known.named(divided(array.dims[axis], as_dim(2)))
     gate = write.apply("sigmoid", part(array, axis, half, half))
     return write.apply("mul", part(array, axis, ZERO, half), gate)
 

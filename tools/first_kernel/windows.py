@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 
-from .arrays import Array
+from .arrays import Array, shape
 from .calls import Call
 from .nests import Result, Value, Writing, lowest
 from .pen import Pen
-from .sizes import as_dim, count, same_as_zero
+from .sizes import as_dim, count, divided, same_as_zero
 from .values import ONE, CannotWrite, Dim, Dims
 
 _SPACE = ("z", "y", "x")
@@ -85,10 +85,8 @@ def _convolved(
     grouped = not each.same_as(array.dims[1])
     if grouped:
         # Each group of filters reads as many channels as a filter has.
-        groups = write.known.of(
-            array.dims[1].full // each.full, array.dims[1].verify // each.verify)  # fmt: skip
-        per_group = write.known.of(
-            dims[1].full // groups.full, dims[1].verify // groups.verify)  # fmt: skip
+        groups = write.known.named(divided(array.dims[1], each))
+        per_group = write.known.named(divided(dims[1], groups))
         first = pen.name("first")
         filters = pen.size(per_group, "filters")
         group = channel if filters == "1" else f"{channel} / {filters}"
@@ -113,7 +111,7 @@ def _convolved(
             pen.line(f"if ({_refused(guards)}) continue;")
         channel_in = c if first == "0" else first if c == "0" else f"{first} + {c}"
         product = (
-            f"{pen.load(array, [n, channel_in, *places], 'x')} * "
+            f"{pen.load(array, [n, channel_in, *places], 'input')} * "
             f"{pen.load(weight, [channel, c, *window], 'weight')}"
         )
         if guards and single:
@@ -175,8 +173,8 @@ def _spread(
     filters = weight.dims[1]
     depth, first, filter_index = weight.dims[0], "0", channel
     if not filters.same_as(dims[1]):
-        groups = write.known.of(dims[1].full // filters.full, dims[1].verify // filters.verify)
-        depth = write.known.of(depth.full // groups.full, depth.verify // groups.verify)
+        groups = write.known.named(divided(dims[1], filters))
+        depth = write.known.named(divided(depth, groups))
         many = pen.size(filters, "filters")
         first, filter_index = pen.name("first"), pen.name("filter")
         pen.line(f"const index_t {first} = {channel} / {many} * {pen.size(depth, 'depth')};")
@@ -209,7 +207,7 @@ def _spread(
     with pen.loops([depth], ["c"]) as (c,):
         source = c if first == "0" else f"{first} + {c}"
         pen.line(
-            f"total += {pen.load(array, [n, source, *places], 'x')} * "
+            f"total += {pen.load(array, [n, source, *places], 'input')} * "
             f"{pen.load(weight, [source, filter_index, *window], 'weight')};"
         )
     opened.close()
@@ -240,7 +238,7 @@ def _max_pool(write: Writing, call: Call) -> Value | tuple[Value, ...]:
         value = pen.name("value")
         if guards and any(each != "0" for each in window):
             pen.line(f"if ({_refused(guards)}) continue;")
-        pen.line(f"const float {value} = {pen.load(array, [plane, *taps])};")
+        pen.line(f"const float {value} = {pen.load(array, [plane, *taps], 'input')};")
         better = f"{value} > result || {value} != {value}"
         if places is None:
             pen.line(f"if ({better}) result = {value};")
@@ -265,8 +263,7 @@ def _planes(write: Writing, call: Call, rank: int) -> tuple[Array, Dims, Dims]:
         raise CannotWrite(f"{call.where}: the shape of its result is not known")
     array = write.contiguous(call.args[0], call.name)
     lead = array.dims[: len(array.dims) - rank]
-    together = count(lead)
-    planes = write.known.of(together.full, together.verify)
+    planes = write.known.named(count(lead))
     flat = write.array(write.reshape(array, (planes, *array.dims[-rank:])))
     return flat, (planes, *call.dims[-rank:]), call.dims
 
@@ -335,7 +332,7 @@ def _average_pool(write: Writing, call: Call) -> Value:
         head = f"for (index_t {name} = {low}; {name} < {high}; ++{name})"
         opened.enter_context(pen.block(head))
         taps.append(name)
-    pen.line(f"total += {pen.load(array, [plane, *taps])};")
+    pen.line(f"total += {pen.load(array, [plane, *taps], 'input')};")
     opened.close()
     pen.store(out, [plane, *spot], f"total / static_cast<float>({counted})")
     write.launch(pen)
@@ -347,8 +344,7 @@ def _adaptive(write: Writing, call: Call) -> Value | tuple[Value, ...]:
     array, dims, lead = _planes(write, call, rank)
     largest = "max" in call.base
     if not largest and all(dim.is_one for dim in dims[1:]):
-        window = count(array.dims[1:])
-        terms = write.known.of(window.full, window.verify)
+        terms = write.known.named(count(array.dims[1:]))
         mean = write.reduce(
             "sum", array, range(1, rank + 1), name=call.name, dtype=array.dtype,
             finish=lambda result: write.apply("div", result, terms),
@@ -375,7 +371,7 @@ def _adaptive(write: Writing, call: Call) -> Value | tuple[Value, ...]:
         head = f"for (index_t {name} = {first}; {name} < {last}; ++{name})"
         opened.enter_context(pen.block(head))
         taps.append(name)
-    value = pen.load(array, [plane, *taps])
+    value = pen.load(array, [plane, *taps], "input")
     pen.line(f"total = fmaxf(total, {value});" if largest else f"total += {value};")
     opened.close()
     sizes = " * ".join(f"({last} - {first})" for first, last in ranges)
@@ -384,11 +380,6 @@ def _adaptive(write: Writing, call: Call) -> Value | tuple[Value, ...]:
     write.launch(pen)
     final = write.reshape(out, lead)
     return (final, Result(lead, "int64")) if largest else final
-
-
-def shape(dims: Sequence[Dim]) -> str:
-    """Return a shape at full dimensions, for comments."""
-    return f"[{', '.join(str(dim.full) for dim in dims)}]"
 
 
 def shapes(*arrays: Array) -> str:
