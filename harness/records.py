@@ -180,6 +180,8 @@ class ProgramNode(Record):
     shape: tuple[int, ...] | None = None
     """Shape of the (first) result; None where the result is no tensor."""
     dtype: str | None = None
+    line: int | None = None
+    """1-based line of the reference that it comes from; None where that is not known."""
 
 
 class Program(Record):
@@ -271,6 +273,8 @@ class Task(Record):
     """None where torch.export cannot trace the reference: then a model or --start must write it."""
     program_failure: str = ""
     """Why there is no program; empty where there is one."""
+    verify_program: Program | None = None
+    """The program at the dimensions of `verify`; None where it is not known."""
     variation: Variation = Field(default_factory=Variation)
     reading: Reading = AS_WRITTEN
     notes: tuple[str, ...] = ()

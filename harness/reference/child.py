@@ -88,6 +88,7 @@ def _described(
     full = Variant(source, path, {}, reading)
     program, why_not = _program(full)
     verify = _small_variant(full, source, path, reading, (own, literals), chosen)
+    small = program if verify is full or program is None else _program(verify)[0]
     _limit_memory()
     variation = explore(verify.reference)
     write_cases(verify.reference, cases, variation)
@@ -105,6 +106,7 @@ def _described(
         "verify": verify.described("verify", variation, names),
         "program": program,
         "program_failure": why_not,
+        "verify_program": small,
         "variation": variation.model_dump(),
         "reading": reading.model_dump(),
         "notes": [*_notes(full, verify, variation)],
@@ -154,7 +156,7 @@ def _program(full: Variant) -> tuple[dict[str, Any] | None, str]:
     try:
         # Outside the fake mode, which export takes from the inputs: constants made in forward()
         # then keep their values.
-        return export_program(full.instance), ""
+        return export_program(full.instance, full.reference.path), ""
     except NotExportable as error:
         return None, f"the graph of torch.export holds {error}"
     except Exception as error:  # torch.export raises many types, also of its own internals

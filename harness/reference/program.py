@@ -1,8 +1,8 @@
 """Runs inside the reference child: torch.export's graph as a plain list of ATen operations.
 
-The form of one node: {"name", "op", "args", "kwargs", "shape", "dtype"}; a reference to another
-value is {"ref": NAME}, an infinite or undefined number {"float": "inf" | "-inf" | "nan"}, and
-dtypes, devices and layouts are strings.
+The form of one node: {"name", "op", "args", "kwargs", "shape", "dtype", "line"}; a reference to
+another value is {"ref": NAME}, an infinite or undefined number {"float": "inf" | "-inf" | "nan"},
+and dtypes, devices and layouts are strings.
 """
 
 from __future__ import annotations
@@ -43,21 +43,27 @@ class NotExportable(Exception):
     """torch.export's graph holds something a plain list of ATen operations cannot."""
 
 
-def export_program(instance: Instance) -> dict[str, Any]:
+def export_program(instance: Instance, path: str = "") -> dict[str, Any]:
     """Return the JSON form of a Program for a model and inputs (fake tensors are enough).
+
+    Args:
+        path: of the reference, whose lines operations are given; as PyTorch's traces have it.
 
     Raises NotExportable, or whatever torch.export raises.
     """
     with torch.no_grad():
         exported = torch.export.export(instance.model, instance.arguments)
-    return _Writer(exported, instance).program()
+    return _Writer(exported, instance, path).program()
 
 
 class _Writer:
     """Translates one exported graph; `values` maps graph names to how they are written."""
 
-    def __init__(self, exported: torch.export.ExportedProgram, instance: Instance) -> None:
+    def __init__(
+        self, exported: torch.export.ExportedProgram, instance: Instance, path: str
+    ) -> None:
         self.exported = exported
+        self.path = path
         self.values: dict[str, Any] = {}
         tensors = {*instance.inputs, *instance.parameters, *instance.buffers}
         self.taken = set(tensors)
@@ -73,7 +79,9 @@ class _Writer:
                 found = instance.qualified.get(spec.target or "")
                 self.values[name] = {"ref": found or _shared(instance, spec.target or "")}
             elif spec.kind is InputKind.CONSTANT_TENSOR:
-                self.values[name] = _constant(exported.constants.get(spec.target or ""))
+                constant = _constant(exported.constants.get(spec.target or ""))
+                if constant is not None:
+                    self.values[name] = constant
             else:
                 raise NotExportable(f"an input of kind {spec.kind.name}")
 
@@ -97,6 +105,11 @@ class _Writer:
             op = _op_name(node.target)
             if op.startswith(_NO_EFFECT):
                 continue
+            if op == "aten.copy_.default" and node.args[0].name not in self.values:
+                # Overwritten before anything read it: a tensor that the model keeps for itself.
+                self.values[node.name] = self._value(node.args[1])
+                self.values[node.args[0].name] = self.values[node.name]
+                continue
             if op.rsplit(".", 1)[0] in _SAME_VALUE and node.args[0].name in self.values:
                 self.values[node.name] = self.values[node.args[0].name]
                 continue
@@ -112,13 +125,24 @@ class _Writer:
                 "kwargs": {key: self._value(value) for key, value in node.kwargs.items()},
                 "shape": shape,
                 "dtype": dtype,
+                "line": self._line(node),
             }
             self.values[node.name] = {"ref": name}
+
+    def _line(self, node: torch.fx.Node) -> int | None:
+        """Return the innermost line of the reference that a node comes from."""
+        frame = f'File "{self.path}", line '
+        found = [line.split(frame)[1] for line in (node.stack_trace or "").splitlines()
+                 if frame in line]  # fmt: skip
+        return int(found[-1].split(",")[0]) if found else None
 
     def _value(self, value: Any) -> Any:
         if isinstance(value, torch.fx.Node):
             if value.name not in self.values:
-                raise NotExportable(f"the value {value.name} is neither a tensor nor a result")
+                raise NotExportable(
+                    f"the value {value.name} is neither a tensor nor a result: a constant made in "
+                    "forward(), or one that is neither parameter nor buffer"
+                )
             return self.values[value.name]
         if isinstance(value, list | tuple):
             return [self._value(element) for element in value]
@@ -208,7 +232,7 @@ def _shared(instance: Instance, target: str) -> str:
 
 
 def _constant(tensor: Any) -> Any:
-    """Return the number in a one-element constant tensor; larger ones do not fit a program."""
+    """Return the number in a one-element constant tensor; None for larger ones."""
     if isinstance(tensor, torch.Tensor) and tensor.numel() == 1:
         value = getattr(tensor, "constant", None)
         value = tensor if value is None else value
@@ -216,7 +240,7 @@ def _constant(tensor: Any) -> Any:
         if isinstance(number, float) and not math.isfinite(number):
             return {"float": str(number)}
         return number
-    raise NotExportable("a constant tensor made in forward()")
+    return None
 
 
 def _result(value: Any) -> tuple[list[int] | None, str | None]:

@@ -134,6 +134,8 @@ class _Lowering:
             return self._get(node.args[0])
         if base in _VIEWS:
             return self._view(base, node)
+        if node.op.endswith(("max.other", "min.other")):
+            base = f"{base}imum"
         if base in _PRODUCTS:
             return self._product(base, node)
         if base in _REDUCTIONS:

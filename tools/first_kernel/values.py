@@ -251,8 +251,8 @@ def _axis_terms(
             text = f"{text} / {factor(inner, names)}"
         if not product(dims[:position]).is_one:
             text = f"{text} % {factor(size, names)}"
-        step = strides[end - 1]
-        assert step is not None
+        # A size of 1 at the end of the run has no stride of its own.
+        step = next(each for each in reversed(strides[position:end]) if each is not None)
         if not step.is_one:
             text = f"{text} * {factor(step, names)}" if text == variable else (
                 f"({text}) * {factor(step, names)}")  # fmt: skip

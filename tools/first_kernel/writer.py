@@ -14,6 +14,7 @@ from ...harness.task.names import constants_of
 from .aten import lower_program
 from .builder import Stage
 from .emission import Body, loaded
+from .general import write_general
 from .values import (
     Buffer,
     CannotWrite,
@@ -30,6 +31,10 @@ from .values import (
 )
 
 C_TYPES = {"float32": "float", "float16": "__half", "bfloat16": "__nv_bfloat16"}
+
+
+LONGEST_LOOP = 1 << 16
+"""Steps of one thread, and terms of one running sum, that a plain loop may have."""
 
 
 class InitialKernel(Record):
@@ -64,7 +69,13 @@ def write_initial_cuda(task: Task) -> InitialKernel | NotWritten:
     try:
         return _write(task)
     except CannotWrite as reason:
-        return NotWritten(reason=str(reason))
+        short = str(reason)
+    try:
+        source, notes = write_general(task)
+    except CannotWrite as reason:
+        alone = task.program is not None and task.verify_program is None
+        return NotWritten(reason=short if alone else str(reason))
+    return InitialKernel(source=source, notes=notes)
 
 
 def _write(task: Task) -> InitialKernel:
@@ -185,6 +196,7 @@ class _StageWriter:
         return self._kernel(definition, launch, "one thread per element")
 
     def _row_program(self, rows: Dims, columns: Dims) -> _Kernel:
+        _require_short(product(columns))
         row_count = self._constant("ROWS", product(rows))
         column_count = self._constant("COLS", product(columns))
         block = self._knob("BLOCK", 256)
@@ -216,6 +228,7 @@ class _StageWriter:
 
     def _matrix_product(self, value: Value, matrix: Product) -> _Kernel:
         leading, (depth, columns) = matrix.dims[:-1], matrix.right.dims
+        _require_short(depth)
         m = self._constant("M", product(leading))
         n = self._constant("N", columns)
         k = self._constant("K", depth)
@@ -329,6 +342,12 @@ class _StageWriter:
 
     def _kernel(self, definition: list[str], launch: list[str], note: str) -> _Kernel:
         return _Kernel(self._constants, definition, launch, f"{self._name}: {note}")
+
+
+def _require_short(loop: Dim) -> None:
+    """Raise CannotWrite where a thread would work long, and one sum have so many terms."""
+    if loop.full > LONGEST_LOOP:
+        raise CannotWrite(f"a loop of {loop.full} steps in one thread")
 
 
 def _read_buffers(values: list[Value]) -> list[Buffer]:

@@ -1,0 +1,209 @@
+"""The operations of a program with the arguments of both variants side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...harness.records import Program, ProgramNode, Task
+from .pointwise import number
+from .sizes import Sizes, as_dim
+from .values import CannotWrite, Dims
+
+
+@dataclass(frozen=True)
+class Reference:
+    """An argument that is a value of the program."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Number:
+    """A floating point argument that differs between the variants, as C text."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Call:
+    """One ATen operation; numbers that differ between the variants are dimensions."""
+
+    name: str
+    op: str
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    dims: Dims | None
+    dtype: str | None
+    line: int | None
+
+    @property
+    def base(self) -> str:
+        """Name of the operation without library, overload and the mark of working in place."""
+        parts = self.op.split(".")
+        base = parts[1] if parts[0] == "aten" and len(parts) > 1 else parts[-1]
+        return base[:-1] if self.in_place else base
+
+    @property
+    def in_place(self) -> bool:
+        """Whether the operation overwrites its first argument."""
+        parts = self.op.split(".")
+        name = parts[1] if len(parts) > 1 else parts[-1]
+        return name.endswith("_") and not name.endswith("__")
+
+    @property
+    def where(self) -> str:
+        """The operation and its line, for titles and reasons."""
+        name = self.op.rsplit(".", 1)[0] if self.op.count(".") > 1 else self.op
+        return f"{name} (line {self.line})" if self.line else name
+
+    def get(self, position: int, keyword: str, default: Any = None) -> Any:
+        """Return an argument by its place or name."""
+        if position < len(self.args):
+            return self.args[position]
+        return self.kwargs.get(keyword, default)
+
+    def number(self, position: int, keyword: str, default: float) -> float:
+        """Return an argument that is a number and the same in both variants."""
+        value = self.get(position, keyword, default)
+        if isinstance(value, bool | int | float):
+            return float(value)
+        raise CannotWrite(f"{keyword} of {self.where} differs between the variants")
+
+    def flag(self, position: int, keyword: str, default: bool = False) -> bool:
+        """Return an argument that says yes or no."""
+        return bool(self.get(position, keyword, default))
+
+    def sizes(self, position: int, keyword: str, rank: int, default: int) -> Dims:
+        """Return one size for each of `rank` axes, from a list, a single number or the default."""
+        value = self.get(position, keyword)
+        if value is None or value == ():
+            value = default
+        listed = list(value) if isinstance(value, tuple) else [value]
+        return tuple(as_dim(size) for size in (listed * rank if len(listed) == 1 else listed))
+
+    def axis(self, position: int, keyword: str, rank: int, default: Any = None) -> int:
+        """Return an axis, counted from the first."""
+        value = self.get(position, keyword, default)
+        if not isinstance(value, int):
+            raise CannotWrite(f"{self.where} has the axis {value}")
+        return value % max(rank, 1)
+
+    def axes(self, position: int, keyword: str, rank: int) -> list[int]:
+        """Return axes in order, all of them where none are given."""
+        value = self.get(position, keyword)
+        if value is None or value == ():
+            return list(range(rank))
+        listed = value if isinstance(value, tuple) else (value,)
+        return sorted(int(axis) % max(rank, 1) for axis in listed)
+
+
+def names_of(task: Task) -> list[Call]:
+    """Return the operations that the outputs follow from, without arguments.
+
+    Raises:
+        CannotWrite: there is no program.
+    """
+    if task.program is None:
+        raise CannotWrite(f"torch.export could not trace the reference: {task.program_failure}")
+    needed = _needed(task.program)
+    return [
+        Call(node.name, node.op, (), {}, None, node.dtype, node.line)
+        for node in task.program.nodes if node.name in needed
+    ]  # fmt: skip
+
+
+def calls_of(task: Task, sizes: Sizes) -> list[Call]:
+    """Return the operations that the outputs follow from, in order.
+
+    Raises:
+        CannotWrite: the program is not known for both variants, or is another in the small one.
+    """
+    if task.program is None:
+        raise CannotWrite(f"torch.export could not trace the reference: {task.program_failure}")
+    small = task.verify_program
+    if small is None:
+        if task.full.dimensions != task.verify.dimensions or any(
+            ours.shape != theirs.shape
+            for ours, theirs in zip(task.full.tensors, task.verify.tensors, strict=True)
+        ):
+            raise CannotWrite("the program at the small dimensions is not known")
+        small = task.program
+    if [node.op for node in task.program.nodes] != [node.op for node in small.nodes]:
+        raise CannotWrite(
+            f"the program has {len(task.program.nodes)} operations, and at the small dimensions "
+            f"{len(small.nodes)} others: its loops depend on dimensions, which must stay"
+        )
+    renamed = {theirs.name: ours.name for ours, theirs in
+               zip(task.program.nodes, small.nodes, strict=True)}  # fmt: skip
+    needed = _needed(task.program)
+    return [
+        _Pairing(sizes, renamed, ours).call(theirs)
+        for ours, theirs in zip(task.program.nodes, small.nodes, strict=True)
+        if ours.name in needed
+    ]
+
+
+def _needed(program: Program) -> set[str]:
+    """Return the names of operations that the outputs depend on.
+
+    What overwrites a value belongs to that value, also for those who read it by its older name.
+    """
+    needed = set(program.outputs)
+    for node in reversed(program.nodes):
+        references = list(_references([node.args, node.kwargs]))
+        call = Call(node.name, node.op, (), {}, None, None, None)
+        if node.name in needed or (call.in_place and references[:1] and references[0] in needed):
+            needed.add(node.name)
+            needed.update(references)
+    return needed
+
+
+def _references(value: Any) -> Iterator[str]:
+    if isinstance(value, Mapping):
+        if "ref" in value:
+            yield value["ref"]
+        else:
+            for each in value.values():
+                yield from _references(each)
+    elif isinstance(value, Sequence) and not isinstance(value, str):
+        for each in value:
+            yield from _references(each)
+
+
+class _Pairing:
+    """Lays the arguments of one operation in both variants over each other."""
+
+    def __init__(self, sizes: Sizes, renamed: Mapping[str, str], node: ProgramNode) -> None:
+        self._sizes = sizes
+        self._renamed = renamed
+        self._node = node
+
+    def call(self, small: ProgramNode) -> Call:
+        node = self._node
+        kwargs = {key: self._pair(value, small.kwargs[key]) for key, value in node.kwargs.items()}
+        dims = None
+        if node.shape is not None and small.shape is not None:
+            dims = self._sizes.dims(node.shape, small.shape)
+        args = self._pair(node.args, small.args)
+        return Call(node.name, node.op, args, kwargs, dims, node.dtype, node.line)
+
+    def _pair(self, full: Any, small: Any) -> Any:
+        if isinstance(full, Mapping):
+            if "ref" in full:
+                if self._renamed.get(small["ref"], small["ref"]) != full["ref"]:
+                    raise CannotWrite(f"{self._node.op} has other arguments when shrunk")
+                return Reference(full["ref"])
+            return float(full["float"])
+        if isinstance(full, list | tuple):
+            if len(full) != len(small):
+                raise CannotWrite(f"{self._node.op} has other arguments when shrunk")
+            return tuple(self._pair(a, b) for a, b in zip(full, small, strict=True))
+        if full == small:
+            return full
+        if isinstance(full, bool) or isinstance(full, str) or full is None or small is None:
+            raise CannotWrite(f"{self._node.op} is given {full}, and {small} when shrunk")
+        if isinstance(full, int) and isinstance(small, int):
+            return self._sizes.of(full, small)
+        return Number(f"({self._sizes.chosen(number(float(full)), number(float(small)))})")

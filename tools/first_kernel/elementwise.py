@@ -1,0 +1,145 @@
+"""One element from one element of each operand: what each ATen operation is in C."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from .pointwise import POINTWISE, number, pointwise_of
+from .values import CannotWrite, Value
+
+Render = Callable[[Sequence[str]], str]
+
+_COMPARISONS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">=",
+                "greater": ">", "less": "<", "greater_equal": ">=", "less_equal": "<=",
+                "not_equal": "!="}  # fmt: skip
+_LOGICAL = {"logical_and": "{0} && {1}", "logical_or": "{0} || {1}", "logical_not": "!{0}",
+            "logical_xor": "{0} != {1}"}  # fmt: skip
+_BITS = {"bitwise_and": "{0} & {1}", "bitwise_or": "{0} | {1}", "bitwise_xor": "{0} ^ {1}"}
+_FLOATS: Mapping[str, str] = {
+    "selu": "1.05070099f * ({0} > 0.0f ? {0} : 1.67326324f * expm1f({0}))",
+    "floor": "floorf({0})", "ceil": "ceilf({0})", "round": "rintf({0})", "trunc": "truncf({0})",
+    "sign": "({0} > 0.0f) - ({0} < 0.0f)", "tan": "tanf({0})", "atan": "atanf({0})",
+    "asin": "asinf({0})", "acos": "acosf({0})", "sinh": "sinhf({0})", "cosh": "coshf({0})",
+    "log2": "log2f({0})", "log10": "log10f({0})", "erfc": "erfcf({0})",
+    "softsign": "{0} / (1.0f + fabsf({0}))", "atan2": "atan2f({0}, {1})",
+    "hypot": "hypotf({0}, {1})", "pow_tensor": "powf({0}, {1})",
+    "fmod": "fmodf({0}, {1})", "remainder": "{0} - {1} * floorf({0} / {1})",
+    "floor_divide": "floorf({0} / {1})", "copy": "{0}", "lerp": "{0} + {2} * ({1} - {0})",
+    "prelu": "{0} > 0.0f ? {0} : {1} * {0}", "logaddexp":
+    "fmaxf({0}, {1}) + log1pf(expf(-fabsf({0} - {1})))",
+    "multiply": "{0} * {1}", "xlogy": "{0} == 0.0f ? 0.0f : {0} * logf({1})",
+    "threshold": "{0} > {1} ? {0} : {2}", "softshrink":
+    "{0} > {1} ? {0} - {1} : {0} < -{1} ? {0} + {1} : 0.0f",
+    "hardshrink": "{0} > {1} || {0} < -{1} ? {0} : 0.0f",
+    "addcmul": "{0} + {3} * {1} * {2}", "addcdiv": "{0} + {3} * {1} / {2}",
+}  # fmt: skip
+_PROPAGATING = {
+    "maximum": "{0} != {0} || {0} > {1} ? {0} : {1}",
+    "minimum": "{0} != {0} || {0} < {1} ? {0} : {1}",
+}
+_WHOLE: Mapping[str, str] = {
+    "add": "{0} + {1}", "sub": "{0} - {1}", "mul": "{0} * {1}", "multiply": "{0} * {1}",
+    "rsub": "{1} - {0}", "neg": "-{0}", "abs": "{0} < 0 ? -{0} : {0}", "copy": "{0}",
+    "maximum": "{0} > {1} ? {0} : {1}", "minimum": "{0} < {1} ? {0} : {1}",
+    "square": "{0} * {0}", "sign": "({0} > 0) - ({0} < 0)", "relu": "{0} > 0 ? {0} : 0",
+    "floor_divide": "{0} / {1} - ({0} % {1} != 0 && ({0} < 0) != ({1} < 0))",
+    "remainder": "({0} % {1} + {1}) % {1}", "fmod": "{0} % {1}",
+}  # fmt: skip
+OPERANDS: Mapping[str, int] = {
+    **POINTWISE, **dict.fromkeys(_COMPARISONS, 2), **dict.fromkeys(_BITS, 2),
+    **{name: 3 if "{2}" in text else 2 if "{1}" in text else 1
+       for name, text in [*_FLOATS.items(), *_LOGICAL.items()]},
+    "where": 3, "softshrink": 2, "hardshrink": 2, "isnan": 1, "isinf": 1, "bitwise_not": 1,
+}  # fmt: skip
+"""How many of the leading arguments of each operation are operands."""
+
+
+def render_of(
+    base: str,
+    kinds: Sequence[str],
+    dtype: str | None,
+    options: Sequence[Any],
+    keywords: Mapping[str, Any],
+) -> tuple[str | None, Render, bool, str]:
+    """Return what operands are converted to (None: as they are), the expression, whether it
+    repeats operands, and the type of the result.
+
+    Args:
+        kinds: of each operand: float32, int64 or bool.
+        dtype: what PyTorch makes of it, where that is known.
+
+    Raises:
+        CannotWrite: the operation is not known, or not for these types.
+    """
+    promoted = "float32" if "float32" in kinds else "int64" if "int64" in kinds else "bool"
+    if base in _COMPARISONS:
+        return promoted, _pattern(f"{{0}} {_COMPARISONS[base]} {{1}}"), False, "bool"
+    if base in _LOGICAL:
+        return "bool", _pattern(_LOGICAL[base]), False, "bool"
+    if base in ("isnan", "isinf"):
+        return "float32", _pattern(f"{base}({{0}})"), False, "bool"
+    if base in _BITS or base == "bitwise_not":
+        text = _BITS.get(base) or ("!{0}" if promoted == "bool" else "~{0}")
+        return promoted, _pattern(text), False, dtype or promoted
+    result = dtype or promoted
+    if base == "where":
+        return None, _pattern("{0} ? {1} : {2}"), False, result
+    whole = result in ("int64", "int32", "int8", "uint8", "bool") and promoted != "float32"
+    if whole and base in _WHOLE and not keywords.get("rounding_mode"):
+        if keywords.get("alpha", 1) != 1:
+            raise CannotWrite(f"{base} of whole numbers with a factor is not written")
+        text = _WHOLE[base]
+        return ("bool" if promoted == "bool" and base == "copy" else "int64"), _pattern(text), (
+            _repeats(text)), result  # fmt: skip
+    if base == "pow" and len(kinds) == 2:
+        base = "pow_tensor"
+    if base in ("div", "true_divide") and keywords.get("rounding_mode"):
+        around = "floorf" if keywords["rounding_mode"] == "floor" else "truncf"
+        return "float32", _pattern(f"{around}({{0}} / {{1}})"), False, result
+    if base in _PROPAGATING:
+        text = _PROPAGATING[base]
+        return "float32", _pattern(text), True, result
+    if base in _FLOATS:
+        text = _FLOATS[base]
+        return "float32", _pattern(text), _repeats(text), result
+    if base in ("clamp", "clamp_min", "clamp_max", "hardtanh", "relu6") and len(kinds) == 1:
+        text = _clamp(base, options, keywords)
+        return "float32", _pattern(text), True, result
+    if base not in POINTWISE:
+        raise CannotWrite(f"the elementwise operation {base} is not known")
+    nothing = [Value("", ())] * len(kinds)
+    made = pointwise_of(base, "", (), nothing, options, keywords)
+    return "float32", made.render, made.repeats, result
+
+
+def _clamp(base: str, options: Sequence[Any], keywords: Mapping[str, Any]) -> str:
+    """Return a clamp that lets what is no number through, as PyTorch does."""
+    low, high = {"hardtanh": (-1.0, 1.0), "relu6": (0.0, 6.0)}.get(base, (None, None))
+    names = {"clamp_min": ("min",), "clamp_max": ("max",), "relu6": ()}.get(base, ("min", "max"))
+    if base == "hardtanh":
+        names = ("min_val", "max_val")
+    found = {
+        name: options[place] if place < len(options) else keywords.get(name)
+        for place, name in enumerate(names)
+    }
+    for name, value in found.items():
+        if value is None:
+            continue
+        if not isinstance(value, int | float):
+            raise CannotWrite(f"{name} of {base} is no number")
+        low, high = (value, high) if name.startswith("min") else (low, value)
+    text = "{0}"
+    if low is not None:
+        text = f"{{0}} < {number(float(low))} ? {number(float(low))} : {text}"
+    if high is not None:
+        text = f"{{0}} > {number(float(high))} ? {number(float(high))} : {text}"
+    return text
+
+
+def _repeats(text: str) -> bool:
+    return any(text.count(f"{{{position}}}") > 1 for position in range(4))
+
+
+def _pattern(text: str) -> Render:
+    return lambda texts: text.format(*texts)

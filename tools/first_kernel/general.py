@@ -1,0 +1,253 @@
+"""Writes a kernel for each operator of a program: what the shorter forms of writer.py do not cover.
+
+Elementwise operators that only one other reads are computed where they are read; views are indices.
+What no operator covers is named with its line in the reference.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from ...harness.records import Task
+from ...harness.task.names import constants_of
+from . import movement, recurrent, sums, windows
+from .arrays import Array, Storage, whole
+from .calls import Call, Number, Reference, calls_of, names_of
+from .elementwise import OPERANDS
+from .nests import Lazy, Result, Scalar, Value, Writing
+from .sizes import Sizes, count
+from .source import source_of
+from .values import CannotWrite
+
+Operator = Callable[[Writing, Call], Any]
+
+OPERATORS: Mapping[str, Operator] = {
+    **movement.OPERATORS, **windows.OPERATORS, **sums.OPERATORS, **recurrent.OPERATORS,
+}  # fmt: skip
+_EFFECTLESS = ("_assert", "sym_constrain", "_check")
+
+
+def write_general(task: Task) -> tuple[str, tuple[str, ...]]:
+    """Return the CUDA source of a task, and a note for each kernel.
+
+    Raises:
+        CannotWrite: an operation, dtype or shape is outside the writer's reach.
+    """
+    _require_known(names_of(task))
+    sizes = Sizes(task)
+    calls = calls_of(task, sizes)
+    lowering = _Lowering(task, sizes, calls)
+    return source_of(task, sizes, lowering.pens())
+
+
+def _require_known(calls: list[Call]) -> None:
+    """Raise CannotWrite with every operation that is not known, each with its lines."""
+    unknown: dict[str, list[int]] = {}
+    for call in calls:
+        if not _known(call):
+            unknown.setdefault(call.op, []).append(call.line or 0)
+    if unknown:
+        named = [
+            f"{op} (line {', '.join(map(str, sorted(set(lines))))})" if any(lines) else op
+            for op, lines in unknown.items()
+        ]
+        raise CannotWrite(f"no kernel is known for {'; '.join(named)}")
+
+
+def _known(call: Call) -> bool:
+    return (
+        call.base in OPERATORS or call.base in OPERANDS or call.base in ("getitem", "copy")
+        or call.base.startswith(_EFFECTLESS)
+    )  # fmt: skip
+
+
+class _Lowering:
+    """One pass over the program; `values` maps ATen names to values."""
+
+    def __init__(self, task: Task, sizes: Sizes, calls: list[Call]) -> None:
+        self._write = Writing(sizes)
+        self._task = task
+        self._calls = calls
+        self.values: dict[str, Any] = {}
+        small = {tensor.name: tensor.shape for tensor in task.verify.tensors}
+        self._outputs: list[Array] = []
+        for tensor in task.full.tensors:
+            dims = sizes.dims(tensor.shape, small[tensor.name])
+            storage = Storage(tensor.name, tensor.dtype, count(dims), external=True)
+            array = whole(storage, dims)
+            if tensor.role == "output":
+                self._outputs.append(array)
+            else:
+                self.values[tensor.name] = array
+        for scalar, constant in constants_of(task.full).scalars.items():
+            self.values[scalar] = Scalar(Number(f"static_cast<float>({constant})"))
+        self._uses: Counter[str] = Counter()
+        for call in calls:
+            self._uses.update(set(_names_in([call.args, call.kwargs])))
+        assert task.program is not None
+        self._returned = task.program.outputs
+        self._uses.update(self._returned)
+
+    def pens(self) -> Any:
+        """Lower every operation, then write the outputs; returns the launches."""
+        for call in self._calls:
+            if call.base.startswith(_EFFECTLESS):
+                continue
+            try:
+                result = self._lower(call)
+            except CannotWrite as reason:
+                if call.op in str(reason) or call.where in str(reason):
+                    raise
+                raise CannotWrite(f"{call.where}: {reason}") from reason
+            self._keep(call, result)
+        taken: set[int] = set()
+        for name, out in zip(self._returned, self._outputs, strict=True):
+            self._write.title = f"output {out.storage.name}"
+            value = self._resolved(Reference(name))
+            if isinstance(value, Array) and self._becomes(value, out, taken):
+                continue
+            if isinstance(value, Array) and not count(value.dims).same_as(count(out.dims)):
+                raise CannotWrite(f"output {out.storage.name} has a shape that does not follow")
+            self._write.assign(out, value)
+        return self._write.pens
+
+    def _becomes(self, value: Array, out: Array, taken: set[int]) -> bool:
+        """Have the kernel that computes a value write it into the output at once."""
+        storage = value.storage
+        if storage.external or id(storage) in taken or not value.is_whole or (
+            storage.dtype != out.dtype):  # fmt: skip
+            return False
+        taken.add(id(storage))
+        storage.name, storage.external = out.storage.name, True
+        return True
+
+    def _lower(self, call: Call) -> Any:
+        write = self._write
+        resolved = replace(
+            call,
+            args=tuple(self._resolved(each) for each in call.args),
+            kwargs={key: self._resolved(each) for key, each in call.kwargs.items()},
+        )
+        write.title = call.where
+        base = call.base
+        if base == "getitem":
+            found = resolved.args[0][resolved.args[1]]
+            return found.make() if isinstance(found, sums.Later) else found
+        if base == "copy":
+            value = resolved.args[1]
+            target = resolved.args[0]
+            if isinstance(target, Array | Lazy) and target.dtype != value.dtype:
+                value = write.apply("copy", value, dtype=target.dtype)
+            return value
+        if base in ("clamp", "clamp_min", "clamp_max") and any(
+            isinstance(each, Array | Lazy) for each in resolved.args[1:]
+        ):
+            names = {"clamp_min": (1, None), "clamp_max": (None, 1)}.get(base, (1, 2))
+            low, high = (None if place is None else resolved.get(place, "") for place in names)
+            return OPERATORS["clamp_by_tensors"](
+                write, replace(resolved, args=(resolved.args[0], low, high))
+            )
+        if base in ("to", "type_as") or base not in OPERANDS or base in OPERATORS:
+            return OPERATORS[base](write, resolved)
+        return self._elementwise(resolved, base)
+
+    def _elementwise(self, call: Call, base: str) -> Value:
+        many = OPERANDS[base]
+        if base in ("pow",) and len(call.args) > 1 and isinstance(call.args[1], Array | Lazy):
+            many = 2
+        if base in ("add", "sub", "addcmul", "addcdiv", "lerp"):
+            call = _with_factor(call, base)
+            many = min(max(many, 2), len(call.args)) if base in ("add", "sub") else len(call.args)
+        operands = list(call.args[:many])
+        if base == "pow" and many == 1 and isinstance(operands[0], int | float):
+            many, operands = 2, list(call.args[:2])
+        if base == "elu" or base == "softplus":
+            operands = operands[:1]
+        if base == "threshold":
+            operands = list(call.args[:3])
+        defaults = {"softshrink": 0.5, "hardshrink": 0.5}
+        if base in defaults and len(operands) < 2:
+            operands.append(call.kwargs.get("lambd", defaults[base]))
+        if base == "prelu":
+            operands[1] = sums.along_channels(operands[1], self._write, len(operands[0].dims))
+        options = call.args[len(operands):]
+        return self._write.apply(
+            base, *operands, dtype=call.dtype, options=options, keywords=call.kwargs
+        )
+
+    def _resolved(self, argument: Any) -> Any:
+        if isinstance(argument, Reference):
+            if argument.name not in self.values:
+                raise CannotWrite(f"the value {argument.name} is no tensor that launch is given")
+            return self.values[argument.name]
+        if isinstance(argument, tuple):
+            return tuple(self._resolved(each) for each in argument)
+        return argument
+
+    def _keep(self, call: Call, result: Any) -> None:
+        """Keep a result; what several read, or what is returned, is computed once."""
+        several = self._uses[call.name] > 1 or call.name in self._returned or call.in_place
+        if isinstance(result, Lazy):
+            self._check(call, result)
+            if several:
+                result = self._write.array(result, call.name)
+        elif isinstance(result, Array):
+            self._check(call, result)
+        if isinstance(result, Result):
+            raise CannotWrite(f"{call.where}: its second result is not written")
+        if call.in_place and isinstance(call.args[0], Reference):
+            self._overwrite(call.args[0].name, result)
+        self.values[call.name] = result
+
+    def _overwrite(self, name: str, result: Any) -> None:
+        """Have all names of a value that was overwritten mean the new one."""
+        old = self.values.get(name)
+        for other, value in list(self.values.items()):
+            if value is old:
+                self.values[other] = result
+            elif (
+                isinstance(value, Array) and isinstance(old, Array)
+                and value.storage is old.storage and not value.storage.external
+                and self._uses[other] and not value.is_whole
+            ):  # fmt: skip
+                # A view of what is overwritten; it is harmless where nothing reads it any more.
+                self.values[other] = _Stale(other)
+
+    def _check(self, call: Call, value: Value) -> None:
+        if call.dims is None:
+            return
+        wanted = call.dims
+        if len(value.dims) != len(wanted) or not all(
+            mine.same_as(other) for mine, other in zip(value.dims, wanted, strict=True)
+        ):
+            found = [dim.full for dim in value.dims]
+            raise CannotWrite(
+                f"{call.where} gives shape {found}, expected {[dim.full for dim in wanted]}"
+            )
+
+
+class _Stale:
+    """A view of a value that was overwritten since."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+def _with_factor(call: Call, base: str) -> Call:
+    """Return addcmul, addcdiv and lerp with their factors as operands."""
+    if base in ("addcmul", "addcdiv"):
+        return replace(call, args=(*call.args[:3], call.kwargs.get("value", 1.0)), kwargs={})
+    return call
+
+
+def _names_in(value: Any) -> list[str]:
+    if isinstance(value, Reference):
+        return [value.name]
+    if isinstance(value, Mapping):
+        return [name for each in value.values() for name in _names_in(each)]
+    if isinstance(value, tuple | list):
+        return [name for each in value for name in _names_in(each)]
+    return []

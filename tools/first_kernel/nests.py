@@ -1,0 +1,472 @@
+"""What operators are written with: elementwise values, and loops that reduce them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from .arrays import (
+    FLOATING,
+    Array,
+    Storage,
+    expanded,
+    merged_axes,
+    permuted,
+    reshaped,
+    shape,
+    unsqueezed,
+    whole,
+    without,
+)
+from .calls import Number
+from .elementwise import render_of
+from .pen import Pen, type_of
+from .pointwise import enclosed, number
+from .sizes import Sizes, ceil_div, count
+from .values import ONE, CannotWrite, Dim, Dims, broadcast
+
+LONGEST_LOOP = 16384
+"""Steps of one thread, and terms of one running sum, before work is split."""
+SHARE = 4096
+"""Steps of a thread where it is."""
+LEAVES = 8
+"""Arrays that one kernel reads."""
+_AXES = ("a", "b", "c", "d", "e", "f", "g", "h")
+_INNER = ("r", "s", "t", "u", "v", "w", "y", "z")
+_LEAVES = ("x", "y", "z", "p", "q", "m", "n", "o", "k", "l")
+
+Render = Callable[[Sequence[str]], str]
+
+
+@dataclass(frozen=True, eq=False)
+class Scalar:
+    """A number that is known when compiling."""
+
+    value: float | int | bool | Dim | Number
+
+    dims: Dims = ()
+
+    @property
+    def dtype(self) -> str:
+        """int64 for what is a whole number, else float32."""
+        return "int64" if isinstance(self.value, int | Dim) else "float32"
+
+
+@dataclass(frozen=True, eq=False)
+class Lazy:
+    """One element from one element of each operand, not computed until something needs it."""
+
+    dims: Dims
+    dtype: str
+    operands: tuple[Value, ...]
+    render: Render
+    repeats: bool
+    title: str
+    origin: str = ""
+    """The operation of the program that it is part of, for comments."""
+
+    @property
+    def leaves(self) -> int:
+        """How many arrays it reads."""
+        return sum(
+            each.leaves if isinstance(each, Lazy) else isinstance(each, Array)
+            for each in self.operands
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """In the last step of a reduction: what was reduced."""
+
+    dims: Dims
+    dtype: str = "float32"
+
+
+Value = Array | Lazy | Scalar | Result
+
+
+class Writing:
+    """The launches of a program as they come to be, and the tools that operators share."""
+
+    def __init__(self, sizes: Sizes) -> None:
+        self.known = sizes
+        self.pens: list[Pen] = []
+        self.title = ""
+        """Of the operation at hand, for the comments of its kernels."""
+
+    # Values
+
+    def new(self, name: str, dims: Dims, dtype: str) -> Array:
+        """Return room for a result in the workspace."""
+        type_of(dtype)
+        clean = "".join(char if char.isalnum() else "_" for char in name)
+        return whole(Storage(clean, dtype, count(dims)), dims)
+
+    def apply(
+        self,
+        base: str,
+        *operands: Value | Dim | float,
+        dtype: str | None = None,
+        options: Sequence[Any] = (),
+        keywords: Mapping[str, Any] | None = None,
+    ) -> Value:
+        """Return an elementwise operation of values that broadcast together."""
+        values = [each if isinstance(each, Array | Lazy | Scalar | Result) else Scalar(each)
+                  for each in operands]  # fmt: skip
+        if sum(each.leaves if isinstance(each, Lazy) else 1 for each in values) > LEAVES:
+            values = [
+                self.array(each) if isinstance(each, Lazy) and each.leaves > 1 else each
+                for each in values
+            ]
+        dims = broadcast([each.dims for each in values])
+        inner, render, repeats, result = render_of(
+            base, [_kind(each.dtype) for each in values], dtype, options, keywords or {}
+        )
+        converted = tuple(
+            _converted(each, inner) for each in values
+        )  # fmt: skip
+        return Lazy(dims, result, converted, render, repeats, base, self.title)
+
+    def array(self, value: Value, name: str = "value", title: str | None = None) -> Array:
+        """Return a value as an array; an elementwise one is computed by a kernel."""
+        if isinstance(value, Array):
+            return value
+        out = self.new(name, value.dims, value.dtype)
+        self.assign(out, value, title)
+        return out
+
+    def assign(self, out: Array, value: Value, title: str | None = None) -> None:
+        """Launch a kernel that writes a value, of its shape, into an array."""
+        stem = "copy" if isinstance(value, Array) else "fill" if isinstance(value, Scalar) else (
+            f"elementwise_{value.title}" if isinstance(value, Lazy) else "assign")  # fmt: skip
+        origins = [*_origins(value), title or self.title]
+        pen = self.pen(stem, f"{', '.join(dict.fromkeys(origins))}: {shape(out.dims)}")
+        leaves = _leaves(value)
+        views = [expanded(leaf, out.dims) for leaf in leaves]
+        dims, strides = merged_axes(out.dims, [out.strides, *(view.strides for view in views)])
+        here = pen.one_thread_each(dims or [ONE], _axis_names(dims) or ["i"])[: len(dims)]
+        walk = _walk(dims, strides, [out, *views])
+        texts = dict(zip(map(id, leaves), walk[1:], strict=True))
+        result = _Expression(pen, {key: (view, here) for key, view in texts.items()}).text(value)
+        pen.store(walk[0], here, result)
+        self.launch(pen)
+
+    def contiguous(self, value: Value, name: str = "value") -> Array:
+        """Return a value as an array whose elements lie in order."""
+        array = self.array(value, name)
+        if array.is_contiguous:
+            return array
+        out = self.new(name, array.dims, array.dtype)
+        self.assign(out, array, f"{self.title}, as a copy in order")
+        return out
+
+    def reshape(self, value: Value, dims: Dims, name: str = "value") -> Array:
+        """Return a value in another shape, copied where that is needed."""
+        array = self.array(value, name)
+        if not count(array.dims).same_as(count(dims)):
+            raise CannotWrite(f"{self.title}: another number of elements")
+        view = reshaped(array, dims)
+        return view or whole(self.contiguous(array, name).storage, dims)
+
+    # Kernels
+
+    def pen(self, stem: str, title: str | None = None) -> Pen:
+        """Begin a kernel."""
+        return Pen(stem, title or self.title)
+
+    def launch(self, pen: Pen) -> None:
+        """End a kernel: it is launched after those before it."""
+        self.pens.append(pen)
+
+    # Reductions
+
+    def reduce(
+        self,
+        kind: str,
+        value: Value,
+        axes: Sequence[int],
+        *,
+        keep: bool = False,
+        name: str = "reduced",
+        dtype: str | None = None,
+        finish: Callable[[Value], Value] | None = None,
+    ) -> Array:
+        """Return the reduction of a value over axes; `finish` is what is made of each result.
+
+        Args:
+            kind: sum, prod, max, min, any, all, argmax, argmin; the last two give positions.
+        """
+        rank = len(value.dims)
+        kept = [axis for axis in range(rank) if axis not in axes]
+        outer = tuple(value.dims[axis] for axis in kept)
+        inner = tuple(value.dims[axis] for axis in axes)
+        result = self.contract(
+            kind, value, [*kept, *axes], outer, inner, name=name, dtype=dtype, finish=finish
+        )
+        for axis in sorted(axes) if keep else ():
+            result = unsqueezed(result, axis)
+        return result
+
+    def contract(
+        self,
+        kind: str,
+        value: Value,
+        order: Sequence[int],
+        outer: Dims,
+        inner: Dims,
+        *,
+        name: str = "reduced",
+        dtype: str | None = None,
+        finish: Callable[[Value], Value] | None = None,
+    ) -> Array:
+        """Reduce a value, whose axes in this order are `outer` and then `inner`, over `inner`."""
+        terms = count(inner)
+        if terms.full > LONGEST_LOOP and not kind.startswith("arg"):
+            shares = self.known.named(ceil_div(terms, SHARE))
+            partial = self._loop(
+                kind, value, order, outer, inner, shares, f"{name}_shares", None, None
+            )
+            last = len(partial.dims) - 1
+            return self.contract(
+                kind, partial, range(last + 1), partial.dims[:-1], partial.dims[-1:],
+                name=name, dtype=dtype, finish=finish,
+            )  # fmt: skip
+        return self._loop(kind, value, order, outer, inner, None, name, dtype, finish)
+
+    def _loop(
+        self, kind: str, value: Value, order: Sequence[int], outer: Dims, inner: Dims,
+        shares: Dim | None, name: str, dtype: str | None,
+        finish: Callable[[Value], Value] | None,
+    ) -> Array:  # fmt: skip
+        pen = self.pen(f"{kind}_shares" if shares else kind,
+                       f"{self.title}: {kind} of shares" if shares else None)  # fmt: skip
+        computed = "bool" if kind in ("any", "all") else value.dtype
+        computed = "float32" if computed in FLOATING else computed
+        if kind in ("sum", "prod") and computed != "float32":
+            computed = "int64"
+        result: Value = Result(outer, "int64" if kind.startswith("arg") else computed)
+        final = finish(result) if finish else result
+        out_dims = outer if shares is None else (*outer, shares)
+        out = self.new(name, out_dims, dtype or final.dtype)
+        leaves = _leaves(value)
+        views = [permuted(expanded(leaf, value.dims), order) for leaf in leaves]
+        rank = len(outer)
+        extra = [leaf for leaf in _leaves(final)]
+        extra_views = [expanded(leaf, outer) for leaf in extra]
+        out_view = out if shares is None else without(out, [rank])
+        walkers = [out_view, *extra_views]
+        outer_dims, outer_strides = merged_axes(
+            outer, [*(view.strides for view in walkers), *(view.strides[:rank] for view in views)]
+        )
+        inner_dims, inner_strides = merged_axes(inner, [view.strides[rank:] for view in views])
+        across = [*outer_dims, shares] if shares else outer_dims
+        names = [*_axis_names(outer_dims), "share"] if shares else _axis_names(outer_dims)
+        here = pen.one_thread_each(across or [ONE], names or ["i"])
+        place = here[: len(outer_dims)]
+        accumulator = self._begin(pen, kind, computed)
+        walk = [
+            replace(view, dims=(*outer_dims, *inner_dims), strides=(*first, *second))
+            for view, first, second in zip(
+                views, outer_strides[len(walkers) :], inner_strides, strict=True
+            )
+        ]
+
+        def body(indices: Sequence[str]) -> None:
+            spots = {
+                id(leaf): (view, [*place, *indices])
+                for leaf, view in zip(leaves, walk, strict=True)
+            }
+            text = _Expression(pen, spots).text(value)
+            _accumulate(pen, kind, accumulator, text, computed, indices, inner_dims)
+
+        if shares is not None:
+            every, total = pen.size(shares, "share_count"), pen.size(count(inner_dims), "terms")
+            flat = pen.name("r")
+            first = here[-1]
+            with pen.block(f"for (index_t {flat} = {first}; {flat} < {total}; {flat} += {every})"):
+                body(pen.split(flat, inner_dims, _INNER))
+        else:
+            with pen.loops(inner_dims, _INNER[: len(inner_dims)]) as indices:
+                body(indices)
+        spots = {
+            id(leaf): (replace(view, dims=tuple(outer_dims), strides=tuple(strides)), place)
+            for leaf, view, strides in zip(extra, extra_views, outer_strides[1:], strict=False)
+        }
+        text = _Expression(pen, spots, accumulator).text(final)
+        strides = tuple(outer_strides[0])
+        if shares is not None:
+            target = replace(out, dims=(*outer_dims, shares), strides=(*strides, ONE))
+        else:
+            target = replace(out, dims=tuple(outer_dims), strides=strides)
+        pen.store(target, here if across else [], text)
+        self.launch(pen)
+        return out
+
+    def _begin(self, pen: Pen, kind: str, computed: str) -> str:
+        if kind.startswith("arg"):
+            name = pen.name("position")
+            pen.line(f"{type_of(computed)} best = {lowest(kind[3:], computed)};")
+            pen.line(f"long long {name} = 0;")
+            return name
+        name = pen.name("total" if kind == "sum" else "result")
+        start = {"sum": "0", "prod": "1", "any": "false", "all": "true"}.get(kind)
+        text = start or lowest(kind, computed)
+        if start and computed == "float32":
+            text = f"{start}.0f"
+        pen.line(f"{type_of(computed)} {name} = {text};")
+        return name
+
+
+def lowest(kind: str, dtype: str) -> str:
+    """Return the text of what every number is at least as good as, for max or min."""
+    if dtype in FLOATING:
+        return "-INFINITY" if kind == "max" else "INFINITY"
+    if dtype == "bool":
+        return "false" if kind == "max" else "true"
+    bits = {"int64": 63, "int32": 31, "int8": 7, "uint8": 8}[dtype]
+    largest = f"{2**bits - 1}LL"
+    return (("0" if dtype == "uint8" else f"(-{largest} - 1)") if kind == "max" else largest)
+
+
+def _accumulate(
+    pen: Pen, kind: str, accumulator: str, text: str, computed: str,
+    indices: Sequence[str], dims: Sequence[Dim],
+) -> None:  # fmt: skip
+    if kind in ("sum", "prod"):
+        pen.line(f"{accumulator} {'+' if kind == 'sum' else '*'}= {text};")
+        return
+    if kind in ("any", "all"):
+        pen.line(f"{accumulator} = {accumulator} {'||' if kind == 'any' else '&&'} {text};")
+        return
+    compare = ">" if kind.endswith("max") else "<"
+    value = pen.name("value")
+    pen.line(f"const {type_of(computed)} {value} = {text};")
+    # What is no number is larger than any, as PyTorch has it.
+    undefined = f" || {value} != {value}" if computed in FLOATING else ""
+    if not kind.startswith("arg"):
+        pen.line(f"if ({value} {compare} {accumulator}{undefined}) {accumulator} = {value};")
+        return
+    flat = "0"
+    for dim, index in zip(dims, indices, strict=True):
+        flat = index if flat == "0" else f"({flat}) * {pen.size(dim, 'width')} + {index}"
+    first = f"({value} {compare} best{undefined})"
+    guard = f"{first} && best == best" if undefined else first
+    with pen.block(f"if ({guard})"):
+        pen.line(f"best = {value};")
+        pen.line(f"{accumulator} = {flat};")
+
+
+class _Expression:
+    """Writes a value as text, with a name for what is used more than once.
+
+    Args:
+        spots: by the identity of each array: the view that the kernel walks, and where it is.
+    """
+
+    def __init__(
+        self, pen: Pen, spots: Mapping[int, tuple[Array, Sequence[str]]], result: str = ""
+    ) -> None:
+        self._pen = pen
+        self._spots = spots
+        self._result = result
+        self._done: dict[int, str] = {}
+
+    def text(self, value: Value) -> str:
+        """Return the text of one element of a value; may write lines before it."""
+        if isinstance(value, Result):
+            return self._result
+        if isinstance(value, Scalar):
+            return self._number(value)
+        if id(value) not in self._done:
+            self._done[id(value)] = self._once(value)
+        return self._done[id(value)]
+
+    def _number(self, scalar: Scalar) -> str:
+        value = scalar.value
+        if isinstance(value, Dim):
+            return self._pen.size(value, "count")
+        if isinstance(value, Number):
+            return self._pen.number(value.text, "factor")
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        return str(value) if isinstance(value, int) else number(value)
+
+    def _once(self, value: Array | Lazy) -> str:
+        if isinstance(value, Array):
+            view, here = self._spots[id(value)]
+            hint = _LEAVES[min(len(self._pen.pointers), len(_LEAVES) - 1)]
+            return self._pen.load(view, here, hint)
+        texts = [self.text(operand) for operand in value.operands]
+        if value.repeats:
+            texts = [
+                text if isinstance(operand, Scalar) else self._named(text, operand.dtype)
+                for text, operand in zip(texts, value.operands, strict=True)
+            ]
+        return value.render([enclosed(text) for text in texts])
+
+    def _named(self, text: str, dtype: str) -> str:
+        if text.isidentifier():
+            return text
+        name = self._pen.name("v")
+        self._pen.line(f"const {type_of(dtype)} {name} = {text};")
+        return name
+
+
+def _leaves(value: Value) -> list[Array]:
+    """Return the arrays that a value reads, each once, in order."""
+    found: dict[int, Array] = {}
+
+    def visit(each: Value) -> None:
+        if isinstance(each, Array):
+            found.setdefault(id(each), each)
+        elif isinstance(each, Lazy):
+            for operand in each.operands:
+                visit(operand)
+
+    visit(value)
+    return list(found.values())
+
+
+def _origins(value: Value) -> list[str]:
+    """Return the operations that a value follows from, in order."""
+    if not isinstance(value, Lazy):
+        return []
+    inner = [origin for operand in value.operands for origin in _origins(operand)]
+    return [*inner, value.origin] if value.origin else inner
+
+
+def _walk(
+    dims: Sequence[Dim], strides: Sequence[Sequence[Dim]], views: Sequence[Array]
+) -> list[Array]:
+    return [
+        replace(view, dims=tuple(dims), strides=tuple(steps))
+        for view, steps in zip(views, strides, strict=True)
+    ]
+
+
+def _axis_names(dims: Sequence[Dim]) -> list[str]:
+    return ["i"] if len(dims) == 1 else list(_AXES[: len(dims)])
+
+
+def _kind(dtype: str) -> str:
+    return dtype if dtype in ("bool", "float32") else "float32" if dtype in FLOATING else "int64"
+
+
+def _converted(value: Value, wanted: str | None) -> Value:
+    """Return a value as what an expression computes in; None leaves each as it is."""
+    if wanted is None or _kind(value.dtype) == wanted:
+        return value
+    if isinstance(value, Scalar):
+        if isinstance(value.value, Dim):
+            return Lazy((), wanted, (value,), _as_float, False, "cast")
+        return value if isinstance(value.value, Number) else Scalar(
+            float(value.value) if wanted == "float32" else
+            int(value.value) if float(value.value).is_integer() else value.value)  # fmt: skip
+    ctype = {"float32": "float", "int64": "long long", "bool": "bool"}[wanted]
+    return Lazy(value.dims, wanted, (value,), lambda texts: f"static_cast<{ctype}>({texts[0]})",
+                False, "cast")  # fmt: skip
+
+
+def _as_float(texts: Sequence[str]) -> str:
+    return f"static_cast<float>({texts[0]})"
