@@ -82,6 +82,7 @@ def steps_of(state: dict[str, Any]) -> list[Step]:
         ("rollout", 0, {"plan": {"iterations": 1}}),
         ("rollout", 1, {"plan": {"seed": 7}}),
         ("policy_evaluation", 0, {"plan": {"iterations": 3}}),
+        ("keep_lessons", 1, {"plan": {"iterations": 3}}),
         ("confirm_winner", 2, {"plan": {"repairs": 0}}),
     ],
 )
@@ -379,7 +380,9 @@ async def stopped_halfway(graph: Any, node: str) -> Path:
     return run
 
 
-@pytest.mark.parametrize("node", ["initial_cuda", "profile_baseline", "gap_analysis", "report"])
+@pytest.mark.parametrize(
+    "node", ["initial_cuda", "profile_baseline", "gap_analysis", "keep_lessons", "report"]
+)
 async def test_a_run_of_a_server_is_listed_and_resumed_from_the_command_line(
     graph: Any, node: str
 ) -> None:
