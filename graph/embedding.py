@@ -9,13 +9,14 @@ from typing import Any, cast
 
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool, StructuredTool, ToolException
-from pydantic import BaseModel
 
 from ..harness.errors import UserError
 from ..harness.records import AS_WRITTEN, Evaluation, Reading
 from ..nodes.records import OptimizeRequest, RunContext, RunResult
 from ..nodes.run.begin import checked
 from ..tools.evaluation.file import evaluate_file
+from ..tools.for_agents.arguments import Arguments, complaint, short
+from ..tools.for_agents.desk import LONGEST_ANSWER
 from ..tools.progress import progress_writer
 from ..tools.waiting import wait_for as _wait_for
 from .optimize import graph
@@ -165,7 +166,7 @@ def as_node(
     return optimize_kernel
 
 
-class ToolInput(BaseModel, use_attribute_docstrings=True):
+class ToolInput(Arguments):
     """What an agent says to the tool."""
 
     task: str
@@ -177,8 +178,8 @@ class ToolInput(BaseModel, use_attribute_docstrings=True):
 def as_tool(context: RunContext | None = None) -> BaseTool:
     """Return `optimize_kernel` as a LangChain tool, for agents that call tools.
 
-    It answers with the result as JSON; what cannot be served, or stopped with its place saved, is
-    an answer too, in one line. Progress goes to the agent's `custom` stream.
+    It answers with the result as JSON; what cannot be served, a bad argument, or a run that stopped
+    with its place saved, is an answer too, in one line. Progress goes to the agent's `custom` stream.
 
     Example:
         tool = kernelblaster.as_tool(RunContext(gpu="H100", iterations=1))
@@ -190,9 +191,12 @@ def as_tool(context: RunContext | None = None) -> BaseTool:
         """Make a verified, faster CUDA kernel for a PyTorch reference; takes minutes."""
         try:
             result = await aoptimize(task, start=start, watch=progress_writer(), **settings)
-        except (UserError, Capped, Waiting, Undecided) as error:
-            raise ToolException(str(error)) from error
-        return result.model_dump_json(exclude={"lessons", "path"}, exclude_none=True)
+        except (UserError, OSError, Capped, Waiting, Undecided) as error:
+            raise ToolException(short(str(error))) from error
+        left_out = {"lessons", "path", "steps"}
+        if len(result.source) > LONGEST_ANSWER // 2:
+            left_out.add("source")  # It is in best_source.
+        return result.model_dump_json(exclude=left_out, exclude_none=True)
 
     def wait_for_it(task: str, start: str | None = None) -> str:
         return _wait_for(optimize_kernel(task, start))
@@ -204,4 +208,5 @@ def as_tool(context: RunContext | None = None) -> BaseTool:
         description=optimize_kernel.__doc__,
         args_schema=ToolInput,
         handle_tool_error=True,
+        handle_validation_error=complaint("optimize_kernel", ToolInput),
     )

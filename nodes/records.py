@@ -12,6 +12,7 @@ from pydantic import (
     ConfigDict,
     Field,
     GetJsonSchemaHandler,
+    field_validator,
     model_validator,
 )
 from pydantic.json_schema import JsonSchemaValue
@@ -55,6 +56,14 @@ class OptimizeRequest(Record):
     """Dimensions at which candidates are verified, by name in the reference."""
     reading: Reading = AS_WRITTEN
     """How the reference is read: in which mode and type, and whether it may be degenerate."""
+
+    @field_validator("task", "start", "run")
+    @classmethod
+    def _is_text(cls, value: str | None) -> str | None:
+        """Refuse what neither a path nor a file can hold."""
+        if value and ("\0" in value or value != value.encode("utf-8", "replace").decode()):
+            raise ValueError("it holds a NUL or half a surrogate pair, which is no text")
+        return value
 
 
 class RunContext(Record):

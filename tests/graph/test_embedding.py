@@ -153,6 +153,35 @@ async def test_as_a_tool_it_answers_in_json_or_in_one_line() -> None:
     assert set(tool.args) == {"task", "start"} and "PyTorch" in tool.args["task"]["description"]
 
 
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({}, "task is missing; call optimize_kernel(task, start=...)"),
+        ({"task": 3}, "task is 3"),
+        ({"task": "\ud800"}, "half a surrogate pair"),
+        ({"task": "examples/softmax.py", "gpu": "A100"}, "takes no 'gpu'"),
+        ({"task": "x" * 100_000}, ""),
+        ({"task": "x\x00.py"}, "half a surrogate pair"),
+        ({"task": "examples/softmax.py", "start": ["kernel.cu"]}, "start is ['kernel.cu']"),
+    ],
+)
+async def test_what_a_model_gets_wrong_of_the_tool_is_one_short_sentence(
+    arguments: dict[str, Any], words: str
+) -> None:
+    tool = kernelblaster.as_tool(RunContext(**SHORT))
+    for told in (await tool.ainvoke(arguments), await asyncio.to_thread(tool.invoke, arguments)):
+        assert words in told and "\n" not in told and len(told) < 700
+        told.encode()
+
+
+async def test_the_tools_answer_is_bounded(tmp_path: Path) -> None:
+    start = tmp_path / "long.cu"
+    start.write_text("us: 50\n" + "// long\n" * 20_000)
+    tool = kernelblaster.as_tool(RunContext(**SHORT))
+    answer = await tool.ainvoke({"task": "examples/softmax.py", "start": str(start)})
+    assert len(answer) < 10_000 and Path(json.loads(answer)["best_source"]).stat().st_size > 10_000
+
+
 async def test_threads_of_one_server_on_one_task_are_runs_of_their_own() -> None:
     graph = kernelblaster.build_optimize_graph().compile(checkpointer=InMemorySaver())
     request = kernelblaster.OptimizeRequest(task="examples/softmax.py")
