@@ -179,7 +179,8 @@ def as_tool(context: RunContext | None = None) -> BaseTool:
     """Return `optimize_kernel` as a LangChain tool, for agents that call tools.
 
     It answers with the result as JSON; what cannot be served, a bad argument, or a run that stopped
-    with its place saved, is an answer too, in one line. Progress goes to the agent's `custom` stream.
+    with its place saved, is an answer too, in one line. Progress goes to the agent's `custom`
+    stream.
 
     Example:
         tool = kernelblaster.as_tool(RunContext(gpu="H100", iterations=1))
