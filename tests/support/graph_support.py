@@ -163,7 +163,7 @@ def text_task(name: str = "text") -> Task:
 def install(patch: Callable[[str, Any], Any], rewrites: tuple[TextRewrite, ...] = REWRITES) -> None:
     """Put device, task and rewrites in place; `patch(dotted name, value)` does the replacing."""
 
-    async def read_task(path: Path, overrides: Any = None) -> Task:
+    async def read_task(path: Path, *_: Any) -> Task:
         return text_task(path.stem)
 
     def open_device(kind: str, gpu: str) -> TextDevice:
@@ -191,7 +191,7 @@ def install(patch: Callable[[str, Any], Any], rewrites: tuple[TextRewrite, ...] 
 def install_evaluate(patch: Callable[[str, Any], Any]) -> None:
     """Put the text device in place where one file is evaluated alone."""
 
-    async def read_task(path: Path, overrides: Any = None) -> Task:
+    async def read_task(path: Path, *_: Any) -> Task:
         return text_task(path.stem)
 
     patch("kernelblaster.tools.evaluation.file.open_device", lambda kind, gpu: TextDevice(gpu))
