@@ -2,9 +2,9 @@
 
     python benchmarks/many_launches.py [--gpu H200] [--only lstm] [-o FILE]
 
-Programs of benchmarks/many_launches_tasks, with the plain kernels that a first version has: a VGG, a
-DenseNet, an LSTM whose steps are launches, and 400 steps of a kernel each. The wall clock is that of
-an evaluation whose task is known; the machine's load is told beside it.
+Programs of benchmarks/many_launches_tasks, with the plain kernels that a first version has: a VGG,
+a DenseNet, an LSTM whose steps are launches, and 400 steps of a kernel each. The wall clock is that
+of an evaluation whose task is known; the machine's load is told beside it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Four hundred steps over one tensor, each a kernel of its own, as a writer of graphs emits them."""
+"""Four hundred steps over one tensor, each a kernel of its own."""
 
 import torch
 import torch.nn as nn
