@@ -1,4 +1,4 @@
-"""A kernel's own part of a module: what is kept a launch is then as long as the kernel, not the file.
+"""A kernel's own part of a module: what a launch counts is then as long as the kernel.
 
 A file may have hundreds of kernels, one for each of its launches.
 """
