@@ -1,10 +1,10 @@
 """What programs of many launches cost the simulated GPU: compile, verify and profile, in seconds.
 
-    python benchmarks/many_launches.py [--gpu H200] [--only lstm] [--rows] [-o FILE]
+    python benchmarks/many_launches.py [--gpu H200] [--only lstm] [-o FILE]
 
-Three networks of benchmarks/many_launches_tasks, each with the plain kernels that a first version
-has: a VGG, a DenseNet and an LSTM whose steps are launches. The wall clock is that of an evaluation
-whose task is known; the machine's load is told beside it.
+Programs of benchmarks/many_launches_tasks, with the plain kernels that a first version has: a VGG,
+a DenseNet, an LSTM whose steps are launches, and 400 steps of a kernel each. The wall clock is that
+of an evaluation whose task is known; the machine's load is told beside it.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ TASKS = Path(__file__).resolve().parent / "many_launches_tasks"
 SMALL = {
     "convnet": {"BATCH": 1, "SIZE": 32, "WIDTH": 16},
     "densenet": {"BATCH": 1, "SIZE": 64, "GROWTH": 8},
+    "chain": {"ROWS": 64, "COLUMNS": 64},
     "lstm": {"BATCH": 3, "INPUT": 32, "HIDDEN": 64, "STEPS": 512},
 }
 """Dimensions of verification: those of the channels are divided, all steps and layers stay."""
@@ -67,12 +68,29 @@ def source_of(task: Task) -> str:
     parameters = ", ".join(spec.name for spec in task.full.of_role("parameter"))
     buffers = ", ".join(spec.name for spec in task.full.of_role("buffer"))
     host = (TASKS / f"{task.name}.cu").read_text()
+    if task.name == "chain":
+        return _chain(host, signature(task))
     for word, text in (
         ("LAUNCH", signature(task)), ("{PARAMETERS}", f"{{{parameters}}}"),
         ("{BUFFERS}", f"{{{buffers}}}"),
     ):  # fmt: skip
         host = host.replace(word, text)
     return f"{(TASKS / 'plain_kernels.cuh').read_text()}\n{host}"
+
+
+def _chain(host: str, launch: str) -> str:
+    kernels = "\n".join(
+        f"__global__ void step{step}(const float* x, float* y) {{\n"
+        "    long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x;\n"
+        f"    if (i < OUT0_NUMEL) y[i] = x[i] * 0.99f + {step / 400!r}f;\n}}"
+        for step in range(400)
+    )
+    calls = "\n    ".join(
+        f"step{step}<<<blocks, 256, 0, stream>>>({'out0' if step else 'x'}, out0);"
+        for step in range(400)
+    )
+    host = host.replace("KERNELS", kernels).replace("CALLS", calls).replace("LAUNCH", launch)
+    return f'#include "task.cuh"\n{host}'
 
 
 async def _costs(device: SimulatedDevice, name: str) -> list[str]:

@@ -17,8 +17,11 @@ from ..harness.files import read_text
 from ..harness.records import Evaluation, outcome_in_words
 from ..nodes.records import RunResult
 from ..nodes.run.best_so_far import BestSoFar
+from ..tools.wording.measurements import costliest, kernels_text
 
 LESSONS_SHOWN = 8
+LAUNCHES_SHOWN = 8
+"""Of an evaluation, with all of their metrics; a table by kernel tells of more."""
 
 
 def show_result(console: Console, result: RunResult, directory: Path) -> None:
@@ -52,13 +55,17 @@ def show_evaluation(console: Console, evaluation: Evaluation) -> None:
             console.print(f"  {item.kind}: {where}{item.message}", markup=False, soft_wrap=True)
         return
     timing = evaluation.timing
+    cycles = "cycles not counted"
+    if timing.elapsed_cycles is not None:
+        cycles = f"{timing.elapsed_cycles:,.0f} elapsed cycles in all launches"
     console.print(
         f"[green]passed[/]: {timing.microseconds:.2f} us ({timing.provenance}, {timing.method}) "
-        f"on {evaluation.device.gpu}"
+        f"on {evaluation.device.gpu}, {cycles}"
     )
     facts = ", ".join(f"{name} {value}" for name, value in sorted(evaluation.facts.items()))
     console.print(facts, markup=False, soft_wrap=True)
-    for launch in evaluation.profile.launches:
+    told = costliest(evaluation.profile, LAUNCHES_SHOWN)
+    for launch in told:
         ties = f" (tied: {', '.join(launch.bottleneck_ties)})" if launch.bottleneck_ties else ""
         console.print(
             f"{launch.kernel} <<<{launch.grid}, {launch.block}>>> {launch.microseconds:.2f} us, "
@@ -70,6 +77,8 @@ def show_evaluation(console: Console, evaluation: Evaluation) -> None:
             console.print(line, markup=False, highlight=False, soft_wrap=True)
         for advice in launch.advice:
             console.print(f"  {advice}", markup=False, soft_wrap=True)
+    if len(evaluation.profile.launches) > len(told):
+        console.print(kernels_text(evaluation.profile), markup=False, soft_wrap=True)
 
 
 def metric_lines(metrics: Mapping[str, float]) -> list[str]:

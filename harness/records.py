@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
@@ -363,6 +364,9 @@ class Timing(Record):
     """For example `time model`, `cuda events`."""
     provenance: Provenance
     """Whose number it is: ncu, events or simulated; two kinds are never compared."""
+    elapsed_cycles: float | None = None
+    """GPU clock cycles of all launches together (ncu's gpc__cycles_elapsed.max); the time model's
+    on the simulated device; None where they were not counted."""
 
     @model_validator(mode="after")
     def _is_a_measurement(self) -> Timing:
@@ -389,6 +393,16 @@ Bottleneck = Literal[
 ]
 
 
+ELAPSED_CYCLES = "gpc__cycles_elapsed.max"
+"""The paper's measure of a launch, by its name in Nsight Compute."""
+ALWAYS_KEPT = frozenset(
+    {"gpu__time_duration.sum", ELAPSED_CYCLES, "dram__bytes_read.sum", "dram__bytes_write.sum"}
+)
+"""Metrics that every launch of a profile has, however many there are."""
+MOST_DETAILED = 48
+"""Launches of a profile that keep all of their metrics."""
+
+
 class LaunchProfile(Record):
     """One kernel launch: Nsight Compute's metric names and the time model's terms."""
 
@@ -408,19 +422,88 @@ class LaunchProfile(Record):
     """Hottest source lines first."""
     advice: tuple[str, ...] = ()
     """Rules that fired, in words."""
+    like: int | None = None
+    """Place among the profile's launches of an earlier one that was the same but for addresses:
+    its time and metrics are this one's."""
+
+
+@dataclass(frozen=True)
+class KernelShare:
+    """All launches of one kernel in a profile."""
+
+    kernel: str
+    launches: tuple[LaunchProfile, ...]
+    """In order."""
+
+    @property
+    def microseconds(self) -> float:
+        """Of all of them together."""
+        return sum(launch.microseconds for launch in self.launches)
+
+    @property
+    def longest(self) -> LaunchProfile:
+        """The launch that takes most of it."""
+        return max(self.launches, key=lambda launch: launch.microseconds)
 
 
 class Profile(Record):
-    """All launches of one call of `launch`, in order."""
+    """All launches of one call of `launch`, in order.
+
+    Where there are many, the costliest have all of their metrics and the others those of
+    `ALWAYS_KEPT`.
+    """
 
     launches: tuple[LaunchProfile, ...]
     gpu: str
     provenance: Provenance
 
     @property
+    def microseconds(self) -> float:
+        """Of all launches together."""
+        return sum(launch.microseconds for launch in self.launches)
+
+    @property
+    def by_kernel(self) -> tuple[KernelShare, ...]:
+        """The launches of each kernel, those first that take most of the time together."""
+        found: dict[str, list[LaunchProfile]] = {}
+        for launch in self.launches:
+            found.setdefault(launch.kernel, []).append(launch)
+        shares = [KernelShare(kernel, tuple(launches)) for kernel, launches in found.items()]
+        return tuple(sorted(shares, key=lambda share: -share.microseconds))
+
+    @property
     def dominant(self) -> LaunchProfile:
-        """The launch that takes most of the time."""
-        return max(self.launches, key=lambda launch: launch.microseconds)
+        """The longest launch of the kernel whose launches take most of the time together."""
+        return self.by_kernel[0].longest
+
+    @property
+    def elapsed_cycles(self) -> float | None:
+        """GPU clock cycles of all launches together, or None where one has no count."""
+        cycles = [launch.metrics.get(ELAPSED_CYCLES) for launch in self.launches]
+        known = [count for count in cycles if count]
+        return sum(known) if len(known) == len(cycles) else None
+
+    def focused(self) -> Profile:
+        """Return the profile with all metrics of the launches that matter alone.
+
+        Those are the longest of each of the costliest kernels and the longest of all that are like
+        no other, `MOST_DETAILED` together.
+        """
+        shares = self.by_kernel
+        ranked = sorted(
+            (launch for launch in self.launches if launch.like is None),
+            key=lambda launch: -launch.microseconds,
+        )
+        chosen = [*(share.longest for share in shares[: MOST_DETAILED // 2]), *ranked]
+        kept = set(list(dict.fromkeys(map(id, chosen)))[:MOST_DETAILED])
+        return self.model_copy(update={"launches": tuple(
+            launch if id(launch) in kept else launch.model_copy(update={
+                "metrics": {name: value for name, value in launch.metrics.items()
+                            if name in ALWAYS_KEPT},
+                "terms": {}, "lines": (), "advice": (),
+            })
+            for launch in self.launches
+        )})  # fmt: skip
 
 
 class DeviceIdentity(Record):

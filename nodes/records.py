@@ -604,8 +604,13 @@ class RunResult(Record):
     """Microseconds of the initial kernel."""
     best_us: float
     """Microseconds of the winner, measured again."""
+    initial_cycles: float | None = None
+    """GPU clock cycles of all launches of the initial kernel, the paper's measure, by who timed it;
+    None where they were not counted (`notes` says why)."""
+    best_cycles: float | None = None
+    """The same of the winner."""
     gain: float
-    """The first over the second: above 1 is faster."""
+    """The time of the initial kernel over the winner's: above 1 is faster."""
     gain_ci: tuple[float, float]
     """Interval of the gain; a time model's error is not in it."""
     baselines: dict[str, float] = Field(default_factory=dict)

@@ -30,7 +30,6 @@ from ..judge import timing
 from ..judge.border import Malformed
 from ..judge.findings import judge_build, no_launch
 from ..judge.timing import Stopping
-from ..nsight.profile import elapsed_cycles
 from ..process.children import off_loop
 from ..records import (
     Build,
@@ -267,11 +266,15 @@ class CudaDevice(Device):
             profile, told = self._counters(held, task, built, plan, together)
             return Measurement(
                 stage=StageResult(outcome=Outcome.PASSED, build=built, facts=facts | told),
-                timing=timing_of(answer.samples["candidate"]),
-                profile=profile
-                or event_profile(
-                    task, built, answer.launches, held.gpu.name, held.worker.hello()
+                timing=timing_of(answer.samples["candidate"]).model_copy(
+                    update={"elapsed_cycles": profile and profile.elapsed_cycles}
                 ),
+                profile=(
+                    profile
+                    or event_profile(
+                        task, built, answer.launches, held.gpu.name, held.worker.hello()
+                    )
+                ).focused(),
             )
 
     def _counters(
@@ -290,9 +293,6 @@ class CudaDevice(Device):
         told: Facts = {
             "profile_seconds": time.monotonic() - began, "profile_collection": found.collection,
         }  # fmt: skip
-        cycles = elapsed_cycles(found.profile)
-        if cycles:
-            told["elapsed_cycles"] = cycles
         return found.profile, told
 
     def _compare(self, task: Task, first: str, second: str) -> Comparison:

@@ -381,6 +381,7 @@ class SimulatedDevice(Device):
         launches: list[LaunchProfile] = []
         times: list[tuple[float, ...]] = []
         described: list[tuple[LaunchProfile, tuple[float, ...]]] = []
+        places: list[int] = []
         unsure = 0.0
         for told_of in report.launches:
             if isinstance(told_of, TransferReport):
@@ -393,8 +394,11 @@ class SimulatedDevice(Device):
             else:
                 found = described[told_of.like]
             described.append(found)
-            profile, samples = found
-            launches.append(profile)
+            launched, samples = found
+            if told_of.like is not None:
+                launched = launched.model_copy(update={"like": places[told_of.like]})
+            places.append(len(launches))
+            launches.append(launched)
             times.append(samples)
             unsure += STANDARD_ERRORS * told_of.standard_error * median(samples)
         if not launches:
@@ -409,10 +413,13 @@ class SimulatedDevice(Device):
             raise Malformed("a launch takes a time that cannot be")
         middle = float(median(totals))
         factor = 1 + unsure / middle
+        profile = Profile(
+            launches=tuple(launches), gpu=self.gpu.name, provenance=Provenance.SIMULATED
+        )
         timing = Timing(
             microseconds=middle, samples=totals,
             interval=(min(totals) / factor, max(totals) * factor), method="time model",
-            provenance=Provenance.SIMULATED,
+            provenance=Provenance.SIMULATED, elapsed_cycles=profile.elapsed_cycles,
         )  # fmt: skip
         return Measurement(
             stage=StageResult(
@@ -421,9 +428,7 @@ class SimulatedDevice(Device):
                 diagnostics=checked.diagnostics if told else (),
             ),  # fmt: skip
             timing=timing,
-            profile=Profile(
-                launches=tuple(launches), gpu=self.gpu.name, provenance=Provenance.SIMULATED
-            ),
+            profile=profile.focused(),
         )
 
     def _build(self, source: str, variant: TaskVariant) -> Build:

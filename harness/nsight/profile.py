@@ -186,10 +186,3 @@ def _telling(message: str) -> str:
     """Return the first sentence that tells something measured, else the first of all."""
     sentences = re.split(r"(?<=[.!?])\s*(?=[A-Z])", message)
     return next((each for each in sentences if re.search(_MEASURED, each)), sentences[0])
-
-
-def elapsed_cycles(profile: Profile) -> float | None:
-    """Return the GPU clock cycles of all launches together, or None where one has no count."""
-    cycles = [launch.metrics.get("gpc__cycles_elapsed.max") for launch in profile.launches]
-    known = [count for count in cycles if count]
-    return sum(known) if len(known) == len(cycles) else None

@@ -205,8 +205,7 @@ _DRAM = _percent(
 
 def _duration(profile: Profile, _: LaunchProfile) -> float:
     """log10 of the program's microseconds over 5: 0 at 1 us, 1 at 100 ms."""
-    total = sum(launch.microseconds for launch in profile.launches)
-    return math.log10(max(total, 1.0)) / 5.0
+    return math.log10(max(profile.microseconds, 1.0)) / 5.0
 
 
 def _more_launches(profile: Profile, _: LaunchProfile) -> float:
@@ -214,10 +213,10 @@ def _more_launches(profile: Profile, _: LaunchProfile) -> float:
     return 1.0 - 1.0 / len(profile.launches)
 
 
-def _other_launches(profile: Profile, dominant: LaunchProfile) -> float:
-    """Share of the time that is not the dominant launch's (Amdahl)."""
-    total = sum(launch.microseconds for launch in profile.launches)
-    return 1.0 - dominant.microseconds / total if total > 0 else 0.0
+def _other_launches(profile: Profile, _: LaunchProfile) -> float:
+    """Share of the time that is not of the dominant launch's kernel (Amdahl)."""
+    total = profile.microseconds
+    return 1.0 - profile.by_kernel[0].microseconds / total if total > 0 else 0.0
 
 
 def _is_bottleneck(name: str) -> Callable[[Profile, LaunchProfile], float]:
@@ -283,7 +282,7 @@ DIMENSIONS: tuple[Dimension, ...] = (
     ),
     Dimension("duration", "it runs long (log scale {})", 0.4, 0.25, _duration),
     Dimension("more_launches", "several launches (1 - 1/n is {})", 0.0, 2, _more_launches),
-    Dimension("other_launches", "{} of the time is in other launches", 0.0, 2, _other_launches),
+    Dimension("other_launches", "{} of the time is in other kernels", 0.0, 2, _other_launches),
     *(
         Dimension(f"bound_{name}", f"{name} is the bottleneck", 0.0, 0.2, _is_bottleneck(name))
         for name in BOTTLENECKS

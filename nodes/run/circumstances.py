@@ -44,6 +44,14 @@ def facts_of(store: RunStore, evaluation_key: str) -> Facts:
     return facts
 
 
+def cycles_of(store: RunStore, evaluation_key: str) -> float | None:
+    """Return the elapsed cycles of a kernel, by its confirmation where there is one; often None."""
+    measured = store.get_stage(evaluation_key, "confirm_profile", Measurement)
+    evaluation = store.get(evaluation_key)
+    timings = (found.timing for found in (measured, evaluation) if found is not None)
+    return next((timing.elapsed_cycles for timing in timings if timing is not None), None)
+
+
 def notes_of(facts: Facts) -> tuple[str, ...]:
     """Return what is to be told of them, one line each."""
     notes = [

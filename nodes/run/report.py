@@ -28,7 +28,7 @@ from ..records import (
     StepAuthors,
     TaskSummary,
 )
-from .circumstances import baselines_of, facts_of, notes_of
+from .circumstances import baselines_of, cycles_of, facts_of, notes_of
 from .report_text import report_text
 
 
@@ -78,6 +78,8 @@ def _report(state: Reads) -> RunResult:
             provenance=state["initial"].provenance,
             initial_us=state["initial"].microseconds,
             best_us=confirmation.microseconds,
+            initial_cycles=cycles_of(workspace.store, state["initial"].evaluation_key),
+            best_cycles=cycles_of(workspace.store, winner.evaluation_key),
             gain=confirmation.gain,
             gain_ci=confirmation.gain_interval,
             baselines=baselines_of(facts),

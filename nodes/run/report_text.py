@@ -42,14 +42,20 @@ def _headline(result: RunResult) -> str:
     return "\n".join(
         (
             f"{result.task} on {result.gpu}: every time below is {result.provenance}",
-            f"  initial {result.initial_us:.2f} us ({result.bottleneck_before})",
-            f"  best    {result.best_us:.2f} us ({result.bottleneck_after})",
+            f"  initial {result.initial_us:.2f} us{_cycles(result.initial_cycles)} "
+            f"({result.bottleneck_before})",
+            f"  best    {result.best_us:.2f} us{_cycles(result.best_cycles)} "
+            f"({result.bottleneck_after})",
             f"  gain    {result.gain:.2f}x{within} ({result.outcome})",
             *_beside_pytorch(result.baselines),
             f"  {result.evaluations} evaluations ({outcomes}), "
             f"{result.model_calls} model calls, {result.tokens} tokens{_money(result)}",
         )
     )
+
+
+def _cycles(elapsed: float | None) -> str:
+    return ", cycles not counted" if elapsed is None else f", {elapsed:,.0f} cycles"
 
 
 def _beside_pytorch(baselines: Mapping[str, float]) -> Iterator[str]:

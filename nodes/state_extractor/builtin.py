@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...harness.records import Bottleneck, LaunchProfile, Profile
+from ...harness.records import Bottleneck, Profile
 from ...memory.knowledge.signature import bottlenecks_of, explain, signature_of
 from ..records import Observation
 
@@ -28,14 +28,15 @@ def describe_state(profile: Profile) -> Observation:
         signature_name=signature.name,
         primary=primary,
         secondary=secondary,
-        description=sentence(profile.dominant, len(profile.launches)),
+        description=sentence(profile),
         features=tuple(explain(signature)),
         author="builtin",
     )
 
 
-def sentence(launch: LaunchProfile, launches: int) -> str:
-    """Return one line: what limits the launch, and the numbers that say so."""
+def sentence(profile: Profile) -> str:
+    """Return one line: what limits the dominant launch, and the numbers that say so."""
+    launch, share = profile.dominant, profile.by_kernel[0]
     metrics = launch.metrics
     facts = []
     for name, label, pattern in (
@@ -51,5 +52,10 @@ def sentence(launch: LaunchProfile, launches: int) -> str:
     ):
         if name in metrics:
             facts.append(f"{label} {pattern.format(metrics[name])}")
-    several = f" (longest of {launches} launches)" if launches > 1 else ""
+    several = ""
+    if len(profile.launches) > 1:
+        part = share.microseconds / (profile.microseconds or 1.0)
+        several = (
+            f" ({len(share.launches)} of {len(profile.launches)} launches, {part:.0%} of the time)"
+        )
     return f"{launch.kernel}{several}: {CAUSES[launch.bottleneck]}; {', '.join(facts)}"

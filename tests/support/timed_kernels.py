@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import struct
 import subprocess
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -62,19 +61,26 @@ class TimedKernels:
         self.memory = Memory(base, 2 * half + 256, [base, base + half + 256],
                              [base + half, base + 2 * half + 256], None)  # fmt: skip
 
+    def asked(
+        self, name: str, grid: int | tuple[int, int, int], block: int, n: int, further: int = 0
+    ) -> KernelLaunch:
+        """Return a launch whose arrays begin so many bytes further than they lie."""
+        arguments = [*(struct.pack("<Q", start + further) for start in self.memory.starts),
+                     struct.pack("<i", n)]  # fmt: skip
+        launch = Launch(self.module, kernel_named(self.module, name),
+                        (grid, 1, 1) if isinstance(grid, int) else grid,
+                        (block, 1, 1), 0, arguments, {}, 1024, 0)  # fmt: skip
+        return KernelLaunch(launch, self.memory)
+
     def run(
         self, name: str, grid: int | tuple[int, int, int], block: int, n: int, draw: int = 7
     ) -> Timed:
         """Profile one launch; `draw` chooses the random blocks."""
         kernel = kernel_named(self.module, name)
         facts = self.resources[kernel]
-        arguments: Sequence[bytes] = [*(struct.pack("<Q", start) for start in self.memory.starts),
-                                      struct.pack("<i", n)]  # fmt: skip
-        launch = Launch(self.module, kernel, (grid, 1, 1) if isinstance(grid, int) else grid,
-                        (block, 1, 1), 0, list(arguments), {}, 1024, 0)  # fmt: skip
         held = occupancy(H200.limits, block, facts.registers, facts.static_shared_bytes)
         counters = sample_launch(
-            H200, KernelLaunch(launch, self.memory), held, facts.static_shared_bytes, BUDGET,
+            H200, self.asked(name, grid, block, n), held, facts.static_shared_bytes, BUDGET,
             self.machine[kernel], random.Random(draw), {},
         )  # fmt: skip
         return Timed(counters, describe_launch(H200, facts, counters)[0], facts.registers)

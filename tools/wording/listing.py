@@ -52,13 +52,13 @@ def excerpt(source: str, hot: Iterable[int], around: int = 3) -> str:
 def hot_lines(profile: Profile) -> tuple[tuple[int, str], ...]:
     """Return (line, shares in words) of the lines where most is executed, the hottest first.
 
-    Shares are of the launch that the line belongs to; launches that take less than a twentieth of
-    the time are left out.
+    Shares are of the longest launch of the kernel that the line belongs to; kernels whose launches
+    take less than a twentieth of the time together are left out.
     """
-    total = sum(launch.microseconds for launch in profile.launches) or 1.0
+    total = profile.microseconds or 1.0
     found: dict[int, tuple[float, str]] = {}
-    for launch in profile.launches:
-        part = launch.microseconds / total
+    for share in profile.by_kernel:
+        launch, part = share.longest, share.microseconds / total
         if part < SHARE:
             continue
         for line, weight, words in _shares(launch):

@@ -12,7 +12,11 @@ from .contract import compulsory_bytes, product_operations
 from .device import Peaks, known_gpu, peaks_of
 
 MOST_LAUNCHES = 3
-"""Launches described; the others are named with their share of the time."""
+"""Launches described; the others are told of by kernel."""
+MOST_KERNELS = 12
+"""Kernels named with their launches and share of the time."""
+LEAST = 0.02
+"""Share of the time from which a kernel is told of before a further launch of a costlier one."""
 MOST_ADVICE = 5
 """Sentences of advice for a launch."""
 LONGEST_ADVICE = 320
@@ -98,20 +102,51 @@ def _floor(task: Task, gpu: Gpu) -> float:
 
 
 def profile_text(profile: Profile) -> str:
-    """Return the launches, the longest first: shape, units, traffic, residency, advice."""
-    gpu = known_gpu(profile.gpu)
-    ranked = sorted(profile.launches, key=lambda launch: -launch.microseconds)
-    total = sum(launch.microseconds for launch in ranked) or 1.0
+    """Return the costliest launches, each with shape, units, traffic, residency, advice.
+
+    Where there are more than those, a table by kernel tells of all: its length does not hang on how
+    many launches there are.
+    """
+    gpu, total = known_gpu(profile.gpu), profile.microseconds or 1.0
     parts = [
-        launch_text(launch, launch.microseconds / total, gpu) for launch in ranked[:MOST_LAUNCHES]
+        launch_text(launch, launch.microseconds / total, gpu) for launch in costliest(profile)
     ]
-    if len(ranked) > MOST_LAUNCHES:
-        others = ", ".join(
-            f"{launch.kernel} {launch.microseconds / total:.0%}"
-            for launch in ranked[MOST_LAUNCHES:][:8]
-        )
-        parts.append(f"Other launches: {others}.")
+    if len(profile.launches) > len(parts):
+        parts.append(kernels_text(profile))
     return "\n\n".join(parts)
+
+
+def costliest(profile: Profile, most: int = MOST_LAUNCHES) -> list[LaunchProfile]:
+    """Return the launches to tell of: the longest of each of the costliest kernels, then others.
+
+    A launch like an earlier one says nothing more.
+    """
+    total = profile.microseconds
+    matter = [share.longest for share in profile.by_kernel if share.microseconds >= LEAST * total]
+    own = [launch for launch in profile.launches if launch.like is None]
+    own.sort(key=lambda launch: -launch.microseconds)
+    chosen = {id(launch): launch for launch in [*matter[:most], *own]}
+    return list(chosen.values())[:most]
+
+
+def kernels_text(profile: Profile) -> str:
+    """Return a line for each of the costliest kernels: how many launches, what they take."""
+    shares, total = profile.by_kernel, profile.microseconds or 1.0
+    lines = [f"All {len(profile.launches)} launches by kernel, with their share of the time:"]
+    for share in shares[:MOST_KERNELS]:
+        times = [launch.microseconds for launch in share.launches]
+        least, most = in_microseconds(min(times)), in_microseconds(max(times))
+        each = least if least == most else f"{least} to {most}"
+        count = f"{len(times)} launches of {each}" if len(times) > 1 else "1 launch"
+        lines.append(
+            f"- {share.kernel}: {share.microseconds / total:.0%}, "
+            f"{in_microseconds(share.microseconds)}, {count}"
+        )
+    if rest := shares[MOST_KERNELS:]:
+        taken = sum(share.microseconds for share in rest)
+        launches = sum(len(share.launches) for share in rest)
+        lines.append(f"- {len(rest)} others: {taken / total:.0%}, {launches} launches")
+    return "\n".join(lines)
 
 
 def launch_text(launch: LaunchProfile, share: float, gpu: Gpu | None) -> str:

@@ -46,10 +46,13 @@ static void touch_sector(Block *block, uint32_t sector, int allocation, Access a
     SectorUse *use = &machine->sectors[sector];
     AllocationUse *total = &machine->uses[allocation];
     /* What atomics touch is everybody's, though the block took part. */
-    if (access == ACCESS_LOAD && (use->written_by != block->number || use->atomics))
+    if (access == ACCESS_LOAD && (use->written_by != block->number || use->atomics)) {
+        total->looked += !use->looked_at_by;
         use->looked_at_by = block->number;
-    else if (access == ACCESS_STORE && use->looked_at_by == block->number && !use->atomics)
+    } else if (access == ACCESS_STORE && use->looked_at_by == block->number && !use->atomics) {
+        total->looked--;
         use->looked_at_by = 0;
+    }
     if (machine->keeping && access != ACCESS_LOAD && !use->written_by) keep_before(block, sector);
     if (access == ACCESS_LOAD) total->loads++;
     if (access == ACCESS_ATOMIC) {

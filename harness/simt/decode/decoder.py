@@ -13,7 +13,8 @@ from ..ptx.records import Instruction, Module, Symbol
 from . import arithmetic, barriers, calls, matrix, memory, rare
 from .arithmetic import Rule
 from .encoding import ROW, ROW_FIELDS, SPECIAL_REGISTERS, Atomic, Flag, Op, Space
-from .operands import CONSTANT_TAG, Frame, Row, UnsupportedInstruction, new_row
+from .operands import CONSTANT_TAG, Frame, Row, UnsupportedInstruction, addressed, new_row
+from .own_part import own_part
 from .places import Buffer, short_name
 
 __all__ = ["Program", "Programs", "UnsupportedInstruction", "decode"]
@@ -43,13 +44,23 @@ class Programs:
 
     def __init__(self, module: Module, global_addresses: Mapping[str, int]) -> None:
         self._module, self._global_addresses = module, global_addresses
+        self._parts: dict[str, tuple[Module, dict[int, int]]] = {}
         self._decoded: dict[tuple[str, int], Program] = {}
+        self._whole = bool(addressed(module))
+
+    def part(self, kernel: str) -> tuple[Module, dict[int, int]]:
+        """Return the kernel's own part of the module, and where its instructions are in it."""
+        if self._whole:
+            return self._module, {each.index: each.index for each in self._module.instructions}
+        if kernel not in self._parts:
+            self._parts[kernel] = own_part(self._module, kernel)
+        return self._parts[kernel]
 
     def of(self, kernel: str, dynamic_shared_bytes: int) -> Program:
         """Return a kernel with so much dynamic shared memory, decoded; raises as `decode` does."""
         key = kernel, dynamic_shared_bytes
         if key not in self._decoded:
-            self._decoded[key] = decode(self._module, *key, self._global_addresses)
+            self._decoded[key] = decode(self.part(kernel)[0], *key, self._global_addresses)
         return self._decoded[key]
 
 

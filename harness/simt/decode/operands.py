@@ -382,7 +382,7 @@ def reachable(module: Module, kernel: Function) -> tuple[list[Function], bool]:
             targets = [made.target] if made and made.target in module.functions else []
             if made and not made.target:
                 stacked = True
-                targets = _addressed(module)
+                targets = addressed(module)
             for target in targets:
                 callee = module.functions[target]
                 stacked = stacked or callee.name in active
@@ -394,7 +394,7 @@ def reachable(module: Module, kernel: Function) -> tuple[list[Function], bool]:
     return order, stacked
 
 
-def _addressed(module: Module) -> list[str]:
+def addressed(module: Module) -> list[str]:
     """Return the device functions whose address is taken somewhere in the module."""
     names = {name for v in module.variables.values() for _, name in v.relocations}
     for instruction in module.instructions:

@@ -7,7 +7,7 @@ from statistics import median
 
 from ...gpus import Gpu
 from ...occupancy import Occupancy, occupancy
-from ...records import KernelResources, LaunchProfile, LineProfile
+from ...records import ELAPSED_CYCLES, KernelResources, LaunchProfile, LineProfile
 from ...vetting.symbols import readable
 from ..counters import Counts, LaunchCounters
 from .advice import advice
@@ -73,6 +73,7 @@ def _time_metrics(
     lsu = share.get("lsu", share.get("shared_memory", 0.0))
     metrics = {
         "gpu__time_duration.sum": microseconds * 1e3,
+        ELAPSED_CYCLES: clocks,
         "sm__throughput.avg.pct_of_peak_sustained_elapsed": max([*pipe_percent.values(), lsu]),
         "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed": share["dram"]
         * constants_of(gpu).dram_efficiency,

@@ -8,7 +8,7 @@ import numpy as np
 
 from ...gpus import Gpu
 from ...judge.reports import TransferReport
-from ...records import Bottleneck, LaunchProfile
+from ...records import ELAPSED_CYCLES, Bottleneck, LaunchProfile
 from ..run.arena import Allocation, Transfer
 from .constants import ROWS, constants_of
 
@@ -71,6 +71,7 @@ def describe_transfer(gpu: Gpu, told: TransferReport) -> LaunchProfile:
         microseconds=microseconds,
         metrics={
             "gpu__time_duration.sum": microseconds * 1e3,
+            ELAPSED_CYCLES: microseconds * gpu.clock_ghz * 1e3,
             throughput.format("sm_"): 0.0,
             throughput.format("gpu__dram"): 100 * constants.dram_efficiency * dram / microseconds,
             "dram__bytes_read.sum": read,

@@ -133,7 +133,7 @@ class BlockRuns:
         for place, limits in self.written_ranges().items():
             for _, result in self.uses:
                 use = result.uses.get(place)
-                if use is None or use.read_range is None:
+                if use is None or use.read_range is None or not use.looked:
                     continue
                 span = max(limits[0], use.read_range[0]), min(limits[1], use.read_range[1])
                 first, end = ((at - self.asked.memory.base) // SECTOR for at in span)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -70,13 +70,13 @@ class Candidate:
     on_launch: Callable[[Candidate, KernelLaunch], bool]
     resources: dict[str, dict[str, Any]]
     """What ptxas says of each kernel, by its name."""
+    programs: Programs
+    addresses: dict[str, int]
+    """Of module variables."""
     on_transfer: Callable[[Transfer], None] | None = None
     only_accounts: bool = False
     """Large copies and fills are told of and not really made."""
-    addresses: dict[str, int] = field(default_factory=dict)
-    """Of module variables."""
     grid_workspace: Allocation | None = None
-    programs: Programs | None = None
     initialised: NDArray[np.uint8] | None = None
     """As in core.Memory; None where reads of unwritten memory are not looked for."""
 
@@ -125,7 +125,7 @@ class Candidate:
             workspace = self.grid_workspace.address
         return KernelLaunch(
             core.Launch(
-                module=self.module,
+                module=self.programs.part(step.kernel)[0],
                 kernel=step.kernel,
                 grid=step.grid,
                 block=step.block,
@@ -201,14 +201,14 @@ def load_candidate(
         tensors[tensor] = arena.allocate(tensor.name, tensor.nbytes)
     size = plan.workspace_bytes
     workspace = arena.allocate(WORKSPACE, size) if size else None
+    addresses = place_variables(module, arena)
     candidate = Candidate(
         gpu, module, arena, plan, tensors, workspace, on_launch,
-        {kernel["kernel"]: kernel for kernel in request["kernels"]},
+        {kernel["kernel"]: kernel for kernel in request["kernels"]}, Programs(module, addresses),
+        addresses,
     )  # fmt: skip
-    candidate.addresses = place_variables(module, arena)
     if "%envreg2" in text:  # cooperative groups ask for it there
         candidate.grid_workspace = arena.allocate("grid workspace", core.GRID_WORKSPACE_BYTES)
-    candidate.programs = Programs(module, candidate.addresses)
     return candidate
 
 

@@ -225,7 +225,7 @@ class _Run:
             self.counters[name] += other.counters[name]
         for index in range(len(self.starts)):
             mine, theirs = self.uses[index], other.uses[index]
-            for name in ("block_read_sectors", "block_written_sectors", "loads"):
+            for name in ("block_read_sectors", "block_written_sectors", "loads", "looked"):
                 mine[name] += theirs[name]
             first = min(theirs["read_first"], theirs["written_first"])
             last = max(theirs["read_last"], theirs["written_last"])
@@ -316,6 +316,7 @@ class _Run:
             read_range=span("read_first", "read_last"),
             written_range=span("written_first", "written_last"),
             loaded=bool(row["loads"]),
+            looked=bool(row["looked"]),
             atomic_sectors=self._atomic_sectors(row),
         )
 

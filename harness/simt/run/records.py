@@ -10,7 +10,7 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from ..decode.decoder import Program, Programs
+from ..decode.decoder import Program, Programs, decode
 from ..decode.encoding import WINDOW_END
 from ..decode.operands import parameter_layout
 from ..ptx.records import Module
@@ -56,13 +56,15 @@ class Launch:
     grid_workspace: int = 0
     """Address of GRID_WORKSPACE_BYTES of zeros for the grid's barrier; 0: no cooperative launch."""
     programs: Programs | None = None
-    """Where other launches of the module leave what they decode; None: decoded for this one."""
+    """Where other launches leave what they decode, `module` being a part of theirs; None: decoded
+    for this one."""
 
     @functools.cached_property
     def program(self) -> Program:
         """The decoded kernel. Raises UnsupportedInstruction."""
-        programs = self.programs or Programs(self.module, self.global_addresses)
-        return programs.of(self.kernel, self.dynamic_shared_bytes)
+        if self.programs is not None:
+            return self.programs.of(self.kernel, self.dynamic_shared_bytes)
+        return decode(self.module, self.kernel, self.dynamic_shared_bytes, self.global_addresses)
 
     @property
     def shared_bytes(self) -> int:
@@ -215,6 +217,8 @@ class AllocationUse:
     written_range: tuple[int, int] | None
     loaded: bool
     """Something was read of it other than by an atomic."""
+    looked: bool
+    """There are sectors of it in `Result.looked_at_by`."""
     atomic_sectors: NDArray[np.int64]
     """Sectors that atomics touched, counted from the start of the arena."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import itertools
 import random
@@ -22,7 +23,7 @@ from ..run.arena import Transfer
 from ..run.block_runs import LaunchFailed
 from ..run.candidate import Candidate, KernelLaunch, load_candidate
 from ..run.verify_run import describe_report
-from ..sass.listing import read_listing
+from ..sass.listing import MachineCode, read_listing, with_statements
 from .dependence import UNEVEN, TooUneven, Unaffordable
 from .effort import Overspent, Shares
 from .full_memory import back_tensors, leave_outputs
@@ -64,6 +65,11 @@ def profile(request: dict[str, Any]) -> ProfileReport:
     """What may stand for launches like it, by the place of the first of these."""
     places = itertools.count()
 
+    @functools.cache
+    def code_of(kernel: str) -> MachineCode | None:
+        code, (_, places) = machine.get(kernel), loaded[0].programs.part(kernel)
+        return with_statements(code, places) if code else None
+
     def on_transfer(transfer: Transfer) -> None:
         launches.append(account(transfer, loaded[0].arena.allocations))
 
@@ -85,7 +91,7 @@ def profile(request: dict[str, Any]) -> ProfileReport:
                 effort = shares.effort()
                 counters = sample_launch(
                     candidate.gpu, asked, held, shared, budget,
-                    machine.get(asked.launch.kernel), generator, outputs, atomics, incomplete,
+                    code_of(asked.launch.kernel), generator, outputs, atomics, incomplete,
                     replace(effort, races=confirmed * effort.races),
                 )  # fmt: skip
             shares.take(counters.simulated, first=place == asked.like)

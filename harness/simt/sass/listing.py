@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 _SECTION = re.compile(r"^\.text\.(\S+):")
 _LINE = re.compile(r'^\s*//## File "[^"]*", line (\d+)')
@@ -137,6 +137,17 @@ def _mark_loops(blocks: list[MachineBlock]) -> None:
     for index, block in enumerate(blocks):
         around = [(a, b) for a, b in widest.items() if a <= index <= b]
         block.loops = sorted(around, key=lambda span: span[1] - span[0])
+
+
+def with_statements(code: MachineCode, places: Mapping[int, int]) -> MachineCode:
+    """Return the code with the PTX instructions' places in another module, by those in its own."""
+    return MachineCode([
+        replace(block, instructions=[
+            replace(each, statement=places.get(each.statement - 1, -1) + 1)
+            for each in block.instructions
+        ])
+        for block in code.blocks
+    ])  # fmt: skip
 
 
 def instructions_of(blocks: Iterable[MachineBlock]) -> list[MachineInstruction]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ....harness.records import Evaluation, LaunchProfile, Profile
+from ....harness.records import Evaluation, Profile
 from ....tools.wording.measurements import (
     MOST_LAUNCHES,
     READ,
@@ -18,7 +18,7 @@ from ....tools.wording.measurements import (
 def change_text(before: Evaluation, after: Evaluation) -> str:
     """Return what a step did to the call's time, to its DRAM traffic and to the time model's terms.
 
-    Terms are those of the longest launch, where the time model gives them.
+    Terms are those of the dominant launch, where the time model gives them.
     """
     if before.timing is None or after.timing is None:
         return ""
@@ -30,7 +30,7 @@ def change_text(before: Evaluation, after: Evaluation) -> str:
         if left is not None and right is not None:
             parts.append(_change(name, left, right, in_bytes))
     parts += _launches_changed(before.profile, after.profile)
-    old, new = _longest(before.profile).terms, _longest(after.profile).terms
+    old, new = before.profile.dominant.terms, after.profile.dominant.terms
     if old and new:
         largest = {
             name for terms in (old, new) for name in sorted(terms, key=terms.__getitem__)[-2:]
@@ -62,14 +62,7 @@ def _launches_changed(before: Profile, after: Profile) -> list[str]:
 
 def _by_kernel(profile: Profile) -> dict[str, float]:
     """Return the microseconds of each kernel, all its launches together."""
-    found: dict[str, float] = {}
-    for launch in profile.launches:
-        found[launch.kernel] = found.get(launch.kernel, 0.0) + launch.microseconds
-    return found
-
-
-def _longest(profile: Profile) -> LaunchProfile:
-    return max(profile.launches, key=lambda launch: launch.microseconds)
+    return {share.kernel: share.microseconds for share in profile.by_kernel}
 
 
 def _change(name: str, before: float, after: float, words: Callable[[float], str]) -> str:

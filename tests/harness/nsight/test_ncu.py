@@ -34,7 +34,7 @@ from kernelblaster.harness.nsight.ncu import (
     read_report,
 )
 from kernelblaster.harness.nsight.pages import base_factor, is_kept, kernel_name, number
-from kernelblaster.harness.nsight.profile import NcuResult, elapsed_cycles, profile_from_pages
+from kernelblaster.harness.nsight.profile import NcuResult, profile_from_pages
 from kernelblaster.harness.process.children import scrubbed_environment
 from kernelblaster.harness.records import LaunchProfile, Outcome, Profile, Provenance
 from kernelblaster.memory.knowledge.signature import DIMENSIONS, distance, explain, signature_of
@@ -127,10 +127,9 @@ def test_dynamic_shared_memory_and_cycles_of_the_program() -> None:
     assert profile is not None
     shared = {name: launch.dynamic_shared_bytes for name, launch in launches().items()}
     assert shared == dict.fromkeys(NAMES, 0) | {"softmax_block": 1024}  # from 1.024 Kbyte
-    cycles = elapsed_cycles(profile)
-    assert cycles == pytest.approx(115297087, rel=1e-6)
+    assert profile.elapsed_cycles == pytest.approx(115297087, rel=1e-6)
     without = profile.launches[0].model_copy(update={"metrics": {}})
-    assert elapsed_cycles(alone(without)) is None
+    assert alone(without).elapsed_cycles is None
 
 
 @pytest.mark.parametrize(

@@ -103,7 +103,7 @@ def test_dimensions_read_the_metrics_they_name() -> None:
 
 
 def test_a_program_of_several_kernels_is_seen_through_its_dominant_launch() -> None:
-    small = launch(2.0, metrics={}, bottleneck="launch")
+    small = launch(2.0, metrics={}, bottleneck="launch").model_copy(update={"kernel": "small"})
     found = named(small, launch(6.0), small)
     assert found["dram"] == 0.8 and found["bound_dram"] == 1.0 and found["bound_launch"] == 0.0
     assert found["more_launches"] == pytest.approx(2 / 3, abs=1e-5)

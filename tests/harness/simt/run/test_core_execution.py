@@ -534,9 +534,10 @@ def test_threads_do_not_change_the_result(module: Module) -> None:
     np.testing.assert_array_equal(one.counters, three.counters)
 
     def facts(result):
-        base = min(use.start for use in result.uses.values())
+        uses = result.uses.values()
+        base = min(use.start for use in uses)
         return [(u.read_sectors, u.written_sectors, u.block_read_sectors, u.block_written_sectors,
-                 u.read_range and u.read_range[0] - base) for u in result.uses.values()]  # fmt: skip
+                 u.read_range and u.read_range[0] - base) for u in uses]  # fmt: skip
 
     assert facts(one) == facts(three)
     assert one.trace.blocks == three.trace.blocks

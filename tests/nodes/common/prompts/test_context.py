@@ -11,6 +11,7 @@ from places import DATA
 from kernelblaster.harness.gpus import GPUS
 from kernelblaster.harness.nsight.profile import profile_from_pages
 from kernelblaster.harness.records import (
+    MOST_DETAILED,
     Diagnostic,
     Evaluation,
     LaunchProfile,
@@ -324,7 +325,35 @@ def test_of_many_launches_the_longest_are_described_and_the_others_named() -> No
     launches = [launch(kernel=f"k{i}", microseconds=10.0 * (i + 1)) for i in range(5)]
     text = profile_text(profile(*launches))
     assert text.index("k4<<<") < text.index("k3<<<") < text.index("k2<<<")
-    assert "k1<<<" not in text and "Other launches: k1 13%, k0 7%." in text
+    assert "k1<<<" not in text and "- k1: 13%, 20 us, 1 launch" in text
+
+
+def test_a_program_of_hundreds_of_launches_is_told_of_by_kernel() -> None:
+    lone = launch(kernel="lone", microseconds=100.0)
+    steps = [launch(kernel=f"step{i % 40}", microseconds=8.0 + i % 40) for i in range(2000)]
+    whole = profile(lone, *steps)
+    assert whole.dominant.kernel == "step39"
+    text = profile_text(whole)
+    assert len(text) < 4000 and text.startswith("step39<<<")
+    assert "All 2001 launches by kernel" in text
+    assert "- step39: 4%, 2350 us, 50 launches of 47 us" in text
+    assert "- 29 others:" in text
+    assert [line for line, _ in hot_lines(profile(lone, *[launch()] * 400))] == [3]
+
+
+def test_only_the_launches_that_matter_keep_all_of_their_metrics() -> None:
+    always = {"gpu__time_duration.sum": 1.0, "gpc__cycles_elapsed.max": 1000.0}
+    first = launch(microseconds=9.0, metrics={**always, "launch__grid_size": 7.0})
+    again = first.model_copy(update={"like": 0})
+    others = [launch(kernel=f"k{i}", metrics=first.metrics) for i in range(100)]
+    whole = profile(first, *[again] * 100, *others)
+    assert whole.elapsed_cycles == 201_000.0
+    focused = whole.focused()
+    assert focused.elapsed_cycles == whole.elapsed_cycles and len(focused.launches) == 201
+    assert focused.dominant == first
+    full = [each for each in focused.launches if "launch__grid_size" in each.metrics]
+    assert len(full) == MOST_DETAILED and full[0] == first
+    assert all(each.metrics == always for each in focused.launches if each not in full)
 
 
 def test_a_real_report_of_nsight_compute_is_told_in_few_words() -> None:
