@@ -111,6 +111,7 @@ typedef struct {
     int64_t horizon;    /* up to which clock nobody else has anything to do */
     int64_t path_clocks, path_waits; /* work, and waits for news, on the launch's longest path */
     int64_t own_clocks, last_clocks; /* work of the first block alone, and of the one that ends last */
+    int64_t looks, looks_at_written; /* at what this launch has written, among them */
     int64_t ended; /* when the last block did so far */
     int64_t news_clocks;    /* when the news of this turn are seen */
     uint64_t watched, news; /* bits of places: what somebody waits for, what is new */

@@ -287,7 +287,7 @@ class _Run:
             critical=self.critical,
             path=SerialPath(
                 machine.path_clocks, machine.path_waits, machine.own_clocks, machine.last_clocks,
-                self.critical_last,
+                self.critical_last, machine.looks_at_written / max(1, machine.looks),
             ),
             trace=trace,
         )

@@ -30,7 +30,7 @@ _LONGS = (
     "trace_length", "trace_capacity", "arena_base", "arena_size", "first_block", "block_count",
     "instruction_budget", "path_length", "path_capacity", "before_length", "before_capacity",
     "slice", "turn", "hop_clocks", "atomic_hop_clocks", "horizon", "path_clocks", "path_waits",
-    "own_clocks", "last_clocks", "ended", "news_clocks",
+    "own_clocks", "last_clocks", "looks", "looks_at_written", "ended", "news_clocks",
 )  # fmt: skip
 _INTS = (
     "entry", "register_bytes", "constant_offset", "constant_bytes", "parameter_bytes",

@@ -267,6 +267,8 @@ class SerialPath:
     """Work of the block that ends last alone; 0 where its steps were not kept."""
     last: NDArray[np.uint32]
     """How often the slowest path of that block goes through each instruction."""
+    looks_at_written: float
+    """Share, 0 to 1, of the looks at what others may write that were at what the launch wrote."""
 
 
 @dataclass(frozen=True)

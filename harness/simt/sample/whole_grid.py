@@ -118,8 +118,10 @@ def whole_launch(
         counts.hottest_atomic = float(result.hottest_atomic_sector)
         counts = machine.replace(counts, executions, result, 1.0, warps, shares)
         latency, spread = beyond(counts)
-        latencies = [constants.l2_latency if look else latency for look in looks]
-        spreads = [0.0 if look else spread for look in looks]
+        written = result.path.looks_at_written
+        looked = written * constants.l2_latency + (1 - written) * latency
+        latencies = [looked if look else latency for look in looks]
+        spreads = [(1 - written) * spread if look else spread for look in looks]
 
         def machine_chain(executions: list[float], warps: float) -> float:
             return known.chain(executions, warps, latencies, spreads, waits)

@@ -149,3 +149,14 @@ def test_advice_names_divergent_constants_and_no_others() -> None:
 
     assert told(_found(WORD, 32))
     assert not told(_found(WORD, 1)) and not told(_found(SAME))
+
+
+@pytest.mark.parametrize(("kept", "share"), [(1024, 0.0), (4096, 0.25), (65536, 0.95)])
+def test_what_the_cache_of_constants_lacks_costs_more(kept: int, share: float) -> None:
+    counts = Counts(pipes={"lsu": 1e5}, constant_requests=1e5, constant_words=3e6)
+    plain, table = (_launch(counts, 100.0) for _ in range(2))
+    table.constant_bytes = float(kept)
+    needs = demand(H200, table, counts)
+    assert needs.constant_missed == pytest.approx(share, abs=0.02)
+    times = [estimate(H200, demand(H200, each, counts)).terms["compute"] for each in (plain, table)]
+    assert (times[1] > 2 * times[0]) is (share > 0)
