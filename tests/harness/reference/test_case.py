@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import resource
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -125,12 +126,13 @@ def test_what_is_random_is_no_task(tmp_path: Path) -> None:
 # ---- the child's answer ----
 
 
-def asked(folder: Path, body: str = "x + self.c", **more: object) -> dict[str, Any]:
-    text = TEXT.format(init=CONSTANT, names="x", body=body, inputs="torch.randn(N, 40)")
-    (folder / "cases").mkdir(exist_ok=True)
+def asked(folder: Path, body: str = "x + self.c", inputs: str = X) -> dict[str, Any]:
+    text = TEXT.format(init=CONSTANT, names="x", body=body, inputs=inputs)
+    shutil.rmtree(folder / "cases", ignore_errors=True)
+    (folder / "cases").mkdir()
     request = {
         "path": "task.py", "source": text.replace("N = 64", "N = 4096"), "set": {},
-        "verify": None, "cases": str(folder / "cases"), **more,
+        "verify": None, "cases": str(folder / "cases"),
     }  # fmt: skip
     (folder / "request.json").write_text(json.dumps(request))
     assert child.main([str(folder / "request.json"), str(folder / "result.json")]) == 0
@@ -147,7 +149,12 @@ def test_a_task_is_described_at_both_dimensions(tmp_path: Path) -> None:
     assert constant == {"x": False, "c": True, "out0": False}
     assert task["tolerance"] == {"absolute": 1e-4, "relative": 1e-4} and task["program"]
     assert task["full"]["tensors"][0]["shape"] == [4096, 40]
-    assert asked(tmp_path / "..", body="x / missing")["error"].count("missing") == 1
+    assert asked(tmp_path, body="x / missing")["error"].count("missing") == 1
+
+
+def test_a_task_of_integers_has_no_tolerance(tmp_path: Path) -> None:
+    task = asked(tmp_path, body="x * 2", inputs="torch.randint(0, 9, (N,))")["task"]
+    assert task["dtype"] == "int64" and task["tolerance"] == {"absolute": 0, "relative": 0}
 
 
 def test_memory_that_is_not_left_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:

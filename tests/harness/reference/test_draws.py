@@ -271,6 +271,12 @@ def test_a_changed_constant_is_one_that_changes_the_answer() -> None:
     assert torch.equal(again.buffers["idle"], torch.arange(40.0))
 
 
+def test_a_constant_that_cannot_be_another_is_not_changed() -> None:
+    init = "self.register_buffer('c', torch.arange(40.0))"
+    made = reference("x + (1 if torch.equal(self.c, torch.arange(40.0)) else missing)", init=init)
+    assert not list(changed_constants(made, explore(made), lambda case: True))
+
+
 @pytest.mark.parametrize("cast", ["half", "bfloat16", "float", "to(torch.float16).to"])
 def test_in_double_precision_no_cast_rounds(cast: str) -> None:
     body = f"x.{cast}(torch.float32) * 3" if cast.endswith("to") else f"x.{cast}().float() * 3"
