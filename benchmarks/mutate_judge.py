@@ -447,7 +447,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="mutants-") as work:
         _require_copies_are_used(Path(work))
     forked = multiprocessing.get_context("fork")
-    results = forked.Queue()
+    # Its writer is no thread: what is forked while a thread holds a lock would wait for ever.
+    results = forked.SimpleQueue()
     with tempfile.TemporaryDirectory(prefix="mutants-") as work:
         for number in range(arguments.jobs):
             part = left[number :: arguments.jobs]

@@ -195,6 +195,10 @@ REFUSED: dict[str, tuple[str, Outcome, str]] = {
         f"static float y[{HOST_COPY_BYTES // 4 + 1}]; "
         "cudaMemcpyAsync(workspace, y, sizeof y, cudaMemcpyHostToDevice, stream);" + RUN,
         Outcome.FORBIDDEN, "from the host"),
+    "tables in rows": (
+        f"static float y[{HOST_COPY_BYTES // 8 + 16}]; for (int i = 0; i < 2; i++) "
+        f"cudaMemcpy2DAsync(workspace, 16, y, 16, 16, {HOST_COPY_BYTES // 32 + 1}, "
+        "cudaMemcpyHostToDevice, stream);" + RUN, Outcome.FORBIDDEN, "from the host"),
     "every second call": ("static int n; if (n++ % 2) return;" + RUN, Outcome.FORBIDDEN,
                           "called again"),
     "every hundredth call": ("static int n; if (++n % 100 == 0) return;" + RUN, Outcome.FORBIDDEN,
@@ -229,7 +233,8 @@ def of_one_build(
     planned: Callable[..., Plan | StageResult], bodies: dict[str, str], before: str = ""
 ) -> Callable[[str], Plan | StageResult]:
     """Plan launch() with one of the bodies: they are one build, which asks the GPU's clock."""
-    workspaces = {"too much workspace": 2 << 20, "a large table": 1 << 20}
+    tables = dict.fromkeys(("a large table", "tables in rows"), 1 << 20)
+    workspaces = tables | {"too much workspace": 2 << 20}
     source = before + (
         "static int asked() { int n; cudaDeviceGetAttribute(&n, cudaDevAttrClockRate, 0);"
         " return n; }\n"

@@ -367,6 +367,16 @@ def test_copies_of_what_a_launch_wrote_are_compared_where_one_block_left_it(
         assert failed is None and checked.withheld == partly, launches
 
 
+def test_what_is_carried_to_a_part_is_compared_in_that_part(example: Example) -> None:
+    half = transfer(offset=BYTES // 2, width=BYTES // 2, pitch=BYTES // 2)
+    left = example.right.copy()
+    left[[5, 4000]] += 9
+    example.leave(left, slice(2100, None))
+    failed, _ = example.judged(TO_WORKSPACE, half)
+    assert failed.outcome is Outcome.WRONG_ANSWER
+    assert "out0[5, 500]" in failed.reason and "1 of 2100" in failed.reason
+
+
 def test_copies_carry_no_more_than_kernels_wrote(example: Example) -> None:
     little = Ran({WORKSPACE: wrote(end=BYTES // 2)})
     for launches, enough in (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import resource
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +116,17 @@ def test_the_cases_of_a_task_are_listed_with_what_was_found(tmp_path: Path) -> N
     assert len(set(meanings.values())) == len(CASES)
 
 
+def test_what_is_told_of_a_task_is_found_in_the_usual_cases(tmp_path: Path) -> None:
+    weak = reference("(x.sign() + 1e-9, x * 2.0 + 1.0)")
+    assert "leaving out add" in described(tmp_path / "weak", weak)["weak_to"]
+    assert described(tmp_path / "secret", weak, 7)["weak_to"] == ""
+    assert "zeros" in described(tmp_path / "degenerate", reference("torch.relu(x - 1e9)"))[
+        "degenerate"
+    ]
+    part = reference("(x * 2, torch.zeros_like(x))")
+    assert described(tmp_path / "part", part)["weak_to"] == "zeros in out1"
+
+
 def test_what_is_random_is_no_task(tmp_path: Path) -> None:
     with pytest.raises(Exception, match="another answer when called again"):
         described(tmp_path / "cases", reference("F.dropout(x)"))
@@ -125,12 +137,19 @@ def test_what_is_random_is_no_task(tmp_path: Path) -> None:
 # ---- the child's answer ----
 
 
-def asked(folder: Path, body: str = "x + self.c", **more: object) -> dict[str, Any]:
-    text = TEXT.format(init=CONSTANT, names="x", body=body, inputs="torch.randn(N, 40)")
-    (folder / "cases").mkdir(exist_ok=True)
+@pytest.fixture
+def unlimited(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The child limits itself; this process goes on."""
+    monkeypatch.setattr(child, "_limit_memory", lambda: None)
+
+
+def asked(folder: Path, body: str = "x + self.c", inputs: str = X) -> dict[str, Any]:
+    text = TEXT.format(init=CONSTANT, names="x", body=body, inputs=inputs)
+    shutil.rmtree(folder / "cases", ignore_errors=True)
+    (folder / "cases").mkdir()
     request = {
         "path": "task.py", "source": text.replace("N = 64", "N = 4096"), "set": {},
-        "verify": None, "cases": str(folder / "cases"), **more,
+        "verify": None, "cases": str(folder / "cases"), "reading": {},
     }  # fmt: skip
     (folder / "request.json").write_text(json.dumps(request))
     assert child.main([str(folder / "request.json"), str(folder / "result.json")]) == 0
@@ -138,16 +157,23 @@ def asked(folder: Path, body: str = "x + self.c", **more: object) -> dict[str, A
     return found
 
 
+@pytest.mark.usefixtures("unlimited")
 def test_a_task_is_described_at_both_dimensions(tmp_path: Path) -> None:
     task = asked(tmp_path)["task"]
-    assert task["full"]["dimensions"] == {"N": 4096}
+    assert task["full"]["dimensions"]["N"] == 4096
     small = task["verify"]["dimensions"]["N"]
     assert 16 <= small <= 256
     constant = {each["name"]: each["constant"] for each in task["full"]["tensors"]}
     assert constant == {"x": False, "c": True, "out0": False}
     assert task["tolerance"] == {"absolute": 1e-4, "relative": 1e-4} and task["program"]
     assert task["full"]["tensors"][0]["shape"] == [4096, 40]
-    assert asked(tmp_path / "..", body="x / missing")["error"].count("missing") == 1
+    assert asked(tmp_path, body="x / missing")["error"].count("missing") == 1
+
+
+@pytest.mark.usefixtures("unlimited")
+def test_a_task_of_integers_has_no_tolerance(tmp_path: Path) -> None:
+    task = asked(tmp_path, body="x * 2", inputs="torch.randint(0, 9, (N,))")["task"]
+    assert task["dtype"] == "int64" and task["tolerance"] == {"absolute": 0, "relative": 0}
 
 
 def test_memory_that_is_not_left_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,13 +9,13 @@ import torch
 from small_references import X, cases, reference
 
 from kernelblaster.harness.records import Variation
-from kernelblaster.harness.reference import exploration
+from kernelblaster.harness.reference import exploration, proof
 from kernelblaster.harness.reference.case import Case
 from kernelblaster.harness.reference.cases import CASES, Usual, scale_of, seed_of, timed_proof
 from kernelblaster.harness.reference.constants import changed_constants, with_another
 from kernelblaster.harness.reference.draws import Draw, draw
 from kernelblaster.harness.reference.exploration import explore
-from kernelblaster.harness.reference.model import Reference
+from kernelblaster.harness.reference.model import Reference, ReferenceFault
 from kernelblaster.harness.reference.proof import Proof
 from kernelblaster.harness.reference.tolerances import LARGEST_SHARE, root_mean_square
 
@@ -69,6 +69,22 @@ def test_all_eight_bytes_of_an_integer_vary() -> None:
     assert all(len(places[:, :, byte].unique()) > 50 for byte in range(8))
     # And numbers as the task's own are among them, where equality and order mean something.
     assert sum(bool((0 <= each).all() and (each < 100).all()) for each in tensors) >= 4
+
+
+def test_one_case_of_integers_is_half_the_tasks_own_and_one_all_others() -> None:
+    _, tensors = seen(reference("x * 3", "torch.randint(0, 100, (N, 64))"), "x")
+    own = {
+        name: float(((each >= 0) & (each < 100)).float().mean())
+        for each, (_, name, _) in zip(tensors, CASES, strict=True)
+    }
+    assert own["large"] == 0 and 0.4 < own["offset"] < 0.6
+    assert all(share == 1 for name, share in own.items() if name not in ("large", "offset"))
+
+
+def test_parameters_are_as_free_as_they_can_be_where_an_input_is_not() -> None:
+    made = reference("torch.log(x) * self.w", "torch.rand(N, 40) + 0.1",
+                     init="self.w = nn.Parameter(torch.ones(40))")  # fmt: skip
+    assert explore(made).levels == {"x": "positive", "w": "any"}
 
 
 def test_a_mask_that_is_the_same_each_time_varies() -> None:
@@ -269,6 +285,41 @@ def test_a_changed_constant_is_one_that_changes_the_answer() -> None:
     assert torch.equal(case.instance.buffers["used"], again.buffers["used"])
     assert not torch.equal(again.buffers["used"], torch.arange(40.0))
     assert torch.equal(again.buffers["idle"], torch.arange(40.0))
+
+
+def test_a_constant_that_cannot_be_another_is_not_changed() -> None:
+    init = "self.register_buffer('c', torch.arange(40.0))"
+    made = reference("x + (1 if torch.equal(self.c, torch.arange(40.0)) else missing)", init=init)
+    assert not list(changed_constants(made, explore(made), lambda case: True))
+
+
+def in_double(body: str) -> torch.Tensor | None:
+    made = reference(body)
+    return Case(made, draw(made, Draw(5, "gaussian"), Variation(levels={"x": "any"}))).exact[0]
+
+
+def test_a_model_that_insists_on_its_type_has_no_exact_answer() -> None:
+    assert in_double("x if x.dtype is torch.float32 else missing") is None
+    assert in_double("x if x.dtype is torch.float32 else x[1:]") is None
+    with pytest.raises(ReferenceFault, match="in double precision: .*out of memory"):
+        in_double("x if x.dtype is torch.float32 else (_ for _ in ()).throw(MemoryError('out of "
+                  "memory'))")  # fmt: skip
+
+
+@pytest.mark.parametrize("body", ["x.view(size=(40, 64)) * 3", "x.view(40, 64).clone() * 3"])
+def test_other_shapes_of_a_tensor_are_exact_too(body: str) -> None:
+    exact = in_double(body)
+    assert exact is not None and exact.shape == (40, 64) and exact.dtype is torch.float64
+
+
+def test_what_is_looked_at_of_a_large_output_is_spread_over_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(proof, "SAMPLE", 100)
+    found = proof._sample(torch.arange(1000.0).reshape(10, 100))
+    assert found.numel() == 100 and (found[0], found[-1]) == (0, 999)
+    assert bool((found.diff() >= 10).all()) and bool((found.diff() <= 11).all())
+    assert torch.equal(proof._sample(torch.arange(100.0)), torch.arange(100.0))
 
 
 @pytest.mark.parametrize("cast", ["half", "bfloat16", "float", "to(torch.float16).to"])

@@ -77,6 +77,8 @@ def code(text: str) -> str:
         ("extern \"C\" int __cxa_atexit(void (*)(void*), void*, void*);"
          "int f(void (*g)(void*)) { return __cxa_atexit(g, 0, 0); }", "whose address is computed"),
         ("void* f() { return __builtin_return_address(0); }", "return address"),
+        (code("push %rbp; mov %rsp, %rbp; sub $32, %rsp; leave; mov (%rsp), %rax; ret"),
+         "return address"),
         ("void f(long* a) { ((void* volatile*)__builtin_frame_address(0))[1] = a; }",
          "return address"),
         ("void f(void* a, long b) { __builtin_eh_return(b, a); }", "computed or read"),
