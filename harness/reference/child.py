@@ -33,7 +33,7 @@ from .full_case import widen_tolerances, write_full_case
 from .model import Reference, ReferenceFault, lacks_memory
 from .program import NotExportable, export_program, op_class
 from .small_variant import Cost, Search
-from .variant import Variant
+from .variant import Variant, recurrent_at_once
 
 
 def main(arguments: list[str]) -> int:
@@ -156,7 +156,8 @@ def _program(full: Variant) -> tuple[dict[str, Any] | None, str]:
     try:
         # Outside the fake mode, which export takes from the inputs: constants made in forward()
         # then keep their values.
-        return export_program(full.instance, full.reference.path), ""
+        with recurrent_at_once():
+            return export_program(full.instance, full.reference.path), ""
     except NotExportable as error:
         return None, f"the graph of torch.export holds {error}"
     except Exception as error:  # torch.export raises many types, also of its own internals
