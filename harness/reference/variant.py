@@ -48,11 +48,12 @@ class Variant:
             self.faked = False
             self._run()
 
-    def is_like(self, full: Variant) -> bool:
+    def is_like(self, full: Variant, loops_alike: bool = True) -> bool:
         """Say whether this is the same task at other sizes.
 
-        The same tensors with as many axes, the same operations, and no axis of one element that has
-        more at full size: its norm, maximum or softmax would be another thing.
+        The same tensors with as many axes, and no axis of one element that has more at full size:
+        its norm, maximum or softmax would be another thing. As many operations too, unless
+        `loops_alike` says that a loop may be run another number of times.
         """
         mine, its = self.tensors, full.tensors
         if len(mine) != len(its) or self.instance.scalars.keys() != full.instance.scalars.keys():
@@ -63,7 +64,7 @@ class Variant:
             if not _same_axes(small["shape"], large["shape"]):
                 return False
         if len(self.shapes) != len(full.shapes):
-            return True  # A loop over a size: no operation has a counterpart.
+            return not loops_alike
         return all(map(_same_axes, self.shapes, full.shapes))
 
     def described(
