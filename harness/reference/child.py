@@ -19,6 +19,7 @@ import logging
 import resource
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,7 @@ from .full_case import widen_tolerances, write_full_case
 from .model import Reference, ReferenceFault, lacks_memory
 from .program import NotExportable, export_program, op_class
 from .small_variant import Cost, Search
-from .variant import Variant
+from .variant import Variant, recurrent_at_once
 
 
 def main(arguments: list[str]) -> int:
@@ -98,6 +99,7 @@ def _described(
                      if name not in own}  # fmt: skip
     names = {name: each.value for name, each in written.items()}
     described = full.described("full", variation, names)
+    program, small = (_of_what_is_read(each, variation.unread) for each in (program, small))
     return {
         "op_class": op_class(program, described["tensors"]),
         "dtype": outputs[0],
@@ -111,6 +113,28 @@ def _described(
         "reading": reading.model_dump(),
         "notes": [*_notes(full, verify, variation)],
     }
+
+
+def _of_what_is_read(
+    program: dict[str, Any] | None, unread: Sequence[str]
+) -> dict[str, Any] | None:
+    """Return a program with nothing in place of what is not read, and without updates of that."""
+    if program is None:
+        return None
+    gone = set(unread)
+
+    def kept(value: Any) -> Any:
+        if isinstance(value, dict):
+            return None if value.get("ref") in gone else value
+        return [kept(each) for each in value] if isinstance(value, list) else value
+
+    nodes = []
+    for node in program["nodes"]:
+        if node["args"] and kept(node["args"][0]) is None and node["args"][0] is not None:
+            gone.add(node["name"])
+        else:
+            nodes.append(node | {"args": kept(node["args"])})
+    return program | {"nodes": nodes}
 
 
 def _notes(full: Variant, verify: Variant, variation: Variation) -> Iterator[str]:
@@ -156,7 +180,8 @@ def _program(full: Variant) -> tuple[dict[str, Any] | None, str]:
     try:
         # Outside the fake mode, which export takes from the inputs: constants made in forward()
         # then keep their values.
-        return export_program(full.instance, full.reference.path), ""
+        with recurrent_at_once():
+            return export_program(full.instance, full.reference.path), ""
     except NotExportable as error:
         return None, f"the graph of torch.export holds {error}"
     except Exception as error:  # torch.export raises many types, also of its own internals
@@ -178,19 +203,25 @@ def _small_variant(
     made: dict[tuple[tuple[str, int], ...], Variant] = {}
     faults: list[ReferenceFault] = []
 
-    def trial(values: Mapping[str, int]) -> Cost | None:
+    def trial(loops_alike: bool, values: Mapping[str, int]) -> Cost | None:
         try:
             variant = Variant(source, path, values, reading, full.faked)
         except ReferenceFault as fault:
             faults.append(fault)
             return None
-        if not variant.is_like(full):
+        if not variant.is_like(full, loops_alike):
             return None
         made[tuple(sorted(values.items()))] = variant
         return variant.cost
 
-    search = Search(*sizes, chosen, full.cost, trial)
+    search = Search(*sizes, chosen, full.cost, partial(trial, True))
     search.run()
+    if not search.cost.small:
+        # A loop over a size is another program at each: only where nothing else is small.
+        freer = Search(*sizes, chosen, full.cost, partial(trial, False))
+        freer.run()
+        if freer.cost.small or not search.cost.possible:
+            search = freer
     if chosen and not chosen.items() <= search.values.items():
         why = faults[0] if faults else "with these it is another task"
         words = ", ".join(f"{name}={value}" for name, value in chosen.items())

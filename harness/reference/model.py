@@ -147,7 +147,7 @@ class Reference:
             model.train(self.reading.mode == "train")
         wanted = _TYPES.get(self.reading.dtype)
         if wanted is not None:
-            model.to(wanted)
+            _cast(model, wanted)
 
         def own(tensor: torch.Tensor) -> torch.Tensor:
             copied = tensor.detach().clone(memory_format=torch.contiguous_format)
@@ -231,6 +231,27 @@ def _register_tensors(model: torch.nn.Module) -> None:
             if isinstance(value, torch.Tensor):
                 delattr(module, name)
                 module.register_buffer(name, value.detach(), persistent=False)
+
+
+def _cast(model: torch.nn.Module, wanted: torch.dtype) -> None:
+    """Give a model's floating parameters and buffers a type; what is shared stays shared.
+
+    `Module.to` swaps tensors in place, which fake ones cannot.
+    """
+    made: dict[int, torch.Tensor] = {}
+    for module in model.modules():
+        for tensors in (module._parameters, module._buffers):
+            for name, tensor in list(tensors.items()):
+                if tensor is None or not tensor.is_floating_point():
+                    continue
+                if id(tensor) not in made:
+                    changed = tensor.detach().to(wanted)
+                    is_parameter = tensors is module._parameters
+                    made[id(tensor)] = (
+                        torch.nn.Parameter(changed, tensor.requires_grad)
+                        if is_parameter else changed
+                    )  # fmt: skip
+                setattr(module, name, made[id(tensor)])
 
 
 def _split(given: list[Any], function: Any) -> tuple[list[Any], dict[str, Any]]:

@@ -226,7 +226,7 @@ class Search:
         together = False
         for divisor in reversed(DIVISORS):
             divided = {n: v // divisor for n, v in self._literals.items() if v % divisor == 0}
-            together = self._better(divided) or together
+            together = self._better(self._beside(divided, divisor)) or together
             if self.cost.small:
                 return
         if together:
@@ -237,10 +237,20 @@ class Search:
                 value = self._literals[name]
                 if value % divisor or failures[name] >= MOST_FAILURES:
                     continue
-                if not self._better({name: value // divisor}):
+                divided = {name: value // divisor}
+                if not self._better(self._beside(divided, divisor)):
                     failures[name] += 1
                 elif self.cost.small:
                     return
+
+    def _beside(self, divided: Values, divisor: int) -> Values:
+        """Return divided literals with the sizes that are as large: widths that inputs have too."""
+        values = {self._literals[name] for name in divided}
+        same = {
+            name: value // divisor for name, value in self._own.items()
+            if value in values and name not in self._chosen and not _KEPT.search(name)
+        }  # fmt: skip
+        return divided | same if same and self._ask(self._with(divided)) is None else divided
 
     def _now(self, name: str) -> int:
         own = self._own.get(name, self._literals.get(name, 0))
@@ -251,12 +261,7 @@ class Search:
 
     def _better(self, changed: Values) -> bool:
         """Try some other sizes beside the best; say whether they do, and cost less."""
-        written = self._own | self._literals
-        values = self.values | changed | self._chosen
-        values = {
-            name: value for name, value in values.items()
-            if name in self._chosen or value != written[name]
-        }  # fmt: skip
+        values = self._with(changed)
         if values == self.values:
             return False
         cost = self._ask(values)
@@ -264,6 +269,15 @@ class Search:
             return False
         self.values, self.cost = values, cost
         return True
+
+    def _with(self, changed: Values) -> Values:
+        """Return all sizes that differ from what is written, with some other ones."""
+        written = self._own | self._literals
+        values = self.values | changed | self._chosen
+        return {
+            name: value for name, value in values.items()
+            if name in self._chosen or value != written[name]
+        }  # fmt: skip
 
     def _ask(self, values: Values) -> Cost | None:
         key = tuple(sorted(values.items()))

@@ -7,11 +7,12 @@ is really run.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
+from torch._C import DispatchKey
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -47,11 +48,12 @@ class Variant:
             self.faked = False
             self._run()
 
-    def is_like(self, full: Variant) -> bool:
+    def is_like(self, full: Variant, loops_alike: bool = True) -> bool:
         """Say whether this is the same task at other sizes.
 
-        The same tensors with as many axes, the same operations, and no axis of one element that has
-        more at full size: its norm, maximum or softmax would be another thing.
+        The same tensors with as many axes, and no axis of one element that has more at full size:
+        its norm, maximum or softmax would be another thing. As many operations too, unless
+        `loops_alike` says that a loop may be run another number of times.
         """
         mine, its = self.tensors, full.tensors
         if len(mine) != len(its) or self.instance.scalars.keys() != full.instance.scalars.keys():
@@ -62,7 +64,7 @@ class Variant:
             if not _same_axes(small["shape"], large["shape"]):
                 return False
         if len(self.shapes) != len(full.shapes):
-            return True  # A loop over a size: no operation has a counterpart.
+            return not loops_alike
         return all(map(_same_axes, self.shapes, full.shapes))
 
     def described(
@@ -137,13 +139,42 @@ class _Recurrent(TorchFunctionMode):  # type: ignore[misc]
         name = getattr(function, "__name__", "")
         if name not in _RECURRENT or len(args) != 9 or isinstance(args[2], torch.Tensor):
             return function(*args, **(kwargs or {}))
-        given, state, weights, *_, both_ways, _ = args
-        states = tuple(state) if isinstance(state, list | tuple) else (state,)
-        width = states[0].shape[-1] * (2 if both_ways else 1)
-        steps = math.prod(given.shape[:-1])
-        self._written.elements += steps * sum(weight.numel() for weight in weights)
-        answer = given.new_empty((*given.shape[:-1], width))
-        return answer, *(each.new_empty(each.shape) for each in states)
+        steps = math.prod(args[0].shape[:-1])
+        self._written.elements += steps * sum(weight.numel() for weight in args[2])
+        return _recurrent_shapes(*args)
+
+
+@contextmanager
+def recurrent_at_once() -> Iterator[None]:
+    """Have torch.export find the shapes of recurrent layers at once: it would take every step."""
+    operators = [getattr(torch.ops.aten, name).input for name in _RECURRENT]
+    keys = (DispatchKey.Autograd, DispatchKey.CompositeImplicitAutograd)
+    before = [{key: each.py_kernels.get(key) for key in keys} for each in operators]
+    for each in operators:
+        _set_kernels(each, dict.fromkeys(keys, _recurrent_shapes))
+    try:
+        yield
+    finally:
+        for each, own in zip(operators, before, strict=True):
+            _set_kernels(each, own)
+
+
+def _set_kernels(operator: Any, kernels: Mapping[DispatchKey, Any]) -> None:
+    for key, kernel in kernels.items():
+        if kernel is None:
+            operator.py_kernels.pop(key, None)
+        else:
+            operator.py_kernels[key] = kernel
+    operator._dispatch_cache.clear()
+
+
+def _recurrent_shapes(given: Any, state: Any, weights: Any, *options: Any) -> tuple[Any, ...]:
+    """Return tensors of the shapes that a recurrent layer answers: all steps, the last states."""
+    states = tuple(state) if isinstance(state, list | tuple) else (state,)
+    both_ways = options[-2]
+    width = states[0].shape[-1] * (2 if both_ways else 1)
+    answer = given.new_empty((*given.shape[:-1], width))
+    return answer, *(each.new_empty(each.shape) for each in states)
 
 
 def _same_axes(small: Any, large: Any) -> bool:

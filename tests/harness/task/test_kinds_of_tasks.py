@@ -1,0 +1,318 @@
+"""Tasks as users bring them: each loads, or is refused with a sentence that says what to do.
+
+All are read by one child process, since PyTorch takes seconds to start.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+Told = Mapping[str, Any]
+
+HEAD = "import torch\nimport torch.nn as nn\nimport torch.nn.functional as F\n"
+
+
+def reference(
+    forward: str, inputs: str, *, given: str = "x", init: str = "", initial: str = "", top: str = ""
+) -> str:
+    """Return a reference from the parts that differ; bodies are lines split by `;`."""
+    arguments, _, body = init.partition(":")
+    lines = [HEAD, top, "class Model(nn.Module):"]
+    if init:
+        lines += [f"    def __init__(self, {arguments}):", "        super().__init__()"]
+        lines += [f"        {line.strip()}" for line in body.split(";") if line.strip()]
+    lines += [f"    def forward(self, {given}):"]
+    lines += [f"        {line.strip(' ')}" for line in forward.split(";")]
+    lines += [f"def get_inputs():\n    return {inputs}"]
+    if initial:
+        lines += [f"def get_init_inputs():\n    return {initial}"]
+    return "\n".join(lines) + "\n"
+
+
+X = "[torch.randn(96, 64)]"
+
+LOADED: dict[str, tuple[str, dict[str, Any]]] = {
+    "several outputs, named": (
+        reference("return {'top': x.amax(1), 'where': x.argmax(1), 'all': x * 2}", X),
+        {"out": ["float32[96]", "int64[96]", "float32[96, 64]"]},
+    ),
+    "a tuple within a tuple": (
+        reference("return x + 1, (x.sum(), [x > 0])", X),
+        {"out": ["float32[96, 64]", "float32[]", "bool[96, 64]"]},
+    ),
+    "argmin alone": (reference("return x.argmin(dim=0)", X), {"out": ["int64[64]"]}),
+    "a comparison alone": (reference("return x > 0", X), {"out": ["bool[96, 64]"]}),
+    "int32 in and out": (
+        reference("return (x * 2).to(torch.int32)",
+                  "[torch.randint(0, 50, (96, 64), dtype=torch.int32)]"),
+        {"out": ["int32[96, 64]"], "args": ["x"]},
+    ),
+    "inputs by name": (
+        reference("return x * scale + bias", "{'bias': torch.randn(64), 'x': torch.randn(96, 64)}",
+                  given="x, bias, scale=2.0"),
+        {"args": ["x", "bias"]},
+    ),
+    "inputs in order and by name": (
+        reference("return x.masked_fill(mask, 0.0)",
+                  "[torch.randn(96, 64), {'mask': torch.rand(96, 64) > 0.5}]", given="x, mask=None"),
+        {"args": ["x", "mask"]},
+    ),
+    "a dictionary as one input": (
+        reference("return batch['a'] + batch['b']",
+                  "[{'a': torch.randn(96, 64), 'b': torch.randn(64)}]", given="batch"),
+        {"args": ["batch_a", "batch_b"]},
+    ),
+    "arguments of the model by name": (
+        reference("return self.l(x)", X, init="width, out=8: self.l = nn.Linear(width, out)",
+                  initial="{'width': 64, 'out': 24}"),
+        {"out": ["float32[96, 24]"], "dimensions": {"width", "out", "x_0", "x_1"}},
+    ),
+    "arguments of the model in order and by name": (
+        reference("return self.l(x)", X, init="width, out=8: self.l = nn.Linear(width, out)",
+                  initial="[64, {'out': 24}]"),
+        {"out": ["float32[96, 24]"]},
+    ),
+    "a list of sizes": (
+        reference("return self.n(x)", X,
+                  init="sizes: self.n = nn.Sequential(nn.Linear(*sizes[:2]), "
+                  "nn.Linear(*sizes[1:]))",
+                  initial="[[64, 32, 16]]"),
+        {"dimensions": {"sizes_0", "sizes_1", "sizes_2", "x_0", "x_1"}},
+    ),
+    "an embedding": (
+        reference("return self.e(ids)", "[torch.randint(0, 1000, (8, 12))]", given="ids",
+                  init="n, d: self.e = nn.Embedding(n, d)", initial="[1000, 32]"),
+        {"args": ["ids", "e_weight"], "out": ["float32[8, 12, 32]"]},
+    ),
+    "tied weights": (
+        reference("return self.b(self.a(x))", X,
+                  init="n=64: self.a = nn.Linear(n, n, bias=False); "
+                  "self.b = nn.Linear(n, n, bias=False); self.b.weight = self.a.weight"),
+        {"args": ["x", "a_weight"]},
+    ),
+    "a parameter that nobody reads": (
+        reference("return x * self.used", X,
+                  init="n=64: self.used = nn.Parameter(torch.randn(n)); "
+                  "self.spare = nn.Parameter(torch.randn(n))"),
+        {"args": ["x", "used"]},
+    ),
+    "a buffer read for its shape alone": (
+        reference("return x * self.table.shape[0]", X,
+                  init="n=64: self.register_buffer('table', torch.zeros(n, 2))"),
+        {"args": ["x"]},
+    ),
+    "a tensor that is no buffer": (
+        reference("return x * self.scale", X, init="n=64: self.scale = torch.randn(n)"),
+        {"args": ["x", "scale"]},
+    ),
+    "batch norm in training": (
+        reference("return self.n(x)", X, init="n=64: self.n = nn.BatchNorm1d(n)"),
+        {"args": ["x", "n_weight", "n_bias"], "note": "n_running_mean.*does not"},
+    ),
+    "batch norm in evaluation": (
+        reference("return self.n(x)", X, init="n=64: self.n = nn.BatchNorm1d(n); self.eval()"),
+        {"args": ["x", "n_weight", "n_bias", "n_running_mean", "n_running_var"]},
+    ),
+    "a cache that is written and read": (
+        reference("self.seen.mul_(0.5).add_(x.mean(0)); return x - self.seen", X,
+                  init="n=64: self.register_buffer('seen', torch.ones(n))"),
+        {"args": ["x", "seen"], "note": "changes seen.*begins with the same"},
+    ),
+    "an input changed in place": (reference("x.mul_(2); return x.sum(1)", X), {"args": ["x"]}),
+    "an input changed and handed back": (reference("return x.relu_()", X), {"args": ["x"]}),
+    "views that alias": (
+        reference("y = x.t(); z = y[:32]; return z.reshape(-1), y.contiguous()[::2]", X),
+        {"out": ["float32[3072]", "float32[32, 96]"]},
+    ),
+    "reshapes as of einops": (
+        reference("b, s, d = x.shape; y = x.view(b, s, 4, d // 4).permute(0, 2, 1, 3); "
+                  "return y.reshape(b * 4, s, d // 4)", "[torch.randn(2, 24, 64)]"),
+        {"out": ["float32[8, 24, 16]"]},
+    ),
+    "a causal mask": (
+        reference("t = x.shape[1]; s = x @ x.mT; m = torch.triu(torch.ones(t, t), 1).bool(); "
+                  "return s.masked_fill(m, float('-inf')).softmax(-1) @ x",
+                  "[torch.randn(2, 24, 16)]"),
+        {"out": ["float32[2, 24, 16]"]},
+    ),
+    "bfloat16": (
+        reference("return F.silu(x) * x", "[torch.randn(96, 64).bfloat16()]"),
+        {"out": ["bfloat16[96, 64]"]},
+    ),
+    "half weights": (
+        reference("return self.l(x)", "[torch.randn(96, 64).half()]",
+                  init="n=64: self.l = nn.Linear(n, 32).half()"),
+        {"out": ["float16[96, 32]"]},
+    ),
+    "double precision": (
+        reference("return x.cos()", "[torch.randn(96, dtype=torch.float64)]"),
+        {"out": ["float64[96]"]},
+    ),
+    "tiny": (reference("return x * 3", "[torch.randn(1)]"), {"out": ["float32[1]"]}),
+    "one number": (
+        reference("return x + alpha", "[torch.randn(7), 2.5]", given="x, alpha"),
+        {"args": ["x"], "scalars": {"alpha": 2.5}},
+    ),
+    "huge": (
+        reference("return torch.relu(x)", "[torch.randn(200000, 70000)]"), {"small": True},
+    ),
+    "a network of fixed width": (
+        reference("return self.b(torch.relu(self.a(x)))", "[torch.randn(512, 8192)]",
+                  init="n=0: self.a = nn.Linear(8192, 4096); self.b = nn.Linear(4096, 8192)"),
+        {"small": True},
+    ),
+    "an image of one size": (
+        reference("x = F.max_pool2d(self.c(x), 8); return self.l(x.flatten(1))",
+                  "[torch.randn(256, 3, 224, 224)]",
+                  init="n=10: self.c = nn.Conv2d(3, 64, 3, padding=1); "
+                  "self.l = nn.Linear(64 * 28 * 28, n)"),
+        {"small": True},
+    ),
+    "heads that divide a width": (
+        reference("assert x.shape[-1] % self.heads == 0; return x.unflatten(-1, (self.heads, -1))"
+                  ".softmax(-1)", "[torch.randn(4096, 768)]",
+                  init="heads: self.heads = heads", initial="[12]"),
+        {"small": True},
+    ),
+    "a loop over a size": (
+        reference("h = x[0]; \n        for t in range(x.shape[0]): h = torch.tanh(h + x[t])\n"
+                  "        return h", "[torch.randn(6, 8, 16)]"),
+        {"out": ["float32[8, 16]"]},
+    ),
+    "a choice by shape": (
+        reference("return x.softmax(-1) if x.shape[-1] > 32 else x.relu()", X),
+        {"out": ["float32[96, 64]"]},
+    ),
+    "a choice by value": (
+        reference("return x * 2 if x.sum() > 0 else x * 3", X), {"no program": True},
+    ),
+    "an LSTM": (
+        reference("return self.r(x)[0]", "[torch.randn(2, 40, 8)]",
+                  init="n=16: self.r = nn.LSTM(8, n, 2, batch_first=True)"),
+        {"out": ["float32[2, 40, 16]"]},
+    ),
+    "a constant whatever the input": (
+        reference("y = x.amax(1, keepdim=True); return (y - y.mean(1, keepdim=True)).relu()", X),
+        {"degenerate": r"zeros passes every case.*sub in line \d+ gives 0 everywhere"},
+    ),
+    "the same for get_inputs() alone": (
+        reference("return torch.relu(x)", "[torch.rand(96, 64)]"), {"degenerate": "^$"},
+    ),
+    "names that C++ has": (
+        reference("return int * switch", "[torch.randn(8), torch.randn(8)]", given="int, switch"),
+        {"args": ["t_int", "t_switch"]},
+    ),
+    "dropout in evaluation": (
+        reference("return F.dropout(x, 0.5, self.training) * 2", X), {"mode": "eval"},
+    ),
+    "a type asked for": (
+        reference("return self.l(x)", X, init="n=64: self.l = nn.Linear(n, 8)"),
+        {"dtype": "bf16", "out": ["bfloat16[96, 8]"]},
+    ),
+}  # fmt: skip
+
+REFUSED = {
+    "dropout in training": (
+        reference("return self.d(x)", X, init="n=0: self.d = nn.Dropout(0.1)"),
+        r"self\.d with p=0\.1.*--mode eval",
+    ),
+    "random numbers": (
+        reference("return x + torch.randn(64)", X),
+        r"draws random numbers \(randn in line \d+\).*get_inputs\(\)",
+    ),
+    "a missing module": ("import cv2_of_nobody\n" + reference("return x", X), "pip install cv2_of"),
+    "an assertion without words": (
+        reference("assert x.shape[0] == 3; return x", X),
+        r"AssertionError: assert x\.shape\[0\] == 3.*line",
+    ),
+    "by keyword only": (
+        reference("return x + y", "{'x': torch.randn(4), 'y': torch.randn(4)}", given="x, *, y"),
+        "takes y by keyword only: let it be given in order",
+    ),
+    "an argument too many": (
+        reference("return x", "{'x': torch.randn(4), 'z': torch.randn(4)}"),
+        "does not fit forward.*z",
+    ),
+    "complex numbers": (
+        reference("return torch.fft.fft(x)", X), "out0 has dtype complex64; supported are",
+    ),
+    "a result that is no tensor": (
+        reference("return x, x.sum().item()", X), "returns a float, not a tensor",
+    ),
+    "as many as there are": (
+        reference("return x.nonzero()", "[torch.tensor([0.0, 1.0, 2.0])]"), "",
+    ),
+}  # fmt: skip
+"""The last may do either: what counts is that somebody is told."""
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Told]:
+    """Ask the reference child about all of them."""
+    root = tmp_path_factory.mktemp("kinds")
+    sources = {name: text for name, (text, _) in (LOADED | REFUSED).items()}
+    for number, (name, source) in enumerate(sources.items()):
+        cases = root / str(number) / "cases"
+        cases.mkdir(parents=True)
+        asked = LOADED[name][1] if name in LOADED else {}
+        reading = {key: asked[key] for key in ("mode", "dtype") if key in asked}
+        request = {"path": "reference.py", "source": source, "cases": str(cases), "set": {},
+                   "verify": None, "reading": reading}  # fmt: skip
+        (root / str(number) / "request.json").write_text(json.dumps(request))
+    code = (
+        "import sys, torch; from kernelblaster.harness.reference.child import main\n"
+        "torch.set_num_threads(1)\n"
+        "for folder in sys.argv[1:]: main([folder + '/request.json', folder + '/result.json'])"
+    )
+    folders = [root / str(number) for number in range(len(sources))]
+    command = [sys.executable, "-c", code, *map(str, folders)]
+    subprocess.run(command, check=True, capture_output=True, cwd=root)
+    found = {}
+    for name, folder in zip(sources, folders, strict=True):
+        found[name] = json.loads((folder / "result.json").read_text())
+        listed = folder / "cases" / "cases.json"
+        if listed.is_file():
+            found[name]["cases"] = json.loads(listed.read_text())
+    return found
+
+
+@pytest.mark.parametrize("name", LOADED)
+def test_it_loads(name: str, told: dict[str, Told]) -> None:
+    wanted = LOADED[name][1]
+    assert "error" not in told[name], told[name]["error"]
+    task = told[name]["task"]
+    full, verify = task["full"]["tensors"], task["verify"]["tensors"]
+    assert [each["name"] for each in full] == [each["name"] for each in verify]
+    outputs = [f"{t['dtype']}{t['shape']}" for t in full if t["role"] == "output"]
+    assert outputs == wanted.get("out", outputs)
+    arguments = [each["name"] for each in full if each["role"] != "output"]
+    assert arguments == wanted.get("args", arguments)
+    assert task["full"]["scalars"] == wanted.get("scalars", task["full"]["scalars"])
+    assert set(task["full"]["dimensions"]) >= wanted.get("dimensions", set())
+    assert re.search(wanted.get("note", ""), " ".join(task["notes"]))
+    assert re.search(wanted.get("degenerate", "^$"), told[name]["cases"]["degenerate"])
+    assert (task["program"] is None) == wanted.get("no program", False), task["program_failure"]
+    if wanted.get("small"):
+        total = sum(elements(each["shape"]) for each in verify)
+        assert total <= 1 << 20 < sum(elements(each["shape"]) for each in full)
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_it_is_refused_with_what_to_do(name: str, told: dict[str, Told]) -> None:
+    error = told[name].get("error", "")
+    assert re.search(REFUSED[name][1], error), error
+    assert "\n" not in error and "Traceback" not in error
+
+
+def elements(shape: list[int]) -> int:
+    count = 1
+    for size in shape:
+        count *= size
+    return count
