@@ -19,6 +19,7 @@ import logging
 import resource
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -154,9 +155,14 @@ def _limit_memory() -> None:
 def _program(full: Variant) -> tuple[dict[str, Any] | None, str]:
     """Return the exported program, or None and the reason."""
     try:
+        instance = full.instance
+        if full.faked:
+            # Anew: what forward() has left in the model belongs to the mode that it was run in.
+            with FakeTensorMode(allow_non_fake_inputs=True):
+                instance = full.reference.instance(seed=0)
         # Outside the fake mode, which export takes from the inputs: constants made in forward()
         # then keep their values.
-        return export_program(full.instance, full.reference.path), ""
+        return export_program(instance, full.reference.path), ""
     except NotExportable as error:
         return None, f"the graph of torch.export holds {error}"
     except Exception as error:  # torch.export raises many types, also of its own internals
@@ -178,19 +184,24 @@ def _small_variant(
     made: dict[tuple[tuple[str, int], ...], Variant] = {}
     faults: list[ReferenceFault] = []
 
-    def trial(values: Mapping[str, int]) -> Cost | None:
+    def trial(values: Mapping[str, int], step_by_step: bool) -> Cost | None:
         try:
             variant = Variant(source, path, values, reading, full.faked)
         except ReferenceFault as fault:
             faults.append(fault)
             return None
-        if not variant.is_like(full):
+        if not variant.is_like(full, step_by_step):
             return None
         made[tuple(sorted(values.items()))] = variant
         return variant.cost
 
-    search = Search(*sizes, chosen, full.cost, trial)
-    search.run()
+    for step_by_step in (True, False):
+        search = Search(
+            *sizes, chosen, full.cost, partial(trial, step_by_step=step_by_step)
+        )
+        search.run()
+        if search.cost.possible and chosen.items() <= search.values.items():
+            break
     if chosen and not chosen.items() <= search.values.items():
         why = faults[0] if faults else "with these it is another task"
         words = ", ".join(f"{name}={value}" for name, value in chosen.items())

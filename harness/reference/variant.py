@@ -47,11 +47,16 @@ class Variant:
             self.faked = False
             self._run()
 
-    def is_like(self, full: Variant) -> bool:
+    def is_like(self, full: Variant, step_by_step: bool = True) -> bool:
         """Say whether this is the same task at other sizes.
 
         The same tensors with as many axes, the same operations, and no axis of one element that has
         more at full size: its norm, maximum or softmax would be another thing.
+
+        Args:
+            full: the task as it is written.
+            step_by_step: whether a loop of forward() must take as many steps: what is written
+                operation by operation from one cannot be tried on the other.
         """
         mine, its = self.tensors, full.tensors
         if len(mine) != len(its) or self.instance.scalars.keys() != full.instance.scalars.keys():
@@ -62,7 +67,7 @@ class Variant:
             if not _same_axes(small["shape"], large["shape"]):
                 return False
         if len(self.shapes) != len(full.shapes):
-            return True  # A loop over a size: no operation has a counterpart.
+            return not step_by_step  # A loop over a size: no operation has a counterpart.
         return all(map(_same_axes, self.shapes, full.shapes))
 
     def described(
