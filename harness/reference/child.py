@@ -178,10 +178,15 @@ def _limit_memory() -> None:
 def _program(full: Variant) -> tuple[dict[str, Any] | None, str]:
     """Return the exported program, or None and the reason."""
     try:
+        instance = full.instance
+        if full.faked:
+            # Anew: what forward() has left in the model belongs to the mode that it was run in.
+            with FakeTensorMode(allow_non_fake_inputs=True):
+                instance = full.reference.instance(seed=0)
         # Outside the fake mode, which export takes from the inputs: constants made in forward()
         # then keep their values.
         with recurrent_at_once():
-            return export_program(full.instance, full.reference.path), ""
+            return export_program(instance, full.reference.path), ""
     except NotExportable as error:
         return None, f"the graph of torch.export holds {error}"
     except Exception as error:  # torch.export raises many types, also of its own internals

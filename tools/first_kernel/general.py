@@ -14,13 +14,13 @@ from typing import Any
 from ...harness.records import Task
 from ...harness.task.names import constants_of
 from . import movement, recurrent, sums, windows
-from .arrays import Array, Storage, whole
+from .arrays import Array, Storage, expanded, whole
 from .calls import Call, Number, Reference, calls_of, names_of
 from .elementwise import OPERANDS
 from .nests import Lazy, Result, Scalar, Value, Writing
 from .sizes import Sizes, count
 from .source import source_of
-from .values import CannotWrite
+from .values import CannotWrite, Dim
 
 Operator = Callable[[Writing, Call], Any]
 
@@ -126,22 +126,19 @@ class _Lowering:
 
     def _lower(self, call: Call) -> Any:
         write = self._write
+        write.title = call.where
+        if call.base == "copy":
+            # What it overwrites is not read, and need not even be known.
+            return self._copied(call, self._resolved(call.args[1]))
         resolved = replace(
             call,
             args=tuple(self._resolved(each) for each in call.args),
             kwargs={key: self._resolved(each) for key, each in call.kwargs.items()},
         )
-        write.title = call.where
         base = call.base
         if base == "getitem":
             found = resolved.args[0][resolved.args[1]]
             return found.make() if isinstance(found, sums.Later) else found
-        if base == "copy":
-            value = resolved.args[1]
-            target = resolved.args[0]
-            if isinstance(target, Array | Lazy) and target.dtype != value.dtype:
-                value = write.apply("copy", value, dtype=target.dtype)
-            return value
         if base in ("clamp", "clamp_min", "clamp_max") and any(
             isinstance(each, Array | Lazy) for each in resolved.args[1:]
         ):
@@ -153,6 +150,14 @@ class _Lowering:
         if base in ("to", "type_as") or base not in OPERANDS or base in OPERATORS:
             return OPERATORS[base](write, resolved)
         return self._elementwise(resolved, base)
+
+    def _copied(self, call: Call, value: Value) -> Value:
+        if call.dims is None or call.dtype is None:
+            raise CannotWrite(f"{call.where}: its shape is not known")
+        copy = self._write.apply("copy", value, dtype=call.dtype)
+        if len(copy.dims) == len(call.dims) and all(map(Dim.same_as, copy.dims, call.dims)):
+            return copy
+        return expanded(self._write.array(copy, call.name), call.dims)
 
     def _elementwise(self, call: Call, base: str) -> Value:
         many = OPERANDS[base]
@@ -205,6 +210,7 @@ class _Lowering:
     def _overwrite(self, name: str, result: Any) -> None:
         """Have all names of a value that was overwritten mean the new one."""
         old = self.values.get(name)
+        self.values[name] = result
         for other, value in list(self.values.items()):
             if value is old:
                 self.values[other] = result
