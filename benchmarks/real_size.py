@@ -27,7 +27,8 @@ from kernelblaster.harness.task.loading import load_task
 from kernelblaster.tools.first_kernel.writer import InitialKernel, write_initial_cuda
 
 FACTS = (
-    "measure_seconds", "profile_seconds", "profile_collection", "profiler_unavailable", "rounds",
+    "measure_seconds", "measure_parts", "profile_seconds", "profile_collection",
+    "profiler_unavailable", "rounds",
     "eager_us", "compile_us", "compile_failure", "compile_kept", "ratio_half_width", "input_sets",
     "sanitizer", "sanitizer_missing", "sanitizer_seconds",
 )  # fmt: skip
@@ -51,6 +52,7 @@ async def costs(device: CudaDevice, path: Path, kernel: str, confirm: bool) -> d
     def lap(name: str) -> None:
         nonlocal began
         found[name] = round(time.monotonic() - began, 2)
+        print(f"  {path.stem}: {name} {found[name]} s", file=sys.stderr, flush=True)
         began = time.monotonic()
 
     task = await load_task(path)

@@ -74,6 +74,7 @@ def baseline_facts(answer: MeasureAnswer) -> Facts:
         "rounds": len(samples["candidate"]),
         "timed_answers_checked": answer.checked,
         "input_sets": answer.sets,
+        "measure_parts": ", ".join(f"{name} {took:.2f} s" for name, took in answer.parts.items()),
     }
     best, against = "", None
     for name in ("eager", "compile"):

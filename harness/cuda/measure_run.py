@@ -60,7 +60,9 @@ def measure_candidates(
     candidates are alone. torch.compile is not waited for where its time beside eager's is known,
     unless it is to be compiled anew. Returns a MeasureAnswer as plain values.
     """
+    parts = _Parts()
     sets = _sets(machine, context, seed)
+    parts.end("draw")
     names, compile_failure = list(programs), "not asked for"
     if with_eager:
         names.append(EAGER)
@@ -70,13 +72,17 @@ def measure_candidates(
         kept = None if compile_anew else _kept_times(machine, context)
         compile_failure = kept.failure if kept else context.baseline().compile()
         names += [] if kept or compile_failure else [COMPILED]
+    parts.end("baseline")
     stage("candidate")
     bench = _Bench(machine, context, sets, stage, seed)
     try:
         bench.load(programs)
+        parts.end("load")
         samples = measure(names, bench.run, stopping, observers=[bench], seed=seed)
+        parts.end("rounds")
         bench.check_guards(names[0])
         launches = bench.launches(next(iter(programs)))
+        parts.end("launches")
     except _Failed as failed:
         if not (failed.case.faults and machine.is_broken()):
             bench.close()
@@ -92,7 +98,7 @@ def measure_candidates(
     return asdict(
         MeasureAnswer(
             samples=samples, launches=launches, checked=bench.checked, sets=len(sets),
-            compile_failure=compile_failure,
+            compile_failure=compile_failure, parts=parts.seconds,
             kept_compile=kept.compiled / kept.eager if kept else 0.0,
         )
     )  # fmt: skip
@@ -118,6 +124,19 @@ def rehearse_measuring(machine: GpuSession, context: TaskContext) -> None:
     bench.before(EAGER, 0)
     bench.run(EAGER)
     bench.mismatch()
+
+
+class _Parts:
+    """Seconds of one part after the other."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._began = time.monotonic()
+
+    def end(self, name: str) -> None:
+        """Note what was done since the last one ended."""
+        now = time.monotonic()
+        self.seconds[name], self._began = round(now - self._began, 3), now
 
 
 class _Failed(Exception):

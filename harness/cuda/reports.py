@@ -70,6 +70,8 @@ class MeasureAnswer:
     """Timed answers that were compared."""
     sets: int = 0
     """Sets of inputs that were used in turn."""
+    parts: dict[str, float] = field(default_factory=dict)
+    """Seconds of the work around the rounds, and of them, by name."""
     compile_failure: str = ""
     kept_compile: float = 0.0
     """torch.compile's time over eager's, measured before on this machine; 0 where it was none of

@@ -39,6 +39,11 @@ EXACT_SECONDS = 0.5
 """Double precision answers are computed for every candidate where one takes no longer than this."""
 
 
+MUTANTS_SECONDS = 0.75
+"""Where trying the mutants of one case takes longer, they are not tried at full dimensions. What a
+task does not notice at small ones it is asked when it is loaded."""
+
+
 class TaskContext:
     """A task at its full dimensions on one device. Methods raise ReferenceFault.
 
@@ -171,7 +176,10 @@ class TaskContext:
             usual = usual or Usual(how.still, case.finite, forms(case.outputs))
             plan = self._plan(case_name(seed, name, secret), case, how, scale_of(name))
             if not secret:
+                began = time.monotonic()
                 weak.try_case(case, plan.tolerances)
+                if time.monotonic() - began > MUTANTS_SECONDS:
+                    weak.give_up()
                 proof.add(case, plan.tolerances)
             yield plan
         if not secret:

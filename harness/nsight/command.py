@@ -25,7 +25,12 @@ class Collection:
     metrics: tuple[str, ...] = ()
     runs: float = 0.0
     """About how many times a launch's own time it takes: its passes, the instrumented ones as many
-    times as they are slower."""
+    times as they are slower. Measured by benchmarks/profile_cost.py on an H200."""
+
+    @property
+    def has_lines(self) -> bool:
+        """Whether it holds counters of source lines."""
+        return bool({self.set, *self.sections} & {"detailed", "full", "SourceCounters"})
 
 
 DEFAULT_SECTIONS: tuple[str, ...] = (
@@ -70,7 +75,7 @@ DEFAULT_METRICS: tuple[str, ...] = (
     "gpc__cycles_elapsed.max",
 )  # fmt: skip
 DEFAULT = Collection(
-    "default", sections=DEFAULT_SECTIONS, metrics=DEFAULT_METRICS, runs=100.0
+    "default", sections=DEFAULT_SECTIONS, metrics=DEFAULT_METRICS, runs=400.0
 )
 """What signature, bottleneck and prompts read. Left out of `full` for their passes: the roofline
 charts, WarpStateStats and SchedulerStats (SourceCounters' stall samples say as much),
@@ -83,11 +88,11 @@ COUNTED = Collection(
         *(name for name in DEFAULT_METRICS if not name.startswith("memory_")),
         "group:smsp__pcsamp_warp_stall_reasons",
     ),
-    runs=16.0,
+    runs=10.0,
 )  # fmt: skip
-"""DEFAULT without what is counted by instrumented code, which makes a launch ten times slower and
-more: no counters of lines, no ideal of sectors and wavefronts. Stalls are sampled."""
-BASIC = Collection("basic", set="basic", runs=10.0)
+"""DEFAULT without what is counted by instrumented code, which makes a launch a hundred times slower
+and more: no counters of lines, no ideal of sectors and wavefronts. Stalls are sampled."""
+BASIC = Collection("basic", set="basic", runs=5.0)
 DETAILED = Collection("detailed", set="detailed")
 """Also the way out where a GPU does not know one of DEFAULT_METRICS."""
 FULL = Collection("full", set="full")

@@ -13,6 +13,8 @@ import re
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from pathlib import Path
 
 from ..process.children import TimedOut, read_log, run_process, scrubbed_environment
@@ -124,7 +126,7 @@ def profile_program(
     if status != 0 or not report.is_file() or not report.stat().st_size:
         return explain_failure(text, status)
     result = read_report(report, ncu, directory=directory, environment=environment, gpu=gpu,
-                         source=source)  # fmt: skip
+                         source=source, with_lines=chosen.has_lines)  # fmt: skip
     return result.model_copy(update={"collection": chosen.name if result.profile else ""})
 
 
@@ -208,6 +210,7 @@ def read_report(
     environment: Mapping[str, str] | None = None,
     gpu: str = "",
     source: str = "",
+    with_lines: bool = True,
     official: bool = True,
 ) -> NcuResult:
     """Return the profile in a report: by ncu's Python module where it works, else by CSV pages.
@@ -217,6 +220,7 @@ def read_report(
         ncu: the profiler that wrote it, or a newer one.
         directory: an existing folder for intermediate files.
         environment, gpu, source: see `profile_program`.
+        with_lines: whether it has counters of source lines.
         official: False reads the CSV pages even where the module works.
     """
     environment = _environment(environment, directory)
@@ -225,24 +229,36 @@ def read_report(
             launches = _by_module(module, report, directory, environment)
             if launches is not None:
                 return profile_from_launches(launches, gpu, source, "python")
-    pages: dict[Page, str] = {}
-    wanted: tuple[Page, ...] = ("raw", "details", "source")
-    for page in wanted:
-        log = directory / f"ncu_{page}.csv"
-        try:
-            status = run_process(
-                import_command(ncu, report, page), directory=directory, environment=environment,
-                log=log, seconds=READ_SECONDS,
-            )  # fmt: skip
-        except (TimedOut, OSError):
-            status = 1
-        pages[page] = read_log(log, PAGE_BYTES) if status == 0 else ""
-        if status != 0 and page == "raw":
-            return unavailable(
-                f"ncu could not read its own report {report.name}",
-                "check that the disk is not full and that one ncu wrote and reads the report",
-            )
-    return profile_from_pages(pages["raw"], pages["details"], pages["source"], gpu, source)
+    wanted: tuple[Page, ...] = ("raw", "details", "source") if with_lines else ("raw", "details")
+    with ThreadPoolExecutor(len(wanted)) as pool:  # Each takes most of a second to start.
+        reading = {
+            page: pool.submit(copy_context().run, _page, ncu, report, page, directory, environment)
+            for page in wanted
+        }
+    pages = {page: each.result() for page, each in reading.items()}
+    if not pages["raw"]:
+        return unavailable(
+            f"ncu could not read its own report {report.name}",
+            "check that the disk is not full and that one ncu wrote and reads the report",
+        )
+    return profile_from_pages(
+        pages["raw"], pages["details"], pages.get("source", ""), gpu, source
+    )  # fmt: skip
+
+
+def _page(
+    ncu: Path, report: Path, page: Page, directory: Path, environment: Mapping[str, str]
+) -> str:
+    """Return a page of a report as CSV; empty where ncu does not print it."""
+    log = directory / f"ncu_{page}.csv"
+    try:
+        status = run_process(
+            import_command(ncu, report, page), directory=directory, environment=environment,
+            log=log, seconds=READ_SECONDS,
+        )  # fmt: skip
+    except (TimedOut, OSError):
+        return ""
+    return read_log(log, PAGE_BYTES) if status == 0 else ""
 
 
 def python_modules(ncu: Path) -> list[Path]:

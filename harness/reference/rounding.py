@@ -47,12 +47,13 @@ def plain_answers(
     arguments: Sequence[Any],
     answers: Sequence[torch.Tensor],
     *,
-    equal_terms: bool,
+    equal_terms: float,
 ) -> list[torch.Tensor | None]:
     """Return `answers` as plain float32 sums would make them at worst; None as `double_answers`.
 
     Args:
-        equal_terms: whether inputs hold one value each, so that the terms of a sum are equal.
+        equal_terms: share of the inputs that is one value, zero mostly, and makes equal terms:
+            those of a softmax over zeros, for example.
 
     Raises ReferenceFault where memory is short.
     """
@@ -85,7 +86,7 @@ class LongestSum(TorchDispatchMode):  # type: ignore[misc]
 class _Moved(TorchDispatchMode):  # type: ignore[misc]
     """Moves the answer of every operation that adds."""
 
-    def __init__(self, equal_terms: bool) -> None:
+    def __init__(self, equal_terms: float) -> None:
         super().__init__()
         self._equal_terms = equal_terms
         self._generators: dict[torch.device, torch.Generator] = {}
@@ -127,7 +128,7 @@ class _Moved(TorchDispatchMode):  # type: ignore[misc]
     def _drift(self, terms: float) -> float:
         """Return what roundings that do not cancel make, relative to the answer."""
         most = min(terms, LONGEST)
-        return EQUAL * UNIT * most if self._equal_terms else DRIFT * (UNIT * most) ** 2
+        return EQUAL * UNIT * most * self._equal_terms + DRIFT * (UNIT * most) ** 2
 
 
 def _size(tensor: torch.Tensor) -> float:

@@ -685,10 +685,15 @@ def test_collections_have_names_of_their_own() -> None:
 
 @pytest.mark.parametrize(
     ("microseconds", "collection"),
-    [(50.0, DEFAULT), (2e4, DEFAULT), (1.5e5, COUNTED), (1e6, BASIC), (0.0, DEFAULT)],
+    [(50.0, DEFAULT), (5e3, DEFAULT), (2e4, COUNTED), (2e5, COUNTED), (1e6, BASIC), (0.0, DEFAULT)],
 )
 def test_a_slow_launch_is_counted_less(microseconds: float, collection: Collection) -> None:
     assert affordable(microseconds) is collection
+
+
+def test_lines_are_asked_for_where_they_are_counted() -> None:
+    assert DEFAULT.has_lines and FULL.has_lines
+    assert not COUNTED.has_lines and not BASIC.has_lines
 
 
 def test_less_than_the_default_needs_no_instrumented_code() -> None:
