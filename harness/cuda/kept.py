@@ -22,7 +22,7 @@ from ..records import JUDGE_VERSION, Record, Task, Tolerance, sha256_of_json
 from .case_plan import CasePlan
 
 AGREEMENT = 1.5
-"""Factor between the absolute parts of two tolerances of one case: PyTorch's own error, which they
+"""Factor between the parts of two tolerances of one case: PyTorch's own error, which they
 may come from, differs a little where it adds in no fixed order."""
 SAME_TIME = 0.05
 """By how much eager may differ from its kept time, relative to it, for the other to be believed."""
@@ -112,8 +112,8 @@ def are_alike(first: CasePlan, second: CasePlan) -> bool:
 
 
 def _are_near(first: Tolerance, second: Tolerance) -> bool:
-    low, high = sorted((first.absolute, second.absolute))
-    return first.relative == second.relative and high <= AGREEMENT * low
+    pairs = (first.absolute, second.absolute), (first.relative, second.relative)
+    return all(max(pair) <= AGREEMENT * min(pair) for pair in pairs)
 
 
 def _read(path: Path, kind: TypeAdapter[Value]) -> Value | None:

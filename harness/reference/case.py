@@ -11,7 +11,7 @@ import torch
 from ..judge.tensor_comparison import largest_error
 from ..records import Tolerance
 from .double_precision import double_answers
-from .model import Instance, Reference, clone_arguments
+from .model import Instance, Reference, ReferenceFault, clone_arguments
 from .rounding import LongestSum, plain_answers
 from .tolerances import OWN_ERROR_FACTOR, Scale, all_finite, tolerance_of
 
@@ -29,9 +29,9 @@ class Case:
         self.model = copy.deepcopy(instance.model)
         arguments = clone_arguments(instance.arguments, fresh)
         self.outputs = reference.outputs(copy.deepcopy(self.model), arguments)
-        self._longest = LongestSum()
+        self.longest_sum = LongestSum()
         self.exact = double_answers(
-            reference, self.model, instance.arguments, self.outputs, self._longest
+            reference, self.model, instance.arguments, self.outputs, self.longest_sum
         )
 
     @property
@@ -60,13 +60,17 @@ class Case:
 
     def _plain(self) -> list[torch.Tensor | None]:
         """Return what plain sums make of the answers, where they are long; see rounding.py."""
-        if not self._longest.is_long or all(exact is None for exact in self.exact):
+        if not self.longest_sum.is_long or all(exact is None for exact in self.exact):
             return [None] * len(self.exact)
         inputs = self.instance.inputs.values()
         equal = max((_equal_share(each) for each in inputs if each.is_floating_point()), default=0)
-        return plain_answers(
-            self._reference, self.model, self.instance.arguments, self.outputs, equal_terms=equal
-        )
+        arguments = self.instance.arguments
+        try:
+            return plain_answers(
+                self._reference, self.model, arguments, self.outputs, equal_terms=equal
+            )
+        except ReferenceFault:  # Memory is short: there is as much room as there is without.
+            return [None] * len(self.exact)
 
     def write(self, folder: Path) -> None:
         for name, tensor in self.tensors.items():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
@@ -12,11 +13,13 @@ from torch.overrides import TorchFunctionMode
 from ..judge.tensor_comparison import all_agree
 from ..records import Tolerance
 from .case import Case, fresh
+from .lost_terms import ONE_OF, LostTerms
 from .model import Reference, ReferenceFault, clone_arguments
 
 MOST_OPERATIONS = 64
 """Operations of forward() that are left out in turn; later ones are not tried."""
 HALF = "half precision"
+LOST = f"leaving one term of {ONE_OF} out of its sums"
 
 Answers = list[torch.Tensor]
 
@@ -24,14 +27,14 @@ Answers = list[torch.Tensor]
 class Mutants:
     """Tries each mutant on one case after the other; those that pass every case are the weak spots.
 
-    Half the precision, and each operation of forward() left out in turn (its first argument handed
-    on). They are told and not refused: an epsilon under a square root is beyond any tolerance, and
+    Half the precision, one term of 10,000 left out of sums, and each operation of forward() left
+    out in turn (its first argument handed on). They are told and not refused: an epsilon under a square root is beyond any tolerance, and
     a ReLU after an absolute value does nothing at all.
     """
 
     def __init__(self, reference: Reference) -> None:
         self._reference = reference
-        self._alive: dict[str, int | None] | None = None
+        self._alive: dict[str, int | str] | None = None
         """Mutants that passed so far, with the operation they leave out; None before a case."""
         self._visible: set[str] = set()
         """Mutants whose answers differed at all, within the tolerance."""
@@ -55,20 +58,25 @@ class Mutants:
         """Return what every case accepted though it changes the answers; empty where nothing is."""
         return "; ".join(name for name in self._alive or () if name in self._visible)
 
-    def _all(self, case: Case) -> Iterator[tuple[str, int | None]]:
+    def _all(self, case: Case) -> Iterator[tuple[str, int | str]]:
         if any(answer.dtype in (torch.float32, torch.float64) for answer in case.outputs):
-            yield HALF, None
+            yield HALF, HALF
+        if case.longest_sum.terms >= ONE_OF:
+            yield LOST, LOST
         watched = _LeaveOut(None)
         self._forward(case, watched)
         for number, name in enumerate(watched.names[:MOST_OPERATIONS]):
             if name:
                 yield f"leaving out {name} (operation {number + 1} of forward)", number
 
-    def _answers(self, case: Case, operation: int | None) -> Answers | None:
+    def _answers(self, case: Case, operation: int | str) -> Answers | None:
         """Return a mutant's answers; None where it cannot answer at all."""
         try:
-            if operation is None:
+            if operation == HALF:
                 return self._half(case)
+            if operation == LOST:
+                return self._forward(case, LostTerms())
+            assert isinstance(operation, int)
             return self._forward(case, _LeaveOut(operation))
         except (ReferenceFault, RuntimeError, TypeError, ValueError, IndexError):
             return None
@@ -82,7 +90,7 @@ class Mutants:
             answer.to(wanted.dtype) for answer, wanted in zip(answers, case.outputs, strict=True)
         ]
 
-    def _forward(self, case: Case, mode: _LeaveOut) -> Answers:
+    def _forward(self, case: Case, mode: AbstractContextManager[Any]) -> Answers:
         arguments = clone_arguments(case.instance.arguments, fresh)
         model = copy.deepcopy(case.model)
         with mode:

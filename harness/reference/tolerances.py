@@ -9,8 +9,11 @@ elements and own the error that PyTorch itself makes beyond the relative part:
   are all smaller than 1e-4, and zeros would pass), or above 1 where inputs are large (sums of large
   terms that cancel are precise relative to the terms only); or a multiple of own, where that is
   more: another order of summation is no error;
-- never more than LARGEST_SHARE of rms. Where PyTorch's own error is larger than that (rounding to
-  whole numbers, sums that cancel to nothing), the output proves nothing: it is not compared.
+- both parts: as far as plain sums in single precision, where they are long, are from exact ones
+  (rounding.py): relative for what is as large as rms, and absolute for the rest;
+- the absolute part never more than LARGEST_SHARE of rms, the relative one of 1. Where PyTorch's own
+  error is larger than that (rounding to whole numbers, sums that cancel to nothing), the output
+  proves nothing: it is not compared.
 """
 
 from __future__ import annotations
@@ -66,11 +69,13 @@ def tolerance_of(
     square = root_mean_square(answer)
     rounding = _ROUNDING[answer.dtype] / 2 if cast else 0.0
     own = several = 0.0
+    relative = base.relative
     if exact is not None:
         own = excess(answer, exact, base.relative, rounding)
         several = excess(answer, exact, base.relative, rounding, factor)
         if plain is not None:
-            several = max(several, excess(plain, exact, base.relative))
+            relative = max(relative, min(relative_error(plain, exact, square), LARGEST_SHARE))
+            several = max(several, excess(plain, exact, relative))
     absolute = base.absolute
     if scale != "down" and (exact is None or excess(answer, exact, 0.0) > 0.0):
         absolute *= max(1.0, square)
@@ -81,7 +86,7 @@ def tolerance_of(
         return None
     smallest = _SMALLEST.get(answer.dtype, 0.0)
     return Tolerance(
-        absolute=smallest + min(max(absolute, several), limit), relative=base.relative
+        absolute=smallest + min(max(absolute, several), limit), relative=relative
     )
 
 
@@ -110,6 +115,16 @@ def excess(
         error = ((got.double() - wanted).abs() - rounding * wanted.abs()).clamp_(min=0.0)
         error = factor * error - relative * wanted.abs()
         largest = max(largest, float(torch.where(error.isfinite(), error, 0.0).max()))
+    return largest
+
+
+def relative_error(answer: torch.Tensor, exact: torch.Tensor, least: float) -> float:
+    """Return the largest error, relative, of the elements that are at least so large."""
+    largest = 0.0
+    for got, wanted in zip(parts(answer), parts(exact), strict=True):
+        error = (got.double() - wanted).abs() / wanted.abs()
+        counts = error.isfinite() & (wanted.abs() >= least)
+        largest = max(largest, float(torch.where(counts, error, 0.0).max()))
     return largest
 
 

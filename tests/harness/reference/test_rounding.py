@@ -1,0 +1,129 @@
+"""Room for plain sums: a kernel that adds in order is right, one that leaves terms out is not."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from kernelblaster.harness.judge.tensor_comparison import all_agree
+from kernelblaster.harness.reference.case import Case
+from kernelblaster.harness.reference.model import Instance, Reference
+from kernelblaster.harness.reference.rounding import LONG, LongestSum, plain_answers
+
+PRODUCT = """
+import torch
+
+
+class Model(torch.nn.Module):
+    def forward(self, a, b):
+        return {answer}
+
+
+def get_inputs():
+    return [torch.{draw}, torch.{draw}]
+"""
+DRAWS = {
+    "uniform": "rand(2, 1 << 19)",
+    "gaussian": "randn(2, 1 << 19)",
+    "equal": "full((2, 1 << 19), 0.7)",
+    "offset": "randn(2, 1 << 19) + 16",
+}
+
+
+def case_of(draw: str, answer: str = "(a * b).sum(-1)") -> Case:
+    reference = Reference(PRODUCT.format(answer=answer, draw=draw), "product.py", {})
+    return Case(reference, reference.instance(0))
+
+
+def in_order(instance: Instance, step: int = 0) -> list[torch.Tensor]:
+    """Return sums of one term after the other in single precision; without one of `step` terms."""
+    a, b = instance.inputs.values()
+    terms = (a * b).numpy()
+    if step:
+        terms[:, step // 3 :: step] = 0.0
+    return [torch.from_numpy(np.cumsum(terms, axis=1, dtype=np.float32)[:, -1].copy())]
+
+
+@pytest.fixture(scope="module", params=list(DRAWS))
+def product(request: pytest.FixtureRequest) -> tuple[str, Case]:
+    return request.param, case_of(DRAWS[request.param])
+
+
+def test_a_plain_sum_of_half_a_million_terms_is_right(product: tuple[str, Case]) -> None:
+    _, case = product
+    assert all_agree(in_order(case.instance), case.outputs, case.tolerances("both"))
+
+
+def test_one_term_of_ten_thousand_is_missed_where_terms_cancel(product: tuple[str, Case]) -> None:
+    name, case = product
+    agrees = all_agree(in_order(case.instance, 10_000), case.outputs, case.tolerances("both"))
+    assert not (agrees and name == "gaussian")
+
+
+def test_zeros_that_become_equal_terms_are_rounded_alike() -> None:
+    # As a softmax over a row of which half is zero: half of its terms are the same number.
+    draw = "randn(2, 393216).mul(torch.rand(2, 393216) < 0.5)"
+    case = case_of(draw, "a.softmax(-1)")
+    x = next(iter(case.instance.inputs.values()))
+    terms = (x - x.amax(-1, keepdim=True)).exp()
+    sums = np.cumsum(terms.numpy(), axis=1, dtype=np.float32)[:, -1:].copy()
+    found = terms / torch.from_numpy(sums)
+    exact = case.exact[0]
+    assert exact is not None
+    assert float(((found - exact) / exact).abs().max()) > 4e-4, "rounding that does not cancel"
+    assert all_agree([found], case.outputs, case.tolerances("both"))
+    assert not all_agree([found * 1.01], case.outputs, case.tolerances("both"))
+
+
+def test_short_sums_have_the_room_that_they_had() -> None:
+    case = case_of("randn(4, 4096)")
+    assert not case.longest_sum.is_long
+    absolute = case.tolerances("both")[0]
+    assert absolute is not None
+    size = float(case.outputs[0].double().square().mean().sqrt())
+    assert absolute.absolute == pytest.approx(1e-4 * size, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("answer", "terms"),
+    [
+        ("a @ b.T", 4096),
+        ("torch.nn.functional.linear(a, b)", 4096),
+        ("(a * b).mean()", 4 * 4096),
+        ("a.cumsum(1)", 4096),
+        ("a.softmax(1)", 4096),
+        ("torch.nn.functional.layer_norm(a, (4096,))", 4096),
+        ("torch.nn.functional.group_norm(a.view(1, 4, 4096), 2)", 8192),
+        ("torch.nn.functional.batch_norm(a.view(4, 2, 2048), None, None, training=True)", 8192),
+        ("torch.nn.functional.mse_loss(a, b)", 4 * 4096),
+        ("torch.nn.functional.conv1d(a.view(1, 4, 4096), b[:, :12].reshape(4, 4, 3))", 12),
+        ("torch.nn.functional.conv_transpose1d(a.view(1, 4, 4096), b[:, :6].reshape(4, 2, 3))", 12),
+        ("torch.linalg.vector_norm(a)", 4 * 4096),
+        ("a.relu() + b", 0),
+        ("a.amax(1)", 0),
+    ],
+)
+def test_terms_are_counted(answer: str, terms: int) -> None:
+    source = PRODUCT.format(answer=answer, draw="randn(4, 4096)")
+    reference = Reference(source, "terms.py", {})
+    instance, longest = reference.instance(0), LongestSum()
+    with longest:
+        reference.outputs(instance.model, instance.arguments)
+    assert longest.terms == terms
+    assert longest.is_long is (terms >= LONG)
+
+
+def test_norms_are_moved_through_their_own_sums() -> None:
+    reference = Reference(
+        PRODUCT.format(answer="torch.nn.functional.layer_norm(a + 100, (4096,)) + 0 * b",
+                       draw="randn(4, 4096)"), "norm.py", {},
+    )  # fmt: skip
+    case = Case(reference, reference.instance(0))
+    found = plain_answers(
+        reference, case.model, case.instance.arguments, case.outputs, equal_terms=0.0
+    )
+    exact = case.exact[0]
+    assert exact is not None and found[0] is not None
+    # The mean of numbers near 100 is off by 100 times what a mean near 1 is.
+    assert 1e-4 < float((found[0] - exact).abs().max()) < 1e-2
