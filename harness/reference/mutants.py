@@ -51,7 +51,7 @@ class Mutants:
                 self._visible.add(name)
 
     def give_up(self) -> None:
-        """Try no mutant on further cases, and tell of none: what passed some cases is no finding."""
+        """Try none on further cases, and tell of none: what passed some cases is no finding."""
         self._alive = {}
 
     def weak_to(self) -> str:
