@@ -28,8 +28,8 @@ class Mutants:
     """Tries each mutant on one case after the other; those that pass every case are the weak spots.
 
     Half the precision, one term of 10,000 left out of sums, and each operation of forward() left
-    out in turn (its first argument handed on). They are told and not refused: an epsilon under a square root is beyond any tolerance, and
-    a ReLU after an absolute value does nothing at all.
+    out in turn (its first argument handed on). They are told and not refused: an epsilon under a
+    square root is beyond any tolerance, and a ReLU after an absolute value does nothing at all.
     """
 
     def __init__(self, reference: Reference) -> None:

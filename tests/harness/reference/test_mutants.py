@@ -75,3 +75,18 @@ def test_answers_that_are_no_numbers_are_the_same() -> None:
     one, other = torch.tensor([1.0, torch.nan]), torch.tensor([1.0, 2.0])
     assert mutants._same(one, one.clone()) and not mutants._same(one, other)
     assert not mutants._same(other, one)
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        ("(x * x).mean()", True),  # Of one sign: a term of 10,000 is 1e-4 of the sum.
+        ("x @ x.T", False),
+        ("x.sum(1)", False),
+        ("torch.nn.functional.layer_norm(x, (20000,)).amax(1)", False),
+        ("x[:, :5000].sum(1)", False),
+    ],
+)
+def test_lost_terms_of_long_sums_are_tried(body: str, told: bool) -> None:
+    said = weakness(reference(body, "torch.randn(2, 20000)"))
+    assert (mutants.LOST in said) is told
