@@ -172,6 +172,8 @@ REFUSED: dict[str, tuple[str, Outcome, str]] = {
                            Outcome.FORBIDDEN, "device memory to the host"),
     "a fill before a buffer": ("cudaMemsetAsync(out0 - 1, 0, 8, stream);", Outcome.OUT_OF_BOUNDS,
                                "outside an allocation"),
+    "rows that overlap": ("cudaMemset2DAsync(out0, 8, 0, 16, 4, stream);", Outcome.OUT_OF_BOUNDS,
+                          "outside an allocation"),
     "a copy past a buffer": ("cudaMemcpyAsync(out0 + 1, x, X_NUMEL * 4, cudaMemcpyDefault, "
                              "stream);", Outcome.OUT_OF_BOUNDS, "outside an allocation"),
     "an attribute that keeps lines": (

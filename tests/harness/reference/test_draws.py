@@ -87,6 +87,25 @@ def test_parameters_are_as_free_as_they_can_be_where_an_input_is_not() -> None:
     assert explore(made).levels == {"x": "positive", "w": "any"}
 
 
+def test_what_stays_in_its_range_stays_between_its_own_ends() -> None:
+    made = reference("torch.log(x - 2.5) + torch.sqrt(4.5 - x)", "torch.rand(N, 40) + 3")
+    assert level(made) == "range"
+    for case in cases(made, explore(made)):
+        assert bool(((case.tensors["x"] >= 3) & (case.tensors["x"] <= 4)).all())
+
+
+def test_what_is_timed_of_a_positive_input_is_positive() -> None:
+    made = reference("torch.log(x)", "torch.rand(N, 40) + 0.1")
+    variation = explore(made)
+    for seed in range(4):
+        assert bool((draw(made, Draw(seed, "timed"), variation).inputs["x"] >= 0).all())
+
+
+def test_an_input_of_another_shape_each_time_is_not_fixed() -> None:
+    made = reference("x.sum(1)", "torch.ones(N, int(torch.randint(2, 9, ())) + N)")
+    assert explore(made).fixed == ()
+
+
 def test_a_mask_that_is_the_same_each_time_varies() -> None:
     inputs = f"{X}, torch.ones(N, 40).tril().bool()"
     made = reference("x.masked_fill(~keep, 0.0)", inputs, "x, keep")
@@ -280,6 +299,8 @@ def test_a_changed_constant_is_one_that_changes_the_answer() -> None:
     found = list(changed_constants(made, variation, lambda case: True))
     assert [name for name, _, _ in found] == ["used"]
     assert not list(changed_constants(made, variation, lambda case: False))
+    nothing = reference("torch.where(x > 0, torch.nan, x) + 0 * self.idle", init=init)
+    assert not list(changed_constants(nothing, explore(nothing), lambda case: True))
     (_, level, case) = found[0]
     again = with_another(made, variation, "used", level)
     assert torch.equal(case.instance.buffers["used"], again.buffers["used"])

@@ -55,6 +55,7 @@ def test_rows_take_turns_in_their_distribution(tmp_path: Path) -> None:
         assert (values.std() == 0) == (kind == "constant"), (row, kind)
         assert ((values == 0).mean() > 0.2) == (kind == "zeros"), (row, kind)
         assert largest <= 1 or kind != "uniform", (row, kind)
+        assert 0.6 < values.std() < 1.5 or kind != "gaussian", (row, kind)
     np.testing.assert_array_equal(x[::KINDS], draw_of_rows(made, 11)[::KINDS])
 
 
