@@ -191,9 +191,7 @@ class _Lowering:
 
     def _resolved(self, argument: Any) -> Any:
         if isinstance(argument, Reference):
-            if argument.name not in self.values:
-                raise CannotWrite(f"the value {argument.name} is no tensor that launch is given")
-            return self.values[argument.name]
+            return self.values.get(argument.name, _Unread(argument.name))
         if isinstance(argument, tuple):
             return tuple(self._resolved(each) for each in argument)
         return argument
@@ -275,6 +273,16 @@ class _Lowering:
             raise CannotWrite(
                 f"{call.where} gives shape {found}, expected {[dim.full for dim in wanted]}"
             )
+
+
+class _Unread:
+    """A tensor that launch is not given, since no answer depends on its values."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, _: str) -> Any:
+        raise CannotWrite(f"the value {self._name} is no tensor that launch is given")
 
 
 def _with_factor(call: Call, base: str) -> Call:

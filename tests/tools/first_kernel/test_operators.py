@@ -62,6 +62,7 @@ class Model(nn.Module):
         steps, (last, _) = self.both(rows)
         keys = x[:, 1]
         return (x @ x.transpose(-1, -2), torch.einsum("nchw,ncw->nh", x, x[:, :, 0]),
+                torch.einsum("nab,nbc,dc->nad", rows, rows, rows[0]), torch.einsum("naa->n", rows),
                 torch.matmul(rows, y), torch.triu(rows).sum(-1), y @ y[0],
                 self.batch(x), self.fixed(x), self.group(x), self.instance(x),
                 x.var((0, 2), keepdim=True), x.std(), x.abs().amax((1, 3)), x.logsumexp((1, 2)),
