@@ -11,6 +11,15 @@ from .pointwise import number
 from .sizes import Sizes, as_dim
 from .values import CannotWrite, Dims
 
+VIEWS = frozenset(
+    ("t", "transpose", "permute", "numpy_T", "mT", "swapaxes", "swapdims", "movedim", "view",
+     "reshape", "flatten", "unflatten", "view_as", "reshape_as", "ravel", "_unsafe_view",
+     "unsqueeze", "squeeze", "expand", "expand_as", "broadcast_to", "broadcast_tensors", "select",
+     "slice", "narrow", "split", "split_with_sizes", "chunk", "tensor_split", "unbind", "unfold",
+     "diagonal", "detach", "alias", "getitem", "contiguous")
+)  # fmt: skip
+"""Operations whose results share memory with their first argument, where they need no copy."""
+
 
 @dataclass(frozen=True)
 class Reference:
@@ -150,13 +159,20 @@ def _needed(program: Program) -> set[str]:
 
     What overwrites a value belongs to that value, also for those who read it by its older name.
     """
-    needed = set(program.outputs)
-    for node in reversed(program.nodes):
+    roots: dict[str, str] = {}
+    found = []
+    for node in program.nodes:
         references = list(_references([node.args, node.kwargs]))
         call = Call(node.name, node.op, (), {}, None, None, None)
-        if node.name in needed or (call.in_place and references[:1] and references[0] in needed):
-            needed.add(node.name)
-            needed.update(references)
+        if references and (call.in_place or call.base in VIEWS):
+            roots[node.name] = roots.get(references[0], references[0])
+        found.append((node.name, references, call.in_place))
+    needed = set(program.outputs)
+    shared = {roots.get(name, name) for name in needed}
+    for name, references, in_place in reversed(found):
+        if name in needed or (in_place and roots.get(name) in shared):
+            needed.update((name, *references))
+            shared.update(roots.get(each, each) for each in (name, *references))
     return needed
 
 

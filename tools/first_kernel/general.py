@@ -6,7 +6,7 @@ What no operator covers is named with its line in the reference.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -15,7 +15,7 @@ from ...harness.records import Task
 from ...harness.task.names import constants_of
 from . import movement, recurrent, sums, windows
 from .arrays import Array, Storage, expanded, whole
-from .calls import Call, Number, Reference, calls_of, names_of
+from .calls import VIEWS, Call, Number, Reference, calls_of, names_of
 from .elementwise import OPERANDS
 from .nests import Lazy, Result, Scalar, Value, Writing
 from .sizes import Sizes, count
@@ -85,15 +85,21 @@ class _Lowering:
         for scalar, constant in constants_of(task.full).scalars.items():
             self.values[scalar] = Scalar(Number(f"static_cast<float>({constant})"))
         self._uses: Counter[str] = Counter()
-        for call in calls:
-            self._uses.update(set(_names_in([call.args, call.kwargs])))
+        self._last: dict[str, int] = defaultdict(int)
+        """Position of the last operation that reads a value by this name."""
+        self._roots: dict[str, str] = {}
+        for position, call in enumerate(calls):
+            names = set(_names_in([call.args, call.kwargs]))
+            self._uses.update(names)
+            self._last.update(dict.fromkeys(names, position))
         assert task.program is not None
         self._returned = task.program.outputs
         self._uses.update(self._returned)
+        self._last.update(dict.fromkeys(self._returned, len(calls)))
 
     def pens(self) -> Any:
         """Lower every operation, then write the outputs; returns the launches."""
-        for call in self._calls:
+        for position, call in enumerate(self._calls):
             if call.base.startswith(_EFFECTLESS):
                 continue
             try:
@@ -102,7 +108,7 @@ class _Lowering:
                 if call.op in str(reason) or call.where in str(reason):
                     raise
                 raise CannotWrite(f"{call.where}: {reason}") from reason
-            self._keep(call, result)
+            self._keep(call, position, result)
         taken: set[int] = set()
         for name, out in zip(self._returned, self._outputs, strict=True):
             self._write.title = f"output {out.storage.name}"
@@ -185,14 +191,12 @@ class _Lowering:
 
     def _resolved(self, argument: Any) -> Any:
         if isinstance(argument, Reference):
-            if argument.name not in self.values:
-                raise CannotWrite(f"the value {argument.name} is no tensor that launch is given")
-            return self.values[argument.name]
+            return self.values.get(argument.name, _Unread(argument.name))
         if isinstance(argument, tuple):
             return tuple(self._resolved(each) for each in argument)
         return argument
 
-    def _keep(self, call: Call, result: Any) -> None:
+    def _keep(self, call: Call, position: int, result: Any) -> None:
         """Keep a result; what several read, or what is returned, is computed once."""
         several = self._uses[call.name] > 1 or call.name in self._returned or call.in_place
         if isinstance(result, Lazy):
@@ -203,24 +207,60 @@ class _Lowering:
             self._check(call, result)
         if isinstance(result, Result):
             raise CannotWrite(f"{call.where}: its second result is not written")
-        if call.in_place and isinstance(call.args[0], Reference):
-            self._overwrite(call.args[0].name, result)
+        first = call.args[0] if call.args else None
+        copied = call.base == "contiguous" and result is not self.values[call.args[0].name]
+        if call.base in VIEWS and isinstance(first, Reference) and not copied:
+            self._roots[call.name] = self._root(first.name)
+        if call.in_place and isinstance(first, Reference):
+            result = self._overwrite(call, position, result)
         self.values[call.name] = result
 
-    def _overwrite(self, name: str, result: Any) -> None:
-        """Have all names of a value that was overwritten mean the new one."""
-        old = self.values.get(name)
+    def _overwrite(self, call: Call, position: int, result: Value) -> Value:
+        """Have all names of a value that is overwritten mean the new one; returns it.
+
+        Nothing is overwritten in memory: where other views of it are read later, the new value is
+        written into a copy of all that they are views of.
+        """
+        name = call.args[0].name
+        old, root = self.values.get(name), self._root(name)
+        sharing = [each for each in self.values if self._root(each) == root]
+        self._roots[call.name] = root
         self.values[name] = result
-        for other, value in list(self.values.items()):
-            if value is old:
-                self.values[other] = result
-            elif (
-                isinstance(value, Array) and isinstance(old, Array)
-                and value.storage is old.storage and not value.storage.external
-                and self._uses[other] and not value.is_whole
-            ):  # fmt: skip
-                # A view of what is overwritten; it is harmless where nothing reads it any more.
-                self.values[other] = _Stale(other)
+        others = [
+            each for each in sharing
+            if self.values[each] is not old and each != name and self._last[each] > position
+        ]  # fmt: skip
+        if old is not None and others:
+            result = self._rewritten(call, old, others, result)
+        for each in sharing:
+            if self.values[each] is old:
+                self.values[each] = result
+        self.values[name] = result
+        return result
+
+    def _rewritten(self, call: Call, old: Value, others: list[str], result: Value) -> Array:
+        if not isinstance(old, Array):
+            raise CannotWrite(f"{call.where} changes what is also read by another view")
+        before = old.storage
+        copy = self._write.new(call.name, (before.size,), before.dtype)
+        self._write.assign(copy, whole(before, (before.size,)))
+
+        def moved(value: Any) -> Any:
+            if isinstance(value, tuple):
+                return tuple(moved(each) for each in value)
+            if not isinstance(value, Array) or value.storage is not before:
+                raise CannotWrite(f"{call.where} changes what is also read by another view")
+            return replace(value, storage=copy.storage)
+
+        target: Array = moved(old)
+        self._write.assign(target, result)
+        for each in others:
+            self.values[each] = moved(self.values[each])
+        return target
+
+    def _root(self, name: str) -> str:
+        """Return the name of the value that another is a view of, or its own."""
+        return self._roots.get(name, name)
 
     def _check(self, call: Call, value: Value) -> None:
         if call.dims is None:
@@ -235,11 +275,14 @@ class _Lowering:
             )
 
 
-class _Stale:
-    """A view of a value that was overwritten since."""
+class _Unread:
+    """A tensor that launch is not given, since no answer depends on its values."""
 
     def __init__(self, name: str) -> None:
-        self.name = name
+        self._name = name
+
+    def __getattr__(self, _: str) -> Any:
+        raise CannotWrite(f"the value {self._name} is no tensor that launch is given")
 
 
 def _with_factor(call: Call, base: str) -> Call:

@@ -33,7 +33,11 @@ def _alike(left: str, right: str) -> bool:
 
 
 def _contiguous(write: Writing, call: Call) -> Value:
-    return call.args[0]  # type: ignore[no-any-return]
+    # A copy, where PyTorch makes one, shares no memory; otherwise it is the value itself.
+    value: Value = call.args[0]
+    if isinstance(value, Array) and not value.is_contiguous:
+        return write.contiguous(value, call.name)
+    return value
 
 
 def _order(call: Call, rank: int) -> list[int]:
@@ -431,6 +435,16 @@ def _embedding(write: Writing, call: Call) -> Value:
     return out
 
 
+def _one_hot(write: Writing, call: Call) -> Value:
+    index = write.array(call.args[0], call.name)
+    out = write.new(call.name, _dims(call), "int64")
+    pen = write.pen("one_hot")
+    *here, column = pen.one_thread_each(out.dims, (*_names(len(index.dims)), "column"))
+    pen.store(out, [*here, column], f"{pen.load(index, here)} == {column}")
+    write.launch(pen)
+    return out
+
+
 def _index_select(write: Writing, call: Call) -> Value:
     array, index = write.array(call.args[0]), write.array(call.args[2])
     axis = call.axis(1, "dim", len(array.dims))
@@ -624,7 +638,7 @@ OPERATORS = {
     **dict.fromkeys(
         ("zeros", "ones", "full", "zeros_like", "ones_like", "full_like", "new_zeros",
          "new_ones", "new_full", "scalar_tensor", "empty_like", "empty"), _filled),
-    "arange": _arange, "embedding": _embedding, "index_select": _index_select,
+    "arange": _arange, "embedding": _embedding, "one_hot": _one_hot, "index_select": _index_select,
     "gather": _gather, "index": _index, "sort": _sorted, "topk": _sorted, "argsort": _sorted,
     "scatter": _scatter, "scatter_add": _scatter, "index_add": _scatter, "index_copy": _scatter,
     "upsample_nearest1d": _upsample, "upsample_nearest2d": _upsample,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -106,39 +106,51 @@ def _einsum(write: Writing, call: Call) -> Value:
     letters = list(dict.fromkeys("".join(terms)))
     if "->" not in equation:
         output = "".join(sorted(each for each in letters if inputs.count(each) == 1))
-    summed = [each for each in letters if each not in output]
-    order = [*output, *summed]
     sizes: dict[str, Dim] = {}
-    arrays = []
+    views: list[tuple[str, Array]] = []
     for term, value in zip(terms, values, strict=True):
         array = write.array(value)
         for letter, dim in zip(term, array.dims, strict=True):
             sizes.setdefault(letter, dim)
-        if len(set(term)) < len(term):
-            strides = {each: ZERO for each in term}
-            for letter, stride in zip(term, array.strides, strict=True):
-                before = strides[letter]
-                strides[letter] = plus(before, stride)
-            array = replace(array, dims=tuple(sizes[each] for each in strides),
-                            strides=tuple(strides.values()))  # fmt: skip
-            term = "".join(strides)
-        arrays.append((term, array))
-    views = []
-    for term, array in arrays:
-        ordered = permuted(array, [term.index(each) for each in order if each in term])
+        strides = dict.fromkeys(term, ZERO)
+        for letter, stride in zip(term, array.strides, strict=True):
+            strides[letter] = plus(strides[letter], stride)
+        dims = tuple(sizes[each] for each in strides)
+        views.append(("".join(strides),
+                      replace(array, dims=dims, strides=tuple(strides.values()))))  # fmt: skip
+    while len(views) > 2:
+        # Two at a time, as PyTorch does: all at once would be as many products as letters allow.
+        first, second, *rest = views
+        wanted = output + "".join(term for term, _ in rest)
+        kept = "".join(each for each in dict.fromkeys(first[0] + second[0]) if each in wanted)
+        views = [(kept, write.array(_contracted(write, call, [first, second], kept, sizes))), *rest]
+    return _contracted(write, call, views, output, sizes)
+
+
+def _contracted(
+    write: Writing, call: Call, operands: Sequence[tuple[str, Array]], output: str,
+    sizes: Mapping[str, Dim],
+) -> Value:  # fmt: skip
+    """Return the product of operands, whose axes are letters, summed over all not in `output`."""
+    letters = dict.fromkeys("".join(term for term, _ in operands))
+    summed = [each for each in letters if each not in output]
+    order = [*output, *summed]
+    product_of: Value | None = None
+    for term, array in operands:
+        view = permuted(array, [term.index(each) for each in order if each in term])
         for axis, letter in enumerate(order):
             if letter not in term:
-                ordered = unsqueezed(ordered, axis)
-        views.append(expanded(ordered, tuple(sizes[each] for each in order)))
-    terms_product: Value = views[0]
-    for view in views[1:]:
-        terms_product = write.apply("mul", terms_product, view)
-    outer = tuple(sizes[each] for each in output)
+                view = unsqueezed(view, axis)
+        view = expanded(view, tuple(sizes[each] for each in order))
+        product_of = view if product_of is None else write.apply("mul", product_of, view)
+    if product_of is None:
+        raise CannotWrite(f"{call.where} of nothing")
     if not summed:
-        return write.array(terms_product, call.name)
-    return write.contract("sum", terms_product, range(len(order)), outer,
-                          tuple(sizes[each] for each in summed), name=call.name,
-                          dtype=call.dtype)  # fmt: skip
+        return product_of
+    return write.contract(
+        "sum", product_of, range(len(order)), tuple(sizes[each] for each in output),
+        tuple(sizes[each] for each in summed), name=call.name, dtype=call.dtype,
+    )  # fmt: skip
 
 
 # Reductions
@@ -325,16 +337,17 @@ def along_channels(value: Value | None, write: Writing, rank: int) -> Value | No
 def _batch_norm(write: Writing, call: Call) -> Value:
     value = write.array(call.args[0], call.name)
     rank = len(value.dims)
-    weight, bias, mean, spread = (
-        along_channels(call.get(place, ""), write, rank) for place in (1, 2, 3, 4)
-    )
-    uses_batch = call.get(5, "training") if call.base != "instance_norm" else call.get(5, "")
+    weight, bias = (along_channels(call.get(place, ""), write, rank) for place in (1, 2))
     eps = call.get(7, "eps", 1e-5)
     axes = [axis for axis in range(rank) if axis != 1]
     if call.base == "instance_norm":
         axes = axes[1:]
-    if uses_batch or mean is None or spread is None:
+    mean, spread = call.get(3, "running_mean"), call.get(4, "running_var")
+    # Of an instance norm this says whether it uses the input's own, of a batch norm the batch's.
+    if call.get(5, "training") or mean is None or spread is None:
         mean, spread = moments(write, value, axes)
+    else:
+        mean, spread = (along_channels(each, write, rank) for each in (mean, spread))
     return _normalised(write, value, mean, spread, eps, weight, bias)
 
 
