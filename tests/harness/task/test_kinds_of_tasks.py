@@ -61,7 +61,8 @@ LOADED: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "inputs in order and by name": (
         reference("return x.masked_fill(mask, 0.0)",
-                  "[torch.randn(96, 64), {'mask': torch.rand(96, 64) > 0.5}]", given="x, mask=None"),
+                  "[torch.randn(96, 64), {'mask': torch.rand(96, 64) > 0.5}]",
+                  given="x, mask=None"),
         {"args": ["x", "mask"]},
     ),
     "a dictionary as one input": (
