@@ -13,7 +13,7 @@ import simulated_kernels as kernels
 
 from kernelblaster.harness.build.toolchain import build_now, find_toolchain
 from kernelblaster.harness.gpus import find_gpu
-from kernelblaster.harness.host.checks import HOST_COPY_BYTES
+from kernelblaster.harness.host.checks import HOST_COPY_BYTES, MOST_CALLS
 from kernelblaster.harness.host.plan import (
     WORKSPACE,
     Place,
@@ -223,8 +223,8 @@ REFUSED: dict[str, tuple[str, Outcome, str]] = {
                      + RUN, Outcome.TIMED_OUT, "on the host"),
     "without end": ("volatile int a = 1; while (a);", Outcome.TIMED_OUT, "did not return"),
     "calls without end": ("for (;;) cudaMemsetAsync(out0, 0, 4, stream);", Outcome.TIMED_OUT, ""),
-    "too many calls": ("for (int i = 0; i < 5000; i++) cudaMemsetAsync(out0, 0, 4, stream);",
-                       Outcome.TIMED_OUT, "makes 5000 calls"),
+    "too many calls": (f"for (int i = 0; i <= {MOST_CALLS}; i++) cudaMemsetAsync(out0, 0, 4, "
+                       "stream);", Outcome.TIMED_OUT, f"makes {MOST_CALLS + 1} calls"),
     "a crash": ("volatile int* p = nullptr; *p = 1;", Outcome.CRASHED, "SIGSEGV"),
     "endless recursion": ("struct R { static int f(volatile int n) { return n + f(n + 1) + n; } };"
                           "out0 += R::f(1);" + RUN, Outcome.CRASHED, "SIGSEGV"),
