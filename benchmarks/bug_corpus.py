@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "tests"))
+sys.path[:0] = [str(ROOT / "tests/support"), str(ROOT / "tests")]
 
 from bugs.corpus import Bug, read_all  # noqa: E402
 from bugs.run import Unit, caught, refused, verify_candidates  # noqa: E402

@@ -131,7 +131,7 @@ def _make(result: Remade) -> bool:
     command = [sys.executable, str(HERE / result.script)]
     command += [str(fresh) if each == "{out}" else each for each in result.arguments]
     done = subprocess.run(command, capture_output=not result.writes_itself, text=True, check=False)
-    right = done.returncode == 0 or (result.may_fail and done.returncode == 1)
+    right = done.returncode == 0 or (result.may_fail and done.returncode == 1 and bool(done.stdout))
     if right and not result.writes_itself:
         fresh.write_text(_headed(result, done.stdout))
     if right and fresh.exists():
