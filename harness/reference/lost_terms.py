@@ -44,10 +44,10 @@ class LostTerms(TorchDispatchMode):  # type: ignore[misc]
             given[place] = _without(given[place], -1)
         elif operation in _AXES and given[0].is_floating_point():
             place = _AXES[operation]
-            axes = given[place] if len(given) > place else None
-            axes = [axes] if isinstance(axes, int) else axes
-            whole = not axes or len(axes) > 1
-            given[0] = _without_flat(given[0]) if whole else _without(given[0], axes[0])
+            named_axes = given[place] if len(given) > place else None
+            axes = [named_axes] if isinstance(named_axes, int) else list(named_axes or ())
+            one = len(axes) == 1
+            given[0] = _without(given[0], axes[0]) if one else _without_flat(given[0])
         return function(*given, **named)
 
 

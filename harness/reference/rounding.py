@@ -140,22 +140,22 @@ def _size(tensor: torch.Tensor) -> float:
 
 def _inner(place: int) -> Callable[[Any, torch.Tensor], float]:
     """Return the counter of a matrix product whose left side is this argument."""
-    return lambda args, answer: args[place].shape[-1] if args[place].dim() else 1
+    return lambda args, answer: float(args[place].shape[-1] if args[place].dim() else 1)
 
 
 def _reduced(args: Any, answer: torch.Tensor) -> float:
-    return args[0].numel() / max(1, answer.numel())
+    return float(args[0].numel() / max(1, answer.numel()))
 
 
 def _scanned(args: Any, answer: torch.Tensor) -> float:
-    return args[0].shape[args[1]] if args[0].dim() else 1
+    return float(args[0].shape[args[1]] if args[0].dim() else 1)
 
 
 def _convolved(args: Any, answer: torch.Tensor) -> float:
     weight, transposed, groups = args[1], args[6], args[8]
     if transposed:  # (in, out / groups, *taps)
-        return weight.numel() / weight.shape[1] / groups
-    return weight.numel() / weight.shape[0]
+        return float(weight.numel() / weight.shape[1] / groups)
+    return float(weight.numel() / weight.shape[0])
 
 
 _TERMS: dict[Any, Callable[[Any, torch.Tensor], float]] = {
