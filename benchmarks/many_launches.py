@@ -4,7 +4,8 @@
 
 Programs of benchmarks/many_launches_tasks, with the plain kernels that a first version has: a VGG,
 a DenseNet, an LSTM whose steps are launches, and 400 steps of a kernel each. The wall clock is that
-of an evaluation whose task is known; the machine's load is told beside it.
+of an evaluation whose task is known; beside it stand the processor's seconds of all its processes,
+which hang less on what else the machine does, and its load.
 """
 
 from __future__ import annotations
@@ -102,9 +103,8 @@ async def _costs(device: SimulatedDevice, name: str) -> list[str]:
     first, profiling = await _timed(lambda: device.profile(task, source))
     _, again = await _timed(lambda: device.profile(task, source))
     lines = [
-        f"{name}: compile {compiling:.1f} s ({compiled.outcome}), verify {verifying:.1f} s "
-        f"({verified.outcome}), profile {profiling:.1f} s ({first.stage.outcome}), "
-        f"again {again:.1f} s"
+        f"{name}: compile {compiling}: {compiled.outcome}; verify {verifying}: "
+        f"{verified.outcome}; profile {profiling}: {first.stage.outcome}; again {again}"
     ]
     lines += [f"  {each.reason}" for each in (compiled, verified, first.stage) if each.reason]
     if first.timing and first.profile:
@@ -117,10 +117,33 @@ async def _costs(device: SimulatedDevice, name: str) -> list[str]:
     return lines
 
 
-async def _timed(work: Callable[[], Awaitable[Found]]) -> tuple[Found, float]:
-    started = time.perf_counter()
+async def _timed(work: Callable[[], Awaitable[Found]]) -> tuple[Found, str]:
+    started, used = time.perf_counter(), _processor_seconds()
     found = await work()
-    return found, time.perf_counter() - started
+    return found, (
+        f"{time.perf_counter() - started:.1f} s ({_processor_seconds() - used:.1f} s of processor)"
+    )
+
+
+def _processor_seconds() -> float:
+    """Return what this process and all that it started have used, those that ended included."""
+    parents: dict[int, int] = {}
+    used: dict[int, float] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = path.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        process = int(path.parent.name)
+        parents[process] = int(fields[1])
+        used[process] = sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+
+    def is_ours(process: int) -> bool:
+        while process and process != os.getpid():
+            process = parents.get(process, 0)
+        return bool(process)
+
+    return sum(seconds for process, seconds in used.items() if is_ours(process))
 
 
 if __name__ == "__main__":

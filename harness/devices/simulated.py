@@ -553,7 +553,10 @@ def _affordable(sampled: ProfileReport) -> list[int]:
     """
     launches = [each for each in sampled.launches if not isinstance(each, TransferReport)]
     left, counts = float(WIDE_INSTRUCTIONS), [0] * len(launches)
-    work = [each.samples[0].warp_instructions for each in launches]
+    work = [
+        (each if each.like is None else launches[each.like]).samples[0].warp_instructions
+        for each in launches
+    ]
     by_cost = sorted(range(len(launches)), key=work.__getitem__)
     for place, index in enumerate(by_cost):
         part = min(work[index], left / (len(launches) - place))
