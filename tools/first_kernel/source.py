@@ -16,6 +16,8 @@ from .sizes import Sizes, atom, same_as_zero
 
 THREADS = 256
 _ALIGNMENT = 256
+_KEPT = {INDEX: f"constexpr {INDEX}", "float": "const float"}
+"""How numbers stand in a kernel; what sqrtf gives is no constant expression."""
 
 
 @dataclass
@@ -44,7 +46,7 @@ class _Kernel:
             lines.append(f"// The first of {len(self.pens)} launches; sizes that differ are given.")
         lines += _call_like(f"__global__ void {self.name}(", arguments, ") {")
         lines += [
-            f"    constexpr {hole.ctype} {hole.name} = {hole.text};"
+            f"    {_KEPT[hole.ctype]} {hole.name} = {hole.text};"
             for hole in first.holes if hole not in varying
         ]  # fmt: skip
         index = "long long" if any(pen.wide for pen in self.pens) else "int"

@@ -100,7 +100,8 @@ class Model(nn.Module):
                 x.tril(-1), turned.reshape(N, -1), x.unfold(2, 3, 2), torch.diagonal(x, 1, 1, 2),
                 x[:, 1::2, -3:], x.masked_fill(x > 0.5, -1.0), torch.where(x > 0, x, x * 0.1),
                 x.gather(2, low[:, :, None].expand(N, C, 4)), x[:, low[0], :], self.table(places),
-                x.topk(3, dim=1)[0], x.sort(2, descending=True)[1], x.index_select(1, low[0]),
+                x.topk(3, dim=1)[0], torch.sort(x, dim=2, descending=True, stable=True)[1],
+                x.index_select(1, low[0]),
                 torch.zeros_like(x).scatter_add(1, low[:, :, None].expand(N, C, W), x), kept,
                 torch.arange(W, device=x.device) * 2 + places.sum(1, keepdim=True),
                 x.clamp(min=-0.5).floor().long(), (places == 3).float(), x.repeat_interleave(2, 1),
@@ -123,7 +124,7 @@ def device() -> SimulatedDevice:
     [
         ("windows", WINDOWS, "N, C, H, W = 256, 8, 50, 61"),
         ("sums", SUMS, "N, C, H, W, D = 256, 6, 60, 60, 40"),
-        ("moves", MOVES, "N, C, W, D = 1024, 24, 131, 50"),
+        pytest.param("moves", MOVES, "N, C, W, D = 1024, 24, 131, 50", marks=pytest.mark.seldom),
     ],
 )
 async def test_operators_compute_what_pytorch_does(
