@@ -29,7 +29,7 @@ class Drifting(graph_support.TextDevice):
 def evaluated(
     monkeypatch: pytest.MonkeyPatch, folder: Path, source: str, confirm: bool = True
 ) -> Evaluation:
-    async def load(path: Path, overrides: Any = None) -> Task:
+    async def load(path: Path, *given: Any) -> Task:
         return graph_support.text_task(path.stem)
 
     monkeypatch.setattr(file, "load_task", load)
