@@ -236,6 +236,10 @@ def test_a_task_that_zeros_pass_is_degenerate(tmp_path: Path, machine: HostMachi
     context = TaskContext(asyncio.run(load_task(path)), "cpu")
     answer, _ = run_verify(machine, context, tmp_path, SCALE)
     assert "zeros" in answer["degenerate"]
+    reading = context.task.reading.model_copy(update={"allow_degenerate": True})
+    context.task = context.task.model_copy(update={"reading": reading})
+    answer, _ = run_verify(machine, context, tmp_path, SCALE)
+    assert answer["degenerate"] == "" and answer["mismatches"]
 
 
 def test_half_precision_is_reported_by_its_ratio(
@@ -322,12 +326,12 @@ def test_small_answers_are_judged_by_their_own_size(machine: HostMachine, tmp_pa
     assert answer["mismatches"][0][0] == "seed0-normal"
 
 
-def test_a_task_whose_usual_answer_is_nothing_is_degenerate(tmp_path: Path) -> None:
+def test_a_task_whose_usual_answer_alone_is_nothing_is_told(tmp_path: Path) -> None:
     path = tmp_path / "nothing.py"
     path.write_text(TASK.replace("return x * 2.0 + 1.0", "return torch.relu(x - 100.0)"))
     context = TaskContext(asyncio.run(load_task(path)), "cpu")
     context.plans()
-    assert "like those of get_inputs()" in context.degenerate
+    assert context.degenerate == "" and "like those of get_inputs()" in context.weak_to
 
 
 def test_the_answer_to_a_round_lies_nowhere_while_candidates_run(
