@@ -252,8 +252,8 @@ def table_of(rows: list[Row], device: str) -> Iterator[str]:
     yield "# KernelBench: what loads, and what has a first kernel"
     yield ""
     load_average = os.getloadavg()[0]
-    yield f"Device: {device or 'none (loading and writing alone)'}. Seconds are of the wall on "
-    yield f"{os.cpu_count()} cores, which others may have used too (load {load_average:.0f} when "
+    yield f"Device: {device or 'none (loading and writing alone)'}. Seconds are of the wall,"
+    yield f"on {os.cpu_count()} cores, which others may have used too (load {load_average:.0f} when "
     yield "this was written). Made by benchmarks/kernelbench_coverage.py."
     yield ""
     yield "| level | problems | " + " | ".join(columns) + " | median load | 95 % |"

@@ -78,7 +78,7 @@ def install(patch: Callable[[str, Any], Any]) -> None:
     for module in ("tools.workspace", "graph.session", "nodes.run.begin"):
         patch(f"kernelblaster.{module}.open_device", lambda kind, gpu: DeferredTextDevice("H100"))
 
-    async def load(path: Path, overrides: Any = None) -> Task:
+    async def load(path: Path, *_: Any) -> Task:
         return graph_support.text_task(path.stem)
 
     patch("kernelblaster.harness.jobs.run.load_task", load)

@@ -236,6 +236,10 @@ def test_a_task_that_zeros_pass_is_degenerate(tmp_path: Path, machine: HostMachi
     context = TaskContext(asyncio.run(load_task(path)), "cpu")
     answer, _ = run_verify(machine, context, tmp_path, SCALE)
     assert "zeros" in answer["degenerate"]
+    reading = context.task.reading.model_copy(update={"allow_degenerate": True})
+    context.task = context.task.model_copy(update={"reading": reading})
+    answer, _ = run_verify(machine, context, tmp_path, SCALE)
+    assert answer["degenerate"] == "" and answer["mismatches"]
 
 
 def test_half_precision_is_reported_by_its_ratio(

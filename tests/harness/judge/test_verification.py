@@ -132,7 +132,9 @@ class Example:
                 "name": f"case{index}", "directory": str(index), "inputs": "by hand", "factor": 1.0,
                 "tolerances": [TOLERANCE.model_dump()], "own_errors": [1e-7],
             })  # fmt: skip
-        (self.cases / "cases.json").write_text(json.dumps({"cases": listed, "weak_to": ""}))
+        (self.cases / "cases.json").write_text(
+            json.dumps({"cases": listed, "weak_to": "", "degenerate": ""})
+        )
         self.report = [CaseReport(name=case["name"], launches=1) for case in listed]
 
     def leave(self, index: int, values: list[float]) -> None:
@@ -266,10 +268,10 @@ def test_a_tensor_that_is_not_compared_may_differ(example: Example) -> None:
 
 
 def test_a_pass_tells_the_limits_of_its_task(example: Example) -> None:
-    assert limits_of_task(example.task, "") == {}
+    assert limits_of_task(example.task, "", "") == {}
     stays = Variation(fixed=("mask",), levels={"mask": "own"})
     task = example.task.model_copy(update={"variation": stays})
-    assert limits_of_task(task, "relu") == {"task_weak_to": "relu", "not_varied": "mask"}
+    assert limits_of_task(task, "relu", "") == {"task_weak_to": "relu", "not_varied": "mask"}
     passed = StageResult(outcome=Outcome.PASSED, facts={"cases": 1})
     assert with_constants(passed, ()) == passed
     found = with_constants(passed, ("bias", "table"))
