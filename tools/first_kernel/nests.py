@@ -177,6 +177,7 @@ class Writing:
 
     def launch(self, pen: Pen) -> None:
         """End a kernel: it is launched after those before it."""
+        pen.tidy()
         self.pens.append(pen)
 
     # Reductions

@@ -6,6 +6,8 @@ differ are arguments; see source.py.
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -26,6 +28,9 @@ _STORED = {
     "int8": "static_cast<signed char>({})", "uint8": "static_cast<unsigned char>({})",
     "bool": "static_cast<bool>({})",
 }  # fmt: skip
+
+
+_INDEX_LINE = re.compile(rf" *const {INDEX} (\w+) = [^;]*;$")
 
 
 @dataclass(frozen=True)
@@ -116,6 +121,19 @@ class Pen:
     def storages(self) -> list[Storage]:
         """What the kernel reads and writes."""
         return [pointer.array.storage for pointer in self.pointers]
+
+    def tidy(self) -> None:
+        """Take out indices and sizes that nothing uses, once all is written."""
+        while True:
+            used = Counter(re.findall(r"\w+", "\n".join(self.lines)))
+            kept = [
+                line for line in self.lines
+                if (found := _INDEX_LINE.match(line)) is None or used[found[1]] > 1
+            ]  # fmt: skip
+            if len(kept) == len(self.lines):
+                self.holes = [hole for hole in self.holes if used[hole.name]]
+                return
+            self.lines = kept
 
     # Text
 

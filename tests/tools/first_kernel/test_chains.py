@@ -18,11 +18,11 @@ from kernelblaster.tools.first_kernel.writer import InitialKernel, write_initial
 
 STEPS = (
     "v = v.tanh() * {scale}",
-    "v = v + x.mean(dim=-1, keepdim=True)",
+    "v = v + v.mean(dim=-1, keepdim=True)",
     "v = v.transpose(1, 2)",
     "v = v.flip({axis})",
     "v = v[:, ::{step}]",
-    "v = v[:, :, 1:]",
+    "v = F.pad(v, (1, 1))[:, :, 1:]",
     "v = F.pad(v, ({before}, 2))",
     "v = v.softmax({axis})",
     "v = v.cumsum({axis})",
