@@ -26,7 +26,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
@@ -94,7 +94,8 @@ def cover(files: list[Path], rows: Path, asked: argparse.Namespace) -> None:
             idle.put(helper)
 
     with ThreadPoolExecutor(asked.jobs) as pool, rows.open("a", encoding="utf-8") as out:
-        for row in pool.map(one, files):
+        for done in as_completed([pool.submit(one, path) for path in files]):
+            row = done.result()
             out.write(json.dumps(row) + "\n")
             out.flush()
             print(in_words(row), flush=True)
@@ -253,8 +254,8 @@ def table_of(rows: list[Row], device: str) -> Iterator[str]:
     yield ""
     load_average = os.getloadavg()[0]
     yield f"Device: {device or 'none (loading and writing alone)'}. Seconds are of the wall,"
-    yield f"on {os.cpu_count()} cores, which others may have used too (load {load_average:.0f} when "
-    yield "this was written). Made by benchmarks/kernelbench_coverage.py."
+    yield f"on {os.cpu_count()} cores, which others may have used too (load {load_average:.0f} at "
+    yield "the end). Made by benchmarks/kernelbench_coverage.py."
     yield ""
     yield "| level | problems | " + " | ".join(columns) + " | median load | 95 % |"
     yield "|---" * (len(columns) + 4) + "|"

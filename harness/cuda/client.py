@@ -175,6 +175,9 @@ class GpuWorker:
             if caller_cancelled():
                 raise Cancelled
         try:
+            if not self.is_running:
+                # It imports while others have the GPU.
+                self._next = self._next or self._spawn()
             with gpu_lock(self.uuid):
                 yield
         finally:
