@@ -53,7 +53,8 @@ class Step:
 
 def traced(reference: Reference, instance: Instance) -> list[Step]:
     """Return the operations of forward(), in order; the instance stays as it is."""
-    with _Trace(reference.path) as trace:
+    trace: _Trace = _Trace(reference.path)
+    with trace:
         reference.outputs(
             copy.deepcopy(instance.model), clone_arguments(instance.arguments, fresh)
         )

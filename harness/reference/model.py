@@ -267,6 +267,8 @@ def _split(given: list[Any], function: Any) -> tuple[list[Any], dict[str, Any]]:
 def _positional(model: torch.nn.Module, given: Any) -> list[Any]:
     """Return what get_inputs() gives as the arguments of forward(), in order."""
     signature = inspect.signature(model.forward)
+    ordered: list[Any]
+    named: dict[str, Any]
     if isinstance(given, dict):
         ordered, named = [], given
     elif isinstance(given, list | tuple):

@@ -82,8 +82,9 @@ def with_dimensions(tree: ast.Module, dimensions: Mapping[str, int]) -> ast.Modu
         replaced |= {id(node): dimensions[name] for node in site.nodes}
     body: list[ast.stmt] = []
     for statement in tree.body:
-        changed = _Replace(replaced).visit(statement) if replaced else statement
-        body.append(changed)
+        if replaced:
+            _Replace(replaced).visit(statement)
+        body.append(statement)
         for name, value in again.get(id(statement), ()):
             target = ast.Name(id=name, ctx=ast.Store())
             assigned = ast.Assign(targets=[target], value=ast.Constant(value))

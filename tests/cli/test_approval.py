@@ -26,7 +26,7 @@ SMALL = ("--iterations", 1, "--rollouts", 1, "--steps", 1, "--run", "run")
 def text_device(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     graph_support.install(monkeypatch.setattr, graph_support.REWRITES[:3])
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("kernelblaster.cli.app.begin_loading", lambda task, dimensions: None)
+    monkeypatch.setattr("kernelblaster.cli.app.begin_loading", lambda *_: None)
     (tmp_path / "text.py").write_text("")
 
 
@@ -131,7 +131,7 @@ def test_a_run_killed_at_the_prompt_is_asked_again(
         "import sys, graph_support, run_child\n"
         "graph_support.install(run_child.replace, graph_support.REWRITES[:3])\n"
         "from kernelblaster.cli import app\n"
-        "app.begin_loading = lambda task, dimensions: None\n"
+        "app.begin_loading = lambda *_: None\n"
         "sys.argv = ['kernelblaster', *sys.argv[1:]]; app.main()\n"
     )
     mine, its = pty.openpty()
