@@ -196,7 +196,10 @@ def covered(path: Path, device: str, gpu: str) -> Row:
         "degenerate": read_degenerate(folder),
     }
     began = time.monotonic()
-    written = write_initial_cuda(task)
+    try:
+        written = write_initial_cuda(task)
+    except Exception as error:  # What else it says of the problem counts all the same.
+        written = NotWritten(reason=f"a fault of ours: {type(error).__name__}: {error}")
     took["write"] = time.monotonic() - began
     if isinstance(written, NotWritten):
         row["reason"] = written.reason

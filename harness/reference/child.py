@@ -118,23 +118,37 @@ def _described(
 def _of_what_is_read(
     program: dict[str, Any] | None, unread: Sequence[str]
 ) -> dict[str, Any] | None:
-    """Return a program with nothing in place of what is not read, and without updates of that."""
+    """Return a program with nothing in place of what is not read, and without updates of that.
+
+    A buffer that is written before it is read stands for what was written to it.
+    """
     if program is None:
         return None
-    gone = set(unread)
+    stands_for: dict[str, Any] = dict.fromkeys(unread)
 
     def kept(value: Any) -> Any:
         if isinstance(value, dict):
-            return None if value.get("ref") in gone else value
+            return stands_for.get(value.get("ref", ""), value)
         return [kept(each) for each in value] if isinstance(value, list) else value
 
     nodes = []
     for node in program["nodes"]:
-        if node["args"] and kept(node["args"][0]) is None and node["args"][0] is not None:
-            gone.add(node["name"])
-        else:
+        target = node["args"][0].get("ref") if _is_value(node["args"]) else None
+        if target not in stands_for:
             nodes.append(node | {"args": kept(node["args"])})
-    return program | {"nodes": nodes}
+            continue
+        copied = node["op"].startswith("aten.copy")
+        stands_for[node["name"]] = kept(node["args"][1]) if copied else stands_for[target]
+        if copied:
+            stands_for[target] = stands_for[node["name"]]
+    outputs = [kept({"ref": name}) for name in program["outputs"]]
+    if not all(isinstance(each, dict) for each in outputs):
+        return program
+    return program | {"nodes": nodes, "outputs": [each["ref"] for each in outputs]}
+
+
+def _is_value(arguments: Sequence[Any]) -> bool:
+    return bool(arguments) and isinstance(arguments[0], dict)
 
 
 def _notes(full: Variant, verify: Variant, variation: Variation) -> Iterator[str]:

@@ -126,6 +126,11 @@ LOADED: dict[str, tuple[str, dict[str, Any]]] = {
                   init="n=64: self.register_buffer('seen', torch.ones(n))"),
         {"args": ["x", "seen"], "note": "changes seen.*begins with the same"},
     ),
+    "a state that is written before it is read": (
+        reference("self.seen.copy_(x.mean(0)); return x - self.seen", X,
+                  init="n=64: self.register_buffer('seen', torch.ones(n))"),
+        {"args": ["x"], "note": "updates seen, which no answer depends on"},
+    ),
     "an input changed in place": (reference("x.mul_(2); return x.sum(1)", X), {"args": ["x"]}),
     "an input changed and handed back": (reference("return x.relu_()", X), {"args": ["x"]}),
     "views that alias": (
@@ -300,6 +305,9 @@ def test_it_loads(name: str, told: dict[str, Told]) -> None:
     assert re.search(wanted.get("note", ""), " ".join(task["notes"]))
     assert re.search(wanted.get("degenerate", "^$"), told[name]["cases"]["degenerate"])
     assert (task["program"] is None) == wanted.get("no program", False), task["program_failure"]
+    if task["program"]:
+        known = {*arguments, *(node["name"] for node in task["program"]["nodes"])}
+        assert {*re.findall(r"'ref': '(\w+)'", str(task["program"]))} <= known
     if wanted.get("small"):
         total = sum(elements(each["shape"]) for each in verify)
         assert total <= 1 << 20 < sum(elements(each["shape"]) for each in full)
