@@ -133,7 +133,7 @@ def test_several_gpus_share_the_jobs(tmp_path: Path) -> None:
 def test_a_task_that_fails_costs_its_own_jobs_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def load(path: Path, overrides: Any = None) -> Task:
+    async def load(path: Path, *given: Any) -> Task:
         if path.stem == "broken":
             raise UserError(f"{path}: its forward() raises RuntimeError: broken inside")
         return graph_support.text_task(path.stem)
