@@ -106,6 +106,11 @@ def render_of(
     if base in ("clamp", "clamp_min", "clamp_max", "hardtanh", "relu6") and len(kinds) == 1:
         text = _clamp(base, options, keywords)
         return "float32", _pattern(text), True, result
+    if base == "rsub":
+        # pointwise_of() turns its operands around; here they keep their places.
+        factor = keywords.get("alpha", 1)
+        scaled = "{0}" if factor == 1 else f"{number(float(factor))} * {{0}}"
+        return "float32", _pattern(f"{{1}} - {scaled}"), False, result
     if base not in POINTWISE:
         raise CannotWrite(f"the elementwise operation {base} is not known")
     nothing = [Value("", ())] * len(kinds)

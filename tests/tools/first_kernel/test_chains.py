@@ -17,19 +17,19 @@ from kernelblaster.harness.task.loading import load_task
 from kernelblaster.tools.first_kernel.writer import InitialKernel, write_initial_cuda
 
 STEPS = (
-    "v = v.tanh() * {scale}",
+    "v = v.sigmoid() * {scale}",
     "v = v + v.mean(dim=-1, keepdim=True)",
     "v = v.transpose(1, 2)",
     "v = v.flip({axis})",
     "v = v[:, ::{step}]",
     "v = F.pad(v, (1, 1))[:, :, 1:]",
     "v = F.pad(v, ({before}, 2))",
-    "v = v.softmax({axis})",
+    "v = v.tanh().softmax({axis})",
     "v = v.cumsum({axis})",
     "v = v - v.amax({axis}, keepdim=True)",
     "v = torch.cat([v, v.relu()], {axis})",
     "v = v.contiguous(); v = v + 1; v[:, 0] *= {scale}",
-    "v = v @ v.transpose(1, 2) * 0.1",
+    "v = v.tanh() @ v.transpose(1, 2).tanh()",
     "v = v.reshape(v.shape[0], v.shape[2], -1) + v.mean()",
     "v = F.avg_pool1d(F.pad(v, (0, 4)), {window}, {step}, {half})",
     "v = F.max_pool1d(F.pad(v, (4, 0)), {window}, {step})",

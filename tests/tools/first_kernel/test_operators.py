@@ -70,7 +70,7 @@ class Model(nn.Module):
                 x.softmax(1), F.log_softmax(x, 2), x.cumsum(1), rows.flip(1).cumsum(1).flip(1),
                 (x * 0.9).cumprod(2), (x > 0).any(3), x.norm(p=1, dim=1),
                 F.scaled_dot_product_attention(rows, keys, keys, is_causal=True),
-                F.cross_entropy(x[:, :, 0, 0], labels), F.mse_loss(x, x * y[:, 0]),
+                F.cross_entropy(x[:, :, 0, 0], labels), F.mse_loss(1 - x, x * y[:, 0]),
                 F.smooth_l1_loss(rows, keys), F.kl_div(rows.log_softmax(1), keys.softmax(1)),
                 F.cosine_similarity(rows, keys, dim=1),
                 F.triplet_margin_loss(rows[:, 0], keys[:, 0], rows[:, 1]),
