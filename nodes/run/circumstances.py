@@ -45,11 +45,9 @@ def facts_of(store: RunStore, evaluation_key: str) -> Facts:
 
 
 def cycles_of(store: RunStore, evaluation_key: str) -> float | None:
-    """Return the elapsed cycles of a kernel, by its confirmation where there is one; often None."""
-    measured = store.get_stage(evaluation_key, "confirm_profile", Measurement)
+    """Return the elapsed cycles that were counted beside a kernel's time; None where none were."""
     evaluation = store.get(evaluation_key)
-    timings = (found.timing for found in (measured, evaluation) if found is not None)
-    return next((timing.elapsed_cycles for timing in timings if timing is not None), None)
+    return evaluation.timing.elapsed_cycles if evaluation and evaluation.timing else None
 
 
 def notes_of(facts: Facts) -> tuple[str, ...]:
