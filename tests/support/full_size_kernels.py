@@ -50,6 +50,8 @@ TASKS = {
     "running": ROWS_TASK.format(answer="torch.cumsum(x[:, 0], dim=0)"),
     "product": PRODUCT_TASK,
 }
+SMALL = {"product": {"N": 128}, "signs": {"ROWS": 256}}
+"""Where a task is small as it is, sizes at which its kernels are not yet wrong."""
 
 TOP = """
 constexpr bool FULL = X_SIZE_0 > 1000;

@@ -34,6 +34,8 @@ __all__ = [
 
 _REPORT_CAPACITY = 256
 _PATH_CAPACITY = 1 << 22
+_NO_RESERVE = 0x4000
+"""MAP_NORESERVE of Linux, which Python does not name: what is mapped may be more than there is."""
 _SLICE, _TURN = 200_000, 1 << 60
 """Instructions after which a warp gives way to the others of its block, so that warps may wait for
 each other by spinning on memory; and a block to other blocks, though it does not wait."""
@@ -432,7 +434,7 @@ def untouched(size: int) -> npt.NDArray[np.uint8]:
     """Return zeros of which the system gives only what is touched, however many are asked for."""
     if not size:
         return np.zeros(0, dtype=np.uint8)
-    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0)
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE
     return np.frombuffer(mmap.mmap(-1, size, flags=flags), dtype=np.uint8)
 
 

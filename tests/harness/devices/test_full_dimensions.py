@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from full_size_kernels import BUGS, CHEATS, HONEST, PRODUCT_TASK, TASKS, Kernel
+from full_size_kernels import BUGS, CHEATS, HONEST, PRODUCT_TASK, SMALL, TASKS, Kernel
 from often_or_seldom import every
 
 from kernelblaster.harness.devices.protocol import Measurement
@@ -29,7 +29,7 @@ async def judged(device: SimulatedDevice, folder: Path, kernel: Kernel) -> list[
     """Verify, which must pass, profile, and confirm what passed."""
     path = folder / f"{kernel.task}.py"
     path.write_text(TASKS[kernel.task])
-    task: Task = await load_task(path)
+    task: Task = await load_task(path, SMALL.get(kernel.task))
     verdict = await device.verify(task, kernel.source)
     assert verdict.outcome is Outcome.PASSED, f"at shrunken dimensions: {verdict.reason}"
     found = [await device.profile(task, kernel.source)]

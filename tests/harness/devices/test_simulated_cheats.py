@@ -300,10 +300,11 @@ async def test_copies_take_time(device: SimulatedDevice, tasks: dict[str, Task])
     measured = await profile(device, tasks["softmax"], COPY_THEN_IN_PLACE)
     assert measured.profile is not None and measured.timing is not None
     copy, kernel = measured.profile.launches
-    assert copy.kernel == "cudaMemcpyAsync" and copy.bottleneck == "dram"
+    assert copy.kernel == "cudaMemcpyAsync" and copy.bottleneck == "launch"
     least = 2 * 4 * 2048 * 512 / (device.gpu.dram_gigabytes_per_second * 1e3)
     assert copy.microseconds > least
-    assert measured.timing.microseconds >= copy.microseconds + 0.9 * kernel.microseconds
+    # The start of the kernel is hidden in part behind the copy.
+    assert measured.timing.microseconds >= 0.85 * (copy.microseconds + kernel.microseconds)
 
 
 async def test_a_transpose_by_narrow_copies_costs_more_than_a_kernel(

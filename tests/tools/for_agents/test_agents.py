@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -27,6 +28,7 @@ def example() -> ModuleType:
     spec = importlib.util.spec_from_file_location("agent_with_tools", path)
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # Where pydantic looks for the types of its fields.
     spec.loader.exec_module(module)
     return module
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import pytest
 from simt_support import compile_ptx, counted, execute, kinds
 
 from kernelblaster.harness.simt.ptx.parser import Module, parse
+from kernelblaster.harness.simt.run import core
 from kernelblaster.harness.simt.run.core import UnsupportedInstruction
 from kernelblaster.harness.simt.run.replay import replay_l1, replay_l2
 
@@ -574,3 +577,9 @@ def test_cache_replay(module: Module) -> None:
     l2 = replay_l2([big.misses, big.misses], 1 << 20)
     assert l2.read_sectors == 2 * distinct and l2.read_hits == distinct
     assert l2.write_sectors == 2 * 64 and l2.write_hits == 64
+
+
+def test_maps_may_be_larger_than_the_machine() -> None:
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    mapped = core.untouched(4 * total)
+    assert len(mapped) == 4 * total and mapped[-1] == 0
