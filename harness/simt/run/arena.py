@@ -17,7 +17,7 @@ LARGEST_REAL_COPY = 1 << 30
 _PLACE = 0x7000_0000_0000
 """Where possible: addresses, and so cache sets, do not vary between runs."""
 _READ_WRITE = 3
-_PRIVATE, _FIXED, _ANONYMOUS, _NO_RESERVE = 2, 16, 32, 0x4000
+_PRIVATE, _FIXED, _ANONYMOUS, NO_RESERVE = 2, 16, 32, 0x4000
 _FAILED = 2**64 - 1
 
 
@@ -56,7 +56,7 @@ class Arena:
     def __init__(self, memory_bytes: int) -> None:
         """Reserve address space; pages are backed where touched. Raises NoAddressSpace."""
         arena_bytes = memory_bytes // GUARD_BYTES * GUARD_BYTES
-        base = _map(_PLACE, arena_bytes, _PRIVATE | _ANONYMOUS | _NO_RESERVE, -1)
+        base = _map(_PLACE, arena_bytes, _PRIVATE | _ANONYMOUS | NO_RESERVE, -1)
         if base is None:
             raise NoAddressSpace(f"cannot reserve {arena_bytes} bytes of address space")
         self.base, self.arena_bytes = base, arena_bytes
@@ -166,7 +166,7 @@ def _fill_pages(first: int, last: int, value: int) -> bool:
 
 
 def _repeat(start: int, size: int, descriptor: int, tile: int) -> bool:
-    flags = _PRIVATE | _FIXED | _NO_RESERVE
+    flags = _PRIVATE | _FIXED | NO_RESERVE
     return all(
         _map(start + offset, min(tile, size - offset), flags, descriptor) is not None
         for offset in range(0, size, tile)

@@ -14,6 +14,7 @@ from ..decode.decoder import UnsupportedInstruction
 from ..decode.encoding import COUNTER, REPORT, USE, Detail, Space, Status
 from ..decode.places import Buffer, how_far, place
 from ..ptx.records import Instruction
+from .arena import NO_RESERVE
 from .library import GLOBAL_SHADOW_BYTES, SECTOR_USE_BYTES, Machine, core_library
 from .records import (
     GRID_WORKSPACE_BYTES,
@@ -34,8 +35,6 @@ __all__ = [
 
 _REPORT_CAPACITY = 256
 _PATH_CAPACITY = 1 << 22
-_NO_RESERVE = 0x4000
-"""MAP_NORESERVE of Linux, which Python does not name: what is mapped may be more than there is."""
 _SLICE, _TURN = 200_000, 1 << 60
 """Instructions after which a warp gives way to the others of its block, so that warps may wait for
 each other by spinning on memory; and a block to other blocks, though it does not wait."""
@@ -434,7 +433,7 @@ def untouched(size: int) -> npt.NDArray[np.uint8]:
     """Return zeros of which the system gives only what is touched, however many are asked for."""
     if not size:
         return np.zeros(0, dtype=np.uint8)
-    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | NO_RESERVE
     return np.frombuffer(mmap.mmap(-1, size, flags=flags), dtype=np.uint8)
 
 
