@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from .arrays import FLOATING, Array, expanded, flipped, part, permuted, unsqueezed, without
 from .calls import Call
 from .nests import Lazy, Scalar, Value, Writing
+from .pen import Pen
 from .pointwise import number
 from .sizes import ZERO, as_dim, count, divided, negative, plus, times
 from .values import ONE, CannotWrite, Dim, Dims
@@ -238,16 +239,15 @@ def _repeat(write: Writing, call: Call) -> Value:
     dims = _dims(call)
     while len(array.dims) < len(dims):
         array = unsqueezed(array, 0)
-    out = write.new(call.name, dims, array.dtype)
-    pen = write.pen("repeat")
-    here = pen.one_thread_each(dims, _names(len(dims)))
-    source = [
-        index if have.same_as(wanted) else "0" if have.is_one else f"{index} % {pen.size(have)}"
-        for index, have, wanted in zip(here, array.dims, dims, strict=True)
-    ]
-    pen.store(out, here, pen.load(array, source))
-    write.launch(pen)
-    return out
+
+    def source(pen: Pen, here: Sequence[str]) -> list[str]:
+        return [
+            index if have.same_as(wanted) else "0" if have.is_one
+            else f"{index} % {pen.size(have)}"
+            for index, have, wanted in zip(here, array.dims, dims, strict=True)
+        ]  # fmt: skip
+
+    return _moved(write, "repeat", call.name, array, dims, source)
 
 
 def _repeat_interleave(write: Writing, call: Call) -> Value:
@@ -259,14 +259,11 @@ def _repeat_interleave(write: Writing, call: Call) -> Value:
     if given is None:
         array = write.array(write.reshape(array, (count(array.dims),)))
     axis = 0 if given is None else int(given) % len(array.dims)
-    out = write.new(call.name, _dims(call), array.dtype)
-    pen = write.pen("repeat_interleave")
-    here = pen.one_thread_each(out.dims, _names(len(out.dims)))
-    source = list(here)
-    source[axis] = f"{here[axis]} / {pen.size(as_dim(times_each), 'repeats')}"
-    pen.store(out, here, pen.load(array, source))
-    write.launch(pen)
-    return out
+    repeats = as_dim(times_each)
+    return _moved(
+        write, "repeat_interleave", call.name, array, _dims(call),
+        lambda pen, here: _replaced(here, axis, f"{here[axis]} / {pen.size(repeats, 'repeats')}"),
+    )  # fmt: skip
 
 
 def _roll(write: Writing, call: Call) -> Value:
@@ -283,19 +280,17 @@ def _roll(write: Writing, call: Call) -> Value:
 
 
 def _rolled(write: Writing, call: Call, array: Array, shifts: Mapping[int, Any]) -> Array:
-    out = write.new(call.name, array.dims, array.dtype)
-    pen = write.pen("roll")
-    here = pen.one_thread_each(out.dims, _names(len(out.dims)))
-    source = list(here)
-    for axis, shift in shifts.items():
-        size = array.dims[axis]
-        moved = as_dim(shift)
-        forward = write.known.of(-moved.full % size.full, -moved.verify % size.verify)
-        text = pen.size(forward, "shift")
-        source[axis] = f"({here[axis]} + {text}) % {pen.size(size)}"
-    pen.store(out, here, pen.load(array, source))
-    write.launch(pen)
-    return out
+    def source(pen: Pen, here: Sequence[str]) -> list[str]:
+        found = list(here)
+        for axis, shift in shifts.items():
+            size = array.dims[axis]
+            moved = as_dim(shift)
+            forward = write.known.of(-moved.full % size.full, -moved.verify % size.verify)
+            text = pen.size(forward, "shift")
+            found[axis] = f"({here[axis]} + {text}) % {pen.size(size)}"
+        return found
+
+    return _moved(write, "roll", call.name, array, array.dims, source)
 
 
 def _pad(write: Writing, call: Call) -> Value:
@@ -415,7 +410,24 @@ def _names(rank: int) -> tuple[str, ...]:
     return ("a", "b", "c", "d", "e", "f", "g", "h")[: max(rank, 0)]
 
 
-def _at(pen: Any, array: Array, here: Sequence[str], size: Dim | None) -> str:
+def _moved(
+    write: Writing, title: str, name: str, array: Array, dims: Dims,
+    source: Callable[[Pen, Sequence[str]], Sequence[str]],
+) -> Array:  # fmt: skip
+    """Write a kernel whose every element is one of another array; `source` says at which place."""
+    out = write.new(name, dims, array.dtype)
+    pen = write.pen(title)
+    here = pen.one_thread_each(dims, _names(len(dims)))
+    pen.store(out, here, pen.load(array, source(pen, here)))
+    write.launch(pen)
+    return out
+
+
+def _replaced(places: Sequence[str], axis: int, index: str) -> list[str]:
+    return [*places[:axis], index, *places[axis + 1 :]]
+
+
+def _at(pen: Pen, array: Array, here: Sequence[str], size: Dim | None) -> str:
     """Return the name of an index read from a tensor; negative ones count from the end."""
     name = pen.name("at")
     element = pen.load(array, here, "index")
@@ -448,27 +460,19 @@ def _one_hot(write: Writing, call: Call) -> Value:
 def _index_select(write: Writing, call: Call) -> Value:
     array, index = write.array(call.args[0]), write.array(call.args[2])
     axis = call.axis(1, "dim", len(array.dims))
-    out = write.new(call.name, _dims(call), array.dtype)
-    pen = write.pen("index_select")
-    here = pen.one_thread_each(out.dims, _names(len(out.dims)))
-    source = list(here)
-    source[axis] = _at(pen, index, [here[axis]], None)
-    pen.store(out, here, pen.load(array, source))
-    write.launch(pen)
-    return out
+    return _moved(
+        write, "index_select", call.name, array, _dims(call),
+        lambda pen, here: _replaced(here, axis, _at(pen, index, [here[axis]], None)),
+    )  # fmt: skip
 
 
 def _gather(write: Writing, call: Call) -> Value:
     array, index = write.array(call.args[0]), write.array(call.args[2])
     axis = call.axis(1, "dim", len(array.dims))
-    out = write.new(call.name, index.dims, array.dtype)
-    pen = write.pen("gather")
-    here = pen.one_thread_each(out.dims, _names(len(out.dims)))
-    source = list(here)
-    source[axis] = _at(pen, index, here, None)
-    pen.store(out, here, pen.load(array, source))
-    write.launch(pen)
-    return out
+    return _moved(
+        write, "gather", call.name, array, index.dims,
+        lambda pen, here: _replaced(here, axis, _at(pen, index, here, None)),
+    )  # fmt: skip
 
 
 def _index(write: Writing, call: Call) -> Value:
