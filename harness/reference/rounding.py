@@ -84,14 +84,12 @@ class LongestSum(TorchDispatchMode):  # type: ignore[misc]
         return answer
 
 
-class _Moved(TorchDispatchMode):  # type: ignore[misc]
-    """Moves the answer of every operation that adds."""
+class OtherSums(TorchDispatchMode):  # type: ignore[misc]
+    """Has operations answered in another way; those that add on their way are taken apart first."""
 
-    def __init__(self, equal_terms: float) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self._equal_terms = equal_terms
-        self._generators: dict[torch.device, torch.Generator] = {}
-        self._taken_apart = parts_of_norms()
+        self._taken_apart = _parts_of_norms()
 
     def __torch_dispatch__(
         self, function: Any, types: Any, args: Any = (), kwargs: Any = None
@@ -100,6 +98,23 @@ class _Moved(TorchDispatchMode):  # type: ignore[misc]
         if function in self._taken_apart:
             with self:
                 return self._taken_apart[function](*args, **named)
+        return self.answer(function, args, named)
+
+    def answer(self, function: Any, args: Any, named: dict[str, Any]) -> Any:
+        """Return what an operation answers instead."""
+        raise NotImplementedError
+
+
+class _Moved(OtherSums):
+    """Moves the answer of every operation that adds."""
+
+    def __init__(self, equal_terms: float) -> None:
+        super().__init__()
+        self._equal_terms = equal_terms
+        self._generators: dict[torch.device, torch.Generator] = {}
+
+    def answer(self, function: Any, args: Any, named: dict[str, Any]) -> Any:
+        """Return the answer, moved."""
         answer = function(*args, **named)
         operation = function.overloadpacket
         count = _TERMS.get(operation)
@@ -191,7 +206,7 @@ _TERMS_OF_NORMS: dict[Any, Callable[[Any, torch.Tensor], float]] = {
 """The same of operations that are taken apart."""
 
 
-def parts_of_norms() -> dict[Any, Callable[..., Any]]:
+def _parts_of_norms() -> dict[Any, Callable[..., Any]]:
     """Return what operations that add on their way are made of."""
     from torch._decomp import get_decompositions
 
