@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import importlib.util
 import inspect
 import re
 from pathlib import Path
@@ -15,6 +14,7 @@ import graph_support
 import pytest
 import test_floors
 from places import ROOT
+from scripts import import_script
 
 PAGES = sorted([*(ROOT / "docs").glob("*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md"])
 HOUSE = "benchmarks|cli|docs|examples|graph|harness|memory|nodes|tests|tools"
@@ -84,11 +84,7 @@ def test_the_order_is_the_one_that_is_held(folder: str) -> None:
 
 def drawing() -> ModuleType:
     """Return the script that draws the graphs."""
-    spec = importlib.util.spec_from_file_location("draw_graphs", ROOT / "docs" / "draw_graphs.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return import_script(ROOT / "docs" / "draw_graphs.py")
 
 
 def test_the_graphs_are_drawn_as_they_are_wired() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
 import sys
@@ -15,17 +14,14 @@ import graph_support
 import pytest
 from openai_server import OpenAiServer, Say
 from places import ROOT
+from scripts import import_script
 
 from kernelblaster.cli import app
 
 
 @pytest.fixture(scope="module")
 def writers() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("writers", ROOT / "benchmarks" / "writers.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return import_script(ROOT / "benchmarks" / "writers.py")
 
 
 def faster_with_tools(body: dict[str, Any]) -> Say:

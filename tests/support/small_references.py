@@ -7,7 +7,7 @@ from kernelblaster.harness.reference.case import Case
 from kernelblaster.harness.reference.cases import CASES, Usual, first_finite
 from kernelblaster.harness.reference.model import Reference
 
-TEXT = """
+HEAD = """
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
@@ -15,7 +15,8 @@ import torch.nn.functional as F
 N = 64
 
 
-class Model(nn.Module):
+"""
+MODEL = """class Model(nn.Module):
     def __init__(self):
         super().__init__()
         {init}
@@ -27,12 +28,13 @@ class Model(nn.Module):
 def get_inputs():
     return [{inputs}]
 """
+"""Text of a model: `init`, the `names` that forward() takes, its `body`, and the `inputs`."""
 X = "torch.randn(N, 40)"
 
 
 def reference(body: str, inputs: str = X, names: str = "x", init: str = "pass") -> Reference:
     """Return a task whose forward() is one expression; N is 64."""
-    text = TEXT.format(init=init, names=names, body=body, inputs=inputs)
+    text = (HEAD + MODEL).format(init=init, names=names, body=body, inputs=inputs)
     return Reference(text, "task.py", {"N": 64})
 
 

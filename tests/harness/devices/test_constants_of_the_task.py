@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from small_references import MODEL
 
 from kernelblaster.harness.devices.simulated import SimulatedDevice
 from kernelblaster.harness.records import Outcome, StageResult, Task
@@ -12,18 +13,6 @@ from kernelblaster.harness.task.contract import header
 from kernelblaster.harness.task.loading import load_task
 
 HEAD = "import torch\nimport torch.nn as nn\n\nROWS = 96\nCOLUMNS = 80\n\n"
-MODEL = """class Model(nn.Module):
-    def __init__(self):
-        super().__init__()
-        {init}
-
-    def forward(self, {names}):
-        return {body}
-
-
-def get_inputs():
-    return [{inputs}]
-"""
 X = "torch.randn(ROWS, COLUMNS)"
 TASKS = {
     "norm": ("self.norm = nn.BatchNorm1d(COLUMNS); self.eval()", "x", "self.norm(x)", X),

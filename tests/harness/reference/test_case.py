@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from small_references import TEXT, X, cases, reference
+from small_references import HEAD, MODEL, X, cases, reference
 
 from kernelblaster.harness.records import Variation
 from kernelblaster.harness.reference import child
@@ -143,7 +143,7 @@ def unlimited(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def asked(folder: Path, body: str = "x + self.c", inputs: str = X) -> dict[str, Any]:
-    text = TEXT.format(init=CONSTANT, names="x", body=body, inputs=inputs)
+    text = (HEAD + MODEL).format(init=CONSTANT, names="x", body=body, inputs=inputs)
     shutil.rmtree(folder / "cases", ignore_errors=True)
     (folder / "cases").mkdir()
     request = {

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
-import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -14,6 +12,7 @@ import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from places import EXAMPLES
 from scripted_chat_model import ScriptedChatModel
+from scripts import import_script
 from simt_support import nvcc
 
 import kernelblaster
@@ -24,13 +23,7 @@ MENDED = "```cuda\nus: 40.0\n```"
 
 @pytest.fixture(scope="module")
 def example() -> ModuleType:
-    path = EXAMPLES / "langgraph" / "agent_with_tools.py"
-    spec = importlib.util.spec_from_file_location("agent_with_tools", path)
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # Where pydantic looks for the types of its fields.
-    spec.loader.exec_module(module)
-    return module
+    return import_script(EXAMPLES / "langgraph" / "agent_with_tools.py")
 
 
 def answers(conversation: list[BaseMessage]) -> list[str]:
