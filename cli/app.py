@@ -57,7 +57,7 @@ from .flags import (
     reading_of,
     with_gpus,
 )
-from .following import Showing, follow, follow_all
+from .following import Opening, Showing, follow_all
 from .output import fail, print_json, tell
 
 app = typer.Typer(
@@ -133,7 +133,8 @@ def optimize(
 ) -> None:
     """Make the first CUDA kernel for a PyTorch reference, then make it faster.
 
-    Several tasks are done one after the other, each in a run directory of its own.
+    Several tasks are done one after the other, each in a run directory of its own; one that
+    fails keeps no other back (exit code 2 at the end).
     """
     chosen = parse_dimensions(dimensions or [])
     tasks = chosen_tasks(task, kernelbench, level, problem)
@@ -145,6 +146,7 @@ def optimize(
     from ..graph.session import Session
     from ..nodes.common.approval import parse_approvals
     from ..nodes.records import OptimizeRequest, RunContext
+    from ..nodes.run.begin import resolve_plan
 
     settings = read_settings(
         model=model,
@@ -190,21 +192,13 @@ def optimize(
     except ValidationError as error:
         raise UserError(describe(error)) from error
     showing = Showing(as_json, quiet, events)
-    if len(requests) == 1:
-        follow(Session.create(requests[0], context), showing)
-        return
-    sessions: list[Session] = []
-    refused: dict[Path, UserError] = {}
-    try:
-        for request in requests:
-            try:
-                sessions.append(Session.create(request, context))
-            except UserError as error:
-                refused[Path(request.task)] = error
-        follow_all(sessions, showing, refused)
-    finally:
-        for session in sessions:
-            session.close()
+    if len(requests) > 1:
+        resolve_plan(requests[0], context)  # What is wrong with the context is told once.
+
+    def opening(request: OptimizeRequest) -> Opening:
+        return Opening(Path(request.task), lambda: Session.create(request, context))
+
+    follow_all([opening(request) for request in requests], showing)
 
 
 @app.command()
@@ -230,6 +224,7 @@ def resume(
     """Go on with runs that were stopped, killed or wait, from their checkpoints."""
     from ..graph.session import Session
     from ..harness.devices.job_records import read_results
+    from ..memory.run.directory import held
     from ..memory.run.exchange import take_results
     from ..nodes.common.approval import change_approvals, parse_approvals
     from ..tools.models.budgets import change_budgets
@@ -244,26 +239,28 @@ def resume(
     approvals = None if approve is None else parse_approvals(approve)
     if answer and len(set(runs)) > 1:
         raise UserError("--answer answers one run: name it alone")
-    found = read_results(results) if results else None
-    sessions: list[Session] = []
-    refused: dict[Path, UserError] = {}
-    try:
-        for run in dict.fromkeys(path.resolve() for path in runs):
+    directories = list(dict.fromkeys(path.resolve() for path in runs))
+    if results:
+        with held(directories) as free:
+            for line in take_results(free, read_results(results), results):
+                typer.echo(line, err=as_json or bool(events))
+
+    def opening(run: Path) -> Opening:
+        def changed() -> Session:
+            session = Session.open(run)
             try:
-                sessions.append(Session.open(run))
-            except UserError as error:
-                refused[run] = error
-        directories = [session.directory for session in sessions]
-        for line in take_results(directories, found, results) if found and results else []:
-            typer.echo(line, err=as_json or bool(events))
-        for run in directories:
-            change_budgets(run, raised)
-            if approvals is not None:
-                change_approvals(run, approvals)
-        follow_all(sessions, Showing(as_json, quiet, events), refused, answer or ())
-    finally:
-        for session in sessions:
-            session.close()
+                change_budgets(run, raised)
+                if approvals is not None:
+                    change_approvals(run, approvals)
+            except BaseException:
+                session.close()
+                raise
+            return session
+
+        return Opening(run, changed)
+
+    showing = Showing(as_json, quiet, events)
+    follow_all([opening(run) for run in directories], showing, answer or ())
 
 
 @app.command()

@@ -10,7 +10,7 @@ import os
 import re
 import stat
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -202,6 +202,22 @@ def _remove_made(directory: Path, *, keep: bool = False) -> None:
     for folder in (*folders, artifacts, *(() if keep else (directory,))):
         with contextlib.suppress(OSError):  # Something of others' is in it.
             folder.rmdir()
+
+
+@contextlib.contextmanager
+def held(paths: Sequence[Path]) -> Iterator[list[Path]]:
+    """Hold those of some directories that are runs and free, while what is shared is put in them.
+
+    Yields them. Who runs one of the others says what is wrong with it.
+    """
+    with contextlib.ExitStack() as stack:
+        free: list[Path] = []
+        for path in paths:
+            with contextlib.suppress(UserError):
+                read_plan(path)
+                stack.callback(RunDirectory.hold(path).close)
+                free.append(path)
+        yield free
 
 
 def is_held(path: Path) -> bool:
