@@ -50,7 +50,6 @@ from .flags import (
     checked_budgets,
     chosen_tasks,
     describe,
-    limit_reference,
     one_task,
     parse_dimensions,
     read_settings,
@@ -139,7 +138,6 @@ def optimize(
     chosen = parse_dimensions(dimensions or [])
     tasks = chosen_tasks(task, kernelbench, level, problem)
     reading = reading_of(mode, dtype, allow_degenerate)
-    limit_reference(reference_seconds)
     if len(tasks) > 1 and (run or start):
         raise UserError(f"--run and --start are one task's, and {len(tasks)} are named")
     begin_loading(tasks[0], chosen, reading)
@@ -185,6 +183,7 @@ def optimize(
             repairs=settings.repairs if repairs is None else repairs,
             writer=writer or settings.writer,
             confirm_seconds=settings.confirm_seconds,
+            reference_seconds=reference_seconds,
             seed=settings.seed if seed is None else seed,
             knowledge=str(kb) if kb else None,
             approve=parse_approvals(approve or ""),
@@ -212,6 +211,7 @@ def resume(
         typer.Option(help="To what the run asks: accept, reject:REASON or edit:JSON, in order."),
     ] = None,
     approve: Approve = None,
+    reference_seconds: ReferenceSeconds = None,
     max_tokens: MaxTokens = None,
     max_money: MaxMoney = None,
     max_calls: MaxCalls = None,
@@ -224,7 +224,7 @@ def resume(
     """Go on with runs that were stopped, killed or wait, from their checkpoints."""
     from ..graph.session import Session
     from ..harness.devices.job_records import read_results
-    from ..memory.run.directory import held
+    from ..memory.run.directory import change_reference_seconds, held
     from ..memory.run.exchange import take_results
     from ..nodes.common.approval import change_approvals, parse_approvals
     from ..tools.models.budgets import change_budgets
@@ -252,6 +252,8 @@ def resume(
                 change_budgets(run, raised)
                 if approvals is not None:
                     change_approvals(run, approvals)
+                if reference_seconds is not None:
+                    change_reference_seconds(run, reference_seconds)
             except BaseException:
                 session.close()
                 raise
@@ -295,7 +297,6 @@ def evaluate(
     chosen = parse_dimensions(dimensions or [])
     reference = one_task(task, kernelbench, level, problem)
     reading = reading_of(mode, dtype, allow_degenerate)
-    limit_reference(reference_seconds)
     begin_loading(reference, chosen, reading)
     from ..harness.process.interruption import Stopped, run_until_stopped
     from ..tools.evaluation.file import evaluate_file
@@ -315,6 +316,7 @@ def evaluate(
                 reading,
                 tell,
                 settings.confirm_seconds,
+                reference_seconds,
             )
         )
     except Stopped as stopped:
@@ -377,10 +379,9 @@ def task_show(
     from ..harness.task.loading import load_task, small_variant_in_words
 
     reference = one_task(task, kernelbench, level, problem)
-    limit_reference(reference_seconds)
     reading = reading_of(mode, dtype, allow_degenerate)
     loaded = asyncio.run(
-        load_task(reference, parse_dimensions(dimensions or []), reading, tell)
+        load_task(reference, parse_dimensions(dimensions or []), reading, tell, reference_seconds)
     )
     typer.echo(f"{loaded.name}: {loaded.op_class}, {loaded.dtype}")
     typer.echo(small_variant_in_words(loaded))
@@ -409,12 +410,11 @@ def task_check(
 
     tasks = chosen_tasks(task, kernelbench, level, problem)
     chosen = parse_dimensions(dimensions or [])
-    limit_reference(reference_seconds)
     reading = reading_of(mode, dtype, allow_degenerate)
     failed = 0
     for path in tasks:
         try:
-            loaded = load_task_now(path, chosen, reading, tell)
+            loaded = load_task_now(path, chosen, reading, tell, reference_seconds)
             degenerate = read_degenerate(prepare_cases_now(loaded))
         except UserError as error:
             failed += 1

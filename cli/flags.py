@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -138,12 +137,6 @@ def reading_of(mode: str, dtype: str, allow_degenerate: bool) -> Reading:
     return Reading.model_validate(
         {"mode": mode, "dtype": dtype, "allow_degenerate": allow_degenerate}
     )
-
-
-def limit_reference(seconds: float | None) -> None:
-    """Set how long PyTorch may take, for this process and those it starts."""
-    if seconds is not None:
-        os.environ["KERNELBLASTER_REFERENCE_SECONDS"] = str(seconds)
 
 
 def knowledge_directory(chosen: Path | None) -> Path:

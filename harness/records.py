@@ -253,6 +253,10 @@ AS_WRITTEN = Reading()
 """Nothing is asked of a reference that its file does not say."""
 
 
+REFERENCE_SECONDS = 600.0
+"""How long PyTorch may take for a task's answers, where nobody says otherwise."""
+
+
 class Task(Record):
     """A PyTorch reference in KernelBench form (`Model`, `get_inputs`, `get_init_inputs`)."""
 
@@ -278,6 +282,8 @@ class Task(Record):
     """The program at the dimensions of `verify`; None where it is not known."""
     variation: Variation = Field(default_factory=Variation)
     reading: Reading = AS_WRITTEN
+    reference_seconds: float = Field(default=REFERENCE_SECONDS, gt=0)
+    """How long PyTorch may take for its answers on the CPU; not part of the identity."""
     notes: tuple[str, ...] = ()
     """What whoever brings the task should know of how it was read, a sentence each."""
 
