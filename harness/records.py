@@ -238,12 +238,16 @@ class Variation(Record):
         return tuple(name for name in self.fixed if self.levels.get(name) == "own")
 
 
+Mode = Literal["file", "eval", "train"]
+Precision = Literal["file", "fp16", "bf16", "fp32"]
+
+
 class Reading(Record):
     """How a reference is read: what is asked of it that its file does not say."""
 
-    mode: Literal["file", "eval", "train"] = "file"
+    mode: Mode = "file"
     """Whether the model is set to evaluate or to train; by default as the file leaves it."""
-    dtype: Literal["file", "fp16", "bf16", "fp32"] = "file"
+    dtype: Precision = "file"
     """Type of its floating inputs, parameters and buffers; by default as the file has them."""
     allow_degenerate: bool = False
     """Whether a task is gone on with whose answer is known without computing anything."""
