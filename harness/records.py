@@ -434,7 +434,7 @@ class LaunchProfile(Record):
     """Rules that fired, in words."""
     like: int | None = None
     """Place among the profile's launches of an earlier one that was the same but for addresses:
-    its time and metrics are this one's."""
+    its metrics are this one's, and so is its time where this one's was not taken."""
 
 
 @dataclass(frozen=True)
