@@ -24,40 +24,28 @@ from ..harness.errors import UserError
 from ..harness.files import read_text
 from ..harness.task.loading import begin_loading
 from .flags import (
-    AllowDegenerate,
     Approve,
     ConfirmSeconds,
     DeviceName,
-    Dimensions,
     Events,
     Gpu,
     Gpus,
     Json,
-    KernelBench,
     KnowledgeDirectory,
-    Level,
     MaxCalls,
     MaxGpuSeconds,
     MaxMoney,
     MaxSeconds,
     MaxTokens,
-    Mode,
-    Precision,
-    Problem,
     Quiet,
-    ReferenceSeconds,
-    TaskPath,
     checked_budgets,
-    chosen_tasks,
     describe,
-    one_task,
-    parse_dimensions,
     read_settings,
-    reading_of,
     with_gpus,
 )
 from .following import Opening, Showing, follow_all
 from .output import fail, print_json, tell
+from .task_flags import ReferenceSeconds, TaskFlags, TaskPath, with_task_flags
 
 app = typer.Typer(
     help="Agents that rewrite a CUDA kernel, measure every rewrite, and remember.",
@@ -71,6 +59,7 @@ app.add_typer(task_app, name="task")
 app.add_typer(jobs_app, name="jobs")
 
 @app.command()
+@with_task_flags
 def optimize(
     task: TaskPath = None,
     start: Annotated[Path | None, typer.Option(help="First kernel; else one is written.")] = None,
@@ -118,14 +107,8 @@ def optimize(
     approve: Approve = None,
     run: Annotated[Path | None, typer.Option("--run", help="Run directory.")] = None,
     kb: KnowledgeDirectory = None,
-    dimensions: Dimensions = None,
-    kernelbench: KernelBench = None,
-    level: Level = None,
-    problem: Problem = None,
-    mode: Mode = "file",
-    dtype: Precision = "file",
-    allow_degenerate: AllowDegenerate = False,
-    reference_seconds: ReferenceSeconds = None,
+    *,
+    flags: TaskFlags,
     quiet: Quiet = False,
     events: Events = None,
     as_json: Json = False,
@@ -135,12 +118,10 @@ def optimize(
     Several tasks are done one after the other, each in a run directory of its own; one that
     fails keeps no other back (exit code 2 at the end).
     """
-    chosen = parse_dimensions(dimensions or [])
-    tasks = chosen_tasks(task, kernelbench, level, problem)
-    reading = reading_of(mode, dtype, allow_degenerate)
+    tasks = flags.tasks(task)
     if len(tasks) > 1 and (run or start):
         raise UserError(f"--run and --start are one task's, and {len(tasks)} are named")
-    begin_loading(tasks[0], chosen, reading)
+    begin_loading(tasks[0], flags.dimensions, flags.reading)
     from ..graph.session import Session
     from ..nodes.common.approval import parse_approvals
     from ..nodes.records import OptimizeRequest, RunContext
@@ -166,8 +147,8 @@ def optimize(
                 task=str(path),
                 start=str(start) if start else None,
                 run=str(run) if run else None,
-                dimensions=chosen,
-                reading=reading,
+                dimensions=flags.dimensions,
+                reading=flags.reading,
             )
             for path in tasks
         ]
@@ -183,7 +164,7 @@ def optimize(
             repairs=settings.repairs if repairs is None else repairs,
             writer=writer or settings.writer,
             confirm_seconds=settings.confirm_seconds,
-            reference_seconds=reference_seconds,
+            reference_seconds=flags.reference_seconds,
             seed=settings.seed if seed is None else seed,
             knowledge=str(kb) if kb else None,
             approve=parse_approvals(approve or ""),
@@ -266,6 +247,7 @@ def resume(
 
 
 @app.command()
+@with_task_flags
 def evaluate(
     kernel: Annotated[Path, typer.Argument(help="CUDA source that defines `launch`.")],
     task: Annotated[
@@ -274,7 +256,8 @@ def evaluate(
     gpu: Gpu = None,
     gpus: Gpus = None,
     device: DeviceName = None,
-    dimensions: Dimensions = None,
+    *,
+    flags: TaskFlags,
     confirm: Annotated[
         bool,
         typer.Option("--confirm", help="Verify and time it again, as a run does with its winner."),
@@ -283,21 +266,12 @@ def evaluate(
         int | None,
         typer.Option(min=1, help="Confirm on the cases of an earlier confirmation: its fact."),
     ] = None,
-    kernelbench: KernelBench = None,
-    level: Level = None,
-    problem: Problem = None,
-    mode: Mode = "file",
-    dtype: Precision = "file",
-    allow_degenerate: AllowDegenerate = False,
-    reference_seconds: ReferenceSeconds = None,
     confirm_seconds: ConfirmSeconds = None,
     as_json: Json = False,
 ) -> None:
     """Compile, verify, profile and time one kernel."""
-    chosen = parse_dimensions(dimensions or [])
-    reference = one_task(task, kernelbench, level, problem)
-    reading = reading_of(mode, dtype, allow_degenerate)
-    begin_loading(reference, chosen, reading)
+    reference = flags.one_task(task)
+    begin_loading(reference, flags.dimensions, flags.reading)
     from ..harness.process.interruption import Stopped, run_until_stopped
     from ..tools.evaluation.file import evaluate_file
     from .tables import show_evaluation
@@ -310,13 +284,13 @@ def evaluate(
                 reference,
                 with_gpus(device or settings.device, gpus),
                 gpu or settings.gpu,
-                chosen,
+                flags.dimensions,
                 confirm,
                 secret_seed,
-                reading,
+                flags.reading,
                 tell,
                 settings.confirm_seconds,
-                reference_seconds,
+                flags.reference_seconds,
             )
         )
     except Stopped as stopped:
@@ -363,26 +337,18 @@ def report(run: Annotated[Path, typer.Argument(help="Run directory.")]) -> None:
 
 
 @task_app.command("show")
+@with_task_flags
 def task_show(
     task: TaskPath = None,
-    dimensions: Dimensions = None,
-    kernelbench: KernelBench = None,
-    level: Level = None,
-    problem: Problem = None,
-    mode: Mode = "file",
-    dtype: Precision = "file",
-    allow_degenerate: AllowDegenerate = False,
-    reference_seconds: ReferenceSeconds = None,
+    *,
+    flags: TaskFlags,
 ) -> None:
     """Print a task's tensors, the exact `launch` signature and task.cuh."""
     from ..harness.task.contract import header, signature
     from ..harness.task.loading import load_task, small_variant_in_words
 
-    reference = one_task(task, kernelbench, level, problem)
-    reading = reading_of(mode, dtype, allow_degenerate)
-    loaded = asyncio.run(
-        load_task(reference, parse_dimensions(dimensions or []), reading, tell, reference_seconds)
-    )
+    how = flags.dimensions, flags.reading, tell, flags.reference_seconds
+    loaded = asyncio.run(load_task(flags.one_task(task), *how))
     typer.echo(f"{loaded.name}: {loaded.op_class}, {loaded.dtype}")
     typer.echo(small_variant_in_words(loaded))
     for note in loaded.notes:
@@ -393,28 +359,22 @@ def task_show(
 
 
 @task_app.command("check")
+@with_task_flags
 def task_check(
     task: TaskPath = None,
-    dimensions: Dimensions = None,
-    kernelbench: KernelBench = None,
-    level: Level = None,
-    problem: Problem = None,
-    mode: Mode = "file",
-    dtype: Precision = "file",
-    allow_degenerate: AllowDegenerate = False,
-    reference_seconds: ReferenceSeconds = None,
+    *,
+    flags: TaskFlags,
 ) -> None:
     """Load tasks, a line each: at which sizes it is verified, or why it cannot be loaded."""
     from ..harness.task.cases import prepare_cases_now, read_degenerate
     from ..harness.task.loading import load_task_now, small_variant_in_words
 
-    tasks = chosen_tasks(task, kernelbench, level, problem)
-    chosen = parse_dimensions(dimensions or [])
-    reading = reading_of(mode, dtype, allow_degenerate)
+    tasks = flags.tasks(task)
+    how = flags.dimensions, flags.reading, tell, flags.reference_seconds
     failed = 0
     for path in tasks:
         try:
-            loaded = load_task_now(path, chosen, reading, tell, reference_seconds)
+            loaded = load_task_now(path, *how)
             degenerate = read_degenerate(prepare_cases_now(loaded))
         except UserError as error:
             failed += 1
