@@ -218,6 +218,9 @@ class ProgressView:
     def _on_note(self, event: Mapping[str, Any]) -> None:
         self.note(f"[yellow]note[/]: {escape(event['text'])}")
 
+    def _on_initial_asked(self, event: Mapping[str, Any]) -> None:
+        self.note(f"first kernel: {escape(event['reason'])}; {escape(event['model'])} writes these")
+
     def _on_initial_rejected(self, event: Mapping[str, Any]) -> None:
         self.note(f"first kernel: [red]refused, {event['outcome']}[/]: {escape(event['reason'])}")
 

@@ -97,6 +97,9 @@ class RunContext(Record):
     confirm_seconds: float = Field(default=CONFIRM_SECONDS, ge=0)
     """How long Compute Sanitizer may look at the winner at full dimensions of a GPU; it looks at it
     at small ones in any case."""
+    reference_seconds: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    """How long PyTorch may take for the task's answers on the CPU; by default
+    $KERNELBLASTER_REFERENCE_SECONDS, or 600."""
     seed: Integer = 0
     """Same seed, same knowledge base: same run."""
     knowledge: str | None = None

@@ -18,7 +18,7 @@ from ..harness.errors import UserError
 from ..harness.records import DeviceIdentity, Evaluation, Task
 from ..memory.knowledge.knowledge_base import KnowledgeBase
 from ..memory.run.artifacts import ArtifactStore
-from ..memory.run.directory import ARTIFACTS, RunDirectory
+from ..memory.run.directory import ARTIFACTS, RunDirectory, reference_seconds_of
 from ..memory.run.run_store import RunStore
 from .models.asking import Asker
 from .models.records import ModelPlan
@@ -53,11 +53,12 @@ class Workspace:
         self._tasks: dict[str, Task] = {}
 
     def task(self, artifact: str) -> Task:
-        """Return the task stored under an artifact's sha256; read once."""
+        """Return the task stored under an artifact's sha256, with the time that PyTorch has now."""
         if artifact not in self._tasks:
             text = self.artifacts.get_text(artifact)
             self._tasks[artifact] = Task.model_validate_json(text)
-        return self._tasks[artifact]
+        task, seconds = self._tasks[artifact], reference_seconds_of(self.directory)
+        return task.model_copy(update={"reference_seconds": seconds}) if seconds else task
 
     def evaluation(self, key: str) -> Evaluation:
         """Return a stored evaluation.

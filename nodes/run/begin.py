@@ -13,8 +13,8 @@ from pydantic import ValidationError
 from ...harness.devices.registry import device_choice, open_device
 from ...harness.errors import UserError, told_of
 from ...harness.files import read_regular
-from ...harness.records import sha256_of
-from ...harness.task.loading import LARGEST_REFERENCE_BYTES
+from ...harness.records import Reading, sha256_of
+from ...harness.task.loading import LARGEST_REFERENCE_BYTES, reference_seconds
 from ...memory.locations import default_knowledge_directory
 from ...memory.run.directory import NotEmpty, RunDirectory, new_run_directory, read_plan
 from ...memory.run.run_store import RunStore
@@ -27,7 +27,7 @@ from ..records import OptimizeRequest, RunContext, RunPlan
 TASK_FILE, START_FILE = "task.py", "start.cu"
 """Where in a run's directory the texts lie that were given in place of paths."""
 
-Asked = TypeVar("Asked", OptimizeRequest, RunContext)
+Asked = TypeVar("Asked", OptimizeRequest, RunContext, Reading)
 
 
 def checked(kind: type[Asked], asked: Mapping[str, Any]) -> Asked:
@@ -90,6 +90,7 @@ def resolve_plan(request: OptimizeRequest, context: RunContext) -> RunPlan:
         "task_sha256": _sum_of(given.get(TASK_FILE, task)),
         "models": models,
         "repairs": _repairs(context, models),
+        "reference_seconds": context.reference_seconds or reference_seconds(),
     }
     return RunPlan(**(dict(request) | dict(context) | resolved))
 

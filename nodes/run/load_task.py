@@ -21,6 +21,7 @@ from ...harness.records import Task
 from ...harness.task.loading import load_task as read_task
 from ...harness.task.loading import small_variant_in_words
 from ...memory.knowledge.state_index import import_chroma
+from ...memory.run.directory import reference_seconds_of
 from ...memory.run.journal import Entry
 from ...tools.models.endpoint import require_endpoint
 from ...tools.models.records import ROLES
@@ -114,13 +115,16 @@ async def _described(plan: RunPlan, given: Mapping[str, str]) -> Task:
     def tell(text: str) -> None:
         write({"event": "note", "text": text})
 
+    how = plan.dimensions, plan.reading, tell
+    seconds = await asyncio.to_thread(reference_seconds_of, Path(plan.run))
+    seconds = seconds or plan.reference_seconds
     if TASK_FILE not in given:
-        return await read_task(Path(plan.task), plan.dimensions, plan.reading, tell)
+        return await read_task(Path(plan.task), *how, seconds)
     held = scratch_folder("task")
     folder = await asyncio.to_thread(held.__enter__)
     try:
         await asyncio.to_thread((folder / TASK_FILE).write_text, given[TASK_FILE])
-        return await read_task(folder / TASK_FILE, plan.dimensions, plan.reading, tell)
+        return await read_task(folder / TASK_FILE, *how, seconds)
     except UserError as error:
         raise UserError(str(error).replace(f"{folder}/", "")) from error
     finally:

@@ -202,4 +202,4 @@ def install_agent_tools(patch: Callable[[str, Any], Any]) -> None:
     """Put the text device in place where an agent's tools open one."""
     opening = "kernelblaster.tools.for_agents.opening"
     patch(f"{opening}.open_device", lambda kind, gpu: TextDevice(gpu))
-    patch(f"{opening}.load_task_now", lambda path, dimensions: text_task(path.stem))
+    patch(f"{opening}.load_task_now", lambda path, *_, **__: text_task(path.stem))
