@@ -15,7 +15,6 @@ from typing import Any, TypedDict
 from ...harness.errors import UserError
 from ...harness.files import read_source
 from ...harness.records import Evaluation, Outcome, Record, outcome_in_words
-from ...tools.evaluation.evaluator import Evaluator
 from ...tools.models.asking import MalformedReply
 from ...tools.models.code_reply import CodeReply, read_code
 from ...tools.models.records import BUILTIN
@@ -86,7 +85,7 @@ async def _write_by_model(plan: RunPlan, summary: TaskSummary) -> Written:
         task = await asyncio.to_thread(workspace.task, summary.artifact)
         messages = await asyncio.to_thread(first_messages, plan, workspace, task)
         asker = workspace.asker(plan.models)
-        evaluator = Evaluator(workspace.device, workspace.store)
+        evaluator = workspace.evaluator
         failed: list[str] = []
         why = ""
         for number in range(MOST_ATTEMPTS):

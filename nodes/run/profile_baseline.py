@@ -11,7 +11,6 @@ from typing import Any, NotRequired, TypedDict
 
 from ...harness.errors import UserError
 from ...harness.records import Outcome, outcome_in_words
-from ...tools.evaluation.evaluator import Evaluator
 from ...tools.models.records import BUILTIN
 from ...tools.progress import report_progress
 from ..common.interrupts import awaited
@@ -43,7 +42,7 @@ async def profile_baseline(state: Reads) -> dict[str, Any]:
                 workspace.artifacts.get_text(state["initial_source"]),
             )
         )
-        evaluator = Evaluator(workspace.device, workspace.store)
+        evaluator = workspace.evaluator
         # A large knowledge base takes a second to be read: as long as the device is at work.
         evaluation, snapshot = await asyncio.gather(
             awaited(plan, workspace, lambda: evaluator.evaluate(task, source)),
