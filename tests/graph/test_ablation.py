@@ -1,4 +1,4 @@
-"""Runs without a part of the method: what agents read then, what is written, and that it is said."""
+"""Runs without a part of the method: what agents read, what is written, and that it is said."""
 
 from __future__ import annotations
 
