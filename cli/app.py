@@ -25,11 +25,14 @@ from ..harness.files import read_text
 from ..harness.task.loading import begin_loading
 from .flags import (
     Approve,
+    Chosen,
     ConfirmSeconds,
+    Counters,
     DeviceName,
     Events,
     Gpu,
     Gpus,
+    Gradient,
     Json,
     KnowledgeDirectory,
     MaxCalls,
@@ -38,6 +41,7 @@ from .flags import (
     MaxSeconds,
     MaxTokens,
     Quiet,
+    Remembered,
     checked_budgets,
     describe,
     read_settings,
@@ -105,6 +109,10 @@ def optimize(
     confirm_seconds: ConfirmSeconds = None,
     seed: Annotated[int | None, typer.Option(help="Same seed, same run.")] = None,
     approve: Approve = None,
+    memory: Remembered = None,
+    choice: Chosen = None,
+    counters: Counters = None,
+    gradient: Gradient = None,
     run: Annotated[Path | None, typer.Option("--run", help="Run directory.")] = None,
     kb: KnowledgeDirectory = None,
     *,
@@ -168,6 +176,10 @@ def optimize(
             seed=settings.seed if seed is None else seed,
             knowledge=str(kb) if kb else None,
             approve=parse_approvals(approve or ""),
+            memory=memory or "live",
+            choice=choice or "sampled",
+            counters=counters is not False,
+            gradient=gradient is not False,
         )
     except ValidationError as error:
         raise UserError(describe(error)) from error

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from pydantic_settings import SettingsError
 
 from ..harness.errors import UserError, shown
+from ..memory.records import Memory
 from ..settings import Settings
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
@@ -34,6 +35,35 @@ ConfirmSeconds = Annotated[
 Approve = Annotated[
     str | None,
     typer.Option(help="Where a person is asked first: plan,technique,winner, or none."),
+]
+_ABLATION = "Ablation: the same without a part"
+Remembered = Annotated[
+    Memory | None,
+    typer.Option(
+        "--memory",
+        help="What of the knowledge base is read; to one that is not live nothing is written.",
+        rich_help_panel=_ABLATION,
+    ),
+]
+Chosen = Annotated[
+    Literal["sampled", "greedy", "random"] | None,
+    typer.Option("--choice", help="How a technique is chosen.", rich_help_panel=_ABLATION),
+]
+Counters = Annotated[
+    bool | None,
+    typer.Option(
+        "--counters/--no-counters",
+        help="Whether agents are shown hardware counters, or time alone.",
+        rich_help_panel=_ABLATION,
+    ),
+]
+Gradient = Annotated[
+    bool | None,
+    typer.Option(
+        "--gradient/--no-gradient",
+        help="Whether agents change the knowledge base, or evidence alone does.",
+        rich_help_panel=_ABLATION,
+    ),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Show only what it came to.")]
 Events = Annotated[

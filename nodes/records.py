@@ -30,7 +30,13 @@ from ..harness.records import (
     Reading,
     Record,
 )
-from ..memory.records import ExpectedGain, Optimization, PerformanceState
+from ..memory.records import (
+    Ablation,
+    ExpectedGain,
+    Memory,
+    Optimization,
+    PerformanceState,
+)
 from ..tools.models.records import Budgets, ModelPlan
 
 Approval = Literal["plan", "technique", "winner"]
@@ -104,9 +110,42 @@ class RunContext(Record):
     """Same seed, same knowledge base: same run."""
     knowledge: str | None = None
     """Knowledge base directory; by default the user's."""
+    memory: Memory = "live"
+    """What the run has of the knowledge base: live, frozen (what was there when it began), seed
+    (its priors alone), off, or shuffled (another state's for each state); to a base that is not
+    live nothing is written."""
+    choice: Literal["sampled", "greedy", "random"] = "sampled"
+    """How a technique is chosen: sampled by belief, the highest expectation, or any."""
+    counters: bool = True
+    """Whether agents are shown hardware counters; without them they know a kernel's time alone."""
+    gradient: bool = True
+    """Whether policy evaluation, gap analysis and parameter update change the knowledge base; else
+    evidence alone does."""
     approve: tuple[Approval, ...] = ()
     """What the run does not go on with before a person agreed: its plan, the technique of each
     step, its winner."""
+
+
+    @property
+    def ablation(self) -> Ablation:
+        """What of its surroundings the run does without."""
+        return Ablation(self.memory, self.seed, self.counters)
+
+    @property
+    def learns(self) -> bool:
+        """Whether the textual gradient changes what later choices read."""
+        return self.gradient and self.memory == "live"
+
+    @property
+    def without(self) -> tuple[str, ...]:
+        """What is left out of the whole method, in words."""
+        told = {
+            f"memory {self.memory}": self.memory != "live",
+            f"choice {self.choice}": self.choice != "sampled",
+            "no hardware counters": not self.counters,
+            "no textual gradient": not self.gradient,
+        }
+        return tuple(f"ablation: {words}" for words, holds in told.items() if holds)
 
 
 class Settings(BaseModel):

@@ -16,7 +16,6 @@ from typing import Any, TypedDict
 from ...harness.errors import UserError
 from ...harness.files import read_source
 from ...harness.records import Evaluation, Outcome, Record, outcome_in_words
-from ...tools.evaluation.evaluator import Evaluator
 from ...tools.first_kernel.missing import Sketch
 from ...tools.models.asking import MalformedReply
 from ...tools.models.code_reply import CodeReply, read_code
@@ -92,7 +91,7 @@ async def _write_by_model(plan: RunPlan, summary: TaskSummary) -> Written:
             report_progress("initial_asked", model=model, reason=rest.reason)
         messages = await asyncio.to_thread(first_messages, plan, workspace, task, rest)
         asker = workspace.asker(plan.models)
-        evaluator = Evaluator(workspace.device, workspace.store)
+        evaluator = workspace.evaluator
         failed: list[str] = []
         why = ""
         for number in range(MOST_ATTEMPTS):

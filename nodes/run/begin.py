@@ -20,7 +20,7 @@ from ...memory.run.directory import NotEmpty, RunDirectory, new_run_directory, r
 from ...memory.run.run_store import RunStore
 from ...tools.models.budgets import BUDGETS_FILE, require_prices
 from ...tools.models.chat_models import check_models, parse_models
-from ...tools.models.records import BUILTIN, ModelPlan
+from ...tools.models.records import BUILTIN, ModelPlan, Role
 from ...tools.workspace import open_knowledge, open_runs
 from ..records import OptimizeRequest, RunContext, RunPlan
 
@@ -63,6 +63,7 @@ def resolve_plan(request: OptimizeRequest, context: RunContext) -> RunPlan:
         UserError: one of them is unknown or unusable, or a model's key is missing.
     """
     roles = context.models.roles | parse_models(context.model)
+    roles |= dict.fromkeys(_not_asked(context), BUILTIN)
     models = context.models.model_copy(update={"roles": roles})
     check_asked(context.model_copy(update={"models": models}))
     given = given_texts(request)
@@ -93,6 +94,15 @@ def resolve_plan(request: OptimizeRequest, context: RunContext) -> RunPlan:
         "reference_seconds": context.reference_seconds or reference_seconds(),
     }
     return RunPlan(**(dict(request) | dict(context) | resolved))
+
+
+def _not_asked(context: RunContext) -> tuple[Role, ...]:
+    """Return the roles in which no model is asked, as nothing would come of its answer."""
+    gradient: tuple[Role, ...] = ("policy_evaluation", "gap_analysis", "parameter_update")
+    by_rule: tuple[Role, ...] = ("optimization_selector",)
+    return (() if context.learns else gradient) + (
+        () if context.choice == "sampled" else by_rule
+    )
 
 
 def check_asked(context: RunContext) -> None:
@@ -292,8 +302,9 @@ def _moved_here(held: RunDirectory, plan: RunPlan) -> RunPlan:
 def _open(held: RunDirectory, plan: RunPlan, *, until_released: bool, new: bool) -> None:
     try:
         open_runs().keep(
-            held, plan.device, plan.gpu, plan.knowledge, until_released=until_released
-        )
+            held, plan.device, plan.gpu, plan.knowledge, plan.ablation,
+            until_released=until_released,
+        )  # fmt: skip
     except BaseException:
         if new:
             held.remove()

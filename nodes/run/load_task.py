@@ -82,7 +82,7 @@ async def load_task(state: Asks, runtime: Runtime[Settings]) -> dict[str, Any]:
         plan=plan.model_dump(include={"iterations", "rollouts", "steps", "seed"}),
         models={role: plan.models.model_of(role) for role in ROLES},
     )
-    for text in (*task.notes, *([told] if told else [])):
+    for text in (*plan.without, *task.notes, *([told] if told else [])):
         report_progress("note", text=text)
     written = {"plan": plan, "summary": summary, "iteration": 0}
     entry = Entry(

@@ -98,6 +98,7 @@ def _report(state: Reads) -> RunResult:
             initial_author=state["initial"].author,
             steps=tuple(_authors(step) for step in steps),
             notes=(
+                *plan.without,
                 *((confirmation.reason,) if confirmation.reason else ()),
                 *notes_of(facts),
                 *_elsewhere(workspace.store.jobs.measured_by()),
