@@ -96,6 +96,12 @@ def optimize(
     max_calls: MaxCalls = None,
     max_gpu_seconds: MaxGpuSeconds = None,
     max_seconds: MaxSeconds = None,
+    policy: Annotated[
+        str | None, typer.Option(help="How the search goes (docs/policies.md).")
+    ] = None,
+    rounds: Annotated[
+        int | None, typer.Option(help="Candidates of a policy that writes one a round.")
+    ] = None,
     iterations: Annotated[int | None, typer.Option(help="Policy updates.")] = None,
     rollouts: Annotated[int | None, typer.Option(help="Trajectories an iteration.")] = None,
     steps: Annotated[int | None, typer.Option(help="Techniques a trajectory.")] = None,
@@ -177,6 +183,8 @@ def optimize(
             model=settings.model,
             models=settings.models,
             budgets=settings.budgets,
+            policy=policy or settings.policy,
+            rounds=settings.rounds if rounds is None else rounds,
             iterations=settings.iterations if iterations is None else iterations,
             rollouts=settings.rollouts if rollouts is None else rollouts,
             steps=settings.steps if steps is None else steps,
