@@ -275,8 +275,8 @@ class ProgressView:
 
     def _show(self) -> None:
         lines = [
-            f"[dim]{'' if self._by_rounds else f'rollout {iteration + 1}.{rollout + 1}  '}{doing}[/]"
-            for (iteration, rollout), doing in sorted(self._doing.items())
+            f"[dim]{'' if self._by_rounds else f'rollout {i + 1}.{rollout + 1}  '}{doing}[/]"
+            for (i, rollout), doing in sorted(self._doing.items())
         ]
         lines += [
             f"[dim]{escape(model)} thinks as {role}{escape(place)}[/]"

@@ -677,6 +677,8 @@ class RunResult(Record):
     """Name of the task."""
     device: str
     """What evaluated: simulated, cuda, deferred, or a package's."""
+    policy: Policy = "kernelblaster"
+    """How the search went."""
     gpu: str
     """The GPU, simulated or real."""
     provenance: Provenance

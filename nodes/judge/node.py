@@ -1,4 +1,4 @@
-"""Judge (CudaForge, section 3.2): feedback on the last round's candidate.
+"""Judge (CudaForge): feedback on the last round's candidate.
 
 Reads plan, summary, round, initial, current, latest, candidate and feedback; writes feedback, or
 `ended` where nothing is left to say. A candidate that failed is corrected, one that is right
@@ -91,7 +91,7 @@ def _builtin(state: Reads, subject: Subject) -> Advice | None:
         subject.evaluation.profile,
         subject.source,
         task,
-        left_out=tuple(filter(None, (last and last.method, done and done.rewrite))),
+        left_out=(last.method if last else "", done.rewrite if done else ""),
         seed=plan.seed,
         place=state["round"],
     )

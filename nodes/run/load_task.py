@@ -42,10 +42,7 @@ class Asks(TypedDict, total=False):
     reading: dict[str, Any]
 
 
-Node = Callable[[Asks, Runtime[Settings]], Awaitable[dict[str, Any]]]
-
-
-def load_task_of(graph: Policy) -> Node:
+def load_task_of(graph: Policy) -> Callable[..., Awaitable[dict[str, Any]]]:
     """Return the node that begins the runs of a policy's graph."""
 
     async def load_task(state: Asks, runtime: Runtime[Settings]) -> dict[str, Any]:

@@ -74,6 +74,7 @@ def _report(state: Reads) -> RunResult:
             outcome=_outcome(confirmation),
             task=state["summary"].name,
             device=plan.device,
+            policy=plan.policy,
             gpu=plan.gpu,
             provenance=state["initial"].provenance,
             initial_us=state["initial"].microseconds,

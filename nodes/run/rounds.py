@@ -134,6 +134,7 @@ async def record_round(state: Records) -> dict[str, Any]:
         author=step.author,
     )
     current = candidate.point or state["current"]
+    latest: Candidate | None
     if candidate.source_sha256:
         latest = candidate
     elif current.depth:  # Nothing was written: the next round goes on from what passed last.

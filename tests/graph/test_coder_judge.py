@@ -64,7 +64,8 @@ def test_each_mode_reads_its_own_candidate_and_the_best_correct_kernel_wins(
     ran, model = judged(
         tmp_path, monkeypatch, coder, [FIX, *map(advice, ("tile", "unroll", "prefetch"))]
     )
-    assert [(step.technique, str(step.outcome), step.microseconds_before) for step in ran.steps] == [
+    rows = [(each.technique, str(each.outcome), each.microseconds_before) for each in ran.steps]
+    assert rows == [
         ("first_kernel", "wrong_answer", 100.0),
         ("correction", "passed", 100.0),
         ("tile", "passed", 80.0),

@@ -41,8 +41,10 @@ def test_what_a_policy_fixes_cannot_be_asked_otherwise() -> None:
         under_policy(RunContext(policy="zero_shot", rounds=3))
 
 
-@pytest.mark.parametrize("policy", ["zero_shot", "minimal", "best_of_n", "coder_judge", "optimisation_only"])
-def test_a_run_without_a_judge_ends_with_the_best_of_its_rounds(
+@pytest.mark.parametrize(
+    "policy", ["zero_shot", "minimal", "best_of_n", "coder_judge", "optimisation_only"]
+)
+def test_a_run_by_rounds_ends_with_the_best_of_them(
     policy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     graph_support.install(monkeypatch.setattr)
