@@ -150,6 +150,7 @@ def optimize(
     begin_loading(tasks[0], chosen, reading)
     from ..graph.session import Session
     from ..nodes.common.approval import parse_approvals
+    from ..nodes.common.policies import require_counted
     from ..nodes.records import OptimizeRequest, RunContext
 
     settings = read_settings(
@@ -197,6 +198,8 @@ def optimize(
         )
     except ValidationError as error:
         raise UserError(describe(error)) from error
+    loops = {"iterations": iterations, "rollouts": rollouts, "steps": steps, "rounds": rounds}
+    require_counted(context.policy, [name for name, length in loops.items() if length is not None])
     showing = Showing(as_json, quiet, events)
     if len(requests) == 1:
         follow(Session.create(requests[0], context), showing)
