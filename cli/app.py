@@ -88,6 +88,12 @@ def optimize(
     max_calls: MaxCalls = None,
     max_gpu_seconds: MaxGpuSeconds = None,
     max_seconds: MaxSeconds = None,
+    policy: Annotated[
+        str | None, typer.Option(help="How the search goes (docs/policies.md).")
+    ] = None,
+    rounds: Annotated[
+        int | None, typer.Option(help="Candidates of a policy that writes one a round.")
+    ] = None,
     iterations: Annotated[int | None, typer.Option(help="Policy updates.")] = None,
     rollouts: Annotated[int | None, typer.Option(help="Trajectories an iteration.")] = None,
     steps: Annotated[int | None, typer.Option(help="Techniques a trajectory.")] = None,
@@ -132,6 +138,7 @@ def optimize(
     begin_loading(tasks[0], flags.dimensions, flags.reading)
     from ..graph.session import Session
     from ..nodes.common.approval import parse_approvals
+    from ..nodes.common.policies import require_counted
     from ..nodes.records import OptimizeRequest, RunContext
     from ..nodes.run.begin import resolve_plan
 
@@ -166,6 +173,8 @@ def optimize(
             model=settings.model,
             models=settings.models,
             budgets=settings.budgets,
+            policy=policy or settings.policy,
+            rounds=settings.rounds if rounds is None else rounds,
             iterations=settings.iterations if iterations is None else iterations,
             rollouts=settings.rollouts if rollouts is None else rollouts,
             steps=settings.steps if steps is None else steps,
@@ -183,6 +192,8 @@ def optimize(
         )
     except ValidationError as error:
         raise UserError(describe(error)) from error
+    loops = {"iterations": iterations, "rollouts": rollouts, "steps": steps, "rounds": rounds}
+    require_counted(context.policy, [name for name, length in loops.items() if length is not None])
     showing = Showing(as_json, quiet, events)
     if len(requests) > 1:
         resolve_plan(requests[0], context)  # What is wrong with the context is told once.
