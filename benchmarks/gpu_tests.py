@@ -66,9 +66,12 @@ def started(
     paths: list[str], gpu: str, log: Path, *, processes: int, part: str = "0/1", only: str = ""
 ) -> subprocess.Popen[str]:
     """Start pytest on one GPU."""
+    threads = max(1, (os.cpu_count() or 1) // (len(gpu_numbers()) * max(1, processes)))
     environment = os.environ | {
         "CUDA_VISIBLE_DEVICES": gpu, LOG: str(log.resolve()), PART: part, ONLY: only,
         "PYTHONPATH": os.pathsep.join([str(HERE), *filter(None, sys.path)]),
+        # PyTorch on the CPU takes all cores, in each process: many would stand in each other's way.
+        "OMP_NUM_THREADS": str(threads),
     }  # fmt: skip
     command = [
         sys.executable, "-m", "pytest", "-o", "addopts=", "--import-mode=importlib", "-q",
