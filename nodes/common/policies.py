@@ -106,6 +106,12 @@ def under_policy(context: RunContext) -> RunContext:
         )
     if by_rounds(policy) and context.writer == "tools":
         raise UserError(f"--writer tools: the policy {policy} has no kernel writer")
+    for name in ("memory", "choice", "gradient"):
+        if by_rounds(policy) and getattr(context, name) != RunContext.model_fields[name].default:
+            raise UserError(
+                f"--{name}: the policy {policy} reads no knowledge base, writes none and chooses "
+                "by none: there is nothing to leave out"
+            )
     for name, value in fixes.items():
         field = RunContext.model_fields.get(name)
         if field is None:

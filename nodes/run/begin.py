@@ -131,6 +131,11 @@ def check_asked(context: RunContext) -> None:
     """
     check_models(context.models)
     require_prices(context.models, context.budgets)
+    if context.choice == "greedy" and context.memory == "off":
+        raise UserError(
+            "--choice greedy --memory off: without memory no technique is expected to gain more "
+            "than another; leave one of the two out"
+        )
     if context.writer == "tools" and context.models.model_of("kernel_writer") == BUILTIN:
         raise UserError(
             "--writer tools: the built-in kernel writer calls no tools; give a model the role: "
