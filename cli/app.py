@@ -51,6 +51,7 @@ from .flags import (
     checked_budgets,
     chosen_tasks,
     describe,
+    gpu_of,
     limit_reference,
     one_task,
     parse_dimensions,
@@ -369,6 +370,7 @@ def report(run: Annotated[Path, typer.Argument(help="Run directory.")]) -> None:
 @task_app.command("show")
 def task_show(
     task: TaskPath = None,
+    gpu: Gpu = None,
     dimensions: Dimensions = None,
     kernelbench: KernelBench = None,
     level: Level = None,
@@ -378,11 +380,13 @@ def task_show(
     allow_degenerate: AllowDegenerate = False,
     reference_seconds: ReferenceSeconds = None,
 ) -> None:
-    """Print a task's tensors, the exact `launch` signature and task.cuh."""
+    """Print a task's tensors, its speed of light, the `launch` signature and task.cuh."""
     from ..harness.task.contract import header, signature
     from ..harness.task.loading import load_task, small_variant_in_words
+    from .tables import bound_lines
 
     reference = one_task(task, kernelbench, level, problem)
+    chosen_gpu = gpu_of(gpu or read_settings().gpu)
     limit_reference(reference_seconds)
     reading = reading_of(mode, dtype, allow_degenerate)
     loaded = asyncio.run(
@@ -392,6 +396,7 @@ def task_show(
     typer.echo(small_variant_in_words(loaded))
     for note in loaded.notes:
         typer.echo(f"note: {note}")
+    typer.echo("\n".join(bound_lines(loaded, chosen_gpu)))
     typer.echo(f"\n{signature(loaded)}\n")
     for variant in (loaded.full, loaded.verify):
         typer.echo(f"// {variant.name}\n{header(variant)}")
@@ -400,6 +405,7 @@ def task_show(
 @task_app.command("check")
 def task_check(
     task: TaskPath = None,
+    gpu: Gpu = None,
     dimensions: Dimensions = None,
     kernelbench: KernelBench = None,
     level: Level = None,
@@ -409,15 +415,17 @@ def task_check(
     allow_degenerate: AllowDegenerate = False,
     reference_seconds: ReferenceSeconds = None,
 ) -> None:
-    """Load tasks, a line each: at which sizes it is verified, or why it cannot be loaded."""
+    """Load tasks: at which sizes each is verified and its bound, or why it cannot be loaded."""
     from ..harness.task.cases import prepare_cases_now, read_degenerate
     from ..harness.task.loading import load_task_now, small_variant_in_words
+    from .tables import bound_lines
 
     tasks = chosen_tasks(task, kernelbench, level, problem)
     chosen = parse_dimensions(dimensions or [])
     limit_reference(reference_seconds)
     reading = reading_of(mode, dtype, allow_degenerate)
     failed = 0
+    chosen_gpu = gpu_of(gpu or read_settings().gpu)
     for path in tasks:
         try:
             loaded = load_task_now(path, chosen, reading, tell)
@@ -427,6 +435,7 @@ def task_check(
             typer.echo(f"{path.stem}: refused: {str(error).removeprefix(f'{path}: ')}")
             continue
         typer.echo(f"{path.stem}: {loaded.op_class}, {small_variant_in_words(loaded)}")
+        typer.echo(f"  {bound_lines(loaded, chosen_gpu)[0]}")
         for note in (*loaded.notes, *([f"degenerate: {degenerate}"] if degenerate else [])):
             typer.echo(f"  note: {note}")
     if len(tasks) > 1:
