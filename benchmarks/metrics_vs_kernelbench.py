@@ -57,20 +57,21 @@ def imported(path: Path) -> Any:
 def drawn(case: int) -> list[TaskOutcome]:
     """Return runs of one policy: times over four orders of magnitude, a share of them failed."""
     stream = np.random.default_rng(case)
-    failing = stream.choice([0.0, 0.3, 0.9])
+    count = int(stream.integers(1, 61))
+    failed = stream.random(count) < stream.choice([0.0, 0.3, 0.9])
+    eager, best = 10 ** stream.uniform(0, 4, (2, count))
     return [
         TaskOutcome(
-            task=f"t{k}", policy="a", outcome="failed" if failed else "improved",
-            provenance=Provenance.EVENTS, initial_us=1e4, eager_us=float(eager),
-            best_us=None if failed else float(best),
+            task=f"t{k}",
+            policy="a",
+            outcome="failed" if failed[k] else "improved",
+            provenance=Provenance.EVENTS,
+            initial_us=1e4,
+            eager_us=float(eager[k]),
+            best_us=None if failed[k] else float(best[k]),
         )
-        for k, (failed, eager, best) in enumerate(
-            zip(
-                stream.random(count := int(stream.integers(1, 61))) < failing,
-                10 ** stream.uniform(0, 4, count), 10 ** stream.uniform(0, 4, count), strict=True,
-            )
-        )
-    ]  # fmt: skip
+        for k in range(count)
+    ]
 
 
 def differences(theirs: Any, runs: list[TaskOutcome]) -> dict[str, float]:
