@@ -128,9 +128,9 @@ class Needs:
             yield from ((name, joined, whole) for name, joined in self._joined(operation, box))
         elif op in ("tril", "triu"):
             rows = sorted(count for count in _triangle(operation, flow) if count)
-            wanted = rows[: box[-2]]  # Whichever they are: those with the fewest elements.
-            side = (len(wanted), min(box[-1], max(rows, default=0)))
-            held = sum(wanted) if box[-1] == flow.shapes[first][-1] else 1
+            fewest = rows[: box[-2]]  # Whichever rows they are.
+            side = (len(fewest), min(box[-1], max(rows, default=0)))
+            held = sum(fewest) if box[-1] == flow.shapes[first][-1] else 1
             yield first, (*box[:-2], *side), Fraction(held, max(1, math.prod(side)))
         elif op in ("masked_fill", "where"):
             # Of a row that a mask leaves nothing of nobody asks: one element of each at least.
