@@ -5,7 +5,7 @@ Sources, profiles and tasks live in the artifact store of the run; state holds t
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from pydantic import (
     BaseModel,
@@ -31,10 +31,32 @@ from ..harness.records import (
     Reading,
     Record,
 )
-from ..memory.records import ExpectedGain, Optimization, PerformanceState
+from ..memory.records import (
+    Ablation,
+    ExpectedGain,
+    Memory,
+    Optimization,
+    PerformanceState,
+)
 from ..tools.models.records import Budgets, ModelPlan
 
 Approval = Literal["plan", "technique", "winner"]
+
+Policy = Literal[
+    "kernelblaster",
+    "no_memory",
+    "random",
+    "greedy",
+    "cycles_only",
+    "coder_judge",
+    "correction_only",
+    "optimisation_only",
+    "minimal",
+    "zero_shot",
+    "best_of_n",
+]
+"""Ways to search, by name (docs/policies.md)."""
+POLICIES: tuple[Policy, ...] = get_args(Policy)
 
 LONGEST_LOOP = 1000
 """Of a run's loops, each: what comes of more is over the graph's limit of steps."""
@@ -84,12 +106,16 @@ class RunContext(Record):
     """How models are asked; `model` says who answers in which role."""
     budgets: Budgets = Budgets()
     """Caps on what the run may use."""
+    policy: Policy = "kernelblaster"
+    """How the search goes: the paper's loop, or one that it is compared with."""
     iterations: int = Field(default=2, ge=1, le=LONGEST_LOOP)
     """Policy updates: the outer loop."""
     rollouts: int = Field(default=2, ge=1, le=LONGEST_LOOP)
     """Trajectories of an iteration (breadth)."""
     steps: int = Field(default=4, ge=1, le=LONGEST_LOOP)
     """Techniques tried in a trajectory (depth)."""
+    rounds: int = Field(default=10, ge=1, le=LONGEST_LOOP)
+    """Candidates of a policy that writes one a round; kernelblaster counts otherwise."""
     repairs: int | None = Field(default=None, ge=0, le=LONGEST_LOOP)
     """How often the kernel writer may mend a candidate that failed; by default twice where a model
     writes it, else once."""
@@ -101,13 +127,49 @@ class RunContext(Record):
     confirm_seconds: float = Field(default=CONFIRM_SECONDS, ge=0)
     """How long Compute Sanitizer may look at the winner at full dimensions of a GPU; it looks at it
     at small ones in any case."""
+    reference_seconds: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    """How long PyTorch may take for the task's answers on the CPU; by default
+    $KERNELBLASTER_REFERENCE_SECONDS, or 600."""
     seed: Integer = 0
     """Same seed, same knowledge base: same run."""
     knowledge: str | None = None
     """Knowledge base directory; by default the user's."""
+    memory: Memory = "live"
+    """What the run has of the knowledge base: live, frozen (what was there when it began), seed
+    (its priors alone), off, or shuffled (another state's for each state); to a base that is not
+    live nothing is written."""
+    choice: Literal["sampled", "greedy", "random"] = "sampled"
+    """How a technique is chosen: sampled by belief, the highest expectation, or any."""
+    counters: bool = True
+    """Whether agents are shown hardware counters; without them they know a kernel's time alone."""
+    gradient: bool = True
+    """Whether policy evaluation, gap analysis and parameter update change the knowledge base; else
+    evidence alone does."""
     approve: tuple[Approval, ...] = ()
     """What the run does not go on with before a person agreed: its plan, the technique of each
     step, its winner."""
+
+
+    @property
+    def ablation(self) -> Ablation:
+        """What of its surroundings the run does without."""
+        return Ablation(self.memory, self.seed, self.counters)
+
+    @property
+    def learns(self) -> bool:
+        """Whether the textual gradient changes what later choices read."""
+        return self.gradient and self.memory == "live"
+
+    @property
+    def without(self) -> tuple[str, ...]:
+        """What is left out of the whole method, in words."""
+        told = {
+            f"memory {self.memory}": self.memory != "live",
+            f"choice {self.choice}": self.choice != "sampled",
+            "no hardware counters": not self.counters,
+            "no textual gradient": not self.gradient,
+        }
+        return tuple(f"ablation: {words}" for words, holds in told.items() if holds)
 
 
 class Settings(BaseModel):
@@ -363,6 +425,67 @@ class LoweringResult(Record):
     """Artifact of the prompt that a model wrote it from."""
 
 
+class Candidate(Record):
+    """What a round wrote, and what came of it."""
+
+    technique: str
+    """What was done to the kernel before: a method's name, `first_kernel`, or `correction`."""
+    rewrite: str = ""
+    """Technique of the library that it was made by; empty where a model wrote it."""
+    parameters: dict[str, Any] = Field(default_factory=dict)
+    """With which values."""
+    source_sha256: str | None
+    """Artifact of its text; None where nothing was written."""
+    author: str
+    """Who wrote it."""
+    note: str = ""
+    """What its writer said, or why nothing was written."""
+    expected_log_gain: float = 0.0
+    """Natural logarithm of the speedup that was expected of it."""
+    prompt_sha256: str | None = None
+    """Artifact of the prompt that a model wrote it from."""
+    outcome: Outcome | None = None
+    """What came of it; None until it is evaluated, or of nothing, why there is nothing."""
+    reason: str = ""
+    """Why it failed."""
+    evaluation_key: str | None = None
+    """Of its evaluation in the run's store."""
+    point: KernelPoint | None = None
+    """The kernel, where it passed."""
+
+    @model_validator(mode="after")
+    def _its_own(self) -> Candidate:
+        """Hold times and counters to the text that they were taken of."""
+        if self.point is not None:
+            own = self.source_sha256, self.evaluation_key
+            if (self.point.source_sha256, self.point.evaluation_key) != own:
+                raise ValueError("a candidate and its measurement are of one source")
+        return self
+
+
+class Feedback(Record):
+    """What the Judge says of one candidate."""
+
+    mode: Literal["correction", "optimisation"]
+    """Whether it was wrong or is to be faster."""
+    source_sha256: str
+    """The candidate that is judged."""
+    evaluation_key: str
+    """The evaluation that it is judged by."""
+    finding: str
+    """The one diagnosis, or the one bottleneck."""
+    method: str
+    """The one method; `correction` where it was wrong."""
+    advice: str
+    """The one hint, or the plan."""
+    expected_log_gain: float = 0.0
+    """Natural logarithm of the speedup that is expected of it."""
+    author: str
+    """Who judged."""
+    prompt_sha256: str | None = None
+    """Artifact of the prompt that a model judged by."""
+
+
 class Trajectory(Record):
     """What one rollout reports to its parent; its steps are in the run's replay buffer."""
 
@@ -603,6 +726,8 @@ class RunResult(Record):
     """Name of the task."""
     device: str
     """What evaluated: simulated, cuda, deferred, or a package's."""
+    policy: Policy = "kernelblaster"
+    """How the search went."""
     gpu: str
     """The GPU, simulated or real."""
     provenance: Provenance

@@ -13,21 +13,22 @@ from pydantic import ValidationError
 from ...harness.devices.registry import device_choice, open_device
 from ...harness.errors import UserError, told_of
 from ...harness.files import read_regular
-from ...harness.records import sha256_of
-from ...harness.task.loading import LARGEST_REFERENCE_BYTES
+from ...harness.records import Reading, sha256_of
+from ...harness.task.loading import LARGEST_REFERENCE_BYTES, reference_seconds
 from ...memory.locations import default_knowledge_directory
 from ...memory.run.directory import NotEmpty, RunDirectory, new_run_directory, read_plan
 from ...memory.run.run_store import RunStore
 from ...tools.models.budgets import BUDGETS_FILE, require_prices
 from ...tools.models.chat_models import check_models, parse_models
-from ...tools.models.records import BUILTIN, ModelPlan
+from ...tools.models.records import BUILTIN, ModelPlan, Role
 from ...tools.workspace import open_knowledge, open_runs
+from ..common.policies import RULES, under_policy
 from ..records import OptimizeRequest, RunContext, RunPlan
 
 TASK_FILE, START_FILE = "task.py", "start.cu"
 """Where in a run's directory the texts lie that were given in place of paths."""
 
-Asked = TypeVar("Asked", OptimizeRequest, RunContext)
+Asked = TypeVar("Asked", OptimizeRequest, RunContext, Reading)
 
 
 def checked(kind: type[Asked], asked: Mapping[str, Any]) -> Asked:
@@ -62,8 +63,8 @@ def resolve_plan(request: OptimizeRequest, context: RunContext) -> RunPlan:
     Raises:
         UserError: one of them is unknown or unusable, or a model's key is missing.
     """
-    roles = context.models.roles | parse_models(context.model)
-    models = context.models.model_copy(update={"roles": roles})
+    context = under_policy(context)
+    models = context.models.model_copy(update={"roles": _roles(context)})
     check_asked(context.model_copy(update={"models": models}))
     given = given_texts(request)
     if request.start and START_FILE not in given and not Path(request.start).is_file():
@@ -90,8 +91,36 @@ def resolve_plan(request: OptimizeRequest, context: RunContext) -> RunPlan:
         "task_sha256": _sum_of(given.get(TASK_FILE, task)),
         "models": models,
         "repairs": _repairs(context, models),
+        "reference_seconds": context.reference_seconds or reference_seconds(),
     }
     return RunPlan(**(dict(request) | dict(context) | resolved))
+
+
+def _roles(context: RunContext) -> dict[Role, str]:
+    """Return who answers in the roles that the policy has, where something comes of an answer.
+
+    Raises:
+        UserError: a role was given to a model that the policy has not.
+    """
+    named = parse_models(context.model)
+    has = RULES[context.policy].roles
+    foreign = [role for role in named if role not in has]
+    if foreign and "=" in context.model and not set(has) <= set(named):
+        raise UserError(
+            f"--model {context.model}: the policy {context.policy} has no {foreign[0]}; it has "
+            f"{', '.join(has)}"
+        )
+    asked = context.models.roles | named | dict.fromkeys(_not_asked(context), BUILTIN)
+    return {role: name for role, name in asked.items() if role in has}
+
+
+def _not_asked(context: RunContext) -> tuple[Role, ...]:
+    """Return the roles in which no model is asked, as nothing would come of its answer."""
+    gradient: tuple[Role, ...] = ("policy_evaluation", "gap_analysis", "parameter_update")
+    by_rule: tuple[Role, ...] = ("optimization_selector",)
+    return (() if context.learns else gradient) + (
+        () if context.choice == "sampled" else by_rule
+    )
 
 
 def check_asked(context: RunContext) -> None:
@@ -291,8 +320,9 @@ def _moved_here(held: RunDirectory, plan: RunPlan) -> RunPlan:
 def _open(held: RunDirectory, plan: RunPlan, *, until_released: bool, new: bool) -> None:
     try:
         open_runs().keep(
-            held, plan.device, plan.gpu, plan.knowledge, until_released=until_released
-        )
+            held, plan.device, plan.gpu, plan.knowledge, plan.ablation,
+            until_released=until_released,
+        )  # fmt: skip
     except BaseException:
         if new:
             held.remove()

@@ -18,7 +18,7 @@ from pydantic_core import to_jsonable_python
 
 from ...harness.errors import UserError
 from ...harness.records import sha256_of_json
-from ...memory.run.directory import ARTIFACTS
+from ...memory.run.directory import ARTIFACTS, change_reference_seconds, reference_seconds_of
 from ...memory.run.journal import Entry
 from ...memory.run.run_store import RunStore
 from ...tools.models.budgets import read_budgets, write_budgets
@@ -32,7 +32,7 @@ from .begin import fork_directory, stored_plan
 Node = Callable[..., Awaitable[dict[str, Any]]]
 NOT_READ = ("start_point", "rollout")
 """What the parts of a place do not have in common."""
-OF_THE_DIRECTORY = {"run", "run_id", "forked_from", "budgets", "approve"}
+OF_THE_DIRECTORY = {"run", "run_id", "forked_from", "budgets", "reference_seconds", "approve"}
 """What of a plan says where the run lies, what it may use and whom it asks, not what it does."""
 
 
@@ -48,7 +48,8 @@ def of_one_line(node: Node, *, ends: bool = False) -> Node:
     @functools.wraps(node)
     async def kept(state: Mapping[str, Any], *rest: Any, **named: Any) -> dict[str, Any]:
         vetoed = sum(each.vetoed for each in (state.get("soft_reviews") or {}).values())
-        place = f"{name} {state.get('iteration', 0)} {vetoed}"
+        turn = state.get("round", state.get("iteration", 0))
+        place = f"{name} {turn} {vetoed}"
         read = _sum_of(state)
         part = state.get("rollout", 0)
         plan, done = await asyncio.to_thread(_taken_up, state["plan"], place, part, read)
@@ -112,6 +113,8 @@ def _edited(workspace: Workspace, plan: RunPlan) -> None:
         write_budgets(workspace.directory, plan.budgets)
     if plan.approve != stored.approve:
         change_approvals(workspace.directory, plan.approve)
+    if plan.reference_seconds != stored.reference_seconds and plan.reference_seconds:
+        change_reference_seconds(workspace.directory, plan.reference_seconds)
     workspace.held.write_plan(plan.model_dump(mode="json"))
 
 
@@ -123,6 +126,9 @@ def _as_it_stands(workspace: Workspace, plan: RunPlan) -> RunPlan:
         changed["budgets"] = read_budgets(workspace.directory)
     if plan.approve == stored.approve:
         changed["approve"] = approvals_of(stored)
+    if plan.reference_seconds == stored.reference_seconds:
+        seconds = reference_seconds_of(workspace.directory)
+        changed["reference_seconds"] = seconds or plan.reference_seconds
     return plan.model_copy(update=changed)
 
 

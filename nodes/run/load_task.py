@@ -7,7 +7,7 @@ counters (reset, since a thread may be reused).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -23,13 +23,14 @@ from ...harness.records import Task
 from ...harness.task.loading import load_task as read_task
 from ...harness.task.loading import small_variant_in_words
 from ...memory.knowledge.state_index import import_chroma
+from ...memory.run.directory import reference_seconds_of
 from ...memory.run.journal import Entry
 from ...tools.models.endpoint import require_endpoint
-from ...tools.models.records import ROLES
 from ...tools.progress import progress_writer, report_progress
 from ...tools.workspace import open_runs
+from ..common.policies import RULES, by_rounds, in_graph
 from ..common.workspaces import workspace_of
-from ..records import OptimizeRequest, RunContext, RunPlan, Settings, TaskSummary
+from ..records import OptimizeRequest, Policy, RunContext, RunPlan, Settings, TaskSummary
 from .begin import TASK_FILE, begin_run, checked, given_texts, resolve_plan, stored_plan
 from .lineage import note
 
@@ -44,12 +45,21 @@ class Asks(TypedDict, total=False):
     reading: dict[str, Any]
 
 
-async def load_task(state: Asks, runtime: Runtime[Settings]) -> dict[str, Any]:
+def load_task_of(graph: Policy) -> Callable[..., Awaitable[dict[str, Any]]]:
+    """Return the node that begins the runs of a policy's graph."""
+
+    async def load_task(state: Asks, runtime: Runtime[Settings]) -> dict[str, Any]:
+        return await begun_in(graph, state, runtime.context)
+
+    return load_task
+
+
+async def begun_in(graph: Policy, state: Asks, given_context: object) -> dict[str, Any]:
     """Resolve the request under its context and load the reference.
 
     Raises:
         UserError: the task, device, GPU, model, knowledge base or run directory cannot be used, or
-            the models' endpoint cannot be asked.
+            the models' endpoint cannot be asked, or the policy is another graph.
     """
     request = checked(OptimizeRequest, {k: v for k, v in state.items() if v is not None})
     # Whoever began the run already (the command line does) holds its directory with the plan.
@@ -58,7 +68,8 @@ async def load_task(state: Asks, runtime: Runtime[Settings]) -> dict[str, Any]:
     if begun:
         plan = await asyncio.to_thread(stored_plan, Path(str(request.run)))
     else:
-        plan = await asyncio.to_thread(resolve_plan, request, _context(runtime.context))
+        context = in_graph(_context(given_context), graph)
+        plan = await asyncio.to_thread(resolve_plan, request, context)
     # PyTorch describes the task in a process of its own: time to see whether the models can be
     # asked, and to import what is needed afterwards.
     task, told, _ = await asyncio.gather(
@@ -85,10 +96,13 @@ async def load_task(state: Asks, runtime: Runtime[Settings]) -> dict[str, Any]:
         run=plan.run,
         shapes={t.name: list(t.shape) for t in task.full.tensors},
         verified=small_variant_in_words(task),
-        plan=plan.model_dump(include={"iterations", "rollouts", "steps", "seed"}),
-        models={role: plan.models.model_of(role) for role in ROLES},
+        plan=plan.model_dump(
+            include={"policy", "iterations", "rollouts", "steps", "rounds", "seed"}
+        ),
+        by_rounds=by_rounds(plan.policy),
+        models={role: plan.models.model_of(role) for role in RULES[plan.policy].roles},
     )
-    for text in (*task.notes, *([told] if told else [])):
+    for text in (*plan.without, *task.notes, *([told] if told else [])):
         report_progress("note", text=text)
     written = {"plan": plan, "summary": summary, "iteration": 0}
     entry = Entry(
@@ -121,13 +135,16 @@ async def _described(plan: RunPlan, given: Mapping[str, str]) -> Task:
     def tell(text: str) -> None:
         write({"event": "note", "text": text})
 
+    how = plan.dimensions, plan.reading, tell
+    seconds = await asyncio.to_thread(reference_seconds_of, Path(plan.run))
+    seconds = seconds or plan.reference_seconds
     if TASK_FILE not in given:
-        return await read_task(Path(plan.task), plan.dimensions, plan.reading, tell)
+        return await read_task(Path(plan.task), *how, seconds)
     held = scratch_folder("task")
     folder = await asyncio.to_thread(held.__enter__)
     try:
         await asyncio.to_thread((folder / TASK_FILE).write_text, given[TASK_FILE])
-        return await read_task(folder / TASK_FILE, plan.dimensions, plan.reading, tell)
+        return await read_task(folder / TASK_FILE, *how, seconds)
     except UserError as error:
         raise UserError(str(error).replace(f"{folder}/", "")) from error
     finally:

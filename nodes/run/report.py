@@ -17,9 +17,9 @@ from ...harness.gpus import known_gpu
 from ...harness.records import DeviceIdentity
 from ...memory.records import Step
 from ...memory.run.ledger import RoleTotals, Totals
-from ...tools.models.records import ROLES
 from ...tools.progress import report_progress
 from ...tools.workspace import open_runs
+from ..common.policies import RULES
 from ..common.steps import path_to
 from ..common.until import end_of_search
 from ..common.workspaces import workspace_of
@@ -80,6 +80,7 @@ def _report(state: Reads) -> RunResult:
             outcome=_outcome(confirmation),
             task=state["summary"].name,
             device=plan.device,
+            policy=plan.policy,
             gpu=plan.gpu,
             provenance=state["initial"].provenance,
             initial_us=state["initial"].microseconds,
@@ -103,10 +104,11 @@ def _report(state: Reads) -> RunResult:
             bottleneck_after=winner.bottleneck,
             lessons=tuple(item.id for item in lessons),
             lesson_authors=tuple(item.author for item in lessons),
-            models={role: plan.models.model_of(role) for role in ROLES},
+            models={role: plan.models.model_of(role) for role in RULES[plan.policy].roles},
             initial_author=state["initial"].author,
             steps=tuple(_authors(step) for step in steps),
             notes=(
+                *plan.without,
                 *((confirmation.reason,) if confirmation.reason else ()),
                 *notes_of(facts),
                 *_elsewhere(workspace.store.jobs.measured_by()),

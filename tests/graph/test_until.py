@@ -10,11 +10,13 @@ from typing import Any
 import graph_support
 import pytest
 import text_runs
+from asked import Asked
 from text_runs import comparable, replayed, request, resume
 
 from kernelblaster.graph.session import Interrupted
 from kernelblaster.harness.errors import UserError
 from kernelblaster.harness.records import Task
+from kernelblaster.nodes.records import Policy
 from kernelblaster.nodes.run.report import stored_result
 
 run = partial(text_runs.run, gpu="H100")
@@ -66,6 +68,19 @@ def test_a_first_kernel_that_is_fast_enough_is_not_searched_from(tmp_path: Path)
     result = run(tmp_path, until=0.3)
     assert (result.evaluations, result.outcome) == (1, "not_improved")
     assert "30.0% of the speed of light" in result.ended
+
+
+@pytest.mark.parametrize("policy", ["minimal", "coder_judge"])
+def test_a_policy_by_rounds_ends_there_too(policy: Policy, tmp_path: Path) -> None:
+    asked: dict[str, Any] = {"task": "text.py", "gpu": "H100", "knowledge": str(tmp_path / "kb")}
+    asked |= {"policy": policy, "rounds": 12, "until": 0.32}
+    session = Asked.of(**asked).session(tmp_path / "run")
+    result = asyncio.run(session.run())
+    session.close()
+    steps = replayed(tmp_path / "run")
+    assert 0 < len(steps) < 12 and result.ended
+    enough = [(step["microseconds_after"] or 999) <= BOUND_US / 0.32 for step in steps]
+    assert enough == [*[False] * (len(steps) - 1), True]
 
 
 def test_a_share_that_is_not_reached_changes_nothing(tmp_path: Path) -> None:

@@ -186,6 +186,8 @@ def install(patch: Callable[[str, Any], Any], rewrites: tuple[TextRewrite, ...] 
     patch(f"{nodes}.optimization_proposer.node.applicable", applicable)
     patch(f"{nodes}.optimization_proposer.builtin.rewrites", lambda: rewrites)
     patch(f"{nodes}.kernel_writer.builtin.rewrites", lambda: rewrites)
+    patch(f"{nodes}.coder.builtin.rewrites", lambda: rewrites)
+    patch(f"{nodes}.judge.builtin.applicable", applicable)
 
 
 def install_evaluate(patch: Callable[[str, Any], Any]) -> None:
@@ -202,4 +204,4 @@ def install_agent_tools(patch: Callable[[str, Any], Any]) -> None:
     """Put the text device in place where an agent's tools open one."""
     opening = "kernelblaster.tools.for_agents.opening"
     patch(f"{opening}.open_device", lambda kind, gpu: TextDevice(gpu))
-    patch(f"{opening}.load_task_now", lambda path, dimensions: text_task(path.stem))
+    patch(f"{opening}.load_task_now", lambda path, *_, **__: text_task(path.stem))
