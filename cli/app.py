@@ -42,8 +42,10 @@ from .flags import (
     MaxTokens,
     Quiet,
     Remembered,
+    Until,
     checked_budgets,
     describe,
+    gpu_of,
     read_settings,
     with_gpus,
 )
@@ -112,6 +114,7 @@ def optimize(
         Literal["replies", "tools"] | None,
         typer.Option(help="A model writes a file a reply, or has tools to try it before."),
     ] = None,
+    until: Until = None,
     confirm_seconds: ConfirmSeconds = None,
     seed: Annotated[int | None, typer.Option(help="Same seed, same run.")] = None,
     approve: Approve = None,
@@ -180,6 +183,7 @@ def optimize(
             steps=settings.steps if steps is None else steps,
             repairs=settings.repairs if repairs is None else repairs,
             writer=writer or settings.writer,
+            until=until,
             confirm_seconds=settings.confirm_seconds,
             reference_seconds=flags.reference_seconds,
             seed=settings.seed if seed is None else seed,
@@ -363,19 +367,23 @@ def report(run: Annotated[Path, typer.Argument(help="Run directory.")]) -> None:
 @with_task_flags
 def task_show(
     task: TaskPath = None,
+    gpu: Gpu = None,
     *,
     flags: TaskFlags,
 ) -> None:
-    """Print a task's tensors, the exact `launch` signature and task.cuh."""
+    """Print a task's tensors, its speed of light, the `launch` signature and task.cuh."""
     from ..harness.task.contract import header, signature
     from ..harness.task.loading import load_task, small_variant_in_words
+    from .tables import bound_lines
 
+    chosen_gpu = gpu_of(gpu or read_settings().gpu)
     how = flags.dimensions, flags.reading, tell, flags.reference_seconds
     loaded = asyncio.run(load_task(flags.one_task(task), *how))
     typer.echo(f"{loaded.name}: {loaded.op_class}, {loaded.dtype}")
     typer.echo(small_variant_in_words(loaded))
     for note in loaded.notes:
         typer.echo(f"note: {note}")
+    typer.echo("\n".join(bound_lines(loaded, chosen_gpu)))
     typer.echo(f"\n{signature(loaded)}\n")
     for variant in (loaded.full, loaded.verify):
         typer.echo(f"// {variant.name}\n{header(variant)}")
@@ -385,16 +393,19 @@ def task_show(
 @with_task_flags
 def task_check(
     task: TaskPath = None,
+    gpu: Gpu = None,
     *,
     flags: TaskFlags,
 ) -> None:
-    """Load tasks, a line each: at which sizes it is verified, or why it cannot be loaded."""
+    """Load tasks: at which sizes each is verified and its bound, or why it cannot be loaded."""
     from ..harness.task.cases import prepare_cases_now, read_degenerate
     from ..harness.task.loading import load_task_now, small_variant_in_words
+    from .tables import bound_lines
 
     tasks = flags.tasks(task)
     how = flags.dimensions, flags.reading, tell, flags.reference_seconds
     failed = 0
+    chosen_gpu = gpu_of(gpu or read_settings().gpu)
     for path in tasks:
         try:
             loaded = load_task_now(path, *how)
@@ -404,6 +415,7 @@ def task_check(
             typer.echo(f"{path.stem}: refused: {str(error).removeprefix(f'{path}: ')}")
             continue
         typer.echo(f"{path.stem}: {loaded.op_class}, {small_variant_in_words(loaded)}")
+        typer.echo(f"  {bound_lines(loaded, chosen_gpu)[0]}")
         for note in (*loaded.notes, *([f"degenerate: {degenerate}"] if degenerate else [])):
             typer.echo(f"  note: {note}")
     if len(tasks) > 1:

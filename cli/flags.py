@@ -32,6 +32,10 @@ ConfirmSeconds = Annotated[
     float | None,
     typer.Option(help="Limit of Compute Sanitizer at full dimensions, on a GPU."),
 ]
+Until = Annotated[
+    float | None,
+    typer.Option(help="End the search at this share of the speed of light: 0.9."),
+]
 Approve = Annotated[
     str | None,
     typer.Option(help="Where a person is asked first: plan,technique,winner, or none."),
@@ -103,6 +107,24 @@ def checked_budgets(**caps: Any) -> Any:
     except ValidationError as error:
         flag = str(error.errors()[0]["loc"][0]).removeprefix("wall_").replace("_", "-")
         raise UserError(f"--max-{flag}: {error.errors()[0]['msg'].lower()}") from error
+
+
+def gpu_of(named: str) -> str:
+    """Return the name of a GPU: the one that is named, the first one here, or the simulated one.
+
+    Raises:
+        UserError: nobody knows the one that is named.
+    """
+    from ..harness.cuda.present_gpus import find_gpus
+    from ..harness.devices.registry import SIMULATED_GPU
+    from ..harness.gpus import find_gpu
+
+    if named:
+        return find_gpu(named).name
+    try:
+        return find_gpus()[0].name
+    except UserError:
+        return SIMULATED_GPU
 
 
 def knowledge_directory(chosen: Path | None) -> Path:
