@@ -297,12 +297,17 @@ _STRIKING = 0.05
 """Weighted deviation below which a dimension is not worth words."""
 
 
-def signature_of(profile: Profile) -> Signature:
-    """Return the signature of a profile: one value in [0, 1] for each of `DIMENSIONS`."""
-    dominant = profile.dominant
+def signature_of(profile: Profile, launch: LaunchProfile | None = None) -> Signature:
+    """Return the signature of a profile: one value in [0, 1] for each of `DIMENSIONS`.
+
+    Args:
+        profile: of the whole program.
+        launch: one of its launches; by default the dominant one.
+    """
+    seen = launch or profile.dominant
     return Signature(
         values=tuple(
-            round(min(max(dimension.measure(profile, dominant), 0.0), 1.0), 6)
+            round(min(max(dimension.measure(profile, seen), 0.0), 1.0), 6)
             for dimension in DIMENSIONS
         )
     )
