@@ -175,7 +175,7 @@ def _log_gain(parent: Evaluation, child: Evaluation) -> float | None:
 
 
 def _target(written: Rewritten, parent: str, profile: Profile) -> str:
-    """Return the kernel that a rewrite changed: that it names, or the costliest whose text moved."""
+    """Return the kernel that a rewrite changed: the one it names, or the costliest that differs."""
     names = [share.kernel for share in profile.by_kernel]
     named = written.note.split(":")[0].strip()
     if named in names:

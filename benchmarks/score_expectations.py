@@ -57,6 +57,8 @@ class Said(NamedTuple):
     """What it was ordered by."""
     chances: tuple[float, float, float]
     """Of failing, of gaining nothing worth the name, of gaining more."""
+    mean: float = 0.0
+    """Log gain expected where it passes."""
 
 
 Forecaster = Callable[[Sequence[Try], Sequence[Try]], list[Said]]
@@ -180,21 +182,20 @@ class Regression:
                 self.tell(told, each)
         return told
 
-    def tell(self, told: Expectations, each: Try) -> None:
-        """Add a try."""
-        tried = Tried(
-            each.situation, each.action, each.log_gain, each.outcome, prior=self.prior(each)
+    def tell(self, told: Expectations, each: Try, expected: float | None = None) -> None:
+        """Add a try, with what was forecast of it."""
+        told.add(
+            Tried(each.situation, each.action, each.log_gain, each.outcome, expected=expected)
         )
-        told.add(tried)
 
     def said(self, told: Expectations, each: Try) -> Said:
         """Forecast one try."""
         (forecast,) = told.forecasts([Question(each.situation, each.action, self.prior(each))])
-        return Said(forecast.value, forecast.chances(NO_GAIN))
+        return Said(forecast.value, forecast.chances(NO_GAIN), forecast.mean)
 
     def prior(self, each: Try) -> float:
         """Return what is expected of a try without evidence."""
-        if not self._seeded:
+        if not self._seeded or each.action.earlier is not None:
             return 0.0
         key = each.gpu + each.kernel, each.action.technique
         if key not in self._priors:
@@ -211,9 +212,10 @@ class InRun(Regression):
         said: list[Said] = []
         for _, group in itertools.groupby(asked, key=lambda each: (each.gpu, each.kernel)):
             tries = list(group)
-            said += [self.said(told, each) for each in tries]
-            for each in tries:
-                self.tell(told, each)
+            found = [self.said(told, each) for each in tries]
+            for each, one in zip(tries, found, strict=True):
+                self.tell(told, each, one.mean)
+            said += found
         return said
 
 
@@ -309,7 +311,8 @@ def score(tries: Sequence[Try], said: Sequence[Said]) -> Score:
     source = random.Random(0)
     drawn = []
     for _ in range(400):
-        again = [each for of in source.choices(list(by_task.values()), k=len(by_task)) for each in of]
+        tasks = source.choices(list(by_task.values()), k=len(by_task))
+        again = [each for of in tasks for each in of]
         drawn.append(statistics.fmean(again) if again else 0.5)
     drawn.sort()
     losses = []

@@ -26,11 +26,18 @@ FAILURE_COST = 0.05
 SHARED, SHARED_CLASS, LOCAL, TASK = 0.15, 0.10, 0.35, 0.10
 """Variances of log gains of one technique: what all tries share, those on one class of operation,
 kernels with like profiles, and the effect of a task."""
-NOISE = 0.02
+BEFORE = SHARED + SHARED_CLASS + LOCAL + TASK
+"""Variance before any try."""
+NOISE = 0.01
 """Variance of a log gain that nothing of the context says."""
-REACH = 0.12
+ONE_TRY = TASK + NOISE
+"""Variance of what a task's tries say together of another: simulated ones of a measured kernel are
+worth no more than one such, however many they are."""
+PRIOR = 4.0
+"""Variance of a log gain about what was believed of it without evidence."""
+REACH = 0.2
 """Distance of signatures at which two kernels are 0.6 alike."""
-BYTES_REACH, HEADROOM_REACH, SHARE_REACH = 3.0, 1.2, 0.4
+TIME_REACH, HEADROOM_REACH, SHARE_REACH = 3.0, 1.2, 0.4
 """The same for the logarithms of time and of the time over its bound, and for shares of time."""
 REPEATED = 0.25
 """How far a first use speaks for a repetition, and back."""
@@ -38,10 +45,15 @@ OTHER_CLASS, OTHER_DTYPE, OTHER_WRITER, OTHER_GPU, OTHER_FAMILY = 0.5, 0.7, 0.6,
 """How far kernels speak for one another that are alike but for this."""
 SETTING_REACH = 2.0
 """Doublings of a parameter's value at which two settings are 1/e alike."""
-NEAREST = 48
+NEAREST = 32
 """Tries of a technique that a question is answered by."""
+EXACT, SURE = 0.01, Reliability(99.0, 1.0)
+"""Spread and reliability of what was done to this very kernel before, and passed."""
 CONTRARY = 0.3
 """Difference of two log gains under like circumstances from which the later doubts the earlier."""
+SHORT, RESULTS = 0.12, 3
+"""So many results of a technique and writer in a row, each so far below its forecast, refute what
+they were forecast by: earlier gains as far above all of them count no more."""
 
 
 class Situation(NamedTuple):
@@ -130,8 +142,8 @@ class Tried(NamedTuple):
     """Why it failed: an outcome's name."""
     standard_error: float = 0.0
     """Of the log gain."""
-    prior: float = 0.0
-    """Log gain that was expected without evidence."""
+    expected: float | None = None
+    """Log gain that was forecast before it was tried; None where nobody noted it."""
 
 
 class Expectations:
@@ -154,13 +166,14 @@ class Expectations:
             tried.log_gain is not None, _identity(situation, action),
         )  # fmt: skip
         column = self._by_technique.setdefault(action.technique, _Column())
-        row, codes = self._row(situation, action, column)
+        row, codes = self._row(self._launch(situation), action, column)
         value = math.nan if tried.log_gain is None else tried.log_gain
         key = _identity(situation, action)
         if key in self._known:
             column.replace(self._known[key][1], value, tried)
             return
         self._known[key] = action.technique, column.append(row, codes, value, tried)
+        column.compare(action.writer, tried.expected)
 
     def refused(self, situation: Situation, action: Action) -> bool:
         """Say whether this very action failed on this very kernel: it is out."""
@@ -170,73 +183,104 @@ class Expectations:
     def forecasts(self, asked: Sequence[Question]) -> list[Forecast]:
         """Return what to expect of each action, in the order asked."""
         found: dict[int, Forecast] = {}
-        by_technique: dict[str, list[int]] = {}
-        for place, question in enumerate(asked):
-            by_technique.setdefault(question.action.technique, []).append(place)
-        for technique, places in by_technique.items():
+        seen: dict[int, tuple[list[float], list[int], float]] = {}
+        by_technique: dict[tuple[str, str, str], list[int]] = {}
+        for place, (situation, action, _) in enumerate(asked):
+            case = action.technique, situation.op_class, action.writer
+            by_technique.setdefault(case, []).append(place)
+            if id(situation) not in seen:
+                seen[id(situation)] = (*self._launch(situation), most_gain(situation))
+        for case, places in by_technique.items():
+            technique, passes = case[0], self.failures.reliability(*case)
             questions = [asked[place] for place in places]
-            means, spreads, tries = self._expected(technique, questions)
-            for place, question, mean, spread in zip(
-                places, questions, means, spreads, strict=True
+            launches = [seen[id(each.situation)] for each in questions]
+            means, spreads, tries = self._expected(technique, questions, launches)
+            for place, (_, _, cap), mean, spread in zip(
+                places, launches, means, spreads, strict=True
             ):
-                situation, action = question.situation, question.action
-                cap = most_gain(situation)
-                passes = self.failures.reliability(technique, situation.op_class, action.writer)
                 found[place] = Forecast(min(mean, cap), spread, cap, passes, tries)
+                gain = self._remembered(asked[place])
+                if gain is not None:
+                    found[place] = Forecast(gain, EXACT, cap, SURE, tries)
         return [found[place] for place in range(len(asked))]
 
+    def _remembered(self, question: Question) -> float | None:
+        """Return what came of this very action on this very kernel; None where nothing is known."""
+        found = self._known.get(_identity(question.situation, question.action))
+        return None if found is None else self._by_technique[found[0]].passed(found[1])
+
     def _expected(
-        self, technique: str, questions: Sequence[Question]
+        self,
+        technique: str,
+        questions: Sequence[Question],
+        launches: Sequence[tuple[list[float], list[int], float]],
     ) -> tuple[list[float], list[float], float]:
         """Return means and spreads of the log gains, and the number of tries they rest on."""
-        priors = np.array([each.prior for each in questions])
+        priors = np.array(
+            [min(each.prior, most) for each, (_, _, most) in zip(questions, launches, strict=True)]
+        )
         column = self._by_technique.get(technique)
-        before = SHARED + SHARED_CLASS + LOCAL + TASK
         if column is None or not column.count:
-            spread = math.sqrt(before + NOISE)
-            return priors.tolist(), [spread] * len(questions), 0.0
+            none = np.zeros(len(questions))
+            return *_with_priors(none, none + BEFORE, priors), 0.0
         rows, codes = zip(
-            *(self._row(each.situation, each.action, column) for each in questions), strict=True
+            *(
+                self._row(launch[:2], each.action, column)
+                for each, launch in zip(questions, launches, strict=True)
+            ),
+            strict=True,
         )
         here, marks = np.array(rows, np.float32), np.array(codes, np.int32)
         near = column.nearest(here, marks, NEAREST)
         x, c = column.rows[near], column.codes[near]
-        among, alike = _covariance(x, c, x, c)
-        gains = column.gains[near]
-        noise = NOISE + column.errors[near] ** 2 + _doubts(alike, gains)
+        gains, errors, refuted = column.told[near].T
+        covariance, alike = _covariance(
+            np.concatenate([x, here]), np.concatenate([c, marks]), x, c
+        )
+        among, across = covariance[: len(x)], covariance[len(x) :]
+        failed = np.isnan(gains)
+        noise = NOISE + errors**2 + _doubts(alike[: len(x)], np.where(failed, -FAILURE_COST, gains))
         foreign = c[:, _KIND] != marks[0, _KIND]
-        noise[foreign] = np.maximum(noise[foreign], foreign.sum() * (NOISE + TASK))
-        noise[np.isnan(gains)] = 1e6
-        told = np.where(np.isnan(gains), 0.0, gains - column.priors[near])
-        across, _ = _covariance(here, marks, x, c)
-        among[np.diag_indices_from(among)] += noise
-        solved = np.linalg.solve(among, np.column_stack([told, across.T]))
-        means = priors + across @ solved[:, 0]
-        variances = before - np.einsum("ij,ji->i", across, solved[:, 1:])
-        spreads = np.sqrt(np.maximum(variances, 0.0) + NOISE)
-        return means.tolist(), spreads.tolist(), float(np.isfinite(gains).sum())
+        if foreign.any():
+            noise[foreign] = np.maximum(noise[foreign], foreign.sum() * ONE_TRY)
+        noise[failed | (refuted > 0.0)] = 1e6
+        among.flat[:: len(x) + 1] += noise
+        told = np.where(failed, 0.0, gains)
+        solved = np.linalg.solve(among, np.concatenate([told[:, None], across.T], axis=1))
+        variances = np.maximum(BEFORE - (across * solved[:, 1:].T).sum(1), 1e-6)
+        means, spreads = _with_priors(across @ solved[:, 0], variances, priors)
+        return means, spreads, float(len(x) - failed.sum())
 
-    def _row(
-        self, situation: Situation, action: Action, column: _Column
-    ) -> tuple[list[float], list[int]]:
+    def _launch(self, situation: Situation) -> tuple[list[float], list[int]]:
         """Return what distances are taken of, in units of their reach, and what is alike or not."""
-        values = column.setting(action.setting)
-        earlier = column.setting(action.earlier) if action.earlier else values
         headroom = math.log(situation.microseconds / (situation.bound_us or situation.microseconds))
         row = [
             *(value / REACH for value in embed(situation.signature)),
-            math.log(situation.microseconds) / BYTES_REACH,
+            math.log(situation.microseconds) / TIME_REACH,
             headroom / HEADROOM_REACH,
             situation.share / SHARE_REACH,
-            *(value / SETTING_REACH for value in values),
-            *((new - old) / SETTING_REACH for new, old in zip(values, earlier, strict=True)),
         ]
         words = (
             f"task {situation.task}", f"class {situation.op_class}", situation.dtype,
-            f"writer {action.writer}", situation.gpu, situation.family,
+            situation.gpu, situation.family,
         )  # fmt: skip
         codes = [self._words.setdefault(word, len(self._words)) for word in words]
-        return row, [*codes, int(action.earlier is not None), int(situation.simulated)]
+        return row, [*codes, int(situation.simulated)]
+
+    def _row(
+        self, launch: tuple[list[float], list[int]], action: Action, column: _Column
+    ) -> tuple[list[float], list[int]]:
+        """Return the same of an action on a launch."""
+        values = column.setting(action.setting)
+        earlier = column.setting(action.earlier) if action.earlier else values
+        row = [
+            *launch[0],
+            *(value / SETTING_REACH for value in values),
+            *((new - old) / SETTING_REACH for new, old in zip(values, earlier, strict=True)),
+        ]
+        writer = f"writer {action.writer}"
+        codes = self._words.setdefault(writer, len(self._words)), int(action.earlier is not None)
+        return row, [*launch[1], *codes]
 
 
 def most_gain(situation: Situation) -> float:
@@ -247,13 +291,13 @@ def most_gain(situation: Situation) -> float:
     return min(by_share, max(0.0, math.log(situation.microseconds / situation.bound_us)))
 
 
-_TASK, _CLASS, _DTYPE, _WRITER, _GPU, _FAMILY, _REPEATED, _KIND = range(8)
+_TASK, _CLASS, _DTYPE, _GPU, _FAMILY, _KIND, _WRITER, _REPEATED = range(8)
+_FOREIGN = np.zeros(8)
+_FOREIGN[[_CLASS, _DTYPE, _GPU, _FAMILY, _WRITER]] = np.log(
+    [OTHER_CLASS, OTHER_DTYPE, OTHER_GPU, OTHER_FAMILY, OTHER_WRITER]
+)
 _PARAMETERS = 3
 """Numbers of a setting that are looked at, in alphabetical order of their names."""
-
-
-def _alike(left: NDArray[np.int32], right: NDArray[np.int32], place: int) -> NDArray[np.bool_]:
-    return left[:, None, place] == right[None, :, place]
 
 
 def _covariance(
@@ -261,25 +305,32 @@ def _covariance(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the covariances of log gains of two lots of tries, and how alike the kernels are."""
     squares = (x * x).sum(1)[:, None] + (y * y).sum(1)[None, :] - 2.0 * (x @ y.T)
-    alike = np.exp(-0.5 * np.maximum(squares.astype(np.float64), 0.0))
-    for place, factor in (
-        (_CLASS, OTHER_CLASS), (_DTYPE, OTHER_DTYPE), (_WRITER, OTHER_WRITER),
-        (_GPU, OTHER_GPU), (_FAMILY, OTHER_FAMILY),
-    ):  # fmt: skip
-        alike *= np.where(_alike(c, d, place), 1.0, factor)
-    use = np.where(_alike(c, d, _REPEATED), 1.0, REPEATED)
-    shared = SHARED + SHARED_CLASS * _alike(c, d, _CLASS) + TASK * _alike(c, d, _TASK)
-    return use * (shared + LOCAL * alike), use * alike
+    differs = c[:, None, :] != d[None, :, :]
+    alike = np.exp(differs @ _FOREIGN - 0.5 * np.maximum(squares, 0.0))
+    shared = SHARED + SHARED_CLASS + TASK + LOCAL * alike
+    shared -= SHARED_CLASS * differs[:, :, _CLASS] + TASK * differs[:, :, _TASK]
+    use = np.where(differs[:, :, _REPEATED], REPEATED, 1.0)
+    return use * shared, use * alike
 
 
-def _doubts(alike: NDArray[np.float64], gains: NDArray[np.float64]) -> NDArray[np.float64]:
+def _with_priors(
+    means: NDArray[np.float64], variances: NDArray[np.float64], priors: NDArray[np.float64]
+) -> tuple[list[float], list[float]]:
+    """Return means and spreads of log gains, what is believed without evidence taken in."""
+    trust = PRIOR / (PRIOR + variances)
+    joined = trust * means + (1.0 - trust) * priors
+    return joined.tolist(), np.sqrt(trust * variances + NOISE).tolist()
+
+
+def _doubts(
+    alike: NDArray[np.float64], values: NDArray[np.float64]
+) -> NDArray[np.float64]:
     """Return the noise that later, contrary results under like circumstances add to each try.
 
     A later failure is contrary to a gain too. Rows are in order of arrival.
     """
-    values = np.where(np.isnan(gains), -FAILURE_COST, gains)
-    apart = np.abs(values[:, None] - values[None, :]) / CONTRARY
-    return NOISE * (np.triu(alike, 1) * np.maximum(apart**2 - 1.0, 0.0)).sum(1)
+    apart = (values[:, None] - values[None, :]) / CONTRARY
+    return NOISE * (np.triu(alike, 1) * np.maximum(apart * apart - 1.0, 0.0)).sum(1)
 
 
 def _identity(situation: Situation, action: Action) -> tuple[object, ...]:
@@ -297,9 +348,12 @@ class _Column:
 
     def __init__(self) -> None:
         self.count = 0
+        self._short: dict[str, list[int]] = {}
+        """By writer: places of the newest results in a row that fell short of their forecasts."""
         self._names: list[str] = []
         self._rows = np.empty((0, 0), np.float32)
         self._codes = np.empty((0, 0), np.int32)
+        self._squares = np.empty((0, 1), np.float32)
         self._told = np.empty((0, 3))
 
     @property
@@ -313,19 +367,9 @@ class _Column:
         return self._codes[: self.count]
 
     @property
-    def gains(self) -> NDArray[np.float64]:
-        """Log gains, NaN where it failed."""
-        return self._told[: self.count, 0]
-
-    @property
-    def errors(self) -> NDArray[np.float64]:
-        """Their standard errors."""
-        return self._told[: self.count, 1]
-
-    @property
-    def priors(self) -> NDArray[np.float64]:
-        """What was expected of each without evidence."""
-        return self._told[: self.count, 2]
+    def told(self) -> NDArray[np.float64]:
+        """Log gain (NaN where it failed), its standard error, and 1 where it counts no more."""
+        return self._told[: self.count]
 
     def setting(self, given: Mapping[str, Any]) -> list[float]:
         """Return the numbers of a setting as logarithms, each parameter in a place of its own."""
@@ -343,15 +387,38 @@ class _Column:
             length = max(16, 2 * self.count)
             self._rows = _grown(self._rows, length, len(row))
             self._codes = _grown(self._codes, length, len(codes))
+            self._squares = _grown(self._squares, length, 1)
             self._told = _grown(self._told, length, 3)
         place, self.count = self.count, self.count + 1
         self._rows[place], self._codes[place] = row, codes
+        self._squares[place] = self._rows[place] @ self._rows[place]
         self.replace(place, gain, tried)
         return place
 
     def replace(self, place: int, gain: float, tried: Tried) -> None:
         """Set what came of a try."""
-        self._told[place] = gain, tried.standard_error, tried.prior
+        self._told[place] = gain, tried.standard_error, 0.0
+
+    def compare(self, writer: str, expected: float | None) -> None:
+        """Set the newest try beside its forecast; what is refuted by now counts no more."""
+        if expected is None:
+            return
+        place = self.count - 1
+        gain = -FAILURE_COST if self.failed(place) else self._told[place, 0]
+        if expected - gain < SHORT:
+            self._short.pop(writer, None)
+            return
+        short = self._short[writer] = [*self._short.get(writer, []), place][-RESULTS:]
+        if len(short) == RESULTS:
+            gains = np.nan_to_num(self._told[: self.count, 0], nan=-FAILURE_COST)
+            same = self._codes[: short[0], _WRITER] == self._codes[place, _WRITER]
+            above = gains[: short[0]] > gains[short].max() + SHORT
+            self._told[: short[0], 2][same & above] = 1.0
+
+    def passed(self, place: int) -> float | None:
+        """Return the log gain of a try that passed and that nothing refuted, else None."""
+        gain, _, refuted = self._told[place]
+        return None if np.isnan(gain) or refuted else float(gain)
 
     def failed(self, place: int) -> bool:
         """Say whether a try failed."""
@@ -360,19 +427,20 @@ class _Column:
     def nearest(
         self, here: NDArray[np.float32], marks: NDArray[np.int32], most: int
     ) -> NDArray[np.intp]:
-        """Return the places of the tries nearest to any of some kernels, in order of arrival."""
+        """Return the places of the tries nearest to some kernels' middle, in order of arrival."""
         if self.count <= most:
             return np.arange(self.count)
         rows, codes = self.rows, self.codes
-        away = (rows * rows).sum(1)[:, None] - 2.0 * (rows @ here.T) + (here * here).sum(1)
-        away = away.min(1)
-        away += 2.0 * (codes[:, _CLASS] != marks[0, _CLASS])
-        away -= 8.0 * (codes[:, _TASK] == marks[0, _TASK])
+        middle = here.mean(0)
+        away = self._squares[: self.count, 0] - 2.0 * (rows @ middle)
+        away += np.float32(2.0) * (codes[:, _CLASS] != marks[0, _CLASS])
+        away += np.float32(8.0) * (codes[:, _KIND] != marks[0, _KIND])
+        away -= np.float32(8.0) * (codes[:, _TASK] == marks[0, _TASK])
         return np.sort(np.argpartition(away, most)[:most])
 
 
 def _grown(array: NDArray[Any], length: int, width: int) -> NDArray[Any]:
-    grown = np.zeros((length, width), array.dtype)
+    grown = np.zeros((length, width), array.dtype, order="F" if array.dtype == np.int32 else "C")
     if len(array):
         grown[: len(array)] = array
     return grown
