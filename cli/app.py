@@ -113,6 +113,9 @@ def optimize(
         typer.Option(help="A model writes a file a reply, or has tools to try it before."),
     ] = None,
     confirm_seconds: ConfirmSeconds = None,
+    shapes: Annotated[
+        int | None, typer.Option(help="Other shapes to look at the winner at; 0: none.")
+    ] = None,
     seed: Annotated[int | None, typer.Option(help="Same seed, same run.")] = None,
     approve: Approve = None,
     memory: Remembered = None,
@@ -182,6 +185,7 @@ def optimize(
             writer=writer or settings.writer,
             confirm_seconds=settings.confirm_seconds,
             reference_seconds=flags.reference_seconds,
+            shapes=settings.shapes if shapes is None else shapes,
             seed=settings.seed if seed is None else seed,
             knowledge=str(kb) if kb else None,
             approve=parse_approvals(approve or ""),

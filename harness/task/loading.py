@@ -190,6 +190,7 @@ def run_reference(
     variation: Variation | None = None,
     secret: int = 0,
     reading: Reading = AS_WRITTEN,
+    shapes: Mapping[str, int | str] | None = None,
     tell: Tell | None = None,
     seconds: float = REFERENCE_SECONDS,
 ) -> dict[str, Any]:
@@ -204,7 +205,7 @@ def run_reference(
             "answers": None if answers is None else str(answers), "exact": exact,
             "outputs": outputs,
             "variation": (variation or Variation()).model_dump(), "secret": secret,
-            "reading": reading.model_dump(),
+            "reading": reading.model_dump(), "shapes": shapes and dict(shapes),
         }  # fmt: skip
         (folder / "request.json").write_text(json.dumps(request), encoding="utf-8")
         files = [str(folder / name) for name in ("request.json", "result.json")]

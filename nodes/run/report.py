@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 from ...harness.errors import UserError
 from ...harness.files import read_json, write_atomically
@@ -25,6 +25,7 @@ from ..records import (
     KernelPoint,
     RunPlan,
     RunResult,
+    ShapeCheck,
     StepAuthors,
     TaskSummary,
 )
@@ -39,6 +40,7 @@ class Reads(TypedDict):
     summary: TaskSummary
     initial: KernelPoint
     confirmation: Confirmation
+    shapes: NotRequired[tuple[ShapeCheck, ...]]
 
 
 async def report(state: Reads) -> dict[str, Any]:
@@ -84,6 +86,7 @@ def _report(state: Reads) -> RunResult:
             gain=confirmation.gain,
             gain_ci=confirmation.gain_interval,
             baselines=baselines_of(facts),
+            shapes=state.get("shapes", ()),
             evaluations=workspace.store.count(),
             outcomes=workspace.store.outcomes(),
             model_calls=spent.calls,
