@@ -1,4 +1,4 @@
-"""The command line: optimize, resume, evaluate, jobs, runs, report, kb, task and doctor."""
+"""The command line: optimize, resume, evaluate, jobs, runs, report, export, kb, task, doctor."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Annotated, Literal
 
+from .exporting import export
 from .jobs import jobs_app
 from .knowledge import knowledge_app
 
@@ -61,6 +62,7 @@ app.add_typer(knowledge_app, name="kb")
 task_app = typer.Typer(help="Tasks.", no_args_is_help=True)
 app.add_typer(task_app, name="task")
 app.add_typer(jobs_app, name="jobs")
+app.command()(export)
 
 @app.command()
 @with_task_flags

@@ -43,7 +43,7 @@ def unseen_tasks_now(task: Task, count: int, seed: int, measured: bool) -> tuple
     if described is None:
         described = run_reference(
             Path(task.path), task.source, {}, base.dimensions, Path(),
-            shapes={"count": count, "seed": f"{task.id} {seed}"},
+            asks={"shapes": {"count": count, "seed": f"{task.id} {seed}"}},
             variation=task.variation, reading=task.reading,
         )["shapes"]  # fmt: skip
         with new_entry(final) as directory:
