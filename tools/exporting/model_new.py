@@ -209,7 +209,8 @@ def _without_future(source: str, tree: ast.Module) -> str:
 
 def _weak(source: str) -> str:
     # A candidate may define it: where it does not, its address is null.
-    return f'#include <cstddef>\nextern "C" size_t workspace_bytes() __attribute__((weak));\n{source}'
+    declared = 'extern "C" size_t workspace_bytes() __attribute__((weak));'
+    return f"#include <cstddef>\n{declared}\n{source}"
 
 
 def _launcher(tensors: tuple[TensorSpec, ...]) -> str:

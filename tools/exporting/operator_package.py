@@ -97,8 +97,12 @@ answer = torch.compile($name, fullgraph=True)($call)
 
 $facts
 
-It was verified for these shapes on $gpu, and refuses others, as well as other types and GPUs, with a
-sentence. There is no backward pass. No compiler is needed: the package holds machine code
+It was verified on $gpu for these shapes, and refuses others, and other types and GPUs, with a
+sentence:
+
+$shapes
+
+There is no backward pass. No compiler is needed: the package holds machine code
 (`*.cubin`) and what is launched of it (`kernels.json`); `kernel.cu` is its source.
 ''')
 
@@ -165,8 +169,14 @@ def _words(winner: Winner, given: list[TensorSpec], package: str) -> Mapping[str
         "returned": f"({', '.join('Tensor' for _ in outputs)})" if several else "Tensor",
         "answer": _answer(f"_operator([{', '.join(names)}])", several),
         "fake_answer": _answer(f"_operator.outputs([{', '.join(names)}])", several),
+        "shapes": "\n".join(_shapes(each) for each in (winner.task, *winner.others)),
         "facts": "\n".join(" ".join(line.split()) for line in lines),
     }
+
+
+def _shapes(task: Task) -> str:
+    given = [spec for spec in task.full.tensors if spec.role != "output"]
+    return f"- {', '.join(f'{spec.name} {list(spec.shape)}' for spec in given)}"
 
 
 def _answer(outputs: str, several: bool) -> str:
