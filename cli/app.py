@@ -68,7 +68,10 @@ app.command()(export)
 @with_task_flags
 def optimize(
     task: TaskPath = None,
-    start: Annotated[Path | None, typer.Option(help="First kernel; else one is written.")] = None,
+    start: Annotated[
+        Path | None,
+        typer.Option(help="First kernel, or a KernelBench solution; else one is written."),
+    ] = None,
     gpu: Gpu = None,
     gpus: Gpus = None,
     device: DeviceName = None,

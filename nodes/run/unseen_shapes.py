@@ -46,7 +46,7 @@ async def unseen_shapes(state: Reads) -> dict[str, Any]:
                 workspace.artifacts.get_text(state["confirmation"].point.source_sha256),
             )
         )
-        evaluator = Evaluator(workspace.device, workspace.store)
+        evaluator = workspace.evaluator
         measured = plan.identity.kind != "simulated"
         began = time.monotonic()
         try:
