@@ -53,9 +53,10 @@ def other_sizes(
     found: list[Variant] = []
     for number in range(count):
         draw = random.Random(f"{seed} {number}")
-        values, best = {}, None
+        values: Values = {}
         together = _drawn(groups, units, number, draw, {})
-        if together and (best := attempt(together)) is None:
+        best = attempt(together) if together else None
+        if together and best is None:
             # What cannot change with the rest stays.
             for value in units:
                 one = values | _drawn(groups, {value: units[value]}, number, draw, values)

@@ -93,7 +93,7 @@ def read_solution(text: str) -> Solution:
         model
     ) else {}
     if "forward" not in methods:
-        raise NotRestated("ModelNew defines no forward()", model and model.lineno)
+        raise NotRestated("ModelNew defines no forward()", model.lineno if model else None)
     forward = methods["forward"]
     inputs = tuple(each.arg for each in (*forward.args.posonlyargs, *forward.args.args))[1:]
     numbers = _numbers(methods.get("__init__"))

@@ -8,7 +8,7 @@ the caller's. Whatever else it does stands in the way, and its line is named.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, replace
 
 from tree_sitter import Node
@@ -89,7 +89,7 @@ class _Restating:
         for call in self._solution.calls:
             wanted = [answers.get(name) for name in call.results]
             given = [self._given(each, held) for each in call.arguments]
-            block, results = self._inlined(call.function, given, wanted, call.line, 0)
+            block, results = self.inlined(call.function, given, wanted, call.line, 0)
             lines += ["    {", *(f"        {line}" for line in block), "    }"]
             held |= dict(zip(call.results, results, strict=False))
             if len(results) != len(call.results):
@@ -131,7 +131,7 @@ class _Restating:
             raise NotRestated(f"the value of {argument.text} is not known here", argument.line)
         return argument.text
 
-    def _inlined(
+    def inlined(
         self,
         function: str,
         given: list[Tensor | str],
@@ -268,7 +268,7 @@ class _Body:
                 return
         yield from self._rewritten(node).split("\n")
 
-    def _declaration(self, node: Node) -> Iterator[str]:
+    def _declaration(self, node: Node) -> Generator[str, None, bool]:
         """Yield what a declaration of a tensor, a stream or options becomes.
 
         The value says whether it was one.
@@ -373,7 +373,7 @@ class _Body:
         if result in self._returned and result is not None:
             wanted = self._wanted[self._returned.index(result) :][:1]
         line = self._owner.line_of(call)
-        block, results = self._owner._inlined(name, given, wanted, line, self._depth + 1)
+        block, results = self._owner.inlined(name, given, wanted, line, self._depth + 1)
         yield from ["{", *(f"    {each}" for each in block), "}"]
         if result is not None and results:
             self._tensors[result] = results[0]
@@ -428,6 +428,12 @@ class _Body:
         configured = ", ".join(parts)
         return f"{text_of(function)}<<<{configured}>>>({', '.join(arguments)})"
 
+    def _size(self, sizes: tuple[str, ...], axis: int) -> str:
+        if -len(sizes) <= axis < len(sizes):
+            return sizes[axis]
+        words = f"{self._function}() asks for axis {axis} of a tensor with {len(sizes)}"
+        raise NotRestated(words)
+
     def _asked(self, text: str, parameter: str) -> str:
         """Return code with what it asks of tensors answered; `parameter` is what takes it."""
         for name, tensor in self._tensors.items():
@@ -435,25 +441,17 @@ class _Body:
             if tensor.is_given and "const" not in parameter:
                 pointer = f"const_cast<{ctype(tensor.dtype)}*>({pointer})"
             own = rf"(?<![\w.]){name}\s*\.\s*"
-            text = re.sub(
-                rf"{own}(?:mutable_|const_)?data_ptr(?:<[^<>()]*>)?\s*\(\s*\)",
-                lambda _, pointer=pointer: pointer, text,
-            )  # fmt: skip
+            asked = rf"{own}(?:mutable_|const_)?data_ptr(?:<[^<>()]*>)?\s*\(\s*\)"
+            text = re.sub(asked, pointer, text)
             text = re.sub(rf"{own}numel\(\)", f"({tensor.numel})", text)
             text = re.sub(rf"{own}(?:dim|ndimension)\(\)", str(len(tensor.sizes)), text)
-            text = re.sub(
-                rf"{own}sizes?(?:\(\)\s*\[|\()\s*(-?\d+)\s*[\])]",
-                lambda found, sizes=tensor.sizes: f"({_size(sizes, int(found[1]))})", text,
-            )  # fmt: skip
+            asked = rf"{own}sizes?(?:\(\)\s*\[|\()\s*(-?\d+)\s*[\])]"
+            while found := re.search(asked, text):
+                size = self._size(tensor.sizes, int(found[1]))
+                text = f"{text[: found.start()]}({size}){text[found.end() :]}"
         for name in self._streams - {"stream"}:
             text = re.sub(rf"\b{name}\b", "stream", text)
         return re.sub(r"\b(?:at|c10)::cuda::getCurrentCUDAStream\(\)", "stream", text)
-
-
-def _size(sizes: tuple[str, ...], axis: int) -> str:
-    if -len(sizes) <= axis < len(sizes):
-        return sizes[axis]
-    raise NotRestated(f"an axis {axis} is asked for, of {len(sizes)}")
 
 
 def _tensor_of(spec: TensorSpec) -> Tensor:

@@ -123,7 +123,7 @@ def test_what_was_exported_comes_back() -> None:
          "relu\\(\\) is no host function", "return torch.relu"),
         ("mean = ext", "mean = x * 2\n        mean = ext", "computes x \\* 2 in PyTorch", "x * 2"),
         ("self.weight)", "self.bias)", "self.bias is no parameter", "self.bias"),
-        ("x.size(-1)", "x.size(2)", "an axis 2 is asked for", None),
+        ("x.size(-1)", "x.size(2)", "asks for axis 2 of a tensor with 2", None),
         ("r\"\"\"", "'' + r\"\"\"", "compiles no CUDA text|put together", None),
         ("(x, self.eps)", "(x)", "row_means\\(\\) takes 2 arguments, not 1", "row_means(x)"),
         ("cuda_sources=text, ", "", "compiles no CUDA text", None),
