@@ -1,4 +1,4 @@
-"""The command line: optimize, resume, evaluate, jobs, runs, report, kb, task and doctor."""
+"""The command line: optimize, resume, evaluate, jobs, runs, report, export, kb, task, doctor."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Annotated, Literal
 
+from .exporting import export
 from .jobs import jobs_app
 from .knowledge import knowledge_app
 
@@ -63,12 +64,16 @@ app.add_typer(knowledge_app, name="kb")
 task_app = typer.Typer(help="Tasks.", no_args_is_help=True)
 app.add_typer(task_app, name="task")
 app.add_typer(jobs_app, name="jobs")
+app.command()(export)
 
 @app.command()
 @with_task_flags
 def optimize(
     task: TaskPath = None,
-    start: Annotated[Path | None, typer.Option(help="First kernel; else one is written.")] = None,
+    start: Annotated[
+        Path | None,
+        typer.Option(help="First kernel, or a KernelBench solution; else one is written."),
+    ] = None,
     gpu: Gpu = None,
     gpus: Gpus = None,
     device: DeviceName = None,
@@ -116,6 +121,9 @@ def optimize(
     ] = None,
     until: Until = None,
     confirm_seconds: ConfirmSeconds = None,
+    shapes: Annotated[
+        int | None, typer.Option(help="Other shapes to look at the winner at; 0: none.")
+    ] = None,
     seed: Annotated[int | None, typer.Option(help="Same seed, same run.")] = None,
     approve: Approve = None,
     memory: Remembered = None,
@@ -186,6 +194,7 @@ def optimize(
             until=until,
             confirm_seconds=settings.confirm_seconds,
             reference_seconds=flags.reference_seconds,
+            shapes=settings.shapes if shapes is None else shapes,
             seed=settings.seed if seed is None else seed,
             knowledge=str(kb) if kb else None,
             approve=parse_approvals(approve or ""),

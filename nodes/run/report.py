@@ -28,6 +28,7 @@ from ..records import (
     KernelPoint,
     RunPlan,
     RunResult,
+    ShapeCheck,
     StepAuthors,
     TaskSummary,
 )
@@ -43,6 +44,7 @@ class Reads(TypedDict):
     initial: KernelPoint
     best: NotRequired[KernelPoint]
     confirmation: Confirmation
+    shapes: NotRequired[tuple[ShapeCheck, ...]]
 
 
 async def report(state: Reads) -> dict[str, Any]:
@@ -93,6 +95,7 @@ def _report(state: Reads) -> RunResult:
             bound=bound,
             score=_score(confirmation.microseconds, bound, state["initial"], baselines_of(facts)),
             ended=end_of_search(plan, state["summary"], state.get("best", winner)),
+            shapes=state.get("shapes", ()),
             evaluations=workspace.store.count(),
             outcomes=workspace.store.outcomes(),
             model_calls=spent.calls,

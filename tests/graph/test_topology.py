@@ -46,7 +46,8 @@ def test_optimize_is_the_outer_loop() -> None:
         ("soft_verifier", "confirm_winner"),
         ("soft_verifier", "approve_winner"),
         ("approve_winner", "confirm_winner"),
-        ("approve_winner", "report"),
+        ("approve_winner", "unseen_shapes"),
+        ("unseen_shapes", "report"),
         ("report", "__end__"),
     }
 
