@@ -12,7 +12,6 @@ from typing import Any, TypedDict
 
 from ...harness.records import Outcome
 from ...memory.records import Step
-from ...tools.evaluation.evaluator import Evaluator
 from ...tools.models.records import BUILTIN
 from ...tools.progress import report_progress
 from ..common.interrupts import awaited
@@ -94,8 +93,9 @@ async def evaluate_candidate(state: Evaluates) -> dict[str, Any]:
                 workspace.artifacts.get_text(sha256),
             )
         )
-        evaluator = Evaluator(workspace.device, workspace.store)
-        evaluation = await awaited(plan, workspace, lambda: evaluator.evaluate(task, source))
+        evaluation = await awaited(
+            plan, workspace, lambda: workspace.evaluator.evaluate(task, source)
+        )
     point = None
     if evaluation.outcome is Outcome.PASSED:
         point = kernel_point(
