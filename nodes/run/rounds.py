@@ -93,8 +93,9 @@ async def evaluate_candidate(state: Evaluates) -> dict[str, Any]:
                 workspace.artifacts.get_text(sha256),
             )
         )
-        evaluator = workspace.evaluator
-        evaluation = await awaited(plan, workspace, lambda: evaluator.evaluate(task, source))
+        evaluation = await awaited(
+            plan, workspace, lambda: workspace.evaluator.evaluate(task, source)
+        )
     point = None
     if evaluation.outcome is Outcome.PASSED:
         point = kernel_point(
@@ -120,6 +121,7 @@ async def record_round(state: Records) -> dict[str, Any]:
         iteration=0,
         rollout=0,
         step=state["round"],
+        round=state["round"],
         state=step.bottleneck_before,
         technique=step.technique,
         outcome=step.outcome,
