@@ -37,11 +37,13 @@ from .flags import (
     KnowledgeDirectory,
     Level,
     MaxCalls,
+    MaxEvaluations,
     MaxGpuSeconds,
     MaxMoney,
     MaxSeconds,
     MaxTokens,
     Mode,
+    OnBudget,
     Precision,
     Problem,
     Quiet,
@@ -96,6 +98,8 @@ def optimize(
     max_calls: MaxCalls = None,
     max_gpu_seconds: MaxGpuSeconds = None,
     max_seconds: MaxSeconds = None,
+    max_evaluations: MaxEvaluations = None,
+    on_budget: OnBudget = None,
     iterations: Annotated[int | None, typer.Option(help="Policy updates.")] = None,
     rollouts: Annotated[int | None, typer.Option(help="Trajectories an iteration.")] = None,
     steps: Annotated[int | None, typer.Option(help="Techniques a trajectory.")] = None,
@@ -158,6 +162,8 @@ def optimize(
         max_calls=max_calls,
         max_gpu_seconds=max_gpu_seconds,
         max_seconds=max_seconds,
+        max_evaluations=max_evaluations,
+        on_budget=on_budget,
         confirm_seconds=confirm_seconds,
     )
     try:
@@ -177,6 +183,7 @@ def optimize(
             model=settings.model,
             models=settings.models,
             budgets=settings.budgets,
+            on_budget=settings.on_budget,
             iterations=settings.iterations if iterations is None else iterations,
             rollouts=settings.rollouts if rollouts is None else rollouts,
             steps=settings.steps if steps is None else steps,
@@ -223,6 +230,7 @@ def resume(
     max_calls: MaxCalls = None,
     max_gpu_seconds: MaxGpuSeconds = None,
     max_seconds: MaxSeconds = None,
+    max_evaluations: MaxEvaluations = None,
     quiet: Quiet = False,
     events: Events = None,
     as_json: Json = False,
@@ -240,6 +248,7 @@ def resume(
         calls=max_calls,
         gpu_seconds=max_gpu_seconds,
         wall_seconds=max_seconds,
+        evaluations=max_evaluations,
     )
     approvals = None if approve is None else parse_approvals(approve)
     if answer and len(set(runs)) > 1:

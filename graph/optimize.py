@@ -13,6 +13,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.graph import END, START
 from langgraph.types import Send
 
+from ..nodes.common.caps import share_of
 from ..nodes.common.standstill import one_of_many
 from ..nodes.gap_analysis.node import gap_analysis
 from ..nodes.initial_cuda.node import initial_cuda
@@ -56,17 +57,28 @@ def fan_out(state: OptimizeState) -> list[Send]:
                 rollout=number,
                 knowledge_at=state["knowledge_at"],
                 best=state["best"],
+                evaluations_left=_share(state, number),
             ),
         )
         for number in range(state["plan"].rollouts)
     ]
 
 
+def _share(state: OptimizeState, rollout: int) -> int | None:
+    """Return how many candidates a rollout of the iteration may have evaluated; None: any."""
+    plan = state["plan"]
+    if plan.on_budget != "finish" or plan.budgets.evaluations is None:
+        return None
+    left = max(0, plan.budgets.evaluations - state.get("evaluations", 0))
+    return share_of(left, plan.rollouts, rollout)
+
+
 def next_iteration(state: OptimizeState) -> list[Send] | str:
-    """Fan out again until the iterations are done; then confirm the winner."""
-    if state["iteration"] < state["plan"].iterations:
-        return fan_out(state)
-    return "confirm_winner"
+    """Fan out again until the iterations are done or the search is over; then confirm the winner."""
+    over = all(trajectory.over for trajectory in state["trajectories"].values())
+    if over or state["iteration"] >= state["plan"].iterations:
+        return "confirm_winner"
+    return fan_out(state)
 
 
 def after_review(state: OptimizeState) -> Literal["confirm_winner", "approve_winner"]:

@@ -68,6 +68,8 @@ class OptimizeState(OptimizeInput, total=False):
     """Policy updates done."""
     knowledge_at: Annotated[int, Recorded]
     """Sequence number up to which the knowledge base is read in this iteration."""
+    evaluations: Annotated[int, Recorded]
+    """Distinct sources evaluated before this iteration."""
     trajectories: Annotated[dict[str, Trajectory], Merged(dict[str, Trajectory], merge_newest)]
     """What the newest iteration's rollouts came to, by ITERATION.ROLLOUT."""
     evaluated: Annotated[PolicyEvaluation, Recorded]
@@ -109,6 +111,8 @@ class RolloutInput(TypedDict, total=False):
     """Sequence number up to which the knowledge base is read."""
     start_point: Annotated[KernelPoint, Recorded]
     """The kernel to begin at."""
+    evaluations_left: Annotated[int | None, Recorded]
+    """Candidates that it may still have evaluated, where a cap ends the search; None: no cap."""
 
 
 @with_config(use_attribute_docstrings=True)
@@ -145,6 +149,8 @@ class RolloutState(RolloutInput, total=False):
     """What came of it."""
     ended: Annotated[str, Recorded]
     """Why the trajectory is over; empty while it is not."""
+    over: Annotated[bool, Recorded]
+    """Whether the whole search is over with it."""
     trajectory: Annotated[Trajectory, Recorded]
     """What the rollout reports."""
 
@@ -179,6 +185,8 @@ class LoweringState(TypedDict, total=False):
     """Sources written so far and what each came to, by number."""
     rounds: Annotated[tuple[ToolRound, ...], Recorded]
     """Tools that the writer had called, and what they answered."""
+    evaluations_left: Annotated[int | None, Recorded]
+    """Candidates that may be evaluated, this one included; None: no cap."""
     result: Annotated[LoweringResult, Recorded]
     """What came of it."""
 

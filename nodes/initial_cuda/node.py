@@ -20,7 +20,7 @@ from ...tools.models.asking import MalformedReply
 from ...tools.models.code_reply import CodeReply, read_code
 from ...tools.models.records import BUILTIN
 from ...tools.progress import report_progress
-from ..common.interrupts import awaited, budgeted
+from ..common.interrupts import SearchEnds, awaited, budgeted
 from ..common.prompts.repair import reply_words
 from ..common.workspaces import opened, workspace_of
 from ..records import RunPlan, TaskSummary
@@ -54,7 +54,10 @@ async def initial_cuda(state: Reads) -> dict[str, Any]:
     plan, summary = state["plan"], state["summary"]
     if plan.start or plan.models.model_of("initial_cuda") == BUILTIN:
         return await asyncio.to_thread(_write, plan, summary)
-    written = await budgeted(plan, lambda: _write_by_model(plan, summary))
+    try:
+        written = await budgeted(plan, lambda: _write_by_model(plan, summary))
+    except SearchEnds as over:
+        written = await _built_in(plan, summary, over.reason)
     return await asyncio.to_thread(_store, plan, written)
 
 
@@ -81,7 +84,6 @@ async def _write_by_model(plan: RunPlan, summary: TaskSummary) -> Written:
     Raises:
         UserError: neither can write one.
     """
-    model = plan.models.model_of("initial_cuda")
     async with opened(plan) as workspace:
         task = await asyncio.to_thread(workspace.task, summary.artifact)
         messages = await asyncio.to_thread(first_messages, plan, workspace, task)
@@ -106,6 +108,18 @@ async def _write_by_model(plan: RunPlan, summary: TaskSummary) -> Written:
             said = await asyncio.to_thread(reply_words, workspace, answer.reply_sha256)
             mend = await asyncio.to_thread(mending_messages, said, evaluation, source)
             messages = (*messages, *mend)
+    return await _built_in(plan, summary, why)
+
+
+async def _built_in(plan: RunPlan, summary: TaskSummary, why: str) -> Written:
+    """Return the built-in kernel in place of the one that a model did not write, and why.
+
+    Raises:
+        UserError: there is none.
+    """
+    model = plan.models.model_of("initial_cuda")
+    async with opened(plan) as workspace:
+        task = await asyncio.to_thread(workspace.task, summary.artifact)
     try:
         source = await asyncio.to_thread(translate, task)
     except UserError as error:
