@@ -74,7 +74,7 @@ def _share(state: OptimizeState, rollout: int) -> int | None:
 
 
 def next_iteration(state: OptimizeState) -> list[Send] | str:
-    """Fan out again until the iterations are done or the search is over; then confirm the winner."""
+    """Fan out again until iterations or search are over; then confirm the winner."""
     over = all(trajectory.over for trajectory in state["trajectories"].values())
     if over or state["iteration"] >= state["plan"].iterations:
         return "confirm_winner"

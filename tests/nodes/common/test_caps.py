@@ -1,4 +1,4 @@
-"""A cap ends the search or stops it: what of the two, and that the order of rollouts is no matter."""
+"""A cap ends the search or stops it; which rollout is faster is no matter."""
 
 from __future__ import annotations
 
