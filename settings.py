@@ -44,6 +44,10 @@ class Settings(BaseSettings):
 
     gpu: str = ""
     device: str = "auto"
+    policy: str = "kernelblaster"
+    """How the search goes (docs/policies.md)."""
+    rounds: Integer = 10
+    """Candidates of a policy that writes one a round."""
     iterations: Integer = 2
     rollouts: Integer = 2
     steps: Integer = 4

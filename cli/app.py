@@ -100,6 +100,12 @@ def optimize(
     max_seconds: MaxSeconds = None,
     max_evaluations: MaxEvaluations = None,
     on_budget: OnBudget = None,
+    policy: Annotated[
+        str | None, typer.Option(help="How the search goes (docs/policies.md).")
+    ] = None,
+    rounds: Annotated[
+        int | None, typer.Option(help="Candidates of a policy that writes one a round.")
+    ] = None,
     iterations: Annotated[int | None, typer.Option(help="Policy updates.")] = None,
     rollouts: Annotated[int | None, typer.Option(help="Trajectories an iteration.")] = None,
     steps: Annotated[int | None, typer.Option(help="Techniques a trajectory.")] = None,
@@ -184,6 +190,8 @@ def optimize(
             models=settings.models,
             budgets=settings.budgets,
             on_budget=settings.on_budget,
+            policy=policy or settings.policy,
+            rounds=settings.rounds if rounds is None else rounds,
             iterations=settings.iterations if iterations is None else iterations,
             rollouts=settings.rollouts if rollouts is None else rollouts,
             steps=settings.steps if steps is None else steps,

@@ -87,11 +87,16 @@ class ProgressView:
         more = f" and {len(listed) - MOST_TENSORS} more" if len(listed) > MOST_TENSORS else ""
         shapes = ", ".join(listed[:MOST_TENSORS]) + more
         plan = event["plan"]
-        self._steps = plan["steps"]
+        self._steps = plan["rounds"] if event["by_rounds"] else plan["steps"]
+        loop = (
+            f"{plan['policy']}, up to {plan['rounds']} rounds"
+            if event["by_rounds"]
+            else f"{plan['iterations']} iterations of {plan['rollouts']} rollouts of up to "
+            f"{plan['steps']} steps"
+        )
         self.note(f"[bold]{escape(event['task'])}[/] ({event['op_class']}): {escape(shapes)}")
         self.note(
-            f"{event['gpu']}, [bold]{event['device']}[/]: {plan['iterations']} iterations of "
-            f"{plan['rollouts']} rollouts of up to {plan['steps']} steps, seed {plan['seed']}"
+            f"{event['gpu']}, [bold]{event['device']}[/]: {loop}, seed {plan['seed']}"
         )
         if event.get("verified"):
             self.note(escape(event["verified"]))

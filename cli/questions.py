@@ -128,7 +128,7 @@ def _ask(console: Console, question: Question) -> Any:
 
 
 _EDITS = {
-    "plan": "iterations=N rollouts=N steps=N (those to change)",
+    "plan": "iterations=N rollouts=N steps=N, or rounds=N (those to change)",
     "technique": "TECHNIQUE or parameter=value, or both",
     "winner": "a winner cannot be edited; say why not",
 }

@@ -20,8 +20,8 @@ from ..nodes.records import ParameterUpdate, RunPlan, TechniqueChoice
 from ..nodes.run.begin import check_asked
 
 FIXED = (
-    "task", "start", "run", "run_id", "dimensions", "reading", "gpu", "device", "device_why",
-    "identity", "knowledge", "task_sha256", "forked_from",
+    "task", "start", "run", "run_id", "dimensions", "reading", "policy", "gpu", "device",
+    "device_why", "identity", "knowledge", "task_sha256", "forked_from",
 )  # fmt: skip
 """Fields of a run's plan that say which run it is."""
 WHICH_RUN = "it says which run this is; start another run"

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool, StructuredTool, ToolException
+from langgraph.runtime import get_runtime
 
 from ..harness.errors import UserError
 from ..harness.records import AS_WRITTEN, Evaluation, Reading
@@ -19,7 +20,7 @@ from ..tools.for_agents.arguments import Arguments, complaint, short
 from ..tools.for_agents.desk import LONGEST_ANSWER
 from ..tools.progress import progress_writer
 from ..tools.waiting import wait_for as _wait_for
-from .optimize import graph
+from .policies import policy_graph
 from .session import Capped, Session, Undecided, Waiting
 from .state import OptimizeInput
 
@@ -160,6 +161,9 @@ def as_node(
         }
         if "task" not in given:
             raise UserError(f"the state has no {prefix}task: the path of a PyTorch reference")
+        settings = context or get_runtime().context
+        policy = settings.policy if isinstance(settings, RunContext) else "kernelblaster"
+        graph = policy_graph(policy)
         answer = await graph.ainvoke(cast(OptimizeInput, given), config, context=context)
         return {f"{prefix}result": answer["result"]}
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, cast, get_args
 
 from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.errors import GraphDrained
 from langgraph.runtime import RunControl
 from langgraph.types import Command, StateSnapshot
@@ -19,6 +20,7 @@ from ..memory.run.directory import CHECKPOINTS_FILE
 from ..memory.run.exchange import count_waiting
 from ..memory.run.journal import Entry, latest
 from ..memory.run.ledger import Ledger
+from ..nodes.common.policies import graph_name
 from ..nodes.common.workspaces import workspace_of
 from ..nodes.records import Approval, OptimizeRequest, RunContext, RunPlan, RunResult
 from ..nodes.run.begin import begin_run, changed_since, given_texts, resolve_plan, take_up
@@ -29,7 +31,7 @@ from ..tools.models.endpoint import require_endpoint
 from ..tools.models.pauses import PAUSES, Paused
 from ..tools.workspace import open_runs
 from .checkpoints import open_checkpointer
-from .optimize import build_graph
+from .policies import build_policy_graph
 from .state import OptimizeInput
 
 THREAD = "run"
@@ -140,7 +142,7 @@ class Session:
     async def questions(self) -> dict[str, dict[str, Any]]:
         """Return what a person was asked when the run stopped, by the id to answer under."""
         async with open_checkpointer(self.directory) as checkpointer:
-            graph = build_graph().compile(checkpointer=checkpointer, name="optimize")
+            graph = self._graph(checkpointer)
             return _questions(await graph.aget_state(_config()))
 
     async def run(
@@ -161,7 +163,7 @@ class Session:
         """
         config = _config()
         async with open_checkpointer(self.directory) as checkpointer:
-            graph = build_graph().compile(checkpointer=checkpointer, name="optimize")
+            graph = self._graph(checkpointer)
             started = (await graph.aget_state(config)).values
             if not started.get("plan") and (entries := self._journal()):
                 # Its checkpoints lie elsewhere, or name the place that it was moved from.
@@ -215,6 +217,12 @@ class Session:
         if not isinstance(result, RunResult):
             raise UserError(f"{self.directory} was written by another version; start a new run")
         return await asyncio.to_thread(stored_result, self.directory) or result
+
+    def _graph(self, checkpointer: BaseCheckpointSaver[Any]) -> Any:
+        """Return the graph that the run follows, with its checkpoints."""
+        policy = self.plan.policy
+        built = build_policy_graph(policy)
+        return built.compile(checkpointer=checkpointer, name=graph_name(policy))
 
     def _check_knowledge(self, at: int) -> None:
         """Raises UserError where the knowledge base is not the one that the run read."""

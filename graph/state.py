@@ -9,7 +9,9 @@ from typing_extensions import TypedDict
 
 from ..nodes.records import (
     Attempt,
+    Candidate,
     Confirmation,
+    Feedback,
     GapAnalysis,
     KernelPoint,
     LoweringResult,
@@ -79,6 +81,47 @@ class OptimizeState(OptimizeInput, total=False):
     update: Annotated[ParameterUpdate, Recorded]
     """What changed in the knowledge base; its lessons until `keep_lessons` has read them: one that
     an edit leaves out is withdrawn."""
+    confirmation: Annotated[Confirmation, Recorded]
+    """The winner, measured again."""
+    soft_reviews: Annotated[dict[str, SoftReview], Merged(dict[str, SoftReview], merge_reviews)]
+    """What the soft verifier said, by evaluation key."""
+    result: Annotated[RunResult, Recorded]
+    """What the run announces."""
+
+
+@with_config(use_attribute_docstrings=True)
+class RoundsState(OptimizeInput, total=False):
+    """A policy that writes one candidate a round."""
+
+    plan: Annotated[RunPlan, Recorded]
+    """What the run does, where and with what; an edit of rounds, seed, budgets or models takes
+    effect at the next node."""
+    summary: Annotated[TaskSummary, Recorded]
+    """The task, in short."""
+    initial_source: Annotated[str, Recorded]
+    """sha256 of the first kernel's text in the run's artifacts."""
+    initial_author: Annotated[str, Recorded]
+    """Who wrote it."""
+    initial: Annotated[KernelPoint, Recorded]
+    """The first kernel, measured: every gain is against it."""
+    best: Annotated[KernelPoint, Recorded]
+    """The fastest kernel so far."""
+    iteration: Annotated[int, Recorded]
+    """Policy updates done: none, for nothing is learned."""
+    knowledge_at: Annotated[int, Recorded]
+    """Sequence number of the knowledge base when the run began; nothing of it is read."""
+    round: Annotated[int, Recorded]
+    """Candidates written."""
+    current: Annotated[KernelPoint, Recorded]
+    """The last kernel that passed."""
+    latest: Annotated[Candidate | None, Recorded]
+    """What the last round wrote: all that the agents remember."""
+    feedback: Annotated[Feedback | None, Recorded]
+    """What the Judge says of it."""
+    candidate: Annotated[Candidate | None, Recorded]
+    """What this round wrote."""
+    ended: Annotated[str, Recorded]
+    """Why no more rounds follow; empty while some may."""
     confirmation: Annotated[Confirmation, Recorded]
     """The winner, measured again."""
     soft_reviews: Annotated[dict[str, SoftReview], Merged(dict[str, SoftReview], merge_reviews)]

@@ -5,7 +5,7 @@ Sources, profiles and tasks live in the artifact store of the run; state holds t
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from pydantic import (
     BaseModel,
@@ -34,6 +34,22 @@ from ..memory.records import ExpectedGain, Optimization, PerformanceState
 from ..tools.models.records import Budgets, ModelPlan
 
 Approval = Literal["plan", "technique", "winner"]
+
+Policy = Literal[
+    "kernelblaster",
+    "no_memory",
+    "random",
+    "greedy",
+    "cycles_only",
+    "coder_judge",
+    "correction_only",
+    "optimisation_only",
+    "minimal",
+    "zero_shot",
+    "best_of_n",
+]
+"""Ways to search, by name (docs/policies.md)."""
+POLICIES: tuple[Policy, ...] = get_args(Policy)
 
 LONGEST_LOOP = 1000
 """Of a run's loops, each: what comes of more is over the graph's limit of steps."""
@@ -86,12 +102,16 @@ class RunContext(Record):
     on_budget: Literal["pause", "finish"] = "pause"
     """What is done when a cap is reached: the run stops with its place saved and goes on with a
     higher cap, or ends its search and announces the best so far."""
+    policy: Policy = "kernelblaster"
+    """How the search goes: the paper's loop, or one that it is compared with."""
     iterations: int = Field(default=2, ge=1, le=LONGEST_LOOP)
     """Policy updates: the outer loop."""
     rollouts: int = Field(default=2, ge=1, le=LONGEST_LOOP)
     """Trajectories of an iteration (breadth)."""
     steps: int = Field(default=4, ge=1, le=LONGEST_LOOP)
     """Techniques tried in a trajectory (depth)."""
+    rounds: int = Field(default=10, ge=1, le=LONGEST_LOOP)
+    """Candidates of a policy that writes one a round; kernelblaster counts otherwise."""
     repairs: int | None = Field(default=None, ge=0, le=LONGEST_LOOP)
     """How often the kernel writer may mend a candidate that failed; by default twice where a model
     writes it, else once."""
@@ -357,6 +377,67 @@ class LoweringResult(Record):
     """Who wrote the last attempt."""
     prompt_sha256: str | None = None
     """Artifact of the prompt that a model wrote it from."""
+
+
+class Candidate(Record):
+    """What a round wrote, and what came of it."""
+
+    technique: str
+    """What was done to the kernel before: a method's name, `first_kernel`, or `correction`."""
+    parameters: dict[str, Any] = Field(default_factory=dict)
+    """With which values."""
+    source_sha256: str | None
+    """Artifact of its text; None where nothing was written."""
+    author: str
+    """Who wrote it."""
+    note: str = ""
+    """What its writer said, or why nothing was written."""
+    expected_log_gain: float = 0.0
+    """Natural logarithm of the speedup that was expected of it."""
+    prompt_sha256: str | None = None
+    """Artifact of the prompt that a model wrote it from."""
+    outcome: Outcome | None = None
+    """What came of it; None until it is evaluated."""
+    reason: str = ""
+    """Why it failed."""
+    evaluation_key: str | None = None
+    """Of its evaluation in the run's store."""
+    point: KernelPoint | None = None
+    """The kernel, where it passed."""
+
+    @model_validator(mode="after")
+    def _its_own(self) -> Candidate:
+        """Hold times and counters to the text that they were taken of."""
+        if self.point is not None:
+            own = self.source_sha256, self.evaluation_key
+            if (self.point.source_sha256, self.point.evaluation_key) != own:
+                raise ValueError("a candidate and its measurement are of one source")
+        return self
+
+
+class Feedback(Record):
+    """What the Judge says of one candidate."""
+
+    mode: Literal["correction", "optimisation"]
+    """Whether it was wrong or is to be faster."""
+    source_sha256: str
+    """The candidate that is judged."""
+    evaluation_key: str
+    """The evaluation that it is judged by."""
+    finding: str
+    """The one diagnosis, or the one bottleneck."""
+    method: str
+    """The one method; `correction` where it was wrong."""
+    advice: str
+    """The one hint, or the plan."""
+    settings: tuple[dict[str, Any], ...] = ({},)
+    """Parameter settings to try, in order."""
+    expected_log_gain: float = 0.0
+    """Natural logarithm of the speedup that is expected of it."""
+    author: str
+    """Who judged."""
+    prompt_sha256: str | None = None
+    """Artifact of the prompt that a model judged by."""
 
 
 class Trajectory(Record):

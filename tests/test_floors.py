@@ -16,7 +16,7 @@ ROOT = Path(kernelblaster.__file__).resolve().parent
 AGENTS = (
     "state_extractor", "state_selector", "optimization_proposer", "optimization_selector",
     "kernel_writer", "initial_cuda", "soft_verifier", "policy_evaluation", "gap_analysis",
-    "parameter_update",
+    "parameter_update", "coder", "judge",
 )  # fmt: skip
 ORDER: dict[str, tuple[str | tuple[str, ...], ...]] = {
     "": ("harness", "memory", "tools", "settings", "nodes", "graph", "cli", ("__main__",)),
@@ -36,8 +36,8 @@ ORDER: dict[str, tuple[str | tuple[str, ...], ...]] = {
     ),
     "nodes": ("records", "common", AGENTS, "run"),
     "graph": (
-        "channels", "state", "compiling", "lowering", "rollout", "optimize", "checkpoints",
-        "session", "embedding", "agent_tools",
+        "channels", "state", "compiling", "lowering", "rollout", "frame", "optimize", "rounds",
+        "policies", "served", "checkpoints", "session", "embedding", "agent_tools",
     ),
 }  # fmt: skip
 """Of each folder with an order: its rooms from the ground up. Rooms in brackets stand on one floor;

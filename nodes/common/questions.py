@@ -65,6 +65,8 @@ class PlanQuestion(Question):
     iterations: int
     rollouts: int
     steps: int
+    rounds: int | None = None
+    """Of a policy that writes one candidate a round; such a one has no iterations."""
     models: dict[str, str]
     """Who answers in the roles that are not built in."""
     budgets: dict[str, float]

@@ -7,21 +7,21 @@ knowledge base, and ends the run.
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any, TypedDict
 
 from pydantic import ValidationError
 
 from ...harness.errors import UserError
 from ...tools.models.budgets import CAPS, read_budgets
-from ...tools.models.records import BUILTIN, ROLES
+from ...tools.models.records import BUILTIN
 from ...tools.workspace import Workspace
 from ..common.approval import PERSON, decided, is_asked
 from ..common.lesson import write_lesson
+from ..common.policies import RULES, by_rounds, editable, loop_in_words
 from ..common.questions import Decision, Misunderstood, PlanQuestion, cost_of
 from ..common.workspaces import opened
 from ..records import RunPlan, TaskSummary
-
-EDITABLE = ("iterations", "rollouts", "steps")
 
 
 class Reads(TypedDict):
@@ -52,8 +52,7 @@ async def approve_plan(state: Reads) -> dict[str, Any]:
             write_lesson,
             plan,
             summary,
-            f"{plan.iterations} iterations of {plan.rollouts} rollouts of {plan.steps} steps on "
-            f"{summary.name}: rejected by a person: {settled}",
+            f"{loop_in_words(plan)} on {summary.name}: rejected by a person: {settled}",
             kind="condition",
             author=PERSON,
             iteration=0,
@@ -70,8 +69,9 @@ def settle(plan: RunPlan, decision: Decision) -> RunPlan | str:
     """
     if decision.verdict == "reject":
         return decision.reason
-    understood = f"a plan is edited by {', '.join(EDITABLE)}, each a number"
-    if unknown := [name for name in decision.edit if name not in EDITABLE]:
+    may = editable(plan.policy)
+    understood = f"a plan is edited by {', '.join(may)}, each a number"
+    if unknown := [name for name in decision.edit if name not in may]:
         raise Misunderstood(f"{unknown[0][:80]} cannot be edited: {understood}")
     try:
         return RunPlan.model_validate(plan.model_dump() | decision.edit)
@@ -81,18 +81,16 @@ def settle(plan: RunPlan, decision: Decision) -> RunPlan | str:
 
 
 def _question(workspace: Workspace, plan: RunPlan, summary: TaskSummary) -> PlanQuestion:
-    asked = {role: plan.models.model_of(role) for role in ROLES}
+    asked = {role: plan.models.model_of(role) for role in RULES[plan.policy].roles}
     budgets = read_budgets(workspace.directory).model_dump(exclude_none=True)
     return PlanQuestion(
         run=plan.run,
-        asks=f"Begin {plan.iterations} iterations of {plan.rollouts} rollouts of {plan.steps} "
-        f"steps on {summary.name} for {plan.gpu}?",
+        asks=f"Begin {loop_in_words(plan)} on {summary.name} for {plan.gpu}?",
         cost=cost_of(workspace),
         answers=(
             "accept",
             "reject:REASON",
-            f'edit:{{"iterations": {plan.iterations}, "rollouts": {plan.rollouts}, '
-            f'"steps": {plan.steps}}}',
+            f"edit:{json.dumps(plan.model_dump(include=set(editable(plan.policy))))}",
         ),
         task=summary.name,
         op_class=summary.op_class,
@@ -101,6 +99,7 @@ def _question(workspace: Workspace, plan: RunPlan, summary: TaskSummary) -> Plan
         iterations=plan.iterations,
         rollouts=plan.rollouts,
         steps=plan.steps,
+        rounds=plan.rounds if by_rounds(plan.policy) else None,
         models={role: name for role, name in asked.items() if name != BUILTIN},
         budgets={name: budgets[cap] for name, cap in CAPS.items() if cap in budgets},
     )

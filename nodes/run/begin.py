@@ -20,8 +20,9 @@ from ...memory.run.directory import NotEmpty, RunDirectory, new_run_directory, r
 from ...memory.run.run_store import RunStore
 from ...tools.models.budgets import BUDGETS_FILE, require_prices
 from ...tools.models.chat_models import check_models, parse_models
-from ...tools.models.records import BUILTIN, ModelPlan
+from ...tools.models.records import BUILTIN, ModelPlan, Role
 from ...tools.workspace import open_knowledge, open_runs
+from ..common.policies import RULES, under_policy
 from ..records import OptimizeRequest, RunContext, RunPlan
 
 TASK_FILE, START_FILE = "task.py", "start.cu"
@@ -62,8 +63,8 @@ def resolve_plan(request: OptimizeRequest, context: RunContext) -> RunPlan:
     Raises:
         UserError: one of them is unknown or unusable, or a model's key is missing.
     """
-    roles = context.models.roles | parse_models(context.model)
-    models = context.models.model_copy(update={"roles": roles})
+    context = under_policy(context)
+    models = context.models.model_copy(update={"roles": _roles(context)})
     check_asked(context.model_copy(update={"models": models}))
     given = given_texts(request)
     if request.start and START_FILE not in given and not Path(request.start).is_file():
@@ -92,6 +93,24 @@ def resolve_plan(request: OptimizeRequest, context: RunContext) -> RunPlan:
         "repairs": _repairs(context, models),
     }
     return RunPlan(**(dict(request) | dict(context) | resolved))
+
+
+def _roles(context: RunContext) -> dict[Role, str]:
+    """Return who answers in the roles that the policy has.
+
+    Raises:
+        UserError: a role was given to a model that the policy has not.
+    """
+    named = parse_models(context.model)
+    has = RULES[context.policy].roles
+    foreign = [role for role in named if role not in has]
+    if foreign and "=" in context.model and not set(has) <= set(named):
+        raise UserError(
+            f"--model {context.model}: the policy {context.policy} has no {foreign[0]}; it has "
+            f"{', '.join(has)}"
+        )
+    asked = context.models.roles | named
+    return {role: name for role, name in asked.items() if role in has}
 
 
 def check_asked(context: RunContext) -> None:

@@ -48,7 +48,8 @@ def of_one_line(node: Node, *, ends: bool = False) -> Node:
     @functools.wraps(node)
     async def kept(state: Mapping[str, Any], *rest: Any, **named: Any) -> dict[str, Any]:
         vetoed = sum(each.vetoed for each in (state.get("soft_reviews") or {}).values())
-        place = f"{name} {state.get('iteration', 0)} {vetoed}"
+        turn = state.get("round", state.get("iteration", 0))
+        place = f"{name} {turn} {vetoed}"
         read = _sum_of(state)
         part = state.get("rollout", 0)
         plan, done = await asyncio.to_thread(_taken_up, state["plan"], place, part, read)

@@ -7,7 +7,7 @@ counters (reset, since a thread may be reused).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -23,11 +23,11 @@ from ...harness.task.loading import small_variant_in_words
 from ...memory.knowledge.state_index import import_chroma
 from ...memory.run.journal import Entry
 from ...tools.models.endpoint import require_endpoint
-from ...tools.models.records import ROLES
 from ...tools.progress import progress_writer, report_progress
 from ...tools.workspace import open_runs
+from ..common.policies import RULES, by_rounds, in_graph
 from ..common.workspaces import workspace_of
-from ..records import OptimizeRequest, RunContext, RunPlan, Settings, TaskSummary
+from ..records import OptimizeRequest, Policy, RunContext, RunPlan, Settings, TaskSummary
 from .begin import TASK_FILE, begin_run, checked, given_texts, resolve_plan, stored_plan
 from .lineage import note
 
@@ -42,12 +42,24 @@ class Asks(TypedDict, total=False):
     reading: dict[str, Any]
 
 
-async def load_task(state: Asks, runtime: Runtime[Settings]) -> dict[str, Any]:
+Node = Callable[[Asks, Runtime[Settings]], Awaitable[dict[str, Any]]]
+
+
+def load_task_of(graph: Policy) -> Node:
+    """Return the node that begins the runs of a policy's graph."""
+
+    async def load_task(state: Asks, runtime: Runtime[Settings]) -> dict[str, Any]:
+        return await begun_in(graph, state, runtime.context)
+
+    return load_task
+
+
+async def begun_in(graph: Policy, state: Asks, given_context: object) -> dict[str, Any]:
     """Resolve the request under its context and load the reference.
 
     Raises:
         UserError: the task, device, GPU, model, knowledge base or run directory cannot be used, or
-            the models' endpoint cannot be asked.
+            the models' endpoint cannot be asked, or the policy is another graph.
     """
     request = checked(OptimizeRequest, {k: v for k, v in state.items() if v is not None})
     # Whoever began the run already (the command line does) holds its directory with the plan.
@@ -56,7 +68,8 @@ async def load_task(state: Asks, runtime: Runtime[Settings]) -> dict[str, Any]:
     if begun:
         plan = await asyncio.to_thread(stored_plan, Path(str(request.run)))
     else:
-        plan = await asyncio.to_thread(resolve_plan, request, _context(runtime.context))
+        context = in_graph(_context(given_context), graph)
+        plan = await asyncio.to_thread(resolve_plan, request, context)
     # PyTorch describes the task in a process of its own: time to see whether the models can be
     # asked, and to import what is needed afterwards.
     task, told, _ = await asyncio.gather(
@@ -78,8 +91,11 @@ async def load_task(state: Asks, runtime: Runtime[Settings]) -> dict[str, Any]:
         run=plan.run,
         shapes={t.name: list(t.shape) for t in task.full.tensors},
         verified=small_variant_in_words(task),
-        plan=plan.model_dump(include={"iterations", "rollouts", "steps", "seed"}),
-        models={role: plan.models.model_of(role) for role in ROLES},
+        plan=plan.model_dump(
+            include={"policy", "iterations", "rollouts", "steps", "rounds", "seed"}
+        ),
+        by_rounds=by_rounds(plan.policy),
+        models={role: plan.models.model_of(role) for role in RULES[plan.policy].roles},
     )
     for text in (*task.notes, *([told] if told else [])):
         report_progress("note", text=text)

@@ -15,9 +15,9 @@ from ...harness.files import read_json, write_atomically
 from ...harness.records import DeviceIdentity
 from ...memory.records import Step
 from ...memory.run.ledger import RoleTotals, Totals
-from ...tools.models.records import ROLES
 from ...tools.progress import report_progress
 from ...tools.workspace import open_runs
+from ..common.policies import RULES
 from ..common.steps import path_to
 from ..common.workspaces import workspace_of
 from ..records import (
@@ -94,7 +94,7 @@ def _report(state: Reads) -> RunResult:
             bottleneck_after=winner.bottleneck,
             lessons=tuple(item.id for item in lessons),
             lesson_authors=tuple(item.author for item in lessons),
-            models={role: plan.models.model_of(role) for role in ROLES},
+            models={role: plan.models.model_of(role) for role in RULES[plan.policy].roles},
             initial_author=state["initial"].author,
             steps=tuple(_authors(step) for step in steps),
             notes=(

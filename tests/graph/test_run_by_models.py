@@ -21,8 +21,9 @@ from scripted_chat_model import CURRENT, use
 from kernelblaster.graph.session import Capped, Session
 from kernelblaster.memory.knowledge.knowledge_base import KnowledgeBase
 from kernelblaster.memory.run.run_store import RunStore
+from kernelblaster.nodes.common.policies import RULES
 from kernelblaster.tools.models.budgets import write_budgets
-from kernelblaster.tools.models.records import ROLES, Budgets
+from kernelblaster.tools.models.records import Budgets
 from kernelblaster.tools.techniques.catalogue import knowledge_seed
 
 
@@ -54,7 +55,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 def test_every_role_was_asked_and_every_call_is_in_the_ledger(finished: Any) -> None:
     folder, result, scripted, _ = finished
-    assert {call.role for call in scripted.calls} == set(ROLES)
+    assert {call.role for call in scripted.calls} == set(RULES["kernelblaster"].roles)
     with RunStore(folder / "run" / "run.sqlite") as store:
         rows = store.ledger.rows()
     assert len(rows) == len(scripted.calls) == result.model_calls

@@ -16,24 +16,32 @@ from langgraph_sdk import get_client
 from places import EXAMPLES
 
 SHORT = {"iterations": 1, "rollouts": 2, "steps": 2}
+EXPECTED = {
+    "optimize": "parameter_update",
+    "rollout": "optimization_selector",
+    "coder_judge": "coder",
+    "minimal": "coder",
+    "zero_shot": "coder",
+    "best_of_n": "coder",
+}
+"""The graphs that are served, each with a node that it has."""
 
 
 async def test_the_graphs_are_listed_described_and_drawn(server: Server) -> None:
     client = get_client(url=server.url)
     assistants = await client.assistants.search()
-    assert {found["graph_id"] for found in assistants} == {"optimize", "rollout"}
+    assert {found["graph_id"] for found in assistants} == set(EXPECTED)
     for found in assistants:
         assert len(found["description"] or "") > 100
         drawing = await client.assistants.get_graph(found["assistant_id"])
         names = {str(node["id"]) for node in drawing["nodes"]}
-        expected = {"optimize": "parameter_update", "rollout": "optimization_selector"}
-        assert expected[found["graph_id"]] in names
+        assert EXPECTED[found["graph_id"]] in names
 
 
 async def test_every_schema_is_there_and_describes_its_fields(server: Server) -> None:
     """As Studio reads them: input, output, state and context."""
     client = get_client(url=server.url)
-    for name in ("optimize", "rollout"):
+    for name in ("optimize", "rollout", "coder_judge"):
         (found,) = await client.assistants.search(graph_id=name)
         schemas: Any = await client.assistants.get_schemas(found["assistant_id"])
         for kind in ("input_schema", "output_schema", "state_schema", "context_schema"):

@@ -186,6 +186,7 @@ def install(patch: Callable[[str, Any], Any], rewrites: tuple[TextRewrite, ...] 
     patch(f"{nodes}.optimization_proposer.node.applicable", applicable)
     patch(f"{nodes}.optimization_proposer.builtin.rewrites", lambda: rewrites)
     patch(f"{nodes}.kernel_writer.builtin.rewrites", lambda: rewrites)
+    patch(f"{nodes}.coder.builtin.rewrites", lambda: rewrites)
 
 
 def install_evaluate(patch: Callable[[str, Any], Any]) -> None:

@@ -22,6 +22,8 @@ Role = Literal[
     "policy_evaluation",
     "gap_analysis",
     "parameter_update",
+    "coder",
+    "judge",
 ]
 ROLES: tuple[Role, ...] = get_args(Role)
 
@@ -36,6 +38,8 @@ CONTEXT_TOKENS: dict[Role, int] = {
     "policy_evaluation": 8_000,
     "gap_analysis": 8_000,
     "parameter_update": 8_000,
+    "coder": 16_000,
+    "judge": 12_000,
 }
 """Tokens a role's prompt may have (estimated): what is more is cut, the least important first."""
 

@@ -17,9 +17,12 @@ from scripted_chat_model import CURRENT, ScriptedChatModel
 from kernelblaster.cli.progress import ProgressView
 from kernelblaster.harness.errors import UserError
 from kernelblaster.nodes.common.authors import roles_in_words, together
+from kernelblaster.nodes.common.policies import RULES
 from kernelblaster.nodes.records import RunResult
 from kernelblaster.tools.models.code_reply import fenced
-from kernelblaster.tools.models.records import BUILTIN, ROLES
+from kernelblaster.tools.models.records import BUILTIN
+
+LOOP = RULES["kernelblaster"].roles
 
 
 def report(folder: Path) -> str:
@@ -43,7 +46,7 @@ def signed(ran: Ran, words: str) -> set[str]:
 def test_a_run_without_models_says_so_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ran = run(tmp_path, monkeypatch, ScriptedChatModel())
     result = ran.result
-    assert result.models == dict.fromkeys(ROLES, BUILTIN) and result.initial_author == BUILTIN
+    assert result.models == dict.fromkeys(LOOP, BUILTIN) and result.initial_author == BUILTIN
     assert [(step.technique, step.state, step.choice, step.source) for step in result.steps] == [
         (step.technique, BUILTIN, BUILTIN, BUILTIN) for step in ran.steps
     ]
@@ -58,9 +61,9 @@ def test_a_run_without_models_says_so_once(tmp_path: Path, monkeypatch: pytest.M
 def test_a_run_by_a_model_names_it_everywhere(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ran = run(tmp_path, monkeypatch, every_role(), *ROLES)
+    ran = run(tmp_path, monkeypatch, every_role(), *LOOP)
     result = ran.result
-    assert result.models == dict.fromkeys(ROLES, CURRENT) and result.initial_author == CURRENT
+    assert result.models == dict.fromkeys(LOOP, CURRENT) and result.initial_author == CURRENT
     assert {(step.state, step.choice, step.source) for step in result.steps} == {(CURRENT,) * 3}
     assert [(step.state_author, step.choice_author) for step in ran.steps] == [
         (CURRENT, CURRENT) for _ in ran.steps

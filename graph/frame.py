@@ -1,0 +1,65 @@
+"""What every policy begins and ends with: the first kernel measured; the winner confirmed.
+
+load_task → approve_plan → initial_cuda → profile_baseline → ...
+    ... → confirm_winner → soft_verifier → approve_winner → report
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from langgraph.graph import END, START
+
+from ..nodes.initial_cuda.node import initial_cuda
+from ..nodes.records import Policy
+from ..nodes.run.approve_plan import approve_plan
+from ..nodes.run.approve_winner import approve_winner
+from ..nodes.run.confirm_winner import confirm_winner
+from ..nodes.run.lineage import of_one_line
+from ..nodes.run.load_task import load_task_of
+from ..nodes.run.profile_baseline import profile_baseline
+from ..nodes.run.report import report
+from ..nodes.soft_verifier.node import soft_verifier
+from .compiling import AgentGraph
+from .state import OptimizeState, RoundsState
+
+State = OptimizeState | RoundsState
+
+
+def after_review(state: State) -> Literal["confirm_winner", "approve_winner"]:
+    """Go on with what stands; a vetoed kernel makes room for the next fastest."""
+    return "confirm_winner" if _vetoed(state) else "approve_winner"
+
+
+def after_approval(state: State) -> Literal["confirm_winner", "report"]:
+    """Report what stands; a rejected kernel makes room for the next fastest."""
+    return "confirm_winner" if _vetoed(state) else "report"
+
+
+def _vetoed(state: State) -> bool:
+    review = state.get("soft_reviews", {}).get(state["confirmation"].point.evaluation_key)
+    return review is not None and review.vetoed
+
+
+def add_beginning(graph: AgentGraph[Any, Any, Any, Any], policy: Policy) -> None:
+    """Add the nodes up to `profile_baseline`, from which a policy goes on."""
+    graph.add_node("load_task", load_task_of(policy))
+    graph.add_node("approve_plan", of_one_line(approve_plan))
+    graph.add_node("initial_cuda", of_one_line(initial_cuda))
+    graph.add_node("profile_baseline", of_one_line(profile_baseline))
+    graph.add_edge(START, "load_task")
+    graph.add_edge("load_task", "approve_plan")
+    graph.add_edge("approve_plan", "initial_cuda")
+    graph.add_edge("initial_cuda", "profile_baseline")
+
+
+def add_ending(graph: AgentGraph[Any, Any, Any, Any]) -> None:
+    """Add the nodes from `confirm_winner` on."""
+    graph.add_node("confirm_winner", of_one_line(confirm_winner))
+    graph.add_node("soft_verifier", of_one_line(soft_verifier))
+    graph.add_node("approve_winner", of_one_line(approve_winner))
+    graph.add_node("report", of_one_line(report, ends=True))
+    graph.add_edge("confirm_winner", "soft_verifier")
+    graph.add_conditional_edges("soft_verifier", after_review)
+    graph.add_conditional_edges("approve_winner", after_approval)
+    graph.add_edge("report", END)

@@ -1,0 +1,1 @@
+"""Coder: writes one candidate a round, as the Judge advises or from the reference."""

@@ -1,0 +1,185 @@
+"""The rounds of policies that write one candidate each: begun, evaluated, recorded.
+
+A round is a step of the replay buffer: iteration 0, rollout 0, step = round. Its parent is the last
+kernel that passed, whatever failed in between, so that every gain is of two measured kernels.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from typing import Any, TypedDict
+
+from ...harness.records import Outcome
+from ...memory.records import Step
+from ...tools.evaluation.evaluator import Evaluator
+from ...tools.models.records import BUILTIN
+from ...tools.progress import report_progress
+from ..common.interrupts import awaited
+from ..common.points import kernel_point
+from ..common.policies import RULES
+from ..common.workspaces import opened, workspace_of
+from ..records import Candidate, Feedback, KernelPoint, RunPlan, TaskSummary, faster
+
+
+class Begins(TypedDict):
+    """What the first of these nodes reads."""
+
+    plan: RunPlan
+    initial: KernelPoint
+
+
+class Evaluates(TypedDict):
+    """What evaluation reads."""
+
+    plan: RunPlan
+    summary: TaskSummary
+    round: int
+    current: KernelPoint
+    candidate: Candidate
+
+
+class Records(TypedDict):
+    """What the last of these nodes reads."""
+
+    plan: RunPlan
+    round: int
+    initial: KernelPoint
+    current: KernelPoint
+    best: KernelPoint
+    latest: Candidate | None
+    candidate: Candidate
+    feedback: Feedback | None
+
+
+async def begin_rounds(state: Begins) -> dict[str, Any]:
+    """Stand at the start: counters set here, because a reused thread keeps its old state."""
+    return {
+        "round": 0,
+        "current": state["initial"],
+        "latest": started_from(state["plan"], state["initial"]),
+        "candidate": None,
+        "feedback": None,
+        "ended": "",
+    }
+
+
+def started_from(plan: RunPlan, initial: KernelPoint) -> Candidate | None:
+    """Return a person's first kernel as what a round starts from; None where there is none."""
+    if not plan.start:
+        return None
+    return Candidate(
+        technique="start",
+        source_sha256=initial.source_sha256,
+        author=initial.author,
+        outcome=Outcome.PASSED,
+        evaluation_key=initial.evaluation_key,
+        point=initial,
+    )
+
+
+async def evaluate_candidate(state: Evaluates) -> dict[str, Any]:
+    """Compile, verify, profile and time what the round wrote; stored stages are not repeated."""
+    plan, candidate, current = state["plan"], state["candidate"], state["current"]
+    if candidate.source_sha256 is None:
+        return {"candidate": candidate}
+    sha256 = candidate.source_sha256
+    async with opened(plan) as workspace:
+        task, source = await asyncio.to_thread(
+            lambda: (
+                workspace.task(state["summary"].artifact),
+                workspace.artifacts.get_text(sha256),
+            )
+        )
+        evaluator = Evaluator(workspace.device, workspace.store)
+        evaluation = await awaited(plan, workspace, lambda: evaluator.evaluate(task, source))
+    point = None
+    if evaluation.outcome is Outcome.PASSED:
+        point = kernel_point(
+            evaluation, candidate.author, depth=current.depth + 1, technique=candidate.technique
+        )
+    judged = {
+        "outcome": evaluation.outcome,
+        "reason": evaluation.reason,
+        "evaluation_key": evaluation.key,
+        "point": point,
+    }
+    return {"candidate": Candidate.model_validate(dict(candidate) | judged)}
+
+
+async def record_round(state: Records) -> dict[str, Any]:
+    """Write the round to the replay buffer, and say what the next one starts from."""
+    plan, candidate = state["plan"], state["candidate"]
+    step = _step(state)
+    await asyncio.to_thread(_add, plan, step)
+    best = faster(state["best"], candidate.point)
+    report_progress(
+        "step",
+        iteration=0,
+        rollout=0,
+        step=state["round"],
+        state=step.bottleneck_before,
+        technique=step.technique,
+        outcome=step.outcome,
+        reason=step.reason,
+        log_gain=step.log_gain,
+        expected_log_gain=step.expected_log_gain,
+        accepted=candidate.point is not None,
+        best_microseconds=best.microseconds,
+        state_author=step.state_author,
+        choice_author=step.choice_author,
+        author=step.author,
+    )
+    latest = candidate if candidate.source_sha256 else state["latest"]
+    current = candidate.point or state["current"]
+    if not RULES[plan.policy].remembers:
+        latest, current = started_from(plan, state["initial"]), state["initial"]
+    return {
+        "round": state["round"] + 1,
+        "best": best,
+        "current": current,
+        "latest": latest,
+        "feedback": None,
+        "ended": _ended(plan, candidate),
+    }
+
+
+def _ended(plan: RunPlan, candidate: Candidate) -> str:
+    if RULES[plan.policy].modes == {"correction"} and candidate.point is not None:
+        return "nothing is left to correct"
+    return ""
+
+
+def _step(state: Records) -> Step:
+    plan, candidate, parent = state["plan"], state["candidate"], state["current"]
+    feedback, child = state["feedback"], candidate.point
+    judge = feedback.author if feedback else BUILTIN
+    unwritten = Outcome.NOT_APPLICABLE if candidate.author == BUILTIN else Outcome.NO_ANSWER
+    return Step(
+        run=plan.run_id,
+        iteration=0,
+        rollout=0,
+        step=state["round"],
+        technique=candidate.technique,
+        parameters=candidate.parameters,
+        expected_log_gain=candidate.expected_log_gain,
+        outcome=candidate.outcome or unwritten,
+        log_gain=math.log(parent.microseconds / child.microseconds) if child else None,
+        parent_sha256=parent.source_sha256,
+        child_sha256=candidate.source_sha256,
+        author=candidate.author,
+        state_id=parent.bottleneck,
+        state_author=judge,
+        choice_author=judge if feedback else candidate.author,
+        reason=candidate.reason or candidate.note,
+        microseconds_before=parent.microseconds,
+        microseconds_after=child.microseconds if child else None,
+        bottleneck_before=parent.bottleneck,
+        bottleneck_after=child.bottleneck if child else None,
+        evaluation_key=candidate.evaluation_key,
+    )
+
+
+def _add(plan: RunPlan, step: Step) -> None:
+    with workspace_of(plan) as workspace:
+        workspace.store.replay.add([step])

@@ -1,0 +1,60 @@
+"""Policies: each has its graph, takes a run from the task to the report, and goes on after a kill."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import graph_support
+import pytest
+from asked import Asked
+
+from kernelblaster.graph.policies import build_policy_graph
+from kernelblaster.harness.errors import UserError
+from kernelblaster.memory.run.run_store import RunStore
+from kernelblaster.nodes.common.policies import RULES, under_policy
+from kernelblaster.nodes.records import POLICIES, RunContext
+from kernelblaster.nodes.run.begin import checked
+
+
+def session(folder: Path, **settings: Any) -> Any:
+    asked = Asked.of(task="text.py", knowledge=str(folder / "kb"), **settings)
+    return asked.session(folder / settings.get("policy", "run"))
+
+
+def test_every_policy_has_rules_and_a_graph() -> None:
+    assert set(RULES) == set(POLICIES)
+    for policy in POLICIES:
+        assert "confirm_winner" in build_policy_graph(policy).nodes
+
+
+def test_an_unknown_policy_is_one_clear_line() -> None:
+    with pytest.raises(UserError, match="policy='lucky'.*'kernelblaster'") as told:
+        checked(RunContext, {"policy": "lucky"})
+    assert "\n" not in str(told.value)
+
+
+def test_what_a_policy_fixes_cannot_be_asked_otherwise() -> None:
+    assert under_policy(RunContext(policy="zero_shot")).rounds == 1
+    with pytest.raises(UserError, match="--rounds 3: the policy zero_shot is rounds=1"):
+        under_policy(RunContext(policy="zero_shot", rounds=3))
+
+
+@pytest.mark.parametrize("policy", ["zero_shot", "minimal", "best_of_n"])
+def test_a_run_without_a_judge_ends_with_the_best_of_its_rounds(
+    policy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph_support.install(monkeypatch.setattr)
+    rounds = 1 if policy == "zero_shot" else 4
+    held = session(tmp_path, policy=policy, **({} if rounds == 1 else {"rounds": rounds}))
+    result = asyncio.run(held.run())
+    with RunStore(Path(result.run) / "run.sqlite") as store:
+        steps = store.replay.steps()
+    held.close()
+    assert [(step.iteration, step.rollout, step.step) for step in steps] == [
+        (0, 0, number) for number in range(rounds)
+    ]
+    times = [step.microseconds_after for step in steps if step.microseconds_after]
+    assert result.best_us == pytest.approx(min([100.0, *times]))
+    assert result.models == dict.fromkeys(RULES[held.plan.policy].roles, "builtin")
