@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Annotated, Literal
 
+from .bench import bench
 from .jobs import jobs_app
 from .knowledge import knowledge_app
 
@@ -72,6 +73,7 @@ app.add_typer(knowledge_app, name="kb")
 task_app = typer.Typer(help="Tasks.", no_args_is_help=True)
 app.add_typer(task_app, name="task")
 app.add_typer(jobs_app, name="jobs")
+app.command()(bench)
 
 @app.command()
 def optimize(

@@ -38,7 +38,9 @@ def find_suite(origin: str, level: int | None = None, only: Sequence[str] = ()) 
         path = Path(origin)
         name = path.resolve().name.removesuffix(".py")
         if not path.exists():
-            raise UserError(f"{origin}: no such suite; give a folder of tasks, or {PREFIX}OWNER/NAME")
+            raise UserError(
+                f"{origin}: no such suite; give a folder of tasks, or {PREFIX}OWNER/NAME"
+            )
         tasks, left_out = _local_tasks(path, level)
     tasks, left_out = _named(origin, tasks, left_out, only)
     return SuiteTasks(
@@ -87,7 +89,9 @@ def _named(
     for pattern in only:
         if not any(fnmatch.fnmatchcase(name, pattern) for name in seen):
             some = ", ".join(sorted(seen)[:5])
-            raise UserError(f"--tasks {pattern}: no task of {origin} is called so (it has: {some}, ...)")
+            raise UserError(
+                f"--tasks {pattern}: no task of {origin} is called so (it has: {some}, ...)"
+            )
     if not only:
         return tasks, left_out
     return (

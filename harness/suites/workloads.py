@@ -201,7 +201,7 @@ def reference_of(definition: Definition, workload: Workload) -> str:
     custom = ""
     if any(text.startswith("custom[") for text in inputs):
         if entry not in functions:
-            raise _Unfit(f"its inputs come from {entry or 'a function'} that the text does not have")
+            raise _Unfit(f"its inputs come from {entry or 'a function'}, which is not there")
         scalars = {
             name: source.value
             for name, source in workload.inputs.items() if source.type == "scalar"
