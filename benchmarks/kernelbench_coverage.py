@@ -1,49 +1,55 @@
 """Which of KernelBench's problems load, at which sizes, and have a first kernel that is right.
 
     python benchmarks/kernelbench_coverage.py --kernelbench DIR
-    python benchmarks/kernelbench_coverage.py --kernelbench DIR --device simulated --level 1
+    python benchmarks/kernelbench_coverage.py --kernelbench DIR --device simulated --profile \
+        --jobs 8 --part-seconds 520 --results OUT
     python benchmarks/kernelbench_coverage.py --kernelbench DIR --device cuda --jobs 4
 
-Without --device problems are loaded and a first kernel is written, and nothing is compiled. A
-problem that drops out at random in training is read a second time with --mode eval, and the table
-says so. Each has a time limit, and a process that is replaced where it ends: none ends the others.
-Rows go to benchmarks/results/kernelbench_coverage_DEVICE.jsonl as they come; who runs the script
-again goes on behind them, with --again from the start. The table beside it is written anew at the
-end of each run. The problems' texts are read where they lie.
+Without --device problems are loaded and a first kernel is written, and nothing is compiled; with it
+the kernel is compiled and verified, with --profile also profiled at full dimensions, by a sample of
+its blocks where the device is simulated. A problem that drops out at random in training is read a
+second time with --mode eval, and the table says so.
+
+Each problem has two processor cores to itself where there are as many (--cores), and a process that
+is replaced where it ends: none ends the others. What has a limit is loading and writing
+(--load-seconds), compiling and verifying (--seconds), and the profile (--profile-seconds): a
+problem that runs past one is a row that names the stage. With --part-seconds no problem is under
+way after that time; those that were have no row, and come first the next time.
+
+Rows go to kernelbench_coverage_DEVICE.jsonl in --results as they come; who runs the script again
+goes on behind them, longest first, with --again from the start, with --failed by what did not pass.
+The table beside it is written anew at the end of each run. The problems' texts are read where they
+lie. What a first kernel writes is compared with PyTorch's answer at full dimensions where all
+tensors are at most --compare-gib: that takes six times the memory for each of the --jobs.
 """
 
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 import os
 import queue
 import select
-import shutil
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
-from kernelblaster.harness.devices.registry import open_device
-from kernelblaster.harness.errors import UserError
-from kernelblaster.harness.records import Reading, Task
-from kernelblaster.harness.task.cases import read_degenerate
 from kernelblaster.harness.task.kernelbench import kernelbench_files
-from kernelblaster.harness.task.loading import (
-    cases_directory,
-    load_task_now,
-    small_variant_in_words,
-)
-from kernelblaster.tools.first_kernel.writer import NotWritten, write_initial_cuda
+from processor_time import processor_seconds
 
 RESULTS = Path(__file__).resolve().parent / "results"
-COLUMNS = ("loads", "written", "compiled", "verified")
+PROBLEM = Path(__file__).resolve().with_name("kernelbench_problem.py")
+COLUMNS = ("loads", "written", "compiled", "verified", "profiled")
+STAGES = {"load": "load", "write": "load", "compile": "verify", "verify": "verify",
+          "profile": "profile"}  # fmt: skip
+"""Which limit counts for each stage."""
+USUAL_SECONDS = 10.0
+"""What a problem is taken to need of which nothing is known."""
 Row = dict[str, Any]
 
 
@@ -55,57 +61,97 @@ def main() -> int:
     parser.add_argument("--problem", type=int)
     parser.add_argument("--device", default="", help="simulated, cuda or cuda:N; else none")
     parser.add_argument("--gpu", default="")
+    parser.add_argument("--profile", action="store_true", help="profile what was verified")
+    parser.add_argument("--compare-gib", type=float, default=0.0)
+    parser.add_argument("--results", type=Path, default=RESULTS, help="folder of rows and table")
     parser.add_argument("--jobs", type=int, default=1, help="problems at a time")
-    parser.add_argument("--seconds", type=float, default=600.0, help="limit for one problem")
+    parser.add_argument("--cores", type=int, default=2, help="of the processor, for a problem")
+    parser.add_argument("--seconds", type=float, default=60.0, help="to compile and verify")
+    parser.add_argument("--load-seconds", type=float, default=400.0)
+    parser.add_argument("--profile-seconds", type=float, default=120.0)
+    parser.add_argument("--part-seconds", type=float, default=0.0, help="end after so long")
     parser.add_argument("--again", action="store_true", help="forget earlier rows")
+    parser.add_argument("--failed", action="store_true", help="cover again what did not pass")
     parser.add_argument("--table", action="store_true", help="only write the table")
-    parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     asked = parser.parse_args()
-    if asked.serve:
-        serve(asked.device, asked.gpu)
-        return 0
-    rows = RESULTS / f"kernelbench_coverage{'_' if asked.device else ''}{asked.device}.jsonl"
+    asked.results.mkdir(parents=True, exist_ok=True)
+    name = f"kernelbench_coverage{'_' if asked.device else ''}{asked.device}.jsonl"
+    rows = asked.results / name
     if asked.again:
         rows.unlink(missing_ok=True)
     files = kernelbench_files(asked.kernelbench, asked.level, asked.problem)
-    known = {(row["level"], row["problem"]) for row in read_rows(rows)}
-    left = [path for path in files if place_of(path) not in known]
-    if asked.problem is not None:
-        left = files
+    if asked.problem is None:
+        known = {place_in(row) for row in read_rows(rows) if stands(row, asked)}
+        files = [path for path in files if place_of(path) not in known]
     if not asked.table:
-        cover(left, rows, asked)
+        cover(in_order(files), rows, asked)
     table = rows.with_suffix(".md")
     table.write_text("\n".join(table_of(read_rows(rows), asked.device)) + "\n", encoding="utf-8")
     print(f"table: {table}")
     return 0
 
 
-def cover(files: list[Path], rows: Path, asked: argparse.Namespace) -> None:
-    """Cover problems, so many at a time, and write each row as it comes."""
-    idle: queue.Queue[Helper] = queue.Queue()
-    for _ in range(asked.jobs):
-        idle.put(Helper(asked))
+def stands(row: Row, asked: argparse.Namespace) -> bool:
+    """Say whether a row answers what is asked."""
+    if asked.failed:
+        return all(row.get(column) for column in columns_of(asked.device, asked.profile))
+    return not asked.profile or bool(row.get("profiled") or row.get("reason"))
 
-    def one(path: Path) -> Row:
+
+def columns_of(device: str, profile: bool) -> Sequence[str]:
+    """Return the columns that are reached for."""
+    return COLUMNS[: (5 if profile else 4) if device else 2]
+
+
+def in_order(files: Sequence[Path]) -> list[Path]:
+    """Return problems, those that took longest to load first."""
+    known = {
+        place_in(row): float(row["seconds"])
+        for row in read_rows(RESULTS / "kernelbench_coverage.jsonl")
+    }
+    return sorted(files, key=lambda path: -known.get(place_of(path), USUAL_SECONDS))
+
+
+def cover(files: Sequence[Path], rows: Path, asked: argparse.Namespace) -> None:
+    """Cover problems, so many at a time, and write each row as it comes."""
+    ends = time.monotonic() + asked.part_seconds if asked.part_seconds else float("inf")
+    cores = sorted(os.sched_getaffinity(0))
+    idle: queue.Queue[Helper] = queue.Queue()
+    for number in range(asked.jobs):
+        own = [cores[(number * asked.cores + each) % len(cores)] for each in range(asked.cores)]
+        idle.put(Helper(asked, sorted(set(own))))
+
+    def one(path: Path) -> Row | None:
         helper = idle.get()
         try:
-            return helper.row(path)
+            return helper.row(path, ends)
         finally:
             idle.put(helper)
 
+    left = 0
     with ThreadPoolExecutor(asked.jobs) as pool, rows.open("a", encoding="utf-8") as out:
         for done in as_completed([pool.submit(one, path) for path in files]):
             row = done.result()
+            if row is None:
+                left += 1
+                continue
             out.write(json.dumps(row) + "\n")
             out.flush()
             print(in_words(row), flush=True)
     while not idle.empty():
         idle.get().close()
+    if left:
+        print(f"{left} problems are left: run the same command again")
 
 
 def place_of(path: Path) -> tuple[int, int]:
     """Return level and number of a problem's file."""
     return int(path.parent.name.removeprefix("level")), int(path.name.split("_")[0])
+
+
+def place_in(row: Row) -> tuple[int, int]:
+    """Return level and number of a row's problem."""
+    return row["level"], row["problem"]
 
 
 def read_rows(path: Path) -> list[Row]:
@@ -114,26 +160,37 @@ def read_rows(path: Path) -> list[Row]:
     if path.is_file():
         for line in path.read_text(encoding="utf-8").splitlines():
             row = json.loads(line)
-            found[row["level"], row["problem"]] = row
+            found[place_in(row)] = row
     return [found[place] for place in sorted(found)]
 
 
 class Helper:
-    """A process that covers one problem after the other; another takes its place where it ends."""
+    """A process that covers one problem after the other; another takes its place where it ends.
 
-    def __init__(self, asked: argparse.Namespace) -> None:
-        self._asked = asked
-        self._process: subprocess.Popen[str] | None = None
+    Args:
+        asked: what each problem is put through.
+        cores: numbers of the processor cores that it keeps to.
+    """
 
-    def row(self, path: Path) -> Row:
-        """Return the row of a problem; what keeps the process from answering is a row too."""
-        level, problem = place_of(path)
+    def __init__(self, asked: argparse.Namespace, cores: Sequence[int]) -> None:
+        self._asked, self._cores = asked, cores
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def row(self, path: Path, ends: float) -> Row | None:
+        """Return the row of a problem; what keeps the process from answering is a row too.
+
+        None where the time `ends` comes before.
+        """
         began = time.monotonic()
-        found = self._answer(path)
+        if began >= ends:
+            return None
+        found = self._answer(path, ends)
+        if found is None:
+            return None
+        level, problem = place_of(path)
         seconds = round(time.monotonic() - began, 1)
-        return {"level": level, "problem": problem, "name": path.stem} | found | {
-            "seconds": seconds
-        }
+        own = {"cores": len(self._cores), "seconds": seconds}
+        return {"level": level, "problem": problem, "name": path.stem} | found | own
 
     def close(self) -> None:
         """End the process."""
@@ -142,104 +199,58 @@ class Helper:
             self._process.wait()
             self._process = None
 
-    def _answer(self, path: Path) -> Row:
+    def _answer(self, path: Path, ends: float) -> Row | None:
+        process = self._running()
+        assert process.stdin is not None and process.stdout is not None
+        row: Row = {"loads": False}
+        stage, spent = "load", dict.fromkeys(STAGES.values(), 0.0)
+        limits = {"load": self._asked.load_seconds, "verify": self._asked.seconds,
+                  "profile": self._asked.profile_seconds}  # fmt: skip
+        try:
+            process.stdin.write(f"{path}\n".encode())
+            while True:
+                limit = limits[STAGES[stage]]
+                began, used = time.monotonic(), processor_seconds(process.pid)
+                line = _line_of(process.stdout, min(ends, began + limit - spent[STAGES[stage]]))
+                took = time.monotonic() - began
+                spent[STAGES[stage]] += took
+                if line is None and time.monotonic() >= ends:
+                    self.close()
+                    return None
+                if line is None:
+                    worked = processor_seconds(process.pid) - used
+                    row.setdefault("took", {})[stage] = round(took, 2)
+                    row.setdefault("processor", {})[stage] = round(worked, 2)
+                    why = f"{stage}: past the limit of {limit:g} s"
+                    break
+                answer = json.loads(line)
+                row, stage = answer["row"], answer["stage"]
+                if stage == "done":
+                    return row
+        except (ValueError, OSError):
+            why = f"{stage}: its process ended with status {process.wait()}"
+        self.close()
+        return row | {"reason": why}
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        asked = self._asked
         if self._process is None:
             self._process = subprocess.Popen(
-                [sys.executable, __file__, "--kernelbench", str(self._asked.kernelbench),
-                 "--serve", "--device", self._asked.device, "--gpu", self._asked.gpu],
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                [sys.executable, str(PROBLEM), "--device", asked.device, "--gpu", asked.gpu,
+                 "--cores", ",".join(map(str, self._cores)),
+                 "--compare-gib", str(asked.compare_gib), *["--profile"] * asked.profile],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0,
             )  # fmt: skip
-        process = self._process
-        assert process.stdin is not None and process.stdout is not None
-        try:
-            process.stdin.write(f"{path}\n")
-            process.stdin.flush()
-            ready, _, _ = select.select([process.stdout], [], [], self._asked.seconds)
-            if ready:
-                return dict(json.loads(process.stdout.readline()))
-            why = f"ran past {self._asked.seconds:.0f} s"
-        except (ValueError, OSError):
-            why = f"its process ended with status {process.wait()}"
-        self.close()
-        return {"loads": False, "reason": why}
+        return self._process
 
 
-def serve(device: str, gpu: str) -> None:
-    """Cover the problems named on standard input, a row each on standard output."""
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # What a library prints is no answer.
-    for line in sys.stdin:
-        try:
-            row = covered(Path(line.strip()), device, gpu)
-        except Exception as error:
-            row = {"loads": False, "reason": f"a fault of ours: {type(error).__name__}: {error}"}
-        answers.write(json.dumps(row) + "\n")
-        answers.flush()
+def _line_of(answers: IO[bytes], until: float) -> bytes | None:
+    """Return the next line, empty at the end of all; None where it does not come in time.
 
-
-def covered(path: Path, device: str, gpu: str) -> Row:
-    """Return the row of one problem: how far it came, and why not further."""
-    row: Row = dict.fromkeys(COLUMNS, False)
-    took: dict[str, float] = {}
-    began = time.monotonic()
-    try:
-        task, row["mode"] = load(path)
-    except UserError as error:
-        return row | {"reason": str(error).removeprefix(f"{path}: ")}
-    took["load"] = time.monotonic() - began
-    folder = cases_directory(task)
-    row |= {
-        "loads": True,
-        "small": small_variant_in_words(task),
-        "elements": sum(tensor.numel for tensor in task.verify.tensors),
-        "operations": len(task.program.nodes) if task.program else 0,
-        "degenerate": read_degenerate(folder),
-    }
-    began = time.monotonic()
-    try:
-        written = write_initial_cuda(task)
-    except Exception as error:  # What else it says of the problem counts all the same.
-        written = NotWritten(reason=f"a fault of ours: {type(error).__name__}: {error}")
-    took["write"] = time.monotonic() - began
-    if isinstance(written, NotWritten):
-        row["reason"] = written.reason
-    else:
-        row["written"] = True
-        if device:
-            asyncio.run(evaluated(task, written.source, device, gpu, row, took))
-    # Inputs and answers of 250 problems are more than a cache should hold.
-    shutil.rmtree(folder, ignore_errors=True)
-    return row | {"took": {name: round(seconds, 2) for name, seconds in took.items()}}
-
-
-def load(path: Path) -> tuple[Task, str]:
-    """Load a problem as it is, or, where it drops out at random, as it is evaluated."""
-    try:
-        return load_task_now(path), "file"
-    except UserError as error:
-        if "--mode eval" not in str(error):
-            raise
-    return load_task_now(path, reading=Reading(mode="eval")), "eval"
-
-
-async def evaluated(
-    task: Task, source: str, device: str, gpu: str, row: Row, took: dict[str, float]
-) -> None:
-    """Compile and verify a first kernel, degenerate tasks too."""
-    allowed = task.model_copy(update={"reading": task.reading.model_copy(
-        update={"allow_degenerate": True})})  # fmt: skip
-    opened = open_device(device, gpu)
-    try:
-        for name, stage in (("compiled", opened.compile), ("verified", opened.verify)):
-            began = time.monotonic()
-            result = await stage(allowed, source)
-            took[name] = time.monotonic() - began
-            row[name] = result.outcome == "passed"
-            if not row[name]:
-                row["reason"] = f"{result.outcome}: {result.reason}"
-                return
-    finally:
-        opened.close()
+    `answers` has no buffer, in which a second line would lie that nobody waits for.
+    """
+    ready, _, _ = select.select([answers], [], [], max(0.0, until - time.monotonic()))
+    return answers.readline() if ready else None
 
 
 def in_words(row: Row) -> str:
@@ -247,32 +258,48 @@ def in_words(row: Row) -> str:
     reached = [name for name in COLUMNS if row.get(name)]
     why = f": {row['reason']}" if row.get("reason") else ""
     done = ", ".join(reached) or "not loaded"
-    return f"{row['level']}/{row['problem']} {row['name']} {done} ({row['seconds']} s){why}"[:300]
+    took = ", ".join(f"{name} {seconds:.1f}" for name, seconds in row.get("took", {}).items())
+    return f"{row['level']}/{row['problem']} {row['name']} {done} ({took} s){why}"[:300]
+
+
+def to_verify(row: Row, clock: str = "took") -> float:
+    """Return the seconds in which a row's kernel was compiled and verified."""
+    taken = row.get(clock, {})
+    return float(taken.get("compile", 0.0) + taken.get("verify", 0.0))
 
 
 def table_of(rows: list[Row], device: str) -> Iterator[str]:
     """Yield the table's lines."""
-    columns = COLUMNS if device else COLUMNS[:2]
+    profiled = any("profile" in row.get("took", {}) for row in rows)
+    columns = columns_of(device, profiled)
+    times = {"load": lambda row: row["took"].get("load", 0.0)}
+    if device:
+        times["compile and verify"] = to_verify
+    if profiled:
+        times["profile"] = lambda row: row["took"].get("profile", 0.0)
     yield "# KernelBench: what loads, and what has a first kernel"
     yield ""
     load_average = os.getloadavg()[0]
+    cores = sorted({row["cores"] for row in rows if "cores" in row})
     yield f"Device: {device or 'none (loading and writing alone)'}. Seconds are of the wall,"
-    yield f"on {os.cpu_count()} cores, which others may have used too (load {load_average:.0f} at "
-    yield "the end). Made by benchmarks/kernelbench_coverage.py."
+    yield f"on a machine of {os.cpu_count()} cores (load {load_average:.0f} at the end), of which"
+    yield f"each problem had {' or '.join(map(str, cores)) or 'all'}. Made by"
+    yield "benchmarks/kernelbench_coverage.py."
     yield ""
-    yield "| level | problems | " + " | ".join(columns) + " | median load | 95 % |"
-    yield "|---" * (len(columns) + 4) + "|"
+    heads = [f"{part} {name}" for name in times for part in ("median", "95 %", "longest")]
+    yield "| level | problems | " + " | ".join([*columns, *heads]) + " |"
+    yield "|---" * (len(columns) + len(heads) + 2) + "|"
     for level in sorted({row["level"] for row in rows}):
         mine = [row for row in rows if row["level"] == level]
-        counts = [str(sum(bool(row.get(name)) for row in mine)) for name in columns]
-        loads = sorted(row["took"]["load"] for row in mine if row.get("took"))
-        middle = f"{statistics.median(loads):.1f} s" if loads else ""
-        late = f"{loads[int(0.95 * (len(loads) - 1))]:.1f} s" if loads else ""
-        yield f"| {level} | {len(mine)} | {' | '.join(counts)} | {middle} | {late} |"
+        cells = [str(sum(bool(row.get(name)) for row in mine)) for name in columns]
+        for seconds in times.values():
+            taken = sorted(each for row in mine if row.get("took") if (each := seconds(row)))
+            cells += _spread(taken)
+        yield f"| {level} | {len(mine)} | {' | '.join(cells)} |"
     yield ""
-    yield "| problem | " + " | ".join(columns) + " | seconds | small variant, or why not |"
-    yield "|---" * (len(columns) + 3) + "|"
-    mark: Callable[[Row, str], str] = lambda row, name: "yes" if row.get(name) else "no"  # noqa: E731
+    yield "| problem | " + " | ".join(columns) + " | " + " | ".join(times) + " | small variant, " \
+        "or why not |"
+    yield "|---" * (len(columns) + len(times) + 2) + "|"
     for row in rows:
         told = [row.get("small", "")] if row.get("loads") else []
         told += ["read with --mode eval"] if row.get("mode") == "eval" else []
@@ -280,8 +307,17 @@ def table_of(rows: list[Row], device: str) -> Iterator[str]:
         told += [row["reason"]] if row.get("reason") else []
         words = "; ".join(told).replace("|", "\\|").replace("\n", " ")[:500]
         name = f"{row['level']}/{row['problem']} {row['name'].split('_', 1)[-1]}"
-        marks = " | ".join(mark(row, column) for column in columns)
-        yield f"| {name} | {marks} | {row['seconds']} | {words} |"
+        cells = ["yes" if row.get(column) else "no" for column in columns]
+        cells += [f"{seconds(row):.1f}" if row.get("took") else "" for seconds in times.values()]
+        yield f"| {name} | {' | '.join(cells)} | {words} |"
+
+
+def _spread(taken: Sequence[float]) -> list[str]:
+    """Return median, 95 % and most of sorted seconds, in words."""
+    if not taken:
+        return ["", "", ""]
+    found = (statistics.median(taken), taken[int(0.95 * (len(taken) - 1))], taken[-1])
+    return [f"{each:.1f} s" for each in found]
 
 
 if __name__ == "__main__":

@@ -60,6 +60,8 @@ class WorkerEnded(Exception):
     def __init__(self, reason: str, stage: str, candidate_loaded: bool) -> None:
         super().__init__(reason)
         self.reason, self.stage, self.candidate_loaded = reason, stage, candidate_loaded
+        self.crowded = False
+        """Whether others used the GPU meanwhile."""
 
 
 class WorkerTimedOut(WorkerEnded):
@@ -82,8 +84,8 @@ class GpuWorker:
 
     While one answers, the next has PyTorch imported and waits, off the GPU, for its greeting.
 
-    One request at a time, whatever the number of threads that ask; and one process at a time on
-    the GPU, by a lock file that all processes of this machine share.
+    One request at a time, whatever the number of threads that ask. Of all processes of this
+    machine one is on the GPU where it asks to be alone, else those that share it (`gpu_lock`).
 
     Args:
         uuid: the GPU, as the driver names it.
@@ -115,7 +117,7 @@ class GpuWorker:
     def hello(self) -> dict[str, Any]:
         """Return what the worker says of its GPU; starts it the first time. Raises UserError."""
         if not self._hello:
-            with self._alone():
+            with self._one_asks():
                 self._ensure()
         return self._hello
 
@@ -126,13 +128,15 @@ class GpuWorker:
         candidate_seconds: float = CANDIDATE_SECONDS,
         reference_seconds: float = REFERENCE_SECONDS,
         fresh: bool = False,
+        alone: bool = True,
     ) -> dict[str, Any]:
-        """Return the answer to a request.
+        """Return the answer to a request, with `crowded`: whether others used the GPU meanwhile.
 
         Args:
             candidate_seconds: wall-clock limit of each stage in which a candidate runs.
             reference_seconds: of each other stage.
             fresh: answer from a process that has run no candidate before.
+            alone: whether nobody else may use the GPU meanwhile.
 
         Raises:
             WorkerEnded, WorkerTimedOut: the process died or was killed.
@@ -140,13 +144,19 @@ class GpuWorker:
             Cancelled: the caller of `off_loop` was cancelled; the process was killed.
         """
         limits = {"candidate": candidate_seconds, "reference": reference_seconds}
-        with self._alone():
+        with self._one_asks():
             if fresh:
                 self._stop()
             self._ensure()
             # It imports while trusted work is done: by the time that something is timed it waits.
             self._next = self._next or self._spawn()
-            answer = self._ask(body, limits)
+            with gpu_lock(self.uuid, shared=not alone) as hold:
+                try:
+                    answer = self._ask({**body, "alone": alone}, limits)
+                except WorkerEnded as ended:
+                    ended.crowded = hold.had_company()
+                    raise
+                answer["crowded"] = hold.had_company()
             leaked = answer.get("leaked_bytes", 0)
             if answer.get("broken") or not isinstance(leaked, int) or leaked > LEAK_BYTES:
                 self._stop()
@@ -170,23 +180,22 @@ class GpuWorker:
                 self._mutex.release()
 
     @contextlib.contextmanager
-    def _alone(self) -> Iterator[None]:
+    def _one_asks(self) -> Iterator[None]:
         while not self._mutex.acquire(timeout=POLL_SECONDS):
             if caller_cancelled():
                 raise Cancelled
         try:
-            if not self.is_running:
-                # It imports while others have the GPU.
-                self._next = self._next or self._spawn()
-            with gpu_lock(self.uuid):
-                yield
+            yield
         finally:
             self._mutex.release()
 
     def _ensure(self) -> None:
         if not self.is_running:
             self._stop()
-            self._start()
+            # It imports while others have the GPU.
+            self._next = self._next or self._spawn()
+            with gpu_lock(self.uuid, shared=True):
+                self._start()
 
     def _start(self) -> None:
         """Start the process, once more without isolation where it does not start with it.

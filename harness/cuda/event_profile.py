@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from ..records import (
     Bottleneck,
@@ -32,20 +31,22 @@ def event_profile(
     built: Build,
     launches: Sequence[LaunchAnswer],
     gpu: str,
-    machine: Mapping[str, Any],
+    sms: int,
+    copy_bytes_per_second: float,
 ) -> Profile:
     """Return the profile of one call of launch().
 
     Args:
         launches: the worker's, in order.
-        machine: the worker's hello: sms, copy_bytes_per_second.
+        sms: multiprocessors of the GPU.
+        copy_bytes_per_second: what a large copy on it reads and writes.
     """
     resources = {kernel.kernel: kernel for kernel in built.kernels}
     total = sum(launch.microseconds or 0.0 for launch in launches)
-    limit = _bottleneck(task, total, float(machine["copy_bytes_per_second"]))
+    limit = _bottleneck(task, total, copy_bytes_per_second)
     return Profile(
         launches=tuple(
-            _launch(launch, resources.get(launch.kernel), limit, int(machine["sms"]))
+            _launch(launch, resources.get(launch.kernel), limit, sms)
             for launch in launches
         ),
         gpu=gpu,

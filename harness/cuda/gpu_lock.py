@@ -1,4 +1,4 @@
-"""One process at a time on a GPU, whoever's it is: a lock file that the whole machine shares."""
+"""Who may use a GPU: lock files that the whole machine shares, for one process alone or some."""
 
 from __future__ import annotations
 
@@ -15,33 +15,83 @@ from pathlib import Path
 from ..build.cache import cache_root
 from ..errors import UserError
 from ..process.children import Cancelled, caller_cancelled
+from ..records import TensorSpec
 
 FOLDERS = (Path("/run/lock"), Path("/tmp"))
 """Where every user may make files; the first of them that is so. Not $TMPDIR, which differs."""
-POLL_SECONDS = 0.05
+POLL_SECONDS = 0.02
+SHARED_BYTES = 256 << 20
+"""Of a task's tensors: what has more is alone on a GPU, so that memory suffices for each."""
+
+
+def may_share(tensors: Sequence[TensorSpec]) -> bool:
+    """Say whether work on these tensors leaves a GPU room for others."""
+    return sum(spec.nbytes for spec in tensors) <= SHARED_BYTES
+
+
+class Hold:
+    """A GPU's lock while it is held: locked alone as it enters, then shared where it may be."""
+
+    def __init__(self, descriptor: int, *, shared: bool) -> None:
+        """Lock the file; whoever does holds the turn. Raises Cancelled."""
+        self._descriptor = descriptor
+        self._met = not _lock_now(descriptor, fcntl.LOCK_EX)
+        if shared or self._met:
+            _wait(descriptor, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
+        self._shared = shared
+        self._entered = self._mark()
+
+    def had_company(self) -> bool:
+        """Say whether another may have used the GPU since it is held."""
+        if not self._shared:
+            return False
+        return self._met or os.fstat(self._descriptor).st_mtime_ns != self._entered
+
+    def _mark(self) -> int:
+        """Leave the time of entering on the file; return it, -1 where that cannot be known."""
+        try:
+            os.utime(self._descriptor)
+        except OSError:
+            return -1
+        return os.fstat(self._descriptor).st_mtime_ns
 
 
 @contextlib.contextmanager
-def gpu_lock(uuid: str) -> Iterator[None]:
+def gpu_lock(uuid: str, *, shared: bool = False) -> Iterator[Hold]:
     """Hold the lock of a GPU; waits for whoever has it, of this user or another.
+
+    Who waits to be alone is waited for by all that come later, so that he is not kept waiting by
+    those who share.
+
+    Args:
+        shared: whether others that share may use the GPU too. What is timed may not be disturbed.
 
     Raises:
         Cancelled: the caller of `off_loop` was cancelled.
         UserError: the lock file cannot be used.
     """
-    descriptor = _open(lock_file(uuid))
+    with contextlib.ExitStack() as held:
+        with _opened(lock_file(f"{uuid}-turn")) as turn:
+            _wait(turn, fcntl.LOCK_EX)
+            hold = Hold(held.enter_context(_opened(lock_file(uuid))), shared=shared)
+        yield hold
+
+
+def _wait(descriptor: int, kind: int) -> None:
+    """Lock a file once that is possible. Raises Cancelled."""
+    while not _lock_now(descriptor, kind):
+        if caller_cancelled():
+            raise Cancelled
+        time.sleep(POLL_SECONDS)
+
+
+def _lock_now(descriptor: int, kind: int) -> bool:
+    """Lock a file where that is possible at once, and say whether it was."""
     try:
-        while True:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if caller_cancelled():
-                    raise Cancelled from None
-                time.sleep(POLL_SECONDS)
-        yield
-    finally:
-        os.close(descriptor)
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def lock_file(uuid: str, folders: Sequence[Path] = FOLDERS) -> Path:
@@ -60,6 +110,16 @@ def lock_file(uuid: str, folders: Sequence[Path] = FOLDERS) -> Path:
     return own / name
 
 
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[int]:
+    """Yield a descriptor of the file, made if missing; what is locked by it ends with it."""
+    descriptor = _open(path)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
 def _open(path: Path) -> int:
     """Return a descriptor of the file, made if missing. Raises UserError.
 
@@ -69,7 +129,7 @@ def _open(path: Path) -> int:
     # Somebody who is just making it may not have opened it to all yet.
     for _ in range(40):
         try:
-            return _opened(path)
+            return _there(path)
         except FileNotFoundError:
             with contextlib.suppress(FileExistsError):
                 return _made(path)
@@ -81,7 +141,7 @@ def _open(path: Path) -> int:
     raise _unusable(path, "it may not be read")
 
 
-def _opened(path: Path) -> int:
+def _there(path: Path) -> int:
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     descriptor = os.open(path, flags)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):

@@ -14,6 +14,7 @@ from ..judge.border import Malformed, read_report
 from ..process.children import Cancelled, caller_cancelled
 from ..records import Diagnostic, Outcome, StageResult, Task
 from .client import GpuWorker, WorkerEnded, WorkerTimedOut
+from .gpu_lock import may_share
 from .inspection import Stage
 from .present_gpus import FoundGpu
 from .reports import About, InputsAnswer, MeasureAnswer, NoAnswer, VerifyAnswer
@@ -21,8 +22,14 @@ from .reports import About, InputsAnswer, MeasureAnswer, NoAnswer, VerifyAnswer
 POLL_SECONDS = 0.01
 RUNS_A_CANDIDATE = ("verify", "measure")
 """Requests whose answers a candidate's kernels may have had a hand in."""
+TIMES = ("measure",)
+"""Requests that nobody may disturb."""
 
 Kind = TypeVar("Kind", VerifyAnswer, MeasureAnswer, InputsAnswer, NoAnswer)
+
+
+class _Crowded(Exception):
+    """What went wrong may come of others on the GPU: it is to be asked again, alone."""
 
 
 class HeldGpu:
@@ -47,13 +54,28 @@ class HeldGpu:
 
         Raises UserError for faults of the task or the machine.
         """
+        if request["op"] not in TIMES and may_share(task.full.tensors):
+            try:
+                return self._asked(task, request, kind, alone=False)
+            except _Crowded:
+                self._fresh = True
+        return self._asked(task, request, kind, alone=True)
+
+    def _asked(
+        self, task: Task, request: dict[str, Any], kind: type[Kind], *, alone: bool
+    ) -> Kind | StageResult:
+        """Do what `ask` does; raises _Crowded too where others may have caused what went wrong."""
         body = {**request, "task": task.model_dump(mode="json")}
         fresh, self._fresh = self._fresh, False
         try:
-            about, answer = self._request(body, fresh, kind)
+            about, answer = self._request(body, fresh, kind, alone)
+            if about.crowded and (about.out_of_memory or _found_no_room(answer)):
+                raise _Crowded
             if about.out_of_memory and about.candidate_loaded:
                 return self._blamed_for_memory(body)
         except WorkerTimedOut as error:
+            if error.crowded:
+                raise _Crowded from error
             if error.stage == "candidate":
                 reason = f"{error.reason}: a loop that does not end, or far too much work"
                 return _failure(Outcome.TIMED_OUT, reason)
@@ -117,19 +139,25 @@ class HeldGpu:
         )
 
     def _request(
-        self, body: dict[str, Any], fresh: bool, kind: type[Kind]
+        self, body: dict[str, Any], fresh: bool, kind: type[Kind], alone: bool
     ) -> tuple[About, Kind | Malformed]:
         """Ask; once more in a new process where trusted work failed in a used one.
 
         An earlier candidate may have damaged that process: nobody else pays for it.
         """
         starts = self.worker.starts
+
+        def answered(fresh: bool) -> tuple[About, Kind | Malformed]:
+            return _read(
+                self.worker.request(body, **self._limits, fresh=fresh, alone=alone), kind
+            )
+
         try:
-            about, answer = _read(self.worker.request(body, **self._limits, fresh=fresh), kind)
+            about, answer = answered(fresh)
         except WorkerEnded as error:
             if error.stage == "candidate" or fresh or self.worker.starts != starts:
                 raise
-            return _read(self.worker.request(body, **self._limits, fresh=True), kind)
+            return answered(fresh=True)
         suspicious = (
             isinstance(answer, Malformed)
             or about.worker_error
@@ -137,7 +165,7 @@ class HeldGpu:
             or (about.broken and not answer.explains)
         )
         if suspicious and not fresh and self.worker.starts == starts:
-            return _read(self.worker.request(body, **self._limits, fresh=True), kind)
+            return answered(fresh=True)
         return about, answer
 
 
@@ -169,6 +197,12 @@ def _read(answer: dict[str, Any], kind: type[Kind]) -> tuple[About, Kind | Malfo
         return about, read_report(kind, rest)
     except Malformed as malformed:
         return About(), malformed
+
+
+def _found_no_room(answer: Any) -> bool:
+    """Whether a candidate was refused memory, among other reasons for which a launch is invalid."""
+    cases = answer.cases if isinstance(answer, VerifyAnswer) else []
+    return any(kind == "invalid_launch" for case in cases for kind, _ in case.faults)
 
 
 def _failure(outcome: Outcome, reason: str) -> StageResult:

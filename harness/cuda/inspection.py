@@ -19,7 +19,7 @@ from ..process.children import scrubbed_environment
 from ..process.scratch import scratch_folder
 from ..records import Build, Record, StageResult, Task, TensorSpec
 from .client import replay_library
-from .gpu_lock import gpu_lock
+from .gpu_lock import gpu_lock, may_share
 from .present_gpus import FoundGpu
 
 PROFILE_SECONDS = 120.0
@@ -69,7 +69,8 @@ def sanitize_candidate(
     """
     # Races are looked for in shared memory alone: without any there are none to be found.
     tools = TOOLS if _uses_shared_memory(built, plan) else tuple(t for t in TOOLS if t != RACES)
-    with _program(task.full.tensors, built, plan, stage) as (command, directory):
+    tensors, shared = task.full.tensors, may_share(task.full.tensors)
+    with _program(tensors, built, plan, stage, shared=shared) as (command, directory):
         return sanitize_program(
             command,
             directory=directory,
@@ -110,13 +111,13 @@ def _profile(
 
 @contextmanager
 def _program(
-    tensors: Sequence[TensorSpec], built: Build, plan: Plan, stage: Stage
+    tensors: Sequence[TensorSpec], built: Build, plan: Plan, stage: Stage, *, shared: bool = False
 ) -> Iterator[tuple[list[str], Path]]:
-    """Yield the command that calls launch() once, with the GPU to itself, and a folder for it."""
+    """Yield the command that calls launch() once, and a folder for it, with the GPU locked."""
     with scratch_folder("inspect") as directory:
         manifest = directory / "manifest.json"
         manifest.write_text(json.dumps(_manifest(tensors, built, plan, stage)))
-        with gpu_lock(stage.gpu_uuid):
+        with gpu_lock(stage.gpu_uuid, shared=shared):
             yield [sys.executable, "-I", str(_PROGRAM), str(manifest)], directory
 
 

@@ -100,8 +100,21 @@ def measure_candidates(
             samples=samples, launches=launches, checked=bench.checked, sets=len(sets),
             compile_failure=compile_failure, parts=parts.seconds,
             kept_compile=kept.compiled / kept.eager if kept else 0.0,
+            copy_bytes_per_second=machine.copy_bandwidth(),
         )
     )  # fmt: skip
+
+
+def prepare_measuring(context: TaskContext, *, with_compile: bool, compile_anew: bool) -> None:
+    """Do what a measurement needs and takes no time of: the GPU need not be this process's alone.
+
+    torch.compile compiles here unless its time is known from before.
+    """
+    context.plans()
+    baseline = context.baseline()
+    known = context.kept and not compile_anew and context.kept.times()
+    if with_compile and not known:
+        baseline.compile()
 
 
 def _kept_times(machine: GpuSession, context: TaskContext) -> KeptTimes | None:

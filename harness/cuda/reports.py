@@ -15,6 +15,8 @@ class About:
 
     broken: bool = False
     """The GPU's context is lost."""
+    crowded: bool = False
+    """Others used the GPU meanwhile."""
     candidate_loaded: bool = False
     out_of_memory: bool = False
     task_error: str = ""
@@ -76,6 +78,8 @@ class MeasureAnswer:
     kept_compile: float = 0.0
     """torch.compile's time over eager's, measured before on this machine; 0 where it was none of
     these rounds' business, or was measured in them."""
+    copy_bytes_per_second: float = 0.0
+    """What a large copy on this GPU reads and writes."""
     failed: str = ""
     """Name of the candidate that failed; empty where none did."""
     case: CaseReport = field(default_factory=CaseReport)

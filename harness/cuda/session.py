@@ -71,6 +71,10 @@ class GpuSession(Protocol):
         """Flush the L2, run a call on the stream; return its microseconds and what went wrong."""
         ...
 
+    def copy_bandwidth(self) -> float:
+        """Return bytes per second (read plus written) of a large copy on the device, best of 5."""
+        ...
+
 
 class CudaSession:
     """The one GPU that this process sees."""
@@ -101,8 +105,8 @@ class CudaSession:
         self._sum = torch.empty((), device=self.device)
         self._begin = torch.cuda.Event(enable_timing=True)
         self._end = torch.cuda.Event(enable_timing=True)
+        self._copy_bandwidth = 0.0
         self.clock(lambda: None)
-        self._other_bytes = self._bytes_outside_pytorch()
 
     def load(self, program: Program) -> LoadedProgram:
         """See GpuSession."""
@@ -161,19 +165,20 @@ class CudaSession:
         self._runtime.cudaDeviceGetAttribute(ctypes.byref(value), number, 0)
         return value.value
 
-    def leaked_bytes(self) -> int:
-        """Return how much more GPU memory is in use than at the start, PyTorch's own left out."""
-        torch.cuda.empty_cache()
-        return self._bytes_outside_pytorch() - self._other_bytes
-
     def copy_bandwidth(self) -> float:
-        """Return bytes per second (read plus written) of a large copy on the device, best of 5."""
-        source = torch.empty(1 << 29, dtype=torch.uint8, device=self.device)
-        target = torch.empty_like(source)
-        times = [self.clock(lambda: target.copy_(source))[0] for _ in range(5)]
-        return 2e6 * float(source.numel()) / min(times)
+        """See GpuSession; measured once."""
+        if not self._copy_bandwidth:
+            source = torch.empty(
+                min(1 << 29, self.free_bytes() // 4), dtype=torch.uint8, device=self.device
+            )
+            target = torch.empty_like(source)
+            times = [self.clock(lambda: target.copy_(source))[0] for _ in range(5)]
+            self._copy_bandwidth = 2e6 * float(source.numel()) / min(times)
+        return self._copy_bandwidth
 
-    def _bytes_outside_pytorch(self) -> int:
+    def bytes_outside_pytorch(self) -> int:
+        """Return how much of the GPU's memory is in use, this process's PyTorch left out."""
+        torch.cuda.empty_cache()
         free, total = torch.cuda.mem_get_info(self.device)
         return int(total - free - torch.cuda.memory_reserved(self.device))
 

@@ -89,6 +89,7 @@ class Worker:
         self.scratch = scratch
         self.kept = kept
         self._tasks: dict[str, TaskContext] = {}
+        self._leaked = 0
 
     def hello(self) -> dict[str, Any]:
         """Return what the parent must know of this GPU and this PyTorch."""
@@ -103,7 +104,6 @@ class Worker:
             "memory_bytes": properties.total_memory,
             "l2_bytes": properties.L2_cache_size,
             "sms": properties.multi_processor_count,
-            "copy_bytes_per_second": self.machine.copy_bandwidth(),
             "told": self.machine.told_to_host_code(),
         }
 
@@ -119,6 +119,8 @@ class Worker:
             reached.add(name)
             stage(name)
 
+        # Nobody says whose memory it is: while others come and go nothing is known of leaks.
+        before = self.machine.bytes_outside_pytorch() if request.get("alone", True) else None
         try:
             reach("reference")
             answer = self._serve(request, reach)
@@ -132,19 +134,29 @@ class Worker:
         answer["candidate_loaded"] = "candidate" in reached
         answer["broken"] = self.machine.is_broken()
         if not answer["broken"]:
-            answer["leaked_bytes"] = self.machine.leaked_bytes()
+            if before is not None:
+                self._leaked += max(0, self.machine.bytes_outside_pytorch() - before)
+            answer["leaked_bytes"] = self._leaked
         return answer
 
     def _serve(self, request: dict[str, Any], stage: Callable[[str], None]) -> dict[str, Any]:
         from ..judge.timing import Stopping
         from .input_files import forget_inputs, write_inputs
-        from .measure_run import measure_candidates, rehearse_measuring
+        from .measure_run import measure_candidates, prepare_measuring, rehearse_measuring
         from .verify_run import rehearse_verifying, verify
 
         context = self._context(request["task"])
         if request["op"] == "rehearse":
             rehearse = {"verify": rehearse_verifying, "measure": rehearse_measuring}[request["of"]]
             rehearse(self.machine, context)
+            return {}
+        if request["op"] == "prepare":
+            if request["with_eager"]:
+                prepare_measuring(
+                    context,
+                    with_compile=request["with_compile"],
+                    compile_anew=request["compile_anew"],
+                )
             return {}
         if request["op"] == "inputs":
             try:
@@ -164,7 +176,7 @@ class Worker:
             seed=request["seed"],
             with_eager=request["with_eager"],
             with_compile=request["with_compile"],
-            compile_anew=bool(request.get("compile_anew")),
+            compile_anew=request["compile_anew"],
         )
 
     def _context(self, described: dict[str, Any]) -> TaskContext:

@@ -20,7 +20,7 @@ from ..cuda.event_profile import event_profile
 from ..cuda.held_gpu import HeldGpu, hold_one
 from ..cuda.inspection import SMALL_SECONDS, profile_candidate, sanitize_candidate
 from ..cuda.present_gpus import FoundGpu, find_gpus
-from ..cuda.reports import MeasureAnswer, VerifyAnswer
+from ..cuda.reports import MeasureAnswer, NoAnswer, VerifyAnswer
 from ..errors import UserError
 from ..host.plan import Plan
 from ..host.planning import Asked, plan_launch
@@ -272,7 +272,8 @@ class CudaDevice(Device):
                 profile=(
                     profile
                     or event_profile(
-                        task, built, answer.launches, held.gpu.name, held.worker.hello()
+                        task, built, answer.launches, held.gpu.name,
+                        int(held.worker.hello()["sms"]), answer.copy_bytes_per_second,
                     )
                 ).focused(),
             )
@@ -347,6 +348,10 @@ class CudaDevice(Device):
             "compile_anew": compile_anew,
             "with_eager": alone,
         }
+        # What is timed has the GPU alone; what can be done before that leaves room for others.
+        prepared = held.ask(task, {**request, "op": "prepare"}, NoAnswer)
+        if isinstance(prepared, StageResult):
+            return prepared
         answer = held.ask(task, request, MeasureAnswer)
         if isinstance(answer, StageResult):
             return answer

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from typing import get_args
 
 import pytest
-from exploits.corpus import Judged, judged, load_tasks, simulated
+from exploits.corpus import Judged, Tasks, judged, simulated
 from often_or_seldom import every
 
 from conformance.verdicts import KERNELS, OWN, Kernel, Kind
 from kernelblaster.harness.devices.cuda import CudaDevice
 from kernelblaster.harness.errors import UserError
-from kernelblaster.harness.records import Outcome, Task
+from kernelblaster.harness.records import Outcome
 
 HEALTHY = next(kernel for kernel in KERNELS if kernel.name == "plain")
 
@@ -61,17 +61,17 @@ def gpu() -> Iterator[CudaDevice]:
 
 
 @pytest.fixture(scope="module")
-def tasks() -> dict[str, Task]:
-    return asyncio.run(load_tasks(kernel.task for kernel in KERNELS))
+def tasks() -> Tasks:
+    return Tasks()
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("kernel", KERNELS, ids=name_of)
-async def test_of_the_gpu(gpu: CudaDevice, tasks: dict[str, Task], kernel: Kernel) -> None:
-    found = await judged(gpu, tasks[kernel.task], kernel.source)
+async def test_of_the_gpu(gpu: CudaDevice, tasks: Tasks, kernel: Kernel) -> None:
+    found = await judged(gpu, await tasks.load(kernel.task), kernel.source)
     assert found.verdict in kernel.verdicts, f"{found.verdict}: {found.stage.reason}"
     if not kernel.passes:
-        after = await gpu.verify(tasks[HEALTHY.task], HEALTHY.source)
+        after = await gpu.verify(await tasks.load(HEALTHY.task), HEALTHY.source)
         assert after.outcome is Outcome.PASSED, f"after {kernel.name}: {after.reason}"
 
 

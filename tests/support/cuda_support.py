@@ -83,8 +83,11 @@ class HostMachine:
     def free_bytes(self) -> int:
         return 4 << 30
 
-    def leaked_bytes(self) -> int:
+    def bytes_outside_pytorch(self) -> int:
         return 0
+
+    def copy_bandwidth(self) -> float:
+        return 1e12
 
     def clock(self, call: Callable[[], Any]) -> tuple[float, Fault | None]:
         began = time.perf_counter()

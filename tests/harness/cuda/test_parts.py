@@ -482,7 +482,7 @@ def requests(task: Task, program: Program) -> dict[str, dict[str, Any]]:
     told = {"image": str(program.image), "plan": asdict(program.plan)}
     measured = {"op": "measure", "programs": {"candidate": told}, "task": described,
                 "stopping": QUICK.model_dump(), "seed": 1, "with_eager": True,
-                "with_compile": False}  # fmt: skip
+                "with_compile": False, "compile_anew": False}  # fmt: skip
     return {
         "verify": {"op": "verify", "program": told, "task": described},
         "measure": measured,

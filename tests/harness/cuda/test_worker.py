@@ -27,7 +27,7 @@ FAKE = [sys.executable, str(SUPPORT / "fake_gpu_worker.py")]
 @pytest.fixture(autouse=True)
 def no_lock_file_stays() -> Iterator[None]:
     yield
-    lock_file("GPU-none").unlink(missing_ok=True)
+    forget_locks("GPU-none")
 
 
 @pytest.fixture
@@ -37,7 +37,12 @@ def worker(monkeypatch: pytest.MonkeyPatch) -> Iterator[GpuWorker]:
     made = GpuWorker(f"GPU-test-{os.getpid()}", FAKE)
     yield made
     made.close()
-    lock_file(made.uuid).unlink(missing_ok=True)
+    forget_locks(made.uuid)
+
+
+def forget_locks(uuid: str) -> None:
+    for name in (uuid, f"{uuid}-turn"):
+        lock_file(name).unlink(missing_ok=True)
 
 
 def test_one_process_answers_many_requests(worker: GpuWorker) -> None:
@@ -164,6 +169,42 @@ def test_another_process_on_the_gpu_is_waited_for(worker: GpuWorker) -> None:
         pass
 
 
+def test_some_share_a_gpu_and_say_that_they_did(folder_of_all: Path) -> None:
+    with gpu_lock("GPU-1", shared=True) as first:
+        assert not first.had_company()
+        time.sleep(0.02)  # A file's time counts in steps of some milliseconds.
+        with gpu_lock("GPU-1", shared=True) as second:
+            assert first.had_company() and second.had_company()
+        assert first.had_company()
+    with gpu_lock("GPU-1") as third:
+        assert not third.had_company()
+
+
+def test_who_wants_to_be_alone_waits_for_those_inside_and_others_for_him(
+    folder_of_all: Path,
+) -> None:
+    order: list[str] = []
+
+    def enter(name: str, shared: bool) -> threading.Thread:
+        def use() -> None:
+            with gpu_lock("GPU-1", shared=shared):
+                order.append(name)
+                time.sleep(0.05)
+                order.append(f"{name} left")
+
+        thread = threading.Thread(target=use)
+        thread.start()
+        time.sleep(0.1)
+        return thread
+
+    with gpu_lock("GPU-1", shared=True):
+        threads = [enter("alone", shared=False), enter("shares", shared=True)]
+        assert order == []
+    for thread in threads:
+        thread.join()
+    assert order == ["alone", "alone left", "shares", "shares left"]
+
+
 def test_the_lock_is_the_machines_whoever_asks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -194,9 +235,9 @@ def test_every_user_may_open_the_lock(folder_of_all: Path) -> None:
             pass
     finally:
         os.umask(mask)
-    (path,) = folder_of_all.iterdir()
-    assert path.stat().st_mode & 0o777 == 0o666
-    path.chmod(0o444)  # As another user's file: it can be read, and not written.
+    for path in folder_of_all.iterdir():
+        assert path.stat().st_mode & 0o777 == 0o666
+        path.chmod(0o444)  # As another user's file: it can be read, and not written.
     with gpu_lock("GPU-1"):
         pass
 

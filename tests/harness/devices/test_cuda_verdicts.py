@@ -13,6 +13,7 @@ import pytest
 import simulated_kernels as kernels
 
 from kernelblaster.harness.build.toolchain import Toolchain, find_toolchain
+from kernelblaster.harness.cuda import gpu_lock
 from kernelblaster.harness.cuda.client import WorkerEnded, WorkerTimedOut
 from kernelblaster.harness.cuda.inspection import Stage
 from kernelblaster.harness.cuda.present_gpus import FoundGpu
@@ -42,7 +43,7 @@ FACTS = {"cases": 7, "launches": 1, "max_abs_error": 0.0, "precision_ratio": 1.0
 RIGHT = {"cases": [], "mismatches": [], "repeat": None, "facts": FACTS, **WHOLE}
 TOLD = asdict(properties_of(find_gpu("H200")))
 HELLO = {"isolation_missing": ["a network of its own (EPERM)"], "sms": 132,
-         "copy_bytes_per_second": 4e12, "told": TOLD}  # fmt: skip
+         "told": TOLD}  # fmt: skip
 
 
 class ScriptedWorker:
@@ -52,15 +53,24 @@ class ScriptedWorker:
         self.answers = list(answers)
         self.requests: list[dict[str, Any]] = []
         self.fresh: list[bool] = []
+        self.alone: list[bool] = []
+        self._prepared_fresh = False
         self.starts = 1
         self.reservation = threading.Lock()
 
     def hello(self) -> dict[str, Any]:
         return HELLO
 
-    def request(self, body: dict[str, Any], *, fresh: bool, **limits: float) -> dict[str, Any]:
+    def request(
+        self, body: dict[str, Any], *, fresh: bool, alone: bool = True, **limits: float
+    ) -> dict[str, Any]:
+        if body["op"] == "prepare":
+            self._prepared_fresh = fresh
+            return {}
         self.requests.append(body)
-        self.fresh.append(fresh)
+        self.fresh.append(fresh or self._prepared_fresh)
+        self._prepared_fresh = False
+        self.alone.append(alone)
         answer = self.answers.pop(0)
         if isinstance(answer, Exception):
             raise answer
@@ -519,3 +529,42 @@ async def test_memory_given_back_is_no_odd_answer(
 ) -> None:
     answer = {**RIGHT, "leaked_bytes": -4096}
     assert (await device(answer).verify(task, kernels.SCALE)).outcome is Outcome.PASSED
+
+
+def crowded(error: WorkerTimedOut) -> WorkerTimedOut:
+    error.crowded = True
+    return error
+
+
+NO_ROOM = case(faults=[["invalid_launch", "workspace_bytes() asks for 9 bytes; 8 are allowed"]])
+CROWDED: list[tuple[Any, int]] = [
+    # What trusted work does not do it is asked in a fresh process first: twice.
+    (crowded(WorkerTimedOut("did not finish within 3 s", "candidate", True)), 1),
+    (crowded(WorkerTimedOut("did not finish within 600 s", "reference", False)), 2),
+    ({**NO_ROOM, "crowded": True}, 1),
+    ({"task_error": "no memory", "out_of_memory": True, "crowded": True, **WHOLE}, 2),
+]
+
+
+@pytest.mark.parametrize(("answer", "times"), CROWDED)
+async def test_what_others_on_the_gpu_may_have_caused_is_asked_again_alone(
+    device: Callable[..., CudaDevice], task: Task, answer: Any, times: int
+) -> None:
+    made = device(*[answer] * times, RIGHT)
+    assert (await made.verify(task, kernels.SCALE)).outcome is Outcome.PASSED
+    worker: Any = made.workers[0]
+    assert (worker.alone[0], worker.alone[-1], worker.fresh[-1]) == (False, True, True)
+
+
+async def test_only_what_is_timed_or_large_has_the_gpu_alone(
+    device: Callable[..., CudaDevice], task: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = device(RIGHT, MEASURED)
+    await made.verify(task, kernels.SCALE)
+    await made.profile(task, kernels.SCALE)
+    worker: Any = made.workers[0]
+    assert worker.alone == [False, True]
+    monkeypatch.setattr(gpu_lock, "SHARED_BYTES", 0)
+    worker.answers.append(RIGHT)
+    await made.verify(task, kernels.SCALE)
+    assert worker.alone[-1]
