@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from ..nodes.coder.node import coder
+from ..nodes.common.policies import RULES
+from ..nodes.judge.node import judge
 from ..nodes.records import Policy, Settings
 from ..nodes.run.lineage import of_one_line
 from ..nodes.run.rounds import begin_rounds, evaluate_candidate, record_round
@@ -22,6 +24,18 @@ Graph = AgentGraph[RoundsState, Any, OptimizeInput, OptimizeOutput]
 def after_round(state: RoundsState) -> Literal["coder", "confirm_winner"]:
     """Write another candidate while rounds are left."""
     return "coder" if _goes_on(state) else "confirm_winner"
+
+
+def to_the_judge(state: RoundsState) -> Literal["coder", "judge", "confirm_winner"]:
+    """Have the last candidate judged while rounds are left; without one, have one written."""
+    if not _goes_on(state):
+        return "confirm_winner"
+    return "coder" if state["latest"] is None else "judge"
+
+
+def after_judge(state: RoundsState) -> Literal["coder", "confirm_winner"]:
+    """Write what the Judge advises, if anything."""
+    return "confirm_winner" if state["ended"] else "coder"
 
 
 def _goes_on(state: RoundsState) -> bool:
@@ -44,7 +58,13 @@ def build_rounds(policy: Policy) -> Graph:
     graph.add_edge("profile_baseline", "begin_rounds")
     graph.add_edge("coder", "evaluate_candidate")
     graph.add_edge("evaluate_candidate", "record_round")
-    graph.add_edge("begin_rounds", "coder")
-    graph.add_conditional_edges("record_round", after_round)
+    if RULES[policy].modes:
+        graph.add_node("judge", of_one_line(judge))
+        graph.add_conditional_edges("begin_rounds", to_the_judge)
+        graph.add_conditional_edges("record_round", to_the_judge)
+        graph.add_conditional_edges("judge", after_judge)
+    else:
+        graph.add_edge("begin_rounds", "coder")
+        graph.add_conditional_edges("record_round", after_round)
     add_ending(graph)
     return graph

@@ -384,6 +384,8 @@ class Candidate(Record):
 
     technique: str
     """What was done to the kernel before: a method's name, `first_kernel`, or `correction`."""
+    rewrite: str = ""
+    """Technique of the library that it was made by; empty where a model wrote it."""
     parameters: dict[str, Any] = Field(default_factory=dict)
     """With which values."""
     source_sha256: str | None
@@ -397,7 +399,7 @@ class Candidate(Record):
     prompt_sha256: str | None = None
     """Artifact of the prompt that a model wrote it from."""
     outcome: Outcome | None = None
-    """What came of it; None until it is evaluated."""
+    """What came of it; None until it is evaluated, or of nothing, why there is nothing."""
     reason: str = ""
     """Why it failed."""
     evaluation_key: str | None = None
@@ -430,8 +432,6 @@ class Feedback(Record):
     """The one method; `correction` where it was wrong."""
     advice: str
     """The one hint, or the plan."""
-    settings: tuple[dict[str, Any], ...] = ({},)
-    """Parameter settings to try, in order."""
     expected_log_gain: float = 0.0
     """Natural logarithm of the speedup that is expected of it."""
     author: str

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Self
 
@@ -83,6 +84,11 @@ class RunStore:
         if body is None:
             return None
         return self._database.record(Evaluation, body, f"evaluation {key[:12]}")
+
+    def evaluations(self) -> Iterator[Evaluation]:
+        """Yield every stored evaluation, in the order in which they were made."""
+        for row in self._database.rows("SELECT key, body FROM evaluations ORDER BY rowid"):
+            yield self._database.record(Evaluation, row["body"], f"evaluation {row['key'][:12]}")
 
     def count(self) -> int:
         """Return how many evaluations are stored."""

@@ -1,8 +1,9 @@
-"""Built-in Coder: the first kernel, a technique's rewrite, or one drawn by the run's seed."""
+"""Built-in Coder: the first kernel, the Judge's technique by its rewrite, or one drawn by seed."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ...harness.records import Record, Task
@@ -10,44 +11,44 @@ from ...tools.rewriting.records import Rewritten
 from ...tools.rewriting.rewrite import Rewrite
 from ...tools.techniques.catalogue import rewrites
 from ..common.randomness import generator
-from ..records import Feedback
 
 
 class Written(Record):
     """A source, or the reason why there is none."""
 
     source: str | None
-    technique: str
+    rewrite: str
+    """Technique of the library that it was made by."""
     parameters: dict[str, Any] = {}
     note: str = ""
 
 
 def follow(
-    good: str, task: Task, feedback: Feedback, tried: Mapping[str, Any] | None = None
+    good: str, task: Task, technique: str, failed: Mapping[str, Any] | None = None
 ) -> Written:
-    """Apply the Judge's method to the last good kernel, by the first setting that changes it.
+    """Apply a technique to the last kernel that passed, by the first setting that changes it.
 
     Args:
-        good: source of the last kernel that passed.
+        good: source of that kernel.
         task: what it computes.
-        feedback: names the method and the settings worth trying, in order.
-        tried: the setting that failed in the last round, which is left out.
+        technique: a name of the library.
+        failed: the setting that failed in the last round: those after it are tried.
     """
     known = {rewrite.technique: rewrite for rewrite in rewrites()}
-    name = feedback.method
-    if name not in known:
-        return Written(source=None, technique=name, note="no built-in rewrite: needs a model")
-    note = "every other setting was tried"
-    for setting in feedback.settings:
-        if setting == tried:
-            continue
-        result = known[name].apply(good, task, setting)
+    if technique not in known:
+        note = "no built-in rewrite: needs a model"
+        return Written(source=None, rewrite=technique, note=note)
+    note = "every setting was tried"
+    settings = list(_settings(known[technique]))
+    begin = settings.index(dict(failed)) + 1 if failed in settings else 0
+    for setting in settings[begin:]:
+        result = known[technique].apply(good, task, setting)
         if isinstance(result, Rewritten):
             return Written(
-                source=result.source, technique=name, parameters=setting, note=result.note
+                source=result.source, rewrite=technique, parameters=setting, note=result.note
             )
         note = result.reason
-    return Written(source=None, technique=name, note=note)
+    return Written(source=None, rewrite=technique, note=note)
 
 
 def draw(source: str, task: Task, seed: int, place: int) -> Written:
@@ -56,20 +57,21 @@ def draw(source: str, task: Task, seed: int, place: int) -> Written:
     known = rewrites()
     for index in stream.permutation(len(known)):
         rewrite = known[int(index)]
-        setting = _drawn_setting(rewrite, stream)
+        settings = list(_settings(rewrite))
+        setting = settings[int(stream.integers(len(settings)))]
         result = rewrite.apply(source, task, setting)
         if isinstance(result, Rewritten):
             return Written(
                 source=result.source,
-                technique=rewrite.technique,
+                rewrite=rewrite.technique,
                 parameters=setting,
                 note=result.note,
             )
-    return Written(source=None, technique="rewrite", note="no built-in rewrite changes this kernel")
+    return Written(source=None, rewrite="", note="no built-in rewrite changes this kernel")
 
 
-def _drawn_setting(rewrite: Rewrite, stream: Any) -> dict[str, Any]:
-    return {
-        name: values[int(stream.integers(len(values)))]
-        for name, values in sorted(rewrite.parameters.items())
-    }
+def _settings(rewrite: Rewrite) -> Iterator[dict[str, Any]]:
+    """Yield every combination of parameter values, the default first."""
+    names = sorted(rewrite.parameters)
+    for values in itertools.product(*(rewrite.parameters[name] for name in names)):
+        yield dict(zip(names, values, strict=True))

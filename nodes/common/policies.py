@@ -90,8 +90,6 @@ def under_policy(context: RunContext) -> RunContext:
         UserError: another value was asked for, or a question that the policy has no place for.
     """
     policy, fixes = context.policy, RULES[context.policy].fixes
-    if RULES[policy].modes:
-        raise UserError(f"policy {policy}: this version has no Judge")
     if by_rounds(policy) and "technique" in context.approve:
         raise UserError(
             f"--approve technique: the policy {policy} chooses none beforehand; ask for the plan "

@@ -66,15 +66,18 @@ async def begin_rounds(state: Begins) -> dict[str, Any]:
 
 def started_from(plan: RunPlan, initial: KernelPoint) -> Candidate | None:
     """Return a person's first kernel as what a round starts from; None where there is none."""
-    if not plan.start:
-        return None
+    return standing_for(initial) if plan.start else None
+
+
+def standing_for(point: KernelPoint) -> Candidate:
+    """Return a kernel that passed as what a round starts from."""
     return Candidate(
-        technique="start",
-        source_sha256=initial.source_sha256,
-        author=initial.author,
+        technique=point.technique or "start",
+        source_sha256=point.source_sha256,
+        author=point.author,
         outcome=Outcome.PASSED,
-        evaluation_key=initial.evaluation_key,
-        point=initial,
+        evaluation_key=point.evaluation_key,
+        point=point,
     )
 
 
@@ -130,8 +133,13 @@ async def record_round(state: Records) -> dict[str, Any]:
         choice_author=step.choice_author,
         author=step.author,
     )
-    latest = candidate if candidate.source_sha256 else state["latest"]
     current = candidate.point or state["current"]
+    if candidate.source_sha256:
+        latest = candidate
+    elif current.depth:  # Nothing was written: the next round goes on from what passed last.
+        latest = standing_for(current)
+    else:
+        latest = state["latest"]
     if not RULES[plan.policy].remembers:
         latest, current = started_from(plan, state["initial"]), state["initial"]
     return {
@@ -139,13 +147,16 @@ async def record_round(state: Records) -> dict[str, Any]:
         "best": best,
         "current": current,
         "latest": latest,
-        "feedback": None,
-        "ended": _ended(plan, candidate),
+        "ended": _ended(plan, candidate, latest),
     }
 
 
-def _ended(plan: RunPlan, candidate: Candidate) -> str:
-    if RULES[plan.policy].modes == {"correction"} and candidate.point is not None:
+def _ended(plan: RunPlan, candidate: Candidate, latest: Candidate | None) -> str:
+    """Return why no more rounds follow; empty where some may."""
+    outcome = candidate.outcome
+    if outcome and outcome.has_candidate and not outcome.is_verdict:
+        return f"no other source would change that: {candidate.reason}"
+    if RULES[plan.policy].modes == {"correction"} and latest and latest.point:
         return "nothing is left to correct"
     return ""
 
@@ -153,8 +164,8 @@ def _ended(plan: RunPlan, candidate: Candidate) -> str:
 def _step(state: Records) -> Step:
     plan, candidate, parent = state["plan"], state["candidate"], state["current"]
     feedback, child = state["feedback"], candidate.point
+    assert candidate.outcome is not None
     judge = feedback.author if feedback else BUILTIN
-    unwritten = Outcome.NOT_APPLICABLE if candidate.author == BUILTIN else Outcome.NO_ANSWER
     return Step(
         run=plan.run_id,
         iteration=0,
@@ -163,7 +174,7 @@ def _step(state: Records) -> Step:
         technique=candidate.technique,
         parameters=candidate.parameters,
         expected_log_gain=candidate.expected_log_gain,
-        outcome=candidate.outcome or unwritten,
+        outcome=candidate.outcome,
         log_gain=math.log(parent.microseconds / child.microseconds) if child else None,
         parent_sha256=parent.source_sha256,
         child_sha256=candidate.source_sha256,

@@ -1,4 +1,4 @@
-"""Policies: each has its graph, takes a run from the task to the report, and goes on after a kill."""
+"""Policies: each has its graph and its settings, and takes a run from the task to the report."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_what_a_policy_fixes_cannot_be_asked_otherwise() -> None:
         under_policy(RunContext(policy="zero_shot", rounds=3))
 
 
-@pytest.mark.parametrize("policy", ["zero_shot", "minimal", "best_of_n"])
+@pytest.mark.parametrize("policy", ["zero_shot", "minimal", "best_of_n", "coder_judge", "optimisation_only"])
 def test_a_run_without_a_judge_ends_with_the_best_of_its_rounds(
     policy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

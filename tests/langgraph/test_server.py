@@ -19,7 +19,7 @@ SHORT = {"iterations": 1, "rollouts": 2, "steps": 2}
 EXPECTED = {
     "optimize": "parameter_update",
     "rollout": "optimization_selector",
-    "coder_judge": "coder",
+    "coder_judge": "judge",
     "minimal": "coder",
     "zero_shot": "coder",
     "best_of_n": "coder",

@@ -187,6 +187,7 @@ def install(patch: Callable[[str, Any], Any], rewrites: tuple[TextRewrite, ...] 
     patch(f"{nodes}.optimization_proposer.builtin.rewrites", lambda: rewrites)
     patch(f"{nodes}.kernel_writer.builtin.rewrites", lambda: rewrites)
     patch(f"{nodes}.coder.builtin.rewrites", lambda: rewrites)
+    patch(f"{nodes}.judge.builtin.applicable", applicable)
 
 
 def install_evaluate(patch: Callable[[str, Any], Any]) -> None:
