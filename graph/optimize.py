@@ -14,6 +14,7 @@ from langgraph.graph import END, START
 from langgraph.types import Send
 
 from ..nodes.common.standstill import one_of_many
+from ..nodes.common.until import end_of_search
 from ..nodes.gap_analysis.node import gap_analysis
 from ..nodes.initial_cuda.node import initial_cuda
 from ..nodes.parameter_update.node import parameter_update
@@ -63,8 +64,9 @@ def fan_out(state: OptimizeState) -> list[Send]:
 
 
 def next_iteration(state: OptimizeState) -> list[Send] | str:
-    """Fan out again until the iterations are done; then confirm the winner."""
-    if state["iteration"] < state["plan"].iterations:
+    """Fan out, again until the iterations are done or the best is fast enough; then confirm it."""
+    enough = end_of_search(state["plan"], state["summary"], state["best"])
+    if state["iteration"] < state["plan"].iterations and not enough:
         return fan_out(state)
     return "confirm_winner"
 
@@ -113,12 +115,13 @@ def build_graph() -> AgentGraph[OptimizeState, Any, OptimizeInput, OptimizeOutpu
     graph.add_edge("load_task", "approve_plan")
     graph.add_edge("approve_plan", "initial_cuda")
     graph.add_edge("initial_cuda", "profile_baseline")
-    graph.add_conditional_edges("profile_baseline", fan_out, ["rollout"])
+    following = ["rollout", "confirm_winner"]
+    graph.add_conditional_edges("profile_baseline", next_iteration, following)
     graph.add_edge("rollout", "policy_evaluation")
     graph.add_edge("policy_evaluation", "gap_analysis")
     graph.add_edge("gap_analysis", "parameter_update")
     graph.add_edge("parameter_update", "keep_lessons")
-    graph.add_conditional_edges("keep_lessons", next_iteration, ["rollout", "confirm_winner"])
+    graph.add_conditional_edges("keep_lessons", next_iteration, following)
     graph.add_edge("confirm_winner", "soft_verifier")
     graph.add_conditional_edges("soft_verifier", after_review)
     graph.add_conditional_edges("approve_winner", after_approval)
