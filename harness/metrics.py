@@ -1,4 +1,4 @@
-"""What is computed over many finished runs: shares, means, quartiles, intervals between policies."""
+"""What is computed over many finished runs: shares, means, quartiles, policies side by side."""
 
 from __future__ import annotations
 

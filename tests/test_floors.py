@@ -22,8 +22,8 @@ ORDER: dict[str, tuple[str | tuple[str, ...], ...]] = {
     "": ("harness", "memory", "tools", "settings", "nodes", "graph", "cli", ("__main__",)),
     "harness": (
         ("records", "errors", "files", "gpus"), ("occupancy", "bound"), "metrics", "process",
-        "isolation", "vetting", "build", "task", "judge", "host", "reference", "nsight", ("simt", "cuda"), "devices",
-        "jobs", "doctor",
+        "isolation", "vetting", "build", "task", "judge", "host", "reference", "nsight",
+        ("simt", "cuda"), "devices", "jobs", "doctor",
     ),
     "harness/simt": (
         "counters", "ptx", "decode", "run", "sass", "model", "sample",

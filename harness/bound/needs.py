@@ -12,10 +12,9 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from typing import Any
 
+from .boxes import Box, broadcast, covered, larger, permuted, reshaped
 from .flow import MOVES, PARTS, SPLITS, Flow, Operation
 from .windows import convolution_of, pool_axes
-
-Box = tuple[int, ...]
 
 LOOKUPS = frozenset({
     "embedding", "index", "gather", "index_select", "take", "take_along_dim", "grid_sampler",
@@ -75,12 +74,12 @@ class Needs:
         best = self._boxes.get(name)
         together: dict[int, list[range]] = {}
         for dimension, places, box in self._parts.get(name, ()):
-            best = _larger(best, box)
+            best = larger(best, box)
             if box == (*shape[:dimension], len(places), *shape[dimension + 1 :]):
                 together.setdefault(dimension, []).append(places)
         for dimension, parts in together.items():
-            total = _covered(parts)
-            best = _larger(best, (*shape[:dimension], total, *shape[dimension + 1 :]))
+            total = covered(parts)
+            best = larger(best, (*shape[:dimension], total, *shape[dimension + 1 :]))
         return best
 
     def count(self, name: str) -> int:
@@ -93,7 +92,8 @@ class Needs:
         parts = [part for part in self._parts.get(name, ()) if part[0] == dimension]
         if name in self._boxes or not parts:
             return 0, self._flow.shapes[name][dimension]
-        return min(places[0] for _, places, _ in parts), max(places[-1] for _, places, _ in parts) + 1
+        ends = [(places[0], places[-1] + 1) for _, places, _ in parts]
+        return min(start for start, _ in ends), max(stop for _, stop in ends)
 
     def _add(self, name: str, box: Sequence[int], share: Fraction) -> None:
         shape = self._flow.shapes[name]
@@ -101,7 +101,7 @@ class Needs:
         if not all(wanted):
             return
         before = self._boxes.get(name)
-        self._boxes[name] = _larger(before, wanted)
+        self._boxes[name] = larger(before, wanted)
         least = self.filled.get(name, Fraction(1)) if before is not None else Fraction(0)
         self.filled[name] = max(least, share)
 
@@ -134,7 +134,7 @@ class Needs:
             self.unknown[f"{operation.name}: which elements its mask leaves"] = None
             for name in given:
                 kept = whole if name == mask else Fraction(1, flow.shapes[operation.name][-1])
-                yield name, _broadcast(box, flow.shapes[name]), kept
+                yield name, broadcast(box, flow.shapes[name]), kept
         elif op in LOOKUPS:
             self.unknown[f"{operation.name}: which elements its indices name"] = None
             for name in given[1:]:
@@ -154,10 +154,10 @@ class Needs:
             place = _PRODUCTS[op]
             left, right = shapes[place], shapes[place + 1]
             rows, columns = (*box[:-2], box[-2], left[-1]), (*box[:-2], right[-2], box[-1])
-            yield given[place], _broadcast(rows, left)
-            yield given[place + 1], _broadcast(columns, right)
+            yield given[place], broadcast(rows, left)
+            yield given[place + 1], broadcast(columns, right)
             for name in given[:place]:
-                yield name, _broadcast(box, flow.shapes[name])
+                yield name, broadcast(box, flow.shapes[name])
         elif op == "linear":
             yield first, (*box[:-1], shapes[0][-1])
             yield given[1], (box[-1], *shapes[1][1:])
@@ -203,9 +203,11 @@ class Needs:
             return shape
         op = operation.op
         if op in ("permute", "transpose", "t", "numpy_T", "mT", "swapaxes"):
-            return _permuted(operation, box)
+            return permuted(operation, box)
+        if op in ("movedim", "pixel_shuffle", "pixel_unshuffle", "channel_shuffle"):
+            return [1] * len(shape)
         if op in MOVES and math.prod(shape) == math.prod(made):
-            return _reshaped(shape, made, box)
+            return reshaped(shape, made, box)
         if op in _ALONG:
             dimension = operation.argument(_ALONG[op], "dim", -1) % len(shape)
             return (*box[:dimension], shape[dimension], *box[dimension + 1 :])
@@ -223,7 +225,7 @@ class Needs:
                 for n, size, its in zip(box, shape, made, strict=True)
             ]
         if len(shape) < len(made):
-            return _broadcast(box, shape)
+            return broadcast(box, shape)
         summed = operation.argument(1, "dim")
         dimensions = {d % len(shape) for d in (summed if isinstance(summed, tuple) else (summed,))
                       if isinstance(d, int)}  # fmt: skip
@@ -267,74 +269,8 @@ class Needs:
         elif flow.shapes[source] == flow.shapes[item.name]:
             yield source, box, Fraction(1)
         else:
-            full = box == flow.shapes[item.name]
-            yield source, flow.shapes[source] if full else [1] * len(flow.shapes[source]), Fraction(1)
-
-
-def _larger(one: Box | None, other: Box) -> Box:
-    return other if one is None or math.prod(other) > math.prod(one) else one
-
-
-def _broadcast(box: Sequence[int], shape: Sequence[int]) -> Sequence[int]:
-    """Return the box of an argument that is spread over a larger result."""
-    inner = box[len(box) - len(shape) :]
-    return [min(n, size) for n, size in zip(inner, shape, strict=True)]
-
-
-def _permuted(operation: Operation, box: Box) -> Sequence[int]:
-    rank = len(box)
-    if operation.op == "permute":
-        order = [d % rank for d in operation.args[1]]
-    elif operation.op in ("t", "mT", "numpy_T"):
-        order = list(range(rank))
-        order[-2:] = reversed(order[-2:])
-        if operation.op == "numpy_T":
-            order = list(reversed(range(rank)))
-    else:
-        order = list(range(rank))
-        one, other = (d % rank for d in operation.args[1:3])
-        order[one], order[other] = other, one
-    found = [0] * rank
-    for place, source in enumerate(order):
-        found[source] = box[place]
-    return found
-
-
-def _reshaped(shape: Sequence[int], made: Sequence[int], box: Box) -> Sequence[int]:
-    """Return the box of an argument whose elements are counted out into another shape.
-
-    Dimensions are taken together until both sides have as many elements. A part of several that
-    become one is no box: what must be left of the outermost, each with all of the others.
-    """
-    found: list[int] = []
-    place = start = 0
-    while start < len(shape):
-        end, last = start + 1, place
-        mine, its = shape[start], 1
-        while mine != its or (last < len(made) and last == place):
-            if its < mine and last < len(made):
-                its, last = its * made[last], last + 1
-            elif its > mine and end < len(shape):
-                mine, end = mine * shape[end], end + 1
-            elif last == place and last < len(made):
-                its, last = its * made[last], last + 1
-            else:
-                break
-        while end == len(shape) and last < len(made):
-            its, last = its * made[last], last + 1
-        count = math.prod(box[place:last])
-        if end - start == 1:
-            found.append(min(count, shape[start]))
-        elif count == math.prod(shape[start:end]):
-            found += shape[start:end]
-        elif [n for n in box[place:last] if n > 1] == [n for n in made[place:last] if n > 1]:
-            found += shape[start:end]
-        else:
-            lost = math.prod(shape[start:end]) - count
-            left = shape[start] - lost
-            found += [left, *shape[start + 1 : end]] if left > 0 else [1] * (end - start)
-        start, place = end, last
-    return found
+            shape, full = flow.shapes[source], box == flow.shapes[item.name]
+            yield source, shape if full else [1] * len(shape), Fraction(1)
 
 
 def _by_letters(
@@ -351,17 +287,6 @@ def _dimension(operation: Operation, shape: tuple[int, ...]) -> int:
     place = 1 if operation.op in ("unbind", *PARTS) else 2
     found: int = operation.argument(place, "dim", 0)
     return found % max(len(shape), 1)
-
-
-def _covered(parts: Sequence[range]) -> int:
-    """Return how many places lie in one of the parts."""
-    if all(part.step == 1 for part in parts):
-        end = total = 0
-        for part in sorted(parts, key=lambda part: part.start):
-            total += max(0, part.stop - max(part.start, end))
-            end = max(end, part.stop)
-        return total
-    return len(set().union(*parts))
 
 
 def _places(split: Operation, size: int, index: int) -> range:
@@ -395,10 +320,10 @@ def _triangle(operation: Operation, flow: Flow) -> int:
     """Return how many elements tril or triu leave."""
     *outer, rows, columns = flow.shapes[operation.name]
     diagonal = operation.argument(1, "diagonal", 0)
-    below = sum(min(columns, max(0, row + diagonal + 1)) for row in range(rows))
-    if operation.op == "triu":
-        below = rows * columns - sum(min(columns, max(0, row + diagonal)) for row in range(rows))
-    return math.prod(outer) * below
+    above = operation.op == "triu"
+    below = sum(min(columns, max(0, row + diagonal + (not above))) for row in range(rows))
+    left: int = rows * columns - below if above else below
+    return math.prod(outer) * left
 
 
 def _structures(flow: Flow) -> dict[str, Fraction]:
@@ -412,8 +337,8 @@ def _structures(flow: Flow) -> dict[str, Fraction]:
             found[each.name] = Fraction(_triangle(each, flow), flow.numel(each.name))
         elif each.op in ("diag", "diag_embed") and len(flow.shapes[each.name]) >= 2:
             found[each.name] = Fraction(1, flow.shapes[each.name][-1])
-        elif each.op in ("logical_not", "bitwise_not"):
-            found.update({each.name: 1 - share for share in known})
+        elif known and each.op in ("logical_not", "bitwise_not"):
+            found[each.name] = 1 - known[0]
         elif each.op == "masked_fill" and given[1] not in flow.varying:
             found[each.name] = 1 - found.get(given[1], Fraction(1))
         elif each.op == "where" and given[0] not in flow.varying and len(given) < 3:

@@ -64,7 +64,7 @@ def count_operations(flow: Flow, needs: Needs) -> Iterator[Count]:
         kind, defined, fewest = made
         operands = operation.values[1:3] if operation.op.startswith("add") else operation.values
         for name in operands:
-            fewest *= needs.nonzero.get(name, 1)
+            fewest *= needs.nonzero.get(name, Fraction(1))
         fewest *= _left_of_sums(operation, flow)
         yield Count(kind, _dtype(operands[0], flow), int(defined), int(fewest))
 
