@@ -67,6 +67,10 @@ ConfirmSeconds = Annotated[
     float | None,
     typer.Option(help="Limit of Compute Sanitizer at full dimensions, on a GPU."),
 ]
+Until = Annotated[
+    float | None,
+    typer.Option(help="End the search at this share of the speed of light: 0.9."),
+]
 Approve = Annotated[
     str | None,
     typer.Option(help="Where a person is asked first: plan,technique,winner, or none."),

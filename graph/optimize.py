@@ -14,6 +14,7 @@ from langgraph.types import Send
 
 from ..nodes.common.caps import share_of
 from ..nodes.common.standstill import one_of_many
+from ..nodes.common.until import end_of_search
 from ..nodes.gap_analysis.node import gap_analysis
 from ..nodes.parameter_update.node import parameter_update
 from ..nodes.policy_evaluation.node import policy_evaluation
@@ -66,9 +67,11 @@ def _share(state: OptimizeState, rollout: int) -> int | None:
 
 
 def next_iteration(state: OptimizeState) -> list[Send] | str:
-    """Fan out again until iterations or search are over; then confirm the winner."""
-    over = all(trajectory.over for trajectory in state["trajectories"].values())
-    if over or state["iteration"] >= state["plan"].iterations:
+    """Fan out, again until iterations or search are over; then confirm the winner."""
+    plan, trajectories = state["plan"], state.get("trajectories", {}).values()
+    over = any(trajectories) and all(trajectory.over for trajectory in trajectories)
+    enough = end_of_search(plan, state["summary"], state["best"])
+    if over or enough or state["iteration"] >= plan.iterations:
         return "confirm_winner"
     return fan_out(state)
 
@@ -91,12 +94,13 @@ def build_graph() -> AgentGraph[OptimizeState, Any, OptimizeInput, OptimizeOutpu
     graph.add_node("gap_analysis", of_one_line(gap_analysis))
     graph.add_node("parameter_update", of_one_line(parameter_update))
     graph.add_node("keep_lessons", of_one_line(keep_lessons))
-    graph.add_conditional_edges("profile_baseline", fan_out, ["rollout"])
+    following = ["rollout", "confirm_winner"]
+    graph.add_conditional_edges("profile_baseline", next_iteration, following)
     graph.add_edge("rollout", "policy_evaluation")
     graph.add_edge("policy_evaluation", "gap_analysis")
     graph.add_edge("gap_analysis", "parameter_update")
     graph.add_edge("parameter_update", "keep_lessons")
-    graph.add_conditional_edges("keep_lessons", next_iteration, ["rollout", "confirm_winner"])
+    graph.add_conditional_edges("keep_lessons", next_iteration, following)
     add_ending(graph)
     return graph
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -165,6 +166,25 @@ def find_gpu(name: str) -> Gpu:
     if gpu is None:
         raise UserError(f"unknown GPU {name!r}: choose one of {', '.join(GPUS)}")
     return gpu
+
+
+def is_called(name: str, wanted: str) -> bool:
+    """Say whether a driver's name (`NVIDIA GeForce RTX 4090`) holds a person's (`RTX4090`, `h200`).
+
+    Whole words alone count: a GH200 is no H200.
+    """
+    words = [word.upper() for word in re.findall(r"[A-Za-z0-9]+", name)]
+    asked = "".join(re.findall(r"[A-Za-z0-9]+", wanted)).upper()
+    return any(
+        asked == "".join(words[start:end])
+        for start in range(len(words))
+        for end in range(start + 1, len(words) + 1)
+    )
+
+
+def known_gpu(name: str) -> Gpu | None:
+    """Return the GPU that a name is of, a driver's too; None where we do not know it."""
+    return next((gpu for gpu in GPUS.values() if is_called(name, gpu.name)), None)
 
 
 def architecture_family(arch: str) -> str:

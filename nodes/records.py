@@ -18,6 +18,7 @@ from pydantic import (
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
+from ..harness.bound.speed_of_light import SpeedOfLight
 from ..harness.devices.protocol import CONFIRM_SECONDS
 from ..harness.errors import typed
 from ..harness.records import (
@@ -117,6 +118,9 @@ class RunContext(Record):
     writes it, else once."""
     writer: Literal["replies", "tools"] = "replies"
     """How a model writes kernels: a file a reply, or with tools to compile, run and profile it."""
+    until: float | None = Field(default=None, gt=0, le=1)
+    """Share of the speed of light at which the search ends; without it, it goes on to its last
+    step."""
     confirm_seconds: float = Field(default=CONFIRM_SECONDS, ge=0)
     """How long Compute Sanitizer may look at the winner at full dimensions of a GPU; it looks at it
     at small ones in any case."""
@@ -182,6 +186,9 @@ class TaskSummary(Record):
     """elementwise, reduction, softmax, normalization, matmul, transpose, or mixed."""
     dtype: str
     """Type of the first output."""
+    bound_us: float | None = None
+    """Microseconds that no kernel of the task can be faster than on the run's GPU; None where its
+    peaks are not known."""
 
 
 class TechniqueStep(Record):
@@ -702,6 +709,15 @@ class RunResult(Record):
     baselines: dict[str, float] = Field(default_factory=dict)
     """On a GPU, PyTorch in the rounds of the winner's last measurement: eager_us, compile_us, and
     the speedup over the faster with its interval (speedup_low, speedup_high)."""
+    bound: SpeedOfLight | None = None
+    """What no kernel of the task can be faster than on this GPU; None where its peaks are not
+    known, or an earlier version made the result."""
+    score: float | None = None
+    """1 / (1 + (T - T_sol) / (T_base - T_sol)): 1 at the bound, 0.5 at the faster of eager and
+    torch.compile, or at the initial kernel where neither was measured. None without a bound, or
+    where the base is not above it."""
+    ended: str = ""
+    """Why the search ended before its last step; empty where it did not."""
     evaluations: int
     """Distinct sources evaluated, the initial kernel included."""
     outcomes: dict[str, int]

@@ -21,9 +21,9 @@ AGENTS = (
 ORDER: dict[str, tuple[str | tuple[str, ...], ...]] = {
     "": ("harness", "memory", "tools", "settings", "nodes", "graph", "cli", ("__main__",)),
     "harness": (
-        ("records", "errors", "files", "gpus"), "occupancy", "process", "isolation", "vetting",
-        "build", "task", "judge", "host", "reference", "nsight", ("simt", "cuda"), "devices",
-        "jobs", "doctor",
+        ("records", "errors", "files", "gpus"), ("occupancy", "bound"), "metrics", "process",
+        "isolation", "vetting", "build", "task", "judge", "host", "reference", "nsight",
+        ("simt", "cuda"), "devices", "jobs", "doctor",
     ),
     "harness/simt": (
         "counters", "ptx", "decode", "run", "sass", "model", "sample",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import os
-import re
 import shutil
 import subprocess
 
@@ -42,20 +41,6 @@ def architecture(capability: tuple[int, int]) -> str:
     """
     major, minor = capability
     return f"sm_{major}{minor}" + ("a" if major >= 9 else "")
-
-
-def is_called(name: str, wanted: str) -> bool:
-    """Say whether a driver's name (`NVIDIA GeForce RTX 4090`) holds a person's (`RTX4090`, `h200`).
-
-    Whole words alone count: a GH200 is no H200.
-    """
-    words = [word.upper() for word in re.findall(r"[A-Za-z0-9]+", name)]
-    asked = "".join(re.findall(r"[A-Za-z0-9]+", wanted)).upper()
-    return any(
-        asked == "".join(words[start:end])
-        for start in range(len(words))
-        for end in range(start + 1, len(words) + 1)
-    )
 
 
 def find_gpus() -> tuple[FoundGpu, ...]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import partial
 
 from ..build.toolchain import Toolchain, build_now, find_toolchain
-from ..cuda.present_gpus import architecture, is_called
+from ..cuda.present_gpus import architecture
 from ..errors import UserError
-from ..gpus import GPUS, Gpu, find_gpu
+from ..gpus import GPUS, Gpu, find_gpu, is_called
 from ..judge.findings import judge_build
 from ..process.children import off_loop, together
 from ..records import (

@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib import metadata
 
 from ..errors import UserError
+from ..gpus import is_called
 from .protocol import Device, Measurement
 
 KINDS = ("auto", "simulated", "cuda", "deferred")
@@ -79,7 +80,7 @@ def _indexes(text: str) -> tuple[int, ...] | None:
 def _why_not_cuda(gpu: str) -> str:
     """Return why a measurement on a GPU here is out of the question; empty where it is not."""
     from ..build.toolchain import find_toolchain
-    from ..cuda.present_gpus import find_gpus, is_called
+    from ..cuda.present_gpus import find_gpus
     from ..task.pytorch import require_matching_torch
 
     try:
@@ -112,7 +113,6 @@ def open_device(kind: str, gpu: str, gpu_index: int = 0) -> Device:
     if chosen.partition(":")[0] not in KINDS:
         return _open_brought(chosen, gpu)
     if chosen.startswith("cuda"):
-        from ..cuda.present_gpus import is_called
         from .cuda import CudaDevice
 
         device = CudaDevice(_indexes(chosen.partition(":")[2]) or (gpu_index,))

@@ -15,7 +15,9 @@ from langgraph.runtime import Runtime
 from langgraph.types import Overwrite
 from pydantic_core import to_jsonable_python
 
+from ...harness.bound.speed_of_light import speed_of_light
 from ...harness.errors import UserError
+from ...harness.gpus import known_gpu
 from ...harness.process.scratch import scratch_folder
 from ...harness.records import Task
 from ...harness.task.loading import load_task as read_task
@@ -81,6 +83,11 @@ async def begun_in(graph: Policy, state: Asks, given_context: object) -> dict[st
         named = request.run is not None
         plan = await asyncio.to_thread(begin_run, plan, given, named=named)
     summary = await asyncio.to_thread(_store_task, plan, task)
+    if plan.until is not None and summary.bound_us is None:
+        raise UserError(
+            f"--until {plan.until:g}: the peaks of {plan.gpu} are not known, and without them "
+            "nobody knows what its speed of light is; leave --until out"
+        )
     report_progress(
         "task",
         task=task.name,
@@ -146,6 +153,12 @@ async def _described(plan: RunPlan, given: Mapping[str, str]) -> Task:
 def _store_task(plan: RunPlan, task: Task) -> TaskSummary:
     with workspace_of(plan) as workspace:
         artifact = workspace.artifacts.put_text(task.model_dump_json())
+    gpu = known_gpu(plan.gpu)
     return TaskSummary(
-        name=task.name, id=task.id, artifact=artifact, op_class=task.op_class, dtype=task.dtype
+        name=task.name,
+        id=task.id,
+        artifact=artifact,
+        op_class=task.op_class,
+        dtype=task.dtype,
+        bound_us=speed_of_light(task, gpu).microseconds if gpu else None,
     )

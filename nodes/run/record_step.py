@@ -18,6 +18,7 @@ from ...tools.progress import report_progress
 from ...tools.workspace import Workspace
 from ..common.policy_context import policy_context
 from ..common.randomness import explores
+from ..common.until import end_of_search
 from ..common.workspaces import workspace_of
 from ..records import (
     KernelPoint,
@@ -65,6 +66,7 @@ async def record_step(state: Reads) -> dict[str, Any]:
         state["current"], child, state["rollout"], state["choice"].prepared_log
     )
     step = state["step"] + 1
+    ended = f"{step} steps taken" if step >= state["plan"].steps else ""
     report_progress(
         "step",
         iteration=state["iteration"],
@@ -86,7 +88,7 @@ async def record_step(state: Reads) -> dict[str, Any]:
         "current": child if accepted else state["current"],
         "best": best,
         "step": step,
-        "ended": f"{step} steps taken" if step >= state["plan"].steps else "",
+        "ended": end_of_search(state["plan"], state["summary"], best) or ended,
     }
 
 

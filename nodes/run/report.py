@@ -6,12 +6,14 @@ Reads everything the run came to; writes result, in short: the file holds it who
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 
+from ...harness.bound.speed_of_light import SpeedOfLight, score, speed_of_light
 from ...harness.errors import UserError
 from ...harness.files import read_json, write_atomically
+from ...harness.gpus import known_gpu
 from ...harness.records import DeviceIdentity
 from ...memory.records import Step
 from ...memory.run.ledger import RoleTotals, Totals
@@ -19,6 +21,7 @@ from ...tools.progress import report_progress
 from ...tools.workspace import open_runs
 from ..common.policies import RULES
 from ..common.steps import path_to
+from ..common.until import end_of_search
 from ..common.workspaces import workspace_of
 from ..records import (
     Confirmation,
@@ -38,6 +41,7 @@ class Reads(TypedDict):
     plan: RunPlan
     summary: TaskSummary
     initial: KernelPoint
+    best: NotRequired[KernelPoint]
     confirmation: Confirmation
 
 
@@ -68,6 +72,8 @@ def _report(state: Reads) -> RunResult:
         lessons = [item for item in workspace.knowledge.lessons() if item.run == plan.run_id]
         source = workspace.artifacts.get_text(winner.source_sha256)
         facts = facts_of(workspace.store, winner.evaluation_key)
+        gpu = known_gpu(plan.gpu)
+        bound = speed_of_light(workspace.task(state["summary"].artifact), gpu) if gpu else None
         spent = workspace.store.ledger.totals()
         spending = workspace.store.ledger.by_role()
         result = RunResult(
@@ -83,6 +89,9 @@ def _report(state: Reads) -> RunResult:
             gain=confirmation.gain,
             gain_ci=confirmation.gain_interval,
             baselines=baselines_of(facts),
+            bound=bound,
+            score=_score(confirmation.microseconds, bound, state["initial"], baselines_of(facts)),
+            ended=end_of_search(plan, state["summary"], state.get("best", winner)),
             evaluations=workspace.store.count(),
             outcomes=workspace.store.outcomes(),
             model_calls=spent.calls,
@@ -112,6 +121,17 @@ def _report(state: Reads) -> RunResult:
     write_file(directory / "report.txt", report_text(result, steps, lessons, spending))
     write_file(directory / "result.json", result.model_dump_json(indent=2) + "\n")
     return result
+
+
+def _score(
+    microseconds: float,
+    bound: SpeedOfLight | None,
+    initial: KernelPoint,
+    baselines: Mapping[str, float],
+) -> float | None:
+    times = [baselines[name] for name in ("eager_us", "compile_us") if name in baselines]
+    base = min(times, default=initial.microseconds)
+    return None if bound is None else score(microseconds, bound.microseconds, base)
 
 
 def _authors(step: Step) -> StepAuthors:

@@ -48,6 +48,7 @@ def _headline(result: RunResult) -> str:
             f"({result.bottleneck_after})",
             f"  gain    {result.gain:.2f}x{within} ({result.outcome})",
             *_beside_pytorch(result.baselines),
+            *_beside_the_bound(result),
             f"  {result.evaluations} evaluations ({outcomes}), "
             f"{result.model_calls} model calls, {result.tokens} tokens{_money(result)}",
         )
@@ -66,6 +67,18 @@ def _beside_pytorch(baselines: Mapping[str, float]) -> Iterator[str]:
             f"  PyTorch {times}: the best is {baselines['speedup']:.2f}x the faster one, interval "
             f"{baselines['speedup_low']:.2f} to {baselines['speedup_high']:.2f}"
         )
+
+
+def _beside_the_bound(result: RunResult) -> Iterator[str]:
+    bound = result.bound
+    if bound is None:
+        return
+    yield f"  bound   {bound}"
+    base = "PyTorch" if result.baselines else "the initial kernel"
+    score = "" if result.score is None else f", score {result.score:.3f} (0.5 is {base}'s time)"
+    yield f"          the best reaches {bound.share(result.best_us):.1%} of it{score}"
+    if result.ended:
+        yield f"  {result.ended}"
 
 
 def _authors(result: RunResult) -> str:

@@ -31,6 +31,7 @@ def test_optimize_is_the_outer_loop() -> None:
         ("approve_plan", "initial_cuda"),
         ("initial_cuda", "profile_baseline"),
         ("profile_baseline", "rollout"),
+        ("profile_baseline", "confirm_winner"),
         ("rollout", "policy_evaluation"),
         ("policy_evaluation", "gap_analysis"),
         ("gap_analysis", "parameter_update"),

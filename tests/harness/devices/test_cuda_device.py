@@ -10,10 +10,11 @@ import pytest
 import simulated_kernels as kernels
 from conformance.device import DeviceConformance
 
-from kernelblaster.harness.cuda.present_gpus import FoundGpu, find_gpus, is_called
+from kernelblaster.harness.cuda.present_gpus import FoundGpu, find_gpus
 from kernelblaster.harness.devices.cuda import CudaDevice
 from kernelblaster.harness.devices.registry import device_choice, open_device
 from kernelblaster.harness.errors import UserError
+from kernelblaster.harness.gpus import is_called
 from kernelblaster.harness.records import Outcome, Provenance, Task
 from kernelblaster.harness.task.loading import load_task
 

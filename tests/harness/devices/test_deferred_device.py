@@ -17,7 +17,7 @@ import simulated_kernels as kernels
 from conformance.device import DeviceConformance
 from slim_host import SLIM, run_slim
 
-from kernelblaster.harness.cuda.present_gpus import find_gpus, is_called
+from kernelblaster.harness.cuda.present_gpus import find_gpus
 from kernelblaster.harness.devices.deferred import DeferredDevice, ResultAwaited, mismatch
 from kernelblaster.harness.devices.job_records import (
     Job,
@@ -32,7 +32,7 @@ from kernelblaster.harness.devices.protocol import Measurement
 from kernelblaster.harness.devices.registry import DEFERRED_SIMULATED, open_device
 from kernelblaster.harness.devices.simulated import SimulatedDevice
 from kernelblaster.harness.errors import UserError
-from kernelblaster.harness.gpus import GPUS
+from kernelblaster.harness.gpus import GPUS, is_called
 from kernelblaster.harness.jobs.run import run_jobs
 from kernelblaster.harness.records import DeviceIdentity, Outcome, Provenance, StageResult, Task
 from kernelblaster.harness.task.loading import load_task
