@@ -138,5 +138,4 @@ def _spent(place: Path) -> dict[str, Any]:
 
 
 def _bound(result: RunResult) -> float | None:
-    bound = getattr(result, "bound", None)
-    return None if bound is None else float(bound.microseconds)
+    return None if result.bound is None else result.bound.microseconds

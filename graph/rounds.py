@@ -64,7 +64,7 @@ def build_rounds(policy: Policy) -> Graph:
         graph.add_conditional_edges("record_round", to_the_judge)
         graph.add_conditional_edges("judge", after_judge)
     else:
-        graph.add_edge("begin_rounds", "coder")
+        graph.add_conditional_edges("begin_rounds", after_round)
         graph.add_conditional_edges("record_round", after_round)
     add_ending(graph)
     return graph
