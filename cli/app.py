@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Annotated, Literal
 
-from .bench import bench
+from .bench import bench, rerun
 from .jobs import jobs_app
 from .knowledge import knowledge_app
 
@@ -75,6 +75,7 @@ task_app = typer.Typer(help="Tasks.", no_args_is_help=True)
 app.add_typer(task_app, name="task")
 app.add_typer(jobs_app, name="jobs")
 app.command()(bench)
+app.command()(rerun)
 
 @app.command()
 def optimize(

@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,6 +18,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from ..harness.errors import UserError
+from ..harness.files import write_atomically
 from .flags import (
     AllowDegenerate,
     DeviceName,
@@ -43,6 +45,8 @@ CAPS = {
     "seconds": "wall_seconds", "gpu_seconds": "gpu_seconds",
 }  # fmt: skip
 """What `--budget` calls each cap."""
+WIDE = 220
+"""Columns of what is no terminal."""
 LENGTHS = ("iterations", "rollouts", "steps", "rounds")
 
 
@@ -135,7 +139,7 @@ def bench(
             suite, context, policy, ablate, tasks, level, tuple(range(seed, seed + seeds)),
             reading_of(mode, dtype, allow_degenerate), knowledge, out, frozenset(named),
         )  # fmt: skip
-    console = Console(stderr=as_json)
+    console = _console(as_json)
     with place.held(directory):
         if retry:
             place.forget_failed(directory, lock)
@@ -326,12 +330,12 @@ class BenchView:
         results = results_of(self._directory, self._lock)
         titles, rows = policy_table(results)
         title = f"{results.finished} of {results.planned} runs"
-        table = Table(*titles, title=title, caption="\n".join(
+        table = filled(titles, rows, title)
+        table.caption_justify = "left"
+        table.caption = "\n".join(
             f"{run.label}: {time.monotonic() - since:.0f} s {best}"
             for run, since, best in self._running.values()
-        ), caption_justify="left")  # fmt: skip
-        for row in rows:
-            table.add_row(*map(escape, row))
+        )
         return table
 
 
@@ -358,12 +362,93 @@ def show_results(console: Console, lock: SuiteLock, results: Any, directory: Pat
     ):
         if not rows:
             continue
-        table = Table(*titles, title=title)
-        for row in rows:
-            table.add_row(*map(escape, row))
-        console.print(table)
+        console.print(filled(titles, rows, title))
     for name, reason in results.reasons.items():
         console.print(f"{name}: {reason}", markup=False, highlight=False, soft_wrap=True)
     for each in lock.left_out:
         console.print(f"left out: {each.name}: {each.reason}", markup=False, soft_wrap=True)
     console.print(f"Results: {directory}/results.md", markup=False, soft_wrap=True)
+
+
+def rerun(
+    directory: Annotated[
+        Path, typer.Argument(help="Directory of a bench or of a run.", metavar="SUITE|RUN")
+    ],
+    device: DeviceName = None,
+    gpu: Gpu = None,
+    gpus: Gpus = None,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Winners at a time.")] = None,
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """Measure the winners of a bench or run again, from what it stored, and say which claims hold.
+
+    Exit code 1 where one does not.
+    """
+    from ..bench.directory import RERUN_FILE
+    from ..bench.rerun import rerun as measure_again
+    from ..harness.process.interruption import Stopped, run_until_stopped
+    from .flags import with_gpus
+
+    console = _console(as_json)
+
+    def told(again: Any) -> None:
+        if not quiet:
+            why = f": {again.reason}" if again.reason else ""
+            verdict = again.verdict.replace("_", " ")
+            line = f"{again.policy}, seed {again.seed}, {again.task}: {verdict}{why}"
+            console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+    chosen = device or ""
+    if gpus is not None:
+        chosen = with_gpus(device or "cuda", gpus)
+    place = directory.resolve()
+    try:
+        found = run_until_stopped(measure_again(place, chosen, gpu or "", jobs, told))
+    except Stopped as stopped:
+        typer.echo(f"stopped by {stopped}; nothing is kept", err=True)
+        raise typer.Exit(stopped.exit_code) from None
+    try:
+        write_atomically(place / RERUN_FILE, (found.model_dump_json(indent=2) + "\n").encode())
+    except OSError as error:
+        raise UserError(f"cannot write {place / RERUN_FILE}: {error.strerror}") from error
+    if as_json:
+        print_json(found.model_dump(mode="json"))
+    else:
+        _show_rerun(console, found, place / RERUN_FILE)
+    if set(found.counts) & {"slower", "fails"}:
+        raise typer.Exit(1)
+
+
+def _show_rerun(console: Console, found: Any, path: Path) -> None:
+    """Print what became of each claim, and how many hold."""
+    table = Table("policy", "task", "seed", "claimed", "now", "verdict")
+    for each in found.claims:
+        told = [_gain(each.claimed), _gain(each.now), each.verdict.replace("_", " ")]
+        table.add_row(*map(escape, (each.policy, each.task, str(each.seed), *told)))
+    console.print(table)
+    told = ", ".join(f"{number} {word.replace('_', ' ')}" for word, number in found.counts.items())
+    console.print(f"on {found.device}: {told}", markup=False, highlight=False, soft_wrap=True)
+    console.print(f"Written to {path}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _gain(figures: Any) -> str:
+    if figures is None:
+        return ""
+    low, high = figures.gain_interval
+    return f"{figures.gain:.2f}x ({low:.2f} to {high:.2f}), {figures.best_us:.2f} us"
+
+
+def filled(titles: Sequence[str], rows: Sequence[Sequence[str]], title: str) -> Table:
+    """Return a table without the columns in which nothing is said."""
+    kept = [n for n in range(len(titles)) if any(row[n] not in ("", "0") for row in rows)]
+    table = Table(*(titles[n] for n in kept), title=title, title_justify="left")
+    for row in rows:
+        table.add_row(*(escape(row[n]) for n in kept))
+    return table
+
+
+def _console(to_errors: bool) -> Console:
+    """Return where tables go; one that is no terminal breaks no line of them."""
+    console = Console(stderr=to_errors)
+    return console if console.is_terminal else Console(stderr=to_errors, width=WIDE)

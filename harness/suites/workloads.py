@@ -248,12 +248,13 @@ def _functions(definition: Definition) -> set[str]:
     named = [each.arg for each in (*arguments.posonlyargs, *arguments.args)]
     if named[: len(definition.inputs)] != list(definition.inputs):
         raise _Unfit(f"run({', '.join(named)}) does not take the inputs in their order")
-    return {
+    defined = [each for each in body if isinstance(each, ast.FunctionDef | ast.ClassDef)]
+    assigned = {
         node.id
-        for each in body for node in ast.walk(each)
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
-        and not isinstance(each, ast.FunctionDef | ast.ClassDef)
-    } | {each.name for each in body if isinstance(each, ast.FunctionDef | ast.ClassDef)}  # fmt: skip
+        for each in body if each not in defined
+        for node in ast.walk(each) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+    }  # fmt: skip
+    return assigned | {each.name for each in defined}
 
 
 def _sizes(definition: Definition, workload: Workload) -> dict[str, str]:
