@@ -50,7 +50,7 @@ class ProcessWorker:
     """A worker in a process of its own, which is started when there is something to do."""
 
     def __init__(
-        self, directory: Path, log: Path, gpu: int | None, command: Sequence[str] = WORKER
+        self, directory: Path, log: Path, gpu: int | None = None, command: Sequence[str] = ()
     ) -> None:
         """Prepare it.
 
@@ -58,9 +58,9 @@ class ProcessWorker:
             directory: of the bench.
             log: file that takes what the process says beside its answers.
             gpu: the one GPU that the process is to see; None: those that this one sees.
-            command: what is started, before the directory.
+            command: what is started, before the directory; by default WORKER.
         """
-        self._directory, self._log, self._command = directory, log, command
+        self._directory, self._log, self._command = directory, log, command or WORKER
         self._environment = dict(os.environ)
         if gpu is not None:
             self._environment["CUDA_VISIBLE_DEVICES"] = _visible(gpu)

@@ -246,7 +246,8 @@ def _functions(definition: Definition) -> set[str]:
         raise _Unfit("its reference has no function run()")
     arguments = found["run"].args
     named = [each.arg for each in (*arguments.posonlyargs, *arguments.args)]
-    if named[: len(definition.inputs)] != list(definition.inputs):
+    required, given = named[: len(named) - len(arguments.defaults)], list(definition.inputs)
+    if named[: len(given)] != given or len(required) > len(given):
         raise _Unfit(f"run({', '.join(named)}) does not take the inputs in their order")
     defined = [each for each in body if isinstance(each, ast.FunctionDef | ast.ClassDef)]
     assigned = {

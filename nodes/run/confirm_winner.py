@@ -116,7 +116,8 @@ def gain_of(
     if ratio is not None:
         return ratio.ratio, ratio.interval
     lowest = initial.interval[0] / held.interval[1]
-    return initial.microseconds / held.microseconds, (lowest, initial.interval[1] / held.interval[0])
+    highest = initial.interval[1] / held.interval[0]
+    return initial.microseconds / held.microseconds, (lowest, highest)
 
 
 def confirmed(
