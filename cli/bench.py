@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from pydantic import ValidationError
-from rich.console import Console
+from rich.console import Console, Group
 from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from ..harness.errors import UserError
 from ..harness.files import write_atomically
@@ -115,6 +116,9 @@ def bench(
 
     limit_reference(reference_seconds)
     going_on = place.is_suite(Path(suite))
+    kind, _, numbers = (device or "").partition(":")
+    if kind == "cuda" and numbers:
+        device, gpus = kind, gpus or numbers
     settings = read_settings(model=model, base_url=base_url)
     if going_on:
         directory = Path(suite).resolve()
@@ -226,7 +230,7 @@ def _run(
 
     seen: tuple[int | None, ...] = (None,)
     if lock.context.device.startswith("cuda"):
-        seen = parse_gpus(gpus) if gpus else tuple(_gpus_of(lock.context.device))
+        seen = parse_gpus(gpus) if gpus else _gpus_called(lock.device.gpu)
     elif gpus is not None:
         raise UserError(f"--gpus goes with --device cuda, not with {lock.context.device}")
     number = jobs or (len(seen) if seen != (None,) else len(os.sched_getaffinity(0)))
@@ -275,10 +279,11 @@ def _run(
     return 128 + stopped_by if stopped_by else 0
 
 
-def _gpus_of(device: str) -> list[int]:
-    """Return the numbers of the GPUs that a device works on: those it names, or the first."""
-    named = device.partition(":")[2]
-    return [int(each) for each in named.split(",")] if named else [0]
+def _gpus_called(name: str) -> tuple[int, ...]:
+    """Return the numbers of this machine's GPUs of one model, of those that may be seen."""
+    from ..harness.cuda.present_gpus import find_gpus, is_called
+
+    return tuple(n for n, each in enumerate(find_gpus()) if is_called(each.name, name))
 
 
 class BenchView:
@@ -289,11 +294,13 @@ class BenchView:
         self._directory = directory
         self._running: dict[str, tuple[Any, float, str]] = {}
         self._live = Live(console=console, refresh_per_second=2, transient=True)
+        self._table = Table()
 
     def __enter__(self) -> BenchView:
         if not self._quiet and self._console.is_terminal:
             self._live.__enter__()
         self.note(f"{len(self._lock.runs)} runs of {self._lock.suite} in {self._directory}")
+        self._count()
         self._show()
         return self
 
@@ -318,25 +325,24 @@ class BenchView:
             self._running.pop(run.place, None)
             if kind == "ended":
                 self.note(f"{run.label}: {_in_words(said)}")
+                self._count()
         self._show()
 
     def _show(self) -> None:
         if self._live.is_started:
-            self._live.update(self._table())
+            running = "\n".join(
+                f"{run.label}: {time.monotonic() - since:.0f} s {best}"
+                for run, since, best in self._running.values()
+            )
+            self._live.update(Group(self._table, Text(running, style="dim")))
 
-    def _table(self) -> Table:
+    def _count(self) -> None:
         from ..bench.results import policy_table, results_of
 
-        results = results_of(self._directory, self._lock)
-        titles, rows = policy_table(results)
-        title = f"{results.finished} of {results.planned} runs"
-        table = filled(titles, rows, title)
-        table.caption_justify = "left"
-        table.caption = "\n".join(
-            f"{run.label}: {time.monotonic() - since:.0f} s {best}"
-            for run, since, best in self._running.values()
-        )
-        return table
+        if self._live.is_started:
+            results = results_of(self._directory, self._lock, compare=False)
+            title = f"{results.finished} of {results.planned} runs"
+            self._table = filled(*policy_table(results), title)
 
 
 def _in_words(ended: Any) -> str:
@@ -427,9 +433,9 @@ def _show_rerun(console: Console, found: Any, path: Path) -> None:
         told = [_gain(each.claimed), _gain(each.now), each.verdict.replace("_", " ")]
         table.add_row(*map(escape, (each.policy, each.task, str(each.seed), *told)))
     console.print(table)
-    told = ", ".join(f"{number} {word.replace('_', ' ')}" for word, number in found.counts.items())
-    console.print(f"on {found.device}: {told}", markup=False, highlight=False, soft_wrap=True)
-    console.print(f"Written to {path}", markup=False, highlight=False, soft_wrap=True)
+    counts = [f"{number} {word.replace('_', ' ')}" for word, number in found.counts.items()]
+    for line in (f"on {found.device}: {', '.join(counts)}", f"Written to {path}"):
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 def _gain(figures: Any) -> str:
