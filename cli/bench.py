@@ -21,21 +21,16 @@ from rich.text import Text
 from ..harness.errors import UserError
 from ..harness.files import write_atomically
 from .flags import (
-    AllowDegenerate,
     DeviceName,
     Gpu,
     Gpus,
     Json,
-    Mode,
-    Precision,
     Quiet,
-    ReferenceSeconds,
     describe,
-    limit_reference,
     read_settings,
-    reading_of,
 )
 from .output import print_json
+from .task_flags import TaskFlags, with_task_flags
 
 if TYPE_CHECKING:
     from ..bench.records import SuiteLock
@@ -51,14 +46,16 @@ WIDE = 220
 LENGTHS = ("iterations", "rollouts", "steps", "rounds")
 
 
+@with_task_flags
 def bench(
+    *,
     suite: Annotated[
-        str,
+        str | None,
         typer.Argument(
             help="Folder of tasks, checkout of KernelBench, folder of problems with workloads, "
             "hub:OWNER/NAME; or the directory of a bench to go on with."
         ),
-    ],
+    ] = None,
     policy: Annotated[
         str, typer.Option(help="NAME or NAME[SETTING=VALUE,...], with commas between.")
     ] = "kernelblaster",
@@ -69,7 +66,6 @@ def bench(
     tasks: Annotated[
         str | None, typer.Option(help="Names of tasks, with * and ?, commas between.")
     ] = None,
-    level: Annotated[int | None, typer.Option(min=1, help="Of KernelBench.")] = None,
     seeds: Annotated[int, typer.Option(min=1, help="How many.")] = 1,
     seed: Annotated[int, typer.Option(help="The first of them.")] = 0,
     jobs: Annotated[
@@ -98,10 +94,7 @@ def bench(
     rollouts: Annotated[int | None, typer.Option(help="Trajectories an iteration.")] = None,
     steps: Annotated[int | None, typer.Option(help="Techniques a trajectory.")] = None,
     rounds: Annotated[int | None, typer.Option(help="Candidates, one a round.")] = None,
-    mode: Mode = "file",
-    dtype: Precision = "file",
-    allow_degenerate: AllowDegenerate = False,
-    reference_seconds: ReferenceSeconds = None,
+    flags: TaskFlags,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
@@ -114,14 +107,14 @@ def bench(
     from ..bench.results import write_results
     from ..nodes.records import RunContext
 
-    limit_reference(reference_seconds)
-    going_on = place.is_suite(Path(suite))
+    origin = _origin(suite, flags)
+    going_on = place.is_suite(Path(origin))
     kind, _, numbers = (device or "").partition(":")
     if kind == "cuda" and numbers:
         device, gpus = kind, gpus or numbers
     settings = read_settings(model=model, base_url=base_url)
     if going_on:
-        directory = Path(suite).resolve()
+        directory = Path(origin).resolve()
         lock = place.read_suite(directory)
         require_same(lock)
     else:
@@ -135,13 +128,14 @@ def bench(
                 models=settings.models,
                 budgets=_budgets(budget),
                 confirm_seconds=settings.confirm_seconds,
+                reference_seconds=flags.reference_seconds,
                 **({name: getattr(settings, name) for name in LENGTHS} | named),
             )
         except ValidationError as error:
             raise UserError(describe(error)) from error
         directory, lock = _begun(
-            suite, context, policy, ablate, tasks, level, tuple(range(seed, seed + seeds)),
-            reading_of(mode, dtype, allow_degenerate), knowledge, out, frozenset(named),
+            origin, context, policy, ablate, tasks, flags, tuple(range(seed, seed + seeds)),
+            knowledge, out, frozenset(named),
         )  # fmt: skip
     console = _console(as_json)
     with place.held(directory):
@@ -157,9 +151,22 @@ def bench(
         raise typer.Exit(code)
 
 
+def _origin(suite: str | None, flags: TaskFlags) -> str:
+    """Return where the suite is.
+
+    Raises:
+        UserError: nowhere, or in two places, or a size is set that only one task would have.
+    """
+    if flags.dimensions:
+        raise UserError("--set names a size of one task: a bench has no such flag")
+    if (suite is None) == (flags.kernelbench is None):
+        raise UserError("name a suite: a folder of tasks, hub:OWNER/NAME, or --kernelbench DIR")
+    return suite or str(flags.kernelbench)
+
+
 def _begun(
     suite: str, context: RunContext, policy: str, ablate: str | None, tasks: str | None,
-    level: int | None, seeds: tuple[int, ...], reading: Any, knowledge: str, out: Path | None,
+    flags: TaskFlags, seeds: tuple[int, ...], knowledge: str, out: Path | None,
     named: frozenset[str],
 ) -> tuple[Path, SuiteLock]:  # fmt: skip
     """Return the directory and the lock of a bench that begins, or that was begun just so."""
@@ -174,7 +181,7 @@ def _begun(
         ablation(ablate, context.model, context) if ablate else parse_variants(policy, context)
     )
     wanted = [each.strip() for each in (tasks or "").split(",") if each.strip()]
-    found = find_suite(suite, level, wanted)
+    found = find_suite(suite, flags.level, wanted, flags.problem)
     base = ""
     if knowledge not in ("shared", "each"):
         base = str(Path(knowledge).resolve())
@@ -183,7 +190,7 @@ def _begun(
                 f"--knowledge {knowledge}: write shared, each, or the directory of a base"
             )
     lock = lock_of(
-        found, context, variants, seeds, reading,
+        found, context, variants, seeds, flags.reading,
         knowledge="each" if knowledge == "each" else "shared", knowledge_from=base, named=named,
     )  # fmt: skip
     directory = (out or place.new_directory(found.name)).resolve()
