@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Annotated, Literal
 
+from .bench import bench, rerun
 from .exporting import export
 from .jobs import jobs_app
 from .knowledge import knowledge_app
@@ -37,10 +38,12 @@ from .flags import (
     Json,
     KnowledgeDirectory,
     MaxCalls,
+    MaxEvaluations,
     MaxGpuSeconds,
     MaxMoney,
     MaxSeconds,
     MaxTokens,
+    OnBudget,
     Quiet,
     Remembered,
     Until,
@@ -65,6 +68,8 @@ task_app = typer.Typer(help="Tasks.", no_args_is_help=True)
 app.add_typer(task_app, name="task")
 app.add_typer(jobs_app, name="jobs")
 app.command()(export)
+app.command()(bench)
+app.command()(rerun)
 
 @app.command()
 @with_task_flags
@@ -95,6 +100,8 @@ def optimize(
     max_calls: MaxCalls = None,
     max_gpu_seconds: MaxGpuSeconds = None,
     max_seconds: MaxSeconds = None,
+    max_evaluations: MaxEvaluations = None,
+    on_budget: OnBudget = None,
     policy: Annotated[
         str | None, typer.Option(help="How the search goes (docs/policies.md).")
     ] = None,
@@ -165,6 +172,8 @@ def optimize(
         max_calls=max_calls,
         max_gpu_seconds=max_gpu_seconds,
         max_seconds=max_seconds,
+        max_evaluations=max_evaluations,
+        on_budget=on_budget,
         confirm_seconds=confirm_seconds,
     )
     try:
@@ -184,6 +193,7 @@ def optimize(
             model=settings.model,
             models=settings.models,
             budgets=settings.budgets,
+            on_budget=settings.on_budget,
             policy=policy or settings.policy,
             rounds=settings.rounds if rounds is None else rounds,
             iterations=settings.iterations if iterations is None else iterations,
@@ -234,6 +244,7 @@ def resume(
     max_calls: MaxCalls = None,
     max_gpu_seconds: MaxGpuSeconds = None,
     max_seconds: MaxSeconds = None,
+    max_evaluations: MaxEvaluations = None,
     quiet: Quiet = False,
     events: Events = None,
     as_json: Json = False,
@@ -252,6 +263,7 @@ def resume(
         calls=max_calls,
         gpu_seconds=max_gpu_seconds,
         wall_seconds=max_seconds,
+        evaluations=max_evaluations,
     )
     approvals = None if approve is None else parse_approvals(approve)
     if answer and len(set(runs)) > 1:

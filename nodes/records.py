@@ -107,6 +107,9 @@ class RunContext(Record):
     """How models are asked; `model` says who answers in which role."""
     budgets: Budgets = Budgets()
     """Caps on what the run may use."""
+    on_budget: Literal["pause", "finish"] = "pause"
+    """What is done when a cap is reached: the run stops with its place saved and goes on with a
+    higher cap, or ends its search and announces the best so far."""
     policy: Policy = "kernelblaster"
     """How the search goes: the paper's loop, or one that it is compared with."""
     iterations: int = Field(default=2, ge=1, le=LONGEST_LOOP)
@@ -502,6 +505,8 @@ class Trajectory(Record):
     """Its fastest kernel."""
     ended: str
     """Why it stopped."""
+    over: bool = False
+    """Whether the whole search is over, not this trajectory alone."""
 
     @model_validator(mode="before")
     @classmethod

@@ -14,6 +14,7 @@ from ...harness.records import Outcome
 from ...memory.records import Step
 from ...tools.models.records import BUILTIN
 from ...tools.progress import report_progress
+from ..common.caps import search_over
 from ..common.interrupts import awaited
 from ..common.points import kernel_point
 from ..common.policies import RULES
@@ -59,7 +60,7 @@ async def begin_rounds(state: Begins) -> dict[str, Any]:
         "latest": started_from(state["plan"], state["initial"]),
         "candidate": None,
         "feedback": None,
-        "ended": "",
+        "ended": await search_over(state["plan"]),
     }
 
 
@@ -149,7 +150,7 @@ async def record_round(state: Records) -> dict[str, Any]:
         "best": best,
         "current": current,
         "latest": latest,
-        "ended": _ended(plan, candidate, latest),
+        "ended": _ended(plan, candidate, latest) or await search_over(plan),
     }
 
 
