@@ -49,6 +49,7 @@ def judged(task: Task) -> dict[str, Any]:
     `ordered` and `noticed` say whether all is well; `nearest` is the largest error of another order
     as a share of what is tolerated, `added` counts the operations that were added anew, by name.
     """
+    torch.set_num_threads(1)  # What is added is small.
     reference = Reference(task.source, task.path, task.verify.dimensions, reading=task.reading)
     cases = [*_cases(reference, task)]
     found: dict[str, Any] = {}

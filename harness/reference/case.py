@@ -59,12 +59,14 @@ class Case:
             for answer, exact, other in zip(self.outputs, self.exact, plain, strict=True)
         )  # fmt: skip
 
-    def plain(self, equal_terms: float | None = None) -> tuple[list[torch.Tensor | None], bool]:
+    def plain(
+        self, equal_terms: float | None = None, *, by_rows: bool = False
+    ) -> tuple[list[torch.Tensor | None], bool]:
         """Return what plain sums make of the answers, and whether that is an example.
 
         Where sums are long it is the worst that they make; see rounding.py. None where it is not
         known. `equal_terms` is the share of the inputs that is one value, found here where it is
-        not said.
+        not said; `by_rows` says that rows of the first axis differ in size.
         """
         long = self.longest_sum.is_long
         if not (long or self.longest_sum.reduced >= SHORT) or not any(
@@ -74,12 +76,12 @@ class Case:
         given = (self._reference, self.model, self.instance.arguments, self.outputs)
         try:
             if not long:
-                return answers_in_order(*given), True
+                return answers_in_order(*given, by_rows=by_rows), True
             if equal_terms is None:
                 inputs = self.instance.inputs.values()
                 floating = [each for each in inputs if each.is_floating_point()]
                 equal_terms = max(map(_equal_share, floating), default=0.0)
-            return plain_answers(*given, equal_terms=equal_terms), False
+            return plain_answers(*given, equal_terms=equal_terms, by_rows=by_rows), False
         except ReferenceFault:  # Memory is short: there is as much room as there is without.
             return [None] * len(self.exact), False
 

@@ -58,16 +58,19 @@ def plain_answers(
     answers: Sequence[torch.Tensor],
     *,
     equal_terms: float,
+    by_rows: bool = False,
 ) -> list[torch.Tensor | None]:
     """Return `answers` as plain float32 sums would make them at worst; None as `double_answers`.
 
     Args:
         equal_terms: share of the inputs that is one value, zero mostly, and makes equal terms:
             those of a softmax over zeros, for example.
+        by_rows: whether numbers are of another size for each index of the first axis.
 
     Raises ReferenceFault where memory is short.
     """
-    return double_answers(reference, model, arguments, answers, _Moved(equal_terms))
+    mode = _Moved(equal_terms, by_rows=by_rows)
+    return double_answers(reference, model, arguments, answers, mode)
 
 
 def answers_in_order(
@@ -75,12 +78,14 @@ def answers_in_order(
     model: torch.nn.Module,
     arguments: Sequence[Any],
     answers: Sequence[torch.Tensor],
+    *,
+    by_rows: bool = False,
 ) -> list[torch.Tensor | None]:
-    """Return `answers` as one plain kernel makes them; None as `double_answers`.
+    """Return `answers` as one plain kernel makes them; None and `by_rows` as above.
 
     Raises ReferenceFault where memory is short.
     """
-    return double_answers(reference, model, arguments, answers, _AddedInOrder())
+    return double_answers(reference, model, arguments, answers, _AddedInOrder(by_rows))
 
 
 class LongestSum(TorchDispatchMode):  # type: ignore[misc]
@@ -141,9 +146,9 @@ class OtherSums(TorchDispatchMode):  # type: ignore[misc]
 class _Moved(OtherSums):
     """Moves the answer of every operation that adds."""
 
-    def __init__(self, equal_terms: float, walk: float = WALK) -> None:
+    def __init__(self, equal_terms: float, walk: float = WALK, *, by_rows: bool = False) -> None:
         super().__init__()
-        self._equal_terms, self._walk = equal_terms, walk
+        self._equal_terms, self._walk, self._by_rows = equal_terms, walk, by_rows
         self._generators: dict[torch.device, torch.Generator] = {}
 
     def answer(self, function: Any, args: Any, named: dict[str, Any]) -> Any:
@@ -159,20 +164,37 @@ class _Moved(OtherSums):
         if operation not in (_aten.sum, _aten.mean):
             return self._move(answer, terms)
         # Of a few sums all may be small by chance, and the partial ones not.
-        partial = _size(args[0]) * math.sqrt(terms)
+        partial = self._size(args[0], answer) * math.sqrt(terms)
         return self._move(answer, terms, partial / (terms if operation is _aten.mean else 1.0))
 
-    def _move(self, answer: torch.Tensor, terms: float, partial: float = 0.0) -> torch.Tensor:
+    def _move(
+        self, answer: torch.Tensor, terms: float, partial: torch.Tensor | None = None
+    ) -> torch.Tensor:
         if terms <= 1 or not answer.is_floating_point():
             return answer
         sizes = answer.abs()
-        walked = sizes + max(partial, _size(answer))
+        usual = self._size(answer, answer)
+        if partial is not None:
+            usual = partial if self._by_rows else torch.maximum(partial, usual)
+        walked = sizes + usual
         moved = walked * (self._walk * UNIT * math.sqrt(terms)) + sizes * self._drift(terms)
         generator = self._generators.setdefault(
             answer.device, torch.Generator(answer.device).manual_seed(0)
         )
         even = torch.rand(answer.shape, generator=generator, device=answer.device)
         return answer + torch.where(even < 0.5, -moved, moved).nan_to_num(0.0, 0.0, 0.0)
+
+    def _size(self, terms: torch.Tensor, answer: torch.Tensor) -> torch.Tensor:
+        """Return the root mean square of what is finite, of each row by itself where it is said.
+
+        `answer` has these rows too, or there are none.
+        """
+        squares = terms.double().square()
+        squares = torch.where(squares.isfinite(), squares, 0.0)
+        if not self._by_rows or not answer.dim() or terms.shape[:1] != answer.shape[:1]:
+            return squares.mean().sqrt()
+        rows = squares.reshape(len(squares), -1).mean(1).sqrt()
+        return rows.reshape(-1, *[1] * (answer.dim() - 1))
 
     def _drift(self, terms: float) -> float:
         """Return what roundings that do not cancel make, relative to the answer."""
@@ -183,8 +205,8 @@ class _Moved(OtherSums):
 class _AddedInOrder(_Moved):
     """Adds in order what reduces, on the CPU; moves the answers of what else adds."""
 
-    def __init__(self) -> None:
-        super().__init__(0.0, WALK_OF_MOST)
+    def __init__(self, by_rows: bool) -> None:
+        super().__init__(0.0, WALK_OF_MOST, by_rows=by_rows)
 
     def answer(self, function: Any, args: Any, named: dict[str, Any]) -> Any:
         """Return the answer, added in order where that can be."""
@@ -197,12 +219,6 @@ class _AddedInOrder(_Moved):
         if isinstance(found, tuple):
             return tuple(each.double() for each in found)
         return found.double()
-
-
-def _size(tensor: torch.Tensor) -> float:
-    """Return the root mean square of what is finite."""
-    squares = tensor.double().square()
-    return float(torch.where(squares.isfinite(), squares, 0.0).mean().sqrt())
 
 
 def _inner(place: int) -> Callable[[Any, torch.Tensor], float]:
