@@ -1,11 +1,10 @@
-"""The command line: optimize, resume, evaluate, jobs, runs, report, kb, task and doctor."""
+"""The command line: optimize, resume, evaluate, runs, task, doctor; others in modules beside."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import sqlite3
-import sys
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -22,7 +21,6 @@ from pydantic import ValidationError
 from rich.console import Console
 
 from ..harness.errors import UserError
-from ..harness.files import read_text
 from ..harness.task.loading import begin_loading
 from .flags import (
     AllowDegenerate,
@@ -63,6 +61,7 @@ from .flags import (
 )
 from .following import Showing, follow, follow_all
 from .output import fail, print_json, tell
+from .reports import add_report_commands
 
 app = typer.Typer(
     help="Agents that rewrite a CUDA kernel, measure every rewrite, and remember.",
@@ -76,6 +75,7 @@ app.add_typer(task_app, name="task")
 app.add_typer(jobs_app, name="jobs")
 app.command()(bench)
 app.command()(rerun)
+add_report_commands(app)
 
 @app.command()
 def optimize(
@@ -365,25 +365,6 @@ def runs(as_json: Json = False) -> None:
         print_json({"runs": found})
     else:
         show_runs(Console(), found)
-
-
-@app.command()
-def report(run: Annotated[Path, typer.Argument(help="Run directory.")]) -> None:
-    """Print the report of a finished run."""
-    from ..memory.run.exchange import count_waiting
-    from ..nodes.run.begin import stored_plan
-
-    plan = stored_plan(run)
-    path = run / "report.txt"
-    if not path.is_file():
-        waiting = count_waiting(run) if plan.device.startswith("deferred") else 0
-        if waiting:
-            raise UserError(
-                f"{run} waits for {waiting} {'job' if waiting == 1 else 'jobs'} of the GPU host; "
-                f"export with: kernelblaster jobs export {run} -o jobs.json"
-            )
-        raise UserError(f"{run} is not finished; go on with: kernelblaster resume {run}")
-    sys.stdout.write(read_text(path, "a report"))
 
 
 @task_app.command("show")
