@@ -207,16 +207,30 @@ class OnRoof(NamedTuple):
     """Id of what a click opens."""
 
 
-def roofline_plot(name: str, title: str, roofs: Roofs, kernels: Sequence[OnRoof]) -> Plot:
-    """Return kernels under the roofs of their GPU, in the order given; two are joined."""
+def roofline_plot(
+    name: str, title: str, roofs: Roofs, operations: str, kernels: Sequence[OnRoof]
+) -> Plot:
+    """Return kernels under the roofs of their GPU, in the order given; two are joined.
+
+    Args:
+        name: id of the plot.
+        title: of the plot.
+        roofs: of the GPU.
+        operations: which operations the kernels' figures count.
+        kernels: the one that is told of in words is the last.
+    """
     spread = [each.point.intensity for each in kernels]
     left, right = min(*spread, roofs.ridge) / 4, max(*spread, roofs.ridge) * 4
-    steps = [left * (right / left) ** (place / 40) for place in range(41)] + [roofs.ridge]
+    right = max(right, roofs.tensor / roofs.dram_bytes * 1.5)
+    steps = [left * (right / left) ** (place / 80) for place in range(81)] + [roofs.ridge]
     steps.sort()
     data: list[dict[str, Any]] = [
         {"type": "scatter", "mode": "lines", "name": f"roof of the {roofs.gpu}", "x": steps,
          "y": [min(roofs.fp32, at * roofs.dram_bytes) / 1e9 for at in steps],
          "line": {"color": "var(--faint)", "width": 2}, "hoverinfo": "skip"},
+        {"type": "scatter", "mode": "lines", "name": "tensor cores, half types", "x": steps,
+         "y": [min(roofs.tensor, at * roofs.dram_bytes) / 1e9 for at in steps],
+         "line": {"color": "var(--faint)", "width": 1, "dash": "dot"}, "hoverinfo": "skip"},
     ]  # fmt: skip
     if len(kernels) == 2:
         data.append(
@@ -238,14 +252,15 @@ def roofline_plot(name: str, title: str, roofs: Roofs, kernels: Sequence[OnRoof]
     reached = kernels[-1].point
     return Plot(
         name, title,
-        f"FP32 operations for each byte that crossed the DRAM's pins, against operations a second. "
+        f"Operations ({operations}) for each byte that crossed the DRAM's pins, against operations "
+        "a second. "
         f"{kernels[-1].label.capitalize()}: {words.figure(reached.rate / 1e9)} GFLOP/s "
         f"({reached.rate / roofs.fp32:.1%} of the {roofs.gpu}'s FP32 peak), "
         f"{words.figure(reached.bytes_rate / 1e9)} GB/s "
         f"({reached.bytes_rate / roofs.dram_bytes:.0%} of its DRAM's).",
         data,
-        {"xaxis": log_axis("FP32 operations a DRAM byte", [left, right]),
-         "yaxis": log_axis("GFLOP/s", [*(each.point.rate for each in kernels), roofs.fp32])},
+        {"xaxis": log_axis("operations a DRAM byte", [left, right]),
+         "yaxis": log_axis("GFLOP/s", [*(each.point.rate for each in kernels), roofs.tensor])},
         ("kernel", "operations a byte", "GFLOP/s", "GB/s"),
         [(each.label, words.figure(each.point.intensity), words.figure(each.point.rate / 1e9),
           words.figure(each.point.bytes_rate / 1e9)) for each in kernels],

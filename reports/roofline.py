@@ -17,6 +17,8 @@ class Roofs(NamedTuple):
     """Bytes a second."""
     fp32: float
     """FP32 operations a second, a multiply-add as two."""
+    tensor: float
+    """The same of tensor cores on half types."""
 
     @property
     def ridge(self) -> float:
@@ -28,9 +30,9 @@ class RoofPoint(NamedTuple):
     """One call of `launch`, all its launches together."""
 
     intensity: float
-    """FP32 operations for each byte that crossed the DRAM's pins."""
+    """Operations for each byte that crossed the DRAM's pins."""
     rate: float
-    """FP32 operations a second."""
+    """Operations a second."""
     bytes_rate: float
     """Bytes a second."""
 
@@ -41,15 +43,20 @@ def roofs_of(profile: Profile) -> Roofs | None:
     if gpu is None:
         return None
     peaks = peaks_of(gpu)
-    return Roofs(gpu.name, peaks.dram_bytes, peaks.fp32)
+    return Roofs(gpu.name, peaks.dram_bytes, peaks.fp32, peaks.tensor_fp16)
 
 
-def roof_point(profile: Profile) -> RoofPoint | None:
-    """Return where a call stands; None where operations or bytes were not counted.
+def counted_operations(profile: Profile) -> float:
+    """Return the FP32 operations of a call; 0 where a launch of it has no count.
 
-    A kernel that does its products on tensor cores has few FP32 operations: they are not counted.
+    Those of tensor cores are not among them.
     """
-    operations = sum(fp32_operations(launch.metrics) for launch in profile.launches)
+    counts = [fp32_operations(launch.metrics) for launch in profile.launches]
+    return sum(counts) if all(counts) else 0.0
+
+
+def roof_point(profile: Profile, operations: float) -> RoofPoint | None:
+    """Return where a call of so many operations stands; None where bytes were not counted."""
     read, written = summed(profile, READ), summed(profile, WRITTEN)
     moved = (read or 0.0) + (written or 0.0)
     seconds = profile.microseconds * 1e-6

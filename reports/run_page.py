@@ -6,12 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
-from typing import Literal
+from typing import Literal, NamedTuple
 
+from ..harness.bound.speed_of_light import speed_of_light
 from ..harness.records import Evaluation, Outcome
 from ..memory.records import NO_GAIN, Step
 from ..nodes.common.policies import by_rounds
 from ..nodes.records import StepAccount, Trajectory
+from ..tools.wording.device import known_gpu
 from . import analyses, profiles, words
 from .page import render_page
 from .plots import (
@@ -28,7 +30,7 @@ from .plots import (
     transitions_plot,
 )
 from .reading import RunAccount, place_of
-from .roofline import Roofs, roof_point, roofs_of
+from .roofline import Roofs, counted_operations, roof_point, roofs_of
 from .summary import facts_of_run, levels_of, sentence, tiles
 
 Came = Literal["gained", "neutral", "slower", "failed", "unwritten"]
@@ -38,12 +40,22 @@ _CAME: dict[Came, str] = {
 }  # fmt: skip
 
 
+class Operations(NamedTuple):
+    """By which operations a run's kernels are put on a roofline: one way for all of a page."""
+
+    which: str
+    """In words."""
+    defined: float
+    """Of a call, as the task defines them; 0 where those that each profile counted are taken."""
+
+
 @dataclass(frozen=True)
 class StepView:
     """One step as the page shows it."""
 
     run: RunAccount
     step: Step
+    operations: Operations
 
     @property
     def id(self) -> str:
@@ -110,13 +122,15 @@ class StepView:
         """The parent and the child under the roofs."""
         kernels = _on_roof(
             self.run,
+            self.operations,
             (("before", "before", self.step.parent_sha256, "var(--before)"),
              ("after", "after", self.step.child_sha256, "var(--accent)")),
         )  # fmt: skip
         roofs = _roofs(self.run)
         if roofs is None or len(kernels) < 2:
             return None
-        return roofline_plot(f"roof-{self.id}", "Roofline before and after", roofs, kernels)
+        title = "Roofline before and after"
+        return roofline_plot(f"roof-{self.id}", title, roofs, self.operations.which, kernels)
 
 
 @dataclass(frozen=True)
@@ -143,13 +157,14 @@ class TrajectoryView:
 
 def run_html(run: RunAccount) -> str:
     """Return the report of a run, of whichever policy, finished or not."""
-    views = [StepView(run, step) for step in run.steps]
+    operations = _operations(run)
+    views = [StepView(run, step, operations) for step in run.steps]
     best = run.best
     way = run.ways.get(best[0], ()) if best else ()
     shown = {
         "progress": progress_plot(run, levels_of(run)),
         "path": path_plot(run, way),
-        "roofline": _whole_roofline(run),
+        "roofline": _whole_roofline(run, operations),
         "expectation": expectation_plot(run),
         "techniques": techniques_plot(analyses.technique_counts([run])),
         "states": states_plot(analyses.state_shares([run]), analyses.states_by_step([run])),
@@ -165,7 +180,7 @@ def run_html(run: RunAccount) -> str:
         sentence=sentence(run),
         tiles=tiles(run),
         shown=shown,
-        way=[StepView(run, step) for step in way],
+        way=[StepView(run, step, operations) for step in way],
         iterations=_iterations(run, views),
         initial_text=run.sources.get(initial or ""),
         best_text=run.sources.get(best[0]) if best else None,
@@ -196,7 +211,7 @@ def _iterations(
     return list(found.items())
 
 
-def _whole_roofline(run: RunAccount) -> Plot | None:
+def _whole_roofline(run: RunAccount, operations: Operations) -> Plot | None:
     """Return all candidates under the roofs, the initial kernel and the best apart."""
     roofs, best = _roofs(run), run.best
     if roofs is None or best is None or run.initial is None:
@@ -207,13 +222,15 @@ def _whole_roofline(run: RunAccount) -> Plot | None:
     reached = "winner" if run.result else "best so far"
     kernels = _on_roof(
         run,
+        operations,
         (*((_labelled(run, source), "candidates", source, "var(--faint)") for source in between),
          ("initial kernel", "initial kernel", run.initial.source_sha256, "var(--before)"),
          (reached, reached, best[0], "var(--accent)")),
     )  # fmt: skip
     if len(kernels) < 2:
         return None
-    return roofline_plot("roofline", "All candidates under the roofs", roofs, kernels)
+    title = "All candidates under the roofs"
+    return roofline_plot("roofline", title, roofs, operations.which, kernels)
 
 
 def _labelled(run: RunAccount, source: str) -> str:
@@ -222,7 +239,9 @@ def _labelled(run: RunAccount, source: str) -> str:
 
 
 def _on_roof(
-    run: RunAccount, wanted: Sequence[tuple[str, str, str | None, str]]
+    run: RunAccount,
+    operations: Operations,
+    wanted: Sequence[tuple[str, str, str | None, str]],
 ) -> list[OnRoof]:
     """Return those of the kernels (label, kind, source, colour) whose counters were read."""
     anchors: Mapping[str | None, str] = {
@@ -231,10 +250,23 @@ def _on_roof(
     found = []
     for label, kind, source, color in wanted:
         evaluation = run.evaluation_of(source)
-        point = roof_point(evaluation.profile) if evaluation and evaluation.profile else None
+        if evaluation is None or evaluation.profile is None:
+            continue
+        done = operations.defined or counted_operations(evaluation.profile)
+        point = roof_point(evaluation.profile, done)
         if point is not None:
             found.append(OnRoof(label, kind, point, color, anchors.get(source, "")))
     return found
+
+
+def _operations(run: RunAccount) -> Operations:
+    """Return the counted operations where every profile has them, else the task's own."""
+    profiled = [each.profile for each in run.evaluations.values() if each.profile]
+    gpu = known_gpu(run.plan.gpu)
+    if all(counted_operations(profile) for profile in profiled) or not (run.task and gpu):
+        return Operations("FP32, as counted", 0.0)
+    defined = sum(speed_of_light(run.task, gpu).operations.values())
+    return Operations("as the task defines them", float(defined))
 
 
 def _roofs(run: RunAccount) -> Roofs | None:

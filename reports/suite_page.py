@@ -40,7 +40,8 @@ def suite_html(directory: Path) -> str:
     lock = read_suite(directory)
     ended = read_outcomes(directory, lock)
     results = results_of(directory, lock) if ended else None
-    rows = list(_rows(directory, ended))
+    notes = _notes(lock, ended)
+    rows = list(_rows(directory, ended, notes))
     groups: dict[str, list[RunAccount]] = {each.name: [] for each in lock.variants}
     for run, row in rows:
         groups[run.variant].append(row.run)
@@ -58,22 +59,23 @@ def suite_html(directory: Path) -> str:
                f"{'simulated' if lock.device.kind == 'simulated' else 'measured'}",
         sentence=said, tiles=_tiles(lock, results), comparisons=comparisons,
         tables=_tables(lock, results) if results else [], curves=shown, groups=views,
-        notes=_notes(lock, ended), rows=[row for _, row in rows], facts=_facts(directory, lock),
+        notes=notes, rows=[row for _, row in rows], facts=_facts(directory, lock),
     )  # fmt: skip
 
 
 def _rows(
-    directory: Path, ended: Sequence[tuple[PlannedRun, Ended]]
+    directory: Path, ended: Sequence[tuple[PlannedRun, Ended]], notes: list[str]
 ) -> Iterator[tuple[PlannedRun, RunRow]]:
-    """Yield the runs that left a directory; what is wrong with one hides no other."""
+    """Yield the runs that left a directory; one that cannot be read is noted, and hides none."""
     for run, end in ended:
         place = directory / end.run
         if not end.run or not place.is_dir():
             continue
         try:
             account = read_run(place, whole=False)
-        except UserError:
-            continue  # Its end is told in the tables all the same.
+        except UserError as error:
+            notes.append(f"{run.label} cannot be told in detail: {error}")
+            continue
         yield run, RunRow(account, run.label, end.reason)
 
 

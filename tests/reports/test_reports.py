@@ -9,7 +9,6 @@ import json
 import re
 import shutil
 import sqlite3
-import stat
 import sys
 from collections.abc import Iterator
 from html.parser import HTMLParser
@@ -23,9 +22,14 @@ from text_runs import run as run_text
 
 from kernelblaster.cli import app as cli
 from kernelblaster.cli import reports as commands
+from kernelblaster.harness.bound.speed_of_light import SpeedOfLight
+from kernelblaster.harness.errors import UserError
 from kernelblaster.harness.records import Provenance
+from kernelblaster.memory import database
 from kernelblaster.memory.run.directory import RunDirectory
+from kernelblaster.memory.run.ledger import RoleTotals
 from kernelblaster.nodes.records import ParameterUpdate, StepAccount, WrittenLesson
+from kernelblaster.reports import run_page
 from kernelblaster.reports.comparison import compare_runs
 from kernelblaster.reports.csv_tables import steps_csv
 from kernelblaster.reports.markdown import run_markdown
@@ -91,6 +95,12 @@ def counted(run: RunAccount) -> RunAccount:
             for step in run.steps
         ),
         iterations=(dataclasses.replace(run.iterations[0], update=update),),
+        spending=(
+            RoleTotals(role=HOSTILE, model=HOSTILE, calls=2, malformed=0, failed=0, unanswered=0,
+                       tokens_in=100, tokens_cached=0, tokens_out=20, money=0.5),
+        ),
+        moments=tuple(dataclasses.replace(each, tokens=each.evaluations * 100)
+                      for each in run.moments),
     )  # fmt: skip
 
 
@@ -131,13 +141,22 @@ def test_a_run_is_read_whole_and_changes_nothing(folder: Path, finished: RunAcco
     assert before == [path.stat().st_mtime_ns for path in kept]
 
 
-def test_a_run_is_read_where_nothing_can_be_written(folder: Path, tmp_path: Path) -> None:
-    copy = shutil.copytree(folder / "run", tmp_path / "copy")
-    copy.chmod(stat.S_IRUSR | stat.S_IXUSR)
-    try:
-        assert read_run(copy, whole=False).status == "improved"
-    finally:
-        copy.chmod(stat.S_IRWXU)
+def test_a_run_is_read_where_nothing_can_be_written(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connect = sqlite3.connect
+
+    def without_a_file_beside(path: str, **how: Any) -> sqlite3.Connection:
+        """Open as sqlite does where it cannot make the file that readers of its log share."""
+        if path.startswith("file:") and "immutable" not in path:
+            raise sqlite3.OperationalError("unable to open database file")
+        return connect(path, **how)
+
+    monkeypatch.setattr(database.sqlite3, "connect", without_a_file_beside)
+    with pytest.raises(UserError, match="unable to open"):
+        read_run(folder / "run", whole=False)  # It could be written: something else is wrong.
+    monkeypatch.setattr(database.os, "access", lambda path, how: False)
+    assert read_run(folder / "run", whole=False).status == "improved"
 
 
 def test_a_page_needs_no_network_and_escapes_what_others_wrote(finished: RunAccount) -> None:
@@ -244,7 +263,36 @@ def test_several_runs_are_told_together(finished: RunAccount, again: RunAccount)
     assert "2 runs of 1 task" in page and "done both ways" in page
     for name in ("learning", "breadth", "depth", "techniques-0", "states-0", "transitions-0"):
         assert f'data-figure="{name}"' in page
-    assert not Outline(page).open
+    assert not Outline(page).open and 'data-figure="tokens"' not in page
+    page = runs_html([counted(finished)])
+    assert 'data-figure="tokens"' in page and "<script>window" not in page
+
+
+def test_the_roofline_takes_the_tasks_operations_where_none_were_counted(
+    finished: RunAccount, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = counted(finished)
+    run = dataclasses.replace(run, plan=run.plan.model_copy(update={"gpu": "H100"}))
+    assert "Operations (FP32, as counted)" in run_html(run)
+    evaluations = {}
+    for name, each in run.evaluations.items():
+        if each.profile is not None:
+            launches = tuple(
+                launch.model_copy(update={"metrics": {
+                    key: value for key, value in launch.metrics.items() if "dram" in key}})
+                for launch in each.profile.launches
+            )  # fmt: skip
+            profile = each.profile.model_copy(update={"launches": launches})
+            each = each.model_copy(update={"profile": profile})
+        evaluations[name] = each
+    uncounted = dataclasses.replace(run, evaluations=evaluations)
+    assert 'data-figure="roofline"' not in run_html(uncounted)  # Of the text task nothing is known.
+    bound = SpeedOfLight(
+        gpu="H100", bytes_read=1, bytes_written=1, operations={"element": 10**9}, source="",
+        memory_us=1.0, fp32_us=1.0, tensor_us=1.0, defined_us=1.0,
+    )  # fmt: skip
+    monkeypatch.setattr(run_page, "speed_of_light", lambda task, gpu: bound)
+    assert "Operations (as the task defines them)" in run_html(uncounted)
 
 
 def test_a_run_is_watched_from_its_directory(folder: Path, tmp_path: Path) -> None:
