@@ -256,6 +256,8 @@ async def _subject(path: Path, plan: RunPlan, scratch: Path) -> tuple[Task, str,
     stored = Task.model_validate_json(artifacts.get_text(summary["artifact"]))
     reference = scratch / f"{stored.name}.py"
     reference.write_text(stored.source, encoding="utf-8")
-    task = await load_task(reference, plan.dimensions, plan.reading)
+    task = await load_task(
+        reference, plan.dimensions, plan.reading, seconds=plan.reference_seconds
+    )
     return task, artifacts.get_text(initial["source_sha256"]), read_source(path / "best.cu")
 

@@ -67,8 +67,8 @@ class Results(Record):
     """Of all that two benches with the same seeds have in common: all numbers but times spent."""
 
 
-def results_of(directory: Path, lock: SuiteLock) -> Results:
-    """Compute the tables of a bench, whole or not.
+def results_of(directory: Path, lock: SuiteLock, *, compare: bool = True) -> Results:
+    """Compute the tables of a bench, whole or not; without `compare` no differences.
 
     Raises:
         UserError: the end of a run cannot be read.
@@ -94,7 +94,7 @@ def results_of(directory: Path, lock: SuiteLock) -> Results:
         differences=tuple(
             compare_policies(one, other, against)
             for against in bases for one, other in combinations(present, 2)
-            if {each.task for each in one} & {each.task for each in other}
+            if compare and {each.task for each in one} & {each.task for each in other}
         ),
         outcomes=tuple(outcomes),
         reasons={run.place: ended.reason for run, ended in found if not ended.outcome.valid},
@@ -179,7 +179,7 @@ def policy_table(results: Results) -> Table:
 
 def difference_table(results: Results) -> Table:
     """Return a row for each two variants."""
-    rows = [
+    rows: list[tuple[str, ...]] = [
         (
             each.first, each.second, str(each.tasks),
             f"{each.ratio.estimate:.2f} ({each.ratio.low:.2f} to {each.ratio.high:.2f})",

@@ -5,13 +5,19 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from pydantic import ValidationError
 
 from ..harness.errors import UserError, told_of
-from ..nodes.common.policies import RULES, by_rounds, under_policy
-from ..nodes.records import POLICIES, RunContext
+from ..nodes.common.policies import (
+    RULES,
+    by_rounds,
+    editable,
+    require_counted,
+    under_policy,
+)
+from ..nodes.records import POLICIES, Policy, RunContext
 from ..tools.models.chat_models import parse_models
 from ..tools.models.records import BUILTIN
 from .records import Variant
@@ -107,7 +113,7 @@ def lengthened(variant: Variant, common: RunContext, named: frozenset[str]) -> d
     if cap is None:
         return settings
     name = "rounds" if by_rounds(context.policy) else "iterations"
-    if name not in named | set(settings) | set(RULES[context.policy].fixes):
+    if name in editable(context.policy) and name not in named | set(settings):
         settings[name] = max(1, cap if name == "rounds" else -(-cap // context.rollouts))
     return settings
 
@@ -136,9 +142,12 @@ def _built(policy: str, name: str, pairs: Mapping[str, Any], common: RunContext)
             )
     asked = dict(common) | {"policy": policy} | dict(pairs)
     try:
+        require_counted(cast(Policy, policy), pairs)
         context = under_policy(RunContext.model_validate(asked))
     except ValidationError as error:
         raise UserError(f"--policy {name}: {told_of(error)}") from error
+    except UserError as error:
+        raise UserError(f"--policy {name}: {error}") from error
     settings = {each: getattr(context, each) for each in ("policy", *pairs)}
     if "model" not in pairs and "=" in common.model:
         settings["model"] = _told(

@@ -39,8 +39,9 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import IO, Any
 
-from kernelblaster.harness.task.kernelbench import kernelbench_files
 from processor_time import processor_seconds
+
+from kernelblaster.harness.task.kernelbench import kernelbench_files
 
 RESULTS = Path(__file__).resolve().parent / "results"
 PROBLEM = Path(__file__).resolve().with_name("kernelbench_problem.py")

@@ -23,6 +23,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from processor_time import processor_seconds
+
 from kernelblaster.harness.devices.protocol import Device
 from kernelblaster.harness.devices.registry import open_device
 from kernelblaster.harness.errors import UserError
@@ -31,7 +33,6 @@ from kernelblaster.harness.task import full_case
 from kernelblaster.harness.task.cases import prepare_cases_now, read_degenerate
 from kernelblaster.harness.task.loading import load_task_now, small_variant_in_words
 from kernelblaster.tools.first_kernel.writer import NotWritten, write_initial_cuda
-from processor_time import processor_seconds
 
 COLUMNS = ("loads", "written", "compiled", "verified", "profiled")
 FACTS = ("full_size_coverage", "full_size_unchecked")

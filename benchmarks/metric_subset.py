@@ -1,4 +1,4 @@
-"""Choose the counters that the Judge reads, as CudaForge does (arXiv 2511.01884, section 3.3).
+"""Choose the counters that the Judge reads, as CudaForge does (arXiv 2511.01884).
 
 Over the candidates of a task, each counter's correlation with run time; of each task the top-k by
 its absolute value; kept are those that most tasks agree on, with the same sign. Counters that are

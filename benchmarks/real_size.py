@@ -27,7 +27,7 @@ from kernelblaster.harness.task.loading import load_task
 from kernelblaster.tools.first_kernel.writer import InitialKernel, write_initial_cuda
 
 FACTS = (
-    "measure_seconds", "measure_parts", "profile_seconds", "profile_collection",
+    "measure_seconds", "measure_parts", "profile_seconds", "profile_collection", "profile_counted",
     "profiler_unavailable", "rounds",
     "eager_us", "compile_us", "compile_failure", "compile_kept", "ratio_half_width", "input_sets",
     "sanitizer", "sanitizer_missing", "sanitizer_seconds",

@@ -1,7 +1,9 @@
 """What a step costs beside its evaluation, on an empty and on a large knowledge base.
 
-A run of 2 iterations of 2 rollouts of 4 steps on the tests' text device, whose evaluations take no
-time: what is left is the graph, its checkpoints, its stores and the knowledge base. With another
+Runs of rollouts of 4 steps on the tests' text device, whose evaluations take no time: what is left
+is the graph, its checkpoints, its stores and the knowledge base. A run of few rollouts and one of
+many tell what a further step costs from what every run costs once, the reading of the knowledge
+base among it. Times are of the processor, so that others on the machine do not count. With another
 checkout's interpreter the same is measured with that code, in a process of its own.
 
     python benchmarks/step_overhead.py [--python INTERPRETER] [--rows 0,10000]
@@ -25,14 +27,16 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-RUNS = 3
-STEPS = 2 * 2 * 4
+PAIRS = 5
+"""A short and a long run each; the median is told."""
+ROLLOUTS = 2, 12
 
 
-def side(rows: int) -> list[float]:
-    """Return the milliseconds of a step in each of some runs, with the package that is imported."""
+def side(rows: int) -> dict[str, float]:
+    """Return the milliseconds of a further step, of what comes once, and of a step of a short run,
+    all in all; with the package that is imported."""
     install = text_support().install
-    took = []
+    found: dict[str, list[float]] = {"step": [], "once": [], "short": []}
     with tempfile.TemporaryDirectory(prefix="kernelblaster-") as folder:
         scratch = Path(folder)
         if rows:
@@ -43,15 +47,30 @@ def side(rows: int) -> list[float]:
             filler.fill(scratch / "kb", rows)
 
         install(replace)
-        asked = {"iterations": 2, "rollouts": 2, "steps": 4, "knowledge": str(scratch / "kb")}
-        for number in range(RUNS):
-            session = new_session(scratch / f"run-{number}", {**asked, "seed": number})
-            began = time.monotonic()
-            result = asyncio.run(session.run())
-            took.append(1e3 * (time.monotonic() - began) / STEPS)
-            session.close()
-            assert result.evaluations > 1
-    return took
+        for number in range(PAIRS):
+            (few, short), (many, long) = (
+                timed(scratch, f"{number}-{rollouts}", number, rollouts)
+                for rollouts in ROLLOUTS
+            )
+            step = (long - short) / (many - few)
+            found["step"].append(step)
+            found["once"].append(short - few * step)
+            found["short"].append(short / few)
+    return {name: statistics.median(values) for name, values in found.items()}
+
+
+def timed(scratch: Path, name: str, seed: int, rollouts: int) -> tuple[int, float]:
+    """Return how many steps a run took, and its milliseconds."""
+    asked = {
+        "iterations": 2, "rollouts": rollouts, "steps": 4, "seed": seed,
+        "knowledge": str(scratch / "kb"),
+    }  # fmt: skip
+    session = new_session(scratch / f"run-{name}", asked)
+    began = time.process_time()
+    result = asyncio.run(session.run())
+    took = 1e3 * (time.process_time() - began)
+    session.close()
+    return len(result.steps), took
 
 
 def text_support() -> Any:
@@ -95,23 +114,25 @@ def main() -> None:
         return
     lines = [
         f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d %H:%M} UTC, {os.cpu_count()} cores, load "
-        f"{os.getloadavg()[0]:.1f} at the start; {RUNS} runs of {STEPS} steps each, ms of a step",
-        f"{'rows':>8s}  {'before':>8s}  {'now':>8s}  ratio",
+        f"{os.getloadavg()[0]:.1f} at the start; medians of {PAIRS} pairs of runs, of "
+        f"{ROLLOUTS[0]} and of {ROLLOUTS[1]} rollouts an iteration; ms",
+        f"{'rows':>8s}  {'code':>6s}  {'a further step':>14s}  {'once a run':>10s}  "
+        f"{'a step of the short run, all in all':>35s}",
     ]
     print("\n".join(lines), flush=True)
     for rows in (int(text) for text in given.rows.split(",")):
-        found = {}
         for name, python in (("before", given.python), ("now", sys.executable)):
             if python:
                 command = [python, __file__, "--side", str(rows)]
                 done = subprocess.run(command, capture_output=True, text=True, cwd="/")
                 if done.returncode:
                     raise SystemExit(f"{name}: {done.stderr[-1500:]}")
-                found[name] = statistics.median(json.loads(done.stdout.splitlines()[-1]))
-        before = f"{found['before']:8.1f}" if "before" in found else f"{'-':>8s}"
-        ratio = f"{found['before'] / found['now']:5.1f}" if "before" in found else "-"
-        lines.append(f"{rows:8d}  {before}  {found['now']:8.1f}  {ratio}")
-        print(lines[-1], flush=True)
+                found = json.loads(done.stdout.splitlines()[-1])
+                lines.append(
+                    f"{rows:8d}  {name:>6s}  {found['step']:14.1f}  {found['once']:10.0f}  "
+                    f"{found['short']:35.1f}"
+                )
+                print(lines[-1], flush=True)
     if given.out:
         given.out.write_text("\n".join(lines) + "\n")
 

@@ -23,45 +23,36 @@ from rich.console import Console
 from ..harness.errors import UserError
 from ..harness.task.loading import begin_loading
 from .flags import (
-    AllowDegenerate,
     Approve,
+    Chosen,
     ConfirmSeconds,
+    Counters,
     DeviceName,
-    Dimensions,
     Events,
     Gpu,
     Gpus,
+    Gradient,
     Json,
-    KernelBench,
     KnowledgeDirectory,
-    Level,
     MaxCalls,
     MaxEvaluations,
     MaxGpuSeconds,
     MaxMoney,
     MaxSeconds,
     MaxTokens,
-    Mode,
     OnBudget,
-    Precision,
-    Problem,
     Quiet,
-    ReferenceSeconds,
-    TaskPath,
+    Remembered,
     Until,
     checked_budgets,
-    chosen_tasks,
     describe,
-    limit_reference,
-    one_task,
-    parse_dimensions,
     read_settings,
-    reading_of,
     with_gpus,
 )
-from .following import Showing, follow, follow_all
+from .following import Opening, Showing, follow_all
 from .output import fail, print_json, tell
 from .reports import add_report_commands
+from .task_flags import ReferenceSeconds, TaskFlags, TaskPath, with_task_flags
 
 app = typer.Typer(
     help="Agents that rewrite a CUDA kernel, measure every rewrite, and remember.",
@@ -78,6 +69,7 @@ app.command()(rerun)
 add_report_commands(app)
 
 @app.command()
+@with_task_flags
 def optimize(
     task: TaskPath = None,
     start: Annotated[Path | None, typer.Option(help="First kernel; else one is written.")] = None,
@@ -132,34 +124,32 @@ def optimize(
     confirm_seconds: ConfirmSeconds = None,
     seed: Annotated[int | None, typer.Option(help="Same seed, same run.")] = None,
     approve: Approve = None,
+    memory: Remembered = None,
+    choice: Chosen = None,
+    counters: Counters = None,
+    gradient: Gradient = None,
     run: Annotated[Path | None, typer.Option("--run", help="Run directory.")] = None,
     kb: KnowledgeDirectory = None,
-    dimensions: Dimensions = None,
-    kernelbench: KernelBench = None,
-    level: Level = None,
-    problem: Problem = None,
-    mode: Mode = "file",
-    dtype: Precision = "file",
-    allow_degenerate: AllowDegenerate = False,
-    reference_seconds: ReferenceSeconds = None,
+    *,
+    flags: TaskFlags,
     quiet: Quiet = False,
     events: Events = None,
     as_json: Json = False,
 ) -> None:
     """Make the first CUDA kernel for a PyTorch reference, then make it faster.
 
-    Several tasks are done one after the other, each in a run directory of its own.
+    Several tasks are done one after the other, each in a run directory of its own; one that
+    fails keeps no other back (exit code 2 at the end).
     """
-    chosen = parse_dimensions(dimensions or [])
-    tasks = chosen_tasks(task, kernelbench, level, problem)
-    reading = reading_of(mode, dtype, allow_degenerate)
-    limit_reference(reference_seconds)
+    tasks = flags.tasks(task)
     if len(tasks) > 1 and (run or start):
         raise UserError(f"--run and --start are one task's, and {len(tasks)} are named")
-    begin_loading(tasks[0], chosen, reading)
+    begin_loading(tasks[0], flags.dimensions, flags.reading)
     from ..graph.session import Session
     from ..nodes.common.approval import parse_approvals
+    from ..nodes.common.policies import require_counted
     from ..nodes.records import OptimizeRequest, RunContext
+    from ..nodes.run.begin import resolve_plan
 
     settings = read_settings(
         model=model,
@@ -183,8 +173,8 @@ def optimize(
                 task=str(path),
                 start=str(start) if start else None,
                 run=str(run) if run else None,
-                dimensions=chosen,
-                reading=reading,
+                dimensions=flags.dimensions,
+                reading=flags.reading,
             )
             for path in tasks
         ]
@@ -204,28 +194,27 @@ def optimize(
             writer=writer or settings.writer,
             until=until,
             confirm_seconds=settings.confirm_seconds,
+            reference_seconds=flags.reference_seconds,
             seed=settings.seed if seed is None else seed,
             knowledge=str(kb) if kb else None,
             approve=parse_approvals(approve or ""),
+            memory=memory or "live",
+            choice=choice or "sampled",
+            counters=counters is not False,
+            gradient=gradient is not False,
         )
     except ValidationError as error:
         raise UserError(describe(error)) from error
+    loops = {"iterations": iterations, "rollouts": rollouts, "steps": steps, "rounds": rounds}
+    require_counted(context.policy, [name for name, length in loops.items() if length is not None])
     showing = Showing(as_json, quiet, events)
-    if len(requests) == 1:
-        follow(Session.create(requests[0], context), showing)
-        return
-    sessions: list[Session] = []
-    refused: dict[Path, UserError] = {}
-    try:
-        for request in requests:
-            try:
-                sessions.append(Session.create(request, context))
-            except UserError as error:
-                refused[Path(request.task)] = error
-        follow_all(sessions, showing, refused)
-    finally:
-        for session in sessions:
-            session.close()
+    if len(requests) > 1:
+        resolve_plan(requests[0], context)  # What is wrong with the context is told once.
+
+    def opening(request: OptimizeRequest) -> Opening:
+        return Opening(Path(request.task), lambda: Session.create(request, context))
+
+    follow_all([opening(request) for request in requests], showing)
 
 
 @app.command()
@@ -239,6 +228,7 @@ def resume(
         typer.Option(help="To what the run asks: accept, reject:REASON or edit:JSON, in order."),
     ] = None,
     approve: Approve = None,
+    reference_seconds: ReferenceSeconds = None,
     max_tokens: MaxTokens = None,
     max_money: MaxMoney = None,
     max_calls: MaxCalls = None,
@@ -252,6 +242,7 @@ def resume(
     """Go on with runs that were stopped, killed or wait, from their checkpoints."""
     from ..graph.session import Session
     from ..harness.devices.job_records import read_results
+    from ..memory.run.directory import change_reference_seconds, held
     from ..memory.run.exchange import take_results
     from ..nodes.common.approval import change_approvals, parse_approvals
     from ..tools.models.budgets import change_budgets
@@ -267,29 +258,34 @@ def resume(
     approvals = None if approve is None else parse_approvals(approve)
     if answer and len(set(runs)) > 1:
         raise UserError("--answer answers one run: name it alone")
-    found = read_results(results) if results else None
-    sessions: list[Session] = []
-    refused: dict[Path, UserError] = {}
-    try:
-        for run in dict.fromkeys(path.resolve() for path in runs):
+    directories = list(dict.fromkeys(path.resolve() for path in runs))
+    if results:
+        with held(directories) as free:
+            for line in take_results(free, read_results(results), results):
+                typer.echo(line, err=as_json or bool(events))
+
+    def opening(run: Path) -> Opening:
+        def changed() -> Session:
+            session = Session.open(run)
             try:
-                sessions.append(Session.open(run))
-            except UserError as error:
-                refused[run] = error
-        directories = [session.directory for session in sessions]
-        for line in take_results(directories, found, results) if found and results else []:
-            typer.echo(line, err=as_json or bool(events))
-        for run in directories:
-            change_budgets(run, raised)
-            if approvals is not None:
-                change_approvals(run, approvals)
-        follow_all(sessions, Showing(as_json, quiet, events), refused, answer or ())
-    finally:
-        for session in sessions:
-            session.close()
+                change_budgets(run, raised)
+                if approvals is not None:
+                    change_approvals(run, approvals)
+                if reference_seconds is not None:
+                    change_reference_seconds(run, reference_seconds)
+            except BaseException:
+                session.close()
+                raise
+            return session
+
+        return Opening(run, changed)
+
+    showing = Showing(as_json, quiet, events)
+    follow_all([opening(run) for run in directories], showing, answer or ())
 
 
 @app.command()
+@with_task_flags
 def evaluate(
     kernel: Annotated[Path, typer.Argument(help="CUDA source that defines `launch`.")],
     task: Annotated[
@@ -298,7 +294,8 @@ def evaluate(
     gpu: Gpu = None,
     gpus: Gpus = None,
     device: DeviceName = None,
-    dimensions: Dimensions = None,
+    *,
+    flags: TaskFlags,
     confirm: Annotated[
         bool,
         typer.Option("--confirm", help="Verify and time it again, as a run does with its winner."),
@@ -307,22 +304,12 @@ def evaluate(
         int | None,
         typer.Option(min=1, help="Confirm on the cases of an earlier confirmation: its fact."),
     ] = None,
-    kernelbench: KernelBench = None,
-    level: Level = None,
-    problem: Problem = None,
-    mode: Mode = "file",
-    dtype: Precision = "file",
-    allow_degenerate: AllowDegenerate = False,
-    reference_seconds: ReferenceSeconds = None,
     confirm_seconds: ConfirmSeconds = None,
     as_json: Json = False,
 ) -> None:
     """Compile, verify, profile and time one kernel."""
-    chosen = parse_dimensions(dimensions or [])
-    reference = one_task(task, kernelbench, level, problem)
-    reading = reading_of(mode, dtype, allow_degenerate)
-    limit_reference(reference_seconds)
-    begin_loading(reference, chosen, reading)
+    reference = flags.one_task(task)
+    begin_loading(reference, flags.dimensions, flags.reading)
     from ..harness.process.interruption import Stopped, run_until_stopped
     from ..tools.evaluation.file import evaluate_file
     from .tables import show_evaluation
@@ -335,12 +322,13 @@ def evaluate(
                 reference,
                 with_gpus(device or settings.device, gpus),
                 gpu or settings.gpu,
-                chosen,
+                flags.dimensions,
                 confirm,
                 secret_seed,
-                reading,
+                flags.reading,
                 tell,
                 settings.confirm_seconds,
+                flags.reference_seconds,
             )
         )
     except Stopped as stopped:
@@ -368,27 +356,18 @@ def runs(as_json: Json = False) -> None:
 
 
 @task_app.command("show")
+@with_task_flags
 def task_show(
     task: TaskPath = None,
-    dimensions: Dimensions = None,
-    kernelbench: KernelBench = None,
-    level: Level = None,
-    problem: Problem = None,
-    mode: Mode = "file",
-    dtype: Precision = "file",
-    allow_degenerate: AllowDegenerate = False,
-    reference_seconds: ReferenceSeconds = None,
+    *,
+    flags: TaskFlags,
 ) -> None:
     """Print a task's tensors, the exact `launch` signature and task.cuh."""
     from ..harness.task.contract import header, signature
     from ..harness.task.loading import load_task, small_variant_in_words
 
-    reference = one_task(task, kernelbench, level, problem)
-    limit_reference(reference_seconds)
-    reading = reading_of(mode, dtype, allow_degenerate)
-    loaded = asyncio.run(
-        load_task(reference, parse_dimensions(dimensions or []), reading, tell)
-    )
+    how = flags.dimensions, flags.reading, tell, flags.reference_seconds
+    loaded = asyncio.run(load_task(flags.one_task(task), *how))
     typer.echo(f"{loaded.name}: {loaded.op_class}, {loaded.dtype}")
     typer.echo(small_variant_in_words(loaded))
     for note in loaded.notes:
@@ -399,29 +378,22 @@ def task_show(
 
 
 @task_app.command("check")
+@with_task_flags
 def task_check(
     task: TaskPath = None,
-    dimensions: Dimensions = None,
-    kernelbench: KernelBench = None,
-    level: Level = None,
-    problem: Problem = None,
-    mode: Mode = "file",
-    dtype: Precision = "file",
-    allow_degenerate: AllowDegenerate = False,
-    reference_seconds: ReferenceSeconds = None,
+    *,
+    flags: TaskFlags,
 ) -> None:
     """Load tasks, a line each: at which sizes it is verified, or why it cannot be loaded."""
     from ..harness.task.cases import prepare_cases_now, read_degenerate
     from ..harness.task.loading import load_task_now, small_variant_in_words
 
-    tasks = chosen_tasks(task, kernelbench, level, problem)
-    chosen = parse_dimensions(dimensions or [])
-    limit_reference(reference_seconds)
-    reading = reading_of(mode, dtype, allow_degenerate)
+    tasks = flags.tasks(task)
+    how = flags.dimensions, flags.reading, tell, flags.reference_seconds
     failed = 0
     for path in tasks:
         try:
-            loaded = load_task_now(path, chosen, reading, tell)
+            loaded = load_task_now(path, *how)
             degenerate = read_degenerate(prepare_cases_now(loaded))
         except UserError as error:
             failed += 1

@@ -12,29 +12,25 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from pydantic import ValidationError
-from rich.console import Console
+from rich.console import Console, Group
 from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from ..harness.errors import UserError
 from ..harness.files import write_atomically
 from .flags import (
-    AllowDegenerate,
     DeviceName,
     Gpu,
     Gpus,
     Json,
-    Mode,
-    Precision,
     Quiet,
-    ReferenceSeconds,
     describe,
-    limit_reference,
     read_settings,
-    reading_of,
 )
 from .output import print_json
+from .task_flags import TaskFlags, with_task_flags
 
 if TYPE_CHECKING:
     from ..bench.records import SuiteLock
@@ -50,14 +46,16 @@ WIDE = 220
 LENGTHS = ("iterations", "rollouts", "steps", "rounds")
 
 
+@with_task_flags
 def bench(
+    *,
     suite: Annotated[
-        str,
+        str | None,
         typer.Argument(
             help="Folder of tasks, checkout of KernelBench, folder of problems with workloads, "
             "hub:OWNER/NAME; or the directory of a bench to go on with."
         ),
-    ],
+    ] = None,
     policy: Annotated[
         str, typer.Option(help="NAME or NAME[SETTING=VALUE,...], with commas between.")
     ] = "kernelblaster",
@@ -68,7 +66,6 @@ def bench(
     tasks: Annotated[
         str | None, typer.Option(help="Names of tasks, with * and ?, commas between.")
     ] = None,
-    level: Annotated[int | None, typer.Option(min=1, help="Of KernelBench.")] = None,
     seeds: Annotated[int, typer.Option(min=1, help="How many.")] = 1,
     seed: Annotated[int, typer.Option(help="The first of them.")] = 0,
     jobs: Annotated[
@@ -97,10 +94,7 @@ def bench(
     rollouts: Annotated[int | None, typer.Option(help="Trajectories an iteration.")] = None,
     steps: Annotated[int | None, typer.Option(help="Techniques a trajectory.")] = None,
     rounds: Annotated[int | None, typer.Option(help="Candidates, one a round.")] = None,
-    mode: Mode = "file",
-    dtype: Precision = "file",
-    allow_degenerate: AllowDegenerate = False,
-    reference_seconds: ReferenceSeconds = None,
+    flags: TaskFlags,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
@@ -113,11 +107,14 @@ def bench(
     from ..bench.results import write_results
     from ..nodes.records import RunContext
 
-    limit_reference(reference_seconds)
-    going_on = place.is_suite(Path(suite))
+    origin = _origin(suite, flags)
+    going_on = place.is_suite(Path(origin))
+    kind, _, numbers = (device or "").partition(":")
+    if kind == "cuda" and numbers:
+        device, gpus = kind, gpus or numbers
     settings = read_settings(model=model, base_url=base_url)
     if going_on:
-        directory = Path(suite).resolve()
+        directory = Path(origin).resolve()
         lock = place.read_suite(directory)
         require_same(lock)
     else:
@@ -131,13 +128,14 @@ def bench(
                 models=settings.models,
                 budgets=_budgets(budget),
                 confirm_seconds=settings.confirm_seconds,
+                reference_seconds=flags.reference_seconds,
                 **({name: getattr(settings, name) for name in LENGTHS} | named),
             )
         except ValidationError as error:
             raise UserError(describe(error)) from error
         directory, lock = _begun(
-            suite, context, policy, ablate, tasks, level, tuple(range(seed, seed + seeds)),
-            reading_of(mode, dtype, allow_degenerate), knowledge, out, frozenset(named),
+            origin, context, policy, ablate, tasks, flags, tuple(range(seed, seed + seeds)),
+            knowledge, out, frozenset(named),
         )  # fmt: skip
     console = _console(as_json)
     with place.held(directory):
@@ -153,9 +151,22 @@ def bench(
         raise typer.Exit(code)
 
 
+def _origin(suite: str | None, flags: TaskFlags) -> str:
+    """Return where the suite is.
+
+    Raises:
+        UserError: nowhere, or in two places, or a size is set that only one task would have.
+    """
+    if flags.dimensions:
+        raise UserError("--set names a size of one task: a bench has no such flag")
+    if (suite is None) == (flags.kernelbench is None):
+        raise UserError("name a suite: a folder of tasks, hub:OWNER/NAME, or --kernelbench DIR")
+    return suite or str(flags.kernelbench)
+
+
 def _begun(
     suite: str, context: RunContext, policy: str, ablate: str | None, tasks: str | None,
-    level: int | None, seeds: tuple[int, ...], reading: Any, knowledge: str, out: Path | None,
+    flags: TaskFlags, seeds: tuple[int, ...], knowledge: str, out: Path | None,
     named: frozenset[str],
 ) -> tuple[Path, SuiteLock]:  # fmt: skip
     """Return the directory and the lock of a bench that begins, or that was begun just so."""
@@ -170,7 +181,7 @@ def _begun(
         ablation(ablate, context.model, context) if ablate else parse_variants(policy, context)
     )
     wanted = [each.strip() for each in (tasks or "").split(",") if each.strip()]
-    found = find_suite(suite, level, wanted)
+    found = find_suite(suite, flags.level, wanted, flags.problem)
     base = ""
     if knowledge not in ("shared", "each"):
         base = str(Path(knowledge).resolve())
@@ -179,7 +190,7 @@ def _begun(
                 f"--knowledge {knowledge}: write shared, each, or the directory of a base"
             )
     lock = lock_of(
-        found, context, variants, seeds, reading,
+        found, context, variants, seeds, flags.reading,
         knowledge="each" if knowledge == "each" else "shared", knowledge_from=base, named=named,
     )  # fmt: skip
     directory = (out or place.new_directory(found.name)).resolve()
@@ -226,7 +237,7 @@ def _run(
 
     seen: tuple[int | None, ...] = (None,)
     if lock.context.device.startswith("cuda"):
-        seen = parse_gpus(gpus) if gpus else tuple(_gpus_of(lock.context.device))
+        seen = parse_gpus(gpus) if gpus else _gpus_called(lock.device.gpu)
     elif gpus is not None:
         raise UserError(f"--gpus goes with --device cuda, not with {lock.context.device}")
     number = jobs or (len(seen) if seen != (None,) else len(os.sched_getaffinity(0)))
@@ -275,10 +286,11 @@ def _run(
     return 128 + stopped_by if stopped_by else 0
 
 
-def _gpus_of(device: str) -> list[int]:
-    """Return the numbers of the GPUs that a device works on: those it names, or the first."""
-    named = device.partition(":")[2]
-    return [int(each) for each in named.split(",")] if named else [0]
+def _gpus_called(name: str) -> tuple[int, ...]:
+    """Return the numbers of this machine's GPUs of one model, of those that may be seen."""
+    from ..harness.cuda.present_gpus import find_gpus, is_called
+
+    return tuple(n for n, each in enumerate(find_gpus()) if is_called(each.name, name))
 
 
 class BenchView:
@@ -289,11 +301,13 @@ class BenchView:
         self._directory = directory
         self._running: dict[str, tuple[Any, float, str]] = {}
         self._live = Live(console=console, refresh_per_second=2, transient=True)
+        self._table = Table()
 
     def __enter__(self) -> BenchView:
         if not self._quiet and self._console.is_terminal:
             self._live.__enter__()
         self.note(f"{len(self._lock.runs)} runs of {self._lock.suite} in {self._directory}")
+        self._count()
         self._show()
         return self
 
@@ -318,25 +332,24 @@ class BenchView:
             self._running.pop(run.place, None)
             if kind == "ended":
                 self.note(f"{run.label}: {_in_words(said)}")
+                self._count()
         self._show()
 
     def _show(self) -> None:
         if self._live.is_started:
-            self._live.update(self._table())
+            running = "\n".join(
+                f"{run.label}: {time.monotonic() - since:.0f} s {best}"
+                for run, since, best in self._running.values()
+            )
+            self._live.update(Group(self._table, Text(running, style="dim")))
 
-    def _table(self) -> Table:
+    def _count(self) -> None:
         from ..bench.results import policy_table, results_of
 
-        results = results_of(self._directory, self._lock)
-        titles, rows = policy_table(results)
-        title = f"{results.finished} of {results.planned} runs"
-        table = filled(titles, rows, title)
-        table.caption_justify = "left"
-        table.caption = "\n".join(
-            f"{run.label}: {time.monotonic() - since:.0f} s {best}"
-            for run, since, best in self._running.values()
-        )
-        return table
+        if self._live.is_started:
+            results = results_of(self._directory, self._lock, compare=False)
+            title = f"{results.finished} of {results.planned} runs"
+            self._table = filled(*policy_table(results), title)
 
 
 def _in_words(ended: Any) -> str:
@@ -427,9 +440,9 @@ def _show_rerun(console: Console, found: Any, path: Path) -> None:
         told = [_gain(each.claimed), _gain(each.now), each.verdict.replace("_", " ")]
         table.add_row(*map(escape, (each.policy, each.task, str(each.seed), *told)))
     console.print(table)
-    told = ", ".join(f"{number} {word.replace('_', ' ')}" for word, number in found.counts.items())
-    console.print(f"on {found.device}: {told}", markup=False, highlight=False, soft_wrap=True)
-    console.print(f"Written to {path}", markup=False, highlight=False, soft_wrap=True)
+    counts = [f"{number} {word.replace('_', ' ')}" for word, number in found.counts.items()]
+    for line in (f"on {found.device}: {', '.join(counts)}", f"Written to {path}"):
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 def _gain(figures: Any) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -11,35 +10,10 @@ from pydantic import ValidationError
 from pydantic_settings import SettingsError
 
 from ..harness.errors import UserError, shown
-from ..harness.records import Reading
-from ..harness.task.kernelbench import kernelbench_files, task_files
+from ..memory.records import Memory
 from ..settings import Settings
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
-TaskPath = Annotated[
-    Path | None, typer.Argument(help="PyTorch reference in KernelBench form, or a folder of them.")
-]
-KernelBench = Annotated[
-    Path | None, typer.Option(help="Checkout of KernelBench, in place of a task's path.")
-]
-Level = Annotated[int | None, typer.Option(min=1, help="Of KernelBench.")]
-Problem = Annotated[int | None, typer.Option(min=1, help="Of a level of KernelBench.")]
-Mode = Annotated[
-    Literal["file", "eval", "train"],
-    typer.Option(help="Mode of the model; by default as its file leaves it."),
-]
-Precision = Annotated[
-    Literal["file", "fp16", "bf16", "fp32"],
-    typer.Option("--dtype", help="Type of floating numbers; by default as the file has them."),
-]
-AllowDegenerate = Annotated[
-    bool,
-    typer.Option("--allow-degenerate", help="Go on where the answer is known beforehand."),
-]
-ReferenceSeconds = Annotated[
-    float | None,
-    typer.Option(min=1, help="Longest that PyTorch may take for a task's answers; 600."),
-]
 Gpu = Annotated[str | None, typer.Option(help="GPU to optimise for.")]
 DeviceName = Annotated[
     str | None,
@@ -47,10 +21,6 @@ DeviceName = Annotated[
 ]
 Gpus = Annotated[
     str | None, typer.Option("--gpus", help="Numbers of this machine's GPUs to work on: 0,1.")
-]
-Dimensions = Annotated[
-    list[str] | None,
-    typer.Option("--set", help="NAME=VALUE: a dimension at which candidates are verified."),
 ]
 KnowledgeDirectory = Annotated[Path | None, typer.Option("--kb", help="Knowledge base directory.")]
 MaxTokens = Annotated[int | None, typer.Option(help="Cap on tokens of all model calls.")]
@@ -74,6 +44,35 @@ Until = Annotated[
 Approve = Annotated[
     str | None,
     typer.Option(help="Where a person is asked first: plan,technique,winner, or none."),
+]
+_ABLATION = "Ablation: the same without a part"
+Remembered = Annotated[
+    Memory | None,
+    typer.Option(
+        "--memory",
+        help="What of the knowledge base is read; to one that is not live nothing is written.",
+        rich_help_panel=_ABLATION,
+    ),
+]
+Chosen = Annotated[
+    Literal["sampled", "greedy", "random"] | None,
+    typer.Option("--choice", help="How a technique is chosen.", rich_help_panel=_ABLATION),
+]
+Counters = Annotated[
+    bool | None,
+    typer.Option(
+        "--counters/--no-counters",
+        help="Whether agents are shown hardware counters, or time alone.",
+        rich_help_panel=_ABLATION,
+    ),
+]
+Gradient = Annotated[
+    bool | None,
+    typer.Option(
+        "--gradient/--no-gradient",
+        help="Whether agents change the knowledge base, or evidence alone does.",
+        rich_help_panel=_ABLATION,
+    ),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Show only what it came to.")]
 Events = Annotated[
@@ -115,46 +114,6 @@ def checked_budgets(**caps: Any) -> Any:
         raise UserError(f"--max-{flag}: {error.errors()[0]['msg'].lower()}") from error
 
 
-def chosen_tasks(
-    task: Path | None, kernelbench: Path | None, level: int | None, problem: int | None
-) -> list[Path]:
-    """Return the references that the flags name.
-
-    Raises:
-        UserError: none, or two ways of naming them.
-    """
-    if kernelbench is not None and task is None:
-        return kernelbench_files(kernelbench, level, problem)
-    if task is None or kernelbench is not None:
-        raise UserError("name a task: its path, a folder of tasks, or --kernelbench DIR")
-    if level is not None or problem is not None:
-        raise UserError("--level and --problem go with --kernelbench DIR")
-    return task_files(task)
-
-
-def one_task(
-    task: Path | None, kernelbench: Path | None, level: int | None, problem: int | None
-) -> Path:
-    """Return the one reference that the flags name. Raises UserError where there are more."""
-    found = chosen_tasks(task, kernelbench, level, problem)
-    if len(found) > 1:
-        raise UserError(f"{len(found)} tasks are named, and one is wanted: {found[0].name} or ...")
-    return found[0]
-
-
-def reading_of(mode: str, dtype: str, allow_degenerate: bool) -> Reading:
-    """Return how a reference is read, from flags."""
-    return Reading.model_validate(
-        {"mode": mode, "dtype": dtype, "allow_degenerate": allow_degenerate}
-    )
-
-
-def limit_reference(seconds: float | None) -> None:
-    """Set how long PyTorch may take, for this process and those it starts."""
-    if seconds is not None:
-        os.environ["KERNELBLASTER_REFERENCE_SECONDS"] = str(seconds)
-
-
 def knowledge_directory(chosen: Path | None) -> Path:
     """Return the knowledge base a command works on."""
     return chosen or read_settings().knowledge_directory
@@ -174,22 +133,6 @@ def with_gpus(device: str, gpus: str | None) -> str:
     if device not in ("auto", "cuda"):
         raise UserError(f"--gpus goes with --device cuda, not with {device}")
     return f"cuda:{','.join(map(str, numbers))}"
-
-
-def parse_dimensions(pairs: list[str]) -> dict[str, int]:
-    """Return {NAME: VALUE} of `--set NAME=VALUE` flags.
-
-    Raises:
-        UserError: a flag is not of that form, or its value is no positive integer.
-    """
-    parsed: dict[str, int] = {}
-    for pair in pairs:
-        name, equals, value = pair.partition("=")
-        number = value.isascii() and value.isdecimal()
-        if not (equals and name.isidentifier() and number and int(value) > 0):
-            raise UserError(f"--set {pair}: write NAME=VALUE with a positive integer")
-        parsed[name] = int(value)
-    return parsed
 
 
 def describe(error: ValidationError) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,61 +31,85 @@ class Showing(NamedTuple):
         return not self.as_json and self.events is None
 
 
-def follow(session: Any, showing: Showing) -> None:
-    """Run a new session as `showing` says, and print what it came to."""
-    try:
-        follow_all([session], showing)
-    except UserError:
-        session.discard_unserved()
-        raise
-    finally:
-        session.close()
+class Opening(NamedTuple):
+    """A run that is opened when its turn comes, and let go when it ends."""
+
+    name: Path
+    """Of the task, or of the run that is resumed: what is told where it cannot be opened."""
+    open: Callable[[], Any]
+    """Returns the session. Raises UserError where there can be none."""
 
 
 def follow_all(
-    sessions: list[Any],
-    showing: Showing,
-    refused: Mapping[Path, UserError] | None = None,
-    replies: Sequence[str] = (),
+    openings: Sequence[Opening], showing: Showing, replies: Sequence[str] = ()
 ) -> None:
-    """Run sessions one after the other; a run that fails keeps no other from going on.
+    """Run sessions one after the other; one that fails, or cannot be opened, keeps no other back.
 
-    Neither does one that could not be opened: `refused` says which, and why. `replies` answer what
-    a run asked a person when it stopped.
+    `replies` answer what a run asked a person when it stopped.
 
     Waiting for another host is an end like others (exit code 0, outcome `waiting`), and so are a
     cap that was reached (`budget_reached`), a model that is gone (`model_unavailable`) and a
     question that nobody is there to answer (`undecided`).
+
+    Raises:
+        UserError: the only one fails.
+        typer.Exit: one of several failed, with code 2; a person stops, with code 130.
     """
-    refused = refused or {}
-    answers: list[dict[str, Any]] = []
-    alone = len(sessions) + len(refused) == 1
-    failed = False
-
-    def tell(directory: Path, error: UserError) -> None:
-        nonlocal failed
-        if alone:
-            raise error
-        failed = True
-        sys.stderr.write(f"kernelblaster: {directory}: {error}\n")
-        answers.append({"outcome": "failed", "reason": str(error), "run": str(directory)})
-
+    ended: list[tuple[Path, dict[str, Any]]] = []
+    alone = len(openings) == 1
     try:
-        for directory, error in refused.items():
-            tell(directory, error)
-        for session in sessions:
+        for opening in openings:
             try:
-                answers.append(watch(session, showing, replies))
-            except UserError as error:
-                tell(session.directory, error)
+                ended.append((opening.name, _followed(opening, showing, replies)))
+            except _Failed as failed:
+                if alone:
+                    raise failed.error from None
+                where, error = failed.where, failed.error
+                reason = str(error).removeprefix(f"{where}: ")
+                sys.stderr.write(f"kernelblaster: {where}: {reason}\n")
+                told = {"outcome": "failed", "reason": str(error), "run": str(where)}
+                ended.append((opening.name, told))
     finally:  # Who stops one run has the answers of those before it.
-        if showing.events:
-            for answer in answers:
-                print_json({"event": "end", **answer})
-        elif showing.as_json and answers:
-            print_json(answers[0] if alone else {"runs": answers})
-    if failed:
+        _conclude(ended, len(openings), showing)
+    if any(answer["outcome"] == "failed" for _, answer in ended):
         raise typer.Exit(2)
+
+
+class _Failed(Exception):
+    """A run could not be opened or served; `where` is its directory, or what was to become one."""
+
+    def __init__(self, where: Path, error: UserError) -> None:
+        super().__init__(str(error))
+        self.where, self.error = where, error
+
+
+def _followed(opening: Opening, showing: Showing, replies: Sequence[str]) -> dict[str, Any]:
+    """Open one run, follow it to its end and let it go. Raises _Failed where there is no end."""
+    try:
+        session = opening.open()
+    except UserError as error:
+        raise _Failed(opening.name, error) from error
+    try:
+        return watch(session, showing, replies)
+    except UserError as error:
+        session.discard_unserved()
+        where = session.directory if session.directory.exists() else opening.name
+        raise _Failed(where, error) from error
+    finally:
+        session.close()
+
+
+def _conclude(ended: list[tuple[Path, dict[str, Any]]], count: int, showing: Showing) -> None:
+    from .tables import show_ends
+
+    answers = [answer for _, answer in ended]
+    if showing.events:
+        for answer in answers:
+            print_json({"event": "end", **answer})
+    elif showing.as_json and answers:
+        print_json(answers[0] if count == 1 else {"runs": answers})
+    elif showing.in_words and count > 1:
+        show_ends(Console(), ended, count)
 
 
 def watch(session: Any, showing: Showing, replies: Sequence[str] = ()) -> dict[str, Any]:

@@ -61,6 +61,7 @@ class ProgressView:
         self._paths: dict[tuple[int, int], list[str]] = {}
         self._reached: dict[tuple[int, int], float] = {}
         self._steps = 0
+        self._by_rounds = False
 
     def __enter__(self) -> Self:
         if self._console.is_terminal and not self._quiet:
@@ -87,10 +88,11 @@ class ProgressView:
         more = f" and {len(listed) - MOST_TENSORS} more" if len(listed) > MOST_TENSORS else ""
         shapes = ", ".join(listed[:MOST_TENSORS]) + more
         plan = event["plan"]
-        self._steps = plan["rounds"] if event["by_rounds"] else plan["steps"]
+        self._by_rounds = event["by_rounds"]
+        self._steps = plan["rounds"] if self._by_rounds else plan["steps"]
         loop = (
             f"{plan['policy']}, up to {plan['rounds']} rounds"
-            if event["by_rounds"]
+            if self._by_rounds
             else f"{plan['iterations']} iterations of {plan['rollouts']} rollouts of up to "
             f"{plan['steps']} steps"
         )
@@ -113,7 +115,8 @@ class ProgressView:
         what = event["reason"] or (json.dumps(event["edit"]) if event["edit"] else "")
         self.note(f"{event['about']} [cyan]{said}[/]{f': {escape(what)}' if what else ''}")
         if event["about"] == "plan":
-            self._steps = event["edit"].get("steps", self._steps)
+            loop = "rounds" if self._by_rounds else "steps"
+            self._steps = event["edit"].get(loop, self._steps)
 
     def _on_initial(self, event: Mapping[str, Any]) -> None:
         if event["author"] != BUILTIN:
@@ -223,6 +226,9 @@ class ProgressView:
     def _on_note(self, event: Mapping[str, Any]) -> None:
         self.note(f"[yellow]note[/]: {escape(event['text'])}")
 
+    def _on_initial_asked(self, event: Mapping[str, Any]) -> None:
+        self.note(f"first kernel: {escape(event['reason'])}; {escape(event['model'])} writes these")
+
     def _on_initial_rejected(self, event: Mapping[str, Any]) -> None:
         self.note(f"first kernel: [red]refused, {event['outcome']}[/]: {escape(event['reason'])}")
 
@@ -250,20 +256,30 @@ class ProgressView:
         else:
             self.note(f"[red]winner not confirmed[/]: {escape(event['reason'])}")
 
+    def _on_feedback(self, event: Mapping[str, Any]) -> None:
+        asked = "" if event["mode"] == "correction" else f"; {event['method']}"
+        self.note(
+            f"  [dim]judge[/]  {event['mode']}: [yellow]{escape(event['finding'])}[/]"
+            f"{escape(asked)}{_by(event)}"
+        )
+
     def _place(self, event: Mapping[str, Any]) -> str:
+        if self._by_rounds:
+            return f"  [dim]round {event['step'] + 1}[/]  "
         return (
             f"  [dim]{event['iteration'] + 1}.{event['rollout'] + 1} step {event['step'] + 1}[/]  "
         )
 
     def _now(self, event: Mapping[str, Any], text: str) -> None:
         place = (event["iteration"], event["rollout"])
-        self._doing[place] = f"step {event['step'] + 1} of {self._steps}: {text}"
+        turn = "round" if self._by_rounds else "step"
+        self._doing[place] = f"{turn} {event['step'] + 1} of {self._steps}: {text}"
         self._show()
 
     def _show(self) -> None:
         lines = [
-            f"[dim]rollout {iteration + 1}.{rollout + 1}  {doing}[/]"
-            for (iteration, rollout), doing in sorted(self._doing.items())
+            f"[dim]{'' if self._by_rounds else f'rollout {i + 1}.{rollout + 1}  '}{doing}[/]"
+            for (i, rollout), doing in sorted(self._doing.items())
         ]
         lines += [
             f"[dim]{escape(model)} thinks as {role}{escape(place)}[/]"

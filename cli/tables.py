@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from ..nodes.run.best_so_far import BestSoFar
 from ..tools.wording.measurements import costliest, kernels_text
 
 LESSONS_SHOWN = 8
+_END_NUMBERS = ("initial_us", "best_us", "gain")
 LAUNCHES_SHOWN = 8
 """Of an evaluation, with all of their metrics; a table by kernel tells of more."""
 
@@ -43,6 +45,26 @@ def show_capped(console: Console, reason: str, best: BestSoFar | None) -> None:
             soft_wrap=True,
         )
     console.print(reason, markup=False, highlight=False, soft_wrap=True)
+
+
+def show_ends(
+    console: Console, ended: Sequence[tuple[Path, Mapping[str, Any]]], count: int
+) -> None:
+    """Print one row a task of several, and how many came to what."""
+    table = Table(box=None, padding=(0, 2))
+    for title in ("", "first us", "best us", "gain", "came to"):
+        table.add_column(title, overflow="fold")
+    for name, answer in ended:
+        numbers = [f"{answer[key]:.2f}" if key in answer else "" for key in _END_NUMBERS]
+        reason = f": {answer['reason']}" if "reason" in answer else ""
+        said = f"{answer['outcome'].replace('_', ' ')}{reason}"
+        table.add_row(escape(name.stem), *numbers, escape(said))
+    console.print()
+    console.print(table)
+    outcomes = Counter(answer["outcome"].replace("_", " ") for _, answer in ended)
+    outcomes["not begun"] = count - len(ended)
+    told = ", ".join(f"{number} {what}" for what, number in outcomes.items() if number)
+    console.print(f"{count} runs: {told}", highlight=False, soft_wrap=True)
 
 
 def show_evaluation(console: Console, evaluation: Evaluation) -> None:

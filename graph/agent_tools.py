@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
+from ..harness.records import Reading
 from ..memory.locations import default_knowledge_directory
 from ..nodes.records import RunContext
+from ..nodes.run.begin import checked
 from ..tools.for_agents.opening import AgentTools, Opening
 from .embedding import as_tool
 
@@ -17,6 +20,8 @@ def agent_tools(
     gpu: str = "",
     device: str = "auto",
     dimensions: Mapping[str, int] | None = None,
+    reading: Mapping[str, Any] | Reading | None = None,
+    reference_seconds: float | None = None,
     knowledge: str | Path | None = None,
 ) -> AgentTools:
     """Return the tools for a task and a GPU: a list for `create_agent` or `bind_tools`.
@@ -35,12 +40,25 @@ def agent_tools(
         gpu: the GPU to simulate, or the name that the real one must have.
         device: auto, cuda (cuda:0,1), simulated, or one that a package brings.
         dimensions: dimensions at which kernels are verified, by name in the reference.
+        reading: how the reference is read: mode, dtype and allow_degenerate, as in `Reading`.
+        reference_seconds: how long PyTorch may take for the task's answers on the CPU.
         knowledge: knowledge base directory; by default the user's.
 
     Raises:
-        UserError: no such file, device or GPU, or a device that answers on another host.
+        UserError: no such file, device, GPU or reading, or a device that answers on another host.
     """
     directory = Path(knowledge or default_knowledge_directory())
-    opening = Opening(Path(task), device, gpu, dimensions or {}, directory)
-    whole = as_tool(RunContext(gpu=gpu, device=device, knowledge=str(directory)))
-    return AgentTools(opening, [whole])
+    read = checked(Reading, dict(reading or {}))
+    context = checked(
+        RunContext,
+        {
+            "gpu": gpu,
+            "device": device,
+            "knowledge": str(directory),
+            "reference_seconds": reference_seconds,
+        },
+    )
+    opening = Opening(
+        Path(task), device, gpu, dimensions or {}, directory, read, context.reference_seconds
+    )
+    return AgentTools(opening, [as_tool(context, dimensions=dimensions, reading=read)])

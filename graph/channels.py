@@ -21,7 +21,8 @@ from ..nodes.run.begin import check_asked
 
 FIXED = (
     "task", "start", "run", "run_id", "dimensions", "reading", "policy", "gpu", "device",
-    "device_why", "identity", "knowledge", "task_sha256", "forked_from",
+    "device_why", "identity", "knowledge", "task_sha256", "forked_from", "memory", "choice",
+    "counters", "gradient",
 )  # fmt: skip
 """Fields of a run's plan that say which run it is."""
 WHICH_RUN = "it says which run this is; start another run"

@@ -12,7 +12,7 @@ from langchain_core.tools import BaseTool, StructuredTool, ToolException
 from langgraph.runtime import get_runtime
 
 from ..harness.errors import UserError
-from ..harness.records import AS_WRITTEN, Evaluation, Reading
+from ..harness.records import Evaluation, Mode, Precision, Reading
 from ..nodes.records import OptimizeRequest, RunContext, RunResult
 from ..nodes.run.begin import checked
 from ..tools.evaluation.file import evaluate_file
@@ -103,7 +103,8 @@ def evaluate(
     gpu: str = "",
     dimensions: Mapping[str, int] | None = None,
     confirm: bool = False,
-    reading: Reading = AS_WRITTEN,
+    reading: Mapping[str, Any] | Reading | None = None,
+    reference_seconds: float | None = None,
 ) -> Evaluation:
     """Compile, verify, profile and time one CUDA source for one task.
 
@@ -117,16 +118,20 @@ def evaluate(
         gpu: the GPU to simulate, or the name that the real one must have.
         dimensions: dimensions at which it is verified, by name in the reference.
         confirm: verify and time what passed once more.
-        reading: how the reference is read.
+        reading: how the reference is read: mode, dtype and allow_degenerate, as in `Reading`.
+        reference_seconds: how long PyTorch may take for the task's answers on the CPU.
 
     Raises:
         UserError: a file, the device or the GPU cannot be used, or the file is no kernel for it.
     """
+    read = checked(Reading, dict(reading or {}))
+    context = checked(RunContext, {"reference_seconds": reference_seconds})
     return _wait_for(
         evaluate_file(
-            Path(kernel), Path(task), device, gpu, dict(dimensions or {}), confirm, reading=reading
+            Path(kernel), Path(task), device, gpu, dict(dimensions or {}), confirm, reading=read,
+            reference_seconds=context.reference_seconds,
         )
-    )
+    )  # fmt: skip
 
 
 def as_node(
@@ -177,25 +182,45 @@ class ToolInput(Arguments):
     """Path of a PyTorch reference with Model, get_inputs and get_init_inputs."""
     start: str | None = None
     """Path of a CUDA kernel to start from; without it one is written."""
+    mode: Mode | None = None
+    """Mode of the model: file (as its file leaves it), eval or train."""
+    dtype: Precision | None = None
+    """Type of floating numbers: file (as the file has them), fp16, bf16 or fp32."""
+    allow_degenerate: bool | None = None
+    """Whether to go on where the answer is known beforehand."""
 
 
-def as_tool(context: RunContext | None = None) -> BaseTool:
+def as_tool(
+    context: RunContext | None = None,
+    *,
+    dimensions: Mapping[str, int] | None = None,
+    reading: Mapping[str, Any] | Reading | None = None,
+) -> BaseTool:
     """Return `optimize_kernel` as a LangChain tool, for agents that call tools.
 
     It answers with the result as JSON; what cannot be served, a bad argument, or a run that stopped
     with its place saved, is an answer too, in one line. Progress goes to the agent's `custom`
     stream.
 
+    Args:
+        context: how runs are done.
+        dimensions: dimensions at which kernels are verified, by name in the reference.
+        reading: how references are read where the agent says nothing else.
+
     Example:
         tool = kernelblaster.as_tool(RunContext(gpu="H100", iterations=1))
         answer = tool.invoke({"task": "examples/softmax.py"})
     """
-    settings = dict(context or RunContext())
+    settings = dict(context or RunContext()) | {"dimensions": dimensions}
+    usual = dict(checked(Reading, dict(reading or {})))
 
-    async def optimize_kernel(task: str, start: str | None = None) -> str:
+    async def optimize_kernel(task: str, start: str | None = None, **said: Any) -> str:
         """Make a verified, faster CUDA kernel for a PyTorch reference; takes minutes."""
+        read = usual | {name: value for name, value in said.items() if value is not None}
         try:
-            result = await aoptimize(task, start=start, watch=progress_writer(), **settings)
+            result = await aoptimize(
+                task, start=start, reading=read, watch=progress_writer(), **settings
+            )
         except (UserError, OSError, Capped, Waiting, Undecided) as error:
             raise ToolException(short(str(error))) from error
         left_out = {"lessons", "path", "steps"}
@@ -203,8 +228,8 @@ def as_tool(context: RunContext | None = None) -> BaseTool:
             left_out.add("source")  # It is in best_source.
         return result.model_dump_json(exclude=left_out, exclude_none=True)
 
-    def wait_for_it(task: str, start: str | None = None) -> str:
-        return _wait_for(optimize_kernel(task, start))
+    def wait_for_it(task: str, start: str | None = None, **said: Any) -> str:
+        return _wait_for(optimize_kernel(task, start, **said))
 
     return StructuredTool.from_function(
         func=wait_for_it,

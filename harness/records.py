@@ -238,12 +238,16 @@ class Variation(Record):
         return tuple(name for name in self.fixed if self.levels.get(name) == "own")
 
 
+Mode = Literal["file", "eval", "train"]
+Precision = Literal["file", "fp16", "bf16", "fp32"]
+
+
 class Reading(Record):
     """How a reference is read: what is asked of it that its file does not say."""
 
-    mode: Literal["file", "eval", "train"] = "file"
+    mode: Mode = "file"
     """Whether the model is set to evaluate or to train; by default as the file leaves it."""
-    dtype: Literal["file", "fp16", "bf16", "fp32"] = "file"
+    dtype: Precision = "file"
     """Type of its floating inputs, parameters and buffers; by default as the file has them."""
     allow_degenerate: bool = False
     """Whether a task is gone on with whose answer is known without computing anything."""
@@ -251,6 +255,10 @@ class Reading(Record):
 
 AS_WRITTEN = Reading()
 """Nothing is asked of a reference that its file does not say."""
+
+
+REFERENCE_SECONDS = 600.0
+"""How long PyTorch may take for a task's answers, where nobody says otherwise."""
 
 
 class Task(Record):
@@ -278,6 +286,8 @@ class Task(Record):
     """The program at the dimensions of `verify`; None where it is not known."""
     variation: Variation = Field(default_factory=Variation)
     reading: Reading = AS_WRITTEN
+    reference_seconds: float = Field(default=REFERENCE_SECONDS, gt=0)
+    """How long PyTorch may take for its answers on the CPU; not part of the identity."""
     notes: tuple[str, ...] = ()
     """What whoever brings the task should know of how it was read, a sentence each."""
 
@@ -424,7 +434,7 @@ class LaunchProfile(Record):
     """Rules that fired, in words."""
     like: int | None = None
     """Place among the profile's launches of an earlier one that was the same but for addresses:
-    its time and metrics are this one's."""
+    its metrics are this one's, and so is its time where this one's was not taken."""
 
 
 @dataclass(frozen=True)

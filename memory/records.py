@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from pydantic import Field, model_validator
 
@@ -16,8 +16,26 @@ SIGNATURE_NAME: Literal["signature/v1"] = "signature/v1"
 Author = str
 """`builtin`, `person`, or the model's name; several that had a part are joined by ` and `."""
 
+Memory = Literal["live", "frozen", "seed", "off", "shuffled"]
+"""What a run has of a knowledge base: all, also what it learns itself; what was there when it
+began; the seed's priors alone; nothing; or what was there, with each state told of as another."""
+
 NO_GAIN = 0.01
 """Log gain below which nothing worth the name was gained, or lost (about 1 %)."""
+
+
+class Ablation(NamedTuple):
+    """What of its surroundings a run does without: nothing, unless somebody asks for it."""
+
+    memory: Memory = "live"
+    seed: int = 0
+    """Says which state is told of as which, where memory is shuffled."""
+    counters: bool = True
+    """Whether agents know more of a kernel's run than its time."""
+
+
+WHOLE = Ablation()
+"""Nothing is left out."""
 
 
 class Signature(Record):

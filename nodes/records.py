@@ -31,7 +31,13 @@ from ..harness.records import (
     Reading,
     Record,
 )
-from ..memory.records import ExpectedGain, Optimization, PerformanceState
+from ..memory.records import (
+    Ablation,
+    ExpectedGain,
+    Memory,
+    Optimization,
+    PerformanceState,
+)
 from ..tools.models.records import Budgets, ModelPlan
 
 Approval = Literal["plan", "technique", "winner"]
@@ -124,13 +130,49 @@ class RunContext(Record):
     confirm_seconds: float = Field(default=CONFIRM_SECONDS, ge=0)
     """How long Compute Sanitizer may look at the winner at full dimensions of a GPU; it looks at it
     at small ones in any case."""
+    reference_seconds: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    """How long PyTorch may take for the task's answers on the CPU; by default
+    $KERNELBLASTER_REFERENCE_SECONDS, or 600."""
     seed: Integer = 0
     """Same seed, same knowledge base: same run."""
     knowledge: str | None = None
     """Knowledge base directory; by default the user's."""
+    memory: Memory = "live"
+    """What the run has of the knowledge base: live, frozen (what was there when it began), seed
+    (its priors alone), off, or shuffled (another state's for each state); to a base that is not
+    live nothing is written."""
+    choice: Literal["sampled", "greedy", "random"] = "sampled"
+    """How a technique is chosen: sampled by belief, the highest expectation, or any."""
+    counters: bool = True
+    """Whether agents are shown hardware counters; without them they know a kernel's time alone."""
+    gradient: bool = True
+    """Whether policy evaluation, gap analysis and parameter update change the knowledge base; else
+    evidence alone does."""
     approve: tuple[Approval, ...] = ()
     """What the run does not go on with before a person agreed: its plan, the technique of each
     step, its winner."""
+
+
+    @property
+    def ablation(self) -> Ablation:
+        """What of its surroundings the run does without."""
+        return Ablation(self.memory, self.seed, self.counters)
+
+    @property
+    def learns(self) -> bool:
+        """Whether the textual gradient changes what later choices read."""
+        return self.gradient and self.memory == "live"
+
+    @property
+    def without(self) -> tuple[str, ...]:
+        """What is left out of the whole method, in words."""
+        told = {
+            f"memory {self.memory}": self.memory != "live",
+            f"choice {self.choice}": self.choice != "sampled",
+            "no hardware counters": not self.counters,
+            "no textual gradient": not self.gradient,
+        }
+        return tuple(f"ablation: {words}" for words, holds in told.items() if holds)
 
 
 class Settings(BaseModel):
@@ -717,6 +759,8 @@ class RunResult(Record):
     """Name of the task."""
     device: str
     """What evaluated: simulated, cuda, deferred, or a package's."""
+    policy: Policy = "kernelblaster"
+    """How the search went."""
     gpu: str
     """The GPU, simulated or real."""
     provenance: Provenance

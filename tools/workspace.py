@@ -16,10 +16,13 @@ from ..harness.devices.protocol import Device
 from ..harness.devices.registry import open_device
 from ..harness.errors import UserError
 from ..harness.records import DeviceIdentity, Evaluation, Task
+from ..memory.knowledge.ablation import open_under
 from ..memory.knowledge.knowledge_base import KnowledgeBase
+from ..memory.records import WHOLE, Ablation
 from ..memory.run.artifacts import ArtifactStore
-from ..memory.run.directory import ARTIFACTS, RunDirectory
+from ..memory.run.directory import ARTIFACTS, RunDirectory, reference_seconds_of
 from ..memory.run.run_store import RunStore
+from .evaluation.evaluator import Evaluator
 from .models.asking import Asker
 from .models.records import ModelPlan
 from .techniques.catalogue import knowledge_seed
@@ -31,7 +34,14 @@ KEPT_OPEN = 8
 class Workspace:
     """A run held by this process: artifacts, run.sqlite, the knowledge base and the device."""
 
-    def __init__(self, held: RunDirectory, device: str, gpu: str, knowledge: str) -> None:
+    def __init__(
+        self,
+        held: RunDirectory,
+        device: str,
+        gpu: str,
+        knowledge: str,
+        ablation: Ablation = WHOLE,
+    ) -> None:
         """Open all of a run whose directory is held.
 
         Raises:
@@ -42,7 +52,7 @@ class Workspace:
         self.directory = held.path
         self.artifacts = ArtifactStore(self.directory / ARTIFACTS)
         self.device: Device = open_device(device, gpu)
-        self.knowledge = KnowledgeBase.open(Path(knowledge), knowledge_seed(), create=False)
+        self.knowledge = open_under(ablation, Path(knowledge), knowledge_seed())
         try:
             self.store = RunStore(self.directory / "run.sqlite")
             # Between two openings nobody worked on it: a graph waited, or its process was gone.
@@ -50,14 +60,17 @@ class Workspace:
         except BaseException:
             self.knowledge.close()
             raise
+        self.evaluator = Evaluator(self.device, self.store, with_counters=ablation.counters)
+        """The gates, with what the run measured for a memory."""
         self._tasks: dict[str, Task] = {}
 
     def task(self, artifact: str) -> Task:
-        """Return the task stored under an artifact's sha256; read once."""
+        """Return the task stored under an artifact's sha256, with the time that PyTorch has now."""
         if artifact not in self._tasks:
             text = self.artifacts.get_text(artifact)
             self._tasks[artifact] = Task.model_validate_json(text)
-        return self._tasks[artifact]
+        task, seconds = self._tasks[artifact], reference_seconds_of(self.directory)
+        return task.model_copy(update={"reference_seconds": seconds}) if seconds else task
 
     def evaluation(self, key: str) -> Evaluation:
         """Return a stored evaluation.
@@ -102,7 +115,14 @@ class OpenRuns:
         """Whose graph was cancelled while a thread worked on: closed when that ends."""
 
     @contextmanager
-    def using(self, directory: Path, device: str, gpu: str, knowledge: str) -> Iterator[Workspace]:
+    def using(
+        self,
+        directory: Path,
+        device: str,
+        gpu: str,
+        knowledge: str,
+        ablation: Ablation = WHOLE,
+    ) -> Iterator[Workspace]:
         """Give the opened run; it stays open while it is used, and until others need the room.
 
         Raises:
@@ -110,7 +130,7 @@ class OpenRuns:
         """
         with self._guard:
             found = self._open.pop(directory, None) or self._opened(
-                directory, device, gpu, knowledge
+                directory, device, gpu, knowledge, ablation
             )
             self._open[directory] = found  # The newest stand last.
             self._users[directory] = self._users.get(directory, 0) + 1
@@ -132,7 +152,14 @@ class OpenRuns:
             yield
 
     def keep(
-        self, held: RunDirectory, device: str, gpu: str, knowledge: str, *, until_released: bool
+        self,
+        held: RunDirectory,
+        device: str,
+        gpu: str,
+        knowledge: str,
+        ablation: Ablation = WHOLE,
+        *,
+        until_released: bool,
     ) -> None:
         """Open a run whose directory was just made or taken, as if it had just been used.
 
@@ -142,7 +169,7 @@ class OpenRuns:
         """
         with self._guard:
             self._make_room()
-            self._open[held.path] = Workspace(held, device, gpu, knowledge)
+            self._open[held.path] = Workspace(held, device, gpu, knowledge, ablation)
             self._users[held.path] = int(until_released)
             if until_released:
                 self._begun.add(held.path)
@@ -189,11 +216,13 @@ class OpenRuns:
                 opened.held.remove()
             self.release(directory)
 
-    def _opened(self, directory: Path, device: str, gpu: str, knowledge: str) -> Workspace:
+    def _opened(
+        self, directory: Path, device: str, gpu: str, knowledge: str, ablation: Ablation
+    ) -> Workspace:
         self._make_room()
         held = RunDirectory.hold(directory)
         try:
-            return Workspace(held, device, gpu, knowledge)
+            return Workspace(held, device, gpu, knowledge, ablation)
         except BaseException:
             held.close()
             raise

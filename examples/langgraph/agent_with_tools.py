@@ -2,10 +2,12 @@
 
     python examples/langgraph/agent_with_tools.py                 # rehearsed moves: no key, no GPU
     python examples/langgraph/agent_with_tools.py openai:gpt-5    # a model that calls tools
+    python examples/langgraph/agent_with_tools.py --device cuda   # on the GPU that is here
 """
 
 from __future__ import annotations
 
+import argparse
 import re
 import sys
 from pathlib import Path
@@ -110,9 +112,11 @@ def chosen(name: str) -> BaseChatModel:
     return ChatOpenAI(model=name.removeprefix("openai:"))
 
 
-def main(name: str = "", task: Path = TASK, **options: Any) -> list[BaseMessage]:
+def main(
+    name: str = "", task: Path = TASK, device: str = "simulated", gpu: str = "", **options: Any
+) -> list[BaseMessage]:
     """Have the agent do its work, show it, and return the conversation."""
-    with kernelblaster.agent_tools(task, **{"gpu": "H100", **options}) as tools:
+    with kernelblaster.agent_tools(task, device=device, gpu=gpu, **options) as tools:
         agent = react(chosen(name), tools)
         config = {"recursion_limit": 100}
         conversation = agent.invoke({"messages": [HumanMessage(WISH)]}, config)["messages"]
@@ -125,4 +129,12 @@ def main(name: str = "", task: Path = TASK, **options: Any) -> list[BaseMessage]
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:2])
+    asked = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    asked.add_argument("name", nargs="?", default="", help="openai:NAME; else moves are rehearsed")
+    asked.add_argument("--task", type=Path, default=TASK)
+    asked.add_argument("--device", default="simulated", help="simulated, cuda, or cuda:1")
+    asked.add_argument("--gpu", default="", help="which to simulate, or that the real one must be")
+    try:
+        main(**vars(asked.parse_args()))
+    except kernelblaster.UserError as error:
+        sys.exit(str(error))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..judge.by_time import NO_COUNTERS, bottleneck_by_time
 from ..records import (
     Bottleneck,
     Build,
@@ -15,15 +16,6 @@ from ..records import (
 )
 from ..vetting.symbols import readable
 from .reports import LaunchAnswer
-
-LAUNCH_MICROSECONDS = 4.0
-"""A kernel shorter than this mostly waits for its own start."""
-DRAM_SHARE = 0.5
-"""From this share of a copy's bandwidth on, counting each byte of the task once, memory limits."""
-NO_COUNTERS = (
-    "Measured by events alone: no hardware counters were read, so the bottleneck is judged from "
-    "the time and the task's own bytes."
-)
 
 
 def event_profile(
@@ -43,10 +35,16 @@ def event_profile(
     """
     resources = {kernel.kernel: kernel for kernel in built.kernels}
     total = sum(launch.microseconds or 0.0 for launch in launches)
-    limit = _bottleneck(task, total, copy_bytes_per_second)
     return Profile(
         launches=tuple(
-            _launch(launch, resources.get(launch.kernel), limit, sms)
+            _launch(
+                launch,
+                resources.get(launch.kernel),
+                bottleneck_by_time(
+                    task, total, launch.microseconds or 0.0, copy_bytes_per_second
+                ),
+                sms,
+            )
             for launch in launches
         ),
         gpu=gpu,
@@ -80,13 +78,6 @@ def _launch(
         dynamic_shared_bytes=launch.shared_bytes,
         microseconds=microseconds,
         metrics=metrics,
-        bottleneck="launch" if microseconds < LAUNCH_MICROSECONDS else limit,
+        bottleneck=limit,
         advice=(NO_COUNTERS,),
     )
-
-
-def _bottleneck(task: Task, microseconds: float, copy_bandwidth: float) -> Bottleneck:
-    bytes_once = sum(spec.nbytes for spec in task.full.tensors)
-    if microseconds > 0 and bytes_once / (microseconds * 1e-6) >= DRAM_SHARE * copy_bandwidth:
-        return "dram"
-    return "latency"

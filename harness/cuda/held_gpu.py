@@ -128,7 +128,8 @@ class HeldGpu:
         Raises UserError where that work does not fit alone either; WorkerEnded.
         """
         rehearsal = {"op": "rehearse", "of": body["op"], "task": body["task"]}
-        alone, _ = _read(self.worker.request(rehearsal, **self._limits, fresh=True), NoAnswer)
+        request = self.worker.request(rehearsal, **self._limits, fresh=True, alone=True)
+        alone, _ = _read(request, NoAnswer)
         words = alone.task_error or alone.worker_error
         if words:
             raise UserError(f"{body['task']['path']}: {words}")

@@ -10,11 +10,20 @@ from dataclasses import asdict
 from pathlib import Path
 
 from ..build.toolchain import Toolchain, build_now
-from ..host.plan import Plan, PlannedLaunch
-from ..nsight.command import BASIC, Collection, affordable
+from ..host.plan import WORKSPACE, Plan, PlannedLaunch, first_alike
+from ..nsight.command import BASIC, TIMED, Collection, affordable
 from ..nsight.ncu import profile_program
 from ..nsight.profile import NcuResult
 from ..nsight.sanitizer import RACES, TOOLS, sanitize_program
+from ..nsight.selection import (
+    FEW_LAUNCHES,
+    MOST_TIMED,
+    counted_places,
+    put_together,
+    require_all,
+    spread,
+    timed_places,
+)
 from ..process.children import scrubbed_environment
 from ..process.scratch import scratch_folder
 from ..records import Build, Record, StageResult, Task, TensorSpec
@@ -51,11 +60,29 @@ def profile_candidate(
 ) -> NcuResult:
     """Profile one call of launch() with hardware counters, or say why not. Blocks.
 
+    Of many launches all are timed, and those counted that the time goes into (selection.py).
+
     Args:
-        microseconds: of its launches together, by which what is counted is chosen.
+        microseconds: of its launches together, by which what is counted of few is chosen.
     """
-    with _program(task.full.tensors, built, plan, stage) as (command, directory):
-        return _profile(command, directory, stage, affordable(microseconds))
+    tensors = task.full.tensors
+    sizes = {spec.name: spec.nbytes for spec in tensors} | {WORKSPACE: plan.workspace_bytes}
+    kinds = first_alike(plan.launches, sizes)
+    if len(kinds) <= FEW_LAUNCHES:
+        with _program(tensors, built, plan, stage) as (command, directory):
+            return _profile(command, directory, stage, affordable(microseconds))
+    # Where all are profiled, ncu needs no ranges.
+    asked = timed_places(kinds) if len(kinds) > MOST_TIMED else None
+    with _program(tensors, built, plan, stage, profiled=asked) as (command, directory):
+        timed = require_all(_profile(command, directory, stage, TIMED, asked), kinds)
+    if timed.profile is None:
+        return timed
+    profile = spread(timed.profile, kinds)
+    places = counted_places(profile, kinds)
+    together = sum(profile.launches[place].microseconds for place in places)
+    with _program(tensors, built, plan, stage, profiled=places) as (command, directory):
+        counted = _profile(command, directory, stage, affordable(together), places)
+    return put_together(profile, kinds, places, counted)
 
 
 def sanitize_candidate(
@@ -96,7 +123,11 @@ def try_counters(toolchain: Toolchain, gpu: FoundGpu) -> NcuResult:
 
 
 def _profile(
-    command: list[str], directory: Path, stage: Stage, collection: Collection
+    command: list[str],
+    directory: Path,
+    stage: Stage,
+    collection: Collection,
+    profiled: Sequence[int] | None = None,
 ) -> NcuResult:
     return profile_program(
         command,
@@ -104,6 +135,7 @@ def _profile(
         seconds=PROFILE_SECONDS,
         environment=_environment(stage, directory),
         collection=collection,
+        from_start=profiled is None,
         gpu=stage.gpu,
         source="candidate.cu",
     )
@@ -111,12 +143,24 @@ def _profile(
 
 @contextmanager
 def _program(
-    tensors: Sequence[TensorSpec], built: Build, plan: Plan, stage: Stage, *, shared: bool = False
+    tensors: Sequence[TensorSpec],
+    built: Build,
+    plan: Plan,
+    stage: Stage,
+    *,
+    profiled: Sequence[int] | None = None,
+    shared: bool = False,
 ) -> Iterator[tuple[list[str], Path]]:
-    """Yield the command that calls launch() once, and a folder for it, with the GPU locked."""
+    """Yield the command that calls launch() once, and a folder for it, with the GPU locked.
+
+    Args:
+        profiled: places of the launches round which it starts and stops the profiler.
+        shared: whether others may have the GPU too.
+    """
     with scratch_folder("inspect") as directory:
         manifest = directory / "manifest.json"
-        manifest.write_text(json.dumps(_manifest(tensors, built, plan, stage)))
+        asked = _manifest(tensors, built, plan, stage) | {"profiled": list(profiled or ())}
+        manifest.write_text(json.dumps(asked))
         with gpu_lock(stage.gpu_uuid, shared=shared):
             yield [sys.executable, "-I", str(_PROGRAM), str(manifest)], directory
 

@@ -4,7 +4,8 @@
 
 MANIFEST.json holds {"driver": path of driver.py, "replay": path of replay.c compiled, "image": path
 of the cubin, "plan": a Plan as JSON, "tensors": [{"name", "bytes", "file": path of its bytes, null
-for an output}]}. A tensor of which a file holds the beginning repeats it. Started by path, by any
+for an output}], "profiled": places of the launches round which the profiler is started and
+stopped}. A tensor of which a file holds the beginning repeats it. Started by path, by any
 Python: it imports nothing of this package but that one file, and no PyTorch, whose kernels nobody
 asked for.
 """
@@ -66,13 +67,36 @@ def _run(module: Any, driver: Any, manifest: dict[str, Any]) -> None:
     stream = ctypes.c_void_p()
     driver.call("cuStreamCreate", ctypes.byref(stream), 1)
     driver.call("cuCtxSynchronize")
-    prepared = module.Steps(driver, steps)
-    if code := prepared.run(stream.value or 0):
-        raise driver.error(code)
-    driver.call("cuCtxSynchronize")
+    for profiled, part in _parts(steps, module.LaunchStep, set(manifest["profiled"])):
+        if profiled:
+            driver.call("cuProfilerStart")
+        if code := module.Steps(driver, part).run(stream.value or 0):
+            raise driver.error(code)
+        driver.call("cuCtxSynchronize")
+        if profiled:
+            driver.call("cuProfilerStop")
     for buffer, address in base.items():
         if address and not buffer.startswith(_VARIABLE):
             driver.call("cuMemFree_v2", ctypes.c_uint64(address))
+
+
+def _parts(steps: list[Any], launch: type, profiled: set[int]) -> list[tuple[bool, list[Any]]]:
+    """Return the steps in parts, each with whether the profiler watches it.
+
+    Args:
+        steps: launches and transfers.
+        launch: the type of launches.
+        profiled: places among the launches of those that are watched.
+    """
+    parts: list[tuple[bool, list[Any]]] = []
+    place = 0
+    for step in steps:
+        watched = isinstance(step, launch) and place in profiled
+        place += isinstance(step, launch)
+        if not parts or parts[-1][0] != watched:
+            parts.append((watched, []))
+        parts[-1][1].append(step)
+    return parts
 
 
 def _open_context(driver: Any) -> None:

@@ -294,6 +294,8 @@ class CudaDevice(Device):
         told: Facts = {
             "profile_seconds": time.monotonic() - began, "profile_collection": found.collection,
         }  # fmt: skip
+        if found.counted:
+            told["profile_counted"] = found.counted
         return found.profile, told
 
     def _compare(self, task: Task, first: str, second: str) -> Comparison:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 COOPERATIVE, CLUSTER = 2, 4
 """Of cudaLaunchAttributeID, which the driver numbers the same."""
 WORKSPACE = "workspace"
 _VARIABLE = "variable "
+_LINE = 128
+"""Bytes: addresses as far from the start of one are alike to a cache."""
 
 
 def variable(name: str) -> str:
@@ -141,3 +143,27 @@ class Plan:
     def launches(self) -> list[PlannedLaunch]:
         """The kernel launches, in order."""
         return [step for step in self.steps if isinstance(step, PlannedLaunch)]
+
+
+def first_alike(launches: Sequence[PlannedLaunch], sizes: Mapping[str, int]) -> list[int]:
+    """Return for each launch the place of the first that is the same but for addresses.
+
+    Those lie in buffers of the same sizes, are the same distance from a line's start, and the same
+    ones of them are equal.
+    """
+    first: dict[Hashable, int] = {}
+    return [first.setdefault(_kind(step, sizes), at) for at, step in enumerate(launches)]
+
+
+def _kind(step: PlannedLaunch, sizes: Mapping[str, int]) -> Hashable:
+    buffers: dict[str, int] = {}
+    places: dict[Place, int] = {}
+    arguments = tuple(
+        (content.hexadecimal, tuple(
+            (at, buffers.setdefault(place.buffer, len(buffers)), sizes.get(place.buffer),
+             places.setdefault(place, len(places)), place.offset % _LINE)
+            for at, place in content.addresses
+        ))
+        for content in step.arguments
+    )  # fmt: skip
+    return step.kernel, step.grid, step.block, step.shared_bytes, step.attributes, arguments

@@ -21,12 +21,12 @@ def enclose_process(readable: Iterable[Path], writable: Iterable[Path]) -> list[
     """Shut this process off for good; return in words what could not be applied here.
 
     Afterwards files can be read only in `readable`, in the system's folders and in those of
-    libraries that are loaded; made, changed and removed only in `writable`. Asking the kernel for
-    a process, a thread, a socket or another process ends this one with SIGSYS. To be called by the
-    only thread, when everything needed is imported.
+    libraries that are loaded and packages that are imported; made, changed and removed only in
+    `writable`. Asking the kernel for a process, a thread, a socket or another process ends this one
+    with SIGSYS. To be called by the only thread, when everything needed is imported.
     """
     missing: list[str] = []
-    places = [*readable, *library_folders()]
+    places = [*readable, *library_folders(), *imported_packages()]
 
     def restrict() -> None:
         devices = map(Path, _DEVICES)
@@ -62,6 +62,20 @@ def library_folders() -> list[Path]:
     python |= {path for path in sys.path if path.endswith(("/site-packages", "/dist-packages"))}
     harness = Path(__file__).resolve().parent.parent
     return [*map(Path, _SYSTEM), harness, *map(Path, sorted(python))]
+
+
+def imported_packages() -> list[Path]:
+    """Return where packages lie that this process has imported, wherever: they import more later.
+
+    Of our own package `library_folders` has what is needed.
+    """
+    own = __name__.partition(".")[0]
+    return [
+        Path(path)
+        for name, module in list(sys.modules.items())
+        if "." not in name and name != own
+        for path in getattr(module, "__path__", ())
+    ]
 
 
 def _filter() -> None:

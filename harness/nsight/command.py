@@ -92,6 +92,17 @@ COUNTED = Collection(
 )  # fmt: skip
 """DEFAULT without what is counted by instrumented code, which makes a launch a hundred times slower
 and more: no counters of lines, no ideal of sectors and wavefronts. Stalls are sampled."""
+TIMED = Collection(
+    "timed",
+    sections=("LaunchStats",),
+    metrics=(
+        "gpu__time_duration.sum", "gpc__cycles_elapsed.max", "dram__bytes_read.sum",
+        "dram__bytes_write.sum",
+    ),
+    runs=1.0,
+)  # fmt: skip
+"""What one pass counts, so that nothing is saved, restored and run again: for every launch of a
+program that has many."""
 BASIC = Collection("basic", set="basic", runs=5.0)
 DETAILED = Collection("detailed", set="detailed")
 """Also the way out where a GPU does not know one of DEFAULT_METRICS."""

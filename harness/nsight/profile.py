@@ -29,6 +29,8 @@ class NcuResult(Record):
     """Every rule of ncu that said something, by launch; the profile's advice is drawn from them."""
     collection: str = ""
     """Name of the collection that the profile holds."""
+    counted: str = ""
+    """Which launches have what the collection holds, where not all have; the others are timed."""
     reader: Literal["python", "csv", ""] = ""
     """Who read the report: ncu's own Python module, or its CSV pages."""
 

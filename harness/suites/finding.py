@@ -18,7 +18,12 @@ from .workloads import LAYOUT, is_problem, read_problems
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 
 
-def find_suite(origin: str, level: int | None = None, only: Sequence[str] = ()) -> SuiteTasks:
+def find_suite(
+    origin: str,
+    level: int | None = None,
+    only: Sequence[str] = (),
+    problem: int | None = None,
+) -> SuiteTasks:
     """Return the tasks of a suite.
 
     Args:
@@ -26,6 +31,7 @@ def find_suite(origin: str, level: int | None = None, only: Sequence[str] = ()) 
             workloads, one reference, or hub:OWNER/NAME.
         level: of KernelBench; by default levels 1 to 3.
         only: names of tasks, with * and ? as in file names; by default all.
+        problem: of a level of KernelBench; by default all.
 
     Raises:
         UserError: there is no such suite, it has no task, or no task is called so.
@@ -41,17 +47,19 @@ def find_suite(origin: str, level: int | None = None, only: Sequence[str] = ()) 
             raise UserError(
                 f"{origin}: no such suite; give a folder of tasks, or {PREFIX}OWNER/NAME"
             )
-        tasks, left_out = _local_tasks(path, level)
+        tasks, left_out = _local_tasks(path, level, problem)
     tasks, left_out = _named(origin, tasks, left_out, only)
     return SuiteTasks(
         name=name.rpartition("/")[2], origin=origin, tasks=tuple(tasks), left_out=tuple(left_out)
     )
 
 
-def _local_tasks(path: Path, level: int | None) -> tuple[list[SuiteTask], list[LeftOut]]:
+def _local_tasks(
+    path: Path, level: int | None, problem: int | None
+) -> tuple[list[SuiteTask], list[LeftOut]]:
     levels = [place for place in (path, path / "KernelBench") if (place / "level1").is_dir()]
-    if levels or level is not None:
-        files = kernelbench_files(path, level, None)
+    if levels or level is not None or problem is not None:
+        files = kernelbench_files(path, level, problem)
         return [_task(file, f"{file.parent.name}_{file.stem}") for file in files], []
     if path.is_dir() and (is_problem(path) or _holds_problems(path)):
         tasks, left_out = read_problems(path)

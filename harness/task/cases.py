@@ -95,6 +95,7 @@ def _make(task: Task, directory: Path, secret: int = 0) -> None:
     run_reference(
         Path(task.path), task.source, {}, task.verify.dimensions, directory,
         variation=task.variation, secret=secret, reading=task.reading,
+        seconds=task.reference_seconds,
     )  # fmt: skip
 
 

@@ -122,6 +122,7 @@ def exact_full_case_now(task: Task, case: FullCase) -> FullCase | NoFullCase:
                 run_reference(
                     Path(task.path), task.source, {}, task.full.dimensions, inputs, answers,
                     exact=True, variation=task.variation, secret=case.secret, reading=task.reading,
+                    seconds=task.reference_seconds,
                 )  # fmt: skip
             except UserError as error:
                 return NoFullCase(reason=f"PyTorch fails in double precision: {error}")
@@ -210,6 +211,7 @@ def _write(task: Task, inputs: Path, answers: Path, secret: int) -> None:
                 Path(task.path), task.source, {}, task.full.dimensions, new_inputs, new_answers,
                 outputs=[spec.shape for spec in task.full.of_role("output")],
                 variation=task.variation, secret=secret, reading=task.reading,
+                seconds=task.reference_seconds,
             )  # fmt: skip
         except ReferenceFails as error:
             failure = json.dumps({"failure": str(error)})

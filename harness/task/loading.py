@@ -21,6 +21,7 @@ from ..process.scratch import scratch_folder
 from ..records import (
     AS_WRITTEN,
     JUDGE_VERSION,
+    REFERENCE_SECONDS,
     TOLERANCES,
     Reading,
     Task,
@@ -30,10 +31,6 @@ from ..records import (
 )
 from .dimensions import find_dimensions, find_literals
 from .pytorch import torch_version
-
-REFERENCE_SECONDS = 600.0
-"""Time limit of the child, where $KERNELBLASTER_REFERENCE_SECONDS sets no other: importing PyTorch,
-describing the task, answering the cases."""
 
 TELL_SECONDS = 15.0
 """How often somebody who waits for the child is told so."""
@@ -66,7 +63,10 @@ def begin_loading(
 
 
 def reference_seconds() -> float:
-    """Return the time limit of the child. Raises UserError where a bad one is set."""
+    """Return the time limit of the child, $KERNELBLASTER_REFERENCE_SECONDS, where none is given.
+
+    Raises UserError where a bad one is set.
+    """
     given = os.environ.get("KERNELBLASTER_REFERENCE_SECONDS", "")
     try:
         seconds = float(given or REFERENCE_SECONDS)
@@ -88,9 +88,10 @@ async def load_task(
     overrides: Mapping[str, int] | None = None,
     reading: Reading = AS_WRITTEN,
     tell: Tell | None = None,
+    seconds: float | None = None,
 ) -> Task:
     """Load a task without blocking the event loop; see `load_task_now`."""
-    return await off_loop(load_task_now, path, overrides, reading, tell)
+    return await off_loop(load_task_now, path, overrides, reading, tell, seconds)
 
 
 def load_task_now(
@@ -98,13 +99,17 @@ def load_task_now(
     overrides: Mapping[str, int] | None = None,
     reading: Reading = AS_WRITTEN,
     tell: Tell | None = None,
+    seconds: float | None = None,
 ) -> Task:
     """Describe the reference in a file and prepare its cases; nothing is run twice.
 
     `overrides` sets sizes of the variant used for verification; `tell` hears now and then that
-    PyTorch is still at work. Raises UserError for whatever is wrong with the file, in one line.
+    PyTorch is still at work; `seconds` is how long it may, for this and all later answers:
+    importing it, describing the task, answering the cases.
+    Raises UserError for whatever is wrong with the file, in one line.
     """
     source = _read(path)
+    limit = reference_seconds() if seconds is None else seconds
     sizes, literals = _sizes(path, source)
     chosen = dict(overrides or {})
     for name, value in chosen.items():
@@ -120,7 +125,7 @@ def load_task_now(
             cases = scratch / "cases"
             cases.mkdir()
             result = run_reference(
-                path, source, chosen, None, cases, reading=reading, tell=tell
+                path, source, chosen, None, cases, reading=reading, tell=tell, seconds=limit
             )
             described = {
                 **result["task"],
@@ -135,7 +140,7 @@ def load_task_now(
                     item.rename(directory / item.name)
         with new_entry(final) as directory:
             (directory / "task.json").write_text(json.dumps(described), encoding="utf-8")
-    described |= {"name": path.stem, "path": str(path)}
+    described |= {"name": path.stem, "path": str(path), "reference_seconds": limit}
     return Task.model_validate(described)
 
 
@@ -186,6 +191,7 @@ def run_reference(
     secret: int = 0,
     reading: Reading = AS_WRITTEN,
     tell: Tell | None = None,
+    seconds: float = REFERENCE_SECONDS,
 ) -> dict[str, Any]:
     """Run the child once (see reference/child.py) and return its result.
 
@@ -202,7 +208,7 @@ def run_reference(
         }  # fmt: skip
         (folder / "request.json").write_text(json.dumps(request), encoding="utf-8")
         files = [str(folder / name) for name in ("request.json", "result.json")]
-        log, seconds = folder / "log", reference_seconds()
+        log = folder / "log"
         try:
             with _telling(tell, path, seconds):
                 status = run_forked(

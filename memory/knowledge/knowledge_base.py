@@ -61,14 +61,20 @@ class KnowledgeBase:
         prepare(directory, create=create)
         return cls(directory, seed)
 
-    def __init__(self, directory: Path, seed: Seed) -> None:
-        """Take a prepared directory; use `open`."""
+    def __init__(self, directory: Path, seed: Seed, *, with_index: bool = True) -> None:
+        """Take a prepared directory; use `open`.
+
+        Args:
+            directory: where it is.
+            seed: what it starts from.
+            with_index: whether to own the Chroma index where nobody else does.
+        """
         self.directory = directory
         self._journal = Journal(directory / "evidence.sqlite")
         self._seed = seed
         self._index = StateIndex(directory / "chroma")
         self._texts = TextIndex(directory / "chroma" / "texts")
-        self._lock = Lock(directory / "index.lock")
+        self._lock = Lock(directory / "index.lock") if with_index else None
         self._guard = threading.RLock()
         self._contents = Contents(self._journal, self._seed)
         self._snapshots: dict[int, Snapshot] = {}
@@ -86,7 +92,7 @@ class KnowledgeBase:
     @property
     def owns_index(self) -> bool:
         """Whether this object, and no other process, uses the Chroma index."""
-        return self._lock.held
+        return self._lock is not None and self._lock.held
 
     def snapshot(self, at: int | None = None) -> Snapshot:
         """Return all that was known at a sequence number; the last few are kept.
@@ -350,7 +356,8 @@ class KnowledgeBase:
             self._index.close()
             self._texts.close()
             self._journal.close()
-            self._lock.close()
+            if self._lock is not None:
+                self._lock.close()
 
     def __enter__(self) -> Self:
         return self

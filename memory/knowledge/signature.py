@@ -291,6 +291,8 @@ DIMENSIONS: tuple[Dimension, ...] = (
 
 _TOTAL_WEIGHT = sum(dimension.weight for dimension in DIMENSIONS)
 _SCALES = tuple(math.sqrt(dimension.weight / _TOTAL_WEIGHT) for dimension in DIMENSIONS)
+_ALWAYS_COUNTED = ("sm", "dram", "l2", "l1", "occupancy_limit", "occupancy")
+"""Dimensions of which one at least is above 0 wherever counters were read."""
 _STRIKING = 0.05
 """Weighted deviation below which a dimension is not worth words."""
 
@@ -342,7 +344,12 @@ def distance(first: Sequence[float], second: Sequence[float]) -> float:
 
 
 def explain(signature: Signature, limit: int = 5) -> list[str]:
-    """Return the most striking features in words, the most striking first."""
+    """Return the most striking features in words, the most striking first.
+
+    Where no counter was read, a dimension at 0 says nothing.
+    """
+    values = {each.name: value for each, value in zip(DIMENSIONS, signature.values, strict=True)}
+    counted = any(values[name] > 0.0 for name in _ALWAYS_COUNTED)
     ranked = sorted(
         zip(DIMENSIONS, signature.values, strict=True),
         key=lambda pair: (-abs(pair[1] - pair[0].neutral) * pair[0].weight, pair[0].name),
@@ -351,7 +358,7 @@ def explain(signature: Signature, limit: int = 5) -> list[str]:
         dimension.words.format(f"{value:.0%}")
         for dimension, value in ranked
         if abs(value - dimension.neutral) * dimension.weight > _STRIKING
-        and (value > 0.0 or "{}" in dimension.words)
+        and (value > 0.0 or (counted and "{}" in dimension.words))
     ][:limit]
 
 

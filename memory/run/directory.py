@@ -10,7 +10,7 @@ import os
 import re
 import stat
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -24,6 +24,7 @@ PLAN_FILE = "run.json"
 LOCK_FILE = "lock"
 CHECKPOINTS_FILE = "checkpoints.sqlite"
 """Only there where this program holds the checkpoints: a server or a parent graph has its own."""
+SECONDS_FILE = "reference_seconds.json"
 _DATABASES = (CHECKPOINTS_FILE, "run.sqlite")
 MADE_FILES = (
     PLAN_FILE,
@@ -202,6 +203,54 @@ def _remove_made(directory: Path, *, keep: bool = False) -> None:
     for folder in (*folders, artifacts, *(() if keep else (directory,))):
         with contextlib.suppress(OSError):  # Something of others' is in it.
             folder.rmdir()
+
+
+def change_reference_seconds(path: Path, seconds: float) -> None:
+    """Set how long PyTorch may take for a run's task from now on, whatever its plan says.
+
+    Raises:
+        UserError: the disk is full or the directory is not writable.
+    """
+    try:
+        write_atomically(path / SECONDS_FILE, f"{seconds}\n".encode())
+    except OSError as error:
+        where = path / SECONDS_FILE
+        raise UserError(f"cannot write {where}: {error.strerror}; free some space") from error
+
+
+def reference_seconds_of(path: Path) -> float | None:
+    """Return what `change_reference_seconds` set; None where nothing was.
+
+    Raises:
+        UserError: the file is damaged.
+    """
+    file = path / SECONDS_FILE
+    remedy = f"write it anew, for example: kernelblaster resume {path} --reference-seconds 600"
+    try:
+        seconds = read_json(file, "how long PyTorch may take", remedy)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise UserError(f"{file} cannot be read: {error.strerror}") from error
+    if type(seconds) not in (int, float) or not 0 < seconds < float("inf"):
+        raise UserError(f"{file} is damaged: {seconds!r} is no number of seconds; {remedy}")
+    return float(seconds)
+
+
+@contextlib.contextmanager
+def held(paths: Sequence[Path]) -> Iterator[list[Path]]:
+    """Hold those of some directories that are runs and free, while what is shared is put in them.
+
+    Yields them. Who runs one of the others says what is wrong with it.
+    """
+    with contextlib.ExitStack() as stack:
+        free: list[Path] = []
+        for path in paths:
+            with contextlib.suppress(UserError):
+                read_plan(path)
+                stack.callback(RunDirectory.hold(path).close)
+                free.append(path)
+        yield free
 
 
 def is_held(path: Path) -> bool:

@@ -1,4 +1,4 @@
-"""Coder (CudaForge, section 3.1): writes the round's candidate.
+"""Coder (CudaForge): writes the round's candidate.
 
 Reads plan, summary, round, initial, current, latest and feedback; writes candidate. From nothing it
 writes by the PyTorch reference; on the Judge's feedback it changes the kernel that was judged;

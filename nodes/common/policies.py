@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
@@ -62,7 +62,7 @@ def by_rounds(policy: Policy) -> bool:
 
 def reads_knowledge(context: RunContext) -> bool:
     """Say whether what a run does depends on the knowledge base, and so on the runs before it."""
-    return not by_rounds(context.policy) and getattr(context, "memory", "live") != "off"
+    return not by_rounds(context.policy) and context.memory != "off"
 
 
 def loop_in_words(plan: RunContext) -> str:
@@ -73,14 +73,28 @@ def loop_in_words(plan: RunContext) -> str:
 
 
 def editable(policy: Policy) -> tuple[str, ...]:
-    """Return the loops of a policy that a person may edit before a run begins."""
-    return ("rounds",) if by_rounds(policy) else ("iterations", "rollouts", "steps")
+    """Return the loops of a policy whose length is not fixed."""
+    loops = ("rounds",) if by_rounds(policy) else ("iterations", "rollouts", "steps")
+    return tuple(name for name in loops if name not in RULES[policy].fixes)
 
 
 def graph_name(policy: Policy) -> str:
     """Return the name under which a policy's graph is compiled and served."""
     followed = RULES[policy].graph
     return "optimize" if followed == "kernelblaster" else followed
+
+
+def require_counted(policy: Policy, asked: Collection[str]) -> None:
+    """Check that the loops whose length is asked for are those that the policy has.
+
+    Raises:
+        UserError: one is not.
+    """
+    counts = editable(policy)
+    for name in ("iterations", "rollouts", "steps", "rounds"):
+        if name in asked and name not in counts:
+            flags = ", ".join(f"--{each}" for each in counts) or "no number"
+            raise UserError(f"--{name}: the policy {policy} cannot be told that, but {flags}")
 
 
 def under_policy(context: RunContext) -> RunContext:
@@ -95,6 +109,14 @@ def under_policy(context: RunContext) -> RunContext:
             f"--approve technique: the policy {policy} chooses none beforehand; ask for the plan "
             "or the winner"
         )
+    if by_rounds(policy) and context.writer == "tools":
+        raise UserError(f"--writer tools: the policy {policy} has no kernel writer")
+    for name in ("memory", "choice", "gradient"):
+        if by_rounds(policy) and getattr(context, name) != RunContext.model_fields[name].default:
+            raise UserError(
+                f"--{name}: the policy {policy} reads no knowledge base, writes none and chooses "
+                "by none: there is nothing to leave out"
+            )
     for name, value in fixes.items():
         field = RunContext.model_fields.get(name)
         if field is None:

@@ -6,6 +6,8 @@ import hashlib
 
 import numpy as np
 
+from ..records import RunPlan
+
 
 def generator(seed: int, *place: int | str) -> np.random.Generator:
     """Return a generator for one place of a run, for example (iteration, rollout, step, role).
@@ -17,10 +19,10 @@ def generator(seed: int, *place: int | str) -> np.random.Generator:
     return np.random.default_rng(int.from_bytes(digest[:16], "little"))
 
 
-def explores(rollout: int) -> bool:
-    """Say whether a rollout explores: all but the first of an iteration do.
+def explores(plan: RunPlan, rollout: int) -> bool:
+    """Say whether a rollout explores: all but the first of an iteration do, unless all are greedy.
 
     The first follows what is believed best, so that a run never does worse than its knowledge;
     the others draw, so that no belief goes untested.
     """
-    return rollout > 0
+    return rollout > 0 and plan.choice != "greedy"

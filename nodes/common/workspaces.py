@@ -18,7 +18,9 @@ def workspace_of(plan: RunPlan) -> Iterator[Workspace]:
     Raises:
         UserError: another process runs it, or something cannot be opened.
     """
-    with open_runs().using(Path(plan.run), plan.device, plan.gpu, plan.knowledge) as workspace:
+    with open_runs().using(
+        Path(plan.run), plan.device, plan.gpu, plan.knowledge, plan.ablation
+    ) as workspace:
         yield workspace
 
 

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from ...harness.records import Task
 from ...memory.knowledge.signature import signature_of
 from ...memory.records import Step
-from ...tools.evaluation.evaluator import Evaluator
 from ...tools.models.records import Message
 from ...tools.workspace import Workspace
 from ..common.prompts.changes import change_text
@@ -48,7 +47,7 @@ def gap_messages(
 
 def _moved(workspace: Workspace, task: Task, steps: Sequence[Step]) -> str:
     """Return, for each step that passed, what it did to the time and to the profile's figures."""
-    evaluator = Evaluator(workspace.device, workspace.store)
+    evaluator = workspace.evaluator
     lines = []
     for label, step in alike(steps):
         source = workspace.artifacts.get_text(step.parent_sha256)

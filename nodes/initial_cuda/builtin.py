@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ...harness.errors import UserError
 from ...harness.records import Task
+from ...tools.first_kernel.missing import Sketch
 from ...tools.first_kernel.writer import NotWritten
 from ...tools.first_kernel.writer import write_initial_cuda as write_builtin
 
@@ -16,9 +17,19 @@ def translate(task: Task) -> str:
     """
     written = write_builtin(task)
     if isinstance(written, NotWritten):
+        what = "what is missing" if written.sketch else "one"
         raise UserError(
             f"no initial CUDA for {task.name}: {written.reason}; "
-            "give a first kernel with --start KERNEL.cu, or a model that writes one with "
+            f"give a first kernel with --start KERNEL.cu, or a model that writes {what} with "
             "--model initial_cuda=openai:NAME"
         )
     return written.source
+
+
+def sketch(task: Task) -> Sketch | None:
+    """Return the first kernel of a task without the operators that it lacks.
+
+    None where it lacks none, or where not even the rest can be written.
+    """
+    written = write_builtin(task)
+    return written.sketch if isinstance(written, NotWritten) else None

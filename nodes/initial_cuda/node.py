@@ -1,8 +1,9 @@
 """Initial CUDA: turn the PyTorch reference into a first, correct kernel.
 
 Reads plan and summary; writes initial_source and initial_author. A person's kernel (`--start`)
-takes its place. What a model writes is evaluated here, and mended where it fails; where no attempt
-passes, the built-in writer's kernel stands.
+takes its place. A model is asked for the whole file, or, where the built-in writer lacks kernels
+for some operators only, for these. What it writes is evaluated here, and mended where it fails;
+where no attempt passes, the built-in writer's kernel stands.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any, TypedDict
 from ...harness.errors import UserError
 from ...harness.files import read_source
 from ...harness.records import Evaluation, Outcome, Record, outcome_in_words
-from ...tools.evaluation.evaluator import Evaluator
+from ...tools.first_kernel.missing import Sketch
 from ...tools.models.asking import MalformedReply
 from ...tools.models.code_reply import CodeReply, read_code
 from ...tools.models.records import BUILTIN
@@ -24,8 +25,9 @@ from ..common.interrupts import SearchEnds, awaited, budgeted
 from ..common.prompts.repair import reply_words
 from ..common.workspaces import opened, workspace_of
 from ..records import RunPlan, TaskSummary
-from .builtin import translate
+from .builtin import sketch, translate
 from .prompt import first_messages, mending_messages
+from .reading import read_functions
 
 MOST_ATTEMPTS = 4
 """Of a model: without a first kernel there is no run."""
@@ -86,13 +88,16 @@ async def _write_by_model(plan: RunPlan, summary: TaskSummary) -> Written:
     """
     async with opened(plan) as workspace:
         task = await asyncio.to_thread(workspace.task, summary.artifact)
-        messages = await asyncio.to_thread(first_messages, plan, workspace, task)
+        rest = await asyncio.to_thread(sketch, task)
+        if rest is not None:
+            report_progress("initial_asked", model=model, reason=rest.reason)
+        messages = await asyncio.to_thread(first_messages, plan, workspace, task, rest)
         asker = workspace.asker(plan.models)
-        evaluator = Evaluator(workspace.device, workspace.store)
+        evaluator = workspace.evaluator
         failed: list[str] = []
         why = ""
         for number in range(MOST_ATTEMPTS):
-            answer = await asker.text("initial_cuda", (number,), messages, _reader(failed))
+            answer = await asker.text("initial_cuda", (number,), messages, _reader(failed, rest))
             if answer.value is None:
                 why = answer.reason
                 break
@@ -127,11 +132,12 @@ async def _built_in(plan: RunPlan, summary: TaskSummary, why: str) -> Written:
     return Written(source=source, author=f"builtin ({model} failed: {why})")
 
 
-def _reader(failed: list[str]) -> Any:
-    """Return what reads a reply: a file, and after a failure edits to it too."""
+def _reader(failed: list[str], rest: Sketch | None) -> Any:
+    """Return what reads a reply: a file or what it lacks, and after a failure edits to it too."""
 
     def read(text: str) -> CodeReply:
-        reply = read_code(text, failed[-1] if failed else None)
+        last = failed[-1] if failed else None
+        reply = read_code(text, last) if rest is None else read_functions(text, rest, last)
         if any(str(reply.source).split() == earlier.split() for earlier in failed):
             raise MalformedReply("this file was tried before and failed: mend its cause")
         return reply

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ...harness.records import Evaluation, Task
+from ...tools.first_kernel.missing import Sketch
 from ...tools.models.records import Message
 from ...tools.workspace import Workspace
 from ..common.prompts.render import render
@@ -11,11 +12,15 @@ from ..common.prompts.subject import task_context
 from ..records import RunPlan
 
 
-def first_messages(plan: RunPlan, workspace: Workspace, task: Task) -> tuple[Message, ...]:
-    """Return the prompt that asks for a first kernel."""
+def first_messages(
+    plan: RunPlan, workspace: Workspace, task: Task, rest: Sketch | None
+) -> tuple[Message, ...]:
+    """Return the prompt that asks for a first kernel, or for what a generated one lacks."""
     # Not measured_by: it changes when another host's first result arrives, and with it the prompt.
     context = task_context(task, workspace.device.identity)
-    return render("initial_cuda", plan.models.context_of("initial_cuda"), **context)
+    wanted = [(each, _line(task, each.line)) for each in rest.missing] if rest else []
+    budget = plan.models.context_of("initial_cuda")
+    return render("initial_cuda", budget, **context, rest=rest, wanted=wanted)
 
 
 def mending_messages(said: str, evaluation: Evaluation, source: str) -> tuple[Message, ...]:
@@ -24,3 +29,9 @@ def mending_messages(said: str, evaluation: Evaluation, source: str) -> tuple[Me
         Message(role="assistant", content=said),
         *repair_messages(evaluation, source, numbered=False, keep=""),
     )
+
+
+def _line(task: Task, line: int | None) -> str:
+    """Return a line of the reference; empty where it is not known."""
+    lines = task.source.splitlines()
+    return lines[line - 1].strip() if line and line <= len(lines) else ""

@@ -1,4 +1,4 @@
-"""Judge (CudaForge, section 3.2): feedback on the last round's candidate.
+"""Judge (CudaForge): feedback on the last round's candidate.
 
 Reads plan, summary, round, initial, current, latest, candidate and feedback; writes feedback, or
 `ended` where nothing is left to say. A candidate that failed is corrected, one that is right
@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 from typing import Any, TypedDict
 
-from ...tools.evaluation.evaluator import Evaluator
 from ...tools.models.records import BUILTIN, Answer, Message
 from ...tools.progress import report_progress
 from ...tools.workspace import Workspace
@@ -76,7 +75,7 @@ def _subject(state: Reads) -> Subject:
     with workspace_of(state["plan"]) as workspace:
         task = workspace.task(state["summary"].artifact)
         source = workspace.artifacts.get_text(sha256)
-        key = Evaluator(workspace.device, workspace.store).key(task, source)
+        key = workspace.evaluator.key(task, source)
         return Subject(mode, source, workspace.evaluation(key))
 
 
@@ -91,7 +90,7 @@ def _builtin(state: Reads, subject: Subject) -> Advice | None:
         subject.evaluation.profile,
         subject.source,
         task,
-        left_out=tuple(filter(None, (last and last.method, done and done.rewrite))),
+        left_out=(last.method if last else "", done.rewrite if done else ""),
         seed=plan.seed,
         place=state["round"],
     )

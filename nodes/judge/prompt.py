@@ -77,8 +77,9 @@ def counters_text(profile: Profile) -> str:
 
 
 def _launch(launch: LaunchProfile, total: float, shown: Sequence[str]) -> str:
+    shape = f"{'x'.join(map(str, launch.grid))} blocks of {'x'.join(map(str, launch.block))}"
     lines = [
-        f"{launch.kernel}: {in_microseconds(launch.microseconds)}, "
+        f"{launch.kernel}, {shape} threads: {in_microseconds(launch.microseconds)}, "
         f"{launch.microseconds / total:.0%} of the call"
     ]
     lines += [f"- {name}: {launch.metrics[name]:.5g}" for name in shown if name in launch.metrics]

@@ -100,7 +100,7 @@ def _rewritten(workspace: Workspace, state: Reads) -> Attempt:
         tried,
         seed=plan.seed,
         place=state["place"],
-        explore=explores(state["place"][1]),
+        explore=explores(plan, state["place"][1]),
     )
     return Attempt(
         number=len(attempts),

@@ -13,7 +13,6 @@ from ...memory.records import (
     Optimization,
     SettingGain,
 )
-from ...tools.evaluation.evaluator import Evaluator
 from ...tools.for_agents.desk import kernel_id
 from ...tools.models.code_reply import fenced, holds_edits
 from ...tools.models.records import Message
@@ -69,6 +68,7 @@ def lowering_context(workspace: Workspace, state: State, task: Task) -> dict[str
     evaluation = workspace.evaluation(parent.evaluation_key)
     identity = workspace.measured_by
     known = _experience(workspace, state, identity)
+    remembers = state["plan"].memory != "off"
     steps = visible_steps(workspace, state["place"])
     found = task_context(task, identity) | kernel_context(
         task, source, evaluation, path_to(parent.source_sha256, steps)
@@ -82,7 +82,7 @@ def lowering_context(workspace: Workspace, state: State, task: Task) -> dict[str
         "technique": card,
         "technique_name": choice.technique,
         "parameters": json.dumps(choice.settings[0]) if any(choice.settings[:1]) else "",
-        "expected": _expected(choice, known.expected),
+        "expected": _expected(choice, known.expected) if remembers else "",
         "settings": settings_text(known.settings),
         "lessons": lessons_text(
             known.lessons,
@@ -101,7 +101,7 @@ def _exchange(
     """Return an attempt as the model gave it, and what was found wrong with it."""
     source = workspace.artifacts.get_text(str(attempt.source_sha256))
     said = reply_words(workspace, attempt.reply_sha256) or fenced(source)
-    key = Evaluator(workspace.device, workspace.store).key(task, source)
+    key = workspace.evaluator.key(task, source)
     return (
         Message(role="assistant", content=said),
         *repair_messages(

@@ -18,7 +18,6 @@ from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from ...harness.errors import shown
-from ...tools.evaluation.evaluator import Evaluator
 from ...tools.for_agents.desk import ID_DIGITS, Desk
 from ...tools.for_agents.langchain import OpenDesk, desk_tools
 from ...tools.models.code_reply import fenced
@@ -92,7 +91,7 @@ def desk_of(workspace: Workspace, state: Mapping[str, Any]) -> Desk:
     """Return what the tools act on in a run: its gates and stores, and the iteration's snapshot."""
     return Desk(
         workspace.task(state["summary"].artifact),
-        Evaluator(workspace.device, workspace.store),
+        workspace.evaluator,
         workspace.artifacts,
         lambda: workspace.knowledge,
         workspace.measured_by,

@@ -15,17 +15,17 @@ from typing import Any, NotRequired, TypedDict
 from ...memory.records import Step
 from ...tools.models.records import BUILTIN, Message
 from ...tools.progress import report_progress
-from ...tools.techniques.catalogue import applicable
+from ...tools.techniques.catalogue import applicable, techniques, unfit
 from ...tools.workspace import Workspace
 from ..common.asking import asked, stand_in
 from ..common.policy_context import policy_context
-from ..common.steps import Place, visible_steps
+from ..common.steps import Place, path_to, visible_steps
 from ..common.workspaces import workspace_of
 from ..records import KernelPoint, Observation, Proposal, RunPlan, StateChoice, TaskSummary
 from .builtin import propose
 from .prompt import proposals_of, proposals_on, proposer_messages
 from .reply import Proposals
-from .table import Table, described_in, refusals
+from .table import Table, described_in, kernel_at_hand, refusals
 
 REAL_GAIN = 0.02
 """Log gain above which a step changed the situation (about 2 %)."""
@@ -98,7 +98,15 @@ def _table(state: Reads) -> Table:
         settled = {optimization.technique for optimization, _ in known} | set(tried)
         deprecated = knowledge.deprecated(where, context, at)
         settled |= deprecated
-        unlisted = knowledge.beliefs(where, sorted(set(reasons) - settled), context, at)
+        by_model = plan.models.model_of("kernel_writer") != BUILTIN
+        beyond = set(reasons)
+        if by_model and plan.memory == "off":  # No state lists what a model could write.
+            path = path_to(current.source_sha256, steps)
+            at_hand = kernel_at_hand(
+                task, source, workspace.evaluation(current.evaluation_key), path
+            )
+            beyond |= {name for name in techniques() if unfit(name, at_hand) is None}
+        unlisted = knowledge.beliefs(where, sorted(beyond - settled), context, at)
         tunable = sorted({*reasons, *(optimization.technique for optimization, _ in known)})
         measured = knowledge.settings(where, tunable, context, at)
         lessons = knowledge.lessons(at)
@@ -109,7 +117,8 @@ def _table(state: Reads) -> Table:
         for each in state.get("described", ())
         if each.optimization
     }
-    described |= {step.technique: step.optimization for step in steps if step.optimization}
+    if plan.memory == "live":
+        described |= {step.technique: step.optimization for step in steps if step.optimization}
     return Table(
         where=where,
         context=context,
@@ -121,7 +130,8 @@ def _table(state: Reads) -> Table:
         seed=seed,
         described=described,
         lessons=lessons,
-        written_by_model=plan.models.model_of("kernel_writer") != BUILTIN,
+        remembers=plan.memory != "off",
+        written_by_model=by_model,
     )
 
 

@@ -10,7 +10,7 @@ from ...memory.knowledge.knowledge_base import KnowledgeBase
 from ...memory.records import ExpectedGain, Optimization, Step
 from ...tools.models.records import Answer, Message
 from ...tools.techniques.catalogue import OTHER_CLASS, techniques, unfit
-from ...tools.techniques.conditions import APPLIED_GAIN, WITH_PRODUCTS, AtHand
+from ...tools.techniques.conditions import WITH_PRODUCTS, AtHand
 from ...tools.wording.experience import (
     ceiling_text,
     expected_text,
@@ -28,7 +28,7 @@ from ..common.untried import MOST_EXPECTED, NEW_SHARE, NEW_STRENGTH
 from ..records import KernelPoint, Observation, Proposal, RunPlan
 from .builtin import settings_of
 from .reply import Proposals, ProposedTechnique
-from .table import Table
+from .table import Table, kernel_at_hand
 
 KNOWN_SHOWN = 8
 """Known techniques whose expected gain is told; of the others what they do."""
@@ -50,13 +50,7 @@ def proposer_messages(
     path = path_to(current.source_sha256, steps)
     assert evaluation.profile is not None and evaluation.timing is not None
     ceiling = attainable(task, evaluation.profile, evaluation.timing)
-    at_hand = AtHand(
-        task,
-        source,
-        evaluation.profile,
-        frozenset(step.technique for step in path if step.gain > APPLIED_GAIN),
-    )
-    shown, others, left_out = _listed(table, at_hand)
+    shown, others, left_out = _listed(table, kernel_at_hand(task, source, evaluation, path))
     context = task_context(task, workspace.measured_by)
     if task.op_class not in WITH_PRODUCTS:
         context["tensor"] = ""
@@ -90,14 +84,16 @@ def _listed(
     What a built-in rewrite must write was already asked whether it applies.
     """
     able = table.shown()
+    most = KNOWN_SHOWN if table.remembers else 0
     if not table.written_by_model:
-        return able[:KNOWN_SHOWN], [], []
+        others = [] if table.remembers else [card for card, _ in able]
+        return able[:most], [f"- {card.technique}: {card.description}" for card in others], []
     names = {name for name in (*table.seed, *table.described) if table.refusal(name) is None}
     why = {name: reason for name in sorted(names) if (reason := unfit(name, at_hand))}
     library = techniques()
     conditional = {name for name in names if name in library and library[name].precondition}
     told = names - set(why) - conditional
-    shown = [pair for pair in able if pair[0].technique in told][:KNOWN_SHOWN]
+    shown = [pair for pair in able if pair[0].technique in told][:most]
     told -= {optimization.technique for optimization, _ in shown}
     texts = {name: (table.described.get(name) or library[name]).description for name in told}
     texts |= {name: library[name].precondition for name in conditional - set(why)}

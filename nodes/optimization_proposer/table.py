@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from ...harness.records import Evaluation, Task
 from ...memory.knowledge.knowledge_base import KnowledgeBase
 from ...memory.records import (
     ExpectedGain,
@@ -14,8 +15,10 @@ from ...memory.records import (
     PolicyContext,
     SettingGain,
 )
+from ...tools.techniques.conditions import APPLIED_GAIN, AtHand
 from ..common.learned_notes import LEARNED
 from ..common.untried import NEW_STRENGTH
+from ..records import TechniqueStep
 
 FORBIDDEN: tuple[tuple[frozenset[str], str], ...] = (
     (
@@ -55,6 +58,8 @@ class Table(NamedTuple):
     described: Mapping[str, Optimization]
     """The others that somebody described: models, in this run or in earlier ones."""
     lessons: list[Lesson]
+    remembers: bool
+    """Whether there is any memory that gains are expected by."""
     written_by_model: bool
     """Whether lowering can write what no built-in rewrite can."""
 
@@ -81,6 +86,15 @@ class Table(NamedTuple):
         if not self.written_by_model:
             return self.reasons.get(technique, "nothing here can write it")
         return forbidden(technique)
+
+
+def kernel_at_hand(
+    task: Task, source: str, evaluation: Evaluation, path: Iterable[TechniqueStep]
+) -> AtHand:
+    """Return what says whether a technique can act on a kernel; `path` is how it came about."""
+    assert evaluation.profile is not None
+    applied = frozenset(step.technique for step in path if step.gain > APPLIED_GAIN)
+    return AtHand(task, source, evaluation.profile, applied)
 
 
 def forbidden(technique: str) -> str | None:

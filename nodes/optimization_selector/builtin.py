@@ -8,7 +8,7 @@ import numpy as np
 
 from ...memory.knowledge.policy import thompson_sample
 from ..common.randomness import explores, generator
-from ..records import Proposal, TechniqueChoice
+from ..records import Proposal, RunPlan, TechniqueChoice
 
 TOP = 3
 """How many of the best draws stay in the lottery."""
@@ -19,8 +19,8 @@ TEMPERATURE = 0.08
 
 def select(
     proposals: Sequence[Proposal],
+    plan: RunPlan,
     *,
-    seed: int,
     iteration: int,
     rollout: int,
     step: int,
@@ -31,15 +31,22 @@ def select(
     Exploring rollouts that start an iteration from the same code share one stream and take the
     first, second, ... name drawn from it without replacement, so that they do not all try the
     same; nor do they begin with what the first rollout begins with, where there is a choice.
+
+    Greedy rollouts all do as the first; random ones draw with equal chances, as do those that have
+    no memory to expect anything by.
     """
     if not proposals:
         return None
+    if plan.choice == "random" or plan.memory == "off":
+        stream = generator(plan.seed, "any", iteration, rollout, step)
+        drawn = proposals[int(stream.integers(len(proposals)))]
+        return _choice(drawn, drawn.expected.score, "drawn with equal chances")
     best = min(proposals, key=lambda p: (-p.expected.score, p.technique))
-    if not explores(rollout):
+    if not explores(plan, rollout):
         return _choice(best, best.expected.score, "highest expected gain")
     first = step == 0
     stream = generator(
-        seed,
+        plan.seed,
         "select",
         *((iteration, "first", source_sha256) if first else (iteration, rollout, step)),
     )

@@ -47,7 +47,7 @@ async def optimization_selector(state: Reads) -> dict[str, Any]:
     proposals = state["proposals"]
     choice = select(
         proposals,
-        seed=state["plan"].seed,
+        state["plan"],
         iteration=state["iteration"],
         rollout=state["rollout"],
         step=state["step"],

@@ -36,7 +36,10 @@ def selector_messages(
     identity = workspace.measured_by
     steps = visible_steps(workspace, (state["iteration"], state["rollout"], state["step"]))
     seed = workspace.knowledge.seed().techniques
-    ranked = sorted(state["proposals"], key=lambda each: (-each.expected.score, each.technique))
+    remembers = plan.memory != "off"
+    ranked = list(state["proposals"])
+    if remembers:
+        ranked.sort(key=lambda each: (-each.expected.score, each.technique))
     assert evaluation.profile is not None and evaluation.timing is not None
     ceiling = attainable(task, evaluation.profile, evaluation.timing)
     return render(
@@ -51,8 +54,9 @@ def selector_messages(
         gpu=identity.gpu,
         state=state["state_choice"].state.name,
         observation=state["observation"].description,
+        remembers=remembers,
         proposals=[
-            _line(proposal, _rank(proposal, state["proposals"]), seed, ceiling)
+            _line(proposal, _rank(proposal, state["proposals"]), seed, ceiling, remembers)
             for proposal in ranked
         ],
         ranked=[proposal for proposal in ranked if proposal.source == "model"]
@@ -61,7 +65,7 @@ def selector_messages(
         tried=tried_text(steps, current.source_sha256),
         step=state["step"] + 1,
         steps=plan.steps,
-        explores=explores(state["rollout"]),
+        explores=explores(plan, state["rollout"]),
         drawn=drawn.technique,
     )
 
@@ -78,9 +82,12 @@ def _line(
     rank: int | None,
     seed: Mapping[str, Optimization],
     ceiling: float | None,
+    remembers: bool,
 ) -> str:
     expected = proposal.expected
-    words = [expected_text(expected) + ceiling_text(expected.mean_log, ceiling)]
+    words = []
+    if remembers:
+        words.append(expected_text(expected) + ceiling_text(expected.mean_log, ceiling))
     card = proposal.optimization
     if card is not None:
         words.append(f"a new technique: {card.description.rstrip('.')}")
@@ -91,8 +98,9 @@ def _line(
             )
     if rank is not None:
         words.append(f"rank {rank}")
-    if abs(expected.prepared_log) >= 0.02:
+    if remembers and abs(expected.prepared_log) >= 0.02:
         words.append(f"{gain_text(expected.prepared_log)} in what later steps gain")
     known = card or seed.get(proposal.technique)
     avoid = f" Avoid when: {known.avoid_when}" if known and known.avoid_when else ""
-    return f"- {proposal.technique} ({'; '.join(words)}). {proposal.reason}{avoid}"
+    told = f" ({'; '.join(words)})." if words else ":"
+    return f"- {proposal.technique}{told} {proposal.reason}{avoid}"

@@ -53,7 +53,9 @@ async def parameter_update(state: Reads) -> dict[str, Any]:
     plan = state["plan"]
     told = await asyncio.to_thread(_learned, state)
     change, author = told.change, BUILTIN
-    if plan.models.model_of("parameter_update") != BUILTIN and told.steps:
+    if not plan.learns:  # Evidence moves expectations by itself, where it is kept.
+        change = KnowledgeUpdate(run=plan.run_id, iteration=state["iteration"])
+    elif plan.models.model_of("parameter_update") != BUILTIN and told.steps:
         answer = await _ask(state, told)
         if answer.value is None:
             author = stand_in(answer)
@@ -131,9 +133,10 @@ def _apply(
         context = policy_context(workspace.measured_by, state["summary"])
         knowledge = workspace.knowledge
         # Its own number, not the newest: after a kill the same update names the same snapshot.
-        after = knowledge.apply_update(change)
+        # A base to which nothing is added is read as it was when the run began.
+        after = knowledge.apply_update(change) if plan.memory == "live" else before
         moved = {}
-        for gap in _single(state["analysis"]):
+        for gap in _single(state["analysis"]) if after != before else ():
             where = knowledge.state(gap.state_id, after)
             if where is None:
                 continue

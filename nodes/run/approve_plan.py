@@ -70,7 +70,7 @@ def settle(plan: RunPlan, decision: Decision) -> RunPlan | str:
     if decision.verdict == "reject":
         return decision.reason
     may = editable(plan.policy)
-    understood = f"a plan is edited by {', '.join(may)}, each a number"
+    understood = f"a plan is edited by {', '.join(may) or 'nothing here'}, each a number"
     if unknown := [name for name in decision.edit if name not in may]:
         raise Misunderstood(f"{unknown[0][:80]} cannot be edited: {understood}")
     try:
@@ -82,6 +82,7 @@ def settle(plan: RunPlan, decision: Decision) -> RunPlan | str:
 
 def _question(workspace: Workspace, plan: RunPlan, summary: TaskSummary) -> PlanQuestion:
     asked = {role: plan.models.model_of(role) for role in RULES[plan.policy].roles}
+    loops = {name: getattr(plan, name) for name in editable(plan.policy)}
     budgets = read_budgets(workspace.directory).model_dump(exclude_none=True)
     return PlanQuestion(
         run=plan.run,
@@ -90,7 +91,7 @@ def _question(workspace: Workspace, plan: RunPlan, summary: TaskSummary) -> Plan
         answers=(
             "accept",
             "reject:REASON",
-            f"edit:{json.dumps(plan.model_dump(include=set(editable(plan.policy))))}",
+            *([f"edit:{json.dumps(loops)}"] if loops else []),
         ),
         task=summary.name,
         op_class=summary.op_class,

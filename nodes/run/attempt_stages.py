@@ -43,7 +43,7 @@ async def compile_candidate(state: Reads) -> dict[str, Any]:
     """Compile the newest attempt for both variants, with NVIDIA's compiler."""
     async with opened(state["plan"]) as workspace:
         task, source = await _subject(workspace, state)
-        evaluator = Evaluator(workspace.device, workspace.store)
+        evaluator = workspace.evaluator
         verdict = await evaluator.compile(task, source)
         await _conclude_failure(evaluator, task, source, verdict)
     return _verdict(state, verdict)
@@ -53,7 +53,7 @@ async def verify_candidate(state: Reads) -> dict[str, Any]:
     """Run the newest attempt on every case and compare with PyTorch."""
     async with opened(state["plan"]) as workspace:
         task, source = await _subject(workspace, state)
-        evaluator = Evaluator(workspace.device, workspace.store)
+        evaluator = workspace.evaluator
         verdict = await awaited(
             state["plan"], workspace, lambda: evaluator.verify(task, source)
         )
@@ -65,7 +65,7 @@ async def profile_candidate(state: Reads) -> dict[str, Any]:
     """Profile and time the newest attempt at full dimensions; store its evaluation."""
     async with opened(state["plan"]) as workspace:
         task, source = await _subject(workspace, state)
-        evaluator = Evaluator(workspace.device, workspace.store)
+        evaluator = workspace.evaluator
         verified = await evaluator.verify(task, source)  # Stored: read, not run.
         measured = await awaited(
             state["plan"], workspace, lambda: evaluator.profile(task, source)
@@ -110,7 +110,7 @@ async def _result(state: Reads, attempt: Attempt, repairs: int) -> LoweringResul
     assert attempt.source_sha256 is not None
     async with opened(state["plan"]) as workspace:
         task, source = await _subject(workspace, state, attempt)
-        key = Evaluator(workspace.device, workspace.store).key(task, source)
+        key = workspace.evaluator.key(task, source)
         evaluation = await asyncio.to_thread(workspace.evaluation, key)
     point = None
     if evaluation.outcome is Outcome.PASSED:

@@ -13,8 +13,8 @@ from pydantic import ValidationError
 from ...harness.devices.registry import device_choice, open_device
 from ...harness.errors import UserError, told_of
 from ...harness.files import read_regular
-from ...harness.records import sha256_of
-from ...harness.task.loading import LARGEST_REFERENCE_BYTES
+from ...harness.records import Reading, sha256_of
+from ...harness.task.loading import LARGEST_REFERENCE_BYTES, reference_seconds
 from ...memory.locations import default_knowledge_directory
 from ...memory.run.directory import NotEmpty, RunDirectory, new_run_directory, read_plan
 from ...memory.run.run_store import RunStore
@@ -28,7 +28,7 @@ from ..records import OptimizeRequest, RunContext, RunPlan
 TASK_FILE, START_FILE = "task.py", "start.cu"
 """Where in a run's directory the texts lie that were given in place of paths."""
 
-Asked = TypeVar("Asked", OptimizeRequest, RunContext)
+Asked = TypeVar("Asked", OptimizeRequest, RunContext, Reading)
 
 
 def checked(kind: type[Asked], asked: Mapping[str, Any]) -> Asked:
@@ -90,6 +90,7 @@ def resolve_plan(request: OptimizeRequest, context: RunContext) -> RunPlan:
         "task_sha256": _sum_of(given.get(TASK_FILE, task)),
         "models": models,
         "repairs": _repairs(context, models),
+        "reference_seconds": context.reference_seconds or reference_seconds(),
     }
     return RunPlan(**(dict(request) | dict(context) | resolved))
 
@@ -106,7 +107,7 @@ def resolve_models(context: RunContext) -> ModelPlan:
 
 
 def _roles(context: RunContext) -> dict[Role, str]:
-    """Return who answers in the roles that the policy has.
+    """Return who answers in the roles that the policy has, where something comes of an answer.
 
     Raises:
         UserError: a role was given to a model that the policy has not.
@@ -119,8 +120,17 @@ def _roles(context: RunContext) -> dict[Role, str]:
             f"--model {context.model}: the policy {context.policy} has no {foreign[0]}; it has "
             f"{', '.join(has)}"
         )
-    asked = context.models.roles | named
+    asked = context.models.roles | named | dict.fromkeys(_not_asked(context), BUILTIN)
     return {role: name for role, name in asked.items() if role in has}
+
+
+def _not_asked(context: RunContext) -> tuple[Role, ...]:
+    """Return the roles in which no model is asked, as nothing would come of its answer."""
+    gradient: tuple[Role, ...] = ("policy_evaluation", "gap_analysis", "parameter_update")
+    by_rule: tuple[Role, ...] = ("optimization_selector",)
+    return (() if context.learns else gradient) + (
+        () if context.choice == "sampled" else by_rule
+    )
 
 
 def check_asked(context: RunContext) -> None:
@@ -131,6 +141,11 @@ def check_asked(context: RunContext) -> None:
     """
     check_models(context.models)
     require_prices(context.models, context.budgets)
+    if context.choice == "greedy" and context.memory == "off":
+        raise UserError(
+            "--choice greedy --memory off: without memory no technique is expected to gain more "
+            "than another; leave one of the two out"
+        )
     if context.writer == "tools" and context.models.model_of("kernel_writer") == BUILTIN:
         raise UserError(
             "--writer tools: the built-in kernel writer calls no tools; give a model the role: "
@@ -320,8 +335,9 @@ def _moved_here(held: RunDirectory, plan: RunPlan) -> RunPlan:
 def _open(held: RunDirectory, plan: RunPlan, *, until_released: bool, new: bool) -> None:
     try:
         open_runs().keep(
-            held, plan.device, plan.gpu, plan.knowledge, until_released=until_released
-        )
+            held, plan.device, plan.gpu, plan.knowledge, plan.ablation,
+            until_released=until_released,
+        )  # fmt: skip
     except BaseException:
         if new:
             held.remove()

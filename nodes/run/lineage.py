@@ -18,7 +18,7 @@ from pydantic_core import to_jsonable_python
 
 from ...harness.errors import UserError
 from ...harness.records import sha256_of_json
-from ...memory.run.directory import ARTIFACTS
+from ...memory.run.directory import ARTIFACTS, change_reference_seconds, reference_seconds_of
 from ...memory.run.journal import Entry
 from ...memory.run.run_store import RunStore
 from ...tools.models.budgets import read_budgets, write_budgets
@@ -32,7 +32,7 @@ from .begin import fork_directory, stored_plan
 Node = Callable[..., Awaitable[dict[str, Any]]]
 NOT_READ = ("start_point", "rollout")
 """What the parts of a place do not have in common."""
-OF_THE_DIRECTORY = {"run", "run_id", "forked_from", "budgets", "approve"}
+OF_THE_DIRECTORY = {"run", "run_id", "forked_from", "budgets", "reference_seconds", "approve"}
 """What of a plan says where the run lies, what it may use and whom it asks, not what it does."""
 
 
@@ -113,6 +113,8 @@ def _edited(workspace: Workspace, plan: RunPlan) -> None:
         write_budgets(workspace.directory, plan.budgets)
     if plan.approve != stored.approve:
         change_approvals(workspace.directory, plan.approve)
+    if plan.reference_seconds != stored.reference_seconds and plan.reference_seconds:
+        change_reference_seconds(workspace.directory, plan.reference_seconds)
     workspace.held.write_plan(plan.model_dump(mode="json"))
 
 
@@ -124,6 +126,9 @@ def _as_it_stands(workspace: Workspace, plan: RunPlan) -> RunPlan:
         changed["budgets"] = read_budgets(workspace.directory)
     if plan.approve == stored.approve:
         changed["approve"] = approvals_of(stored)
+    if plan.reference_seconds == stored.reference_seconds:
+        seconds = reference_seconds_of(workspace.directory)
+        changed["reference_seconds"] = seconds or plan.reference_seconds
     return plan.model_copy(update=changed)
 
 

@@ -23,6 +23,7 @@ from ...harness.records import Task
 from ...harness.task.loading import load_task as read_task
 from ...harness.task.loading import small_variant_in_words
 from ...memory.knowledge.state_index import import_chroma
+from ...memory.run.directory import reference_seconds_of
 from ...memory.run.journal import Entry
 from ...tools.models.endpoint import require_endpoint
 from ...tools.progress import progress_writer, report_progress
@@ -44,10 +45,7 @@ class Asks(TypedDict, total=False):
     reading: dict[str, Any]
 
 
-Node = Callable[[Asks, Runtime[Settings]], Awaitable[dict[str, Any]]]
-
-
-def load_task_of(graph: Policy) -> Node:
+def load_task_of(graph: Policy) -> Callable[..., Awaitable[dict[str, Any]]]:
     """Return the node that begins the runs of a policy's graph."""
 
     async def load_task(state: Asks, runtime: Runtime[Settings]) -> dict[str, Any]:
@@ -104,7 +102,7 @@ async def begun_in(graph: Policy, state: Asks, given_context: object) -> dict[st
         by_rounds=by_rounds(plan.policy),
         models={role: plan.models.model_of(role) for role in RULES[plan.policy].roles},
     )
-    for text in (*task.notes, *([told] if told else [])):
+    for text in (*plan.without, *task.notes, *([told] if told else [])):
         report_progress("note", text=text)
     written = {"plan": plan, "summary": summary, "iteration": 0}
     entry = Entry(
@@ -137,13 +135,16 @@ async def _described(plan: RunPlan, given: Mapping[str, str]) -> Task:
     def tell(text: str) -> None:
         write({"event": "note", "text": text})
 
+    how = plan.dimensions, plan.reading, tell
+    seconds = await asyncio.to_thread(reference_seconds_of, Path(plan.run))
+    seconds = seconds or plan.reference_seconds
     if TASK_FILE not in given:
-        return await read_task(Path(plan.task), plan.dimensions, plan.reading, tell)
+        return await read_task(Path(plan.task), *how, seconds)
     held = scratch_folder("task")
     folder = await asyncio.to_thread(held.__enter__)
     try:
         await asyncio.to_thread((folder / TASK_FILE).write_text, given[TASK_FILE])
-        return await read_task(folder / TASK_FILE, plan.dimensions, plan.reading, tell)
+        return await read_task(folder / TASK_FILE, *how, seconds)
     except UserError as error:
         raise UserError(str(error).replace(f"{folder}/", "")) from error
     finally:

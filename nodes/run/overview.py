@@ -36,6 +36,7 @@ def list_runs(root: Path) -> list[dict[str, Any]]:
         entry: dict[str, Any] = {
             "run": str(directory),
             "task": plan.task,
+            "policy": plan.policy,
             "gpu": plan.gpu,
             "status": "in use" if is_held(directory) else "unfinished",
             "seconds": seconds,

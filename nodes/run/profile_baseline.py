@@ -11,7 +11,6 @@ from typing import Any, NotRequired, TypedDict
 
 from ...harness.errors import UserError
 from ...harness.records import Outcome, outcome_in_words
-from ...tools.evaluation.evaluator import Evaluator
 from ...tools.models.records import BUILTIN
 from ...tools.progress import report_progress
 from ..common.interrupts import awaited
@@ -43,9 +42,12 @@ async def profile_baseline(state: Reads) -> dict[str, Any]:
                 workspace.artifacts.get_text(state["initial_source"]),
             )
         )
-        evaluator = Evaluator(workspace.device, workspace.store)
-        evaluation = await awaited(plan, workspace, lambda: evaluator.evaluate(task, source))
-        sequence = await asyncio.to_thread(workspace.knowledge.sequence)
+        evaluator = workspace.evaluator
+        # A large knowledge base takes a second to be read: as long as the device is at work.
+        evaluation, snapshot = await asyncio.gather(
+            awaited(plan, workspace, lambda: evaluator.evaluate(task, source)),
+            asyncio.to_thread(workspace.knowledge.snapshot),
+        )
         evaluations = await asyncio.to_thread(workspace.store.count)
     if evaluation.outcome is not Outcome.PASSED:
         origin = f"--start {plan.start}" if plan.start else _by(author)
@@ -65,7 +67,7 @@ async def profile_baseline(state: Reads) -> dict[str, Any]:
     return {
         "initial": point,
         "best": point,
-        "knowledge_at": sequence,
+        "knowledge_at": snapshot.at,
         "evaluations": evaluations,
     }
 

@@ -67,7 +67,10 @@ async def record_step(state: Reads) -> dict[str, Any]:
     child = state["result"].point
     best = faster(state["best"], child)
     accepted = child is not None and accepts(
-        state["current"], child, state["rollout"], state["choice"].prepared_log
+        state["current"],
+        child,
+        explores(state["plan"], state["rollout"]),
+        state["choice"].prepared_log,
     )
     step = state["step"] + 1
     ended = f"{step} steps taken" if step >= state["plan"].steps else ""
@@ -96,10 +99,12 @@ async def record_step(state: Reads) -> dict[str, Any]:
     }
 
 
-def accepts(parent: KernelPoint, child: KernelPoint, rollout: int, prepared_log: float) -> bool:
+def accepts(
+    parent: KernelPoint, child: KernelPoint, exploring: bool, prepared_log: float
+) -> bool:
     """Say whether the trajectory goes on from the child rather than from its parent."""
     gain = _gain(parent, child)
-    moved = explores(rollout) and child.bottleneck != parent.bottleneck
+    moved = exploring and child.bottleneck != parent.bottleneck
     prepares = moved or math.log(gain) + prepared_log > 0
     return gain >= NEUTRAL or (prepares and gain >= PREPARING)
 

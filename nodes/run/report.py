@@ -80,6 +80,7 @@ def _report(state: Reads) -> RunResult:
             outcome=_outcome(confirmation),
             task=state["summary"].name,
             device=plan.device,
+            policy=plan.policy,
             gpu=plan.gpu,
             provenance=state["initial"].provenance,
             initial_us=state["initial"].microseconds,
@@ -107,6 +108,7 @@ def _report(state: Reads) -> RunResult:
             initial_author=state["initial"].author,
             steps=tuple(_authors(step) for step in steps),
             notes=(
+                *plan.without,
                 *((confirmation.reason,) if confirmation.reason else ()),
                 *notes_of(facts),
                 *_elsewhere(workspace.store.jobs.measured_by()),

@@ -41,7 +41,8 @@ def _headline(result: RunResult) -> str:
     outcomes = ", ".join(f"{name} {count}" for name, count in sorted(result.outcomes.items()))
     return "\n".join(
         (
-            f"{result.task} on {result.gpu}: every time below is {result.provenance}",
+            f"{result.task} on {result.gpu}{_policy(result)}: every time below is "
+            f"{result.provenance}",
             f"  initial {result.initial_us:.2f} us{_cycles(result.initial_cycles)} "
             f"({result.bottleneck_before})",
             f"  best    {result.best_us:.2f} us{_cycles(result.best_cycles)} "
@@ -53,6 +54,10 @@ def _headline(result: RunResult) -> str:
             f"{result.model_calls} model calls, {result.tokens} tokens{_money(result)}",
         )
     )
+
+
+def _policy(result: RunResult) -> str:
+    return "" if result.policy == "kernelblaster" else f" by {result.policy}"
 
 
 def _cycles(elapsed: float | None) -> str:

@@ -12,7 +12,6 @@ from typing import Any, TypedDict
 
 from ...harness.records import Outcome
 from ...memory.records import Step
-from ...tools.evaluation.evaluator import Evaluator
 from ...tools.models.records import BUILTIN
 from ...tools.progress import report_progress
 from ..common.caps import search_over
@@ -104,7 +103,7 @@ async def evaluate_candidate(state: Evaluates) -> dict[str, Any]:
                 workspace.artifacts.get_text(sha256),
             )
         )
-        evaluator = Evaluator(workspace.device, workspace.store)
+        evaluator = workspace.evaluator
         evaluation = await awaited(plan, workspace, lambda: evaluator.evaluate(task, source))
     point = None
     if evaluation.outcome is Outcome.PASSED:
@@ -144,6 +143,7 @@ async def record_round(state: Records) -> dict[str, Any]:
         author=step.author,
     )
     current = candidate.point or state["current"]
+    latest: Candidate | None
     if candidate.source_sha256:
         latest = candidate
     elif current.depth:  # Nothing was written: the next round goes on from what passed last.

@@ -13,7 +13,6 @@ from typing import TypedDict
 import numpy as np
 
 from ...memory.records import Step
-from ...tools.evaluation.evaluator import Evaluator
 from ..common.points import kernel_point
 from ..common.randomness import generator
 from ..common.steps import Way, ways_through
@@ -60,7 +59,7 @@ def _drawn(state: Reads) -> KernelPoint:
         task = workspace.task(state["summary"].artifact)
         source = workspace.artifacts.get_text(drawn)
         evaluation = workspace.evaluation(
-            Evaluator(workspace.device, workspace.store).key(task, source)
+            workspace.evaluator.key(task, source)
         )
     way = ways[drawn]
     last = way[-1] if way else None

@@ -58,4 +58,5 @@ def sentence(profile: Profile) -> str:
         several = (
             f" ({len(share.launches)} of {len(profile.launches)} launches, {part:.0%} of the time)"
         )
-    return f"{launch.kernel}{several}: {CAUSES[launch.bottleneck]}; {', '.join(facts)}"
+    cause = f"{launch.kernel}{several}: {CAUSES[launch.bottleneck]}"
+    return "; ".join([cause, *([", ".join(facts)] if facts else [])])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ...harness.judge.by_time import NO_COUNTERS
 from ...harness.records import Bottleneck, Profile
 from ...memory.knowledge.signature import DIMENSIONS, explain
 from ...memory.records import Signature
@@ -52,6 +53,7 @@ def extractor_messages(
         **kernel_context(task, source, evaluation, path_to(current.source_sha256, steps)),
         bottlenecks=[(name, words.removeprefix("limited by ")) for name, words in CAUSES.items()],
         features="\n".join(f"- {words}" for words in unusual(rule)),
+        counted=NO_COUNTERS not in profile.dominant.advice,
         primary=rule.primary,
         secondary=second_resource(profile, rule),
         near=f"{NEAR:.0%}",

@@ -30,7 +30,9 @@ def test_a_variant_is_a_policy_with_settings() -> None:
         ("kernelblaster[steps=0]", "greater than or equal to 1"),
         ("kernelblaster[stepps=1]", "there is no setting stepps"),
         ("kernelblaster[seed=1]", "there is no setting seed of one policy"),
-        ("zero_shot[rounds=7]", "the policy zero_shot is rounds=1"),
+        ("zero_shot[rounds=7]", "the policy zero_shot cannot be told that"),
+        ("minimal[rollouts=7]", "the policy minimal cannot be told that"),
+        ("minimal[memory=off]", "minimal"),
         ("minimal,minimal", "named twice"),
         ("", "names none"),
     ],
@@ -45,6 +47,13 @@ def test_an_ablation_goes_through_the_values_of_one_setting() -> None:
     depth = ablation("depth", "builtin", COMMON)
     assert [each.settings["steps"] for each in depth] == [1, 2, 4, 8]
     assert depth[0].name == "kernelblaster[steps=1]"
+    memory = ablation("memory", "builtin", COMMON)
+    assert [each.settings["memory"] for each in memory] == [
+        "live", "frozen", "seed", "off", "shuffled"
+    ]  # fmt: skip
+    assert [each.settings["gradient"] for each in ablation("gradient", "builtin", COMMON)] == [
+        True, False
+    ]  # fmt: skip
     with pytest.raises(UserError, match="choose one of memory, "):
         ablation("width", "builtin", COMMON)
 

@@ -34,6 +34,8 @@ def suite(tmp_path: Path) -> Path:
         (("--model", "nobody"), "nobody"),
         (("--steps", "0"), "--steps 0"),
         (("--level", "9"), "level9"),
+        (("--set", "N=3"), "--set names a size of one task"),
+        (("--kernelbench", "nowhere"), "name a suite"),
     ],
 )
 def test_bad_input_is_one_clear_line_and_leaves_nothing(

@@ -150,13 +150,14 @@ async def test_as_a_tool_it_answers_in_json_or_in_one_line() -> None:
     assert told["gain"] > 1 and told["best_source"].endswith("best.cu")
     refused = await tool.ainvoke({"task": "examples/softmax.py", "start": "nowhere.cu"})
     assert "nowhere.cu" in refused and "\n" not in refused
-    assert set(tool.args) == {"task", "start"} and "PyTorch" in tool.args["task"]["description"]
+    assert set(tool.args) == {"task", "start", "mode", "dtype", "allow_degenerate"}
+    assert "PyTorch" in tool.args["task"]["description"]
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({}, "task is missing; call optimize_kernel(task, start=...)"),
+        ({}, "task is missing; call optimize_kernel(task, start=...,"),
         ({"task": 3}, "task is 3"),
         ({"task": "\ud800"}, "half a surrogate pair"),
         ({"task": "examples/softmax.py", "gpu": "A100"}, "takes no 'gpu'"),

@@ -177,6 +177,7 @@ async def test_the_next_start_can_be_chosen(graph: Any) -> None:
     ("edit", "words"),
     [
         ({"plan": {"gpu": "A100"}}, "plan.gpu cannot be edited"),
+        ({"plan": {"memory": "off"}}, "plan.memory cannot be edited"),
         ({"plan": {"task": "other.py"}}, "plan.task cannot be edited"),
         ({"plan": {"iterations": 0}}, "plan.iterations=0"),
         ({"plan": {"rolouts": 3}}, "plan.rolouts"),

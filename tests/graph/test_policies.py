@@ -13,7 +13,7 @@ from asked import Asked
 from kernelblaster.graph.policies import build_policy_graph
 from kernelblaster.harness.errors import UserError
 from kernelblaster.memory.run.run_store import RunStore
-from kernelblaster.nodes.common.policies import RULES, under_policy
+from kernelblaster.nodes.common.policies import RULES, require_counted, under_policy
 from kernelblaster.nodes.records import POLICIES, RunContext
 from kernelblaster.nodes.run.begin import checked
 
@@ -37,12 +37,19 @@ def test_an_unknown_policy_is_one_clear_line() -> None:
 
 def test_what_a_policy_fixes_cannot_be_asked_otherwise() -> None:
     assert under_policy(RunContext(policy="zero_shot")).rounds == 1
+    with pytest.raises(UserError, match="--steps: the policy minimal .* but --rounds"):
+        require_counted("minimal", ["steps"])
+    require_counted("kernelblaster", ["steps", "iterations"])
+    with pytest.raises(UserError, match="--approve technique: the policy minimal"):
+        under_policy(RunContext(policy="minimal", approve=("technique",)))
     with pytest.raises(UserError, match="--rounds 3: the policy zero_shot is rounds=1"):
         under_policy(RunContext(policy="zero_shot", rounds=3))
 
 
-@pytest.mark.parametrize("policy", ["zero_shot", "minimal", "best_of_n", "coder_judge", "optimisation_only"])
-def test_a_run_without_a_judge_ends_with_the_best_of_its_rounds(
+@pytest.mark.parametrize(
+    "policy", ["zero_shot", "minimal", "best_of_n", "coder_judge", "optimisation_only"]
+)
+def test_a_run_by_rounds_ends_with_the_best_of_them(
     policy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     graph_support.install(monkeypatch.setattr)

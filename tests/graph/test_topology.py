@@ -10,8 +10,12 @@ from places import ROOT
 
 from kernelblaster.graph import lowering, optimize, rollout
 from kernelblaster.graph.compiling import RECURSION_LIMIT
+from kernelblaster.graph.policies import policy_graph
 from kernelblaster.nodes.kernel_writer.tool_rounds import MOST_ROUNDS
 from kernelblaster.nodes.records import LONGEST_LOOP
+
+LOOP = {"rollout", "policy_evaluation", "gap_analysis", "parameter_update", "keep_lessons"}
+"""Nodes of `optimize` that no policy by rounds has."""
 
 
 def edges(graph: Any) -> set[tuple[str, str]]:
@@ -45,6 +49,26 @@ def test_optimize_is_the_outer_loop() -> None:
         ("approve_winner", "report"),
         ("report", "__end__"),
     }
+
+
+def test_policies_by_rounds_have_a_judge_or_none() -> None:
+    between = {
+        ("profile_baseline", "begin_rounds"),
+        ("coder", "evaluate_candidate"),
+        ("evaluate_candidate", "record_round"),
+        ("record_round", "confirm_winner"),
+    }
+    alone = {("begin_rounds", "coder"), ("record_round", "coder")}
+    judged = alone | {
+        ("begin_rounds", "judge"),
+        ("begin_rounds", "confirm_winner"),
+        ("record_round", "judge"),
+        ("judge", "coder"),
+        ("judge", "confirm_winner"),
+    }
+    frame = {edge for edge in edges(optimize.graph) if not {*edge} & LOOP}
+    assert edges(policy_graph("minimal")) == frame | between | alone
+    assert edges(policy_graph("coder_judge")) == frame | between | judged
 
 
 def test_rollout_is_the_trajectory() -> None:
@@ -86,8 +110,8 @@ def test_lowering_goes_back_to_write_with_each_failure() -> None:
 
 
 def test_graphs_compile_without_a_checkpointer_for_studio_and_parents() -> None:
-    for module in (optimize, rollout, lowering):
-        assert module.graph.checkpointer is None
+    for graph in (optimize.graph, rollout.graph, lowering.graph, policy_graph("coder_judge")):
+        assert graph.checkpointer is None
 
 
 def test_langgraph_json_names_graphs_that_are_there() -> None:

@@ -20,6 +20,8 @@ EXPECTED = {
     "optimize": "parameter_update",
     "rollout": "optimization_selector",
     "coder_judge": "judge",
+    "correction_only": "judge",
+    "optimisation_only": "judge",
     "minimal": "coder",
     "zero_shot": "coder",
     "best_of_n": "coder",

@@ -32,7 +32,7 @@ def initial_cuda(prompt: str) -> str:
 
 def state_extractor(prompt: str) -> dict[str, Any]:
     return {
-        "primary": found(r"counters says: (\w+) first", prompt), "secondary": None,
+        "primary": found(r"(?:counters|time) says: (\w+) first", prompt), "secondary": None,
         "description": "Every byte goes through DRAM.", "features": ["DRAM is busy"],
     }  # fmt: skip
 
@@ -59,7 +59,7 @@ def optimization_proposer(prompt: str) -> dict[str, Any]:
 
 
 def optimization_selector(prompt: str) -> dict[str, Any]:
-    (names,) = [re.findall(r"^- (\w+) \(", part, re.MULTILINE) for part in
+    (names,) = [re.findall(r"^- (\w+)(?: \(|:)", part, re.MULTILINE) for part in
                 re.findall(r"## Proposals.*?\n\n", prompt, re.DOTALL)]  # fmt: skip
     wanted = [name for name in (NEW, *FACTORS) if name in names]
     return {"technique": (wanted or names)[0], "reason": "It should gain most."}

@@ -205,7 +205,7 @@ def install_agent_tools(patch: Callable[[str, Any], Any]) -> None:
     """Put the text device in place where an agent's tools open one."""
     opening = "kernelblaster.tools.for_agents.opening"
     patch(f"{opening}.open_device", lambda kind, gpu: TextDevice(gpu))
-    patch(f"{opening}.load_task_now", lambda path, dimensions: text_task(path.stem))
+    patch(f"{opening}.load_task_now", lambda path, *_, **__: text_task(path.stem))
 
 
 def install_bench(patch: Callable[[str, Any], Any]) -> None:
@@ -214,7 +214,7 @@ def install_bench(patch: Callable[[str, Any], Any]) -> None:
     A task called `bad` cannot be read.
     """
 
-    async def read_task(path: Path, *_: Any) -> Task:
+    async def read_task(path: Path, *_: Any, **__: Any) -> Task:
         if path.stem == "bad":
             raise UserError(f"{path}: the reference is no Python")
         return text_task(path.stem)

@@ -9,6 +9,7 @@ from ...harness.devices.protocol import Device
 from ...harness.records import DeviceIdentity, Evaluation, Outcome, Task, source_sha256
 from ...memory.database import Stored
 from ...memory.run.run_store import RunStore
+from .time_alone import time_alone
 
 
 class Evaluator(Gates):
@@ -18,9 +19,18 @@ class Evaluator(Gates):
     confirm and evaluate raise ResultAwaited; asked again once it is there, they return it.
     """
 
-    def __init__(self, device: Device, store: RunStore) -> None:
+    def __init__(self, device: Device, store: RunStore, *, with_counters: bool = True) -> None:
+        """Judge on a device, with a store for a memory.
+
+        Args:
+            device: the device.
+            store: of the run.
+            with_counters: whether evaluations hold what was counted, or times alone; the stages,
+                which no agent reads, hold all.
+        """
         super().__init__(device, _Stages(store))
         self._store = store
+        self._with_counters = with_counters
 
     async def evaluate(self, task: Task, source: str) -> Evaluation:
         """Run the stages in order, stopping at the first that fails, and store the verdict."""
@@ -34,6 +44,9 @@ class Evaluator(Gates):
         last, measured = passage.last, passage.measured
         passed = last.outcome is Outcome.PASSED
         key = self.key(task, source)
+        profile = measured.profile if measured and passed else None
+        if profile is not None and not self._with_counters:
+            profile = time_alone(task, profile)
         evaluation = Evaluation(
             key=key,
             source_sha256=source_sha256(source),
@@ -45,7 +58,7 @@ class Evaluator(Gates):
             build=last.build,
             facts=passage.facts,
             timing=measured.timing if measured and passed else None,
-            profile=measured.profile if measured and passed else None,
+            profile=profile,
         )
         await asyncio.to_thread(self._store.put, evaluation)
         return evaluation

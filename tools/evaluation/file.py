@@ -31,6 +31,7 @@ async def evaluate_file(
     reading: Reading = AS_WRITTEN,
     tell: Tell | None = None,
     confirm_seconds: float = CONFIRM_SECONDS,
+    reference_seconds: float | None = None,
 ) -> Evaluation:
     """Compile, verify, profile and time one CUDA source for one task.
 
@@ -44,6 +45,7 @@ async def evaluate_file(
         reading: how the reference is read.
         tell: hears now and then that PyTorch is still at work.
         confirm_seconds: limit of a confirmation's slow checks at full dimensions.
+        reference_seconds: how long PyTorch may take for the task's answers on the CPU.
 
     Raises:
         UserError: a file, the device or the GPU cannot be used, or the file defines no `launch`
@@ -51,7 +53,7 @@ async def evaluate_file(
     """
     source = await asyncio.to_thread(read_source, kernel)
     opened = open_device(device, gpu).confirming_for(confirm_seconds)
-    loaded = await load_task(task, dimensions, reading, tell)
+    loaded = await load_task(task, dimensions, reading, tell, reference_seconds)
     with scratch_folder("evaluate") as scratch:
         with RunStore(scratch / "run.sqlite") as store:
             gates = Evaluator(opened, store)

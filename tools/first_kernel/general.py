@@ -1,7 +1,7 @@
 """Writes a kernel for each operator of a program: what the shorter forms of writer.py do not cover.
 
 Elementwise operators that only one other reads are computed where they are read; views are indices.
-What no operator covers is named with its line in the reference.
+What no operator covers is named with its line in the reference, and left out (missing.py).
 """
 
 from __future__ import annotations
@@ -17,10 +17,13 @@ from . import movement, recurrent, sums, windows
 from .arrays import Array, Storage, expanded, whole
 from .calls import VIEWS, Call, Number, Reference, calls_of, names_of
 from .elementwise import OPERANDS
+from .left_out import leave_out
+from .missing import Sketch, Unwritten
 from .nests import Lazy, Result, Scalar, Value, Writing
+from .pen import Pen
 from .sizes import Sizes, count
 from .source import source_of
-from .values import CannotWrite, Dim
+from .values import CannotWrite, Dim, IsRandom
 
 Operator = Callable[[Writing, Call], Any]
 
@@ -30,31 +33,34 @@ OPERATORS: Mapping[str, Operator] = {
 _EFFECTLESS = ("_assert", "sym_constrain", "_check")
 
 
-def write_general(task: Task) -> tuple[str, tuple[str, ...]]:
-    """Return the CUDA source of a task, and a note for each kernel.
+def write_general(task: Task) -> Sketch:
+    """Return the CUDA source of a task, but for operators that no kernel is known for.
 
     Raises:
-        CannotWrite: an operation, dtype or shape is outside the writer's reach.
+        CannotWrite: its shapes, dtypes or views are outside the writer's reach.
     """
-    _require_known(names_of(task))
-    sizes = Sizes(task)
-    calls = calls_of(task, sizes)
-    lowering = _Lowering(task, sizes, calls)
-    return source_of(task, sizes, lowering.pens())
+    unknown = _unknown(names_of(task))
+    try:
+        sizes = Sizes(task)
+        lowering = _Lowering(task, sizes, calls_of(task, sizes))
+        sketch = source_of(task, sizes, lowering.launches())
+    except CannotWrite as reason:
+        raise CannotWrite(unknown or str(reason)) from reason
+    reasons = dict.fromkeys([unknown, *(each.reason for each in sketch.missing)])
+    return sketch.model_copy(update={"reason": "; ".join(filter(None, reasons))})
 
 
-def _require_known(calls: list[Call]) -> None:
-    """Raise CannotWrite with every operation that is not known, each with its lines."""
-    unknown: dict[str, list[int]] = {}
+def _unknown(calls: list[Call]) -> str:
+    """Return every operation that is not known, each with its lines; empty where all are."""
+    lines: dict[str, list[int]] = {}
     for call in calls:
         if not _known(call):
-            unknown.setdefault(call.op, []).append(call.line or 0)
-    if unknown:
-        named = [
-            f"{op} (line {', '.join(map(str, sorted(set(lines))))})" if any(lines) else op
-            for op, lines in unknown.items()
-        ]
-        raise CannotWrite(f"no kernel is known for {'; '.join(named)}")
+            lines.setdefault(call.op, []).append(call.line or 0)
+    named = [
+        f"{op} (line {', '.join(map(str, sorted(set(found))))})" if any(found) else op
+        for op, found in lines.items()
+    ]
+    return f"no kernel is known for {'; '.join(named)}" if named else ""
 
 
 def _known(call: Call) -> bool:
@@ -69,7 +75,6 @@ class _Lowering:
 
     def __init__(self, task: Task, sizes: Sizes, calls: list[Call]) -> None:
         self._write = Writing(sizes)
-        self._task = task
         self._calls = calls
         self.values: dict[str, Any] = {}
         small = {tensor.name: tensor.shape for tensor in task.verify.tensors}
@@ -97,18 +102,12 @@ class _Lowering:
         self._uses.update(self._returned)
         self._last.update(dict.fromkeys(self._returned, len(calls)))
 
-    def pens(self) -> Any:
+    def launches(self) -> list[Pen | Unwritten]:
         """Lower every operation, then write the outputs; returns the launches."""
         for position, call in enumerate(self._calls):
             if call.base.startswith(_EFFECTLESS):
                 continue
-            try:
-                result = self._lower(call)
-            except CannotWrite as reason:
-                if call.op in str(reason) or call.where in str(reason):
-                    raise
-                raise CannotWrite(f"{call.where}: {reason}") from reason
-            self._keep(call, position, result)
+            self._keep(call, position, self._lowered(call))
         taken: set[int] = set()
         for name, out in zip(self._returned, self._outputs, strict=True):
             self._write.title = f"output {out.storage.name}"
@@ -118,7 +117,42 @@ class _Lowering:
             if isinstance(value, Array) and not count(value.dims).same_as(count(out.dims)):
                 raise CannotWrite(f"output {out.storage.name} has a shape that does not follow")
             self._write.assign(out, value)
-        return self._write.pens
+        return self._write.launches
+
+    def _lowered(self, call: Call) -> Any:
+        """Return the result of an operation; what cannot be written is left to somebody else."""
+        if not _known(call):
+            return self._left(call, "")
+        done = len(self._write.launches)
+        try:
+            return self._lower(call)
+        except IsRandom:
+            raise
+        except CannotWrite as error:
+            reason = str(error)
+            if call.op not in reason and call.where not in reason:
+                reason = f"{call.where}: {reason}"
+            if call.base in ("getitem", "copy"):
+                raise CannotWrite(reason) from error
+        del self._write.launches[done:]
+        return self._left(call, reason)
+
+    def _left(self, call: Call, reason: str) -> Any:
+        parts = {
+            int(user.args[1]): (user.dims, user.dtype)
+            for user in self._calls
+            if user.base == "getitem" and user.args[0] == Reference(call.name)
+        }
+        shapes = {
+            place: (dims, dtype)
+            for place, (dims, dtype) in (parts or {0: (call.dims, call.dtype)}).items()
+            if dims is not None and dtype is not None
+        }
+        if len(shapes) < len(parts or [call]):
+            raise CannotWrite(reason or f"the shape of {call.where} is not known")
+        self._write.title = call.where
+        results = leave_out(self._write, self._with_values(call), reason, shapes)
+        return results if parts else results[0]
 
     def _becomes(self, value: Array, out: Array, taken: set[int]) -> bool:
         """Have the kernel that computes a value write it into the output at once."""
@@ -136,11 +170,7 @@ class _Lowering:
         if call.base == "copy":
             # What it overwrites is not read, and need not even be known.
             return self._copied(call, self._resolved(call.args[1]))
-        resolved = replace(
-            call,
-            args=tuple(self._resolved(each) for each in call.args),
-            kwargs={key: self._resolved(each) for key, each in call.kwargs.items()},
-        )
+        resolved = self._with_values(call)
         base = call.base
         if base == "getitem":
             found = resolved.args[0][resolved.args[1]]
@@ -156,6 +186,13 @@ class _Lowering:
         if base in ("to", "type_as") or base not in OPERANDS or base in OPERATORS:
             return OPERATORS[base](write, resolved)
         return self._elementwise(resolved, base)
+
+    def _with_values(self, call: Call) -> Call:
+        return replace(
+            call,
+            args=tuple(self._resolved(each) for each in call.args),
+            kwargs={key: self._resolved(each) for key, each in call.kwargs.items()},
+        )
 
     def _copied(self, call: Call, value: Value) -> Value:
         if call.dims is None or call.dtype is None:

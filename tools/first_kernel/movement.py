@@ -12,7 +12,7 @@ from .nests import Lazy, Scalar, Value, Writing
 from .pen import Pen
 from .pointwise import number
 from .sizes import ZERO, as_dim, count, divided, negative, plus, times
-from .values import ONE, CannotWrite, Dim, Dims
+from .values import ONE, CannotWrite, Dim, Dims, IsRandom
 
 Results = Value | tuple[Value, ...]
 
@@ -21,7 +21,7 @@ def _same(write: Writing, call: Call) -> Value:
     if call.base in ("dropout", "alpha_dropout", "feature_dropout", "native_dropout") and (
         call.flag(2, "train") and call.number(1, "p", 0.5) > 0
     ):
-        raise CannotWrite(f"{call.where} in training is random")
+        raise IsRandom(f"{call.where} in training is random")
     value: Value = call.args[0]
     if call.dtype is not None and not _alike(value.dtype, call.dtype):
         return write.apply("copy", value, dtype=call.dtype)

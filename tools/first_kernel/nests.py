@@ -21,6 +21,7 @@ from .arrays import (
 )
 from .calls import Number
 from .elementwise import render_of
+from .missing import Unwritten
 from .pen import Pen, type_of
 from .pointwise import enclosed, number
 from .sizes import Sizes, ceil_div, count
@@ -91,7 +92,7 @@ class Writing:
 
     def __init__(self, sizes: Sizes) -> None:
         self.known = sizes
-        self.pens: list[Pen] = []
+        self.launches: list[Pen | Unwritten] = []
         self.title = ""
         """Of the operation at hand, for the comments of its kernels."""
 
@@ -178,7 +179,7 @@ class Writing:
     def launch(self, pen: Pen) -> None:
         """End a kernel: it is launched after those before it."""
         pen.tidy()
-        self.pens.append(pen)
+        self.launches.append(pen)
 
     # Reductions
 

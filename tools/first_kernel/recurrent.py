@@ -8,7 +8,7 @@ from .nests import Value, Writing
 from .pen import Pen
 from .sizes import ZERO, as_dim, times
 from .sums import product
-from .values import ONE, CannotWrite, Dim
+from .values import ONE, CannotWrite, Dim, IsRandom
 
 _SIGMOID = "1.0f / (1.0f + expf(-({})))"
 
@@ -20,7 +20,7 @@ def _recurrent(write: Writing, call: Call) -> tuple[Value, ...]:
     begins = call.args[1] if kind == "lstm" else (call.args[1],)
     weights, biases, layers, dropped, train, both, batch_first = call.args[2:9]
     if dropped and train:
-        raise CannotWrite(f"{call.where} with dropout is random")
+        raise IsRandom(f"{call.where} with dropout is random")
     if not isinstance(layers, int):
         raise CannotWrite(f"{call.where}: the number of layers differs between the variants")
     states = [write.array(each, call.name) for each in begins]

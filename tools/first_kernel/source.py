@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from ...harness.records import DTYPE_BYTES, Task
 from .arrays import Array, Storage
+from .missing import MissingKernel, Sketch, Unwritten
 from .pen import C_TYPES, INDEX, Hole, Pen
 from .sizes import Sizes, atom, same_as_zero
 
@@ -66,23 +67,27 @@ class _Kernel:
         return _call_like(f"{self.name}<<<{grid}, {THREADS}, 0, stream>>>(", arguments, ");", 4)
 
 
-def source_of(task: Task, sizes: Sizes, pens: Sequence[Pen]) -> tuple[str, tuple[str, ...]]:
-    """Return the CUDA source that does the launches in order, and a note for each kernel."""
+def source_of(task: Task, sizes: Sizes, launches: Sequence[Pen | Unwritten]) -> Sketch:
+    """Return the CUDA source that does the launches in order."""
     taken = {tensor.name for tensor in task.full.tensors} | {"blocks_of", "workspace", "stream"}
+    pens = [launch for launch in launches if isinstance(launch, Pen)]
     kernels = _kernels(pens, taken)
-    results = _results(pens)
+    functions = _functions(launches, taken)
+    results = _results(launches)
     for storage in results:
         storage.name = _free(storage.name, taken)
     slots, places = _places(results)
-    lines = ['#include "task.cuh"', "", *sizes.declarations]
-    lines += [""] if sizes.declarations else []
+    before = ['#include "task.cuh"', "", *sizes.declarations]
+    before += [""] if sizes.declarations else []
     for kernel in kernels:
-        lines += [*kernel.definition(), ""]
+        before += [*kernel.definition(), ""]
+    lines: list[str] = []
     total = "0"
-    for number, sharing in enumerate(slots):
+    scratch = [_aligned(function.scratch) for function in functions.values()]
+    for number, size in enumerate([*map(_bytes, slots), *scratch]):
         lines.append(f"constexpr size_t PLACE_{number} = {total};")
-        total = f"PLACE_{number} + {_bytes(sharing)}"
-    if slots:
+        total = f"PLACE_{number} + {size}"
+    if lines:
         lines += [
             f"constexpr size_t WORKSPACE_BYTES = {total};", "",
             'extern "C" size_t workspace_bytes() { return WORKSPACE_BYTES; }', "",
@@ -95,16 +100,44 @@ def source_of(task: Task, sizes: Sizes, pens: Sequence[Pen]) -> tuple[str, tuple
         *_launch_head(task),
     ]
     of_pen = {id(pen): kernel for kernel in kernels for pen in kernel.pens}
+    at = {key: len(slots) + number for number, key in enumerate(functions)}
     begun: set[int] = set()
-    for pen in pens:
-        for storage in pen.storages:
+    for launch in launches:
+        for storage in launch.storages:
             if not storage.external and id(storage) not in begun:
                 begun.add(id(storage))
                 lines.append(_pointer(storage, places[id(storage)]))
-        lines += ["    " + line for line in of_pen[id(pen)].launch(pen)]
+        if isinstance(launch, Pen):
+            called = of_pen[id(launch)].launch(launch)
+        else:
+            called = _call(launch, functions[launch.key].name, at[launch.key])
+        lines += ["    " + line for line in called]
     lines.append("}")
     notes = tuple(f"{kernel.name}: {kernel.pens[0].title.splitlines()[0]}" for kernel in kernels)
-    return "\n".join(lines) + "\n", notes
+    return Sketch(
+        constants=tuple(sizes.declarations),
+        before="\n".join(before) + "\n",
+        after="\n".join(lines) + "\n",
+        missing=tuple(functions.values()),
+        notes=notes,
+    )
+
+
+def _functions(
+    launches: Sequence[Pen | Unwritten], taken: set[str]
+) -> dict[tuple[object, ...], MissingKernel]:
+    """Return the functions that are missing, each by the key of the launches that call it."""
+    found: dict[tuple[object, ...], MissingKernel] = {}
+    for launch in launches:
+        if isinstance(launch, Unwritten) and launch.key not in found:
+            found[launch.key] = launch.kernel(_free(f"launch_{launch.stem}", taken))
+    return found
+
+
+def _call(launch: Unwritten, name: str, place: int) -> list[str]:
+    arguments = [_argument(pointer.array) for pointer in launch.pointers]
+    arguments += [f"static_cast<char*>(workspace) + PLACE_{place}", "stream"]
+    return _call_like(f"{name}(", arguments, ");", 4)
 
 
 def _kernels(pens: Sequence[Pen], taken: set[str]) -> list[_Kernel]:
@@ -119,11 +152,11 @@ def _kernels(pens: Sequence[Pen], taken: set[str]) -> list[_Kernel]:
     return list(found.values())
 
 
-def _results(pens: Sequence[Pen]) -> list[Storage]:
+def _results(launches: Sequence[Pen | Unwritten]) -> list[Storage]:
     """Return what the launches hand on, in order of first use, with the launches that touch it."""
     results: list[Storage] = []
-    for position, pen in enumerate(pens):
-        for storage in pen.storages:
+    for position, launch in enumerate(launches):
+        for storage in launch.storages:
             if not storage.external:
                 if not storage.launches:
                     results.append(storage)
@@ -171,7 +204,11 @@ def _bytes(sharing: Sequence[Storage]) -> str:
     largest = kept[0]
     for text in kept[1:]:
         largest = f"({largest} > {text} ? {largest} : {text})"
-    return f"({largest} + {_ALIGNMENT - 1}) / {_ALIGNMENT} * {_ALIGNMENT}"
+    return _aligned(largest)
+
+
+def _aligned(size: str) -> str:
+    return f"({size} + {_ALIGNMENT - 1}) / {_ALIGNMENT} * {_ALIGNMENT}"
 
 
 def _pointer(storage: Storage, place: int) -> str:

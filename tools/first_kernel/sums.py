@@ -10,7 +10,7 @@ from .arrays import FLOATING, Array, expanded, part, permuted, shape, unsqueezed
 from .calls import Call, Number
 from .nests import Lazy, Scalar, Value, Writing, _Expression, _leaves
 from .sizes import ZERO, as_dim, count, divided, minus, plus
-from .values import ONE, CannotWrite, Dim, Dims, broadcast
+from .values import ONE, CannotWrite, Dim, Dims, IsRandom, broadcast
 
 Results = Value | tuple[Value, ...]
 
@@ -439,7 +439,7 @@ def _attention(write: Writing, call: Call) -> Results:
     mask, dropped = call.get(3, "attn_mask"), call.get(4, "dropout_p", 0.0)
     causal, scale = call.flag(5, "is_causal"), call.kwargs.get("scale")
     if dropped:
-        raise CannotWrite(f"{call.where} with dropout is random")
+        raise IsRandom(f"{call.where} with dropout is random")
     width = query.dims[-1]
     if scale is None:
         scale = Number(f"(1.0f / sqrtf(static_cast<float>({width.text})))") if (

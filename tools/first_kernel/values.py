@@ -16,6 +16,10 @@ class CannotWrite(Exception):
     """The program uses something outside the built-in writer's reach; the text is the reason."""
 
 
+class IsRandom(CannotWrite):
+    """No kernel of whoever writes it can be compared with an operation that draws numbers."""
+
+
 @dataclass(frozen=True)
 class Dim:
     """A dimension as text over the constants of task.cuh, with its value in both variants."""

@@ -15,6 +15,7 @@ from .aten import lower_program
 from .builder import Stage
 from .emission import Body, loaded
 from .general import write_general
+from .missing import Sketch
 from .values import (
     Buffer,
     CannotWrite,
@@ -49,6 +50,8 @@ class NotWritten(Record):
     """The built-in writer cannot write this task; a model or a person can."""
 
     reason: str
+    sketch: Sketch | None = None
+    """All but some operators' kernels, where it can write that."""
 
 
 @dataclass(frozen=True)
@@ -71,11 +74,13 @@ def write_initial_cuda(task: Task) -> InitialKernel | NotWritten:
     except CannotWrite as reason:
         short = str(reason)
     try:
-        source, notes = write_general(task)
+        sketch = write_general(task)
     except CannotWrite as reason:
         alone = task.program is not None and task.verify_program is None
         return NotWritten(reason=short if alone else str(reason))
-    return InitialKernel(source=source, notes=notes)
+    if sketch.missing:
+        return NotWritten(reason=sketch.reason, sketch=sketch)
+    return InitialKernel(source=sketch.completed(""), notes=sketch.notes)
 
 
 def _write(task: Task) -> InitialKernel:

@@ -15,6 +15,7 @@ from ...harness.devices.protocol import Device
 from ...harness.devices.registry import open_device
 from ...harness.errors import UserError
 from ...harness.process.scratch import scratch_folder
+from ...harness.records import AS_WRITTEN, Reading
 from ...harness.task.loading import load_task_now
 from ...memory.knowledge.knowledge_base import KnowledgeBase
 from ...memory.run.artifacts import ArtifactStore
@@ -65,6 +66,8 @@ class Opening:
         gpu: str,
         dimensions: Mapping[str, int],
         knowledge: Path,
+        reading: Reading = AS_WRITTEN,
+        reference_seconds: float | None = None,
     ) -> None:
         if not task.is_file():
             raise UserError(f"{task}: no such file; give the path of a PyTorch reference")
@@ -75,6 +78,7 @@ class Opening:
                 "answers here (cuda or simulated)"
             )
         self._task, self._dimensions, self._knowledge = task, dict(dimensions), knowledge
+        self._reading, self._seconds = reading, reference_seconds
         self._guard = threading.RLock()
         self._opened = contextlib.ExitStack()
         self._desk: Desk | None = None
@@ -99,7 +103,9 @@ class Opening:
         with self._guard:
             self._require_open()
             if self._desk is None:
-                task = load_task_now(self._task, self._dimensions)
+                task = load_task_now(
+                    self._task, self._dimensions, self._reading, seconds=self._seconds
+                )
                 folder = self._opened.enter_context(scratch_folder("agent"))
                 store = self._opened.enter_context(RunStore(folder / "run.sqlite"))
                 self._desk = Desk(

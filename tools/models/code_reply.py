@@ -22,7 +22,6 @@ _DIVIDER = re.compile(r"^[ \t]*={5,9}[ \t]*$", re.MULTILINE)
 _REPLACE = re.compile(r"^[ \t]*>{5,9} ?REPLACE[ \t]*$", re.MULTILINE)
 _PARAMETERS = re.compile(r"^[ \t*`]*PARAMETERS:?[ \t*`]*(\{.*\})", re.MULTILINE)
 _NOT_APPLICABLE = re.compile(r"^[ \t*`]*NOT[ _]APPLICABLE[ \t*`]*:?[ \t*]*(.*)", re.MULTILINE)
-_LAUNCH = re.compile(r"\blaunch\s*\(")
 _OMITTED = re.compile(
     r"^[ \t]*(?://|/\*)\s*(?:\.\.\.|…).*$"
     r"|^[ \t]*(?://|/\*)"
@@ -56,13 +55,20 @@ class Edit(NamedTuple):
     replace: str
 
 
-def read_code(text: str, base: str | None = None, *, may_decline: bool = False) -> CodeReply:
+def read_code(
+    text: str,
+    base: str | None = None,
+    *,
+    may_decline: bool = False,
+    functions: tuple[str, ...] = ("launch",),
+) -> CodeReply:
     """Return the code of a reply.
 
     Args:
         text: the reply.
         base: the file that edits change; None where only a complete file will do.
         may_decline: whether `NOT APPLICABLE: reason` is an answer.
+        functions: the names without which it is not complete.
 
     Raises:
         MalformedReply: there is no code in it, more than one candidate, code that is cut off or
@@ -74,7 +80,7 @@ def read_code(text: str, base: str | None = None, *, may_decline: bool = False) 
             raise MalformedReply("there is no file yet to edit: give the complete file")
         source = apply_edits(base, read_edits(text))
     elif "```" in text or "~~~" in text:
-        source = _file_of(text)
+        source = _file_of(text, functions)
     elif may_decline and (declined := _NOT_APPLICABLE.search(text)):
         reason = " ".join(_NOT_TEXT.sub(" ", declined[1]).split())[:300]
         reason = reason or "the model gives no reason"
@@ -85,7 +91,7 @@ def read_code(text: str, base: str | None = None, *, may_decline: bool = False) 
             + (", or SEARCH/REPLACE edits" if base is not None else "")
         )
     source = source.rstrip() + "\n"
-    _require_whole(source)
+    _require_whole(source, functions)
     if base is not None and source.split() == base.split():
         raise MalformedReply("the file is the same as before: nothing was changed")
     return CodeReply(source=source, parameters=_parameters(text))
@@ -105,7 +111,7 @@ def read_source(text: str) -> str:
     fence = _FENCE.search(text)
     if fence and "#include" not in text[: fence.start()]:  # Else it stands in a comment.
         blocks = [block for block in _blocks(text) if block.strip()]
-        text = "".join(blocks) if len(blocks) < 2 else _file_of(text)
+        text = "".join(blocks) if len(blocks) < 2 else _file_of(text, ("launch",))
     if not text.strip():
         raise MalformedReply("the code is empty: give the complete text of the file")
     source = text.strip("\n").rstrip() + "\n"
@@ -197,23 +203,33 @@ def _unmatched(number: int, wanted: list[str], places: list[int]) -> str:
     )
 
 
-def _file_of(text: str) -> str:
-    """Return the one fenced block that is a complete file."""
+def _defines(source: str, name: str) -> bool:
+    """Say whether a source defines a function, or calls it."""
+    return re.search(rf"\b{name}\s*\(", source) is not None
+
+
+def _file_of(text: str, functions: tuple[str, ...]) -> str:
+    """Return the one fenced block that defines all functions."""
     blocks = _blocks(text)
-    files = [block for block in blocks if _LAUNCH.search(block)]
+    files = [block for block in blocks if all(_defines(block, name) for name in functions)]
     if len(files) == 1:
         return files[0]
+    wanted = _named(functions)
     if not files:
         raise MalformedReply(
-            "no fenced block defines launch(): give the complete file in one block, nothing left "
+            f"no fenced block defines {wanted}: give the complete file in one block, nothing left "
             "out"
         )
     distinct = {"".join(block.split()) for block in files}
     if len(distinct) == 1:
         return files[0]
     raise MalformedReply(
-        f"{len(files)} different fenced blocks define launch(): give the complete file in one"
+        f"{len(files)} different fenced blocks define {wanted}: give the complete file in one"
     )
+
+
+def _named(functions: tuple[str, ...]) -> str:
+    return "launch()" if functions == ("launch",) else ", ".join(functions)
 
 
 def _blocks(text: str) -> list[str]:
@@ -238,11 +254,12 @@ def _blocks(text: str) -> list[str]:
     return found
 
 
-def _require_whole(source: str) -> None:
-    """Refuse what is no complete file that defines launch(). Raises MalformedReply."""
+def _require_whole(source: str, functions: tuple[str, ...]) -> None:
+    """Refuse what is no complete file that defines the functions. Raises MalformedReply."""
     _require_complete(source)
-    if not _LAUNCH.search(source):
-        raise MalformedReply("the file does not define launch()")
+    missing = tuple(name for name in functions if not _defines(source, name))
+    if missing:
+        raise MalformedReply(f"the file does not define {_named(missing)}")
 
 
 def _require_complete(source: str) -> None:

@@ -72,31 +72,6 @@ int64_t simt_replay_l1(const uint32_t *trace, int64_t warp_count, const int64_t 
     return missed < capacity ? missed : capacity;
 }
 
-/* L2: the streams of several SMs in turn, 32 sectors at a time. Writes allocate without a fetch.
-   results: read sectors, read hits, write sectors, write hits. Returns 0, or -1 without memory. */
-int64_t simt_replay_l2(const uint32_t *const *streams, const int64_t *lengths, int64_t count,
-                       int64_t bytes, int associativity, int64_t *results) {
-    Cache cache;
-    int64_t *at = calloc((size_t)count + 1, sizeof *at);
-    if (!at || !open_cache(&cache, bytes, associativity)) {
-        free(at);
-        return -1;
-    }
-    for (bool running = true; running;) {
-        running = false;
-        for (int64_t stream = 0; stream < count; stream++)
-            for (int taken = 0; taken < 32 && at[stream] < lengths[stream]; taken++) {
-                running = true;
-                uint32_t item = streams[stream][at[stream]++];
-                int write = item >> 31;
-                results[2 * write]++;
-                results[2 * write + 1] += look_up(&cache, item & 0x7fffffff, true);
-            }
-    }
-    free(cache.ways), free(at);
-    return 0;
-}
-
 /* For each sector that a load asks for, the load and the last one of its warp that asked for the same
    (or UINT32_MAX), at most `capacity` of them; `starts` and `ends` as above. Returns how many, or -1
    when memory is short. */

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,10 +14,10 @@ from pydantic import TypeAdapter
 from ...gpus import Gpu, find_gpu
 from ...host.plan import (
     WORKSPACE,
-    Place,
     Plan,
     PlannedLaunch,
     PlannedTransfer,
+    first_alike,
     is_cooperative,
     variable,
 )
@@ -30,8 +30,6 @@ from ..ptx.records import Module
 from . import core
 from .arena import Allocation, Arena, Transfer
 
-LINE = 128
-"""Bytes: addresses as far from the start of one are alike to a cache."""
 HARMLESS = ("race_benign", "shuffle_inactive", "barrier_exited")
 """Reports that fail no candidate: a shuffle beyond its mask is common where only lane 0's sum is
 used, and threads may leave before a barrier. They are told beside a wrong answer."""
@@ -156,30 +154,6 @@ class Candidate:
         Large ones then move as little as possible, unless they are only to be told.
         """
         self.on_transfer, self.only_accounts = on_transfer, in_place_of_moving
-
-
-def first_alike(launches: Sequence[PlannedLaunch], sizes: Mapping[str, int]) -> list[int]:
-    """Return for each launch the place of the first that is the same but for addresses.
-
-    Those lie in buffers of the same sizes, are the same distance from a line's start, and the same
-    ones of them are equal.
-    """
-    first: dict[Hashable, int] = {}
-    return [first.setdefault(_kind(step, sizes), at) for at, step in enumerate(launches)]
-
-
-def _kind(step: PlannedLaunch, sizes: Mapping[str, int]) -> Hashable:
-    buffers: dict[str, int] = {}
-    places: dict[Place, int] = {}
-    arguments = tuple(
-        (content.hexadecimal, tuple(
-            (at, buffers.setdefault(place.buffer, len(buffers)), sizes.get(place.buffer),
-             places.setdefault(place, len(places)), place.offset % LINE)
-            for at, place in content.addresses
-        ))
-        for content in step.arguments
-    )  # fmt: skip
-    return step.kernel, step.grid, step.block, step.shared_bytes, step.attributes, arguments
 
 
 def load_candidate(

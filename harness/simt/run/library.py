@@ -80,8 +80,7 @@ def core_library() -> ctypes.CDLL:
     )
     library = ctypes.CDLL(str(path))
     for name in ("simt_machine_bytes", "simt_sector_use_bytes", "simt_global_shadow_bytes",
-                 "simt_replay_l1", "simt_replay_l2", "simt_index_trace",
-                 "simt_trace_echoes"):  # fmt: skip
+                 "simt_replay_l1", "simt_index_trace", "simt_trace_echoes"):  # fmt: skip
         getattr(library, name).restype = ctypes.c_int64
     library.simt_run.restype = ctypes.c_int
     sizes = (

@@ -50,16 +50,6 @@ class L1Replay:
         return float(self.hits[instructions].sum()) / sectors if sectors else 1.0
 
 
-@dataclass(frozen=True)
-class L2Replay:
-    """Sectors that went to L2 and those it held."""
-
-    read_sectors: int
-    read_hits: int
-    write_sectors: int
-    write_hits: int
-
-
 def _pointer(array: NDArray[np.generic]) -> ctypes.c_void_p:
     return ctypes.c_void_p(array.ctypes.data)
 
@@ -150,20 +140,3 @@ def trace_shape(trace: Trace) -> tuple[Shape, Shape]:
     )
     numbers = [int(number) for number in results]
     return Shape(*numbers[:3]), Shape(*numbers[3:])
-
-
-def replay_l2(
-    streams: Sequence[NDArray[np.uint32]], capacity_bytes: int, ways: int = 16
-) -> L2Replay:
-    """Interleave the miss streams of several SMs through one cache that allocates on write too."""
-    arrays = [np.ascontiguousarray(stream, dtype=np.uint32) for stream in streams]
-    pointers = (ctypes.c_void_p * max(1, len(arrays)))(*[a.ctypes.data for a in arrays])
-    lengths = np.array([len(a) for a in arrays] or [0], dtype=np.int64)
-    counts = np.zeros(4, dtype=np.int64)
-    failed = core_library().simt_replay_l2(
-        pointers, _pointer(lengths), ctypes.c_int64(len(arrays)), ctypes.c_int64(capacity_bytes),
-        ctypes.c_int(ways), _pointer(counts),
-    )  # fmt: skip
-    if failed:
-        raise MemoryError("no memory for the cache replay")
-    return L2Replay(*(int(count) for count in counts))

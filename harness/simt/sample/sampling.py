@@ -15,6 +15,7 @@ from ...occupancy import Occupancy
 from ..counters import Counts, LaunchCounters
 from ..run.block_runs import LaunchFailed
 from ..run.candidate import KernelLaunch
+from ..run.core import Launch
 from ..sass.listing import MachineCode
 from ..sass.sums import KernelCode
 from .dependence import TooUneven, Unaffordable, shared_counter
@@ -22,7 +23,7 @@ from .effort import FULL, Effort
 from .instruction_counts import count_by_kind
 from .memory_traffic import constant_waits, traffic_of
 from .race_checks import MOST_DEPENDENT, neighbours, races
-from .sampled_runs import hottest_atomic, run_samples
+from .sampled_runs import SampledRuns, hottest_atomic, run_samples
 from .slowest_warp import slowest_path
 from .warp_chain import chain_clocks
 from .whole_grid import whole_launch
@@ -93,8 +94,6 @@ def sample_launch(
             raise too_much
         runner.take_back()
         return replace(whole(looks), race_checked_blocks=looked_at)
-    function = launch.module.functions[launch.kernel]
-    machine = KernelCode(launch.module, function, code) if code else None
     if runs.too_uneven():
         raise TooUneven(launch.kernel)
     written = written_of(runner, blocks, runs.cost, generator, outputs, effort)
@@ -103,6 +102,25 @@ def sample_launch(
         runner.complete(rest)
     if len(runner.ran) < blocks:
         note_atomics(runner, outputs, atomics)
+    return replace(
+        _scaled(gpu, launch, runs, held, shared_bytes, code),
+        written=written,
+        race_checked_blocks=looked_at,
+    )
+
+
+def _scaled(
+    gpu: Gpu,
+    launch: Launch,
+    runs: SampledRuns,
+    held: Occupancy,
+    shared_bytes: int,
+    code: MachineCode | None,
+) -> LaunchCounters:
+    """Return what few blocks counted, scaled to the grid; the arguments are `sample_launch`'s."""
+    runner, blocks = runs.runner, runs.blocks
+    function = launch.module.functions[launch.kernel]
+    machine = KernelCode(launch.module, function, code) if code else None
     warps = float(blocks * -(-int(np.prod(launch.block)) // 32))
     ways: list[list[float]] = []
     shares = np.ones(len(launch.module.instructions))
@@ -160,10 +178,8 @@ def sample_launch(
         atomic_lines=runner.atomic_lines(),
         local_bytes=float(launch.local_bytes),
         constant_bytes=64.0 * runs.resident.constant_lines,
-        written=written,
         read=runner.read(),
         joins_blocks=len(runner.ran) < blocks and runner.joins_blocks(),
-        race_checked_blocks=looked_at,
         simulated=runner.spent,
         repeatable=True,
     )

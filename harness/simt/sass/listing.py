@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 _SECTION = re.compile(r"^\.text\.(\S+):")
@@ -148,8 +148,3 @@ def with_statements(code: MachineCode, places: Mapping[int, int]) -> MachineCode
         ])
         for block in code.blocks
     ])  # fmt: skip
-
-
-def instructions_of(blocks: Iterable[MachineBlock]) -> list[MachineInstruction]:
-    """Return the instructions of blocks in order."""
-    return [instruction for block in blocks for instruction in block.instructions]

@@ -35,11 +35,6 @@ class Section(NamedTuple):
         return f"## {self.title}\n{self.text}" if self.title else self.text
 
 
-def count_tokens(messages: tuple[Message, ...]) -> int:
-    """Return how many tokens messages have, about."""
-    return sum(estimate_tokens(message.content) for message in messages)
-
-
 def render(template: str, budget: int, /, **context: Any) -> tuple[Message, ...]:
     """Return the messages of a template: the system's, where it has one, and the user's.
 

@@ -228,6 +228,20 @@ def test_a_process_may_end_itself(scratch: Path, how: str) -> None:
 
 @needs_filter
 @pytest.mark.skipif(os.getuid() != 0, reason="only root has rights to lose")
+def test_an_imported_package_imports_more_of_itself_and_nothing_beside_it(
+    scratch: Path, tmp_path: Path
+) -> None:
+    package = tmp_path / "elsewhere" / "package"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("")
+    (package / "later.py").write_text("VALUE = 7")
+    (package.parent / "beside.py").write_text("")
+    before = f"import sys; sys.path.append({str(package.parent)!r}); import package"
+    code = "from package.later import VALUE; assert VALUE == 7; import beside"
+    ran = child(code, scratch, before)
+    assert ran.status == 1 and ran.output.endswith("beside.py'")
+
+
 def test_root_is_root_no_more(scratch: Path) -> None:
     code = "print([line for line in OPEN if line.startswith('CapEff')])"
     before = """

@@ -9,12 +9,14 @@ from typing import Any
 import graph_support
 import pytest
 from asked import Asked
+from builtin_support import node, ref, task
 from scripted_chat_model import ScriptedChatModel, http_error, refusal, use
 
 from kernelblaster.harness.errors import UserError
+from kernelblaster.harness.records import Program
 from kernelblaster.memory.run.run_store import RunStore
 from kernelblaster.nodes.records import RunResult
-from kernelblaster.tools.first_kernel.writer import NotWritten
+from kernelblaster.tools.first_kernel.writer import NotWritten, write_initial_cuda
 from kernelblaster.tools.models.code_reply import fenced
 
 MODEL = "import:scripted_chat_model:current"
@@ -157,3 +159,75 @@ extern "C" void launch(float* out0, const float* x, void* workspace, cudaStream_
     assert "out0[0]: expected" in mend and "get_inputs()'s own" in mend
     with RunStore(tmp_path / "run" / "run.sqlite") as store:
         assert store.outcomes()["passed"] >= 1
+
+
+def function(us: float, *more: str) -> str:
+    """The text of the function that `lacking` has no kernel for."""
+    lines = (f"us: {us}", "constexpr size_t launch_special_i0_scratch = 0;",
+             "static void launch_special_i0(float* out0, const float* x0)", *more)  # fmt: skip
+    return fenced("".join(f"{line}\n" for line in lines))
+
+
+def lacking(_: Any) -> NotWritten:
+    """What the built-in writer makes of a task with one operator that it does not know."""
+    shapes = ((1024,), (1024,))
+    nodes = [
+        node("relu", "aten.relu.default", [ref("x")], (1024,)),
+        node("i0", "aten.special_i0.default", [ref("relu")], (1024,)),
+    ]
+    made = task("text", {"x": shapes}, nodes, {"i0": shapes})
+    typed = tuple(each.model_copy(update={"dtype": "float32", "line": 1}) for each in nodes)
+    program = Program(nodes=typed, outputs=("i0",))
+    found = write_initial_cuda(made.model_copy(update={"program": program}))
+    assert isinstance(found, NotWritten)
+    return found
+
+
+def test_a_model_writes_only_the_kernels_that_the_built_in_writer_lacks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What of it fails is mended by the same functions again, or by edits of these."""
+    graph_support.install(monkeypatch.setattr)
+    monkeypatch.setattr("kernelblaster.nodes.initial_cuda.builtin.write_builtin", lacking)
+
+    def edit(old: str, new: str) -> str:
+        return f"<<<<<<< SEARCH\n{old}\n=======\n{new}\n>>>>>>> REPLACE\n"
+
+    model = ScriptedChatModel(
+        [
+            text_kernel(80.0),
+            function(80.0, 'extern "C" void launch(float* out0)'),
+            function(80.0, "outcome: compile_error"),
+            fenced("static void launch_special_i0(float* out0)\n"),
+            function(80.0, "outcome: wrong_answer"),
+            edit('#include "task.cuh"', "#include <mine.cuh>"),
+            edit("outcome: wrong_answer", "mended"),
+        ]
+    )
+    events: list[Any] = []
+    result = start(tmp_path, monkeypatch, model, events)
+    assert result.initial_us == 80.0 and author(events) == MODEL
+    assert result.outcomes["compile_error"] == result.outcomes["wrong_answer"] == 1
+    asked = next(event for event in events if event["event"] == "initial_asked")
+    assert asked["reason"] == "no kernel is known for aten.special_i0.default (line 1)"
+    first, *later = (call.prompt for call in model.calls)
+    assert "static void launch_special_i0(float* out0, const float* x0, void* scratch, " in first
+    assert "`aten.special_i0.default(x0)`, line 1 of the reference" in first
+    assert "x0: float [1024]" in first and "constexpr size_t PLACE_1 = PLACE_0 +" in first
+    assert "// kernel elementwise_relu_kernel: " in first and "if (i >= " not in first
+    for said, prompt in zip(
+        ("no fenced block defines launch_special_i0", "launch() is generated",
+         "does not compile", "does not define launch_special_i0_scratch",
+         "differ from PyTorch's", "edit your own functions only"), later, strict=True,
+    ):  # fmt: skip
+        assert said in prompt
+
+
+def test_where_the_missing_kernel_never_passes_one_line_names_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph_support.install(monkeypatch.setattr)
+    monkeypatch.setattr("kernelblaster.nodes.initial_cuda.builtin.write_builtin", lacking)
+    model = ScriptedChatModel([function(80.0 + i, "outcome: race") for i in range(4)])
+    with pytest.raises(UserError, match=r"wrote no kernel that passes .*special_i0.*line 1"):
+        start(tmp_path, monkeypatch, model)

@@ -17,6 +17,7 @@ from langchain_core.tools import BaseTool
 
 import kernelblaster
 from kernelblaster.harness.errors import UserError
+from kernelblaster.harness.records import Reading, Task
 from kernelblaster.harness.task.contract import signature
 from kernelblaster.memory.knowledge.knowledge_base import KnowledgeBase
 from kernelblaster.memory.records import KnowledgeUpdate, Lesson
@@ -358,14 +359,52 @@ def test_closed_tools_say_so_and_leave_nothing(
         ("text.py", {"device": "no such"}, "unknown device"),
         ("text.py", {"device": "simulated", "gpu": "GTX 9000"}, "GTX 9000"),
         ("text.py", {"device": "deferred", "gpu": "H100"}, "another host"),
+        ("text.py", {"reading": {"mode": "evil"}}, "mode.*evil"),
+        ("text.py", {"reading": {"type": "fp16"}}, "type"),
+        ("text.py", {"reference_seconds": -1.0}, "reference_seconds"),
     ],
 )
 def test_what_cannot_be_opened_is_told_at_once(
-    tmp_path: Path, task: str, asked: dict[str, str], words: str
+    tmp_path: Path, task: str, asked: dict[str, Any], words: str
 ) -> None:
     (tmp_path / "text.py").write_text("")
     with pytest.raises(UserError, match=words):
         kernelblaster.agent_tools(tmp_path / task, **asked)
+
+
+def test_the_task_is_read_as_the_command_line_reads_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the tools that measure, and by the one that runs the whole, which may be told another."""
+    graph_support.install(monkeypatch.setattr)
+    graph_support.install_agent_tools(monkeypatch.setattr)
+    read: list[Any] = []
+
+    def load_task_now(path: Path, dimensions: Any, reading: Reading, **rest: Any) -> Task:
+        read.append((dimensions, reading, rest["seconds"]))
+        return graph_support.text_task()
+
+    async def read_task(path: Path, dimensions: Any, reading: Reading, *rest: Any) -> Task:
+        read.append((dimensions, reading, rest[-1]))
+        raise UserError("enough")
+
+    monkeypatch.setattr("kernelblaster.tools.for_agents.opening.load_task_now", load_task_now)
+    monkeypatch.setattr("kernelblaster.nodes.run.load_task.read_task", read_task)
+    path = tmp_path / "text.py"
+    path.write_text("")
+    with kernelblaster.agent_tools(
+        path, knowledge=tmp_path / "kb", dimensions={"N": 8}, reference_seconds=50.0,
+        reading={"mode": "eval", "dtype": "bf16", "allow_degenerate": True},
+    ) as opened:  # fmt: skip
+        by_name = {tool.name: tool for tool in opened}
+        ask(by_name, "show_task")
+        assert ask(by_name, "optimize_kernel", task=str(path)) == "enough"
+        assert ask(by_name, "optimize_kernel", task=str(path), mode="train") == "enough"
+        wrong = ask(by_name, "optimize_kernel", task=str(path), dtype="fp8")
+    asked = Reading(mode="eval", dtype="bf16", allow_degenerate=True)
+    other = asked.model_copy(update={"mode": "train"})
+    assert read == [({"N": 8}, asked, 50.0), ({"N": 8}, asked, 50.0), ({"N": 8}, other, 50.0)]
+    assert "fp8" in wrong and "call optimize_kernel(task, start=..., mode=..." in wrong
 
 
 def test_a_task_that_cannot_be_loaded_is_an_answer(tmp_path: Path) -> None:

@@ -8,8 +8,7 @@ from dataclasses import replace
 import pytest
 from support.timed_kernels import BUDGET, TimedKernels
 
-from kernelblaster.harness.host.plan import Content, Place, PlannedLaunch
-from kernelblaster.harness.simt.run.candidate import first_alike
+from kernelblaster.harness.host.plan import Content, Place, PlannedLaunch, first_alike
 from kernelblaster.harness.simt.sample import effort
 from kernelblaster.harness.simt.sample.effort import FULL, Overspent, Shares
 from kernelblaster.harness.simt.sample.repeats import repeated

@@ -18,7 +18,6 @@ from kernelblaster.harness.task.contract import signature
 from kernelblaster.harness.vetting.symbols import check_symbols
 from kernelblaster.nodes.common.prompts.render import (
     Section,
-    count_tokens,
     estimate_tokens,
     render,
     within,
@@ -27,6 +26,11 @@ from kernelblaster.nodes.common.prompts.subject import kernel_context, task_cont
 from kernelblaster.tools.models.records import CONTEXT_TOKENS, Message
 
 IDENTITY = DeviceIdentity(kind="simulated", gpu="H100", arch="sm_90", toolchain="nvcc")
+
+
+def count_tokens(messages: tuple[Message, ...]) -> int:
+    """Return how many tokens messages have, about."""
+    return sum(estimate_tokens(message.content) for message in messages)
 
 
 def evaluation(task: Task) -> Evaluation:
