@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from .bench import bench, rerun
+from .exporting import export
 from .jobs import jobs_app
 from .knowledge import knowledge_app
 
@@ -46,6 +47,7 @@ from .flags import (
     Until,
     checked_budgets,
     describe,
+    gpu_of,
     read_settings,
     with_gpus,
 )
@@ -66,13 +68,17 @@ app.add_typer(task_app, name="task")
 app.add_typer(jobs_app, name="jobs")
 app.command()(bench)
 app.command()(rerun)
+app.command()(export)
 add_report_commands(app)
 
 @app.command()
 @with_task_flags
 def optimize(
     task: TaskPath = None,
-    start: Annotated[Path | None, typer.Option(help="First kernel; else one is written.")] = None,
+    start: Annotated[
+        Path | None,
+        typer.Option(help="First kernel, or a KernelBench solution; else one is written."),
+    ] = None,
     gpu: Gpu = None,
     gpus: Gpus = None,
     device: DeviceName = None,
@@ -122,6 +128,9 @@ def optimize(
     ] = None,
     until: Until = None,
     confirm_seconds: ConfirmSeconds = None,
+    shapes: Annotated[
+        int | None, typer.Option(help="Other shapes to look at the winner at; 0: none.")
+    ] = None,
     seed: Annotated[int | None, typer.Option(help="Same seed, same run.")] = None,
     approve: Approve = None,
     memory: Remembered = None,
@@ -195,6 +204,7 @@ def optimize(
             until=until,
             confirm_seconds=settings.confirm_seconds,
             reference_seconds=flags.reference_seconds,
+            shapes=settings.shapes if shapes is None else shapes,
             seed=settings.seed if seed is None else seed,
             knowledge=str(kb) if kb else None,
             approve=parse_approvals(approve or ""),
@@ -359,19 +369,23 @@ def runs(as_json: Json = False) -> None:
 @with_task_flags
 def task_show(
     task: TaskPath = None,
+    gpu: Gpu = None,
     *,
     flags: TaskFlags,
 ) -> None:
-    """Print a task's tensors, the exact `launch` signature and task.cuh."""
+    """Print a task's tensors, its speed of light, the `launch` signature and task.cuh."""
     from ..harness.task.contract import header, signature
     from ..harness.task.loading import load_task, small_variant_in_words
+    from .tables import bound_lines
 
+    chosen_gpu = gpu_of(gpu or read_settings().gpu)
     how = flags.dimensions, flags.reading, tell, flags.reference_seconds
     loaded = asyncio.run(load_task(flags.one_task(task), *how))
     typer.echo(f"{loaded.name}: {loaded.op_class}, {loaded.dtype}")
     typer.echo(small_variant_in_words(loaded))
     for note in loaded.notes:
         typer.echo(f"note: {note}")
+    typer.echo("\n".join(bound_lines(loaded, chosen_gpu)))
     typer.echo(f"\n{signature(loaded)}\n")
     for variant in (loaded.full, loaded.verify):
         typer.echo(f"// {variant.name}\n{header(variant)}")
@@ -381,16 +395,19 @@ def task_show(
 @with_task_flags
 def task_check(
     task: TaskPath = None,
+    gpu: Gpu = None,
     *,
     flags: TaskFlags,
 ) -> None:
-    """Load tasks, a line each: at which sizes it is verified, or why it cannot be loaded."""
+    """Load tasks: at which sizes each is verified and its bound, or why it cannot be loaded."""
     from ..harness.task.cases import prepare_cases_now, read_degenerate
     from ..harness.task.loading import load_task_now, small_variant_in_words
+    from .tables import bound_lines
 
     tasks = flags.tasks(task)
     how = flags.dimensions, flags.reading, tell, flags.reference_seconds
     failed = 0
+    chosen_gpu = gpu_of(gpu or read_settings().gpu)
     for path in tasks:
         try:
             loaded = load_task_now(path, *how)
@@ -400,6 +417,7 @@ def task_check(
             typer.echo(f"{path.stem}: refused: {str(error).removeprefix(f'{path}: ')}")
             continue
         typer.echo(f"{path.stem}: {loaded.op_class}, {small_variant_in_words(loaded)}")
+        typer.echo(f"  {bound_lines(loaded, chosen_gpu)[0]}")
         for note in (*loaded.notes, *([f"degenerate: {degenerate}"] if degenerate else [])):
             typer.echo(f"  note: {note}")
     if len(tasks) > 1:

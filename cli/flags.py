@@ -114,6 +114,24 @@ def checked_budgets(**caps: Any) -> Any:
         raise UserError(f"--max-{flag}: {error.errors()[0]['msg'].lower()}") from error
 
 
+def gpu_of(named: str) -> str:
+    """Return the name of a GPU: the one that is named, the first one here, or the simulated one.
+
+    Raises:
+        UserError: nobody knows the one that is named.
+    """
+    from ..harness.cuda.present_gpus import find_gpus
+    from ..harness.devices.registry import SIMULATED_GPU
+    from ..harness.gpus import find_gpu
+
+    if named:
+        return find_gpu(named).name
+    try:
+        return find_gpus()[0].name
+    except UserError:
+        return SIMULATED_GPU
+
+
 def knowledge_directory(chosen: Path | None) -> Path:
     """Return the knowledge base a command works on."""
     return chosen or read_settings().knowledge_directory

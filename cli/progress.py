@@ -263,6 +263,13 @@ class ProgressView:
             f"{escape(asked)}{_by(event)}"
         )
 
+    def _on_shape(self, event: Mapping[str, Any]) -> None:
+        sizes = ", ".join(f"{name}={size}" for name, size in event["dimensions"].items())
+        found = f"[red]{event['outcome']}[/]: {escape(event['reason'])}"
+        if event["microseconds"] is not None:
+            found = f"[green]holds[/], {event['microseconds']:.2f} us"
+        self.note(f"winner at {escape(sizes)}: {found}")
+
     def _place(self, event: Mapping[str, Any]) -> str:
         if self._by_rounds:
             return f"  [dim]round {event['step'] + 1}[/]  "

@@ -13,9 +13,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from ..harness.bound.speed_of_light import speed_of_light
 from ..harness.doctor import Check
 from ..harness.files import read_text
-from ..harness.records import Evaluation, outcome_in_words
+from ..harness.gpus import GPUS, known_gpu
+from ..harness.records import Evaluation, Task, outcome_in_words
 from ..nodes.records import RunResult
 from ..nodes.run.best_so_far import BestSoFar
 from ..tools.wording.measurements import costliest, kernels_text
@@ -47,6 +49,27 @@ def show_capped(console: Console, reason: str, best: BestSoFar | None) -> None:
     console.print(reason, markup=False, highlight=False, soft_wrap=True)
 
 
+def bound_lines(task: Task, gpu: str) -> list[str]:
+    """Return in words what no kernel of a task can be faster than on a GPU; the first is all of
+    it in short."""
+    known = known_gpu(gpu)
+    if known is None:
+        names = ", ".join(GPUS)
+        return [f"speed of light: the peaks of {gpu} are not known; --gpu takes {names}"]
+    bound = speed_of_light(task, known)
+    kinds = ", ".join(f"{kind} {count / 1e9:.3g} G" for kind, count in bound.operations.items())
+    return [
+        f"speed of light on {bound.gpu}: {bound}",
+        f"  reads {bound.bytes_read / 1e6:.2f} MB, writes {bound.bytes_written / 1e6:.2f} MB: "
+        f"{bound.memory_us:.2f} us",
+        f"  operations: {kinds or 'none counted'}: {bound.fp32_us:.2f} us as accurate as its "
+        f"types, {bound.tensor_us:.2f} us with half types; {bound.defined_us:.2f} us where none "
+        "is spared",
+        f"  {bound.source}",
+        *(f"  not counted: {line}" for line in bound.unknown),
+    ]
+
+
 def show_ends(
     console: Console, ended: Sequence[tuple[Path, Mapping[str, Any]]], count: int
 ) -> None:
@@ -56,8 +79,9 @@ def show_ends(
         table.add_column(title, overflow="fold")
     for name, answer in ended:
         numbers = [f"{answer[key]:.2f}" if key in answer else "" for key in _END_NUMBERS]
-        reason = f": {answer['reason']}" if "reason" in answer else ""
-        said = f"{answer['outcome'].replace('_', ' ')}{reason}"
+        reason = answer.get("reason", "")
+        reason = reason.partition(f"{name.name}:")[2].strip() or reason  # The row names the file.
+        said = answer["outcome"].replace("_", " ") + (f": {reason}" if reason else "")
         table.add_row(escape(name.stem), *numbers, escape(said))
     console.print()
     console.print(table)

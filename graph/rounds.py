@@ -1,7 +1,7 @@
 """Policies that write one candidate a round: with a Judge (CudaForge) or without.
 
 profile_baseline → begin_rounds → coder → evaluate_candidate → record_round → judge → coder
-    → ... at most `rounds` times → confirm_winner
+    → ... at most `rounds` times, or until the best is fast enough → confirm_winner
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from ..nodes.coder.node import coder
 from ..nodes.common.policies import RULES
+from ..nodes.common.until import end_of_search
 from ..nodes.judge.node import judge
 from ..nodes.records import Policy, Settings
 from ..nodes.run.lineage import of_one_line
@@ -39,7 +40,8 @@ def after_judge(state: RoundsState) -> Literal["coder", "confirm_winner"]:
 
 
 def _goes_on(state: RoundsState) -> bool:
-    return state["round"] < state["plan"].rounds and not state["ended"]
+    enough = end_of_search(state["plan"], state["summary"], state["best"])
+    return state["round"] < state["plan"].rounds and not state["ended"] and not enough
 
 
 def build_rounds(policy: Policy) -> Graph:

@@ -21,6 +21,7 @@ from ..nodes.records import (
     Proposal,
     RunPlan,
     RunResult,
+    ShapeCheck,
     SoftReview,
     StateChoice,
     TaskSummary,
@@ -85,6 +86,8 @@ class OptimizeState(OptimizeInput, total=False):
     """The winner, measured again."""
     soft_reviews: Annotated[dict[str, SoftReview], Merged(dict[str, SoftReview], merge_reviews)]
     """What the soft verifier said, by evaluation key."""
+    shapes: Annotated[tuple[ShapeCheck, ...], Recorded]
+    """What is announced, at shapes that the search never saw."""
     result: Annotated[RunResult, Recorded]
     """What the run announces."""
 
@@ -126,6 +129,8 @@ class RoundsState(OptimizeInput, total=False):
     """The winner, measured again."""
     soft_reviews: Annotated[dict[str, SoftReview], Merged(dict[str, SoftReview], merge_reviews)]
     """What the soft verifier said, by evaluation key."""
+    shapes: Annotated[tuple[ShapeCheck, ...], Recorded]
+    """What is announced, at shapes that the search never saw."""
     result: Annotated[RunResult, Recorded]
     """What the run announces."""
 

@@ -31,6 +31,7 @@ from ..harness.records import (
     Reading,
     Record,
 )
+from ..harness.task.unseen import DEFAULT_SHAPES, MOST_SHAPES
 from ..memory.records import (
     Ablation,
     ExpectedGain,
@@ -133,6 +134,8 @@ class RunContext(Record):
     reference_seconds: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     """How long PyTorch may take for the task's answers on the CPU; by default
     $KERNELBLASTER_REFERENCE_SECONDS, or 600."""
+    shapes: int = Field(default=DEFAULT_SHAPES, ge=0, le=MOST_SHAPES)
+    """At how many shapes that the search never saw the winner is looked at; 0: at none."""
     seed: Integer = 0
     """Same seed, same knowledge base: same run."""
     knowledge: str | None = None
@@ -745,6 +748,26 @@ class StepAuthors(Record):
     """Who wrote it into the code."""
 
 
+class ShapeCheck(Record):
+    """The winner at a shape that the search never saw."""
+
+    dimensions: dict[str, int]
+    """Its sizes by name, those that are the task's own left out."""
+    outcome: Outcome
+    """`passed` where the same source, compiled for these sizes, holds; else why it does not."""
+    reason: str = ""
+    """One line; empty where it holds."""
+    microseconds: float | None = None
+    """Time of one call there, where it holds."""
+    speedup: float | None = None
+    """On a GPU: time of the faster of PyTorch's eager and compiled code there over its own."""
+
+    @property
+    def holds(self) -> bool:
+        """Whether it passed all gates there."""
+        return self.outcome is Outcome.PASSED
+
+
 class RunResult(Record):
     """What a finished run announces; the command line prints it as JSON.
 
@@ -790,6 +813,9 @@ class RunResult(Record):
     where the base is not above it."""
     ended: str = ""
     """Why the search ended before its last step; empty where it did not."""
+    shapes: tuple[ShapeCheck, ...] = ()
+    """The winner at shapes that the search never saw: where it holds and where not. Empty where
+    that was not asked for, or the task's sizes cannot change."""
     evaluations: int
     """Distinct sources evaluated, the initial kernel included."""
     outcomes: dict[str, int]

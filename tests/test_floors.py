@@ -34,8 +34,8 @@ ORDER: dict[str, tuple[str | tuple[str, ...], ...]] = {
     ),
     "memory": (("records", "database", "locations"), ("run", "knowledge")),
     "tools": (
-        ("progress", "waiting"), "models", "rewriting", "techniques", "first_kernel", "wording",
-        "evaluation", "workspace", "for_agents",
+        ("progress", "waiting"), "models", "rewriting", "techniques", "first_kernel", "solutions",
+        "wording", "evaluation", "exporting", "workspace", "for_agents",
     ),
     "nodes": ("records", "common", AGENTS, "run"),
     "graph": (

@@ -127,7 +127,11 @@ class Needs:
         elif op in _JOINS:
             yield from ((name, joined, whole) for name, joined in self._joined(operation, box))
         elif op in ("tril", "triu"):
-            yield first, box, Fraction(_triangle(operation, flow), flow.numel(first))
+            rows = sorted(count for count in _triangle(operation, flow) if count)
+            fewest = rows[: box[-2]]  # Whichever rows they are.
+            side = (len(fewest), min(box[-1], max(rows, default=0)))
+            held = sum(fewest) if box[-1] == flow.shapes[first][-1] else 1
+            yield first, (*box[:-2], *side), Fraction(held, max(1, math.prod(side)))
         elif op in ("masked_fill", "where"):
             # Of a row that a mask leaves nothing of nobody asks: one element of each at least.
             mask = given[1] if op == "masked_fill" else first
@@ -153,7 +157,8 @@ class Needs:
         if op in _PRODUCTS and all(len(shape) > 1 for shape in shapes):
             place = _PRODUCTS[op]
             left, right = shapes[place], shapes[place + 1]
-            rows, columns = (*box[:-2], box[-2], left[-1]), (*box[:-2], right[-2], box[-1])
+            met = [self._met(given[place + k], left[-1], -1 - k) for k in (0, 1)]
+            rows, columns = (*box[:-1], met[1]), (*box[:-2], met[0], box[-1])
             yield given[place], broadcast(rows, left)
             yield given[place + 1], broadcast(columns, right)
             for name in given[:place]:
@@ -193,6 +198,14 @@ class Needs:
         else:
             for name in given:
                 yield name, self._alike(operation, name, box)
+
+    def _met(self, name: str, size: int, side: int) -> int:
+        """Return how many places of a summed dimension a factor is not zero at, at least."""
+        maker = self._flow.by_name.get(name)
+        if maker is not None and maker.op in ("tril", "triu"):
+            rows = [count for count in _triangle(maker, self._flow) if count]
+            return max(rows, default=0) if side == -1 else len(rows)
+        return math.ceil(size * (self.nonzero.get(name) or 1))
 
     def _alike(self, operation: Operation, name: str, box: Box) -> Sequence[int]:
         """Return what of an argument is needed by an operator that goes element by element, along
@@ -241,7 +254,8 @@ class Needs:
             shape = flow.shapes[name]
             if operation.op == "stack":
                 dimension = operation.argument(1, "dim", 0) % len(made)
-                yield name, (*box[:dimension], *box[dimension + 1 :])
+                if box[dimension] == made[dimension]:
+                    yield name, (*box[:dimension], *box[dimension + 1 :])
             elif len(shape) == len(made):
                 yield name, [
                     max(0, n - (its - min(size, its)))
@@ -316,14 +330,13 @@ def _part(operation: Operation, flow: Flow) -> tuple[int, range]:
     return dimension, range(size)[slice(*wanted)]
 
 
-def _triangle(operation: Operation, flow: Flow) -> int:
-    """Return how many elements tril or triu leave."""
-    *outer, rows, columns = flow.shapes[operation.name]
+def _triangle(operation: Operation, flow: Flow) -> list[int]:
+    """Return how many elements tril or triu leave of each row."""
+    *_, rows, columns = flow.shapes[operation.name]
     diagonal = operation.argument(1, "diagonal", 0)
-    above = operation.op == "triu"
-    below = sum(min(columns, max(0, row + diagonal + (not above))) for row in range(rows))
-    left: int = rows * columns - below if above else below
-    return math.prod(outer) * left
+    if operation.op == "tril":
+        return [min(columns, max(0, row + diagonal + 1)) for row in range(rows)]
+    return [columns - min(columns, max(0, row + diagonal)) for row in range(rows)]
 
 
 def _structures(flow: Flow) -> dict[str, Fraction]:
@@ -334,7 +347,9 @@ def _structures(flow: Flow) -> dict[str, Fraction]:
         given = each.values
         known = [found[name] for name in given if name in found]
         if each.op in ("tril", "triu"):
-            found[each.name] = Fraction(_triangle(each, flow), flow.numel(each.name))
+            columns = flow.shapes[each.name][-1]
+            rows = _triangle(each, flow)
+            found[each.name] = Fraction(sum(rows), len(rows) * columns)
         elif each.op in ("diag", "diag_embed") and len(flow.shapes[each.name]) >= 2:
             found[each.name] = Fraction(1, flow.shapes[each.name][-1])
         elif known and each.op in ("logical_not", "bitwise_not"):

@@ -58,8 +58,8 @@ def count_operations(flow: Flow, needs: Needs) -> Iterator[Count]:
             # One operation for each element that is made or read; what is linear goes into
             # products or sums beside it.
             elements = max([wanted, *(needs.count(name) for name in operation.values[:1])])
-            fewest = 0 if operation.op in _LINEAR else wanted
-            yield Count("element", flow.dtypes[operation.name], elements, fewest)
+            least = 0 if operation.op in _LINEAR else wanted
+            yield Count("element", flow.dtypes[operation.name], elements, least)
             continue
         kind, defined, fewest = made
         operands = operation.values[1:3] if operation.op.startswith("add") else operation.values

@@ -150,5 +150,5 @@ def pool_axes(operation: Operation, flow: Flow) -> tuple[Axis, ...] | None:
 
 
 def _each(value: Any, rank: int) -> list[int]:
-    values = list(value) if isinstance(value, tuple) else [value]
+    values = list(value) if isinstance(value, list | tuple) else [value]
     return [int(each) for each in (values if len(values) == rank else values * rank)]

@@ -163,12 +163,12 @@ class SimulatedDevice(Device):
         server_of(os.getpid(), WORKER).warm()
         # A first profile waits for it, and PyTorch needs longer than compiling and verifying.
         begin_full_case(task)
-        full, verify = together(
-            partial(self._build, source, task.full), partial(self._build, source, task.verify)
-        )
-        return judge_build(full, source) or judge_build(verify, source) or StageResult(
-            outcome=Outcome.PASSED, build=full
-        )  # fmt: skip
+        variants = [task.full] if task.full == task.verify else [task.full, task.verify]
+        builds = together(*(partial(self._build, source, variant) for variant in variants))
+        for built in builds:
+            if refused := judge_build(built, source):
+                return refused
+        return StageResult(outcome=Outcome.PASSED, build=builds[0])
 
     def _verify(self, task: Task, source: str, sample: int) -> StageResult:
         public = prepare_cases_now(task)

@@ -51,7 +51,7 @@ def run() -> Any:
     """What analyses read of a run, and nothing else."""
     return SimpleNamespace(
         directory=Path("run"),
-        plan=SimpleNamespace(policy="kernelblaster"),
+        plan=SimpleNamespace(policy="kernelblaster", memory="live"),
         initial=SimpleNamespace(microseconds=100.0),
         steps=STEPS,
         verdicts=[

@@ -170,6 +170,9 @@ def install(patch: Callable[[str, Any], Any], rewrites: tuple[TextRewrite, ...] 
     def open_device(kind: str, gpu: str) -> TextDevice:
         return TextDevice(gpu)
 
+    async def no_other_shapes(*_: Any, **__: Any) -> tuple[Task, ...]:
+        return ()
+
     def applicable(source: str, task: Task) -> dict[str, str | None]:
         verdicts = {rewrite.technique: rewrite.apply(source, task, {}) for rewrite in rewrites}
         return {
@@ -184,6 +187,7 @@ def install(patch: Callable[[str, Any], Any], rewrites: tuple[TextRewrite, ...] 
     patch(f"{nodes}.run.load_task.read_task", read_task)
     write_builtin = f"{nodes}.initial_cuda.builtin.write_builtin"
     patch(write_builtin, lambda task: InitialKernel(source=INITIAL))
+    patch(f"{nodes}.run.unseen_shapes.unseen_tasks", no_other_shapes)
     patch(f"{nodes}.optimization_proposer.node.applicable", applicable)
     patch(f"{nodes}.optimization_proposer.builtin.rewrites", lambda: rewrites)
     patch(f"{nodes}.kernel_writer.builtin.rewrites", lambda: rewrites)
