@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from ...memory.run.run_store import RunStore
 from ...tools.models.budgets import read_budgets, require_room
 from ..records import RunPlan
 from .interrupts import SearchEnds, budgeted
@@ -27,7 +28,7 @@ async def search_over(plan: RunPlan, evaluations_left: int | None = None) -> str
                 if ended := await asyncio.to_thread(store.ledger.search_ended):
                     return ended
                 if evaluations_left == 0:
-                    return f"the cap of {plan.budgets.evaluations} evaluations is reached"
+                    return _no_evaluations(plan)
             budgets = await asyncio.to_thread(read_budgets, directory)
             await asyncio.to_thread(require_room, budgets, store, directory)
         return ""
@@ -36,6 +37,18 @@ async def search_over(plan: RunPlan, evaluations_left: int | None = None) -> str
         return await budgeted(plan, look)
     except SearchEnds as over:
         return over.reason
+
+
+def search_capped(plan: RunPlan, store: RunStore) -> str:
+    """Return which cap ended the search of a run; empty where none did."""
+    cap = plan.budgets.evaluations
+    if plan.on_budget == "finish" and cap is not None and store.count() >= cap:
+        return _no_evaluations(plan)
+    return store.ledger.search_ended()
+
+
+def _no_evaluations(plan: RunPlan) -> str:
+    return f"the cap of {plan.budgets.evaluations} evaluations is reached"
 
 
 def share_of(left: int, parts: int, number: int) -> int:

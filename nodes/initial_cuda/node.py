@@ -65,9 +65,7 @@ async def initial_cuda(state: Reads) -> dict[str, Any]:
         try:
             written = await budgeted(plan, lambda: _write_by_model(plan, summary, solution))
         except SearchEnds as over:
-            if solution:
-                raise UserError(f"--start {plan.start}: {over.reason}") from over
-            written = await _built_in(plan, summary, over.reason)
+            written = await _built_in(plan, summary, solution, over.reason)
     return await asyncio.to_thread(_store, plan, written)
 
 
@@ -138,18 +136,18 @@ async def _write_by_model(plan: RunPlan, summary: TaskSummary, solution: str) ->
             said = await asyncio.to_thread(reply_words, workspace, answer.reply_sha256)
             mend = await asyncio.to_thread(mending_messages, said, evaluation, source)
             messages = (*messages, *mend)
-    if solution:
-        raise UserError(f"--start {plan.start}: {model} restated it in no way that passes: {why}")
-    return await _built_in(plan, summary, why)
+    return await _built_in(plan, summary, solution, why)
 
 
-async def _built_in(plan: RunPlan, summary: TaskSummary, why: str) -> Written:
+async def _built_in(plan: RunPlan, summary: TaskSummary, solution: str, why: str) -> Written:
     """Return the built-in kernel in place of the one that a model did not write, and why.
 
     Raises:
-        UserError: there is none.
+        UserError: there is none, or a person's own was to be restated.
     """
     model = plan.models.model_of("initial_cuda")
+    if solution:
+        raise UserError(f"--start {plan.start}: {model} restated it in no way that passes: {why}")
     async with opened(plan) as workspace:
         task = await asyncio.to_thread(workspace.task, summary.artifact)
     try:

@@ -32,8 +32,9 @@ def test_a_cap_on_evaluations_ends_the_search_with_the_best_so_far(
 ) -> None:
     caps = Budgets(evaluations=evaluations)
     result = run(tmp_path, budgets=caps, on_budget="finish", iterations=9)
-    assert evaluations - 1 <= result.evaluations <= evaluations
+    assert result.evaluations == evaluations
     assert (tmp_path / "run" / "best.cu").is_file()
+    assert result.ended == f"the cap of {evaluations} evaluations is reached"
     if evaluations > 1:
         assert result.outcome == "improved"
 
