@@ -176,9 +176,11 @@ class ProgressView:
         else:
             verdict = f"[red]{event['outcome']}[/]"
         self._grow(event, verdict)
-        expected = math.exp(event["expected_log_gain"])
+        expected = f" (expected {math.exp(event['expected_log_gain']):.2f}x)"
+        if self._by_rounds and event["expected_log_gain"] == 0:
+            expected = ""  # Nobody said.
         self.note(
-            f"{place}{event['technique']}: {verdict} (expected {expected:.2f}x); "
+            f"{place}{event['technique']}: {verdict}{expected}; "
             f"best {event['best_microseconds']:.2f} us{_by_whom(event)}"
         )
         self._now(event, "")

@@ -42,8 +42,30 @@ def test_what_a_policy_fixes_cannot_be_asked_otherwise() -> None:
     require_counted("kernelblaster", ["steps", "iterations"])
     with pytest.raises(UserError, match="--approve technique: the policy minimal"):
         under_policy(RunContext(policy="minimal", approve=("technique",)))
-    with pytest.raises(UserError, match="--rounds 3: the policy zero_shot is rounds=1"):
+    with pytest.raises(UserError, match="rounds=3: the policy zero_shot is rounds=1"):
         under_policy(RunContext(policy="zero_shot", rounds=3))
+
+
+@pytest.mark.parametrize(
+    ("policy", "setting"),
+    [
+        ("no_memory", ("memory", "off")),
+        ("random", ("choice", "random")),
+        ("greedy", ("choice", "greedy")),
+        ("cycles_only", ("counters", False)),
+    ],
+)
+def test_a_preset_is_a_setting_of_the_loop(
+    policy: str, setting: tuple[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph_support.install(monkeypatch.setattr)
+    held = session(tmp_path, policy=policy, iterations=1, rollouts=1, steps=1)
+    name, value = setting
+    result = asyncio.run(held.run())
+    held.close()
+    assert getattr(held.plan, name) == value and result.policy == policy
+    with pytest.raises(UserError, match=f"{held.plan.without[0]}: the policy minimal"):
+        under_policy(RunContext(policy="minimal", **{name: value}))
 
 
 @pytest.mark.parametrize(
