@@ -120,6 +120,7 @@ async def record_round(state: Records) -> dict[str, Any]:
         iteration=0,
         rollout=0,
         step=state["round"],
+        round=state["round"],
         state=step.bottleneck_before,
         technique=step.technique,
         outcome=step.outcome,
