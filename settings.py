@@ -93,6 +93,10 @@ class Settings(BaseSettings):
     max_calls: Integer | None = Field(default=None, ge=0)
     max_gpu_seconds: float | None = Field(default=None, ge=0)
     max_seconds: float | None = Field(default=None, ge=0)
+    max_evaluations: Integer | None = Field(default=None, ge=0)
+    on_budget: Literal["pause", "finish"] = "pause"
+    """What is done when a cap is reached: the run stops with its place saved, or ends its search
+    and announces the best so far."""
 
     @property
     def models(self) -> ModelPlan:
@@ -124,6 +128,7 @@ class Settings(BaseSettings):
             calls=self.max_calls,
             gpu_seconds=self.max_gpu_seconds,
             wall_seconds=self.max_seconds,
+            evaluations=self.max_evaluations,
         )
 
     @property

@@ -58,6 +58,11 @@ def by_rounds(policy: Policy) -> bool:
     return RULES[policy].graph != "kernelblaster"
 
 
+def reads_knowledge(context: RunContext) -> bool:
+    """Say whether what a run does depends on the knowledge base, and so on the runs before it."""
+    return not by_rounds(context.policy) and context.memory != "off"
+
+
 def loop_in_words(plan: RunContext) -> str:
     """Return how far a run goes at most, in words."""
     if by_rounds(plan.policy):

@@ -24,7 +24,7 @@ from ...tools.models.records import BUILTIN
 from ...tools.progress import report_progress
 from ...tools.solutions.reading import NotRestated, is_solution, read_solution
 from ...tools.solutions.restating import restate
-from ..common.interrupts import awaited, budgeted
+from ..common.interrupts import SearchEnds, awaited, budgeted
 from ..common.prompts.repair import reply_words
 from ..common.workspaces import opened, workspace_of
 from ..records import RunPlan, TaskSummary
@@ -62,7 +62,10 @@ async def initial_cuda(state: Reads) -> dict[str, Any]:
     if plan.start or not by_model:
         written, solution = await asyncio.to_thread(_write, plan, summary, by_model)
     if written is None:
-        written = await budgeted(plan, lambda: _write_by_model(plan, summary, solution))
+        try:
+            written = await budgeted(plan, lambda: _write_by_model(plan, summary, solution))
+        except SearchEnds as over:
+            written = await _built_in(plan, summary, solution, over.reason)
     return await asyncio.to_thread(_store, plan, written)
 
 
@@ -133,8 +136,20 @@ async def _write_by_model(plan: RunPlan, summary: TaskSummary, solution: str) ->
             said = await asyncio.to_thread(reply_words, workspace, answer.reply_sha256)
             mend = await asyncio.to_thread(mending_messages, said, evaluation, source)
             messages = (*messages, *mend)
+    return await _built_in(plan, summary, solution, why)
+
+
+async def _built_in(plan: RunPlan, summary: TaskSummary, solution: str, why: str) -> Written:
+    """Return the built-in kernel in place of the one that a model did not write, and why.
+
+    Raises:
+        UserError: there is none, or a person's own was to be restated.
+    """
+    model = plan.models.model_of("initial_cuda")
     if solution:
         raise UserError(f"--start {plan.start}: {model} restated it in no way that passes: {why}")
+    async with opened(plan) as workspace:
+        task = await asyncio.to_thread(workspace.task, summary.artifact)
     try:
         source = await asyncio.to_thread(translate, task)
     except UserError as error:

@@ -19,6 +19,7 @@ from ...memory.records import Step
 from ...memory.run.ledger import RoleTotals, Totals
 from ...tools.progress import report_progress
 from ...tools.workspace import open_runs
+from ..common.caps import search_capped
 from ..common.policies import RULES
 from ..common.steps import path_to
 from ..common.until import end_of_search
@@ -94,7 +95,8 @@ def _report(state: Reads) -> RunResult:
             baselines=baselines_of(facts),
             bound=bound,
             score=_score(confirmation.microseconds, bound, state["initial"], baselines_of(facts)),
-            ended=end_of_search(plan, state["summary"], state.get("best", winner)),
+            ended=end_of_search(plan, state["summary"], state.get("best", winner))
+            or search_capped(plan, workspace.store),
             shapes=state.get("shapes", ()),
             evaluations=workspace.store.count(),
             outcomes=workspace.store.outcomes(),

@@ -78,6 +78,7 @@ def test_rollout_is_the_trajectory() -> None:
         ("__start__", "begin"),
         ("begin", "state_extractor"),
         ("state_extractor", "state_selector"),
+        ("state_extractor", "finish"),
         ("state_selector", "optimization_proposer"),
         ("optimization_proposer", "optimization_selector"),
         ("optimization_selector", "approve_technique"),

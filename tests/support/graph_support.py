@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from kernelblaster.harness.devices.protocol import Capability, Device, Measurement
+from kernelblaster.harness.errors import UserError
 from kernelblaster.harness.records import (
     DeviceIdentity,
     Diagnostic,
@@ -209,3 +210,20 @@ def install_agent_tools(patch: Callable[[str, Any], Any]) -> None:
     opening = "kernelblaster.tools.for_agents.opening"
     patch(f"{opening}.open_device", lambda kind, gpu: TextDevice(gpu))
     patch(f"{opening}.load_task_now", lambda path, *_, **__: text_task(path.stem))
+
+
+def install_bench(patch: Callable[[str, Any], Any]) -> None:
+    """Put the text device in place where a bench is planned and its winners are measured again.
+
+    A task called `bad` cannot be read.
+    """
+
+    async def read_task(path: Path, *_: Any, **__: Any) -> Task:
+        if path.stem == "bad":
+            raise UserError(f"{path}: the reference is no Python")
+        return text_task(path.stem)
+
+    for module in ("planning", "rerun"):
+        patch(f"kernelblaster.bench.{module}.open_device", lambda kind, gpu="": TextDevice(gpu))
+    patch("kernelblaster.nodes.run.load_task.read_task", read_task)
+    patch("kernelblaster.bench.rerun.load_task", read_task)

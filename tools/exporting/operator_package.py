@@ -17,9 +17,8 @@ from string import Template
 from typing import Any
 
 from ...harness.build.toolchain import Toolchain, build_now
-from ...harness.cuda.present_gpus import is_called
 from ...harness.errors import UserError
-from ...harness.gpus import GPUS, Gpu
+from ...harness.gpus import GPUS, Gpu, is_called
 from ...harness.host.plan import Plan
 from ...harness.host.planning import Asked, plan_launch
 from ...harness.host.process import host_program
