@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -17,7 +17,7 @@ from ..nodes.common.policies import (
     require_counted,
     under_policy,
 )
-from ..nodes.records import POLICIES, Policy, RunContext
+from ..nodes.records import POLICIES, RunContext
 from ..tools.models.chat_models import parse_models
 from ..tools.models.records import BUILTIN
 from .records import Variant
@@ -142,7 +142,7 @@ def _built(policy: str, name: str, pairs: Mapping[str, Any], common: RunContext)
             )
     asked = dict(common) | {"policy": policy} | dict(pairs)
     try:
-        require_counted(cast(Policy, policy), pairs)
+        require_counted(policy, pairs)
         context = under_policy(RunContext.model_validate(asked))
     except ValidationError as error:
         raise UserError(f"--policy {name}: {told_of(error)}") from error

@@ -1,11 +1,10 @@
-"""The command line: optimize, resume, evaluate, jobs, runs, report, export, kb, task, doctor."""
+"""The command line: optimize, resume, evaluate, runs, task, doctor; others in modules beside."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import sqlite3
-import sys
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -23,7 +22,6 @@ from pydantic import ValidationError
 from rich.console import Console
 
 from ..harness.errors import UserError
-from ..harness.files import read_text
 from ..harness.task.loading import begin_loading
 from .flags import (
     Approve,
@@ -55,6 +53,7 @@ from .flags import (
 )
 from .following import Opening, Showing, follow_all
 from .output import fail, print_json, tell
+from .reports import add_report_commands
 from .task_flags import ReferenceSeconds, TaskFlags, TaskPath, with_task_flags
 
 app = typer.Typer(
@@ -70,6 +69,7 @@ app.add_typer(jobs_app, name="jobs")
 app.command()(bench)
 app.command()(rerun)
 app.command()(export)
+add_report_commands(app)
 
 @app.command()
 @with_task_flags
@@ -363,25 +363,6 @@ def runs(as_json: Json = False) -> None:
         print_json({"runs": found})
     else:
         show_runs(Console(), found)
-
-
-@app.command()
-def report(run: Annotated[Path, typer.Argument(help="Run directory.")]) -> None:
-    """Print the report of a finished run."""
-    from ..memory.run.exchange import count_waiting
-    from ..nodes.run.begin import stored_plan
-
-    plan = stored_plan(run)
-    path = run / "report.txt"
-    if not path.is_file():
-        waiting = count_waiting(run) if plan.device.startswith("deferred") else 0
-        if waiting:
-            raise UserError(
-                f"{run} waits for {waiting} {'job' if waiting == 1 else 'jobs'} of the GPU host; "
-                f"export with: kernelblaster jobs export {run} -o jobs.json"
-            )
-        raise UserError(f"{run} is not finished; go on with: kernelblaster resume {run}")
-    sys.stdout.write(read_text(path, "a report"))
 
 
 @task_app.command("show")

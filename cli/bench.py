@@ -288,7 +288,8 @@ def _run(
 
 def _gpus_called(name: str) -> tuple[int, ...]:
     """Return the numbers of this machine's GPUs of one model, of those that may be seen."""
-    from ..harness.cuda.present_gpus import find_gpus, is_called
+    from ..harness.cuda.present_gpus import find_gpus
+    from ..harness.gpus import is_called
 
     return tuple(n for n, each in enumerate(find_gpus()) if is_called(each.name, name))
 

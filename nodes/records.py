@@ -429,6 +429,34 @@ class LoweringResult(Record):
     """Who wrote the last attempt."""
     prompt_sha256: str | None = None
     """Artifact of the prompt that a model wrote it from."""
+    attempts: tuple[Attempt, ...] = ()
+    """Every try at writing it; none in a run that an earlier version began."""
+
+
+class Said(Record):
+    """What one agent said on the way to a step."""
+
+    role: str
+    """Which agent."""
+    text: str
+    """Its words."""
+    author: str
+    """Who answered for it: `builtin`, or a model's name."""
+
+
+class StepAccount(Record):
+    """How a step came about: an artifact of the run, for who reads it afterwards."""
+
+    state_name: str
+    """What the state of the parent is called."""
+    said: tuple[Said, ...]
+    """In the order in which the agents spoke."""
+    proposals: tuple[Proposal, ...] = ()
+    """Techniques on the table."""
+    success_probability: float | None = None
+    """Of the technique chosen, that a candidate compiles and verifies; as the policy had it."""
+    attempts: tuple[Attempt, ...] = ()
+    """Every try at writing it, failures too."""
 
 
 class Candidate(Record):

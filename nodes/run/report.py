@@ -19,8 +19,8 @@ from ...memory.records import Step
 from ...memory.run.ledger import RoleTotals, Totals
 from ...tools.progress import report_progress
 from ...tools.workspace import open_runs
-from ..common.policies import RULES
 from ..common.caps import search_capped
+from ..common.policies import RULES
 from ..common.steps import path_to
 from ..common.until import end_of_search
 from ..common.workspaces import workspace_of
