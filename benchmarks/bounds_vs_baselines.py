@@ -124,8 +124,12 @@ def main() -> int:
             ))  # fmt: skip
     asked.out.write_text("\n".join(table(rows, failures)) + "\n", encoding="utf-8")
     above = [row for row in rows if row.bound.microseconds > row.fastest_us]
-    print(f"{len(rows)} problems, {len(above)} bounds above a measured time: {asked.out}")
-    return 1 if above or failures else 0
+    uncounted = [row for row in rows if not row.bound.known]
+    print(
+        f"{len(rows)} problems, {len(above)} bounds above a measured time, {len(failures)} without "
+        f"a program, {len(uncounted)} whose program could not be counted: {asked.out}"
+    )
+    return 1 if above or failures or uncounted else 0
 
 
 def exported(path: Path, kept: Path) -> dict[str, Any]:
