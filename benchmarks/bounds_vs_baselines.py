@@ -4,7 +4,7 @@
 
 FILE: {"level1/1_NAME.py": {"eager_ms", "compile_ms", "flops", "bytes"}, ...}, FLOPs by PyTorch's
 counter, bytes of inputs, parameters and outputs once. Programs are exported from tensors without
-memory, each in a process of its own; --keep has them kept, so that another run takes a second.
+memory, each in a process of its own (two need einops); --keep has them kept for another run.
 The table names problems by their numbers; a problem's text is read where it lies.
 """
 
