@@ -29,7 +29,9 @@ async def begin(state: RolloutInput) -> dict[str, Any]:
         "described": (),
         "rejected": (),
         "ended": "",
+        "over": False,
         "choice": None,
+        "evaluations_left": state.get("evaluations_left"),
     }
 
 
@@ -46,9 +48,13 @@ async def lower(state: RolloutState, config: RunnableConfig) -> dict[str, Any]:
         "place": (state["iteration"], state["rollout"], state["step"]),
         "attempts": {},
         "rounds": (),
+        "evaluations_left": state["evaluations_left"],
     }
     answer = await lowering.ainvoke(request, config)
-    return {"choice": choice, "result": answer["result"]}
+    result, left = answer["result"], state["evaluations_left"]
+    if left is not None and result.source_sha256 is not None:
+        left -= result.repairs + 1
+    return {"choice": choice, "result": result, "evaluations_left": left}
 
 
 async def finish(state: RolloutState) -> dict[str, Any]:
@@ -61,8 +67,14 @@ async def finish(state: RolloutState) -> dict[str, Any]:
             rollout=rollout,
             best=state["best"],
             ended=state["ended"],
+            over=state["over"],
         )
     }
+
+
+def after_observation(state: RolloutState) -> Literal["state_selector", "finish"]:
+    """Choose a state for what was seen; finish where the search ended first."""
+    return "finish" if state["ended"] else "state_selector"
 
 
 def after_selection(state: RolloutState) -> Literal["approve_technique", "finish"]:
@@ -94,7 +106,7 @@ def build_graph() -> AgentGraph[RolloutState, None, RolloutInput, RolloutOutput]
     graph.add_node("finish", finish)
     graph.add_edge(START, "begin")
     graph.add_edge("begin", "state_extractor")
-    graph.add_edge("state_extractor", "state_selector")
+    graph.add_conditional_edges("state_extractor", after_observation)
     graph.add_edge("state_selector", "optimization_proposer")
     graph.add_edge("optimization_proposer", "optimization_selector")
     graph.add_conditional_edges("optimization_selector", after_selection)

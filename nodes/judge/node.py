@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 from typing import Any, TypedDict
 
-from ...tools.evaluation.evaluator import Evaluator
 from ...tools.models.records import BUILTIN, Answer, Message
 from ...tools.progress import report_progress
 from ...tools.workspace import Workspace
@@ -76,7 +75,7 @@ def _subject(state: Reads) -> Subject:
     with workspace_of(state["plan"]) as workspace:
         task = workspace.task(state["summary"].artifact)
         source = workspace.artifacts.get_text(sha256)
-        key = Evaluator(workspace.device, workspace.store).key(task, source)
+        key = workspace.evaluator.key(task, source)
         return Subject(mode, source, workspace.evaluation(key))
 
 

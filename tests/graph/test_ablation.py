@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,6 +18,7 @@ from scripted_chat_model import CURRENT, use
 from text_runs import resume
 
 from kernelblaster.graph.session import Session
+from kernelblaster.harness.errors import UserError
 from kernelblaster.memory.knowledge.knowledge_base import KnowledgeBase
 from kernelblaster.memory.records import ExpectedGain
 from kernelblaster.nodes.common.workspaces import workspace_of
@@ -158,6 +160,42 @@ def test_an_ablation_holds_on_resume(
     ]  # fmt: skip
     assert stats(taught) == before
     assert result.bottleneck_before == "latency", "by its counters it is dram"
+
+
+@pytest.mark.parametrize("policy", ["cycles_only", "minimal", "coder_judge"])
+def test_whoever_evaluates_no_counter_is_kept_for_agents(
+    policy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph_support.install(monkeypatch.setattr)
+    counters = {} if policy == "cycles_only" else {"counters": False}
+    asked = Asked.of(task="text.py", knowledge=str(tmp_path / "kb"), policy=policy, **counters)
+    finish(asked.session(tmp_path / "run"))
+    with sqlite3.connect(tmp_path / "run" / "run.sqlite") as database:
+        bodies = database.execute("SELECT body FROM evaluations WHERE outcome = 'passed'")
+        launches = [
+            launch
+            for (body,) in bodies
+            for launch in json.loads(body)["profile"]["launches"]
+        ]
+    assert len(launches) > 1
+    assert not any(launch["metrics"] or launch["terms"] for launch in launches)
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"policy": "minimal", "memory": "off"}, "--memory: the policy minimal reads no"),
+        ({"policy": "coder_judge", "gradient": False}, "--gradient: the policy coder_judge"),
+        ({"memory": "off", "choice": "greedy"}, "leave one of the two out"),
+    ],
+)  # fmt: skip
+def test_what_would_change_nothing_is_refused(
+    settings: dict[str, Any], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph_support.install(monkeypatch.setattr)
+    asked = Asked.of(task="text.py", knowledge=str(tmp_path / "kb"), **settings)
+    with pytest.raises(UserError, match=words):
+        asked.session(tmp_path / "run")
 
 
 # With models --------------------------------------------------------------------------------

@@ -225,8 +225,9 @@ def test_a_cap_stops_between_rounds_and_the_resumed_run_is_the_same(
             with pytest.raises(Capped):
                 asyncio.run(session.run())
             session.close()
-            write_budgets(tmp_path / name, Budgets())
-            session = Session.open(tmp_path / name)
+            (tmp_path / name).rename(tmp_path / "moved")  # Then it goes on by its journal.
+            write_budgets(tmp_path / "moved", Budgets())
+            session = Session.open(tmp_path / "moved")
         results.append(asyncio.run(session.run()))
         session.close()
         prompts.append([call.prompt for call in model.calls])

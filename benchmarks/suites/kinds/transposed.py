@@ -1,0 +1,20 @@
+"""A matrix transposed and scaled."""
+
+import torch
+import torch.nn as nn
+
+ROWS = 2048
+COLUMNS = 1024
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        return 2.0 * x.t().contiguous()
+
+
+def get_inputs():
+    return [torch.randn(ROWS, COLUMNS)]
+
+
+def get_init_inputs():
+    return []
