@@ -51,6 +51,7 @@ def fan_out(state: OptimizeState) -> list[Send]:
                 rollout=number,
                 knowledge_at=state["knowledge_at"],
                 best=state["best"],
+                evaluations=state.get("evaluations", 0),
                 evaluations_left=_share(state, number),
             ),
         )

@@ -7,6 +7,7 @@ from typing import Any, Literal, cast
 from langchain_core.runnables import RunnableConfig
 from langgraph.graph import END, START
 
+from ..nodes.common.caps import newly_evaluated
 from ..nodes.optimization_proposer.node import optimization_proposer
 from ..nodes.optimization_selector.node import optimization_selector
 from ..nodes.records import Trajectory
@@ -52,8 +53,8 @@ async def lower(state: RolloutState, config: RunnableConfig) -> dict[str, Any]:
     }
     answer = await lowering.ainvoke(request, config)
     result, left = answer["result"], state["evaluations_left"]
-    if left is not None and result.source_sha256 is not None:
-        left -= result.repairs + 1
+    if left is not None:
+        left -= await newly_evaluated(state["plan"], result.attempts, state.get("evaluations", 0))
     return {"choice": choice, "result": result, "evaluations_left": left}
 
 

@@ -159,6 +159,8 @@ class RolloutInput(TypedDict, total=False):
     """Sequence number up to which the knowledge base is read."""
     start_point: Annotated[KernelPoint, Recorded]
     """The kernel to begin at."""
+    evaluations: Annotated[int, Recorded]
+    """Distinct sources evaluated before this iteration."""
     evaluations_left: Annotated[int | None, Recorded]
     """Candidates that it may still have evaluated, where a cap ends the search; None: no cap."""
 

@@ -48,8 +48,8 @@ def run_markdown(run: RunAccount) -> str:
              words.count(each.tokens_in), words.count(each.tokens_out), words.money(each.money))
             for each in run.spending
         ]  # fmt: skip
-        headers = ("role", "model", "calls", "tokens in", "tokens out", "money")
-        parts += ["## Model calls", table(headers, spent)]
+        columns = ("role", "model", "calls", "tokens in", "tokens out", "money")
+        parts += ["## Model calls", table(columns, spent)]
     parts += ["## Facts", table(("", ""), facts_of_run(run))]
     return "\n\n".join(parts) + "\n"
 

@@ -111,6 +111,13 @@ class RunStore:
         """Return how many evaluations are stored."""
         return int(self._database.value("SELECT COUNT(*) FROM evaluations"))
 
+    def first_sources(self, number: int) -> set[str]:
+        """Return the sha256 of the sources that were evaluated first, so many at most."""
+        rows = self._database.rows(
+            "SELECT source_sha256 FROM evaluations ORDER BY rowid LIMIT ?", (number,)
+        )
+        return {row["source_sha256"] for row in rows}
+
     def is_untouched(self) -> bool:
         """Say whether nothing was evaluated, asked of a model, or asked of another host yet."""
         tables = ("evaluations", "stages", "steps", "calls", "jobs")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 from ...memory.run.run_store import RunStore
 from ...tools.models.budgets import read_budgets, require_room
-from ..records import RunPlan
+from ..records import Attempt, RunPlan
 from .interrupts import SearchEnds, budgeted
 from .workspaces import opened
 
@@ -27,7 +28,7 @@ async def search_over(plan: RunPlan, evaluations_left: int | None = None) -> str
             if plan.on_budget == "finish":
                 if ended := await asyncio.to_thread(store.ledger.search_ended):
                     return ended
-                if evaluations_left == 0:
+                if evaluations_left is not None and evaluations_left <= 0:
                     return _no_evaluations(plan)
             budgets = await asyncio.to_thread(read_budgets, directory)
             await asyncio.to_thread(require_room, budgets, store, directory)
@@ -37,6 +38,22 @@ async def search_over(plan: RunPlan, evaluations_left: int | None = None) -> str
         return await budgeted(plan, look)
     except SearchEnds as over:
         return over.reason
+
+
+async def newly_evaluated(plan: RunPlan, attempts: Sequence[Attempt], before: int) -> int:
+    """Return how many attempts have a source that was not evaluated before the iteration.
+
+    What a parallel rollout has evaluated meanwhile is new too: who is faster is no matter.
+
+    Args:
+        plan: of the run.
+        attempts: sources and what each came to.
+        before: sources that were evaluated before the iteration.
+    """
+    async with opened(plan) as workspace:
+        known = await asyncio.to_thread(workspace.store.first_sources, before)
+    written = {each.source_sha256 for each in attempts if each.source_sha256}
+    return len(written - known)
 
 
 def search_capped(plan: RunPlan, store: RunStore) -> str:

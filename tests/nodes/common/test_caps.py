@@ -74,3 +74,10 @@ def test_a_run_that_pauses_at_the_cap_goes_on_with_a_higher_one(tmp_path: Path) 
 def test_working_time_that_is_used_up_ends_the_search_too(tmp_path: Path) -> None:
     result = run(tmp_path, budgets=Budgets(wall_seconds=0.0), on_budget="finish")
     assert result.evaluations == 1 and result.outcome == "not_improved"
+
+
+def test_what_was_evaluated_before_the_iteration_costs_nothing(tmp_path: Path) -> None:
+    """Rollouts that come upon known kernels again still use the cap up."""
+    caps = Budgets(evaluations=7)
+    result = run(tmp_path, budgets=caps, on_budget="finish", iterations=12, rollouts=2, steps=1)
+    assert result.evaluations == 7
