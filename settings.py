@@ -11,6 +11,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from .harness.devices.protocol import CONFIRM_SECONDS
 from .harness.records import Integer
+from .harness.task.unseen import DEFAULT_SHAPES
 from .memory.locations import default_knowledge_directory, default_runs_directory
 from .tools.models.records import Budgets, ModelPlan, Price, Role
 
@@ -53,6 +54,8 @@ class Settings(BaseSettings):
     steps: Integer = 4
     repairs: Integer | None = None
     seed: Integer = 0
+    shapes: Integer = DEFAULT_SHAPES
+    """At how many shapes that the search never saw a winner is looked at."""
     confirm_seconds: float = Field(default=CONFIRM_SECONDS, ge=0)
     """How long Compute Sanitizer may look at a winner at full dimensions."""
     writer: Literal["replies", "tools"] = "replies"
@@ -90,6 +93,10 @@ class Settings(BaseSettings):
     max_calls: Integer | None = Field(default=None, ge=0)
     max_gpu_seconds: float | None = Field(default=None, ge=0)
     max_seconds: float | None = Field(default=None, ge=0)
+    max_evaluations: Integer | None = Field(default=None, ge=0)
+    on_budget: Literal["pause", "finish"] = "pause"
+    """What is done when a cap is reached: the run stops with its place saved, or ends its search
+    and announces the best so far."""
 
     @property
     def models(self) -> ModelPlan:
@@ -121,6 +128,7 @@ class Settings(BaseSettings):
             calls=self.max_calls,
             gpu_seconds=self.max_gpu_seconds,
             wall_seconds=self.max_seconds,
+            evaluations=self.max_evaluations,
         )
 
     @property

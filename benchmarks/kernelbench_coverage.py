@@ -4,10 +4,13 @@
     python benchmarks/kernelbench_coverage.py --kernelbench DIR --device simulated --profile \
         --jobs 8 --part-seconds 520 --results OUT
     python benchmarks/kernelbench_coverage.py --kernelbench DIR --device cuda --jobs 4
+    python benchmarks/kernelbench_coverage.py --kernelbench DIR --orders --jobs 8
 
 Without --device problems are loaded and a first kernel is written, and nothing is compiled; with it
 the kernel is compiled and verified, with --profile also profiled at full dimensions, by a sample of
-its blocks where the device is simulated. A problem that drops out at random in training is read a
+its blocks where the device is simulated. With --orders nothing is written: each problem's answers
+are added in another order, and with parts left out, and the judge is asked (other_orders.py). A
+problem that drops out at random in training is read a
 second time with --mode eval, and the table says so.
 
 Each problem has two processor cores to itself where there are as many (--cores), and a process that
@@ -39,14 +42,16 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import IO, Any
 
-from kernelblaster.harness.task.kernelbench import kernelbench_files
 from processor_time import processor_seconds
+
+from kernelblaster.harness.task.kernelbench import kernelbench_files
 
 RESULTS = Path(__file__).resolve().parent / "results"
 PROBLEM = Path(__file__).resolve().with_name("kernelbench_problem.py")
 COLUMNS = ("loads", "written", "compiled", "verified", "profiled")
+COLUMNS_OF_ORDERS = ("loads", "ordered", "noticed")
 STAGES = {"load": "load", "write": "load", "compile": "verify", "verify": "verify",
-          "profile": "profile"}  # fmt: skip
+          "profile": "profile", "order": "load"}  # fmt: skip
 """Which limit counts for each stage."""
 USUAL_SECONDS = 10.0
 """What a problem is taken to need of which nothing is known."""
@@ -62,6 +67,7 @@ def main() -> int:
     parser.add_argument("--device", default="", help="simulated, cuda or cuda:N; else none")
     parser.add_argument("--gpu", default="")
     parser.add_argument("--profile", action="store_true", help="profile what was verified")
+    parser.add_argument("--orders", action="store_true", help="add in other orders")
     parser.add_argument("--compare-gib", type=float, default=0.0)
     parser.add_argument("--results", type=Path, default=RESULTS, help="folder of rows and table")
     parser.add_argument("--jobs", type=int, default=1, help="problems at a time")
@@ -75,8 +81,8 @@ def main() -> int:
     parser.add_argument("--table", action="store_true", help="only write the table")
     asked = parser.parse_args()
     asked.results.mkdir(parents=True, exist_ok=True)
-    name = f"kernelbench_coverage{'_' if asked.device else ''}{asked.device}.jsonl"
-    rows = asked.results / name
+    name = f"coverage{'_' if asked.device else ''}{asked.device}"
+    rows = asked.results / f"kernelbench_{'orders' if asked.orders else name}.jsonl"
     if asked.again:
         rows.unlink(missing_ok=True)
     files = kernelbench_files(asked.kernelbench, asked.level, asked.problem)
@@ -86,7 +92,7 @@ def main() -> int:
     if not asked.table:
         cover(in_order(files), rows, asked)
     table = rows.with_suffix(".md")
-    table.write_text("\n".join(table_of(read_rows(rows), asked.device)) + "\n", encoding="utf-8")
+    table.write_text("\n".join(table_of(read_rows(rows), asked)) + "\n", encoding="utf-8")
     print(f"table: {table}")
     return 0
 
@@ -94,13 +100,15 @@ def main() -> int:
 def stands(row: Row, asked: argparse.Namespace) -> bool:
     """Say whether a row answers what is asked."""
     if asked.failed:
-        return all(row.get(column) for column in columns_of(asked.device, asked.profile))
+        return all(row.get(column) for column in columns_of(asked))
     return not asked.profile or bool(row.get("profiled") or row.get("reason"))
 
 
-def columns_of(device: str, profile: bool) -> Sequence[str]:
+def columns_of(asked: argparse.Namespace) -> Sequence[str]:
     """Return the columns that are reached for."""
-    return COLUMNS[: (5 if profile else 4) if device else 2]
+    if asked.orders:
+        return COLUMNS_OF_ORDERS
+    return COLUMNS[: (5 if asked.profile else 4) if asked.device else 2]
 
 
 def in_order(files: Sequence[Path]) -> list[Path]:
@@ -238,7 +246,8 @@ class Helper:
             self._process = subprocess.Popen(
                 [sys.executable, str(PROBLEM), "--device", asked.device, "--gpu", asked.gpu,
                  "--cores", ",".join(map(str, self._cores)),
-                 "--compare-gib", str(asked.compare_gib), *["--profile"] * asked.profile],
+                 "--compare-gib", str(asked.compare_gib), *["--profile"] * asked.profile,
+                 *["--orders"] * asked.orders],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0,
             )  # fmt: skip
         return self._process
@@ -255,7 +264,7 @@ def _line_of(answers: IO[bytes], until: float) -> bytes | None:
 
 def in_words(row: Row) -> str:
     """Return a row as one line."""
-    reached = [name for name in COLUMNS if row.get(name)]
+    reached = [name for name in (*COLUMNS, *COLUMNS_OF_ORDERS[1:]) if row.get(name)]
     why = f": {row['reason']}" if row.get("reason") else ""
     done = ", ".join(reached) or "not loaded"
     took = ", ".join(f"{name} {seconds:.1f}" for name, seconds in row.get("took", {}).items())
@@ -268,16 +277,18 @@ def to_verify(row: Row, clock: str = "took") -> float:
     return float(taken.get("compile", 0.0) + taken.get("verify", 0.0))
 
 
-def table_of(rows: list[Row], device: str) -> Iterator[str]:
+def table_of(rows: list[Row], asked: argparse.Namespace) -> Iterator[str]:
     """Yield the table's lines."""
-    profiled = any("profile" in row.get("took", {}) for row in rows)
-    columns = columns_of(device, profiled)
+    columns, device = columns_of(asked), asked.device
     times = {"load": lambda row: row["took"].get("load", 0.0)}
+    if asked.orders:
+        times["judge"] = lambda row: row["took"].get("order", 0.0)
     if device:
         times["compile and verify"] = to_verify
-    if profiled:
+    if asked.profile:
         times["profile"] = lambda row: row["took"].get("profile", 0.0)
-    yield "# KernelBench: what loads, and what has a first kernel"
+    about = "passes added in another order" if asked.orders else "has a first kernel"
+    yield f"# KernelBench: what loads, and what {about}"
     yield ""
     load_average = os.getloadavg()[0]
     cores = sorted({row["cores"] for row in rows if "cores" in row})

@@ -23,6 +23,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from processor_time import processor_seconds
+
 from kernelblaster.harness.devices.protocol import Device
 from kernelblaster.harness.devices.registry import open_device
 from kernelblaster.harness.errors import UserError
@@ -31,9 +33,10 @@ from kernelblaster.harness.task import full_case
 from kernelblaster.harness.task.cases import prepare_cases_now, read_degenerate
 from kernelblaster.harness.task.loading import load_task_now, small_variant_in_words
 from kernelblaster.tools.first_kernel.writer import NotWritten, write_initial_cuda
-from processor_time import processor_seconds
 
-COLUMNS = ("loads", "written", "compiled", "verified", "profiled")
+COLUMNS = ("loads", "written", "compiled", "verified", "profiled", "ordered", "noticed")
+EVALUATED = "--mode eval"
+"""Stands in a reason that names this flag as the way out."""
 FACTS = ("full_size_coverage", "full_size_unchecked")
 Row = dict[str, Any]
 
@@ -44,6 +47,7 @@ def main() -> None:
     parser.add_argument("--device", default="")
     parser.add_argument("--gpu", default="")
     parser.add_argument("--profile", action="store_true")
+    parser.add_argument("--orders", action="store_true")
     parser.add_argument("--compare-gib", type=float, default=0.0)
     parser.add_argument("--cores", default="", help="numbers of processor cores, by commas")
     asked = parser.parse_args()
@@ -59,7 +63,7 @@ def main() -> None:
             Path(paths.get()), lambda answer: print(json.dumps(answer), file=answers, flush=True)
         )
         try:
-            problem.cover(asked.device, asked.gpu, asked.profile)
+            problem.cover(asked)
         except Exception as error:
             problem.row["reason"] = f"a fault of ours: {type(error).__name__}: {error}"
         problem.tell("done")
@@ -88,7 +92,7 @@ class Problem:
         """Say which stage begins, and what is known so far."""
         self._answer({"stage": stage, "row": self.row})
 
-    def cover(self, device: str, gpu: str, profile: bool) -> None:
+    def cover(self, asked: argparse.Namespace) -> None:
         """Bring the problem as far as it comes."""
         try:
             with self._stage("load"):
@@ -105,24 +109,49 @@ class Problem:
             "operations": len(task.program.nodes) if task.program else 0,
             "degenerate": read_degenerate(folder),
         }
+        if asked.orders:
+            self._order(task)
+        else:
+            self._write(task, asked)
+        # Inputs and answers of 250 problems are more than a cache should hold.
+        for each in (folder, *full_case.full_case_directories(task)):
+            shutil.rmtree(each, ignore_errors=True)
+
+    def _order(self, task: Task) -> None:
+        """Ask what the judge says of answers in other orders."""
+        from other_orders import judged  # It takes PyTorch.
+
+        with self._stage("order"):
+            found = judged(task)
+        self.row |= found
+        if found["refused"] or found["unnoticed"]:
+            told = [f"refused: {', '.join(found['refused'])}"] if found["refused"] else []
+            told += [f"not noticed: {each}" for each in found["unnoticed"]]
+            self.row["reason"] = "; ".join(told)
+
+    def _write(self, task: Task, asked: argparse.Namespace) -> None:
+        """Write a first kernel, and evaluate it where there is a device."""
         with self._stage("write"):
             try:
                 written = write_initial_cuda(task)
             except Exception as error:  # What else it says of the problem counts all the same.
                 written = NotWritten(reason=f"a fault of ours: {type(error).__name__}: {error}")
+        if isinstance(written, NotWritten) and EVALUATED in written.reason:
+            # Its answer hangs on no random number, or it would not have been loaded.
+            with self._stage("load"):
+                task, self.row["mode"] = _load_evaluated(self._path)
+            self._write(task, asked)
+            return
         if isinstance(written, NotWritten):
             self.row["reason"] = written.reason
-        else:
-            self.row["written"] = True
-            if device:
-                opened = open_device(device, gpu)
-                try:
-                    asyncio.run(self._evaluate(task, written.source, opened, profile))
-                finally:
-                    opened.close()
-        # Inputs and answers of 250 problems are more than a cache should hold.
-        for each in (folder, *full_case.full_case_directories(task)):
-            shutil.rmtree(each, ignore_errors=True)
+            return
+        self.row["written"] = True
+        if asked.device:
+            opened = open_device(asked.device, asked.gpu)
+            try:
+                asyncio.run(self._evaluate(task, written.source, opened, asked.profile))
+            finally:
+                opened.close()
 
     async def _evaluate(self, task: Task, source: str, device: Device, profile: bool) -> None:
         """Compile, verify and profile a first kernel, of degenerate tasks too."""
@@ -167,8 +196,13 @@ def _load(path: Path) -> tuple[Task, str]:
     try:
         return load_task_now(path), "file"
     except UserError as error:
-        if "--mode eval" not in str(error):
+        if EVALUATED not in str(error):
             raise
+    return _load_evaluated(path)
+
+
+def _load_evaluated(path: Path) -> tuple[Task, str]:
+    """Load a problem as it is evaluated, and say so."""
     return load_task_now(path, reading=Reading(mode="eval")), "eval"
 
 

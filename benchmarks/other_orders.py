@@ -1,11 +1,11 @@
 """Does the judge take right answers that were added in another order, and none that miss a part?
 
-Asked by kernelbench_problem.py of each problem, at its small variant, with PyTorch on the CPU and no
-device. Every operation that adds is answered anew in single precision, one term after the other, as
-a plain kernel adds them (PyTorch adds in blocks, and in double precision here and there), and what
-follows goes on from there: all answers must be within the tolerances of all cases. Then one element
-of ELEMENTS is left out, of what each of these operations adds, one kind at a time (operations of the same
-shapes are one kernel's work), and of the answers: some case must tell.
+Asked by kernelbench_problem.py of each problem, at its small variant, with PyTorch on the CPU and
+no device. Every operation that adds is answered anew in single precision, one term after the other,
+as a plain kernel adds them (PyTorch adds in blocks, and in double precision here and there), and
+what follows goes on from there: all answers must be within the tolerances of all cases. Then one
+element of ELEMENTS is left out, of what each of these operations adds, one kind at a time
+(operations of the same shapes are one kernel's work), and of the answers: some case must tell.
 
 Taken apart are products of matrices, convolutions of all kinds, sums, means, variances, norms,
 softmax, scans, average pooling, and what consists of these (norms of layers, losses, attention,
@@ -28,12 +28,13 @@ from kernelblaster.harness.judge.tensor_comparison import all_agree, parts
 from kernelblaster.harness.records import Task, Tolerance
 from kernelblaster.harness.reference.case import Case, forms, fresh
 from kernelblaster.harness.reference.cases import CASES, Usual, first_finite, scale_of
+from kernelblaster.harness.reference.in_order import IN_ORDER, InOrder, add_in_order
 from kernelblaster.harness.reference.model import Reference, clone_arguments
 from kernelblaster.harness.reference.rounding import OtherSums
 
 ELEMENTS = 10_000
 MOST_LEFT_OUT = 24
-"""Kinds of operations of which something is left out in turn: evenly chosen where there are more."""
+"""Kinds of operations of which something is left out in turn; of more, evenly chosen."""
 WORK = 1 << 31
 """Most products of one operation that are added anew; a larger one is left as it is, and told."""
 
@@ -48,13 +49,14 @@ def judged(task: Task) -> dict[str, Any]:
     `ordered` and `noticed` say whether all is well; `nearest` is the largest error of another order
     as a share of what is tolerated, `added` counts the operations that were added anew, by name.
     """
+    torch.set_num_threads(1)  # What is added is small.
     reference = Reference(task.source, task.path, task.verify.dimensions, reading=task.reading)
     cases = [*_cases(reference, task)]
     found: dict[str, Any] = {}
     nearest, refused = 0.0, []
     for name, backwards in (("ascending", False), ("descending", True)):
         for case, tolerances, told in cases:
-            mode = InOrder(backwards)
+            mode = OneByOne(backwards)
             answers = _answers(reference, case, mode)
             nearest = max(nearest, _share(answers, case.outputs, tolerances))
             if not all_agree(answers, case.outputs, tolerances):
@@ -164,7 +166,7 @@ class LeftOut(OtherSums):
         return function(*given, **named)
 
 
-class InOrder(OtherSums):
+class OneByOne(OtherSums):
     """Adds one term after the other, in single precision; from the last to the first `backwards`.
 
     `added` counts what was, `left` names what was too much work.
@@ -185,7 +187,7 @@ class InOrder(OtherSums):
             return function(*args, **named)
         # Half-precision numbers are added in single precision, as kernels do.
         given = [each.float() if isinstance(each, torch.Tensor) else each for each in args]
-        found = add(self._backwards, function, given, named)
+        found = add(function, given, named, self._backwards)
         if found is None:
             self.left.add(operation.__name__)
             return function(*args, **named)
@@ -193,23 +195,6 @@ class InOrder(OtherSums):
         if isinstance(found, tuple):
             return tuple(each.to(first.dtype) for each in found)
         return found.to(first.dtype)
-
-
-def _summed(terms: torch.Tensor, axes: Sequence[int], keep: bool, backwards: bool) -> torch.Tensor:
-    """Add along axes."""
-    axes = [axis % terms.dim() for axis in axes] or list(range(terms.dim()))
-    rest = [axis for axis in range(terms.dim()) if axis not in axes]
-    count = math.prod(terms.shape[axis] for axis in axes)
-    rows = terms.permute(*axes, *rest).reshape(count, -1)
-    total = torch.from_numpy(_in_order(rows.numpy(), backwards)[-1])
-    kept = [1 if axis in axes else size for axis, size in enumerate(terms.shape)]
-    return total.reshape(kept if keep else [terms.shape[axis] for axis in rest])
-
-
-def _in_order(rows: np.ndarray[Any, Any], backwards: bool) -> np.ndarray[Any, Any]:
-    """Return all partial sums over the first axis: accumulate() never adds in pairs."""
-    partial: np.ndarray[Any, Any] = np.add.accumulate(rows[::-1] if backwards else rows, axis=0)
-    return partial
 
 
 def _product(left: torch.Tensor, right: torch.Tensor, backwards: bool) -> torch.Tensor | None:
@@ -225,66 +210,22 @@ def _product(left: torch.Tensor, right: torch.Tensor, backwards: bool) -> torch.
     return total
 
 
-def _mm(backwards: bool, function: Any, args: Any, named: Any) -> Any:
+def _mm(function: Any, args: Any, named: dict[str, Any], backwards: bool) -> Any:
     return _product(args[0], args[1], backwards)
 
 
-def _mv(backwards: bool, function: Any, args: Any, named: Any) -> Any:
-    return _summed(args[0] * args[1], [-1], False, backwards)
+def _mv(function: Any, args: Any, named: dict[str, Any], backwards: bool) -> Any:
+    return add_in_order(args[0] * args[1], [-1], keep=False, backwards=backwards)
 
 
-def _addmm(backwards: bool, function: Any, args: Any, named: Any) -> Any:
+def _addmm(function: Any, args: Any, named: dict[str, Any], backwards: bool) -> Any:
     found = _product(args[1], args[2], backwards)
     if found is None:
         return None
     return named.get("alpha", 1) * found + named.get("beta", 1) * args[0]
 
 
-def _sum(backwards: bool, function: Any, args: Any, named: Any) -> Any:
-    return _summed(args[0], _axes(args, 1), _kept(args), backwards)
-
-
-def _mean(backwards: bool, function: Any, args: Any, named: Any) -> Any:
-    total = _sum(backwards, function, args, named)
-    return total / (args[0].numel() / total.numel())
-
-
-def _spread(backwards: bool, function: Any, args: Any, named: Any) -> Any:
-    """Variances and standard deviations, in two passes."""
-    axes = _axes(args, 1)
-    if function._overloadname != "correction":
-        return None
-    count = args[0].numel() / math.prod(
-        size for axis, size in enumerate(args[0].shape)
-        if axes and axis not in [each % args[0].dim() for each in axes]
-    )  # fmt: skip
-    mean = _summed(args[0], axes, True, backwards) / count
-    correction = named.get("correction")
-    divisor = count - (1 if correction is None else correction)
-    keep = bool(named.get("keepdim", False))
-    variance = _summed((args[0] - mean).square(), axes, keep, backwards) / divisor
-    operation = function.overloadpacket
-    first = variance.sqrt() if operation in (_aten.std, _aten.std_mean) else variance
-    if operation in (_aten.var, _aten.std):
-        return first
-    return first, mean if keep else mean.reshape(variance.shape)
-
-
-def _norm(backwards: bool, function: Any, args: Any, named: Any) -> Any:
-    order = args[1] if len(args) > 1 else 2
-    if order not in (1, 2):
-        return None
-    terms = args[0].square() if order == 2 else args[0].abs()
-    total = _summed(terms, _axes(args, 2), bool(args[3]) if len(args) > 3 else False, backwards)
-    return total.sqrt() if order == 2 else total
-
-
-def _softmax(backwards: bool, function: Any, args: Any, named: Any) -> Any:
-    powers = (args[0] - args[0].amax(args[1], keepdim=True)).exp()
-    return powers / _summed(powers, [args[1]], True, backwards)
-
-
-def _scan(backwards: bool, function: Any, args: Any, named: Any) -> Any:
+def _scan(function: Any, args: Any, named: dict[str, Any], backwards: bool) -> Any:
     """Sums up to each place; backwards by sums of two, four, ... places, as threads do."""
     rows = args[0].movedim(args[1], 0).contiguous()
     join = torch.mul if function.overloadpacket is _aten.cumprod else torch.add
@@ -315,7 +256,7 @@ def _windows(
     )  # fmt: skip
 
 
-def _convolution(backwards: bool, function: Any, args: Any, named: Any) -> Any:
+def _convolution(function: Any, args: Any, named: dict[str, Any], backwards: bool) -> Any:
     given, weight, bias, stride, padding, dilation, transposed, output_padding, groups = args
     axes = given.dim() - 2
     taps = weight.shape[2:]
@@ -357,7 +298,7 @@ def _convolution(backwards: bool, function: Any, args: Any, named: Any) -> Any:
     return total if bias is None else total + bias.reshape(-1, *[1] * axes)
 
 
-def _average(backwards: bool, function: Any, args: Any, named: Any) -> Any:
+def _average(function: Any, args: Any, named: dict[str, Any], backwards: bool) -> Any:
     """Average pooling: as many places are added as PyTorch divides by."""
     given, axes = args[0], len(args[1])
     if given.dim() != axes + 2:
@@ -375,36 +316,25 @@ def _average(backwards: bool, function: Any, args: Any, named: Any) -> Any:
         around = [n for p, m in zip(reversed(padding), reversed(more), strict=True) for n in (p, m)]
         padded = torch.nn.functional.pad(each, around).contiguous()
         seen = _windows(padded, taps, stride, [1] * axes, size).flatten(2, 1 + axes)
-        sums.append(_summed(seen, [2], False, backwards))
+        sums.append(add_in_order(seen, [2], keep=False, backwards=backwards))
     return sums[0] / (sums[1] / shares)
 
 
-def _to_one(backwards: bool, function: Any, args: Any, named: Any) -> Any:
+def _to_one(function: Any, args: Any, named: dict[str, Any], backwards: bool) -> Any:
     """Adaptive pooling to one place."""
     axes = len(args[1])
     if any(size != 1 for size in args[1]):
         return None
-    found = _summed(args[0], list(range(-axes, 0)), True, backwards)
+    found = add_in_order(args[0], list(range(-axes, 0)), keep=True, backwards=backwards)
     return found / math.prod(args[0].shape[-axes:])
 
 
-def _axes(args: Any, place: int) -> list[int]:
-    given = args[place] if len(args) > place else None
-    return [given] if isinstance(given, int) else list(given or ())
-
-
-def _kept(args: Any) -> bool:
-    return bool(args[2]) if len(args) > 2 else False
-
-
-_ADD: dict[Any, Callable[[bool, Any, Any, Any], Any]] = {
+_ADD: dict[Any, InOrder] = {
+    **IN_ORDER,
     _aten.mm: _mm, _aten.bmm: _mm, _aten.mv: _mv, _aten.dot: _mv, _aten.addmm: _addmm,
-    _aten.baddbmm: _addmm, _aten.convolution: _convolution, _aten.sum: _sum, _aten.mean: _mean,
-    _aten.linalg_vector_norm: _norm, _aten.norm: _norm, _aten._softmax: _softmax,
-    _aten.cumsum: _scan, _aten.cumprod: _scan, _aten.avg_pool2d: _average,
-    _aten.avg_pool3d: _average, _aten._adaptive_avg_pool2d: _to_one,
-    _aten._adaptive_avg_pool3d: _to_one,
-    **dict.fromkeys((_aten.var, _aten.std, _aten.var_mean, _aten.std_mean), _spread),
+    _aten.baddbmm: _addmm, _aten.convolution: _convolution, _aten.cumsum: _scan,
+    _aten.cumprod: _scan, _aten.avg_pool2d: _average, _aten.avg_pool3d: _average,
+    _aten._adaptive_avg_pool2d: _to_one, _aten._adaptive_avg_pool3d: _to_one,
 }  # fmt: skip
 """How each operation is added anew; None from one means that it was not."""
 

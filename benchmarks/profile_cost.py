@@ -1,13 +1,15 @@
 """What a profile of slow and large launches costs, by what is counted and how it is replayed.
 
     python benchmarks/profile_cost.py [--out FILE.json] [--seconds 120] [--only NAME,NAME]
+    python benchmarks/profile_cost.py --only elementwise_4MB --launches 200 --ways timed,basic
 
 Three kernels: plain matrix products of 4096 and 8192, one thread an element, and an elementwise
 kernel over 7 GB. For each of the collections of `harness/nsight/command.py` and ncu's two ways to
 repeat a launch (`kernel` saves and restores memory, `application` starts the program again): wall
 seconds, seconds of these to read the report, passes, and the counters that a bottleneck is judged
 by, so that what a cheaper way loses is seen. Beside them the kernel's own time, and that of the
-program without a profiler. The basis of `Collection.runs` and `affordable`.
+program without a profiler. The basis of `Collection.runs` and `affordable`. The second form is what
+a launch of many costs, by what is counted: the basis of harness/nsight/selection.py.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ from kernelblaster.harness.nsight.command import (
     BASIC,
     COUNTED,
     DEFAULT,
+    TIMED,
     Collection,
     Replay,
     affordable,
@@ -86,9 +89,10 @@ PROGRAMS = {
     "product_4096": ("product", "4096"),
     "product_8192": ("product", "8192"),
     "elementwise_7GB": ("relu", str(7 * 1024**3 // 4)),
+    "elementwise_4MB": ("relu", str(1 << 20)),
 }
 WAYS: tuple[tuple[Collection, Replay], ...] = (
-    (DEFAULT, "kernel"), (COUNTED, "kernel"), (BASIC, "kernel"),
+    (DEFAULT, "kernel"), (COUNTED, "kernel"), (BASIC, "kernel"), (TIMED, "kernel"),
     (COUNTED, "application"), (BASIC, "application"), (DEFAULT, "application"),
 )  # fmt: skip
 COUNTERS = (
@@ -110,19 +114,21 @@ def alone(program: list[str]) -> tuple[float, float]:
 
 
 def profiled(
-    ncu: Path, program: list[str], collection: Collection, replay: Replay, seconds: float
+    ncu: Path, program: list[str], collection: Collection, replay: Replay, seconds: float,
+    launches: int,
 ) -> dict[str, Any]:
-    """Return the cost of one profile, and what it says."""
+    """Return the cost of one profile of so many launches, and what it says of the first."""
     with tempfile.TemporaryDirectory(prefix="profile-cost-") as folder:
         directory = Path(folder)
         began = time.monotonic()
         result = profile_program(
-            [*program, "1"], directory=directory, seconds=seconds, ncu=ncu, collection=collection,
-            replay=replay, environment=os.environ,
+            [*program, str(launches)], directory=directory, seconds=seconds, ncu=ncu,
+            collection=collection, replay=replay, environment=os.environ,
         )  # fmt: skip
         whole = time.monotonic() - began
         found: dict[str, Any] = {
-            "collection": collection.name, "replay": replay, "seconds": whole,
+            "collection": collection.name, "replay": replay, "launches": launches,
+            "seconds": whole,
             "failure": result.reason,
         }  # fmt: skip
         if result.profile is None:
@@ -135,7 +141,7 @@ def profiled(
             "got": result.collection,
             "read_seconds": time.monotonic() - began,
             "reader": result.reader,
-            "passes": [int(count) for count in re.findall(r"- (\d+) pass", log)],
+            "passes": sorted({int(count) for count in re.findall(r"- (\d+) pass", log)}),
             "warnings": re.findall(r"==WARNING== (.*)", log)[:5],
             "bottleneck": launch.bottleneck,
             "lines": len(launch.lines),
@@ -151,6 +157,8 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     parser.add_argument("--seconds", type=float, default=120.0, help="limit of one profile")
     parser.add_argument("--only", default=",".join(PROGRAMS), help="programs, with commas between")
+    parser.add_argument("--launches", type=int, default=1, help="of each program")
+    parser.add_argument("--ways", default="", help="collections, with commas; by default all")
     arguments = parser.parse_args()
     ncu = find_ncu()
     if ncu is None:
@@ -169,7 +177,11 @@ def main() -> None:
                           "chosen": chosen, "ways": []}  # fmt: skip
             print(f"{name}: {milliseconds:.2f} ms; program {seconds:.2f} s; chosen: {chosen}")
             for collection, replay in WAYS:
-                found = profiled(ncu, program, collection, replay, arguments.seconds)
+                if arguments.ways and collection.name not in arguments.ways.split(","):
+                    continue
+                found = profiled(
+                    ncu, program, collection, replay, arguments.seconds, arguments.launches
+                )
                 rows[name]["ways"].append(found)
                 print(
                     f"  {collection.name:8} {replay:12} {found['seconds']:7.2f} s  read "

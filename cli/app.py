@@ -1,14 +1,15 @@
-"""The command line: optimize, resume, evaluate, jobs, runs, report, kb, task and doctor."""
+"""The command line: optimize, resume, evaluate, runs, task, doctor; others in modules beside."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import sqlite3
-import sys
 from pathlib import Path
 from typing import Annotated, Literal
 
+from .bench import bench, rerun
+from .exporting import export
 from .jobs import jobs_app
 from .knowledge import knowledge_app
 
@@ -21,7 +22,6 @@ from pydantic import ValidationError
 from rich.console import Console
 
 from ..harness.errors import UserError
-from ..harness.files import read_text
 from ..harness.task.loading import begin_loading
 from .flags import (
     Approve,
@@ -36,10 +36,12 @@ from .flags import (
     Json,
     KnowledgeDirectory,
     MaxCalls,
+    MaxEvaluations,
     MaxGpuSeconds,
     MaxMoney,
     MaxSeconds,
     MaxTokens,
+    OnBudget,
     Quiet,
     Remembered,
     Until,
@@ -51,6 +53,7 @@ from .flags import (
 )
 from .following import Opening, Showing, follow_all
 from .output import fail, print_json, tell
+from .reports import add_report_commands
 from .task_flags import ReferenceSeconds, TaskFlags, TaskPath, with_task_flags
 
 app = typer.Typer(
@@ -63,12 +66,19 @@ app.add_typer(knowledge_app, name="kb")
 task_app = typer.Typer(help="Tasks.", no_args_is_help=True)
 app.add_typer(task_app, name="task")
 app.add_typer(jobs_app, name="jobs")
+app.command()(bench)
+app.command()(rerun)
+app.command()(export)
+add_report_commands(app)
 
 @app.command()
 @with_task_flags
 def optimize(
     task: TaskPath = None,
-    start: Annotated[Path | None, typer.Option(help="First kernel; else one is written.")] = None,
+    start: Annotated[
+        Path | None,
+        typer.Option(help="First kernel, or a KernelBench solution; else one is written."),
+    ] = None,
     gpu: Gpu = None,
     gpus: Gpus = None,
     device: DeviceName = None,
@@ -90,6 +100,8 @@ def optimize(
     max_calls: MaxCalls = None,
     max_gpu_seconds: MaxGpuSeconds = None,
     max_seconds: MaxSeconds = None,
+    max_evaluations: MaxEvaluations = None,
+    on_budget: OnBudget = None,
     policy: Annotated[
         str | None, typer.Option(help="How the search goes (docs/policies.md).")
     ] = None,
@@ -116,6 +128,9 @@ def optimize(
     ] = None,
     until: Until = None,
     confirm_seconds: ConfirmSeconds = None,
+    shapes: Annotated[
+        int | None, typer.Option(help="Other shapes to look at the winner at; 0: none.")
+    ] = None,
     seed: Annotated[int | None, typer.Option(help="Same seed, same run.")] = None,
     approve: Approve = None,
     memory: Remembered = None,
@@ -157,6 +172,8 @@ def optimize(
         max_calls=max_calls,
         max_gpu_seconds=max_gpu_seconds,
         max_seconds=max_seconds,
+        max_evaluations=max_evaluations,
+        on_budget=on_budget,
         confirm_seconds=confirm_seconds,
     )
     try:
@@ -176,6 +193,7 @@ def optimize(
             model=settings.model,
             models=settings.models,
             budgets=settings.budgets,
+            on_budget=settings.on_budget,
             policy=policy or settings.policy,
             rounds=settings.rounds if rounds is None else rounds,
             iterations=settings.iterations if iterations is None else iterations,
@@ -186,6 +204,7 @@ def optimize(
             until=until,
             confirm_seconds=settings.confirm_seconds,
             reference_seconds=flags.reference_seconds,
+            shapes=settings.shapes if shapes is None else shapes,
             seed=settings.seed if seed is None else seed,
             knowledge=str(kb) if kb else None,
             approve=parse_approvals(approve or ""),
@@ -225,6 +244,7 @@ def resume(
     max_calls: MaxCalls = None,
     max_gpu_seconds: MaxGpuSeconds = None,
     max_seconds: MaxSeconds = None,
+    max_evaluations: MaxEvaluations = None,
     quiet: Quiet = False,
     events: Events = None,
     as_json: Json = False,
@@ -243,6 +263,7 @@ def resume(
         calls=max_calls,
         gpu_seconds=max_gpu_seconds,
         wall_seconds=max_seconds,
+        evaluations=max_evaluations,
     )
     approvals = None if approve is None else parse_approvals(approve)
     if answer and len(set(runs)) > 1:
@@ -342,25 +363,6 @@ def runs(as_json: Json = False) -> None:
         print_json({"runs": found})
     else:
         show_runs(Console(), found)
-
-
-@app.command()
-def report(run: Annotated[Path, typer.Argument(help="Run directory.")]) -> None:
-    """Print the report of a finished run."""
-    from ..memory.run.exchange import count_waiting
-    from ..nodes.run.begin import stored_plan
-
-    plan = stored_plan(run)
-    path = run / "report.txt"
-    if not path.is_file():
-        waiting = count_waiting(run) if plan.device.startswith("deferred") else 0
-        if waiting:
-            raise UserError(
-                f"{run} waits for {waiting} {'job' if waiting == 1 else 'jobs'} of the GPU host; "
-                f"export with: kernelblaster jobs export {run} -o jobs.json"
-            )
-        raise UserError(f"{run} is not finished; go on with: kernelblaster resume {run}")
-    sys.stdout.write(read_text(path, "a report"))
 
 
 @task_app.command("show")

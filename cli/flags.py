@@ -28,6 +28,11 @@ MaxMoney = Annotated[float | None, typer.Option(help="Cap on dollars, by the tab
 MaxCalls = Annotated[int | None, typer.Option(help="Cap on model calls.")]
 MaxGpuSeconds = Annotated[float | None, typer.Option(help="Cap on time on the device.")]
 MaxSeconds = Annotated[float | None, typer.Option(help="Cap on working time.")]
+MaxEvaluations = Annotated[int | None, typer.Option(help="Cap on kernels evaluated.")]
+OnBudget = Annotated[
+    Literal["pause", "finish"] | None,
+    typer.Option(help="At a cap: pause, or finish with the best so far."),
+]
 ConfirmSeconds = Annotated[
     float | None,
     typer.Option(help="Limit of Compute Sanitizer at full dimensions, on a GPU."),

@@ -64,10 +64,11 @@ def follow_all(
             except _Failed as failed:
                 if alone:
                     raise failed.error from None
-                where, error = failed.where, failed.error
-                reason = str(error).removeprefix(f"{where}: ")
-                sys.stderr.write(f"kernelblaster: {where}: {reason}\n")
-                told = {"outcome": "failed", "reason": str(error), "run": str(where)}
+                where, reason = failed.where, str(failed.error)
+                names_it = reason.startswith((f"{where}:", f"{where.resolve()}:"))
+                line = reason if names_it else f"{where}: {reason}"
+                sys.stderr.write(f"kernelblaster: {line}\n")
+                told = {"outcome": "failed", "reason": reason, "run": str(where)}
                 ended.append((opening.name, told))
     finally:  # Who stops one run has the answers of those before it.
         _conclude(ended, len(openings), showing)

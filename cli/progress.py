@@ -91,7 +91,7 @@ class ProgressView:
         self._by_rounds = event["by_rounds"]
         self._steps = plan["rounds"] if self._by_rounds else plan["steps"]
         loop = (
-            f"{plan['policy']}, up to {plan['rounds']} rounds"
+            f"{plan['policy']}, up to {plan['rounds']} {'round' if self._steps == 1 else 'rounds'}"
             if self._by_rounds
             else f"{plan['iterations']} iterations of {plan['rollouts']} rollouts of up to "
             f"{plan['steps']} steps"
@@ -176,9 +176,11 @@ class ProgressView:
         else:
             verdict = f"[red]{event['outcome']}[/]"
         self._grow(event, verdict)
-        expected = math.exp(event["expected_log_gain"])
+        expected = f" (expected {math.exp(event['expected_log_gain']):.2f}x)"
+        if "round" in event and event["expected_log_gain"] == 0:
+            expected = ""  # Nobody said.
         self.note(
-            f"{place}{event['technique']}: {verdict} (expected {expected:.2f}x); "
+            f"{place}{event['technique']}: {verdict}{expected}; "
             f"best {event['best_microseconds']:.2f} us{_by_whom(event)}"
         )
         self._now(event, "")
@@ -263,24 +265,29 @@ class ProgressView:
             f"{escape(asked)}{_by(event)}"
         )
 
+    def _on_shape(self, event: Mapping[str, Any]) -> None:
+        sizes = ", ".join(f"{name}={size}" for name, size in event["dimensions"].items())
+        found = f"[red]{event['outcome']}[/]: {escape(event['reason'])}"
+        if event["microseconds"] is not None:
+            found = f"[green]holds[/], {event['microseconds']:.2f} us"
+        self.note(f"winner at {escape(sizes)}: {found}")
+
     def _place(self, event: Mapping[str, Any]) -> str:
-        if self._by_rounds:
-            return f"  [dim]round {event['step'] + 1}[/]  "
+        if "round" in event:
+            return f"  [dim]round {event['round'] + 1}[/]  "
         return (
             f"  [dim]{event['iteration'] + 1}.{event['rollout'] + 1} step {event['step'] + 1}[/]  "
         )
 
     def _now(self, event: Mapping[str, Any], text: str) -> None:
         place = (event["iteration"], event["rollout"])
-        turn = "round" if self._by_rounds else "step"
-        self._doing[place] = f"{turn} {event['step'] + 1} of {self._steps}: {text}"
+        turn = "round" if "round" in event else "step"
+        rollout = "" if "round" in event else f"rollout {place[0] + 1}.{place[1] + 1}  "
+        self._doing[place] = f"{rollout}{turn} {event['step'] + 1} of {self._steps}: {text}"
         self._show()
 
     def _show(self) -> None:
-        lines = [
-            f"[dim]{'' if self._by_rounds else f'rollout {i + 1}.{rollout + 1}  '}{doing}[/]"
-            for (i, rollout), doing in sorted(self._doing.items())
-        ]
+        lines = [f"[dim]{doing}[/]" for _, doing in sorted(self._doing.items())]
         lines += [
             f"[dim]{escape(model)} thinks as {role}{escape(place)}[/]"
             for (role, place), model in sorted(self._thinking.items())

@@ -79,8 +79,9 @@ def show_ends(
         table.add_column(title, overflow="fold")
     for name, answer in ended:
         numbers = [f"{answer[key]:.2f}" if key in answer else "" for key in _END_NUMBERS]
-        reason = f": {answer['reason']}" if "reason" in answer else ""
-        said = f"{answer['outcome'].replace('_', ' ')}{reason}"
+        reason = answer.get("reason", "")
+        reason = reason.partition(f"{name.name}:")[2].strip() or reason  # The row names the file.
+        said = answer["outcome"].replace("_", " ") + (f": {reason}" if reason else "")
         table.add_row(escape(name.stem), *numbers, escape(said))
     console.print()
     console.print(table)

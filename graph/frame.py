@@ -1,7 +1,7 @@
 """What every policy begins and ends with: the first kernel measured; the winner confirmed.
 
 load_task → approve_plan → initial_cuda → profile_baseline → ...
-    ... → confirm_winner → soft_verifier → approve_winner → report
+    ... → confirm_winner → soft_verifier → approve_winner → unseen_shapes → report
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from ..nodes.run.lineage import of_one_line
 from ..nodes.run.load_task import load_task_of
 from ..nodes.run.profile_baseline import profile_baseline
 from ..nodes.run.report import report
+from ..nodes.run.unseen_shapes import unseen_shapes
 from ..nodes.soft_verifier.node import soft_verifier
 from .compiling import AgentGraph
 from .state import OptimizeState, RoundsState
@@ -31,9 +32,9 @@ def after_review(state: State) -> Literal["confirm_winner", "approve_winner"]:
     return "confirm_winner" if _vetoed(state) else "approve_winner"
 
 
-def after_approval(state: State) -> Literal["confirm_winner", "report"]:
-    """Report what stands; a rejected kernel makes room for the next fastest."""
-    return "confirm_winner" if _vetoed(state) else "report"
+def after_approval(state: State) -> Literal["confirm_winner", "unseen_shapes"]:
+    """Go on with what stands; a rejected kernel makes room for the next fastest."""
+    return "confirm_winner" if _vetoed(state) else "unseen_shapes"
 
 
 def _vetoed(state: State) -> bool:
@@ -58,8 +59,10 @@ def add_ending(graph: AgentGraph[Any, Any, Any, Any]) -> None:
     graph.add_node("confirm_winner", of_one_line(confirm_winner))
     graph.add_node("soft_verifier", of_one_line(soft_verifier))
     graph.add_node("approve_winner", of_one_line(approve_winner))
+    graph.add_node("unseen_shapes", of_one_line(unseen_shapes))
     graph.add_node("report", of_one_line(report, ends=True))
     graph.add_edge("confirm_winner", "soft_verifier")
     graph.add_conditional_edges("soft_verifier", after_review)
     graph.add_conditional_edges("approve_winner", after_approval)
+    graph.add_edge("unseen_shapes", "report")
     graph.add_edge("report", END)

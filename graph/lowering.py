@@ -54,7 +54,9 @@ def _passed(state: LoweringState) -> bool:
 
 
 def _repair(state: LoweringState) -> Literal["write", "conclude"]:
-    return "write" if len(state["attempts"]) <= state["plan"].repairs else "conclude"
+    done, left = len(state["attempts"]), state.get("evaluations_left")
+    may = done <= state["plan"].repairs and (left is None or done < left)
+    return "write" if may else "conclude"
 
 
 def build_graph() -> AgentGraph[LoweringState, None, LoweringState, LoweringOutput]:

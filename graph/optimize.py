@@ -2,7 +2,8 @@
 
 load_task → approve_plan → initial_cuda → profile_baseline → rollouts in parallel (Send)
     → policy_evaluation → gap_analysis → parameter_update → keep_lessons
-    → rollouts of the next iteration | confirm_winner → soft_verifier → approve_winner → report
+    → rollouts of the next iteration | confirm_winner → soft_verifier → approve_winner
+    → unseen_shapes → report
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any
 from langchain_core.runnables import RunnableConfig
 from langgraph.types import Send
 
+from ..nodes.common.caps import share_of
 from ..nodes.common.standstill import one_of_many
 from ..nodes.common.until import end_of_search
 from ..nodes.gap_analysis.node import gap_analysis
@@ -49,18 +51,31 @@ def fan_out(state: OptimizeState) -> list[Send]:
                 rollout=number,
                 knowledge_at=state["knowledge_at"],
                 best=state["best"],
+                evaluations=state.get("evaluations", 0),
+                evaluations_left=_share(state, number),
             ),
         )
         for number in range(state["plan"].rollouts)
     ]
 
 
+def _share(state: OptimizeState, rollout: int) -> int | None:
+    """Return how many candidates a rollout of the iteration may have evaluated; None: any."""
+    plan = state["plan"]
+    if plan.on_budget != "finish" or plan.budgets.evaluations is None:
+        return None
+    left = max(0, plan.budgets.evaluations - state.get("evaluations", 0))
+    return share_of(left, plan.rollouts, rollout)
+
+
 def next_iteration(state: OptimizeState) -> list[Send] | str:
-    """Fan out, again until the iterations are done or the best is fast enough; then confirm it."""
-    enough = end_of_search(state["plan"], state["summary"], state["best"])
-    if state["iteration"] < state["plan"].iterations and not enough:
-        return fan_out(state)
-    return "confirm_winner"
+    """Fan out, again until iterations or search are over; then confirm the winner."""
+    plan, trajectories = state["plan"], state.get("trajectories", {}).values()
+    over = any(trajectories) and all(trajectory.over for trajectory in trajectories)
+    enough = end_of_search(plan, state["summary"], state["best"])
+    if over or enough or state["iteration"] >= plan.iterations:
+        return "confirm_winner"
+    return fan_out(state)
 
 
 def build_graph() -> AgentGraph[OptimizeState, Any, OptimizeInput, OptimizeOutput]:

@@ -7,6 +7,7 @@ from typing import Any, Literal, cast
 from langchain_core.runnables import RunnableConfig
 from langgraph.graph import END, START
 
+from ..nodes.common.caps import newly_evaluated
 from ..nodes.optimization_proposer.node import optimization_proposer
 from ..nodes.optimization_selector.node import optimization_selector
 from ..nodes.records import Trajectory
@@ -29,7 +30,9 @@ async def begin(state: RolloutInput) -> dict[str, Any]:
         "described": (),
         "rejected": (),
         "ended": "",
+        "over": False,
         "choice": None,
+        "evaluations_left": state.get("evaluations_left"),
     }
 
 
@@ -46,9 +49,13 @@ async def lower(state: RolloutState, config: RunnableConfig) -> dict[str, Any]:
         "place": (state["iteration"], state["rollout"], state["step"]),
         "attempts": {},
         "rounds": (),
+        "evaluations_left": state["evaluations_left"],
     }
     answer = await lowering.ainvoke(request, config)
-    return {"choice": choice, "result": answer["result"]}
+    result, left = answer["result"], state["evaluations_left"]
+    if left is not None:
+        left -= await newly_evaluated(state["plan"], result.attempts, state.get("evaluations", 0))
+    return {"choice": choice, "result": result, "evaluations_left": left}
 
 
 async def finish(state: RolloutState) -> dict[str, Any]:
@@ -61,8 +68,14 @@ async def finish(state: RolloutState) -> dict[str, Any]:
             rollout=rollout,
             best=state["best"],
             ended=state["ended"],
+            over=state["over"],
         )
     }
+
+
+def after_observation(state: RolloutState) -> Literal["state_selector", "finish"]:
+    """Choose a state for what was seen; finish where the search ended first."""
+    return "finish" if state["ended"] else "state_selector"
 
 
 def after_selection(state: RolloutState) -> Literal["approve_technique", "finish"]:
@@ -94,7 +107,7 @@ def build_graph() -> AgentGraph[RolloutState, None, RolloutInput, RolloutOutput]
     graph.add_node("finish", finish)
     graph.add_edge(START, "begin")
     graph.add_edge("begin", "state_extractor")
-    graph.add_edge("state_extractor", "state_selector")
+    graph.add_conditional_edges("state_extractor", after_observation)
     graph.add_edge("state_selector", "optimization_proposer")
     graph.add_edge("optimization_proposer", "optimization_selector")
     graph.add_conditional_edges("optimization_selector", after_selection)

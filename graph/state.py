@@ -21,6 +21,7 @@ from ..nodes.records import (
     Proposal,
     RunPlan,
     RunResult,
+    ShapeCheck,
     SoftReview,
     StateChoice,
     TaskSummary,
@@ -70,6 +71,8 @@ class OptimizeState(OptimizeInput, total=False):
     """Policy updates done."""
     knowledge_at: Annotated[int, Recorded]
     """Sequence number up to which the knowledge base is read in this iteration."""
+    evaluations: Annotated[int, Recorded]
+    """Distinct sources evaluated before this iteration."""
     trajectories: Annotated[dict[str, Trajectory], Merged(dict[str, Trajectory], merge_newest)]
     """What the newest iteration's rollouts came to, by ITERATION.ROLLOUT."""
     evaluated: Annotated[PolicyEvaluation, Recorded]
@@ -83,6 +86,8 @@ class OptimizeState(OptimizeInput, total=False):
     """The winner, measured again."""
     soft_reviews: Annotated[dict[str, SoftReview], Merged(dict[str, SoftReview], merge_reviews)]
     """What the soft verifier said, by evaluation key."""
+    shapes: Annotated[tuple[ShapeCheck, ...], Recorded]
+    """What is announced, at shapes that the search never saw."""
     result: Annotated[RunResult, Recorded]
     """What the run announces."""
 
@@ -124,6 +129,8 @@ class RoundsState(OptimizeInput, total=False):
     """The winner, measured again."""
     soft_reviews: Annotated[dict[str, SoftReview], Merged(dict[str, SoftReview], merge_reviews)]
     """What the soft verifier said, by evaluation key."""
+    shapes: Annotated[tuple[ShapeCheck, ...], Recorded]
+    """What is announced, at shapes that the search never saw."""
     result: Annotated[RunResult, Recorded]
     """What the run announces."""
 
@@ -152,6 +159,10 @@ class RolloutInput(TypedDict, total=False):
     """Sequence number up to which the knowledge base is read."""
     start_point: Annotated[KernelPoint, Recorded]
     """The kernel to begin at."""
+    evaluations: Annotated[int, Recorded]
+    """Distinct sources evaluated before this iteration."""
+    evaluations_left: Annotated[int | None, Recorded]
+    """Candidates that it may still have evaluated, where a cap ends the search; None: no cap."""
 
 
 @with_config(use_attribute_docstrings=True)
@@ -188,6 +199,8 @@ class RolloutState(RolloutInput, total=False):
     """What came of it."""
     ended: Annotated[str, Recorded]
     """Why the trajectory is over; empty while it is not."""
+    over: Annotated[bool, Recorded]
+    """Whether the whole search is over with it."""
     trajectory: Annotated[Trajectory, Recorded]
     """What the rollout reports."""
 
@@ -222,6 +235,8 @@ class LoweringState(TypedDict, total=False):
     """Sources written so far and what each came to, by number."""
     rounds: Annotated[tuple[ToolRound, ...], Recorded]
     """Tools that the writer had called, and what they answered."""
+    evaluations_left: Annotated[int | None, Recorded]
+    """Candidates that may be evaluated, this one included; None: no cap."""
     result: Annotated[LoweringResult, Recorded]
     """What came of it."""
 

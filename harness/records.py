@@ -14,11 +14,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-JUDGE_VERSION = "18"
+JUDGE_VERSION = "19"
 """Raised when a change of what all devices share (tasks, cases, judging, vetting, building) could
 change an evaluation: part of every cache key."""
 
-DEVICE_VERSIONS: dict[str, str] = {"simulated": "16", "cuda": "11"}
+DEVICE_VERSIONS: dict[str, str] = {"simulated": "16", "cuda": "12"}
 """Raised when a change of one kind of device alone could change what it says: part of the keys of
 its results, and of no others."""
 
@@ -203,6 +203,8 @@ class TaskVariant(Record):
     """Outputs, inputs, parameters, buffers: the order of the launch signature."""
     scalars: dict[str, float | int | bool] = Field(default_factory=dict)
     """Inputs of the reference that are plain numbers: constexpr in task.cuh."""
+    work: int = Field(default=0, ge=0)
+    """Multiply-adds that answering takes, and elements of all results on the way."""
 
     def of_role(self, *roles: str) -> tuple[TensorSpec, ...]:
         """Return the tensors of the given roles, in signature order."""

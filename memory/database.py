@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sqlite3
 import threading
 import time
@@ -29,22 +30,32 @@ class Database:
     Other processes may read and write the same file. Context manager; closing twice is harmless.
     """
 
-    def __init__(self, path: Path, schema: str) -> None:
+    def __init__(self, path: Path, schema: str, *, copied: bool = False) -> None:
         """Open (and create, with its parent folders) the file and run the idempotent schema.
 
+        Args:
+            path: the file.
+            schema: what it holds at least.
+            copied: work on a copy in memory of what the file holds at this moment: nothing is
+                written, no lock is held, and a folder that cannot be written will do.
+
         Raises:
-            UserError: not a database, read-only, disk full.
+            UserError: not a database, read-only, disk full; a file to be copied is not there.
         """
         self.path = path
         self._lock = threading.RLock()
         with self._faults_in_words():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            connection = sqlite3.connect(
-                path, timeout=BUSY_TIMEOUT_SECONDS, check_same_thread=False
-            )
+            if copied:
+                connection = _copy_in_memory(path)
+            else:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                connection = sqlite3.connect(
+                    path, timeout=BUSY_TIMEOUT_SECONDS, check_same_thread=False
+                )
             self._sqlite = SqliteUtils(connection)
             try:
-                self._enable_write_ahead_log()
+                if not copied:
+                    self._enable_write_ahead_log()
                 # A kill -9 loses nothing in this mode; only a power cut may lose the last commit.
                 self._sqlite.execute("PRAGMA synchronous=NORMAL")
                 with self.transaction():
@@ -172,6 +183,26 @@ class Database:
             raise UserError(
                 f"cannot open {self.path}: {error.strerror}; name another directory"
             ) from error
+
+
+def _copy_in_memory(path: Path) -> sqlite3.Connection:
+    """Return a copy of all that a file holds."""
+    made = sqlite3.connect(":memory:", check_same_thread=False)
+    try:
+        # A write-ahead log needs a file beside it; where none can be made, nobody writes either.
+        for how in ("mode=ro", "mode=ro&immutable=1"):
+            try:
+                origin = sqlite3.connect(f"{path.resolve().as_uri()}?{how}", uri=True)
+                with contextlib.closing(origin):
+                    origin.backup(made)
+                return made
+            except sqlite3.OperationalError:
+                if "immutable" in how or os.access(path.parent, os.W_OK):
+                    raise
+    except BaseException:
+        made.close()
+        raise
+    raise AssertionError("one of the two ways returns or raises")
 
 
 def explained(path: Path, message: str) -> str:

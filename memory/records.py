@@ -397,6 +397,8 @@ class Step(Applied):
     """Of its row in the knowledge base."""
     optimization: Optimization | None = None
     """What a model that proposed the technique newly says of it."""
+    account_sha256: str | None = None
+    """Artifact of what the agents said on the way to it; None in steps of earlier versions."""
 
     @property
     def id(self) -> str:

@@ -31,6 +31,7 @@ from ..harness.records import (
     Reading,
     Record,
 )
+from ..harness.task.unseen import DEFAULT_SHAPES, MOST_SHAPES
 from ..memory.records import (
     Ablation,
     ExpectedGain,
@@ -106,6 +107,9 @@ class RunContext(Record):
     """How models are asked; `model` says who answers in which role."""
     budgets: Budgets = Budgets()
     """Caps on what the run may use."""
+    on_budget: Literal["pause", "finish"] = "pause"
+    """What is done when a cap is reached: the run stops with its place saved and goes on with a
+    higher cap, or ends its search and announces the best so far."""
     policy: Policy = "kernelblaster"
     """How the search goes: the paper's loop, or one that it is compared with."""
     iterations: int = Field(default=2, ge=1, le=LONGEST_LOOP)
@@ -130,6 +134,8 @@ class RunContext(Record):
     reference_seconds: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     """How long PyTorch may take for the task's answers on the CPU; by default
     $KERNELBLASTER_REFERENCE_SECONDS, or 600."""
+    shapes: int = Field(default=DEFAULT_SHAPES, ge=0, le=MOST_SHAPES)
+    """At how many shapes that the search never saw the winner is looked at; 0: at none."""
     seed: Integer = 0
     """Same seed, same knowledge base: same run."""
     knowledge: str | None = None
@@ -423,6 +429,34 @@ class LoweringResult(Record):
     """Who wrote the last attempt."""
     prompt_sha256: str | None = None
     """Artifact of the prompt that a model wrote it from."""
+    attempts: tuple[Attempt, ...] = ()
+    """Every try at writing it; none in a run that an earlier version began."""
+
+
+class Said(Record):
+    """What one agent said on the way to a step."""
+
+    role: str
+    """Which agent."""
+    text: str
+    """Its words."""
+    author: str
+    """Who answered for it: `builtin`, or a model's name."""
+
+
+class StepAccount(Record):
+    """How a step came about: an artifact of the run, for who reads it afterwards."""
+
+    state_name: str
+    """What the state of the parent is called."""
+    said: tuple[Said, ...]
+    """In the order in which the agents spoke."""
+    proposals: tuple[Proposal, ...] = ()
+    """Techniques on the table."""
+    success_probability: float | None = None
+    """Of the technique chosen, that a candidate compiles and verifies; as the policy had it."""
+    attempts: tuple[Attempt, ...] = ()
+    """Every try at writing it, failures too."""
 
 
 class Candidate(Record):
@@ -499,6 +533,8 @@ class Trajectory(Record):
     """Its fastest kernel."""
     ended: str
     """Why it stopped."""
+    over: bool = False
+    """Whether the whole search is over, not this trajectory alone."""
 
     @model_validator(mode="before")
     @classmethod
@@ -712,6 +748,26 @@ class StepAuthors(Record):
     """Who wrote it into the code."""
 
 
+class ShapeCheck(Record):
+    """The winner at a shape that the search never saw."""
+
+    dimensions: dict[str, int]
+    """Its sizes by name, those that are the task's own left out."""
+    outcome: Outcome
+    """`passed` where the same source, compiled for these sizes, holds; else why it does not."""
+    reason: str = ""
+    """One line; empty where it holds."""
+    microseconds: float | None = None
+    """Time of one call there, where it holds."""
+    speedup: float | None = None
+    """On a GPU: time of the faster of PyTorch's eager and compiled code there over its own."""
+
+    @property
+    def holds(self) -> bool:
+        """Whether it passed all gates there."""
+        return self.outcome is Outcome.PASSED
+
+
 class RunResult(Record):
     """What a finished run announces; the command line prints it as JSON.
 
@@ -757,6 +813,9 @@ class RunResult(Record):
     where the base is not above it."""
     ended: str = ""
     """Why the search ended before its last step; empty where it did not."""
+    shapes: tuple[ShapeCheck, ...] = ()
+    """The winner at shapes that the search never saw: where it holds and where not. Empty where
+    that was not asked for, or the task's sizes cannot change."""
     evaluations: int
     """Distinct sources evaluated, the initial kernel included."""
     outcomes: dict[str, int]

@@ -39,7 +39,7 @@ with pytest.MonkeyPatch.context() as patch:
 print(len(model.calls_of("code_reader")) == len(asked.told("code_remark")) == len(asked.steps))
 print(model.calls[0].prompt)
 """
-FOLDERS = ("cli", "graph", "harness", "memory", "nodes", "tools")
+FOLDERS = sorted(path.parent.name for path in ROOT.glob("*/__init__.py"))
 NEW = [name for name in contributing.BLOCKS if name.startswith("nodes/code_reader/")]
 CHANGED = ["graph/rollout.py", "tools/models/records.py", "pyproject.toml", "tests/test_floors.py"]
 

@@ -17,7 +17,7 @@ from places import ROOT
 from scripts import import_script
 
 PAGES = sorted([*(ROOT / "docs").glob("*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md"])
-HOUSE = "benchmarks|cli|docs|examples|graph|harness|memory|nodes|tests|tools"
+HOUSE = "benchmarks|cli|docs|examples|graph|harness|memory|nodes|reports|tests|tools"
 PATH = re.compile(rf"(?<![\w./-])(?:\.ci|{HOUSE})/[\w./-]*\w/?|(?<![\w./-])(?:{HOUSE})/")
 NAMED = re.compile(r"`(\w+/[\w/]+\.py)`((?:,?\s+`[A-Za-z_]\w*(?:\.\w+)?`)+)")
 """A file and the names in it that the text goes on to speak of."""

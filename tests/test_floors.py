@@ -19,10 +19,13 @@ AGENTS = (
     "parameter_update", "coder", "judge",
 )  # fmt: skip
 ORDER: dict[str, tuple[str | tuple[str, ...], ...]] = {
-    "": ("harness", "memory", "tools", "settings", "nodes", "graph", "cli", ("__main__",)),
+    "": (
+        "harness", "memory", "tools", "settings", "nodes", "graph", "bench", "reports", "cli",
+        ("__main__",),
+    ),
     "harness": (
         ("records", "errors", "files", "gpus"), ("occupancy", "bound"), "metrics", "process",
-        "isolation", "vetting", "build", "task", "judge", "host", "reference", "nsight",
+        "isolation", "vetting", "build", "task", "suites", "judge", "host", "reference", "nsight",
         ("simt", "cuda"), "devices", "jobs", "doctor",
     ),
     "harness/simt": (
@@ -31,20 +34,32 @@ ORDER: dict[str, tuple[str | tuple[str, ...], ...]] = {
     ),
     "memory": (("records", "database", "locations"), ("run", "knowledge")),
     "tools": (
-        ("progress", "waiting"), "models", "rewriting", "techniques", "first_kernel", "wording",
-        "evaluation", "workspace", "for_agents",
+        ("progress", "waiting"), "models", "rewriting", "techniques", "first_kernel", "solutions",
+        "wording", "evaluation", "exporting", "workspace", "for_agents",
     ),
     "nodes": ("records", "common", AGENTS, "run"),
     "graph": (
         "channels", "state", "compiling", "lowering", "rollout", "frame", "optimize", "rounds",
         "policies", "served", "checkpoints", "session", "embedding", "agent_tools",
     ),
+    "bench": (
+        "records", "variants", "planning", "directory", "results", "one_run", "crew", "running",
+        "rerun", "worker",
+    ),
+    "reports": (
+        ("words", "diffs"), ("reading", "roofline"), ("profiles", "summary", "analyses"), "plots",
+        "page", ("run_page", "together", "markdown", "csv_tables", "comparison", "watching"),
+        ("runs_page", "suite_comparison"), "suite_page",
+    ),
 }  # fmt: skip
 """Of each folder with an order: its rooms from the ground up. Rooms in brackets stand on one floor;
-of the agents, and of the rooms of memory, none imports another."""
-APART = {"nodes": AGENTS, "memory": ("run", "knowledge"), "harness": ("simt", "cuda")}
+of the agents, and of the rooms of memory, none imports another; nor do reports the graphs."""
+APART = {
+    "": ("graph", "reports"), "nodes": AGENTS, "memory": ("run", "knowledge"),
+    "harness": ("simt", "cuda"),
+}  # fmt: skip
 FACE = {"__init__.py", "__main__.py", "settings.py"}
-FLOORS = ("harness", "memory", "tools", "nodes", "graph", "cli")
+FLOORS = ("harness", "memory", "tools", "nodes", "graph", "bench", "reports", "cli")
 SOURCES = sorted(
     path
     for floor in (*FLOORS, "")

@@ -74,7 +74,14 @@ from .protocol import Capability, Device, Measurement
 
 VERIFY_SECONDS = 60.0
 PROFILE_SECONDS = 60.0
+CONSTANTS_AT_A_TIME = 2
+"""Cases in which a constant is another that run side by side: each is a process of its own."""
 VERIFY_INSTRUCTIONS = 40_000_000
+INSTRUCTIONS_A_WORK = 2
+"""Warp instructions of one launch() at the verify dimensions, and more for each piece of work: a
+plain kernel takes 40 instructions for a multiply-add, by 32 threads at once."""
+MUCH_WORK = 1 << 23
+"""Of a task whose cases run in two processes: one alone would take long, or meet the limit."""
 PROFILE_INSTRUCTIONS = 150_000_000
 WIDE_INSTRUCTIONS = 60_000_000
 """Warp instructions of one launch() for which a confirmation runs blocks, all of them where that is
@@ -163,12 +170,12 @@ class SimulatedDevice(Device):
         server_of(os.getpid(), WORKER).warm()
         # A first profile waits for it, and PyTorch needs longer than compiling and verifying.
         begin_full_case(task)
-        full, verify = together(
-            partial(self._build, source, task.full), partial(self._build, source, task.verify)
-        )
-        return judge_build(full, source) or judge_build(verify, source) or StageResult(
-            outcome=Outcome.PASSED, build=full
-        )  # fmt: skip
+        variants = [task.full] if task.full == task.verify else [task.full, task.verify]
+        builds = together(*(partial(self._build, source, variant) for variant in variants))
+        for built in builds:
+            if refused := judge_build(built, source):
+                return refused
+        return StageResult(outcome=Outcome.PASSED, build=builds[0])
 
     def _verify(self, task: Task, source: str, sample: int) -> StageResult:
         public = prepare_cases_now(task)
@@ -192,11 +199,15 @@ class SimulatedDevice(Device):
         if judged.outcome is not Outcome.PASSED:
             return judged
         # Each on its own: what relies on a constant may crash where that is another.
+        constants = read_constants(public)
+        found = together(
+            *(partial(verdict, public, [case], checked=0) for case in constants),
+            at_a_time=CONSTANTS_AT_A_TIME,
+        )
         relied = [
-            case.name
-            for case in read_constants(public)
-            if verdict(public, [case]).outcome is not Outcome.PASSED
-        ]
+            case.name for case, each in zip(constants, found, strict=True)
+            if each.outcome is not Outcome.PASSED
+        ]  # fmt: skip
         return with_constants(judged, relied)
 
     def _verdict(
@@ -207,14 +218,15 @@ class SimulatedDevice(Device):
         plan: Plan,
         folder_of_cases: Path,
         cases: Sequence[Case],
+        checked: int | None = None,
     ) -> StageResult:
+        """Return what comes of some cases; `checked` says how many run with all checks at least.
+
+        None where that is the run's to say.
+        """
         with scratch_folder("verify") as folder:
-            outputs = folder / "outputs"
-            outputs.mkdir()
-            reply = self._run(
-                VerifyReport, "verify", built, plan, task, folder_of_cases, outputs, folder,
-                cases=cases,
-            )  # fmt: skip
+            outputs = folder / "0" / "outputs"
+            reply = self._run_cases(built, plan, task, folder_of_cases, folder, cases, checked)
             if reply.report is None:
                 return _no_report(reply, built)
             judged = judge_run(
@@ -224,6 +236,52 @@ class SimulatedDevice(Device):
                 judged = with_written_sizes(judged, task, source)
             facts = judged.facts | _isolation(reply.report, plan)
             return judged.model_copy(update={"facts": facts})
+
+    def _run_cases(
+        self,
+        built: Build,
+        plan: Plan,
+        task: Task,
+        folder_of_cases: Path,
+        folder: Path,
+        cases: Sequence[Case],
+        checked: int | None,
+    ) -> Reply[VerifyReport]:
+        """Run cases, those of a large task in two processes; `checked` is as in `_verdict`.
+
+        Outputs are left in 0/outputs below the folder.
+        """
+
+        def run(part: Sequence[Case], number: int, **more: Any) -> Reply[VerifyReport]:
+            own = folder / str(number)
+            outputs = own / "outputs"
+            outputs.mkdir(parents=True)
+            return self._run(
+                VerifyReport, "verify", built, plan, task, folder_of_cases, outputs, own,
+                more=more, cases=part,
+            )  # fmt: skip
+
+        if checked is not None:
+            return run(cases, 0, checked_cases=checked, again=checked > 0)
+        if len(cases) < 2 or task.verify.work <= MUCH_WORK:
+            return run(cases, 0)
+        first, second = both(
+            partial(run, cases[::2], 0, checked_cases=1),
+            partial(run, cases[1::2], 1, checked_cases=1, again=False),
+        )
+        if first.report is None or second.report is None:
+            return first if first.report is None else second
+        for left in (folder / "1" / "outputs").iterdir():
+            left.rename(folder / "0" / "outputs" / left.name)
+        told = {case.name: case for case in (*first.report.cases, *second.report.cases)}
+        merged = VerifyReport([], isolation_missing=first.report.isolation_missing)
+        for case in cases:
+            if case.name not in told:  # One before it shows a fault.
+                break
+            merged.cases.append(told[case.name])
+            if told[case.name].shows_fault:
+                break
+        return replace(first, report=merged)
 
     def _profile(self, task: Task, source: str, sample: int) -> Measurement:
         if not sample:
@@ -488,8 +546,8 @@ class SimulatedDevice(Device):
             output_bytes=min(LARGEST_OUTPUT, max(spec.nbytes for spec in variant.tensors)),
             address_space=2 * self.gpu.memory_bytes + (96 << 30),
             max_instructions={
-                "verify": VERIFY_INSTRUCTIONS, "profile": PROFILE_INSTRUCTIONS,
-                "wide": 2 * WIDE_INSTRUCTIONS,
+                "verify": VERIFY_INSTRUCTIONS + INSTRUCTIONS_A_WORK * variant.work,
+                "profile": PROFILE_INSTRUCTIONS, "wide": 2 * WIDE_INSTRUCTIONS,
             }[mode],
         )
         return run_candidate(request, scratch, limits, kind)

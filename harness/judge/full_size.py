@@ -377,8 +377,8 @@ def _written_elements(
 
 def _near(tolerance: RowTolerance, places: NDArray[np.int64]) -> Nearness:
     """Return what elements at some places may differ by."""
-    kinds = np.array(tolerance.absolute)
-    return Nearness(kinds[places // tolerance.row % len(kinds)], tolerance.relative)
+    kinds = places // tolerance.row % len(tolerance.absolute)
+    return Nearness(np.array(tolerance.absolute)[kinds], np.array(tolerance.relative)[kinds])
 
 
 def _known(

@@ -160,10 +160,10 @@ def decode_elements(data: bytes, dtype: str) -> Array:
 
 @dataclass(frozen=True)
 class Nearness:
-    """A tolerance whose absolute part each element has for itself."""
+    """A tolerance that each element has for itself."""
 
     absolute: NDArray[numpy.float64]
-    relative: float
+    relative: NDArray[numpy.float64]
 
 
 def agree(got: Array, wanted: Array, tolerance: Tolerance | Nearness) -> NDArray[numpy.bool_]:

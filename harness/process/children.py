@@ -104,12 +104,15 @@ def result_of(future: Future[Result]) -> Result:
     return future.result()
 
 
-def together(*functions: Callable[[], Result]) -> list[Result]:
+def together(
+    *functions: Callable[[], Result], at_a_time: int | None = None
+) -> list[Result]:
     """Run blocking functions at the same time, each in a thread; return their results in order.
 
-    All have ended when this returns or raises the first exception; cancellation reaches all.
+    Where it is said, no more than so many at a time. All have ended when this returns or raises the
+    first exception; cancellation reaches all.
     """
-    with ThreadPoolExecutor(len(functions)) as pool:
+    with ThreadPoolExecutor(at_a_time or max(1, len(functions))) as pool:
         futures = [
             pool.submit(contextvars.copy_context().run, function) for function in functions
         ]

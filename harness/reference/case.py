@@ -12,7 +12,7 @@ from ..judge.tensor_comparison import largest_error
 from ..records import Tolerance
 from .double_precision import double_answers
 from .model import Instance, Reference, ReferenceFault, clone_arguments
-from .rounding import LongestSum, plain_answers
+from .rounding import SHORT, LongestSum, answers_in_order, plain_answers
 from .tolerances import OWN_ERROR_FACTOR, Scale, all_finite, tolerance_of
 
 _HALF_TYPES = (torch.float16, torch.bfloat16)
@@ -50,27 +50,40 @@ class Case:
         self, scale: Scale, factor: float = OWN_ERROR_FACTOR
     ) -> tuple[Tolerance | None, ...]:
         """Return the tolerance of each output; see `tolerance_of`. Raises ReferenceFault."""
+        plain, is_example = self.plain()
         return tuple(
             tolerance_of(
-                answer, exact, plain, scale=scale, cast=is_cast(self.instance, answer),
-                factor=factor,
+                answer, exact, other, scale=scale, cast=is_cast(self.instance, answer),
+                factor=factor, is_example=is_example,
             )
-            for answer, exact, plain in zip(self.outputs, self.exact, self._plain(), strict=True)
+            for answer, exact, other in zip(self.outputs, self.exact, plain, strict=True)
         )  # fmt: skip
 
-    def _plain(self) -> list[torch.Tensor | None]:
-        """Return what plain sums make of the answers, where they are long; see rounding.py."""
-        if not self.longest_sum.is_long or all(exact is None for exact in self.exact):
-            return [None] * len(self.exact)
-        inputs = self.instance.inputs.values()
-        equal = max((_equal_share(each) for each in inputs if each.is_floating_point()), default=0)
-        arguments = self.instance.arguments
+    def plain(
+        self, equal_terms: float | None = None, *, by_rows: bool = False
+    ) -> tuple[list[torch.Tensor | None], bool]:
+        """Return what plain sums make of the answers, and whether that is an example.
+
+        Where sums are long it is the worst that they make; see rounding.py. None where it is not
+        known. `equal_terms` is the share of the inputs that is one value, found here where it is
+        not said; `by_rows` says that rows of the first axis differ in size.
+        """
+        long = self.longest_sum.is_long
+        if not (long or self.longest_sum.reduced >= SHORT) or not any(
+            exact is not None for exact in self.exact
+        ):
+            return [None] * len(self.exact), False
+        given = (self._reference, self.model, self.instance.arguments, self.outputs)
         try:
-            return plain_answers(
-                self._reference, self.model, arguments, self.outputs, equal_terms=equal
-            )
+            if not long:
+                return answers_in_order(*given, by_rows=by_rows), True
+            if equal_terms is None:
+                inputs = self.instance.inputs.values()
+                floating = [each for each in inputs if each.is_floating_point()]
+                equal_terms = max(map(_equal_share, floating), default=0.0)
+            return plain_answers(*given, equal_terms=equal_terms, by_rows=by_rows), False
         except ReferenceFault:  # Memory is short: there is as much room as there is without.
-            return [None] * len(self.exact)
+            return [None] * len(self.exact), False
 
     def write(self, folder: Path) -> None:
         for name, tensor in self.tensors.items():

@@ -8,6 +8,9 @@ REQUEST: {"path", "source", "set": {NAME: value}, "verify": {NAME: value} | null
 With "verify" null the task is described first and its verify dimensions are chosen; otherwise only
 the cases are made. With "answers": folder too, one case at full dimensions ("verify") is made, with
 its answers in that folder, or, with "exact": true, the tolerances of the case that lies there are.
+With "shapes": {"count", "seed"} nothing is made: the task is described at sizes drawn around
+"verify", as {"shapes": [...]}. With "interface": true it is said how the tensors of `launch` are
+found in forward()'s arguments and in the model, as {"interface": ...}.
 RESULT: {"error": one line, "passing": whether it need not fail again} or {"task": {...} | null}.
 """
 
@@ -31,7 +34,9 @@ from ..task.dimensions import Dimension, find_dimensions, find_literals
 from .cases import write_cases
 from .exploration import explore
 from .full_case import widen_tolerances, write_full_case
+from .interface import interface_of
 from .model import Reference, ReferenceFault, lacks_memory
+from .other_sizes import other_sizes
 from .program import NotExportable, export_program, op_class
 from .small_variant import Cost, Search
 from .variant import Variant, recurrent_at_once
@@ -60,6 +65,13 @@ def _answer(request: Mapping[str, Any]) -> dict[str, Any]:
     path, source = request["path"], request["source"]
     cases = Path(request["cases"])
     reading = Reading.model_validate(request["reading"])
+    if asked := request.get("shapes"):
+        full = Variant(source, path, {}, reading)
+        drawn = other_sizes(full, source, request["verify"], asked["count"], asked["seed"])
+        variation = Variation.model_validate(request["variation"])
+        return {"shapes": [each.described("full", variation, {}) for each in drawn]}
+    if request.get("interface"):
+        return {"interface": interface_of(Variant(source, path, {}, reading))}
     if request["verify"] is not None:
         reference = Reference(source, path, request["verify"], reading=reading)
         variation, secret = Variation.model_validate(request["variation"]), request["secret"]

@@ -33,10 +33,16 @@ OWN_ERROR_FACTOR = 32.0
 
 ROWS = ("large", "offset", "constant", "zeros", "uniform", "gaussian")
 """Distributions of rows, after one that get_inputs() gives: they take turns."""
-KINDS = len(ROWS) + 1
+KINDS_OF_ROWS = ("own", *ROWS)
+KINDS = len(KINDS_OF_ROWS)
+EQUAL_ROWS = ("constant", "zeros")
+"""Kinds of rows of which many terms are the same number."""
 
 FACTORS = (128.0, 8.0)
 """Of rows of large magnitude: the first that PyTorch survives is used."""
+
+PARTS = ("absolute", "relative")
+"""Of a tolerance, one of each kind of rows."""
 
 NOT_COMPARED = 1e300
 """Absolute tolerance of a kind of rows whose answer PyTorch itself does not meet."""
@@ -93,8 +99,9 @@ def write_full_case(
         _tolerance(answer, None, row_axes, cast=is_cast(instance, answer)) for answer in outputs
     ]
     described = {
-        "tolerances": tolerances, "rows": ["own", *(ROWS if row_axes else ())], "drawn": how,
-        "shapes": shapes, "exact": False, "seconds": time.monotonic() - began,
+        "tolerances": tolerances, "rows": KINDS_OF_ROWS[: KINDS if row_axes else 1],
+        "drawn": how, "shapes": shapes, "exact": False,
+        "seconds": time.monotonic() - began,
     }  # fmt: skip
     (answers / "case.json").write_text(json.dumps(described), encoding="utf-8")
 
@@ -110,17 +117,35 @@ def widen_tolerances(
     how, shapes = _How(*described["drawn"]), described["shapes"]
     instance, row_axes = _draw(reference, how, shapes, variation, secret)
     case = Case(reference, instance)
-    wider = [
-        _tolerance(answer, exact, row_axes, cast=is_cast(instance, answer))
-        for answer, exact in zip(case.outputs, case.exact, strict=True)
-    ]
+    # Rows of equal numbers are rounded alike, all others up and down.
+    by_rows = row_axes > 0
+    unlike, is_example = case.plain(0.0 if by_rows else None, by_rows=by_rows)
+    alike = unlike
+    if by_rows and not is_example:
+        alike, _ = case.plain(1.0, by_rows=True)
+    wider = []
+    for answer, exact, *plain in zip(case.outputs, case.exact, unlike, alike, strict=True):
+        first, second = (
+            _tolerance(
+                answer, exact, row_axes, cast=is_cast(instance, answer), plain=each,
+                is_example=is_example,
+            )
+            for each in plain
+        )  # fmt: skip
+        wider.append(first and second and first | {
+            part: [
+                (second if KINDS_OF_ROWS[kind] in EQUAL_ROWS else first)[part][kind]
+                for kind in range(len(first[part]))
+            ]
+            for part in PARTS
+        })  # fmt: skip
     described |= {
         "tolerances": [
-            new and old and {**new, "absolute": [*map(max, old["absolute"], new["absolute"])]}
+            new and old and new | {part: [*map(max, old[part], new[part])] for part in PARTS}
             for old, new in zip(described["tolerances"], wider, strict=True)
         ],
         "exact": True,
-    }
+    }  # fmt: skip
     new = answers / f"case.json.{os.getpid()}"
     new.write_text(json.dumps(described), encoding="utf-8")
     new.replace(answers / "case.json")
@@ -187,10 +212,16 @@ def _has_structure(tensor: torch.Tensor) -> bool:
 
 
 def _tolerance(
-    answer: torch.Tensor, exact: torch.Tensor | None, axes: int, *, cast: bool
+    answer: torch.Tensor,
+    exact: torch.Tensor | None,
+    axes: int,
+    *,
+    cast: bool,
+    plain: torch.Tensor | None = None,
+    is_example: bool = False,
 ) -> dict[str, Any] | None:
-    """Return the tolerance of an output, its absolute part for each kind of row; None for one that
-    PyTorch itself does not meet.
+    """Return the tolerance of an output, for each kind of row; None for one that PyTorch itself
+    does not meet.
 
     Each is as `tolerance_of` says of such rows, and no narrower than that of the rows that
     get_inputs() gives.
@@ -200,24 +231,30 @@ def _tolerance(
         exact: the same in double precision; None where there is none, or it is not known yet.
         axes: how many leading axes count rows; 0 where all are alike.
         cast: the task computes in float, and the output was cast to half precision.
+        plain, is_example: the same as plain sums make it; see `tolerance_of`.
     """
     numel, rows = answer.numel(), math.prod(answer.shape[:axes]) if axes else 1
     row = max(1, numel // max(1, rows))
     if TOLERANCES.get(str(answer.dtype).removeprefix("torch.")) is None or not numel:
-        return {"absolute": [0.0], "relative": 0.0, "row": row}
+        return {"absolute": [0.0], "relative": [0.0], "row": row}
     kinds = min(KINDS, rows)
     values = answer.reshape(rows, row)
-    precise = None if exact is None else exact.reshape(rows, row)
+    precise, added = (
+        None if each is None else each.reshape(rows, row) for each in (exact, plain)
+    )
     found = [
         tolerance_of(
-            values[kind::kinds], None if precise is None else precise[kind::kinds], scale="both",
-            cast=cast, factor=OWN_ERROR_FACTOR,
+            values[kind::kinds], None if precise is None else precise[kind::kinds],
+            None if added is None else added[kind::kinds], scale="both", cast=cast,
+            factor=OWN_ERROR_FACTOR, is_example=is_example,
         )
         for kind in range(kinds)
     ]  # fmt: skip
-    known = [each for each in found if each is not None]
-    if not known:
+    if not any(found):
         return None
     least = found[0].absolute if found[0] is not None else 0.0
-    absolute = [NOT_COMPARED if each is None else max(least, each.absolute) for each in found]
-    return {"absolute": absolute, "relative": known[0].relative, "row": row}
+    return {
+        "absolute": [NOT_COMPARED if each is None else max(least, each.absolute) for each in found],
+        "relative": [0.0 if each is None else each.relative for each in found],
+        "row": row,
+    }

@@ -171,13 +171,16 @@ class Reference:
             )
         return _split(list(initial), self._names["Model"].__init__)
 
-    def outputs(self, model: torch.nn.Module, arguments: Sequence[Any]) -> list[torch.Tensor]:
-        """Call forward and return its tensors in order. Raises ReferenceFault."""
+    def answer(self, model: torch.nn.Module, arguments: Sequence[Any]) -> Any:
+        """Call forward and return what it returns. Raises ReferenceFault."""
         # Tensors that forward() makes itself belong where its inputs are.
         place = nullcontext() if self.device.type == "cpu" else torch.device(self.device)
         with self.running("forward()"), torch.no_grad(), place:
-            result = model(*arguments)
-        tensors = list(_flatten(result))
+            return model(*arguments)
+
+    def outputs(self, model: torch.nn.Module, arguments: Sequence[Any]) -> list[torch.Tensor]:
+        """Call forward and return its tensors in order. Raises ReferenceFault."""
+        tensors = list(_flatten(self.answer(model, arguments)))
         for value in tensors:
             if not isinstance(value, torch.Tensor):
                 raise ReferenceFault(f"forward() returns a {type(value).__name__}, not a tensor")

@@ -15,6 +15,10 @@ A plain sum of n terms, in units of u, half a unit in the last place of 1:
   are equal.
 
 No more than LONGEST terms are taken to be added by one thread.
+
+Where all sums are shorter, these bounds would be far too wide for what most kernels do: the sums of
+operations that reduce are really added in order then, and only products are moved, by as much as
+such sums mostly are off (WALK_OF_MOST). That is an example of a kernel, and no bound.
 """
 
 from __future__ import annotations
@@ -27,17 +31,22 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from .double_precision import double_answers
+from .in_order import IN_ORDER
 from .model import Reference
 
 UNIT = 2.0**-24
 WALK = 2.0
 """Standard deviations are 0.4 and less; of a million answers the worst is five of these off."""
+WALK_OF_MOST = 0.4
 DRIFT = 0.125
 EQUAL = 0.5
 LONGEST = 1 << 20
 LONG = 1 << 16
 """Terms from which on a plain sum is looked at: of fewer it is 3e-5 off, a third of the tolerance
 for float32."""
+
+SHORT = 16
+"""Terms of a reduction from which on it is added in order; of fewer it is hardly ever off."""
 
 _aten = torch.ops.aten
 
@@ -49,24 +58,45 @@ def plain_answers(
     answers: Sequence[torch.Tensor],
     *,
     equal_terms: float,
+    by_rows: bool = False,
 ) -> list[torch.Tensor | None]:
     """Return `answers` as plain float32 sums would make them at worst; None as `double_answers`.
 
     Args:
         equal_terms: share of the inputs that is one value, zero mostly, and makes equal terms:
             those of a softmax over zeros, for example.
+        by_rows: whether numbers are of another size for each index of the first axis.
 
     Raises ReferenceFault where memory is short.
     """
-    return double_answers(reference, model, arguments, answers, _Moved(equal_terms))
+    mode = _Moved(equal_terms, by_rows=by_rows)
+    return double_answers(reference, model, arguments, answers, mode)
+
+
+def answers_in_order(
+    reference: Reference,
+    model: torch.nn.Module,
+    arguments: Sequence[Any],
+    answers: Sequence[torch.Tensor],
+    *,
+    by_rows: bool = False,
+) -> list[torch.Tensor | None]:
+    """Return `answers` as one plain kernel makes them; None and `by_rows` as above.
+
+    Raises ReferenceFault where memory is short.
+    """
+    return double_answers(reference, model, arguments, answers, _AddedInOrder(by_rows))
 
 
 class LongestSum(TorchDispatchMode):  # type: ignore[misc]
-    """Notes how many terms the longest sum of what runs under it has, in `terms`."""
+    """Notes how many terms the longest sum of what runs under it has, in `terms`.
+
+    And in `reduced` the longest that is no product of matrices and no convolution.
+    """
 
     def __init__(self) -> None:
         super().__init__()
-        self.terms = 0.0
+        self.terms = self.reduced = 0.0
 
     @property
     def is_long(self) -> bool:
@@ -80,12 +110,15 @@ class LongestSum(TorchDispatchMode):  # type: ignore[misc]
         count = _TERMS.get(function.overloadpacket) or _TERMS_OF_NORMS.get(function.overloadpacket)
         if count is not None:
             first = answer if isinstance(answer, torch.Tensor) else answer[0]
-            self.terms = max(self.terms, count(args, first))
+            terms = count(args, first)
+            self.terms = max(self.terms, terms)
+            if function.overloadpacket not in _PRODUCTS:
+                self.reduced = max(self.reduced, terms)
         return answer
 
 
 class OtherSums(TorchDispatchMode):  # type: ignore[misc]
-    """Has operations answered in another way; those that add on their way are taken apart first."""
+    """Has operations answered in another way; those made of others are taken apart first."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -95,9 +128,14 @@ class OtherSums(TorchDispatchMode):  # type: ignore[misc]
         self, function: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
         named = kwargs or {}
-        if function in self._taken_apart:
+        parts = self._taken_apart.get(function)
+        if parts is None and function._can_decompose():
+            # What PyTorch itself only spells out (attention, a variance by its axes) comes whole
+            # where no gradient is asked for.
+            parts = function.decompose
+        if parts is not None:
             with self:
-                return self._taken_apart[function](*args, **named)
+                return parts(*args, **named)
         return self.answer(function, args, named)
 
     def answer(self, function: Any, args: Any, named: dict[str, Any]) -> Any:
@@ -108,9 +146,9 @@ class OtherSums(TorchDispatchMode):  # type: ignore[misc]
 class _Moved(OtherSums):
     """Moves the answer of every operation that adds."""
 
-    def __init__(self, equal_terms: float) -> None:
+    def __init__(self, equal_terms: float, walk: float = WALK, *, by_rows: bool = False) -> None:
         super().__init__()
-        self._equal_terms = equal_terms
+        self._equal_terms, self._walk, self._by_rows = equal_terms, walk, by_rows
         self._generators: dict[torch.device, torch.Generator] = {}
 
     def answer(self, function: Any, args: Any, named: dict[str, Any]) -> Any:
@@ -126,20 +164,37 @@ class _Moved(OtherSums):
         if operation not in (_aten.sum, _aten.mean):
             return self._move(answer, terms)
         # Of a few sums all may be small by chance, and the partial ones not.
-        partial = _size(args[0]) * math.sqrt(terms)
+        partial = self._size(args[0], answer) * math.sqrt(terms)
         return self._move(answer, terms, partial / (terms if operation is _aten.mean else 1.0))
 
-    def _move(self, answer: torch.Tensor, terms: float, partial: float = 0.0) -> torch.Tensor:
+    def _move(
+        self, answer: torch.Tensor, terms: float, partial: torch.Tensor | None = None
+    ) -> torch.Tensor:
         if terms <= 1 or not answer.is_floating_point():
             return answer
         sizes = answer.abs()
-        walked = sizes + max(partial, _size(answer))
-        moved = walked * (WALK * UNIT * math.sqrt(terms)) + sizes * self._drift(terms)
+        usual = self._size(answer, answer)
+        if partial is not None:
+            usual = partial if self._by_rows else torch.maximum(partial, usual)
+        walked = sizes + usual
+        moved = walked * (self._walk * UNIT * math.sqrt(terms)) + sizes * self._drift(terms)
         generator = self._generators.setdefault(
             answer.device, torch.Generator(answer.device).manual_seed(0)
         )
         even = torch.rand(answer.shape, generator=generator, device=answer.device)
         return answer + torch.where(even < 0.5, -moved, moved).nan_to_num(0.0, 0.0, 0.0)
+
+    def _size(self, terms: torch.Tensor, answer: torch.Tensor) -> torch.Tensor:
+        """Return the root mean square of what is finite, of each row by itself where it is said.
+
+        `answer` has these rows too, or there are none.
+        """
+        squares = terms.double().square()
+        squares = torch.where(squares.isfinite(), squares, 0.0)
+        if not self._by_rows or not answer.dim() or terms.shape[:1] != answer.shape[:1]:
+            return squares.mean().sqrt()
+        rows = squares.reshape(len(squares), -1).mean(1).sqrt()
+        return rows.reshape(-1, *[1] * (answer.dim() - 1))
 
     def _drift(self, terms: float) -> float:
         """Return what roundings that do not cancel make, relative to the answer."""
@@ -147,10 +202,23 @@ class _Moved(OtherSums):
         return EQUAL * UNIT * most * self._equal_terms + DRIFT * (UNIT * most) ** 2
 
 
-def _size(tensor: torch.Tensor) -> float:
-    """Return the root mean square of what is finite."""
-    squares = tensor.double().square()
-    return float(torch.where(squares.isfinite(), squares, 0.0).mean().sqrt())
+class _AddedInOrder(_Moved):
+    """Adds in order what reduces, on the CPU; moves the answers of what else adds."""
+
+    def __init__(self, by_rows: bool) -> None:
+        super().__init__(0.0, WALK_OF_MOST, by_rows=by_rows)
+
+    def answer(self, function: Any, args: Any, named: dict[str, Any]) -> Any:
+        """Return the answer, added in order where that can be."""
+        add = IN_ORDER.get(function.overloadpacket)
+        found = None
+        if add and args[0].dtype is torch.float64 and args[0].device.type == "cpu":
+            found = add(function, args, named, False)
+        if found is None:
+            return super().answer(function, args, named)
+        if isinstance(found, tuple):
+            return tuple(each.double() for each in found)
+        return found.double()
 
 
 def _inner(place: int) -> Callable[[Any, torch.Tensor], float]:
@@ -173,10 +241,13 @@ def _convolved(args: Any, answer: torch.Tensor) -> float:
     return float(weight.numel() / weight.shape[0])
 
 
-_TERMS: dict[Any, Callable[[Any, torch.Tensor], float]] = {
+_PRODUCTS: dict[Any, Callable[[Any, torch.Tensor], float]] = {
     _aten.mm: _inner(0), _aten.bmm: _inner(0), _aten.mv: _inner(0), _aten.dot: _inner(0),
     _aten.addmm: _inner(1), _aten.baddbmm: _inner(1), _aten.addmv: _inner(1),
     _aten.convolution: _convolved,
+}  # fmt: skip
+_TERMS: dict[Any, Callable[[Any, torch.Tensor], float]] = {
+    **_PRODUCTS,
     **dict.fromkeys(
         (_aten.sum, _aten.mean, _aten.nansum, _aten.prod, _aten.var, _aten.std, _aten.var_mean,
          _aten.std_mean, _aten.norm, _aten.linalg_vector_norm, _aten._adaptive_avg_pool2d,
@@ -215,6 +286,7 @@ def _parts_of_norms() -> dict[Any, Callable[..., Any]]:
         _aten._native_batch_norm_legit, _aten._native_batch_norm_legit_no_training,
         _aten._batch_norm_with_update, _aten.cudnn_batch_norm, _aten._fused_rms_norm,
         _aten.mse_loss, _aten.smooth_l1_loss, _aten.huber_loss, _aten.nll_loss_forward,
-        _aten._log_softmax, _aten.logsumexp, _aten._scaled_dot_product_flash_attention_for_cpu,
+        _aten._log_softmax, _aten._safe_softmax, _aten.logsumexp,
+        _aten._scaled_dot_product_flash_attention_for_cpu,
     ])  # fmt: skip
     return found

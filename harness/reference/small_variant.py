@@ -40,7 +40,7 @@ MOST_FAILURES = 2
 MOST_IN_VAIN = 6
 """Times in a row that shrinking all of them does, before each is tried for itself."""
 
-_KEPT = re.compile(
+KEPT = re.compile(
     r"kernel|stride|pad|dilat|group|head|\b(n|num)_?layer|window|patch|expan|ratio|scale|factor"
     r"|stage|repeat|seed|axis|block_len|chunk|step",
     re.IGNORECASE,
@@ -181,7 +181,7 @@ class Search:
     def _movable(self) -> Values:
         return {
             name: value for name, value in self._own.items()
-            if value > 2 and not _KEPT.search(name) and name not in self._chosen
+            if value > 2 and not KEPT.search(name) and name not in self._chosen
         }  # fmt: skip
 
     def _all_shrunk(self, own: Values, batch: int, base: int) -> Iterator[Values]:
@@ -248,7 +248,7 @@ class Search:
         values = {self._literals[name] for name in divided}
         same = {
             name: value // divisor for name, value in self._own.items()
-            if value in values and name not in self._chosen and not _KEPT.search(name)
+            if value in values and name not in self._chosen and not KEPT.search(name)
         }  # fmt: skip
         return divided | same if same and self._ask(self._with(divided)) is None else divided
 

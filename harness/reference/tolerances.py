@@ -9,11 +9,12 @@ elements and own the error that PyTorch itself makes beyond the relative part:
   are all smaller than 1e-4, and zeros would pass), or above 1 where inputs are large (sums of large
   terms that cancel are precise relative to the terms only); or a multiple of own, where that is
   more: another order of summation is no error;
-- both parts: as far as plain sums in single precision, where they are long, are from exact ones
-  (rounding.py): relative for what is as large as rms, and absolute for the rest;
+- both parts: as far as plain sums in single precision are from exact ones (rounding.py): relative
+  for what is as large as rms, and absolute for the rest;
 - the absolute part never more than LARGEST_SHARE of rms, the relative one of 1. Where PyTorch's own
-  error is larger than that (rounding to whole numbers, sums that cancel to nothing), the output
-  proves nothing: it is not compared.
+  error is larger than that (rounding to whole numbers, sums that cancel to nothing), or that of
+  plain sums (a variance of equal numbers that a hundred layers amplify), the output proves nothing:
+  it is not compared.
 """
 
 from __future__ import annotations
@@ -29,6 +30,9 @@ from ..records import TOLERANCES, Tolerance
 
 OWN_ERROR_FACTOR = 8.0
 """A candidate may be this many times as far from the double-precision answer as PyTorch is."""
+
+EXAMPLE_FACTOR = 3.0
+"""And this many times as far as one plain kernel is."""
 
 LARGEST_SHARE = 0.05
 """Of an output's root mean square that the absolute part of a tolerance is at most."""
@@ -50,6 +54,7 @@ def tolerance_of(
     scale: Scale,
     cast: bool,
     factor: float = OWN_ERROR_FACTOR,
+    is_example: bool = False,
 ) -> Tolerance | None:
     """Return the tolerance of an output, 0 where it holds no floating numbers; None for one that
     PyTorch itself does not meet.
@@ -57,11 +62,12 @@ def tolerance_of(
     Args:
         answer: PyTorch's.
         exact: the same in double precision; None where that is not known.
-        plain: the same as far off as plain sums make it, see rounding.py.
+        plain: the same as plain sums make it, see rounding.py; None where that is not known.
         scale: which way the absolute part follows rms. What PyTorch computes without any error is
             not scaled up, and what has few elements, whose rms says little, not down.
         cast: whether the task computes in float and the output was cast to half precision.
         factor: how many times PyTorch's own error a candidate may make.
+        is_example: whether `plain` is what one kernel makes, and not the worst that any may.
     """
     base = base_of(answer.dtype, cast)
     if base is None:
@@ -75,7 +81,9 @@ def tolerance_of(
         several = excess(answer, exact, base.relative, rounding, factor)
         if plain is not None:
             relative = max(relative, min(relative_error(plain, exact, square), LARGEST_SHARE))
-            several = max(several, excess(plain, exact, relative))
+            beyond = excess(plain, exact, relative)
+            several = max(several, (EXAMPLE_FACTOR if is_example else 1.0) * beyond)
+            own = max(own, beyond) if is_example else own
     absolute = base.absolute
     if scale != "down" and (exact is None or excess(answer, exact, 0.0) > 0.0):
         absolute *= max(1.0, square)

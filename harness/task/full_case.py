@@ -38,7 +38,8 @@ class RowTolerance(Record):
 
     absolute: tuple[float, ...] = Field(min_length=1)
     """Of each kind."""
-    relative: float
+    relative: tuple[float, ...] = Field(min_length=1)
+    """Likewise."""
     row: int = Field(ge=1)
     """Elements of a row."""
 

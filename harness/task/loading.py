@@ -190,10 +190,13 @@ def run_reference(
     variation: Variation | None = None,
     secret: int = 0,
     reading: Reading = AS_WRITTEN,
+    asks: Mapping[str, Any] | None = None,
     tell: Tell | None = None,
     seconds: float = REFERENCE_SECONDS,
 ) -> dict[str, Any]:
     """Run the child once (see reference/child.py) and return its result.
+
+    `asks` is for something else than to describe the task or to make cases.
 
     Raises ReferenceFails where the reference is at fault, UserError for all else.
     """
@@ -204,7 +207,7 @@ def run_reference(
             "answers": None if answers is None else str(answers), "exact": exact,
             "outputs": outputs,
             "variation": (variation or Variation()).model_dump(), "secret": secret,
-            "reading": reading.model_dump(),
+            "reading": reading.model_dump(), **(asks or {}),
         }  # fmt: skip
         (folder / "request.json").write_text(json.dumps(request), encoding="utf-8")
         files = [str(folder / name) for name in ("request.json", "result.json")]

@@ -92,6 +92,14 @@ class Journal:
         )
         return [self._entry(row) for row in found]
 
+    def rows_after(self) -> list[tuple[str, dict[str, int]]]:
+        """Return each node that ended, and how many rows the growing tables had then, in order."""
+        found = self._database.rows("SELECT node, rows FROM journal ORDER BY number")
+        try:
+            return [(row["node"], json.loads(row["rows"])) for row in found]
+        except ValueError as error:
+            raise self._database.damaged("the journal", str(error)) from error
+
     def _entry(self, row: dict[str, Any]) -> Entry:
         return self._database.record(Entry, row | _parsed(row), "an entry of the journal")
 

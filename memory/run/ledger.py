@@ -35,6 +35,9 @@ CREATE TABLE IF NOT EXISTS device_seconds (
     stage TEXT NOT NULL,
     seconds REAL NOT NULL
 );
+CREATE TABLE IF NOT EXISTS search_end (
+    reason TEXT NOT NULL
+);
 CREATE TABLE IF NOT EXISTS sittings (
     number INTEGER PRIMARY KEY,
     started REAL NOT NULL,
@@ -247,6 +250,17 @@ class Ledger:
         return float(
             self._database.value("SELECT COALESCE(SUM(seconds), 0.0) FROM device_seconds")
         )
+
+    def end_search(self, reason: str) -> None:
+        """Note that the run looks for nothing more, and why; the first reason stays."""
+        self._database.execute(
+            "INSERT INTO search_end SELECT ? WHERE NOT EXISTS (SELECT * FROM search_end)",
+            (reason,),
+        )
+
+    def search_ended(self) -> str:
+        """Return why the run looks for nothing more; empty while it does."""
+        return str(self._database.value("SELECT COALESCE(MAX(reason), '') FROM search_end"))
 
     def sit_down(self) -> None:
         """Note that work on the run begins, again or anew; the time between sittings is free."""

@@ -8,7 +8,7 @@ from typing import Self
 
 from pydantic import Field
 
-from ...harness.records import Evaluation, Record
+from ...harness.records import Evaluation, Outcome, Record
 from ..database import Database, Stored
 from .job_book import SCHEMA as JOBS_SCHEMA
 from .job_book import JobBook
@@ -37,6 +37,16 @@ CREATE TABLE IF NOT EXISTS stages (
 """
 
 
+class Verdict(Record):
+    """An evaluation in short."""
+
+    key: str
+    source_sha256: str
+    outcome: Outcome
+    microseconds: float | None
+    """None where it did not pass."""
+
+
 class _Fastest(Record):
     source_sha256: str
     microseconds: float = Field(gt=0)
@@ -52,10 +62,10 @@ class RunStore:
     the disk is full or the file cannot be written.
     """
 
-    def __init__(self, path: Path) -> None:
-        """Open or create `run.sqlite` at `path`."""
+    def __init__(self, path: Path, *, copied: bool = False) -> None:
+        """Open or create `run.sqlite` at `path`; or read a copy of it, and disturb nobody."""
         schemas = (SCHEMA, REPLAY_SCHEMA, JOBS_SCHEMA, LEDGER_SCHEMA, JOURNAL_SCHEMA)
-        self._database = Database(path, "".join(schemas))
+        self._database = Database(path, "".join(schemas), copied=copied)
         self.replay = ReplayBuffer(self._database)
         self.jobs = JobBook(self._database)
         self.ledger = Ledger(self._database)
@@ -90,9 +100,23 @@ class RunStore:
         for row in self._database.rows("SELECT key, body FROM evaluations ORDER BY rowid"):
             yield self._database.record(Evaluation, row["body"], f"evaluation {row['key'][:12]}")
 
+    def verdicts(self) -> list[Verdict]:
+        """Return all evaluations in short, in the order in which they were stored."""
+        rows = self._database.rows(
+            "SELECT key, source_sha256, outcome, microseconds FROM evaluations ORDER BY rowid"
+        )
+        return [self._database.record(Verdict, row, "an evaluation") for row in rows]
+
     def count(self) -> int:
         """Return how many evaluations are stored."""
         return int(self._database.value("SELECT COUNT(*) FROM evaluations"))
+
+    def first_sources(self, number: int) -> set[str]:
+        """Return the sha256 of the sources that were evaluated first, so many at most."""
+        rows = self._database.rows(
+            "SELECT source_sha256 FROM evaluations ORDER BY rowid LIMIT ?", (number,)
+        )
+        return {row["source_sha256"] for row in rows}
 
     def is_untouched(self) -> bool:
         """Say whether nothing was evaluated, asked of a model, or asked of another host yet."""

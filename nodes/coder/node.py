@@ -52,6 +52,7 @@ async def coder(state: Reads) -> dict[str, Any]:
         iteration=0,
         rollout=0,
         step=state["round"],
+        round=state["round"],
         technique=candidate.technique,
         number=0,
         parameters=candidate.parameters,

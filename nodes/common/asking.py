@@ -9,7 +9,7 @@ from typing import Any
 from ...tools.models.records import Answer, Message, Role
 from ...tools.workspace import Workspace
 from ..records import RunPlan
-from .interrupts import budgeted
+from .interrupts import SearchEnds, budgeted
 from .replies import Form
 from .workspaces import opened
 
@@ -20,7 +20,7 @@ async def asked(
     place: tuple[int, ...],
     prepare: Callable[[Workspace], tuple[tuple[Message, ...], type[Form]]],
 ) -> Answer[Form]:
-    """Return the answer of a role's model.
+    """Return the answer of a role's model; none where a cap ended the search.
 
     Args:
         plan: says which model, and how it is asked.
@@ -35,7 +35,11 @@ async def asked(
             messages, form = await asyncio.to_thread(prepare, workspace)
             return await workspace.asker(plan.models).structured(role, place, messages, form)
 
-    return await budgeted(plan, ask)
+    try:
+        return await budgeted(plan, ask)
+    except SearchEnds as over:
+        model = plan.models.model_of(role)
+        return Answer(author=model, reason=over.reason, prompt_sha256="")
 
 
 def stand_in(answer: Answer[Any]) -> str:

@@ -19,7 +19,7 @@ from ...harness.devices.job_records import counted, parse_results
 from ...harness.errors import UserError
 from ...memory.run.directory import how_to_go_on
 from ...memory.run.exchange import import_results
-from ...tools.models.budgets import raise_budgets, read_budgets, require_time
+from ...tools.models.budgets import raise_budgets
 from ...tools.models.pauses import BudgetReached, Paused
 from ...tools.workspace import Workspace, open_runs
 from ..records import RunPlan
@@ -33,10 +33,21 @@ JOBS_SHOWN = 20
 """In a question: the others are in run.sqlite."""
 
 
+class SearchEnds(Exception):
+    """A cap is reached in a run that ends its search there."""
+
+    def __init__(self, reached: BudgetReached) -> None:
+        super().__init__(reached.told)
+        self.reason = reached.told
+
+
 async def budgeted(plan: RunPlan, ask: Callable[[], Awaitable[Value]]) -> Value:
     """Return what `ask` gives; where it cannot go on now, interrupt with the reason.
 
     The whole of `ask` runs again on resume: calls that were answered come from the ledger.
+
+    Raises:
+        SearchEnds: a cap is reached, and the run ends its search there; that is noted.
     """
     hint, rollouts = "", rollouts_at_hand()
     while True:
@@ -44,22 +55,15 @@ async def budgeted(plan: RunPlan, ask: Callable[[], Awaitable[Value]]) -> Value:
         try:
             return await ask()
         except Paused as paused:
+            if plan.on_budget == "finish" and isinstance(paused, BudgetReached):
+                async with opened(plan) as workspace:
+                    end_search = workspace.store.ledger.end_search
+                    await asyncio.to_thread(end_search, paused.told)
+                raise SearchEnds(paused) from None
             async with opened(plan) as workspace:
                 question = await asyncio.to_thread(_pause_question, workspace, paused, hint)
             need = question.answers[0]
             hint = await _ask(plan, rollouts, answers, need, question, _take_caps)
-
-
-async def within_time(plan: RunPlan) -> None:
-    """Go on when device time and working time are below their caps; else interrupt."""
-
-    async def look() -> None:
-        async with opened(plan) as workspace:
-            budgets = await asyncio.to_thread(read_budgets, workspace.directory)
-            ledger = workspace.store.ledger
-            await asyncio.to_thread(require_time, budgets, ledger, workspace.directory)
-
-    await budgeted(plan, look)
 
 
 async def awaited(

@@ -6,9 +6,7 @@ from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
-from pydantic import ValidationError
-
-from ...harness.errors import UserError, told_of
+from ...harness.errors import UserError
 from ...tools.models.records import ROLES, Role
 from ..records import Policy, RunContext
 
@@ -58,6 +56,11 @@ RULES: Mapping[Policy, Rules] = MappingProxyType(
 def by_rounds(policy: Policy) -> bool:
     """Say whether a policy writes one candidate a round, instead of sending off rollouts."""
     return RULES[policy].graph != "kernelblaster"
+
+
+def reads_knowledge(context: RunContext) -> bool:
+    """Say whether what a run does depends on the knowledge base, and so on the runs before it."""
+    return not by_rounds(context.policy) and context.memory != "off"
 
 
 def loop_in_words(plan: RunContext) -> str:
@@ -113,16 +116,10 @@ def under_policy(context: RunContext) -> RunContext:
                 "by none: there is nothing to leave out"
             )
     for name, value in fixes.items():
-        field = RunContext.model_fields.get(name)
-        if field is None:
-            raise UserError(f"policy {policy}: this version has no setting {name}")
         asked = getattr(context, name)
-        if asked not in (value, field.default):
-            raise UserError(f"--{name} {asked}: the policy {policy} is {name}={value}")
-    try:
-        return RunContext.model_validate(dict(context) | dict(fixes))
-    except ValidationError as error:
-        raise UserError(f"policy {policy}: {told_of(error)}") from error
+        if asked not in (value, RunContext.model_fields[name].default):
+            raise UserError(f"{name}={asked}: the policy {policy} is {name}={value}")
+    return context.model_copy(update=dict(fixes))
 
 
 def in_graph(context: RunContext, graph: Policy) -> RunContext:

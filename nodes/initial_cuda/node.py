@@ -1,9 +1,10 @@
 """Initial CUDA: turn the PyTorch reference into a first, correct kernel.
 
 Reads plan and summary; writes initial_source and initial_author. A person's kernel (`--start`)
-takes its place. A model is asked for the whole file, or, where the built-in writer lacks kernels
-for some operators only, for these. What it writes is evaluated here, and mended where it fails;
-where no attempt passes, the built-in writer's kernel stands.
+takes its place, also as a KernelBench solution: that is restated as `launch`, by a model where the
+built-in reader cannot. A model is asked for the whole file, or, where the built-in writer lacks
+kernels for some operators only, for these. What it writes is evaluated here, and mended where it
+fails; where no attempt passes, the built-in writer's kernel stands.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ from ...tools.models.asking import MalformedReply
 from ...tools.models.code_reply import CodeReply, read_code
 from ...tools.models.records import BUILTIN
 from ...tools.progress import report_progress
-from ..common.interrupts import awaited, budgeted
+from ...tools.solutions.reading import NotRestated, is_solution, read_solution
+from ...tools.solutions.restating import restate
+from ..common.interrupts import SearchEnds, awaited, budgeted
 from ..common.prompts.repair import reply_words
 from ..common.workspaces import opened, workspace_of
 from ..records import RunPlan, TaskSummary
@@ -54,20 +57,38 @@ async def initial_cuda(state: Reads) -> dict[str, Any]:
         UserError: `--start` cannot be read, or nothing here can write CUDA for this reference.
     """
     plan, summary = state["plan"], state["summary"]
-    if plan.start or plan.models.model_of("initial_cuda") == BUILTIN:
-        return await asyncio.to_thread(_write, plan, summary)
-    written = await budgeted(plan, lambda: _write_by_model(plan, summary))
+    by_model = plan.models.model_of("initial_cuda") != BUILTIN
+    written, solution = None, ""
+    if plan.start or not by_model:
+        written, solution = await asyncio.to_thread(_write, plan, summary, by_model)
+    if written is None:
+        try:
+            written = await budgeted(plan, lambda: _write_by_model(plan, summary, solution))
+        except SearchEnds as over:
+            written = await _built_in(plan, summary, solution, over.reason)
     return await asyncio.to_thread(_store, plan, written)
 
 
-def _write(plan: RunPlan, summary: TaskSummary) -> dict[str, Any]:
-    if plan.start:
-        written = Written(source=read_source(Path(plan.start)), author="person")
-    else:
-        with workspace_of(plan) as workspace:
-            task = workspace.task(summary.artifact)
-        written = Written(source=translate(task), author=BUILTIN)
-    return _store(plan, written)
+def _write(plan: RunPlan, summary: TaskSummary, by_model: bool) -> tuple[Written | None, str]:
+    """Return the first kernel; where a model must restate a person's solution, that instead."""
+    with workspace_of(plan) as workspace:
+        task = workspace.task(summary.artifact)
+    if not plan.start:
+        return Written(source=translate(task), author=BUILTIN), ""
+    text = read_source(Path(plan.start))
+    if not is_solution(text):
+        return Written(source=text, author="person"), ""
+    try:
+        return Written(source=restate(read_solution(text), task), author="person"), ""
+    except NotRestated as obstacle:
+        if by_model:
+            return None, text
+        where = f":{obstacle.line}" if obstacle.line else ""
+        raise UserError(
+            f"--start {plan.start}{where}: {obstacle.reason}; write `launch` yourself (its "
+            f"signature: kernelblaster task show {plan.task}), or let a model restate the "
+            "solution: --model initial_cuda=openai:NAME"
+        ) from None
 
 
 def _store(plan: RunPlan, written: Written) -> dict[str, Any]:
@@ -77,8 +98,10 @@ def _store(plan: RunPlan, written: Written) -> dict[str, Any]:
     return {"initial_source": sha256, "initial_author": written.author}
 
 
-async def _write_by_model(plan: RunPlan, summary: TaskSummary) -> Written:
+async def _write_by_model(plan: RunPlan, summary: TaskSummary, solution: str) -> Written:
     """Return the first of a model's attempts that passes, else the built-in kernel.
+
+    Nothing stands in where it was to restate a `solution`.
 
     Raises:
         UserError: neither can write one.
@@ -86,10 +109,12 @@ async def _write_by_model(plan: RunPlan, summary: TaskSummary) -> Written:
     model = plan.models.model_of("initial_cuda")
     async with opened(plan) as workspace:
         task = await asyncio.to_thread(workspace.task, summary.artifact)
-        rest = await asyncio.to_thread(sketch, task)
+        rest = None if solution else await asyncio.to_thread(sketch, task)
         if rest is not None:
             report_progress("initial_asked", model=model, reason=rest.reason)
-        messages = await asyncio.to_thread(first_messages, plan, workspace, task, rest)
+        messages = await asyncio.to_thread(
+            first_messages, plan, workspace, task, rest, solution
+        )
         asker = workspace.asker(plan.models)
         evaluator = workspace.evaluator
         failed: list[str] = []
@@ -111,6 +136,20 @@ async def _write_by_model(plan: RunPlan, summary: TaskSummary) -> Written:
             said = await asyncio.to_thread(reply_words, workspace, answer.reply_sha256)
             mend = await asyncio.to_thread(mending_messages, said, evaluation, source)
             messages = (*messages, *mend)
+    return await _built_in(plan, summary, solution, why)
+
+
+async def _built_in(plan: RunPlan, summary: TaskSummary, solution: str, why: str) -> Written:
+    """Return the built-in kernel in place of the one that a model did not write, and why.
+
+    Raises:
+        UserError: there is none, or a person's own was to be restated.
+    """
+    model = plan.models.model_of("initial_cuda")
+    if solution:
+        raise UserError(f"--start {plan.start}: {model} restated it in no way that passes: {why}")
+    async with opened(plan) as workspace:
+        task = await asyncio.to_thread(workspace.task, summary.artifact)
     try:
         source = await asyncio.to_thread(translate, task)
     except UserError as error:

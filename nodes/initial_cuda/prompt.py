@@ -13,11 +13,14 @@ from ..records import RunPlan
 
 
 def first_messages(
-    plan: RunPlan, workspace: Workspace, task: Task, rest: Sketch | None
+    plan: RunPlan, workspace: Workspace, task: Task, rest: Sketch | None, solution: str = ""
 ) -> tuple[Message, ...]:
-    """Return the prompt that asks for a first kernel, or for what a generated one lacks."""
+    """Return the prompt that asks for a first kernel, or for what a generated one lacks.
+
+    Or to restate a `solution` as one.
+    """
     # Not measured_by: it changes when another host's first result arrives, and with it the prompt.
-    context = task_context(task, workspace.device.identity)
+    context = task_context(task, workspace.device.identity) | {"solution": solution}
     wanted = [(each, _line(task, each.line)) for each in rest.missing] if rest else []
     budget = plan.models.context_of("initial_cuda")
     return render("initial_cuda", budget, **context, rest=rest, wanted=wanted)

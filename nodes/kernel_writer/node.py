@@ -18,7 +18,7 @@ from ...tools.models.records import BUILTIN, Answer, ToolCalls
 from ...tools.progress import at_place, report_progress
 from ...tools.workspace import Workspace
 from ..common.asking import stand_in
-from ..common.interrupts import budgeted
+from ..common.interrupts import SearchEnds, budgeted
 from ..common.randomness import explores
 from ..common.workspaces import opened, workspace_of
 from ..records import (
@@ -54,7 +54,10 @@ async def kernel_writer(state: Reads) -> dict[str, Any]:
     if state["plan"].models.model_of("kernel_writer") == BUILTIN:
         attempt = await asyncio.to_thread(_write, state)
     else:
-        written = await budgeted(state["plan"], lambda: _write_by_model(state))
+        try:
+            written = await budgeted(state["plan"], lambda: _write_by_model(state))
+        except SearchEnds as over:
+            written = _unwritten(state, over.reason)
         if isinstance(written, ToolRound):
             return {"rounds": (*state.get("rounds", ()), written)}
         attempt = written
@@ -68,6 +71,14 @@ async def kernel_writer(state: Reads) -> dict[str, Any]:
         reason=attempt.reason,
     )
     return {"attempts": {**state["attempts"], attempt.number: attempt}}
+
+
+def _unwritten(state: Reads, reason: str) -> Attempt:
+    """Return the attempt that a model was not asked for any more."""
+    author = state["plan"].models.model_of("kernel_writer")
+    return Attempt(
+        number=len(state["attempts"]), source_sha256=None, author=author, reason=reason
+    )
 
 
 def _write(state: Reads) -> Attempt:

@@ -25,8 +25,9 @@ from ...tools.models.records import Message, ToolCall
 from ...tools.models.reply_forms import MalformedReply, RawReply, arguments_of
 from ...tools.progress import at_place, report_progress
 from ...tools.workspace import Workspace
-from ..common.interrupts import awaited, within_time
-from ..common.workspaces import opened
+from ..common.caps import search_over
+from ..common.interrupts import awaited
+from ..common.workspaces import opened, workspace_of
 from ..records import Attempt, RunPlan, TaskSummary, ToolRound
 
 MOST_ROUNDS = 8
@@ -57,7 +58,8 @@ class Reads(TypedDict, total=False):
 async def use_tools(state: Reads) -> dict[str, Any]:
     """Call the tools that the newest round asks for, one after the other."""
     plan, (*before, newest) = state["plan"], state["rounds"]
-    await within_time(plan)
+    if over := await search_over(plan):
+        return {"rounds": (*before, await asyncio.to_thread(_refused, plan, newest, over))}
     answers: list[str] = []
     async with opened(plan) as workspace:
         desk = await asyncio.to_thread(desk_of, workspace, state)
@@ -75,6 +77,14 @@ async def use_tools(state: Reads) -> dict[str, Any]:
         answers += [f"not called: at most {MOST_CALLS} calls a reply"] * left
         stored = await asyncio.to_thread(workspace.artifacts.put_text, json.dumps(answers))
     return {"rounds": (*before, newest.model_copy(update={"answers_sha256": stored}))}
+
+
+def _refused(plan: RunPlan, newest: ToolRound, over: str) -> ToolRound:
+    """Return the round whose calls are not made, because the search is over."""
+    with workspace_of(plan) as workspace:
+        answers = [f"not called: {over}" for _ in _reply(workspace, newest).calls]
+        stored = workspace.artifacts.put_text(json.dumps(answers))
+    return newest.model_copy(update={"answers_sha256": stored})
 
 
 def desk_of(workspace: Workspace, state: Mapping[str, Any]) -> Desk:

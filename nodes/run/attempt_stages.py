@@ -89,6 +89,7 @@ async def conclude_lowering(state: Reads) -> dict[str, Any]:
             reason=last.reason,
             author=last.author,
             prompt_sha256=last.prompt_sha256,
+            attempts=tuple(attempts.values()),
         )
     else:
         result = await _result(state, written[-1], repairs=len(written) - 1)
@@ -130,6 +131,7 @@ async def _result(state: Reads, attempt: Attempt, repairs: int) -> LoweringResul
         repairs=repairs,
         author=attempt.author,
         prompt_sha256=attempt.prompt_sha256,
+        attempts=tuple(state["attempts"].values()),
     )
 
 

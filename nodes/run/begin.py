@@ -64,8 +64,7 @@ def resolve_plan(request: OptimizeRequest, context: RunContext) -> RunPlan:
         UserError: one of them is unknown or unusable, or a model's key is missing.
     """
     context = under_policy(context)
-    models = context.models.model_copy(update={"roles": _roles(context)})
-    check_asked(context.model_copy(update={"models": models}))
+    models = resolve_models(context)
     given = given_texts(request)
     if request.start and START_FILE not in given and not Path(request.start).is_file():
         raise UserError(f"no such file: --start {request.start}; give the path of a CUDA source")
@@ -94,6 +93,17 @@ def resolve_plan(request: OptimizeRequest, context: RunContext) -> RunPlan:
         "reference_seconds": context.reference_seconds or reference_seconds(),
     }
     return RunPlan(**(dict(request) | dict(context) | resolved))
+
+
+def resolve_models(context: RunContext) -> ModelPlan:
+    """Return who answers in which role of the context's policy, and how they are asked.
+
+    Raises:
+        UserError: a role or a model is unknown or unusable, or its key is missing.
+    """
+    models = context.models.model_copy(update={"roles": _roles(context)})
+    check_asked(context.model_copy(update={"models": models}))
+    return models
 
 
 def _roles(context: RunContext) -> dict[Role, str]:

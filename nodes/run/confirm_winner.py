@@ -106,6 +106,20 @@ def veto_notes(steps: Sequence[Step], vetoed: Mapping[str, SoftReview]) -> list[
     ]
 
 
+def gain_of(
+    initial: KernelPoint | Timing, held: KernelPoint | Timing, ratio: Ratio | None
+) -> tuple[float, tuple[float, float]]:
+    """Return how many times as fast as the initial kernel another is, and the interval of that.
+
+    It is that of the rounds in which both were timed, where there are any (`ratio`).
+    """
+    if ratio is not None:
+        return ratio.ratio, ratio.interval
+    lowest = initial.interval[0] / held.interval[1]
+    highest = initial.interval[1] / held.interval[0]
+    return initial.microseconds / held.microseconds, (lowest, highest)
+
+
 def confirmed(
     initial: KernelPoint,
     point: KernelPoint,
@@ -121,10 +135,7 @@ def confirmed(
     announce another number each time.
     """
     held = point if again.provenance is Provenance.SIMULATED else again
-    gain = initial.microseconds / held.microseconds
-    interval = initial.interval[0] / held.interval[1], initial.interval[1] / held.interval[0]
-    if ratio is not None:
-        gain, interval = ratio.ratio, ratio.interval
+    gain, interval = gain_of(initial, held, ratio)
     return Confirmation(
         confirmed=True,
         point=point,

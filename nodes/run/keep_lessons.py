@@ -1,7 +1,7 @@
 """Keep the lessons that stand: those that a person took out of the update are withdrawn.
 
-Reads plan, update and knowledge_at; writes knowledge_at, up to which the next iteration reads, and
-takes out of state the lessons that it has read.
+Reads plan, update and knowledge_at; writes knowledge_at, up to which the next iteration reads, how
+many sources were evaluated before it, and takes out of state the lessons that it has read.
 """
 
 from __future__ import annotations
@@ -31,7 +31,16 @@ async def keep_lessons(state: Reads) -> dict[str, Any]:
     if gone:
         at = await asyncio.to_thread(_withdraw, plan, update, gone)
         report_progress("note", text=f"{len(gone)} of the lessons withdrawn: no longer in update")
-    return {"knowledge_at": at, "update": update.model_copy(update={"lessons": ()})}
+    return {
+        "knowledge_at": at,
+        "update": update.model_copy(update={"lessons": ()}),
+        "evaluations": await asyncio.to_thread(_evaluated, plan),
+    }
+
+
+def _evaluated(plan: RunPlan) -> int:
+    with workspace_of(plan) as workspace:
+        return workspace.store.count()
 
 
 def _taken_out(plan: RunPlan, update: ParameterUpdate) -> list[str]:

@@ -1,7 +1,7 @@
 """Profile the baseline: verify and measure the initial kernel; everything is compared with it.
 
-Reads plan, summary, initial_source and initial_author; writes initial, best and the knowledge
-snapshot.
+Reads plan, summary, initial_source and initial_author; writes initial, best, the knowledge snapshot
+and how many sources were evaluated.
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ async def profile_baseline(state: Reads) -> dict[str, Any]:
             awaited(plan, workspace, lambda: evaluator.evaluate(task, source)),
             asyncio.to_thread(workspace.knowledge.snapshot),
         )
+        evaluations = await asyncio.to_thread(workspace.store.count)
     if evaluation.outcome is not Outcome.PASSED:
         origin = f"--start {plan.start}" if plan.start else _by(author)
         words = outcome_in_words(evaluation.outcome, evaluation.reason)
@@ -63,7 +64,12 @@ async def profile_baseline(state: Reads) -> dict[str, Any]:
         provenance=point.provenance,
         facts=evaluation.facts,
     )
-    return {"initial": point, "best": point, "knowledge_at": snapshot.at}
+    return {
+        "initial": point,
+        "best": point,
+        "knowledge_at": snapshot.at,
+        "evaluations": evaluations,
+    }
 
 
 def _by(author: str) -> str:

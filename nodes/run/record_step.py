@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import datetime
 import math
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 from ...harness.records import DeviceIdentity, Outcome, Provenance
 from ...memory.knowledge.signature import bottlenecks_of, signature_of
@@ -24,8 +24,11 @@ from ..records import (
     KernelPoint,
     LoweringResult,
     Observation,
+    Proposal,
     RunPlan,
+    Said,
     StateChoice,
+    StepAccount,
     TaskSummary,
     TechniqueChoice,
     faster,
@@ -50,6 +53,7 @@ class Reads(TypedDict):
     observation: Observation
     state_choice: StateChoice
     choice: TechniqueChoice
+    proposals: NotRequired[tuple[Proposal, ...]]
     result: LoweringResult
     knowledge_at: int
     iteration: int
@@ -138,9 +142,27 @@ def _record(state: Reads) -> Step:
             evaluation_key=result.evaluation_key,
             evidence_id=evidence.id,
             optimization=state["choice"].optimization,
+            account_sha256=workspace.artifacts.put_text(_account(state).model_dump_json()),
         )
         workspace.store.replay.add([record])
     return record
+
+
+def _account(state: Reads) -> StepAccount:
+    """Return what the agents said, for who reads the run afterwards."""
+    seen, found, choice = state["observation"], state["state_choice"], state["choice"]
+    description = "; ".join((seen.description, *seen.features))
+    return StepAccount(
+        state_name=found.state.name,
+        said=(
+            Said(role="state_extractor", text=description, author=seen.author),
+            Said(role="state_selector", text=found.reason, author=found.author),
+            Said(role="optimization_selector", text=choice.reason, author=choice.author),
+        ),
+        proposals=tuple(state.get("proposals", ())),
+        success_probability=choice.success_probability,
+        attempts=state["result"].attempts,
+    )
 
 
 def _evidence(applied: Applied, state: Reads, workspace: Workspace) -> Evidence:

@@ -19,6 +19,7 @@ from ...memory.records import Step
 from ...memory.run.ledger import RoleTotals, Totals
 from ...tools.progress import report_progress
 from ...tools.workspace import open_runs
+from ..common.caps import search_capped
 from ..common.policies import RULES
 from ..common.steps import path_to
 from ..common.until import end_of_search
@@ -28,6 +29,7 @@ from ..records import (
     KernelPoint,
     RunPlan,
     RunResult,
+    ShapeCheck,
     StepAuthors,
     TaskSummary,
 )
@@ -43,6 +45,7 @@ class Reads(TypedDict):
     initial: KernelPoint
     best: NotRequired[KernelPoint]
     confirmation: Confirmation
+    shapes: NotRequired[tuple[ShapeCheck, ...]]
 
 
 async def report(state: Reads) -> dict[str, Any]:
@@ -92,7 +95,9 @@ def _report(state: Reads) -> RunResult:
             baselines=baselines_of(facts),
             bound=bound,
             score=_score(confirmation.microseconds, bound, state["initial"], baselines_of(facts)),
-            ended=end_of_search(plan, state["summary"], state.get("best", winner)),
+            ended=end_of_search(plan, state["summary"], state.get("best", winner))
+            or search_capped(plan, workspace.store),
+            shapes=state.get("shapes", ()),
             evaluations=workspace.store.count(),
             outcomes=workspace.store.outcomes(),
             model_calls=spent.calls,

@@ -24,6 +24,7 @@ def report_text(
     parts = [
         _headline(result),
         _path(result),
+        _shapes(result),
         _refused(steps),
         "\n".join(f"Note: {note}" for note in result.notes),
         _lessons(lessons),
@@ -143,6 +144,25 @@ def _path(result: RunResult) -> str:
             f"{step.gain:.2f}x, {reached:.2f}x so far"
         )
     return "\n".join(rows)
+
+
+def _shapes(result: RunResult) -> str:
+    if not result.shapes:
+        return ""
+    rows = [f"Shapes that the search never saw (it holds at {_holding(result)}):"]
+    for each in result.shapes:
+        sizes = ", ".join(f"{name}={size}" for name, size in each.dimensions.items())
+        if each.microseconds is None:
+            rows.append(f"  {sizes}: {outcome_in_words(each.outcome, each.reason)}")
+        else:
+            beside = f", {each.speedup:.2f}x PyTorch" if each.speedup else ""
+            rows.append(f"  {sizes}: holds, {each.microseconds:.2f} us{beside}")
+    return "\n".join(rows)
+
+
+def _holding(result: RunResult) -> str:
+    count = sum(each.holds for each in result.shapes)
+    return f"{count} of {len(result.shapes)}"
 
 
 def _refused(steps: Sequence[Step]) -> str:

@@ -14,11 +14,21 @@ from ...harness.records import Outcome
 from ...memory.records import Step
 from ...tools.models.records import BUILTIN
 from ...tools.progress import report_progress
+from ..common.caps import search_over
 from ..common.interrupts import awaited
 from ..common.points import kernel_point
 from ..common.policies import RULES
 from ..common.workspaces import opened, workspace_of
-from ..records import Candidate, Feedback, KernelPoint, RunPlan, TaskSummary, faster
+from ..records import (
+    Candidate,
+    Feedback,
+    KernelPoint,
+    RunPlan,
+    Said,
+    StepAccount,
+    TaskSummary,
+    faster,
+)
 
 
 class Begins(TypedDict):
@@ -59,7 +69,7 @@ async def begin_rounds(state: Begins) -> dict[str, Any]:
         "latest": started_from(state["plan"], state["initial"]),
         "candidate": None,
         "feedback": None,
-        "ended": "",
+        "ended": await search_over(state["plan"]),
     }
 
 
@@ -93,8 +103,9 @@ async def evaluate_candidate(state: Evaluates) -> dict[str, Any]:
                 workspace.artifacts.get_text(sha256),
             )
         )
-        evaluator = workspace.evaluator
-        evaluation = await awaited(plan, workspace, lambda: evaluator.evaluate(task, source))
+        evaluation = await awaited(
+            plan, workspace, lambda: workspace.evaluator.evaluate(task, source)
+        )
     point = None
     if evaluation.outcome is Outcome.PASSED:
         point = kernel_point(
@@ -113,13 +124,14 @@ async def record_round(state: Records) -> dict[str, Any]:
     """Write the round to the replay buffer, and say what the next one starts from."""
     plan, candidate = state["plan"], state["candidate"]
     step = _step(state)
-    await asyncio.to_thread(_add, plan, step)
+    await asyncio.to_thread(_add, plan, step, _account(state))
     best = faster(state["best"], candidate.point)
     report_progress(
         "step",
         iteration=0,
         rollout=0,
         step=state["round"],
+        round=state["round"],
         state=step.bottleneck_before,
         technique=step.technique,
         outcome=step.outcome,
@@ -147,7 +159,7 @@ async def record_round(state: Records) -> dict[str, Any]:
         "best": best,
         "current": current,
         "latest": latest,
-        "ended": _ended(plan, candidate, latest),
+        "ended": _ended(plan, candidate, latest) or await search_over(plan),
     }
 
 
@@ -191,6 +203,20 @@ def _step(state: Records) -> Step:
     )
 
 
-def _add(plan: RunPlan, step: Step) -> None:
+def _account(state: Records) -> StepAccount:
+    """Return what Judge and Coder said, for who reads the run afterwards."""
+    candidate, feedback = state["candidate"], state["feedback"]
+    judged = f"{feedback.finding} → {feedback.method}: {feedback.advice}" if feedback else ""
+    return StepAccount(
+        state_name=state["current"].bottleneck,
+        said=(
+            Said(role="judge", text=judged, author=feedback.author if feedback else BUILTIN),
+            Said(role="coder", text=candidate.note, author=candidate.author),
+        ),
+    )
+
+
+def _add(plan: RunPlan, step: Step, account: StepAccount) -> None:
     with workspace_of(plan) as workspace:
-        workspace.store.replay.add([step])
+        kept = workspace.artifacts.put_text(account.model_dump_json())
+        workspace.store.replay.add([step.model_copy(update={"account_sha256": kept})])

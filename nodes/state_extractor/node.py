@@ -1,6 +1,7 @@
 """State extractor: the performance signature of the kernel at hand (KernelBlaster: states).
 
-Reads plan, summary, current; writes observation. The state is what the policy conditions on, so it
+Reads plan, summary, current, evaluations_left; writes observation, or `ended` where a cap ends the
+search. The state is what the policy conditions on, so it
 is taken from the newest profile at every step. The signature is always the profile's; a model says
 in its place what holds the kernel back, and why.
 """
@@ -8,14 +9,14 @@ in its place what holds the kernel back, and why.
 from __future__ import annotations
 
 import asyncio
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 from ...harness.records import Profile
 from ...tools.models.records import BUILTIN, Answer, Message
 from ...tools.progress import report_progress
 from ...tools.workspace import Workspace
 from ..common.asking import asked, stand_in
-from ..common.interrupts import within_time
+from ..common.caps import search_over
 from ..common.workspaces import workspace_of
 from ..records import KernelPoint, Observation, RunPlan, TaskSummary
 from .builtin import describe_state
@@ -32,12 +33,14 @@ class Reads(TypedDict):
     iteration: int
     rollout: int
     step: int
+    evaluations_left: NotRequired[int | None]
 
 
 async def state_extractor(state: Reads) -> dict[str, Any]:
     """Describe the current kernel's performance in words and numbers."""
     plan = state["plan"]
-    await within_time(plan)
+    if ended := await search_over(plan, state.get("evaluations_left")):
+        return {"ended": ended, "over": True}
     profile = await asyncio.to_thread(_profile, plan, state["current"])
     observation = describe_state(profile)
     if plan.models.model_of("state_extractor") != BUILTIN:

@@ -9,13 +9,21 @@ from typing import Any
 import graph_support
 import pytest
 from asked import Asked
+from langgraph.graph import START, StateGraph
+from typing_extensions import TypedDict
 
-from kernelblaster.graph.policies import build_policy_graph
+import kernelblaster
+from kernelblaster.graph.policies import build_policy_graph, policy_graph
 from kernelblaster.harness.errors import UserError
 from kernelblaster.memory.run.run_store import RunStore
 from kernelblaster.nodes.common.policies import RULES, require_counted, under_policy
-from kernelblaster.nodes.records import POLICIES, RunContext
+from kernelblaster.nodes.records import POLICIES, RunContext, RunResult
 from kernelblaster.nodes.run.begin import checked
+
+
+class Parent(TypedDict, total=False):
+    kernel_task: str
+    kernel_result: RunResult
 
 
 def session(folder: Path, **settings: Any) -> Any:
@@ -27,6 +35,24 @@ def test_every_policy_has_rules_and_a_graph() -> None:
     assert set(RULES) == set(POLICIES)
     for policy in POLICIES:
         assert "confirm_winner" in build_policy_graph(policy).nodes
+
+
+async def test_a_parent_s_context_says_which_policy_its_node_follows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph_support.install(monkeypatch.setattr)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "text.py").write_text("")
+    context = RunContext(policy="minimal", rounds=2, knowledge=str(tmp_path / "kb"))
+    for own, parents in ((context, None), (None, context)):
+        parent: Any = StateGraph(Parent, context_schema=RunContext)
+        parent.add_node("optimize", kernelblaster.as_node(context=own))
+        parent.add_edge(START, "optimize")
+        answer = await parent.compile().ainvoke({"kernel_task": "text.py"}, context=parents)
+        assert answer["kernel_result"].policy == "minimal"
+    other = RunContext(policy="minimal", knowledge=str(tmp_path / "kb"))
+    with pytest.raises(UserError, match="policy minimal is another graph: ask the graph minimal"):
+        await policy_graph("coder_judge").ainvoke({"task": "text.py"}, context=other)
 
 
 def test_an_unknown_policy_is_one_clear_line() -> None:
@@ -42,8 +68,28 @@ def test_what_a_policy_fixes_cannot_be_asked_otherwise() -> None:
     require_counted("kernelblaster", ["steps", "iterations"])
     with pytest.raises(UserError, match="--approve technique: the policy minimal"):
         under_policy(RunContext(policy="minimal", approve=("technique",)))
-    with pytest.raises(UserError, match="--rounds 3: the policy zero_shot is rounds=1"):
+    with pytest.raises(UserError, match="rounds=3: the policy zero_shot is rounds=1"):
         under_policy(RunContext(policy="zero_shot", rounds=3))
+
+
+@pytest.mark.parametrize(
+    ("policy", "setting"),
+    [
+        ("no_memory", ("memory", "off")),
+        ("random", ("choice", "random")),
+        ("greedy", ("choice", "greedy")),
+        ("cycles_only", ("counters", False)),
+    ],
+)
+def test_a_preset_is_a_setting_of_the_loop(
+    policy: str, setting: tuple[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph_support.install(monkeypatch.setattr)
+    held = session(tmp_path, policy=policy, iterations=1, rollouts=1, steps=1)
+    name, value = setting
+    result = asyncio.run(held.run())
+    held.close()
+    assert getattr(held.plan, name) == value and result.policy == policy
 
 
 @pytest.mark.parametrize(

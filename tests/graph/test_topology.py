@@ -46,7 +46,8 @@ def test_optimize_is_the_outer_loop() -> None:
         ("soft_verifier", "confirm_winner"),
         ("soft_verifier", "approve_winner"),
         ("approve_winner", "confirm_winner"),
-        ("approve_winner", "report"),
+        ("approve_winner", "unseen_shapes"),
+        ("unseen_shapes", "report"),
         ("report", "__end__"),
     }
 
@@ -77,6 +78,7 @@ def test_rollout_is_the_trajectory() -> None:
         ("__start__", "begin"),
         ("begin", "state_extractor"),
         ("state_extractor", "state_selector"),
+        ("state_extractor", "finish"),
         ("state_selector", "optimization_proposer"),
         ("optimization_proposer", "optimization_selector"),
         ("optimization_selector", "approve_technique"),

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from kernelblaster.harness.devices.protocol import Capability, Device, Measurement
+from kernelblaster.harness.errors import UserError
 from kernelblaster.harness.records import (
     DeviceIdentity,
     Diagnostic,
@@ -169,6 +170,9 @@ def install(patch: Callable[[str, Any], Any], rewrites: tuple[TextRewrite, ...] 
     def open_device(kind: str, gpu: str) -> TextDevice:
         return TextDevice(gpu)
 
+    async def no_other_shapes(*_: Any, **__: Any) -> tuple[Task, ...]:
+        return ()
+
     def applicable(source: str, task: Task) -> dict[str, str | None]:
         verdicts = {rewrite.technique: rewrite.apply(source, task, {}) for rewrite in rewrites}
         return {
@@ -183,6 +187,7 @@ def install(patch: Callable[[str, Any], Any], rewrites: tuple[TextRewrite, ...] 
     patch(f"{nodes}.run.load_task.read_task", read_task)
     write_builtin = f"{nodes}.initial_cuda.builtin.write_builtin"
     patch(write_builtin, lambda task: InitialKernel(source=INITIAL))
+    patch(f"{nodes}.run.unseen_shapes.unseen_tasks", no_other_shapes)
     patch(f"{nodes}.optimization_proposer.node.applicable", applicable)
     patch(f"{nodes}.optimization_proposer.builtin.rewrites", lambda: rewrites)
     patch(f"{nodes}.kernel_writer.builtin.rewrites", lambda: rewrites)
@@ -205,3 +210,20 @@ def install_agent_tools(patch: Callable[[str, Any], Any]) -> None:
     opening = "kernelblaster.tools.for_agents.opening"
     patch(f"{opening}.open_device", lambda kind, gpu: TextDevice(gpu))
     patch(f"{opening}.load_task_now", lambda path, *_, **__: text_task(path.stem))
+
+
+def install_bench(patch: Callable[[str, Any], Any]) -> None:
+    """Put the text device in place where a bench is planned and its winners are measured again.
+
+    A task called `bad` cannot be read.
+    """
+
+    async def read_task(path: Path, *_: Any, **__: Any) -> Task:
+        if path.stem == "bad":
+            raise UserError(f"{path}: the reference is no Python")
+        return text_task(path.stem)
+
+    for module in ("planning", "rerun"):
+        patch(f"kernelblaster.bench.{module}.open_device", lambda kind, gpu="": TextDevice(gpu))
+    patch("kernelblaster.nodes.run.load_task.read_task", read_task)
+    patch("kernelblaster.bench.rerun.load_task", read_task)

@@ -16,6 +16,14 @@ graph_support.install(replace)
 
 from kernelblaster.graph.optimize import graph as optimize  # noqa: E402
 from kernelblaster.graph.rollout import graph as rollout  # noqa: E402
+from kernelblaster.graph.served import (  # noqa: E402
+    best_of_n,
+    coder_judge,
+    correction_only,
+    minimal,
+    optimisation_only,
+    zero_shot,
+)
 
 
 def _written(messages: list[Any]) -> str:
@@ -25,4 +33,14 @@ def _written(messages: list[Any]) -> str:
 
 writer = ScriptedChatModel(otherwise=_written)
 
-__all__ = ["optimize", "rollout", "writer"]
+__all__ = [
+    "best_of_n",
+    "coder_judge",
+    "correction_only",
+    "minimal",
+    "optimisation_only",
+    "optimize",
+    "rollout",
+    "writer",
+    "zero_shot",
+]

@@ -130,7 +130,7 @@ class _Lowering:
         base = base[:-1] if base.endswith("_") and not base.startswith("_") else base
         if base in _IDENTITIES:
             if base.endswith("dropout") and node.args[2:3] == (True,):
-                raise CannotWrite("dropout in training is random")
+                raise CannotWrite("dropout in training is random: read it with --mode eval")
             return self._get(node.args[0])
         if base in _VIEWS:
             return self._view(base, node)

@@ -21,7 +21,7 @@ def _same(write: Writing, call: Call) -> Value:
     if call.base in ("dropout", "alpha_dropout", "feature_dropout", "native_dropout") and (
         call.flag(2, "train") and call.number(1, "p", 0.5) > 0
     ):
-        raise IsRandom(f"{call.where} in training is random")
+        raise IsRandom(f"{call.where} in training is random: read it with --mode eval")
     value: Value = call.args[0]
     if call.dtype is not None and not _alike(value.dtype, call.dtype):
         return write.apply("copy", value, dtype=call.dtype)

@@ -11,7 +11,8 @@ from pydantic import ValidationError
 from ...harness.errors import UserError, shown
 from ...harness.files import read_json, write_atomically
 from ...memory.run.directory import how_to_go_on
-from ...memory.run.ledger import Ledger, Totals, Usage
+from ...memory.run.ledger import Totals, Usage
+from ...memory.run.run_store import RunStore
 from .chat_models import priced
 from .pauses import BudgetReached
 from .records import Budgets, ModelPlan
@@ -23,6 +24,7 @@ CAPS = {
     "max_calls": "calls",
     "max_gpu_seconds": "gpu_seconds",
     "max_seconds": "wall_seconds",
+    "max_evaluations": "evaluations",
 }
 """What a person calls each cap."""
 NO_PRICE = (
@@ -135,15 +137,19 @@ def require_call(budgets: Budgets, totals: Totals, expected: Usage, directory: P
         _refuse("max_money", f"${budgets.money:g}", used, directory)
 
 
-def require_time(budgets: Budgets, ledger: Ledger, directory: Path) -> None:
-    """Refuse to begin another step when the device's or the run's time is used up.
+def require_room(budgets: Budgets, store: RunStore, directory: Path) -> None:
+    """Refuse to begin another step when the device's or the run's time, or its evaluations, are
+    used up.
 
     Raises:
         BudgetReached: with the flag that raises the cap.
     """
-    ledger.still_working()
-    wall = ledger.wall_seconds()
-    device = ledger.device_seconds()
+    store.ledger.still_working()
+    wall = store.ledger.wall_seconds()
+    device = store.ledger.device_seconds()
+    if budgets.evaluations is not None and (done := store.count()) >= budgets.evaluations:
+        cap = f"{budgets.evaluations} evaluations"
+        _refuse("max_evaluations", cap, f"{done} made", directory)
     if budgets.gpu_seconds is not None and device >= budgets.gpu_seconds:
         _refuse(
             "max_gpu_seconds", f"{budgets.gpu_seconds:g} s on the device", f"{device:.1f} s used",
@@ -159,6 +165,5 @@ def require_time(budgets: Budgets, ledger: Ledger, directory: Path) -> None:
 def _refuse(name: str, cap: str, used: str, directory: Path) -> None:
     flag = f"--{name.replace('_', '-')} N"
     how = how_to_go_on(directory, flag, f'{{"{name}": N}}')
-    raise BudgetReached(
-        f"the cap of {cap} is reached ({used}); go on with a higher one: {how}", name
-    )
+    told = f"the cap of {cap} is reached ({used})"
+    raise BudgetReached(f"{told}; go on with a higher one: {how}", name, told)

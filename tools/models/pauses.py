@@ -22,10 +22,12 @@ class BudgetReached(Paused):
 
     outcome = "budget_reached"
 
-    def __init__(self, reason: str, cap: str) -> None:
+    def __init__(self, reason: str, cap: str, told: str = "") -> None:
         super().__init__(reason)
         self.cap = cap
         """What raises it: max_tokens, max_money, ..."""
+        self.told = told or reason
+        """Which cap and how much is used, without how to go on."""
 
 
 class ModelUnavailable(Paused):

@@ -132,6 +132,8 @@ class Budgets(Record):
     """Seconds that candidates spent on the device, simulated or not."""
     wall_seconds: float | None = Field(default=None, ge=0)
     """Working time of the run."""
+    evaluations: Integer | None = Field(default=None, ge=0)
+    """Distinct sources evaluated, the initial kernel included."""
 
 
 class ToolCall(Record):

@@ -175,15 +175,20 @@ def launch_text(launch: LaunchProfile, share: float, gpu: Gpu | None) -> str:
     return "\n".join(lines)
 
 
-def _units(metrics: Mapping[str, float]) -> str:
-    found = [
-        (name, metrics[key])
+def units_of(metrics: Mapping[str, float]) -> dict[str, float]:
+    """Return how busy each unit was, in per cent of its peak; those that were counted."""
+    return {
+        name: metrics[key]
         for name, keys in _UNITS
         if (key := next((key for key in keys if key in metrics), None))
-    ]
+    }
+
+
+def _units(metrics: Mapping[str, float]) -> str:
+    found = units_of(metrics)
     if not found:
         return ""
-    shown = [f"{name} {value:.0f} %" for name, value in found if value >= 1]
+    shown = [f"{name} {value:.0f} %" for name, value in found.items() if value >= 1]
     return f"of peak: {', '.join(shown) or 'no unit reaches 1 %'}"
 
 
@@ -324,8 +329,7 @@ def _used(bytes_a_sector: float) -> str:
 
 def _arithmetic(launch: LaunchProfile, peaks: Peaks | None) -> str:
     metrics = launch.metrics
-    counts = {name: _operations(metrics, name) for name in ("ffma", "fadd", "fmul")}
-    operations = 2 * counts["ffma"] + counts["fadd"] + counts["fmul"]
+    operations = fp32_operations(metrics)
     words = []
     if operations:
         rate = operations / (launch.microseconds * 1e-6)
@@ -338,6 +342,15 @@ def _arithmetic(launch: LaunchProfile, peaks: Peaks | None) -> str:
     if active and active < 31:
         words.append(f"{active:.1f} of 32 lanes active")
     return ", ".join(words)
+
+
+def fp32_operations(metrics: Mapping[str, float]) -> float:
+    """Return the FP32 operations of a launch, a multiply-add as two; 0 where not counted.
+
+    Those of tensor cores are not among them.
+    """
+    counts = {name: _operations(metrics, name) for name in ("ffma", "fadd", "fmul")}
+    return 2 * counts["ffma"] + counts["fadd"] + counts["fmul"]
 
 
 def _operations(metrics: Mapping[str, float], name: str) -> float:

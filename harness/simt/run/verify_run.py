@@ -25,7 +25,7 @@ from .candidate import (
 )
 
 CHECKED_CASES = 2
-"""Cases that run with all checks on whatever they cost."""
+"""Cases that run with all checks on whatever they cost, unless the request says how many."""
 CHEAP_INSTRUCTIONS = 300_000
 """Warp instructions a case up to which later cases are checked as well."""
 MOST_REPORTS = 8
@@ -100,9 +100,11 @@ def verify(request: dict[str, Any]) -> VerifyReport:
         lambda transfer: note_transfer(candidate, transfer), in_place_of_moving=False
     )
     cases = []
+    checked = request.get("checked_cases", CHECKED_CASES)
     for index, case in enumerate(request["cases"]):
-        state.checks = index < CHECKED_CASES or state.instructions < CHEAP_INSTRUCTIONS
-        result = _run_case(request, state, candidate, case, again=index == 0)
+        state.checks = index < checked or 0 < state.instructions < CHEAP_INSTRUCTIONS
+        again = index == 0 and request.get("again", True)
+        result = _run_case(request, state, candidate, case, again=again)
         cases.append(result)
         if result.shows_fault:
             break

@@ -21,6 +21,7 @@ from kernelblaster.harness.build.compiler_output import (
 )
 from kernelblaster.harness.build.toolchain import Toolchain, build, find_toolchain
 from kernelblaster.harness.errors import UserError
+from kernelblaster.harness.files import LARGEST_SOURCE_BYTES
 from kernelblaster.harness.records import Build, TaskVariant, TensorSpec
 from kernelblaster.harness.task.contract import C_TYPES, header
 from kernelblaster.harness.vetting.source_rules import check_source
@@ -183,7 +184,7 @@ def test_host_assembly_is_seen_behind_a_lambda_of_a_kernel(tools: Toolchain) -> 
         ("int x;\n\0", "compile_error", 2),
         ("\x7fELF\x02\x01", "compile_error", 1),
         ("int \ud800;", "compile_error", 1),
-        ("//" + "x" * (1 << 20), "compile_error", None),
+        ("//" + "x" * LARGEST_SOURCE_BYTES, "compile_error", None),
         ('#include "/etc/passwd"', "forbidden_include", 1),
         ("int a;\n # include </etc/passwd>", "forbidden_include", 2),
         ('#include "../../secret.h"', "forbidden_include", 1),

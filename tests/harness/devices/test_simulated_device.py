@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 import simulated_kernels as kernels
@@ -264,3 +265,25 @@ async def test_a_kernel_that_is_read_otherwise_than_by_ptxas_has_no_verdict(
     for stage in (result, measured.stage):
         assert stage.outcome is Outcome.UNSUPPORTED and stage.reason == "read otherwise"
     assert measured.timing is None
+
+
+async def test_cases_of_a_large_task_run_in_two_processes(
+    device: SimulatedDevice, tasks: dict[str, Task], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = tasks["row_sum"]
+    once = await device.verify(task, kernels.ROW_SUM_BLOCK)
+    assert 0 < task.verify.work < simulated.MUCH_WORK
+    monkeypatch.setattr(simulated, "MUCH_WORK", 0)
+    asked: list[tuple[str, ...]] = []
+    real = simulated.run_candidate
+
+    def noted(request: dict[str, Any], *rest: Any) -> Any:
+        asked.append(tuple(case["name"] for case in request["cases"]))
+        return real(request, *rest)
+
+    monkeypatch.setattr(simulated, "run_candidate", noted)
+    again = await device.verify(task, kernels.ROW_SUM_BLOCK)
+    assert again == once and once.outcome is Outcome.PASSED
+    first, second = sorted(asked, key=len, reverse=True)
+    assert len(first) - len(second) in (0, 1) and not {*first} & {*second}
+    assert len(first) + len(second) == once.facts["cases"]

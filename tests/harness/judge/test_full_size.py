@@ -82,7 +82,7 @@ class Example:
             name="t", path="t.py", reference_sha256="0", source="", op_class="mixed",
             dtype="float32", tolerance=TOLERANCES["float32"], full=one, verify=one,
         )  # fmt: skip
-        tolerance = RowTolerance(absolute=(1e-4, 1.0), relative=1e-4, row=COLUMNS)
+        tolerance = RowTolerance(absolute=(1e-4, 1.0), relative=(1e-4, 1e-4), row=COLUMNS)
         self.case = FullCase(
             inputs=str(root), answers=str(root / "answers"), tolerances=(tolerance,), rows=("a",),
             exact=True,

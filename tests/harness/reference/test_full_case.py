@@ -130,7 +130,7 @@ def test_each_kind_of_row_has_its_tolerance() -> None:
     assert found is not None and found["row"] == 32
     assert found["absolute"] == pytest.approx([1e-4, 1e-2, *[1e-4] * 5])
     assert full_case._tolerance(answer.long(), None, 1, cast=False) == {
-        "absolute": [0.0], "relative": 0.0, "row": 32
+        "absolute": [0.0], "relative": [0.0], "row": 32
     }  # fmt: skip
     whole = full_case._tolerance(answer, None, 0, cast=False)
     assert whole is not None and whole["row"] == answer.numel() and len(whole["absolute"]) == 1
@@ -166,3 +166,25 @@ def test_tolerances_are_widened_by_pytorchs_own_error(tmp_path: Path) -> None:
     alone = tolerance_of(answer, exact, scale="both", cast=False, factor=OWN_ERROR_FACTOR)
     assert wide is not None and alone is not None
     assert math.isclose(wide["absolute"][0], alone.absolute)
+
+
+def test_plain_sums_have_room_at_full_dimensions_too(tmp_path: Path) -> None:
+    made = reference("x.sum(-1, keepdim=True) * torch.ones(2)", "torch.rand(7, 1 << 19)")
+    variation = explore(made)
+    described = made_case(tmp_path, made, (7, 2), variation=variation)
+    right = np.abs(np.fromfile(tmp_path / "out0.bin", np.float32).reshape(7, 2)[:, 0])
+
+    def allowed() -> dict[str, float]:
+        (tolerance,) = json.loads((tmp_path / "case.json").read_text())["tolerances"]
+        parts = (np.array(tolerance[part]) for part in ("absolute", "relative"))
+        absolute, relative = parts
+        shares = (absolute + relative * right) / right
+        return dict(zip(described["rows"], shares.tolist(), strict=True))
+
+    before = allowed()
+    widen_tolerances(made, tmp_path, variation)
+    after = allowed()
+    # Half a million equal numbers are rounded alike, and may be off by a hundredth.
+    assert before["constant"] < 3e-4 and 5e-3 < after["constant"] < 0.05
+    # Rows of large numbers leave the others their own.
+    assert before["own"] <= after["own"] < 3e-4

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 
 from kernelblaster.harness.judge.tensor_comparison import all_agree
 from kernelblaster.harness.reference.case import Case
+from kernelblaster.harness.reference.in_order import IN_ORDER, add_in_order
 from kernelblaster.harness.reference.model import Instance, Reference
-from kernelblaster.harness.reference.rounding import LONG, LongestSum, plain_answers
+from kernelblaster.harness.reference.rounding import (
+    LONG,
+    LongestSum,
+    OtherSums,
+    answers_in_order,
+    plain_answers,
+)
 
 PRODUCT = """
 import torch
@@ -76,8 +85,8 @@ def test_zeros_that_become_equal_terms_are_rounded_alike() -> None:
     assert not all_agree([found * 1.01], case.outputs, case.tolerances("both"))
 
 
-def test_short_sums_have_the_room_that_they_had() -> None:
-    case = case_of("randn(4, 4096)")
+def test_sums_of_few_terms_have_the_room_that_they_had() -> None:
+    case = case_of("randn(4, 100)")
     assert not case.longest_sum.is_long
     absolute = case.tolerances("both")[0]
     assert absolute is not None
@@ -127,3 +136,77 @@ def test_norms_are_moved_through_their_own_sums() -> None:
     assert exact is not None and found[0] is not None
     # The mean of numbers near 100 is off by 100 times what a mean near 1 is.
     assert 1e-4 < float((found[0] - exact).abs().max()) < 1e-2
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "a.sum(-1)", "a.sum()", "a.mean((0, 2), keepdim=True)", "a.var(1)", "a.std((1, 2))",
+        "torch.cat(torch.var_mean(a, (0, 2), correction=0))", "torch.linalg.vector_norm(a, dim=1)",
+        "torch.linalg.vector_norm(a, 1)", "a.norm()", "a.softmax(1)", "a.softmax(-1)",
+    ],
+)  # fmt: skip
+def test_reductions_are_added_in_order(answer: str, backwards: bool) -> None:
+    answered = eval(answer, {"torch": torch, "a": torch.arange(24.0).view(2, 3, 4)})
+    with _InOneOrder(backwards) as mode:
+        found = eval(answer, {"torch": torch, "a": torch.arange(24.0).view(2, 3, 4)})
+    assert mode.added == 1
+    torch.testing.assert_close(found, answered)
+
+
+class _InOneOrder(OtherSums):
+    def __init__(self, backwards: bool) -> None:
+        super().__init__()
+        self.added, self._backwards = 0, backwards
+
+    def answer(self, function: Any, args: Any, named: dict[str, Any]) -> Any:
+        add = IN_ORDER.get(function.overloadpacket)
+        self.added += add is not None
+        if add is None:
+            return function(*args, **named)
+        return add(function, args, named, self._backwards)
+
+
+def test_one_term_comes_after_the_other() -> None:
+    # Next to 2**24 a one is lost, two together are not.
+    terms = torch.tensor([2.0**24, *[1.0] * 1024])
+    assert float(add_in_order(terms, [0], keep=False)) == 2.0**24
+    assert float(add_in_order(terms, [0], keep=False, backwards=True)) == 2.0**24 + 1024
+
+
+def test_attention_is_taken_apart() -> None:
+    class Seen(OtherSums):
+        def answer(self, function: Any, args: Any, named: dict[str, Any]) -> Any:
+            names.append(function.overloadpacket.__name__)
+            return function(*args, **named)
+
+    names: list[str] = []
+    x = torch.randn(1, 2, 8, 16)
+    with torch.no_grad(), Seen():
+        torch.nn.functional.scaled_dot_product_attention(x, x, x)
+        torch.nn.functional.group_norm(x, 2)
+    assert names.count("bmm") == 2 and {"_softmax", "var_mean"} <= {*names}
+
+
+def test_a_variance_of_equal_numbers_may_be_added_in_order() -> None:
+    # The mean of 8192 equal numbers is off by their rounding, and 1e-5 is added to no variance.
+    norm = "torch.nn.functional.batch_norm(a, None, None, training=True) * b"
+    case = case_of("full((8192, 3), 0.7)", norm)
+    found = answers_in_order(
+        case._reference, case.model, case.instance.arguments, case.outputs
+    )[0]
+    tolerance = case.tolerances("both")[0]
+    assert found is not None and tolerance is None, "nothing but rounding is left of it"
+    case = case_of("randn(8192, 3).add(16)", norm)
+    found = answers_in_order(
+        case._reference, case.model, case.instance.arguments, case.outputs
+    )[0]
+    assert found is not None
+    assert all_agree([found.float()], case.outputs, case.tolerances("both"))
+    a, b = case.instance.inputs.values()
+    mean = add_in_order(a, [0], keep=True) / len(a)
+    naive = add_in_order(a.square(), [0], keep=True) / len(a) - mean.square()
+    assert not all_agree(
+        [(a - mean) / (naive + 1e-5).sqrt() * b], case.outputs, case.tolerances("both")
+    ), "a variance taken as E[x^2] - E[x]^2"

@@ -13,7 +13,7 @@ from kernelblaster.tools.models.budgets import (
     change_budgets,
     read_budgets,
     require_call,
-    require_time,
+    require_room,
 )
 from kernelblaster.tools.models.chat_models import priced
 from kernelblaster.tools.models.records import Budgets, ModelPlan, Price
@@ -155,11 +155,11 @@ def test_caps_on_time(store: RunStore, tmp_path: Path, monkeypatch: pytest.Monke
     now = 1010.0
     ledger.add_device_seconds("k", "verify", 3.0)
     ledger.add_device_seconds("k", "profile", 4.0)
-    require_time(Budgets(gpu_seconds=7.5, wall_seconds=10.5), ledger, tmp_path)
+    require_room(Budgets(gpu_seconds=7.5, wall_seconds=10.5), store, tmp_path)
     with pytest.raises(BudgetReached, match="max_gpu_seconds"):
-        require_time(Budgets(gpu_seconds=7.0), ledger, tmp_path)
+        require_room(Budgets(gpu_seconds=7.0), store, tmp_path)
     with pytest.raises(BudgetReached, match="max_seconds"):
-        require_time(Budgets(wall_seconds=10.0), ledger, tmp_path)
+        require_room(Budgets(wall_seconds=10.0), store, tmp_path)
     now = 5000.0
     ledger.sit_down()
     now = 5001.0

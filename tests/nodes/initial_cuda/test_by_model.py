@@ -8,6 +8,7 @@ from typing import Any
 
 import graph_support
 import pytest
+import text_runs
 from asked import Asked
 from builtin_support import node, ref, task
 from scripted_chat_model import ScriptedChatModel, http_error, refusal, use
@@ -231,3 +232,57 @@ def test_where_the_missing_kernel_never_passes_one_line_names_it(
     model = ScriptedChatModel([function(80.0 + i, "outcome: race") for i in range(4)])
     with pytest.raises(UserError, match=r"wrote no kernel that passes .*special_i0.*line 1"):
         start(tmp_path, monkeypatch, model)
+
+
+SOLUTION = """from torch.utils.cpp_extension import load_inline
+text = '''
+// us: 60.0
+__global__ void copy(const float* x, float* out) { out[threadIdx.x] = x[threadIdx.x]; }
+torch::Tensor copied(torch::Tensor x) {
+    auto out = torch::empty_like(x);
+    copy<<<1, 1024>>>(x.data_ptr<float>(), out.data_ptr<float>());
+    return out;
+}
+'''
+ext = load_inline("ext", "", text, functions=["copied"])
+class ModelNew(torch.nn.Module):
+    def forward(self, x):
+        return ext.copied(x)
+"""
+
+
+def test_a_plain_solution_needs_no_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    events: list[Any] = []
+    (tmp_path / "solution.py").write_text(SOLUTION)
+    model = ScriptedChatModel([])
+    given = str(tmp_path / "solution.py")
+    result = run(tmp_path, monkeypatch, model, events, start=given)
+    assert result.initial_us == 60.0 and author(events) == "person" and not model.calls
+
+
+def test_a_model_restates_a_solution_that_the_reader_cannot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events: list[Any] = []
+    solution = SOLUTION.replace("ext.copied(x)", "ext.copied(x) + 1")
+    model = ScriptedChatModel([text_kernel(50.0)])
+    result = run(tmp_path, monkeypatch, model, events, start=solution)
+    assert result.initial_us == 50.0 and author(events) == MODEL
+    (call,) = model.calls
+    assert "ext.copied(x) + 1" in call.prompt and "does what this solution does" in call.prompt
+
+
+@pytest.mark.parametrize("by_model", [False, True])
+def test_a_solution_that_nobody_restates_is_one_clear_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by_model: bool
+) -> None:
+    given = tmp_path / "solution.py"
+    given.write_text(SOLUTION.replace("ext.copied(x)", "ext.copied(x) + 1"))
+    if by_model:
+        replies = [text_kernel(50.0 + us, "outcome: wrong_answer") for us in range(4)]
+        with pytest.raises(UserError, match="restated it in no way that passes: wrong answer"):
+            run(tmp_path, monkeypatch, ScriptedChatModel(replies), start=str(given))
+        return
+    graph_support.install(monkeypatch.setattr)
+    with pytest.raises(UserError, match=r"solution\.py:14: forward\(\) computes .* in PyTorch; "):
+        text_runs.run(tmp_path, start=str(given))

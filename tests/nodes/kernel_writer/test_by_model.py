@@ -20,6 +20,7 @@ from scripted_chat_model import ScriptedChatModel, cut_off, http_error, refusal,
 from text_runs import resume
 
 from kernelblaster.graph.session import Capped
+from kernelblaster.harness.files import LARGEST_SOURCE_BYTES
 from kernelblaster.memory.knowledge.knowledge_base import KnowledgeBase
 from kernelblaster.memory.records import Evidence, PolicyContext, Step
 from kernelblaster.memory.run.artifacts import ArtifactStore
@@ -73,7 +74,7 @@ def test_a_complete_file_is_found_in_its_block(reply: str) -> None:
         (fenced(FILE.replace("    k();", "    /* rest of the code unchanged ... */")), "left out"),
         (fenced(FILE + "\x00"), "no text"),
         (fenced(FILE + "// \ud800"), "no text"),
-        (fenced("x" * (1 << 20) + " launch("), "longer than"),
+        (fenced("x" * LARGEST_SOURCE_BYTES + " launch("), "longer than"),
         ("<<<<<<< SEARCH\na\n=======\nb\n>>>>>>> REPLACE", "no file yet"),
     ],
 )

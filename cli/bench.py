@@ -1,0 +1,468 @@
+"""Commands over many runs: bench a suite under several policies, and measure its winners again."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from pydantic import ValidationError
+from rich.console import Console, Group
+from rich.live import Live
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from ..harness.errors import UserError
+from ..harness.files import write_atomically
+from .flags import (
+    DeviceName,
+    Gpu,
+    Gpus,
+    Json,
+    Quiet,
+    describe,
+    read_settings,
+)
+from .output import print_json
+from .task_flags import TaskFlags, with_task_flags
+
+if TYPE_CHECKING:
+    from ..bench.records import SuiteLock
+    from ..nodes.records import RunContext
+
+CAPS = {
+    "evaluations": "evaluations", "tokens": "tokens", "money": "money", "calls": "calls",
+    "seconds": "wall_seconds", "gpu_seconds": "gpu_seconds",
+}  # fmt: skip
+"""What `--budget` calls each cap."""
+WIDE = 220
+"""Columns of what is no terminal."""
+LENGTHS = ("iterations", "rollouts", "steps", "rounds")
+
+
+@with_task_flags
+def bench(
+    *,
+    suite: Annotated[
+        str | None,
+        typer.Argument(
+            help="Folder of tasks, checkout of KernelBench, folder of problems with workloads, "
+            "hub:OWNER/NAME; or the directory of a bench to go on with."
+        ),
+    ] = None,
+    policy: Annotated[
+        str, typer.Option(help="NAME or NAME[SETTING=VALUE,...], with commas between.")
+    ] = "kernelblaster",
+    ablate: Annotated[
+        str | None,
+        typer.Option(help="memory, gradient, counters, breadth, depth or models: its variants."),
+    ] = None,
+    tasks: Annotated[
+        str | None, typer.Option(help="Names of tasks, with * and ?, commas between.")
+    ] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="How many.")] = 1,
+    seed: Annotated[int, typer.Option(help="The first of them.")] = 0,
+    jobs: Annotated[
+        int | None, typer.Option(min=1, help="Runs at a time; by default one a GPU or core.")
+    ] = None,
+    budget: Annotated[
+        str | None,
+        typer.Option(help="Of each run: evaluations=..,tokens=..,money=..,calls=..,seconds=.."),
+    ] = None,
+    knowledge: Annotated[
+        str,
+        typer.Option(help="shared (one base a policy and seed), each (one a run), or a base."),
+    ] = "shared",
+    out: Annotated[Path | None, typer.Option(help="Directory of the bench.")] = None,
+    retry: Annotated[
+        bool, typer.Option("--retry", help="Going on: try again what failed.")
+    ] = False,
+    gpu: Gpu = None,
+    gpus: Gpus = None,
+    device: DeviceName = None,
+    model: Annotated[
+        str | None, typer.Option(help="builtin, openai:NAME, or ROLE=MODEL,ROLE=MODEL.")
+    ] = None,
+    base_url: Annotated[str | None, typer.Option(help="OpenAI-compatible endpoint.")] = None,
+    iterations: Annotated[int | None, typer.Option(help="Policy updates.")] = None,
+    rollouts: Annotated[int | None, typer.Option(help="Trajectories an iteration.")] = None,
+    steps: Annotated[int | None, typer.Option(help="Techniques a trajectory.")] = None,
+    rounds: Annotated[int | None, typer.Option(help="Candidates, one a round.")] = None,
+    flags: TaskFlags,
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """Run every task of a suite under several policies, and set them side by side.
+
+    Killed or stopped, it goes on with: kernelblaster bench DIRECTORY.
+    """
+    from ..bench import directory as place
+    from ..bench.planning import require_same
+    from ..bench.results import write_results
+    from ..nodes.records import RunContext
+
+    origin = _origin(suite, flags)
+    going_on = place.is_suite(Path(origin))
+    kind, _, numbers = (device or "").partition(":")
+    if kind == "cuda" and numbers:
+        device, gpus = kind, gpus or numbers
+    settings = read_settings(model=model, base_url=base_url)
+    if going_on:
+        directory = Path(origin).resolve()
+        lock = place.read_suite(directory)
+        require_same(lock)
+    else:
+        lengths = {"iterations": iterations, "rollouts": rollouts, "steps": steps, "rounds": rounds}
+        named = {name: value for name, value in lengths.items() if value is not None}
+        try:
+            context = RunContext(
+                gpu=gpu or settings.gpu,
+                device=device or settings.device,
+                model=settings.model,
+                models=settings.models,
+                budgets=_budgets(budget),
+                confirm_seconds=settings.confirm_seconds,
+                reference_seconds=flags.reference_seconds,
+                **({name: getattr(settings, name) for name in LENGTHS} | named),
+            )
+        except ValidationError as error:
+            raise UserError(describe(error)) from error
+        directory, lock = _begun(
+            origin, context, policy, ablate, tasks, flags, tuple(range(seed, seed + seeds)),
+            knowledge, out, frozenset(named),
+        )  # fmt: skip
+    console = _console(as_json)
+    with place.held(directory):
+        if retry:
+            place.forget_failed(directory, lock)
+        code = _run(directory, lock, jobs, gpus, console, quiet=quiet)
+        results = write_results(directory, lock)
+    if as_json:
+        print_json(results.model_dump(mode="json") | {"directory": str(directory)})
+    else:
+        show_results(console, lock, results, directory)
+    if code:
+        raise typer.Exit(code)
+
+
+def _origin(suite: str | None, flags: TaskFlags) -> str:
+    """Return where the suite is.
+
+    Raises:
+        UserError: nowhere, or in two places, or a size is set that only one task would have.
+    """
+    if flags.dimensions:
+        raise UserError("--set names a size of one task: a bench has no such flag")
+    if (suite is None) == (flags.kernelbench is None):
+        raise UserError("name a suite: a folder of tasks, hub:OWNER/NAME, or --kernelbench DIR")
+    return suite or str(flags.kernelbench)
+
+
+def _begun(
+    suite: str, context: RunContext, policy: str, ablate: str | None, tasks: str | None,
+    flags: TaskFlags, seeds: tuple[int, ...], knowledge: str, out: Path | None,
+    named: frozenset[str],
+) -> tuple[Path, SuiteLock]:  # fmt: skip
+    """Return the directory and the lock of a bench that begins, or that was begun just so."""
+    from ..bench import directory as place
+    from ..bench.planning import lock_of
+    from ..bench.variants import ablation, parse_variants
+    from ..harness.suites.finding import find_suite
+
+    if ablate and policy != "kernelblaster":
+        raise UserError("--ablate says what is compared: leave --policy out")
+    variants = (
+        ablation(ablate, context.model, context) if ablate else parse_variants(policy, context)
+    )
+    wanted = [each.strip() for each in (tasks or "").split(",") if each.strip()]
+    found = find_suite(suite, flags.level, wanted, flags.problem)
+    base = ""
+    if knowledge not in ("shared", "each"):
+        base = str(Path(knowledge).resolve())
+        if not Path(base).is_dir():
+            raise UserError(
+                f"--knowledge {knowledge}: write shared, each, or the directory of a base"
+            )
+    lock = lock_of(
+        found, context, variants, seeds, flags.reading,
+        knowledge="each" if knowledge == "each" else "shared", knowledge_from=base, named=named,
+    )  # fmt: skip
+    directory = (out or place.new_directory(found.name)).resolve()
+    if place.is_suite(directory):
+        if place.read_suite(directory) != lock:
+            raise UserError(
+                f"{directory} holds another bench; go on with that one with: kernelblaster bench "
+                f"{directory}, or choose another directory with --out"
+            )
+    else:
+        with place.held(directory):
+            place.begin(directory, lock, found.tasks)
+    return directory, lock
+
+
+def _budgets(text: str | None) -> Any:
+    from ..tools.models.records import Budgets
+
+    caps: dict[str, str] = {}
+    for part in filter(None, (each.strip() for each in (text or "").split(","))):
+        name, equals, value = part.partition("=")
+        if name not in CAPS or not value:
+            raise UserError(f"--budget {part}: write NAME=NUMBER, of {', '.join(CAPS)}")
+        caps[CAPS[name]] = value
+    try:
+        return Budgets.model_validate(caps)
+    except ValidationError as error:
+        raise UserError(f"--budget: {describe(error).removeprefix('--')}") from error
+
+
+def _run(
+    directory: Path,
+    lock: SuiteLock,
+    jobs: int | None,
+    gpus: str | None,
+    console: Console,
+    *,
+    quiet: bool,
+) -> int:
+    """Do what is left of a bench; return the exit code of a stop by the user, or 0."""
+    from ..bench.crew import ProcessWorker
+    from ..bench.running import Bench
+    from ..harness.devices.registry import parse_gpus
+
+    seen: tuple[int | None, ...] = (None,)
+    if lock.context.device.startswith("cuda"):
+        seen = parse_gpus(gpus) if gpus else _gpus_called(lock.device.gpu)
+    elif gpus is not None:
+        raise UserError(f"--gpus goes with --device cuda, not with {lock.context.device}")
+    number = jobs or (len(seen) if seen != (None,) else len(os.sched_getaffinity(0)))
+    number = min(number, len(lock.runs))
+    workers = [
+        ProcessWorker(directory, directory / f"worker-{index + 1}.log", seen[index % len(seen)])
+        for index in range(number)
+    ]
+    view = BenchView(console, directory, lock, quiet=quiet)
+    work = Bench(directory, lock, workers, view.told)
+    stopped_by = 0
+
+    async def watched() -> None:
+        nonlocal stopped_by
+        this = asyncio.current_task()
+        assert this is not None
+
+        def stop(signal_number: int) -> None:
+            nonlocal stopped_by
+            if stopped_by:
+                this.cancel()
+                return
+            stopped_by = signal_number
+            view.note("stopping after the steps under way (again: at once); all is saved …")
+            work.stop()
+
+        loop = asyncio.get_running_loop()
+        for each in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(each, stop, each)
+        await work.run()
+
+    try:
+        with view:
+            asyncio.run(watched())
+    except asyncio.CancelledError:
+        pass
+    if work.unfinished or stopped_by:
+        for label, why in work.unfinished.items():
+            if not stopped_by:
+                view.note(f"{label}: {why}")
+        Console(stderr=True).print(
+            f"{'stopped' if stopped_by else 'some runs wait'}; go on with: "
+            f"kernelblaster bench {directory}",
+            markup=False, highlight=False, soft_wrap=True,
+        )  # fmt: skip
+    return 128 + stopped_by if stopped_by else 0
+
+
+def _gpus_called(name: str) -> tuple[int, ...]:
+    """Return the numbers of this machine's GPUs of one model, of those that may be seen."""
+    from ..harness.cuda.present_gpus import find_gpus
+    from ..harness.gpus import is_called
+
+    return tuple(n for n, each in enumerate(find_gpus()) if is_called(each.name, name))
+
+
+class BenchView:
+    """What a person sees of a bench: a live table, and a line for each run that is over."""
+
+    def __init__(self, console: Console, directory: Path, lock: SuiteLock, *, quiet: bool) -> None:
+        self._console, self._lock, self._quiet = console, lock, quiet
+        self._directory = directory
+        self._running: dict[str, tuple[Any, float, str]] = {}
+        self._live = Live(console=console, refresh_per_second=2, transient=True)
+        self._table = Table()
+
+    def __enter__(self) -> BenchView:
+        if not self._quiet and self._console.is_terminal:
+            self._live.__enter__()
+        self.note(f"{len(self._lock.runs)} runs of {self._lock.suite} in {self._directory}")
+        self._count()
+        self._show()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        if self._live.is_started:
+            self._live.__exit__(*error)
+
+    def note(self, text: str) -> None:
+        """Print a line above the table."""
+        if not self._quiet:
+            self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    def told(self, kind: str, run: Any, said: Any) -> None:
+        """Show what happens to a run; see `bench.running.Told`."""
+        if kind == "begun":
+            self._running[run.place] = (run, time.monotonic(), "")
+        elif kind == "event":
+            if said["event"] == "step":
+                best = f"best {said['best_microseconds']:.2f} us"
+                self._running[run.place] = (*self._running[run.place][:2], best)
+        else:
+            self._running.pop(run.place, None)
+            if kind == "ended":
+                self.note(f"{run.label}: {_in_words(said)}")
+                self._count()
+        self._show()
+
+    def _show(self) -> None:
+        if self._live.is_started:
+            running = "\n".join(
+                f"{run.label}: {time.monotonic() - since:.0f} s {best}"
+                for run, since, best in self._running.values()
+            )
+            self._live.update(Group(self._table, Text(running, style="dim")))
+
+    def _count(self) -> None:
+        from ..bench.results import policy_table, results_of
+
+        if self._live.is_started:
+            results = results_of(self._directory, self._lock, compare=False)
+            title = f"{results.finished} of {results.planned} runs"
+            self._table = filled(*policy_table(results), title)
+
+
+def _in_words(ended: Any) -> str:
+    outcome = ended.outcome
+    if not outcome.valid:
+        return f"{outcome.outcome.replace('_', ' ')}, counted as 1.0 at best: {ended.reason}"
+    gain = outcome.gain or outcome.initial_us / outcome.best_us
+    return (
+        f"{gain:.2f}x the initial kernel, {outcome.best_us:.2f} us ({outcome.provenance}), "
+        f"{outcome.evaluations} evaluations, {outcome.seconds:.0f} s"
+    )
+
+
+def show_results(console: Console, lock: SuiteLock, results: Any, directory: Path) -> None:
+    """Print the tables of a bench, and where the files are."""
+    from ..bench.results import base_in_words, difference_table, policy_table, task_table
+
+    against = base_in_words(results.against)
+    for title, (titles, rows) in (
+        (f"{results.finished} of {results.planned} runs, against {against}", policy_table(results)),
+        ("between policies", difference_table(results)),
+        ("tasks", task_table(lock, results)),
+    ):
+        if not rows:
+            continue
+        console.print(filled(titles, rows, title))
+    for name, reason in results.reasons.items():
+        console.print(f"{name}: {reason}", markup=False, highlight=False, soft_wrap=True)
+    for each in lock.left_out:
+        console.print(f"left out: {each.name}: {each.reason}", markup=False, soft_wrap=True)
+    console.print(f"Results: {directory}/results.md", markup=False, soft_wrap=True)
+
+
+def rerun(
+    directory: Annotated[
+        Path, typer.Argument(help="Directory of a bench or of a run.", metavar="SUITE|RUN")
+    ],
+    device: DeviceName = None,
+    gpu: Gpu = None,
+    gpus: Gpus = None,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Winners at a time.")] = None,
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """Measure the winners of a bench or run again, from what it stored, and say which claims hold.
+
+    Exit code 1 where one does not.
+    """
+    from ..bench.directory import RERUN_FILE
+    from ..bench.rerun import rerun as measure_again
+    from ..harness.process.interruption import Stopped, run_until_stopped
+    from .flags import with_gpus
+
+    console = _console(as_json)
+
+    def told(again: Any) -> None:
+        if not quiet:
+            why = f": {again.reason}" if again.reason else ""
+            verdict = again.verdict.replace("_", " ")
+            line = f"{again.policy}, seed {again.seed}, {again.task}: {verdict}{why}"
+            console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+    chosen = device or ""
+    if gpus is not None:
+        chosen = with_gpus(device or "cuda", gpus)
+    place = directory.resolve()
+    try:
+        found = run_until_stopped(measure_again(place, chosen, gpu or "", jobs, told))
+    except Stopped as stopped:
+        typer.echo(f"stopped by {stopped}; nothing is kept", err=True)
+        raise typer.Exit(stopped.exit_code) from None
+    try:
+        write_atomically(place / RERUN_FILE, (found.model_dump_json(indent=2) + "\n").encode())
+    except OSError as error:
+        raise UserError(f"cannot write {place / RERUN_FILE}: {error.strerror}") from error
+    if as_json:
+        print_json(found.model_dump(mode="json"))
+    else:
+        _show_rerun(console, found, place / RERUN_FILE)
+    if set(found.counts) & {"slower", "fails"}:
+        raise typer.Exit(1)
+
+
+def _show_rerun(console: Console, found: Any, path: Path) -> None:
+    """Print what became of each claim, and how many hold."""
+    table = Table("policy", "task", "seed", "claimed", "now", "verdict")
+    for each in found.claims:
+        told = [_gain(each.claimed), _gain(each.now), each.verdict.replace("_", " ")]
+        table.add_row(*map(escape, (each.policy, each.task, str(each.seed), *told)))
+    console.print(table)
+    counts = [f"{number} {word.replace('_', ' ')}" for word, number in found.counts.items()]
+    for line in (f"on {found.device}: {', '.join(counts)}", f"Written to {path}"):
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def _gain(figures: Any) -> str:
+    if figures is None:
+        return ""
+    low, high = figures.gain_interval
+    return f"{figures.gain:.2f}x ({low:.2f} to {high:.2f}), {figures.best_us:.2f} us"
+
+
+def filled(titles: Sequence[str], rows: Sequence[Sequence[str]], title: str) -> Table:
+    """Return a table without the columns in which nothing is said."""
+    kept = [n for n in range(len(titles)) if any(row[n] not in ("", "0") for row in rows)]
+    table = Table(*(titles[n] for n in kept), title=title, title_justify="left")
+    for row in rows:
+        table.add_row(*(escape(row[n]) for n in kept))
+    return table
+
+
+def _console(to_errors: bool) -> Console:
+    """Return where tables go; one that is no terminal breaks no line of them."""
+    console = Console(stderr=to_errors)
+    return console if console.is_terminal else Console(stderr=to_errors, width=WIDE)

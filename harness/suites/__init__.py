@@ -1,0 +1,1 @@
+"""Sets of tasks: folders of references, KernelBench, problems with workloads; all as references."""

@@ -1,0 +1,112 @@
+"""From the name of a suite to its tasks: whose format it has is seen, not asked."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from ..errors import UserError
+from ..files import read_regular
+from ..task.kernelbench import kernelbench_files, task_files
+from ..task.loading import LARGEST_REFERENCE_BYTES
+from .hub import PREFIX, hub_tasks
+from .records import LeftOut, SuiteTask, SuiteTasks
+from .workloads import LAYOUT, is_problem, read_problems
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+
+
+def find_suite(
+    origin: str,
+    level: int | None = None,
+    only: Sequence[str] = (),
+    problem: int | None = None,
+) -> SuiteTasks:
+    """Return the tasks of a suite.
+
+    Args:
+        origin: a folder of references, a checkout of KernelBench, a folder of problems with
+            workloads, one reference, or hub:OWNER/NAME.
+        level: of KernelBench; by default levels 1 to 3.
+        only: names of tasks, with * and ? as in file names; by default all.
+        problem: of a level of KernelBench; by default all.
+
+    Raises:
+        UserError: there is no such suite, it has no task, or no task is called so.
+    """
+    left_out: list[LeftOut] = []
+    if origin.startswith(PREFIX):
+        name = origin.removeprefix(PREFIX)
+        tasks = hub_tasks(name, level)
+    else:
+        path = Path(origin)
+        name = path.resolve().name.removesuffix(".py")
+        if not path.exists():
+            raise UserError(
+                f"{origin}: no such suite; give a folder of tasks, or {PREFIX}OWNER/NAME"
+            )
+        tasks, left_out = _local_tasks(path, level, problem)
+    tasks, left_out = _named(origin, tasks, left_out, only)
+    return SuiteTasks(
+        name=name.rpartition("/")[2], origin=origin, tasks=tuple(tasks), left_out=tuple(left_out)
+    )
+
+
+def _local_tasks(
+    path: Path, level: int | None, problem: int | None
+) -> tuple[list[SuiteTask], list[LeftOut]]:
+    levels = [place for place in (path, path / "KernelBench") if (place / "level1").is_dir()]
+    if levels or level is not None or problem is not None:
+        files = kernelbench_files(path, level, problem)
+        return [_task(file, f"{file.parent.name}_{file.stem}") for file in files], []
+    if path.is_dir() and (is_problem(path) or _holds_problems(path)):
+        tasks, left_out = read_problems(path)
+        if not tasks:
+            why = f"; the first: {left_out[0].reason}" if left_out else ""
+            raise UserError(f"{path}: {LAYOUT} are there, and no task can be made of them{why}")
+        return tasks, left_out
+    return [_task(file, file.stem) for file in task_files(path)], []
+
+
+def _holds_problems(path: Path) -> bool:
+    return not any(path.glob("*.py")) and next(path.rglob("definition.json"), None) is not None
+
+
+def _task(file: Path, name: str) -> SuiteTask:
+    try:
+        data = read_regular(file, LARGEST_REFERENCE_BYTES, "a PyTorch reference")
+        source = data.decode()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{file} cannot be read: {error}") from error
+    return SuiteTask(name=name, source=source, origin=str(file.resolve()))
+
+
+def _named(
+    origin: str, tasks: list[SuiteTask], left_out: list[LeftOut], only: Sequence[str]
+) -> tuple[list[SuiteTask], list[LeftOut]]:
+    """Return the tasks that are asked for, each under a name of its own."""
+    seen: set[str] = set()
+    for task in tasks:
+        if not _NAME.fullmatch(task.name):
+            raise UserError(f"{task.origin}: {task.name!r} cannot be the name of a task's folder")
+        if task.name in seen:
+            raise UserError(f"{origin}: two tasks are called {task.name}; rename one")
+        seen.add(task.name)
+    for pattern in only:
+        if not any(fnmatch.fnmatchcase(name, pattern) for name in seen):
+            some = ", ".join(sorted(seen)[:5])
+            raise UserError(
+                f"--tasks {pattern}: no task of {origin} is called so (it has: {some}, ...)"
+            )
+    if not only:
+        return tasks, left_out
+    return (
+        [task for task in tasks if _wanted(task.name, only)],
+        [each for each in left_out if _wanted(each.name, only)],
+    )
+
+
+def _wanted(name: str, only: Sequence[str]) -> bool:
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in only)

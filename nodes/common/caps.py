@@ -1,0 +1,76 @@
+"""What a cap does to the search: it stops with its place saved, or it ends with the best so far."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from ...memory.run.run_store import RunStore
+from ...tools.models.budgets import read_budgets, require_room
+from ..records import Attempt, RunPlan
+from .interrupts import SearchEnds, budgeted
+from .workspaces import opened
+
+
+async def search_over(plan: RunPlan, evaluations_left: int | None = None) -> str:
+    """Return why nothing more is to be tried, empty where the search goes on.
+
+    In a run that pauses at its caps this interrupts instead, and returns when there is room again.
+
+    Args:
+        plan: says which of both it is.
+        evaluations_left: of the cap on evaluations, the caller's part; None where it has none.
+    """
+
+    async def look() -> str:
+        async with opened(plan) as workspace:
+            store, directory = workspace.store, workspace.directory
+            if plan.on_budget == "finish":
+                if ended := await asyncio.to_thread(store.ledger.search_ended):
+                    return ended
+                if evaluations_left is not None and evaluations_left <= 0:
+                    return _no_evaluations(plan)
+            budgets = await asyncio.to_thread(read_budgets, directory)
+            await asyncio.to_thread(require_room, budgets, store, directory)
+        return ""
+
+    try:
+        return await budgeted(plan, look)
+    except SearchEnds as over:
+        return over.reason
+
+
+async def newly_evaluated(plan: RunPlan, attempts: Sequence[Attempt], before: int) -> int:
+    """Return how many attempts have a source that was not evaluated before the iteration.
+
+    What a parallel rollout has evaluated meanwhile is new too: who is faster is no matter.
+
+    Args:
+        plan: of the run.
+        attempts: sources and what each came to.
+        before: sources that were evaluated before the iteration.
+    """
+    async with opened(plan) as workspace:
+        known = await asyncio.to_thread(workspace.store.first_sources, before)
+    written = {each.source_sha256 for each in attempts if each.source_sha256}
+    return len(written - known)
+
+
+def search_capped(plan: RunPlan, store: RunStore) -> str:
+    """Return which cap ended the search of a run; empty where none did."""
+    cap = plan.budgets.evaluations
+    if plan.on_budget == "finish" and cap is not None and store.count() >= cap:
+        return _no_evaluations(plan)
+    return store.ledger.search_ended()
+
+
+def _no_evaluations(plan: RunPlan) -> str:
+    return f"the cap of {plan.budgets.evaluations} evaluations is reached"
+
+
+def share_of(left: int, parts: int, number: int) -> int:
+    """Return the part that the `number`th of so many parallel rollouts has in what is left.
+
+    Each has its own, so that what one does does not depend on how fast the others are.
+    """
+    return left // parts + (number < left % parts)

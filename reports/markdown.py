@@ -1,0 +1,94 @@
+"""The report of one run as Markdown: the figures, the path, every step, the lessons, the cost."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from . import words
+from .reading import RunAccount, place_of
+from .summary import facts_of_run, sentence, tiles
+
+
+def run_markdown(run: RunAccount) -> str:
+    """Return the report of a run, newline-terminated."""
+    way = run.ways.get(run.best[0], ()) if run.best else ()
+    parts = [
+        f"# {text(run.name)} on {text(run.plan.gpu)}: {words.plain(run.status)}",
+        text(sentence(run)),
+        table(("", "", ""), [(each.name, each.value, each.note) for each in tiles(run)]),
+    ]
+    if run.result and run.result.notes:
+        parts += ["## Worth knowing", bullets(run.result.notes)]
+    if way:
+        path = [
+            (str(number), step.technique, words.parameters(step.parameters),
+             words.log_gain(step.log_gain), words.microseconds(step.microseconds_after))
+            for number, step in enumerate(way, 1)
+        ]  # fmt: skip
+        parts += ["## Path of the winner",
+                  table(("", "technique", "parameters", "gain", "time"), path)]  # fmt: skip
+    if run.result and run.result.shapes:
+        shapes = [
+            (words.parameters(each.dimensions), words.plain(each.outcome),
+             words.microseconds(each.microseconds), words.gain(each.speedup), each.reason)
+            for each in run.result.shapes
+        ]  # fmt: skip
+        parts += ["## At shapes that the search never saw", table(SHAPE_HEADERS, shapes)]
+    if run.steps:
+        parts += ["## Steps", table(STEP_HEADERS, [_step(run, at) for at in range(len(run.steps))])]
+    for iteration in run.iterations:
+        if iteration.update and iteration.update.lessons:
+            parts += [f"## Lessons of iteration {iteration.number + 1}",
+                      bullets(f"{words.plain(each.kind)}: {each.text} ({each.author})"
+                              for each in iteration.update.lessons)]  # fmt: skip
+    if run.spending:
+        spent = [
+            (words.plain(each.role), each.model, words.count(each.calls),
+             words.count(each.tokens_in), words.count(each.tokens_out), words.money(each.money))
+            for each in run.spending
+        ]  # fmt: skip
+        columns = ("role", "model", "calls", "tokens in", "tokens out", "money")
+        parts += ["## Model calls", table(columns, spent)]
+    parts += ["## Facts", table(("", ""), facts_of_run(run))]
+    return "\n\n".join(parts) + "\n"
+
+
+SHAPE_HEADERS = ("sizes", "outcome", "time", "over PyTorch", "why not")
+STEP_HEADERS = ("step", "state", "technique", "parameters", "expected", "outcome", "gain", "time",
+                "why not")  # fmt: skip
+
+
+def _step(run: RunAccount, at: int) -> tuple[str, ...]:
+    step = run.steps[at]
+    return (
+        ".".join(str(number + 1) for number in place_of(step)),
+        run.state_names.get(step.state_id, step.state_id),
+        step.technique,
+        words.parameters(step.parameters),
+        words.log_gain(step.expected_log_gain),
+        words.plain(step.outcome),
+        words.log_gain(step.log_gain),
+        words.microseconds(step.microseconds_after),
+        "" if step.log_gain is not None else step.reason,
+    )
+
+
+def text(words_of: str) -> str:
+    """Return a text of anybody's as Markdown shows it: on one line, none of it markup."""
+    line = " ".join(words_of.split())
+    line = line.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return re.sub(r"([\\`*_\[\]|#])", r"\\\1", line)
+
+
+def table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a table."""
+    lines = [headers, ["---"] * len(headers)]
+    shown = [" | ".join(line) for line in lines]
+    shown += [" | ".join(text(cell) for cell in row) for row in rows]
+    return "\n".join(f"| {line} |" for line in shown)
+
+
+def bullets(lines: Iterable[str]) -> str:
+    """Return a list."""
+    return "\n".join(f"- {text(line)}" for line in lines)

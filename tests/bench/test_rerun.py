@@ -1,0 +1,85 @@
+"""Winners measured again from what is stored: which claims hold, and what is not compared."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import graph_support
+import pytest
+from benches import done, planned
+
+from kernelblaster.bench.rerun import Figures, compared, rerun
+from kernelblaster.harness.errors import UserError
+from kernelblaster.harness.records import Provenance
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("rerun") / "bench"
+    with pytest.MonkeyPatch.context() as patch:
+        graph_support.install(patch.setattr)
+        graph_support.install_bench(patch.setattr)
+        done(directory, planned(directory, "minimal", names=("one", "bad", "two"), evaluations=3))
+    return directory
+
+
+@pytest.fixture(autouse=True)
+def text_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph_support.install_bench(monkeypatch.setattr)
+
+
+def verdicts(directory: Path, **options: Any) -> dict[str, str]:
+    found = asyncio.run(rerun(directory, "simulated", **options))
+    return {each.task: each.verdict for each in found.claims}
+
+
+def test_claims_hold_where_nothing_changed(finished: Path) -> None:
+    assert verdicts(finished) == {"one": "holds", "two": "holds"}
+    alone = asyncio.run(rerun(finished / "runs" / "minimal" / "seed-0" / "one", "simulated"))
+    assert alone.counts == {"holds": 1} and alone.claims[0].now is not None
+
+
+def test_a_claim_that_was_too_high_and_a_winner_that_fails_are_told(
+    finished: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = (finished / "runs" / "minimal" / "seed-0" / name for name in ("one", "two"))
+    stored = (one / "result.json").read_text()
+    said = json.loads(stored)
+    (one / "result.json").write_text(json.dumps(said | {"gain": 50.0, "gain_ci": [49.0, 51.0]}))
+    winner = (two / "best.cu").read_text()
+    (two / "best.cu").write_text(winner + "outcome: race\n")
+    try:
+        assert verdicts(finished) == {"one": "slower", "two": "fails"}
+    finally:
+        (one / "result.json").write_text(stored)
+        (two / "best.cu").write_text(winner)
+
+
+def test_another_gpu_is_told_and_not_compared(finished: Path) -> None:
+    assert set(verdicts(finished, gpu="A100").values()) == {"not_compared"}
+
+
+def test_figures_are_compared_by_their_intervals_against_pytorch_too() -> None:
+    def figures(low: float, high: float, **changes: Any) -> Figures:
+        return Figures(
+            gpu="NVIDIA H200", provenance=Provenance.EVENTS, initial_us=10.0, best_us=5.0,
+            gain=2.0, gain_interval=(1.9, 2.1),
+            baselines={"speedup_low": low, "speedup_high": high},
+        ).model_copy(update=changes)  # fmt: skip
+
+    claimed = figures(1.4, 1.6)
+    assert compared(claimed, figures(1.5, 1.7)) == ("holds", "")
+    assert compared(claimed, figures(1.1, 1.3))[0] == "slower"
+    assert compared(claimed, figures(1.7, 1.9))[0] == "faster"
+    assert compared(claimed, figures(1.5, 1.7, gain_interval=(1.0, 1.8)))[0] == "slower"
+    assert compared(claimed, figures(1.1, 1.3, gpu="NVIDIA H100"))[0] == "not_compared"
+    simulated = figures(1.4, 1.6, provenance=Provenance.SIMULATED)
+    assert compared(claimed, simulated)[0] == "not_compared"
+
+
+def test_a_directory_without_runs_is_one_clear_line(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no run"):
+        asyncio.run(rerun(tmp_path))

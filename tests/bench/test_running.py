@@ -1,0 +1,122 @@
+"""A bench on the text device: what is counted, what is repeated, and what ends nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import graph_support
+import pytest
+from benches import HereWorker, done, planned
+
+from kernelblaster.bench.crew import Died
+from kernelblaster.bench.directory import ended_path, read_outcomes, read_suite
+from kernelblaster.bench.results import write_results
+from kernelblaster.bench.running import Bench, chains_of
+from kernelblaster.harness.errors import UserError
+
+
+@pytest.fixture(autouse=True)
+def text_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph_support.install(monkeypatch.setattr)
+    graph_support.install_bench(monkeypatch.setattr)
+
+
+def test_a_task_that_fails_counts_as_one_and_ends_no_other(tmp_path: Path) -> None:
+    lock = planned(tmp_path / "bench", names=("one", "bad", "two"))
+    told = done(tmp_path / "bench", lock)
+    assert [kind for kind, *_ in told if kind != "event"] == ["begun", "ended"] * 6
+    results = write_results(tmp_path / "bench", lock)
+    assert (results.finished, results.planned) == (6, 6)
+    whole, minimal = (each.summary for each in results.policies)
+    assert (whole.runs, whole.valid, whole.failed) == (3, 2, {"failed": 1})
+    assert whole.ratios.minimum == 1.0 and whole.evaluations == 8 and minimal.evaluations == 8
+    assert "no Python" in results.reasons["kernelblaster/seed-0/bad"]
+    said = (tmp_path / "bench" / "results.md").read_text()
+    assert "| bad | 1.00x failed | 1.00x failed |" in said and "no Python" in said
+    rows = (tmp_path / "bench" / "results.csv").read_text().splitlines()
+    assert len(rows) == 1 + 6 and rows[0].startswith("task,policy,seed,outcome")
+    stored = json.loads((tmp_path / "bench" / "results.json").read_text())
+    assert stored["numbers_sha256"] == results.numbers_sha256
+
+
+def test_neither_the_number_at_a_time_nor_a_stop_changes_a_number(tmp_path: Path) -> None:
+    found = []
+    for name, workers in (("alone", 1), ("together", 3)):
+        lock = planned(tmp_path / name, evaluations=3)
+        done(tmp_path / name, lock, workers)
+        found.append(write_results(tmp_path / name, lock).numbers_sha256)
+    lock = planned(tmp_path / "stopped", evaluations=3)
+    worker = HereWorker(tmp_path / "stopped", lock)
+    seen: list[str] = []
+
+    def told(kind: str, run: Any, said: Any) -> None:
+        seen.append(kind)
+        if seen.count("event") == 8:
+            bench.stop()
+
+    bench = Bench(tmp_path / "stopped", lock, [worker], told)
+    asyncio.run(bench.run())
+    assert "unfinished" in seen and bench.unfinished
+    assert len(read_outcomes(tmp_path / "stopped", lock)) < len(lock.runs)
+    done(tmp_path / "stopped", lock)
+    found.append(write_results(tmp_path / "stopped", lock).numbers_sha256)
+    assert len(set(found)) == 1
+
+
+def test_what_is_over_is_not_done_again_and_what_failed_only_when_asked(tmp_path: Path) -> None:
+    lock = planned(tmp_path / "bench", "minimal", names=("one", "bad"))
+    done(tmp_path / "bench", lock)
+    assert done(tmp_path / "bench", lock) == []
+    first = next(run for run in lock.runs if run.task == "one")
+    ended_path(tmp_path / "bench", first).unlink()
+    told = done(tmp_path / "bench", lock)
+    assert [kind for kind, *_ in told] == ["begun", "ended"], "its result is there: no event"
+
+
+def test_a_worker_that_dies_is_asked_once_more_and_then_the_run_failed(tmp_path: Path) -> None:
+    lock = planned(tmp_path / "bench", "minimal")
+
+    class Mortal(HereWorker):
+        async def do(self, run: Any, watch: Any) -> Any:
+            deaths.append(run.task)
+            if run.task == "one" or deaths.count(run.task) == 1:
+                raise Died("its process ended with -9")
+            return await super().do(run, watch)
+
+    deaths: list[str] = []
+    directory = tmp_path / "bench"
+    asyncio.run(Bench(directory, lock, [Mortal(directory, lock)], lambda *_: None).run())
+    assert deaths == ["one", "one", "two", "two"]
+    ends = {run.task: ended for run, ended in read_outcomes(directory, lock)}
+    assert ends["one"].outcome.outcome == "failed" and "-9" in ends["one"].reason
+    assert ends["two"].outcome.valid
+
+
+def test_who_reads_what_others_learned_comes_after_them(tmp_path: Path) -> None:
+    lock = planned(tmp_path / "bench", "kernelblaster,minimal", seeds=(0, 1))
+    chains = [[run.place for run in chain] for chain in chains_of(lock)]
+    assert ["kernelblaster/seed-0/one", "kernelblaster/seed-0/two"] in chains
+    assert ["minimal/seed-0/one"] in chains and len(chains) == 2 + 4
+    lonely = planned(tmp_path / "each", "kernelblaster", knowledge="each")
+    assert [len(chain) for chain in chains_of(lonely)] == [1, 1]
+
+
+def test_a_base_that_is_begun_with_is_copied_and_not_written(tmp_path: Path) -> None:
+    lock = planned(tmp_path / "first", "kernelblaster", names=("one",))
+    done(tmp_path / "first", lock)
+    base = tmp_path / "first" / "knowledge" / "kernelblaster" / "seed-0"
+    before = (base / "evidence.sqlite").read_bytes()
+    lock = planned(tmp_path / "second", "kernelblaster", knowledge_from=str(base))
+    done(tmp_path / "second", lock)
+    copy = tmp_path / "second" / "knowledge" / "kernelblaster" / "seed-0" / "evidence.sqlite"
+    assert copy.is_file() and (base / "evidence.sqlite").read_bytes() == before
+
+
+def test_a_task_that_was_changed_is_refused(tmp_path: Path) -> None:
+    planned(tmp_path / "bench")
+    (tmp_path / "bench" / "tasks" / "one.py").write_text("# another\n")
+    with pytest.raises(UserError, match="has changed since the bench began"):
+        read_suite(tmp_path / "bench")

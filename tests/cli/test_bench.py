@@ -1,0 +1,76 @@
+"""The commands over many runs: what they refuse, in one line, and what they leave."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import graph_support
+import pytest
+from benches import done, planned
+from commands import assert_one_clear_line
+
+
+@pytest.fixture
+def suite(tmp_path: Path) -> Path:
+    (tmp_path / "suite").mkdir()
+    (tmp_path / "suite" / "one.py").write_text("# one\n")
+    return tmp_path / "suite"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--policy", "minmal"), "did you mean minimal"),
+        (("--ablate", "width"), "choose one of memory"),
+        (("--ablate", "depth", "--policy", "minimal"), "leave --policy out"),
+        (("--budget", "evaluations"), "write NAME=NUMBER"),
+        (("--budget", "evaluations=-1"), "greater than or equal to 0"),
+        (("--tasks", "two"), "is called so"),
+        (("--knowledge", "nowhere"), "write shared, each"),
+        (("--device", "deferred", "--gpu", "H100"), "waits for its measurements"),
+        (("--gpu", "GTX0"), "GTX0"),
+        (("--model", "nobody"), "nobody"),
+        (("--steps", "0"), "--steps 0"),
+        (("--level", "9"), "level9"),
+        (("--set", "N=3"), "--set names a size of one task"),
+        (("--kernelbench", "nowhere"), "name a suite"),
+    ],
+)
+def test_bad_input_is_one_clear_line_and_leaves_nothing(
+    words: tuple[str, ...], said: str, suite: Path, tmp_path: Path, asked: Callable[..., Any]
+) -> None:
+    device = () if "--device" in words else ("--device", "simulated")
+    done = asked("bench", suite, *words, *device, "--out", tmp_path / "bench")
+    assert_one_clear_line(done, said)
+    assert not (tmp_path / "bench").exists()
+
+
+def test_another_bench_in_the_directory_and_one_of_other_versions_are_refused(
+    suite: Path, tmp_path: Path, asked: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph_support.install_bench(monkeypatch.setattr)
+    planned(tmp_path / "bench")
+    words = ("--device", "simulated", "--out", tmp_path / "bench")
+    assert_one_clear_line(asked("bench", suite, *words), "holds another bench")
+    monkeypatch.setattr("kernelblaster.bench.planning.torch_version", lambda: "0.1")
+    assert_one_clear_line(asked("bench", tmp_path / "bench"), "torch was", "is 0.1")
+
+
+def test_a_bench_that_is_over_is_shown_and_its_winners_are_measured_again(
+    tmp_path: Path, asked: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph_support.install(monkeypatch.setattr)
+    graph_support.install_bench(monkeypatch.setattr)
+    lock = planned(tmp_path / "bench", "minimal", names=("one", "bad"), evaluations=3)
+    done(tmp_path / "bench", lock)
+    shown = asked("bench", tmp_path / "bench")
+    assert shown.returncode == 0 and "minimal" in shown.stdout and "no Python" in shown.stdout
+    assert (tmp_path / "bench" / "results.csv").is_file()
+    again = asked("rerun", tmp_path / "bench")
+    assert again.returncode == 0 and "1 holds" in again.stdout, again.stderr
+    assert (tmp_path / "bench" / "rerun.json").is_file()
+    (tmp_path / "bench" / "runs" / "minimal" / "seed-0" / "one" / "best.cu").write_text("us: 900\n")
+    assert asked("rerun", tmp_path / "bench", "--quiet").returncode == 1
+    assert_one_clear_line(asked("rerun", tmp_path), "is no run directory")

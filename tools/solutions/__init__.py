@@ -1,0 +1,1 @@
+"""KernelBench solutions (`ModelNew` with CUDA sources) taken as first kernels."""
