@@ -330,7 +330,8 @@ def _doubts(
     A later failure is contrary to a gain too. Rows are in order of arrival.
     """
     apart = (values[:, None] - values[None, :]) / CONTRARY
-    return NOISE * (np.triu(alike, 1) * np.maximum(apart * apart - 1.0, 0.0)).sum(1)
+    doubts: NDArray[np.float64] = np.triu(alike, 1) * np.maximum(apart * apart - 1.0, 0.0)
+    return NOISE * doubts.sum(axis=1)
 
 
 def _identity(situation: Situation, action: Action) -> tuple[object, ...]:
