@@ -44,7 +44,7 @@ REPEATED = 0.25
 OTHER_CLASS, OTHER_DTYPE, OTHER_WRITER, OTHER_GPU, OTHER_FAMILY = 0.5, 0.7, 0.6, 0.95, 0.85
 """How far kernels speak for one another that are alike but for this."""
 SETTING_REACH = 2.0
-"""Doublings of a parameter's value at which two settings are 1/e alike."""
+"""Doublings of a parameter's value at which two settings are 0.6 alike."""
 NEAREST = 32
 """Tries of a technique that a question is answered by."""
 EXACT, SURE = 0.01, Reliability(99.0, 1.0)
@@ -330,8 +330,9 @@ def _doubts(
     A later failure is contrary to a gain too. Rows are in order of arrival.
     """
     apart = (values[:, None] - values[None, :]) / CONTRARY
-    doubts: NDArray[np.float64] = np.triu(alike, 1) * np.maximum(apart * apart - 1.0, 0.0)
-    return NOISE * doubts.sum(axis=1)
+    doubts = np.triu(alike, 1) * np.maximum(apart * apart - 1.0, 0.0)
+    noise: NDArray[np.float64] = NOISE * doubts.sum(axis=1)
+    return noise
 
 
 def _identity(situation: Situation, action: Action) -> tuple[object, ...]:
