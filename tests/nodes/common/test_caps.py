@@ -99,3 +99,16 @@ def test_what_was_evaluated_before_the_iteration_costs_nothing(tmp_path: Path) -
     assert cost(3, first, third) == 0
     assert cost(3, first, None, "0" * 64) == 1
     open_runs().release(tmp_path / "run")
+
+
+def test_rollouts_that_try_the_same_leave_the_rest_to_the_next_iteration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two rollouts from one kernel with a greedy choice evaluate the same sources."""
+    asked = {"budgets": Budgets(evaluations=5), "on_budget": "finish", "choice": "greedy"}
+    result = run(tmp_path, iterations=6, steps=4, **asked)
+    steps = replayed(tmp_path / "run")
+    tried = [[each["child_sha256"] for each in steps if each["iteration"] == 0
+              and each["rollout"] == rollout] for rollout in (0, 1)]  # fmt: skip
+    assert tried[0] == tried[1], "they do try the same"
+    assert result.evaluations == 5
