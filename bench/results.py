@@ -123,7 +123,7 @@ def write_results(directory: Path, lock: SuiteLock) -> Results:
     texts = {
         "results.json": results.model_dump_json(indent=2) + "\n",
         "results.md": as_markdown(directory, lock, results),
-        "results.csv": _as_csv(results),
+        "results.csv": as_csv(results),
     }
     for name, text in texts.items():
         try:
@@ -259,7 +259,8 @@ def _markdown(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
                      for line in lines)  # fmt: skip
 
 
-def _as_csv(results: Results) -> str:
+def as_csv(results: Results) -> str:
+    """Return results.csv: a row for each run that is over."""
     out = io.StringIO()
     names = [*TaskOutcome.model_fields, "counted"]
     writer = csv.DictWriter(out, names, lineterminator="\n")

@@ -287,7 +287,8 @@ def table_of(rows: list[Row], asked: argparse.Namespace) -> Iterator[str]:
         times["compile and verify"] = to_verify
     if asked.profile:
         times["profile"] = lambda row: row["took"].get("profile", 0.0)
-    yield "# KernelBench: what loads, and what has a first kernel"
+    about = "passes added in another order" if asked.orders else "has a first kernel"
+    yield f"# KernelBench: what loads, and what {about}"
     yield ""
     load_average = os.getloadavg()[0]
     cores = sorted({row["cores"] for row in rows if "cores" in row})

@@ -135,11 +135,14 @@ def gathered(paths: Iterable[Path]) -> tuple[str, dict[str, list[Candidate]]]:
     """Return whose numbers they are, and the candidates of all paths by task.
 
     Raises:
-        SystemExit: simulated and measured numbers, which are never averaged, are both there.
+        SystemExit: a path is neither; simulated and measured numbers, which are never averaged,
+            are both there; there are too few.
     """
     tasks: dict[str, list[Candidate]] = defaultdict(list)
     whose: set[str] = set()
     for path in paths:
+        if not (path if path.suffix == ".csv" else path / "run.sqlite").is_file():
+            raise SystemExit(f"{path} is neither a raw page (.csv) nor a run directory")
         said, found = ("ncu", of_page(path)) if path.suffix == ".csv" else of_run(path)
         whose |= {said} - {""}
         for task, candidates in found.items():

@@ -82,7 +82,7 @@ def _form(directories: list[Path], kind: str) -> str:
 
 def _form_of_suite(directories: list[Path], kind: str) -> str:
     from ..bench.directory import read_suite
-    from ..bench.results import write_results
+    from ..bench.results import as_csv, as_markdown, results_of
     from ..reports.suite_page import suite_html
 
     if len(directories) > 1:
@@ -90,15 +90,16 @@ def _form_of_suite(directories: list[Path], kind: str) -> str:
     directory = directories[0]
     if kind == "html":
         return suite_html(directory)
-    write_results(directory, read_suite(directory))
-    return read_text(directory / f"results.{kind}", "a suite's tables")
+    lock = read_suite(directory)
+    results = results_of(directory, lock)
+    return as_csv(results) if kind == "csv" else as_markdown(directory, lock, results)
 
 
 def _print_report(run: Path) -> None:
     from ..bench.directory import is_suite
 
     if is_suite(run):
-        sys.stdout.write(read_text(run / "results.md", "a suite's tables"))
+        sys.stdout.write(_form_of_suite([run], "md"))
         return
     from ..memory.run.exchange import count_waiting
     from ..nodes.run.begin import stored_plan

@@ -169,6 +169,8 @@ class Session:
                 # Its checkpoints lie elsewhere, or name the place that it was moved from.
                 last = next(each for each in reversed(entries) if each.node != "rollout")
                 known = latest(entries) | {"plan": self.plan}
+                # A node that several policies share may write what this graph has no key for.
+                known = {name: known[name] for name in graph.stream_channels_list if name in known}
                 await graph.aupdate_state(config, known, as_node=last.node)
                 started = (await graph.aget_state(config)).values
             self.begun = bool(started)

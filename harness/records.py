@@ -203,6 +203,8 @@ class TaskVariant(Record):
     """Outputs, inputs, parameters, buffers: the order of the launch signature."""
     scalars: dict[str, float | int | bool] = Field(default_factory=dict)
     """Inputs of the reference that are plain numbers: constexpr in task.cuh."""
+    work: int = Field(default=0, ge=0)
+    """Multiply-adds that answering takes, and elements of all results on the way."""
 
     def of_role(self, *roles: str) -> tuple[TensorSpec, ...]:
         """Return the tensors of the given roles, in signature order."""

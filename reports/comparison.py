@@ -71,6 +71,7 @@ def _figures(run: RunAccount) -> list[tuple[str, str]]:
         ("over PyTorch's faster way", words.gain(speedup)),
         ("of the speed of light", words.share(run.bound_us / best[1])
          if run.bound_us and best else words.NONE),
+        ("unseen shapes where it holds", _shapes(run)),
         ("evaluations", str(len(run.verdicts))),
         ("of them", ", ".join(f"{count} {words.plain(name)}"
                               for name, count in sorted(outcomes.items())) or words.NONE),
@@ -81,6 +82,11 @@ def _figures(run: RunAccount) -> list[tuple[str, str]]:
         ("working time", words.seconds(run.wall_seconds)),
         ("of the device", words.seconds(run.device_seconds)),
     ]  # fmt: skip
+
+
+def _shapes(run: RunAccount) -> str:
+    shapes = run.result.shapes if run.result else ()
+    return f"{sum(each.holds for each in shapes)} of {len(shapes)}" if shapes else words.NONE
 
 
 def _time(value: float | None, provenance: str) -> str:

@@ -28,6 +28,14 @@ def run_markdown(run: RunAccount) -> str:
         ]  # fmt: skip
         parts += ["## Path of the winner",
                   table(("", "technique", "parameters", "gain", "time"), path)]  # fmt: skip
+    if run.result and run.result.shapes:
+        shapes = [
+            (words.parameters(each.dimensions), words.plain(each.outcome),
+             words.microseconds(each.microseconds), words.gain(each.speedup), each.reason)
+            for each in run.result.shapes
+        ]  # fmt: skip
+        headers = ("sizes", "outcome", "time", "over PyTorch", "why not")
+        parts += ["## At shapes that the search never saw", table(headers, shapes)]
     if run.steps:
         parts += ["## Steps", table(STEP_HEADERS, [_step(run, at) for at in range(len(run.steps))])]
     for iteration in run.iterations:
@@ -41,8 +49,8 @@ def run_markdown(run: RunAccount) -> str:
              words.count(each.tokens_in), words.count(each.tokens_out), words.money(each.money))
             for each in run.spending
         ]  # fmt: skip
-        headers = ("role", "model", "calls", "tokens in", "tokens out", "money")
-        parts += ["## Model calls", table(headers, spent)]
+        columns = ("role", "model", "calls", "tokens in", "tokens out", "money")
+        parts += ["## Model calls", table(columns, spent)]
     parts += ["## Facts", table(("", ""), facts_of_run(run))]
     return "\n\n".join(parts) + "\n"
 

@@ -12,7 +12,7 @@ from typing import Literal
 from pydantic import Field
 
 from ..gpus import Gpu
-from ..records import Record, Task
+from ..records import Program, Record, Task
 from .flow import Flow
 from .needs import Needs
 from .operations import count_operations
@@ -20,6 +20,8 @@ from .operations import count_operations
 _SEEN_BANDWIDTH = {"H200": 4560.0}
 """Gigabytes per second of DRAM: 1 % above the fastest that was seen (8.6 GB read in 1.904 ms, where
 a repetition differs by about as much). Of other GPUs the data sheet's: nobody has measured."""
+MOST_UNKNOWN = 8
+"""Lines of what depends on data; a number tells of more."""
 _PRODUCTS_FOR_FP32 = 3
 """Products of half types that make one of fp32's accuracy: each factor is scaled and split in
 two, and the product of the two lower halves is left out."""
@@ -86,21 +88,45 @@ class SpeedOfLight(Record):
 
 
 def speed_of_light(task: Task, gpu: Gpu) -> SpeedOfLight:
-    """Return the bound of a task at full dimensions."""
-    written = sum(each.nbytes for each in task.full.of_role("output"))
-    given = task.full.of_role("input", "parameter", "buffer")
-    bandwidth, source = _bandwidth(gpu)
+    """Return the bound of a task at full dimensions; of its outputs alone where its program cannot
+    be counted."""
     if task.program is None:
-        return SpeedOfLight(
-            gpu=gpu.name, bytes_read=0, bytes_written=written, memory_us=written / bandwidth,
-            fp32_us=0.0, tensor_us=0.0, defined_us=0.0, known=False, source=source,
-            unknown=("there is no exported program: only the outputs are counted",),
-        )  # fmt: skip
-    flow = Flow(task.program, task.full.tensors)
+        return _outputs_alone(task, gpu, "there is no exported program")
+    try:
+        return _counted(task, task.program, gpu)
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+        # Operators come in forms that nobody here has met: no reason for a run to end.
+        return _outputs_alone(
+            task, gpu, f"the program cannot be counted ({type(error).__name__}: {error})"
+        )
+
+
+def _outputs_alone(task: Task, gpu: Gpu, why: str) -> SpeedOfLight:
+    written = sum(each.nbytes for each in task.full.of_role("output"))
+    bandwidth, source = _bandwidth(gpu)
+    return SpeedOfLight(
+        gpu=gpu.name,
+        bytes_read=0,
+        bytes_written=written,
+        memory_us=written / bandwidth,
+        fp32_us=0.0,
+        tensor_us=0.0,
+        defined_us=0.0,
+        known=False,
+        unknown=(f"{why}: only the outputs are counted",),
+        source=source,
+    )
+
+
+def _counted(task: Task, program: Program, gpu: Gpu) -> SpeedOfLight:
+    flow = Flow(program, task.full.tensors)
     needs = Needs(flow)
+    given = task.full.of_role("input", "parameter", "buffer")
     read = sum(
         needs.count(each.name) * each.nbytes // each.numel for each in given if not each.constant
     )
+    written = sum(each.nbytes for each in task.full.of_role("output"))
+    bandwidth, source = _bandwidth(gpu)
     operations: Counter[str] = Counter()
     # Microseconds of products and of the rest.
     accurate, half, defined = ({True: 0.0, False: 0.0} for _ in range(3))
@@ -125,9 +151,14 @@ def speed_of_light(task: Task, gpu: Gpu) -> SpeedOfLight:
         fp32_us=max(accurate.values()),
         tensor_us=max(half.values()),
         defined_us=max(defined.values()),
-        unknown=tuple(needs.unknown),
+        unknown=_shortened(tuple(needs.unknown)),
         source=source,
     )
+
+
+def _shortened(lines: tuple[str, ...]) -> tuple[str, ...]:
+    more = len(lines) - MOST_UNKNOWN
+    return (*lines[:MOST_UNKNOWN], f"and {more} more") if more > 0 else lines
 
 
 def score(microseconds: float, bound_us: float, base_us: float) -> float | None:

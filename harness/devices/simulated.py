@@ -77,11 +77,11 @@ PROFILE_SECONDS = 60.0
 CONSTANTS_AT_A_TIME = 2
 """Cases in which a constant is another that run side by side: each is a process of its own."""
 VERIFY_INSTRUCTIONS = 40_000_000
-VERIFY_INSTRUCTIONS_AN_ELEMENT = 100
-"""Warp instructions of one launch() at the verify dimensions, and more for each element of all
-tensors: a case of the largest usual task (a million elements) runs for 5 to 10 s."""
-MANY_ELEMENTS = 200_000
-"""Of a task whose cases run in two processes: one would take long, or wait for the limit."""
+INSTRUCTIONS_A_WORK = 2
+"""Warp instructions of one launch() at the verify dimensions, and more for each piece of work: a
+plain kernel takes 40 instructions for a multiply-add, by 32 threads at once."""
+MUCH_WORK = 1 << 23
+"""Of a task whose cases run in two processes: one alone would take long, or meet the limit."""
 PROFILE_INSTRUCTIONS = 150_000_000
 WIDE_INSTRUCTIONS = 60_000_000
 """Warp instructions of one launch() for which a confirmation runs blocks, all of them where that is
@@ -263,7 +263,7 @@ class SimulatedDevice(Device):
 
         if checked is not None:
             return run(cases, 0, checked_cases=checked, again=checked > 0)
-        if len(cases) < 2 or _elements(task.verify) <= MANY_ELEMENTS:
+        if len(cases) < 2 or task.verify.work <= MUCH_WORK:
             return run(cases, 0)
         first, second = both(
             partial(run, cases[::2], 0, checked_cases=1),
@@ -546,7 +546,7 @@ class SimulatedDevice(Device):
             output_bytes=min(LARGEST_OUTPUT, max(spec.nbytes for spec in variant.tensors)),
             address_space=2 * self.gpu.memory_bytes + (96 << 30),
             max_instructions={
-                "verify": VERIFY_INSTRUCTIONS + VERIFY_INSTRUCTIONS_AN_ELEMENT * _elements(variant),
+                "verify": VERIFY_INSTRUCTIONS + INSTRUCTIONS_A_WORK * variant.work,
                 "profile": PROFILE_INSTRUCTIONS, "wide": 2 * WIDE_INSTRUCTIONS,
             }[mode],
         )
@@ -592,10 +592,6 @@ def _as_case(task: Task, report: ProfileReport, name: str = "") -> CaseReport:
     return CaseReport(
         name=name, faults=report.faults, reports=report.reports, modified=modified
     )
-
-
-def _elements(variant: TaskVariant) -> int:
-    return sum(spec.numel for spec in variant.tensors)
 
 
 def _isolation(report: VerifyReport | ProfileReport, plan: Plan) -> dict[str, str]:

@@ -45,7 +45,7 @@ LONG = 1 << 16
 """Terms from which on a plain sum is looked at: of fewer it is 3e-5 off, a third of the tolerance
 for float32."""
 
-SHORT = 128
+SHORT = 16
 """Terms of a reduction from which on it is added in order; of fewer it is hardly ever off."""
 
 _aten = torch.ops.aten

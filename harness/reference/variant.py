@@ -86,6 +86,7 @@ class Variant:
                 for each in self.tensors if each["name"] not in unread
             ],
             "scalars": self.instance.scalars,
+            "work": self.cost.work,
         }  # fmt: skip
 
     def _run(self) -> None:

@@ -70,7 +70,9 @@ def counters_text(profile: Profile) -> str:
     shown, total = shown_counters(profile), profile.microseconds or 1.0
     parts = [_launch(launch, total, shown) for launch in costliest(profile)]
     missing = [name for name in metric_subset() if name not in shown]
-    if missing:
+    if not shown:
+        parts.append("Nothing was counted: judge by the code and its time alone.")
+    elif missing:
         who = "the simulated GPU does" if profile.provenance is Provenance.SIMULATED else "ncu did"
         parts.append(f"Which {who} not count, so say nothing of them: {', '.join(missing)}.")
     return "\n".join(parts)

@@ -103,6 +103,20 @@ def test_prompts_hold_the_last_round_and_no_other(
         assert {*re.findall(r"method_\d", call.prompt)} == {*names[max(number - 1, 0) : number]}
 
 
+@pytest.mark.parametrize("roles", [(), ("coder", "judge")])
+def test_without_counters_the_judge_goes_by_code_and_time(
+    roles: tuple[Any, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blind = advice("tile") | {"evidence": []}
+    model = ScriptedChatModel(by_role={"coder": [kernel(80), kernel(50)], "judge": [blind]})
+    ran = run(
+        tmp_path, monkeypatch, model, *roles, policy="coder_judge", rounds=2, counters=False
+    )
+    assert [str(step.outcome) for step in ran.steps] == ["passed", "passed"]
+    for call in model.calls_of("judge"):
+        assert "Nothing was counted" in call.prompt and COUNTER not in call.prompt
+
+
 def test_what_cannot_be_read_is_a_lost_round_and_the_built_in_judge_stands_in(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -19,7 +19,7 @@ from kernelblaster.harness.records import Task
 from kernelblaster.nodes.records import Policy
 from kernelblaster.nodes.run.report import stored_result
 
-run = partial(text_runs.run, gpu="H100")
+run = partial(text_runs.run, gpu="H100", rollouts=1)
 BOUND_US = 30.0
 """Of the task below on an H100: its outputs alone, 3,350 GB/s; the first kernel takes 100 us."""
 
@@ -90,7 +90,7 @@ def test_a_share_that_is_not_reached_changes_nothing(tmp_path: Path) -> None:
 
 def test_a_search_that_is_stopped_ends_where_it_would_have_ended(tmp_path: Path) -> None:
     whole = run(tmp_path / "whole", until=0.5)
-    session = request(tmp_path, gpu="H100", until=0.5).session(tmp_path / "run")
+    session = request(tmp_path, gpu="H100", rollouts=1, until=0.5).session(tmp_path / "run")
 
     def stop_at_a_step(event: dict[str, Any]) -> None:
         if event["event"] == "step":

@@ -24,11 +24,11 @@ from kernelblaster.cli import app as cli
 from kernelblaster.cli import reports as commands
 from kernelblaster.harness.bound.speed_of_light import SpeedOfLight
 from kernelblaster.harness.errors import UserError
-from kernelblaster.harness.records import Provenance
+from kernelblaster.harness.records import Outcome, Provenance
 from kernelblaster.memory import database
 from kernelblaster.memory.run.directory import RunDirectory
 from kernelblaster.memory.run.ledger import RoleTotals
-from kernelblaster.nodes.records import ParameterUpdate, StepAccount, WrittenLesson
+from kernelblaster.nodes.records import ParameterUpdate, ShapeCheck, StepAccount, WrittenLesson
 from kernelblaster.reports import run_page
 from kernelblaster.reports.comparison import compare_runs
 from kernelblaster.reports.csv_tables import steps_csv
@@ -83,9 +83,14 @@ def counted(run: RunAccount) -> RunAccount:
         id="1", kind="observation", state_name=HOSTILE, technique=HOSTILE, text=HOSTILE
     )
     update = ParameterUpdate(iteration=0, lessons=(lesson,), author=HOSTILE)
-    assert run.summary is not None
+    shapes = (
+        ShapeCheck(dimensions={HOSTILE: 3}, outcome=Outcome.RACE, reason=HOSTILE),
+        ShapeCheck(dimensions={"N": 3}, outcome=Outcome.PASSED, microseconds=2.0, speedup=1.5),
+    )
+    assert run.summary is not None and run.result is not None
     return dataclasses.replace(
         run,
+        result=run.result.model_copy(update={"shapes": shapes, "notes": (HOSTILE,)}),
         summary=run.summary.model_copy(update={"name": HOSTILE}),
         evaluations=evaluations,
         sources={name: f"{HOSTILE}\n{text}" for name, text in run.sources.items()},
@@ -163,7 +168,7 @@ def test_a_page_needs_no_network_and_escapes_what_others_wrote(finished: RunAcco
     page = run_html(counted(finished))
     assert "<script>window" not in page and "<img src=x" not in page
     outline = Outline(page)
-    assert not outline.open
+    assert not outline.open and "At shapes that the search never saw" in page
     scripts = [attributes for tag, attributes in outline.seen if tag == "script"]
     assert [each.get("type") for each in scripts] == ["application/json", "text/plain", None]
     links = [each.get(name) for _, each in outline.seen for name in ("src", "href")]
@@ -233,6 +238,7 @@ def test_markdown_and_csv_hold_every_step(finished: RunAccount) -> None:
                        if each.microseconds_after)  # fmt: skip
     assert run_markdown(finished).count("\n| 1.") >= 3
     hostile = counted(finished)
+    assert "| 2 µs | 1.50× |" in run_markdown(hostile)
     assert "<" not in run_markdown(hostile).replace("&lt;", "")
     text = dataclasses.replace(
         hostile, steps=(hostile.steps[0].model_copy(update={"technique": "=1+1"}),)

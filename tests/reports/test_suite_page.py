@@ -97,6 +97,9 @@ def test_the_commands_know_a_suite(
     assert call("report", first, "--html", page, "--md", table, "--csv", figures) == 0
     assert "greedy" in table.read_text() and figures.read_text().count("\n") == 5
     capsys.readouterr()
+    assert call("report", first) == 0
+    assert capsys.readouterr().out == table.read_text()
+    assert not (first / "results.md").exists()  # Who reads writes nothing.
     assert call("compare", first, first, "--json") == 0
     assert len(json.loads(capsys.readouterr().out)["differences"]) == 2
     assert call("report", first, tmp_path, "--html", page) == 2

@@ -279,6 +279,21 @@ def test_without_a_program_the_outputs_alone_are_counted() -> None:
     assert "outputs alone" in str(found)
 
 
+def test_a_program_in_a_form_that_nobody_foresaw_costs_the_bound_alone() -> None:
+    odd = node("y", "conv2d", (4, 4), "x")
+    found = bound({"x": (4, 4)}, odd)
+    assert (found.known, found.bytes_written) == (False, 4 * 16)
+    assert "cannot be counted" in found.unknown[0]
+
+
+def test_of_many_unknown_things_a_few_are_named() -> None:
+    nodes = [node("v0", "relu", (4, 4), "x")]
+    for k in range(20):
+        nodes.append(node(f"v{k + 1}", "masked_fill", (4, 4), f"v{k}", "m", 0.0))
+    found = bound({"x": (4, 4), "m": (4, 4)}, *nodes)
+    assert (len(found.unknown), found.unknown[-1]) == (9, "and 12 more")
+
+
 @pytest.mark.parametrize(
     ("time", "base", "expected"),
     [(10.0, 10.0, 0.5), (2.0, 10.0, 1.0), (1.0, 10.0, 1.0), (18.0, 10.0, 1 / 3), (5.0, 2.0, None),

@@ -272,7 +272,8 @@ async def test_cases_of_a_large_task_run_in_two_processes(
 ) -> None:
     task = tasks["row_sum"]
     once = await device.verify(task, kernels.ROW_SUM_BLOCK)
-    monkeypatch.setattr(simulated, "MANY_ELEMENTS", 0)
+    assert 0 < task.verify.work < simulated.MUCH_WORK
+    monkeypatch.setattr(simulated, "MUCH_WORK", 0)
     asked: list[tuple[str, ...]] = []
     real = simulated.run_candidate
 
