@@ -31,6 +31,7 @@ class SpeedOfLight(Record):
     """What no kernel of a task can be faster than on a GPU."""
 
     gpu: str
+    """Whose peaks it is for."""
     bytes_read: int
     """Of inputs, parameters and buffers, what an output depends on, once; constants are not."""
     bytes_written: int

@@ -94,7 +94,8 @@ def test_a_lowering_prompt_of_a_plain_kernel_is_under_three_thousand_tokens(task
 def test_every_template_of_these_roles_renders() -> None:
     task = norm_task()
     context = task_context(task, IDENTITY)
-    first = render("initial_cuda", CONTEXT_TOKENS["initial_cuda"], **context)
+    whole = {"rest": None, "solution": ""}
+    first = render("initial_cuda", CONTEXT_TOKENS["initial_cuda"], **context, **whole)
     assert signature(task) in first[0].content and "aten.layer_norm" in first[1].content
     assert "SEARCH" not in first[0].content, "there is no file to edit yet"
     soft = render("soft_verifier", 12_000, **context, listing="1 x", path="Applied so far: a.")
