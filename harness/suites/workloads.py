@@ -215,13 +215,13 @@ def reference_of(definition: Definition, workload: Workload) -> str:
     drawn = "".join(f"        {text},\n" for text in inputs)
     assigned = "".join(f"{name} = {value}\n" for name, value in sizes.items())
     arguments = ", ".join(definition.inputs)
-    return f'''import torch
+    return f'''{definition.reference.strip()}
+
+
+import torch
 import torch.nn as nn
 
 {assigned}
-
-{definition.reference.strip()}
-
 
 class Model(nn.Module):
     def forward(self, {arguments}):

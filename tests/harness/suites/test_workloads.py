@@ -14,7 +14,9 @@ from kernelblaster.harness.suites.workloads import accepted, is_problem, read_pr
 from kernelblaster.harness.task.loading import load_task_now
 
 SCALE = "import torch\n\n\ndef run(x, gain):\n    return x * gain\n"
-DRAWN = """import torch
+DRAWN = """from __future__ import annotations
+
+import torch
 
 
 def draw(sizes, device):
