@@ -34,8 +34,7 @@ def run_markdown(run: RunAccount) -> str:
              words.microseconds(each.microseconds), words.gain(each.speedup), each.reason)
             for each in run.result.shapes
         ]  # fmt: skip
-        headers = ("sizes", "outcome", "time", "over PyTorch", "why not")
-        parts += ["## At shapes that the search never saw", table(headers, shapes)]
+        parts += ["## At shapes that the search never saw", table(SHAPE_HEADERS, shapes)]
     if run.steps:
         parts += ["## Steps", table(STEP_HEADERS, [_step(run, at) for at in range(len(run.steps))])]
     for iteration in run.iterations:
@@ -55,6 +54,7 @@ def run_markdown(run: RunAccount) -> str:
     return "\n\n".join(parts) + "\n"
 
 
+SHAPE_HEADERS = ("sizes", "outcome", "time", "over PyTorch", "why not")
 STEP_HEADERS = ("step", "state", "technique", "parameters", "expected", "outcome", "gain", "time",
                 "why not")  # fmt: skip
 

@@ -387,6 +387,7 @@ def test_in_a_browser(finished: RunAccount, tmp_path: Path) -> None:
     step = step_id(next(step for step in finished.steps if step.log_gain is not None))
     with browser.browser() as shown:
         shown.open(page, width=390, dark=True)
+        shown.run("document.querySelector('[data-figure=progress]').scrollIntoView()")
         shown.wait("document.querySelector('[data-figure=progress] svg') !== null")
         assert shown.run("document.documentElement.scrollWidth") == 390
         shown.run("document.querySelector('details.trajectory > summary').focus()")
