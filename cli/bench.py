@@ -456,7 +456,7 @@ def _gain(figures: Any) -> str:
 def filled(titles: Sequence[str], rows: Sequence[Sequence[str]], title: str) -> Table:
     """Return a table without the columns in which nothing is said."""
     kept = [n for n in range(len(titles)) if any(row[n] not in ("", "0") for row in rows)]
-    table = Table(*(titles[n] for n in kept), title=title, title_justify="left")
+    table = Table(*(escape(titles[n]) for n in kept), title=title, title_justify="left")
     for row in rows:
         table.add_row(*(escape(row[n]) for n in kept))
     return table

@@ -13,7 +13,7 @@ from typing import Any
 from langchain_core.runnables import RunnableConfig
 from langgraph.types import Send
 
-from ..nodes.common.caps import share_of
+from ..nodes.common.caps import evaluations_left, share_of
 from ..nodes.common.standstill import one_of_many
 from ..nodes.common.until import end_of_search
 from ..nodes.gap_analysis.node import gap_analysis
@@ -41,6 +41,7 @@ async def rollout(state: Departure, config: RunnableConfig) -> dict[str, Any]:
 
 def fan_out(state: OptimizeState) -> list[Send]:
     """Send one rollout for each trajectory of the iteration."""
+    left = evaluations_left(state["plan"], state.get("evaluations", 0))
     return [
         Send(
             "rollout",
@@ -52,26 +53,19 @@ def fan_out(state: OptimizeState) -> list[Send]:
                 knowledge_at=state["knowledge_at"],
                 best=state["best"],
                 evaluations=state.get("evaluations", 0),
-                evaluations_left=_share(state, number),
+                evaluations_left=None if left is None
+                else share_of(left, state["plan"].rollouts, number),
             ),
         )
         for number in range(state["plan"].rollouts)
     ]
 
 
-def _share(state: OptimizeState, rollout: int) -> int | None:
-    """Return how many candidates a rollout of the iteration may have evaluated; None: any."""
-    plan = state["plan"]
-    if plan.on_budget != "finish" or plan.budgets.evaluations is None:
-        return None
-    left = max(0, plan.budgets.evaluations - state.get("evaluations", 0))
-    return share_of(left, plan.rollouts, rollout)
-
-
 def next_iteration(state: OptimizeState) -> list[Send] | str:
     """Fan out, again until iterations or search are over; then confirm the winner."""
     plan, trajectories = state["plan"], state.get("trajectories", {}).values()
     over = any(trajectories) and all(trajectory.over for trajectory in trajectories)
+    over = over or evaluations_left(plan, state.get("evaluations", 0)) == 0
     enough = end_of_search(plan, state["summary"], state["best"])
     if over or enough or state["iteration"] >= plan.iterations:
         return "confirm_winner"

@@ -194,7 +194,8 @@ class Session:
                         durability="sync",
                         control=self.control,
                     ):
-                        self.begun = True
+                        # That PyTorch is still at work is told before it is known what can be done.
+                        self.begun = self.begun or cast(dict[str, Any], event)["event"] != "note"
                         watch(cast(dict[str, Any], event))
                 except GraphDrained as drained:
                     raise Interrupted(self.directory) from drained

@@ -11,7 +11,7 @@ from __future__ import annotations
 import ast
 import keyword
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -106,8 +106,11 @@ def read_problems(folder: Path) -> tuple[list[SuiteTask], list[LeftOut]]:
     """
     tasks: list[SuiteTask] = []
     left_out: list[LeftOut] = []
+    taken: set[str] = set()
     for definition, workloads, origin in _pairs(folder):
-        for workload, name in zip(workloads, _names(definition, workloads), strict=True):
+        for workload in workloads:
+            name = _name(definition, workload, taken)
+            taken.add(name)
             try:
                 source = reference_of(definition, workload)
             except _Unfit as unfit:
@@ -170,16 +173,16 @@ def _workload(path: Path, line: int, said: object) -> Workload:
         raise UserError(f"{path}, line {line} is no workload: {told_of(error)}") from error
 
 
-def _names(definition: Definition, workloads: list[Workload]) -> list[str]:
-    """Return a name for each workload: the definition's and the sizes, numbered where equal."""
-    stem = _NAME.sub("-", definition.name)
-    names: list[str] = []
-    for workload in workloads:
-        sizes = "_".join(f"{name}{value}" for name, value in workload.axes.items())
-        name = f"{stem}__{_NAME.sub('-', sizes)}" if sizes else stem
-        same = sum(other == name or other.startswith(f"{name}__") for other in names)
-        names.append(f"{name}__{same + 1}" if same else name)
-    return names
+def _name(definition: Definition, workload: Workload, taken: Collection[str]) -> str:
+    """Return a workload's name: the definition's and the sizes, numbered where there is one so."""
+    sizes = "_".join(f"{name}{value}" for name, value in workload.axes.items())
+    parts = [_NAME.sub("-", part) for part in (definition.name, sizes) if part]
+    name = "__".join(parts)
+    number = 2
+    while name in taken:
+        name = "__".join([*parts, str(number)])
+        number += 1
+    return name
 
 
 def reference_of(definition: Definition, workload: Workload) -> str:
@@ -212,13 +215,13 @@ def reference_of(definition: Definition, workload: Workload) -> str:
     drawn = "".join(f"        {text},\n" for text in inputs)
     assigned = "".join(f"{name} = {value}\n" for name, value in sizes.items())
     arguments = ", ".join(definition.inputs)
-    return f'''import torch
+    return f'''{definition.reference.strip()}
+
+
+import torch
 import torch.nn as nn
 
 {assigned}
-
-{definition.reference.strip()}
-
 
 class Model(nn.Module):
     def forward(self, {arguments}):
@@ -276,7 +279,7 @@ def _sizes(definition: Definition, workload: Workload) -> dict[str, str]:
         ready = {
             name: text for name, text in computed.items()
             if not {each.id for each in ast.walk(ast.parse(text)) if isinstance(each, ast.Name)}
-            - set(sizes)
+            - {"int", *sizes}
         }  # fmt: skip
         if not ready:
             raise _Unfit(f"the axis {next(iter(computed))} is computed from what is not there")

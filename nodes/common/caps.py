@@ -12,14 +12,10 @@ from .interrupts import SearchEnds, budgeted
 from .workspaces import opened
 
 
-async def search_over(plan: RunPlan, evaluations_left: int | None = None) -> str:
+async def search_over(plan: RunPlan) -> str:
     """Return why nothing more is to be tried, empty where the search goes on.
 
     In a run that pauses at its caps this interrupts instead, and returns when there is room again.
-
-    Args:
-        plan: says which of both it is.
-        evaluations_left: of the cap on evaluations, the caller's part; None where it has none.
     """
 
     async def look() -> str:
@@ -28,8 +24,6 @@ async def search_over(plan: RunPlan, evaluations_left: int | None = None) -> str
             if plan.on_budget == "finish":
                 if ended := await asyncio.to_thread(store.ledger.search_ended):
                     return ended
-                if evaluations_left is not None and evaluations_left <= 0:
-                    return _no_evaluations(plan)
             budgets = await asyncio.to_thread(read_budgets, directory)
             await asyncio.to_thread(require_room, budgets, store, directory)
         return ""
@@ -60,12 +54,16 @@ def search_capped(plan: RunPlan, store: RunStore) -> str:
     """Return which cap ended the search of a run; empty where none did."""
     cap = plan.budgets.evaluations
     if plan.on_budget == "finish" and cap is not None and store.count() >= cap:
-        return _no_evaluations(plan)
+        return f"the cap of {cap} evaluations is reached"
     return store.ledger.search_ended()
 
 
-def _no_evaluations(plan: RunPlan) -> str:
-    return f"the cap of {plan.budgets.evaluations} evaluations is reached"
+def evaluations_left(plan: RunPlan, before: int) -> int | None:
+    """Return how many sources may still be evaluated after so many; None where no cap ends it."""
+    cap = plan.budgets.evaluations
+    if plan.on_budget != "finish" or cap is None:
+        return None
+    return max(0, cap - before)
 
 
 def share_of(left: int, parts: int, number: int) -> int:

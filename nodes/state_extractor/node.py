@@ -39,7 +39,10 @@ class Reads(TypedDict):
 async def state_extractor(state: Reads) -> dict[str, Any]:
     """Describe the current kernel's performance in words and numbers."""
     plan = state["plan"]
-    if ended := await search_over(plan, state.get("evaluations_left")):
+    left = state.get("evaluations_left")
+    if left is not None and left <= 0:
+        return {"ended": "its part of the evaluations is used up"}
+    if ended := await search_over(plan):
         return {"ended": ended, "over": True}
     profile = await asyncio.to_thread(_profile, plan, state["current"])
     observation = describe_state(profile)

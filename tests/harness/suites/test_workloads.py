@@ -14,7 +14,9 @@ from kernelblaster.harness.suites.workloads import accepted, is_problem, read_pr
 from kernelblaster.harness.task.loading import load_task_now
 
 SCALE = "import torch\n\n\ndef run(x, gain):\n    return x * gain\n"
-DRAWN = """import torch
+DRAWN = """from __future__ import annotations
+
+import torch
 
 
 def draw(sizes, device):
@@ -63,9 +65,11 @@ def test_each_workload_is_a_task_with_the_tolerance_of_its_origin_told(tmp_path:
         workload(512),
     )  # fmt: skip
     assert is_problem(folder)
+    problem(tmp_path / "the_same_elsewhere", definition(), workload(512))
     tasks, left_out = read_problems(tmp_path)
     assert [task.name for task in tasks] == [
-        "scale_w64__rows512", "scale_w64__rows2048", "scale_w64__rows512__2"
+        "scale_w64__rows512", "scale_w64__rows2048", "scale_w64__rows512__2",
+        "scale_w64__rows512__3",
     ]  # fmt: skip
     assert not left_out and not tasks[0].tolerance
     assert "required_matched_ratio 0.95" in accepted(tasks[1].tolerance)
@@ -75,7 +79,7 @@ def test_each_workload_is_a_task_with_the_tolerance_of_its_origin_told(tmp_path:
 def test_a_task_of_a_workload_loads_and_its_axes_shrink(tmp_path: Path) -> None:
     axes = {
         "ENTRIES": {"type": "const", "value": 4096},
-        "COUNT": {"type": "expr", "expression": "HALF * 2"},
+        "COUNT": {"type": "expr", "expression": "HALF * 4 / 2"},
         "HALF": {"type": "var"},
         "WIDTH": {"type": "const", "value": 256},
     }

@@ -10,9 +10,13 @@ import pytest
 from text_runs import comparable, replayed, request, resume, run
 
 from kernelblaster.graph.session import Capped
-from kernelblaster.nodes.common.caps import share_of
+from kernelblaster.memory.run.run_store import RunStore
+from kernelblaster.nodes.common.caps import newly_evaluated, share_of
+from kernelblaster.nodes.records import Attempt
+from kernelblaster.nodes.run.begin import stored_plan
 from kernelblaster.tools.models.budgets import change_budgets
 from kernelblaster.tools.models.records import Budgets
+from kernelblaster.tools.workspace import open_runs
 
 
 @pytest.fixture(autouse=True)
@@ -77,7 +81,34 @@ def test_working_time_that_is_used_up_ends_the_search_too(tmp_path: Path) -> Non
 
 
 def test_what_was_evaluated_before_the_iteration_costs_nothing(tmp_path: Path) -> None:
-    """Rollouts that come upon known kernels again still use the cap up."""
-    caps = Budgets(evaluations=7)
-    result = run(tmp_path, budgets=caps, on_budget="finish", iterations=12, rollouts=2, steps=1)
-    assert result.evaluations == 7
+    run(tmp_path, iterations=1)
+    plan = stored_plan(tmp_path / "run")
+    with RunStore(tmp_path / "run" / "run.sqlite") as store:
+        assert len(store.first_sources(100)) == store.count() > 3
+        (first,) = store.first_sources(1)
+        third = (store.first_sources(3) - store.first_sources(2)).pop()
+
+    def cost(before: int, *sources: str | None) -> int:
+        attempts = [
+            Attempt(number=number, source_sha256=source, author="builtin")
+            for number, source in enumerate(sources)
+        ]
+        return asyncio.run(newly_evaluated(plan, attempts, before))
+
+    assert cost(2, first, third) == 1, "the third is new, whoever evaluated it meanwhile"
+    assert cost(3, first, third) == 0
+    assert cost(3, first, None, "0" * 64) == 1
+    open_runs().release(tmp_path / "run")
+
+
+def test_rollouts_that_try_the_same_leave_the_rest_to_the_next_iteration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two rollouts from one kernel with a greedy choice evaluate the same sources."""
+    asked = {"budgets": Budgets(evaluations=5), "on_budget": "finish", "choice": "greedy"}
+    result = run(tmp_path, iterations=6, steps=4, **asked)
+    steps = replayed(tmp_path / "run")
+    tried = [[each["child_sha256"] for each in steps if each["iteration"] == 0
+              and each["rollout"] == rollout] for rollout in (0, 1)]  # fmt: skip
+    assert tried[0] == tried[1], "they do try the same"
+    assert result.evaluations == 5
