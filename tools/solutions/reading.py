@@ -71,9 +71,15 @@ def read_solution(text: str) -> Solution:
     Raises NotRestated.
     """
     try:
-        tree = ast.parse(text)
+        return _read(text)
     except SyntaxError as error:
         raise NotRestated(f"it is not Python: {error.msg}", error.lineno) from None
+    except (RecursionError, MemoryError):  # The latter is how the parser says the same.
+        raise NotRestated("its Python is nested too deeply to be read") from None
+
+
+def _read(text: str) -> Solution:
+    tree = ast.parse(text)
     texts = dict(_texts(tree))
     sources = [each for call in _compilations(tree) for each in _sources(call, texts)]
     if not sources:
@@ -81,6 +87,8 @@ def read_solution(text: str) -> Solution:
     cuda, lines = "", []
     for node in sources:
         value = str(node.value)
+        if re.search("[\0\ud800-\udfff]", value):
+            raise NotRestated("its CUDA text holds what no source file can", node.lineno)
         cuda += value.rstrip("\n") + "\n"
         lines += _lines(ast.get_source_segment(text, node) or "", node.lineno, value)
     if EXPORTED in cuda:
@@ -197,6 +205,9 @@ class _Forward:
         if len(names) != len(targets):
             raise NotRestated(f"forward() sets {ast.unparse(target)}", target.lineno)
         held = self._value(value, len(names))
+        if len(held) != len(names):
+            words = f"forward() takes {ast.unparse(value)} for {len(names)} tensors"
+            raise NotRestated(words, value.lineno)
         self._names |= dict(zip(names, held, strict=True))
 
     def _value(self, node: ast.expr, count: int = 1) -> tuple[str, ...]:

@@ -21,6 +21,8 @@ from .reading import EXPORTED, Argument, NotRestated, Solution
 
 MOST_DEPTH = 8
 """Of functions that call each other."""
+LONGEST_SIZE = 4096
+"""Characters of a tensor's size with the values of locals in it, which can multiply without end."""
 
 _FOREIGN = re.compile(r"\b(torch|at|c10|pybind11|caffe2)::|\b(TORCH|AT|C10|PYBIND11)_[A-Z_]+\b")
 _CHECKS = re.compile(
@@ -49,7 +51,10 @@ def restate(solution: Solution, task: Task) -> str:
     """Return a candidate's source that does what a solution does. Raises NotRestated."""
     if EXPORTED in solution.cuda:
         return _our_own(solution.cuda)
-    return _Restating(solution, task).text()
+    try:
+        return _Restating(solution, task).text()
+    except RecursionError:
+        raise NotRestated("its CUDA text is nested too deeply to be read") from None
 
 
 def _our_own(cuda: str) -> str:
@@ -279,6 +284,8 @@ class _Body:
         if value is None or target is None:
             return False
         name, text = text_of(target).lstrip("&* "), " ".join(text_of(value).split())
+        if not re.fullmatch(r"\w+", name):
+            return False
         if "urrentCUDAStream" in text:
             self._streams.add(name)
             return True
@@ -347,7 +354,9 @@ class _Body:
         """Return an expression with the values of locals in their place."""
         for _ in self._numbers:
             for name, value in self._numbers.items():
-                text = re.sub(rf"\b{name}\b", value, text)
+                text = re.sub(rf"\b{name}\b", lambda _, value=value: value, text)
+                if len(text) > LONGEST_SIZE:
+                    raise NotRestated(f"{self._function}() computes a size that is too long")
         return text
 
     def _dtype_of(self, value: Node) -> str:
@@ -442,8 +451,9 @@ class _Body:
                 pointer = f"const_cast<{ctype(tensor.dtype)}*>({pointer})"
             own = rf"(?<![\w.]){name}\s*\.\s*"
             asked = rf"{own}(?:mutable_|const_)?data_ptr(?:<[^<>()]*>)?\s*\(\s*\)"
-            text = re.sub(asked, pointer, text)
-            text = re.sub(rf"{own}numel\(\)", f"({tensor.numel})", text)
+            text = re.sub(asked, pointer.replace("\\", r"\\"), text)
+            numel = tensor.numel.replace("\\", r"\\")
+            text = re.sub(rf"{own}numel\(\)", f"({numel})", text)
             text = re.sub(rf"{own}(?:dim|ndimension)\(\)", str(len(tensor.sizes)), text)
             asked = rf"{own}sizes?(?:\(\)\s*\[|\()\s*(-?\d+)\s*[\])]"
             while found := re.search(asked, text):
@@ -492,7 +502,7 @@ def _parameters(node: Node) -> list[tuple[str, str]]:
     found = []
     for each in _parameter_nodes(node):
         text = text_of(each).partition("=")[0].strip()
-        name = re.search(r"(\w+)$", text)
+        name = re.search(r"(?<!\w)(\w+)$", text)
         kind = re.sub(r"\bconst\b|&", "", text[: name.start()] if name else text).strip()
         found.append((name[1] if name else "", kind))
     return found
