@@ -6,6 +6,8 @@ import json
 import sys
 from typing import Any, NoReturn
 
+from ..harness.errors import printable
+
 
 def print_json(value: Any) -> None:
     """Print one JSON object, the last thing on standard output."""
@@ -15,11 +17,11 @@ def print_json(value: Any) -> None:
 
 def tell(text: str) -> None:
     """Print one line about what is waited for on standard error."""
-    sys.stderr.write(text + "\n")
+    sys.stderr.write(printable(text) + "\n")
     sys.stderr.flush()
 
 
 def fail(message: str) -> NoReturn:
     """Print one line on standard error and leave with exit code 2."""
-    sys.stderr.write(f"kernelblaster: {message}\n")
+    sys.stderr.write(f"kernelblaster: {printable(message)}\n")
     raise SystemExit(2)

@@ -19,6 +19,11 @@ def shown(value: object) -> str:
     return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]} ..."
 
 
+def printable(text: str) -> str:
+    """Return a text of anybody's as a terminal may show it: what would steer it is blank."""
+    return "".join(c if c.isprintable() or c in "\n\t" else " " for c in text)
+
+
 def told_of(error: ValidationError, name: str = "") -> str:
     """Return in one line what a record refuses first; `name` is where the value stands."""
     first = error.errors(include_url=False)[0]
@@ -40,7 +45,7 @@ class UserError(RuntimeError):
     """
 
     def __init__(self, message: str) -> None:
-        super().__init__(" ".join(message.split()))
+        super().__init__(" ".join(printable(message).split()))
 
     def model_dump(self) -> dict[str, str]:
         """Return the line as what a LangGraph server tells its clients of an error.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
+from ..harness.errors import printable
 from . import words
 from .reading import RunAccount, place_of
 from .summary import facts_of_run, sentence, tiles
@@ -76,7 +77,7 @@ def _step(run: RunAccount, at: int) -> tuple[str, ...]:
 
 def text(words_of: str) -> str:
     """Return a text of anybody's as Markdown shows it: on one line, none of it markup."""
-    line = " ".join(words_of.split())
+    line = " ".join(printable(words_of).split())
     line = line.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return re.sub(r"([\\`*_\[\]|#])", r"\\\1", line)
 

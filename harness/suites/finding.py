@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..errors import UserError
+from ..errors import UserError, shown
 from ..files import read_regular
 from ..task.kernelbench import kernelbench_files, task_files
 from ..task.loading import LARGEST_REFERENCE_BYTES
@@ -15,7 +15,8 @@ from .hub import PREFIX, hub_tasks
 from .records import LeftOut, SuiteTask, SuiteTasks
 from .workloads import LAYOUT, is_problem, read_problems
 
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}")
+"""A file's name has at most 255 bytes on most systems, and more follows the task's."""
 
 
 def find_suite(
@@ -90,7 +91,7 @@ def _named(
     seen: set[str] = set()
     for task in tasks:
         if not _NAME.fullmatch(task.name):
-            raise UserError(f"{task.origin}: {task.name!r} cannot be the name of a task's folder")
+            raise UserError(f"{task.origin}: {shown(task.name)} cannot be the name of a task's folder")
         if task.name in seen:
             raise UserError(f"{origin}: two tasks are called {task.name}; rename one")
         seen.add(task.name)

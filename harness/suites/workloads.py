@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import keyword
+import math
 import re
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
@@ -17,7 +18,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from ..errors import UserError, told_of
+from ..errors import UserError, printable, told_of
 from ..files import read_json, read_text
 from .records import LeftOut, SuiteTask
 
@@ -114,7 +115,11 @@ def read_problems(folder: Path) -> tuple[list[SuiteTask], list[LeftOut]]:
             try:
                 source = reference_of(definition, workload)
             except _Unfit as unfit:
-                left_out.append(LeftOut(name=name, reason=str(unfit)))
+                left_out.append(LeftOut(name=name, reason=printable(str(unfit))))
+                continue
+            except (RecursionError, MemoryError):  # The latter is how Python's parser says so.
+                reason = "its reference or the size of an axis is nested too deeply to be read"
+                left_out.append(LeftOut(name=name, reason=reason))
                 continue
             tasks.append(
                 SuiteTask(name=name, source=source, origin=origin, tolerance=workload.tolerance)
@@ -210,7 +215,7 @@ def reference_of(definition: Definition, workload: Workload) -> str:
             for name, source in workload.inputs.items() if source.type == "scalar"
         }  # fmt: skip
         given = [f"{name!r}: {name}" for name in sizes]
-        given += [f"{name!r}: {value!r}" for name, value in scalars.items()]
+        given += [f"{name!r}: {_number(value)}" for name, value in scalars.items()]
         custom = f"    custom = {entry}({{{', '.join(given)}}}, torch.device('cpu'))\n"
     drawn = "".join(f"        {text},\n" for text in inputs)
     assigned = "".join(f"{name} = {value}\n" for name, value in sizes.items())
@@ -307,7 +312,7 @@ def _input(name: str, tensor: Tensor, source: Source | None, definition: Definit
     if kind == "scalar" and source is not None:
         if source.value is None:
             raise _Unfit(f"its input {name} is a number without a value")
-        return repr(source.value)
+        return _number(source.value)
     if kind == "custom":
         return f"custom[{name!r}]"
     if tensor.shape is None:
@@ -315,11 +320,18 @@ def _input(name: str, tensor: Tensor, source: Source | None, definition: Definit
     if tensor.dtype not in _DRAWS:
         raise _Unfit(f"its input {name} is of type {tensor.dtype}")
     unknown = [each for each in map(str, tensor.shape)
-               if not each.isdecimal() and each not in definition.axes]  # fmt: skip
+               if not (each.isascii() and each.isdecimal()) and each not in definition.axes]  # fmt: skip
     if unknown:
         raise _Unfit(f"its input {name} has an axis {unknown[0]} that is not there")
     shape = "".join(f"{each}, " for each in tensor.shape).strip()
     return _DRAWS[tensor.dtype].format(shape=f"({shape})", dtype=tensor.dtype)
+
+
+def _number(value: bool | int | float | None) -> str:
+    """Return a number as Python writes it; what is infinite or undefined has no literal."""
+    text = repr(value)
+    endless = isinstance(value, float) and not math.isfinite(value)
+    return f"float({text!r})" if endless else text
 
 
 def accepted(tolerance: Mapping[str, float | bool | None]) -> str:

@@ -8,7 +8,7 @@ import shutil
 from pathlib import Path
 
 from ...harness.errors import UserError
-from ...harness.files import write_atomically
+from ...harness.files import LARGEST_DOCUMENT_BYTES, read_regular, write_atomically
 
 
 class ArtifactStore:
@@ -48,7 +48,7 @@ class ArtifactStore:
         """
         path = self._path(name)
         try:
-            data = path.read_bytes()
+            data = read_regular(path, LARGEST_DOCUMENT_BYTES, "an artifact")
         except OSError as error:
             raise UserError(
                 f"artifact {name[:12]} is missing from {self.directory}; "

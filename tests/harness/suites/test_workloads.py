@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -127,6 +128,8 @@ def test_a_set_of_definitions_beside_workloads_is_read_too(tmp_path: Path) -> No
         ({"axes": {"class": {"type": "const", "value": 2}}}, {}, "no variable for"),
         ({"axes": {"rows": {"type": "expr", "expression": "f(2)"}}}, {}, "more than arithmetic"),
         ({"axes": {"rows": {"type": "expr", "expression": "x * 2"}}}, {}, "what is not there"),
+        ({"axes": {"rows": {"type": "expr", "expression": "-" * 9**5 + "1"}}}, {}, "too deeply"),
+        ({"reference": "x = " + "a + " * 9**5 + "a"}, {}, "too deeply"),
     ],
 )
 def test_what_cannot_be_a_task_is_left_out_and_says_why(
@@ -135,6 +138,13 @@ def test_what_cannot_be_a_task_is_left_out_and_says_why(
     problem(tmp_path / "p", definition(**said), workload(**asked))
     tasks, (left,) = read_problems(tmp_path)
     assert not tasks and why in left.reason
+
+
+def test_a_number_that_has_no_literal_is_python_still(tmp_path: Path) -> None:
+    inputs = {"gain": {"type": "scalar", "value": math.inf}}
+    problem(tmp_path / "p", definition(), workload(inputs=inputs))
+    ((task,), _) = read_problems(tmp_path)
+    assert "float('inf')" in task.source
 
 
 def test_an_eight_bit_input_is_left_out_by_its_type(tmp_path: Path) -> None:

@@ -90,6 +90,19 @@ def test_a_missing_or_damaged_artifact_is_one_clear_line(tmp_path: Path) -> None
         store.get_text(name)
 
 
+def test_an_artifact_that_is_no_file_or_has_no_end_is_not_waited_for(tmp_path: Path) -> None:
+    store = ArtifactStore(tmp_path)
+    name = store.put_text("kernel")
+    (path,) = (each for each in tmp_path.rglob("*") if each.is_file())
+    os.truncate(path, 1 << 40)
+    with pytest.raises(UserError, match="an artifact has at most"):
+        store.get_text(name)
+    path.unlink()
+    os.mkfifo(path)
+    with pytest.raises(UserError, match="is a pipe"):
+        store.get_text(name)
+
+
 def test_threads_may_store_the_same_artifact_at_once(tmp_path: Path) -> None:
     store = ArtifactStore(tmp_path)
     with ThreadPoolExecutor(8) as pool:

@@ -140,6 +140,34 @@ def test_what_stands_in_the_way_is_named_with_its_line(
         assert at in text.splitlines()[(refused.value.line or 0) - 1]
 
 
+_NUMBERS = "".join(f"int a{n} = a{n - 1} * a{n - 1}; " for n in range(1, 40))
+
+
+@pytest.mark.parametrize(
+    "old, new, reason",
+    [
+        ("mean = ext", "y = " + "-" * 9**5 + "1\n        mean = ext", "Python is nested too deeply"),
+        ("mean = ext", "y = " + "x." * 9**5 + "x\n        mean = ext", "Python is nested too deeply"),
+        ("mean = ext", "a, b = x\n        mean = ext", "takes x for 2 tensors"),
+        ("torch::empty_like(x)", "x; " + _NUMBERS + "auto b = torch::empty({a39})", "too long"),
+        ("torch::empty_like(x)", "x; const char* q = R\"(\\1)\"; auto b = torch::empty({q})",
+         "is no constant"),
+        ("torch::empty_like(x)", "x; auto (*b)(int) = torch::empty({1})", "what launch\\(\\) cannot"),
+        ("CHECK_INPUT(x);", "\0", "null bytes|no source file"),
+    ],
+)  # fmt: skip
+def test_a_hostile_solution_is_refused_in_words(old: str, new: str, reason: str) -> None:
+    text = SOLUTION.replace(old, new)
+    assert text != SOLUTION
+    with pytest.raises(NotRestated, match=reason):
+        restated(text)
+
+
+def test_cuda_text_that_no_file_can_hold_is_refused() -> None:
+    with pytest.raises(NotRestated, match="no source file"):
+        restated(SOLUTION.replace("r\"\"\"", "\"\"\"").replace("CHECK_INPUT(x);", "\\ud800"))
+
+
 def test_a_line_of_the_cuda_text_is_one_of_the_file() -> None:
     text = SOLUTION.replace("r\"\"\"", "\"\"\"").replace("CHECK_INPUT(x);", "printf(\"a\\\\n\");")
     broken = text.replace("torch::empty_like(x)", "torch::full_like(x, 1.0)")
