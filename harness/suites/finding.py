@@ -91,7 +91,8 @@ def _named(
     seen: set[str] = set()
     for task in tasks:
         if not _NAME.fullmatch(task.name):
-            raise UserError(f"{task.origin}: {shown(task.name)} cannot be the name of a task's folder")
+            words = f"{shown(task.name)} cannot be the name of a task's folder"
+            raise UserError(f"{task.origin}: {words}")
         if task.name in seen:
             raise UserError(f"{origin}: two tasks are called {task.name}; rename one")
         seen.add(task.name)

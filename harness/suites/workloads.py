@@ -320,7 +320,7 @@ def _input(name: str, tensor: Tensor, source: Source | None, definition: Definit
     if tensor.dtype not in _DRAWS:
         raise _Unfit(f"its input {name} is of type {tensor.dtype}")
     unknown = [each for each in map(str, tensor.shape)
-               if not (each.isascii() and each.isdecimal()) and each not in definition.axes]  # fmt: skip
+               if not re.fullmatch("[0-9]+", each) and each not in definition.axes]  # fmt: skip
     if unknown:
         raise _Unfit(f"its input {name} has an axis {unknown[0]} that is not there")
     shape = "".join(f"{each}, " for each in tensor.shape).strip()

@@ -7,7 +7,10 @@ import pytest
 from kernelblaster.harness.errors import UserError, printable
 
 
-@pytest.mark.parametrize("text", ["\x1b[2J", "\x1b]0;title\x07", "\x9b31m", "a\rb", "\u202e", "\ud800"])
+STEERING = ["\x1b[2J", "\x1b]0;title\x07", "\x9b31m", "a\rb", "\u202e", "\ud800"]
+
+
+@pytest.mark.parametrize("text", STEERING)
 def test_no_text_steers_a_terminal(text: str) -> None:
     assert printable(text).isprintable()
     assert str(UserError(f"{text}: no such file")).isprintable()
