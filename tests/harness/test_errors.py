@@ -6,7 +6,6 @@ import pytest
 
 from kernelblaster.harness.errors import UserError, printable
 
-
 STEERING = ["\x1b[2J", "\x1b]0;title\x07", "\x9b31m", "a\rb", "\u202e", "\ud800"]
 
 

@@ -354,7 +354,7 @@ class _Body:
         """Return an expression with the values of locals in their place."""
         for _ in self._numbers:
             for name, value in self._numbers.items():
-                text = re.sub(rf"\b{name}\b", lambda _, value=value: value, text)
+                text = re.sub(rf"\b{name}\b", value.replace("\\", r"\\"), text)
                 if len(text) > LONGEST_SIZE:
                     raise NotRestated(f"{self._function}() computes a size that is too long")
         return text
