@@ -106,8 +106,8 @@ async def rerun(
     Raises:
         UserError: nothing was run in the directory, or the device cannot be used.
     """
-    runs, before = await asyncio.to_thread(_runs, directory)
-    if not runs:
+    runs, without, before = await asyncio.to_thread(_runs, directory)
+    if not runs and not without:
         raise UserError(f"{directory} holds no run that is over: there is nothing to run again")
     chosen, _ = device_choice(device or (before.kind if before.kind == "simulated" else "auto"))
     simulated = chosen == "simulated"
@@ -121,26 +121,37 @@ async def rerun(
         return again
 
     try:
-        claims = await asyncio.gather(*(one(run, policy) for run, policy in runs))
+        measured = await asyncio.gather(*(one(run, policy) for run, policy in runs))
     finally:
         opened.close()
+    for again in without:
+        told(again)
+    claims = (*measured, *without)
     return Rerun(
         directory=str(directory),
         device=opened.identity,
         counts=dict(sorted(Counter(each.verdict for each in claims).items())),
-        claims=tuple(claims),
+        claims=claims,
     )
 
 
-def _runs(directory: Path) -> tuple[list[tuple[Path, str]], DeviceIdentity]:
-    """Return the runs that are over, each with its policy, and what they were measured on."""
+def _runs(directory: Path) -> tuple[list[tuple[Path, str]], list[Again], DeviceIdentity]:
+    """Return the runs that are over, each with its policy, those that failed before they had a
+    directory, and what they were measured on."""
     if not is_suite(directory):
         plan = stored_plan(directory)
-        return [(directory, plan.policy)], plan.identity
+        return [(directory, plan.policy)], [], plan.identity
     lock = read_suite(directory)
     found = read_outcomes(directory, lock)
     runs = [(directory / ended.run, run.variant) for run, ended in found if ended.run]
-    return runs, lock.device
+    without = [
+        Again(
+            run="", policy=run.variant, task=run.task, seed=run.seed, verdict="no_claim",
+            reason=f"the run came to no result: {ended.reason}",
+        )
+        for run, ended in found if not ended.run
+    ]  # fmt: skip
+    return runs, without, lock.device
 
 
 async def _again(directory: Path, run: Path, policy: str, device: Device) -> Again:

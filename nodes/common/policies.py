@@ -91,8 +91,9 @@ def require_counted(policy: Policy, asked: Collection[str]) -> None:
     counts = editable(policy)
     for name in ("iterations", "rollouts", "steps", "rounds"):
         if name in asked and name not in counts:
-            flags = ", ".join(f"--{each}" for each in counts) or "no number"
-            raise UserError(f"--{name}: the policy {policy} cannot be told that, but {flags}")
+            flags = ", ".join(f"--{each}" for each in counts)
+            rest = f"what it takes: {flags}" if flags else "it has no loop whose length is free"
+            raise UserError(f"--{name}: the policy {policy} cannot be told that; {rest}")
 
 
 def under_policy(context: RunContext) -> RunContext:

@@ -22,8 +22,8 @@ from ...tools.models.asking import MalformedReply
 from ...tools.models.code_reply import CodeReply, read_code
 from ...tools.models.records import BUILTIN
 from ...tools.progress import report_progress
-from ...tools.solutions.reading import NotRestated, is_solution, read_solution
-from ...tools.solutions.restating import restate
+from ...tools.solutions.first_kernel import as_launch, not_restated
+from ...tools.solutions.reading import NotRestated
 from ..common.interrupts import SearchEnds, awaited, budgeted
 from ..common.prompts.repair import reply_words
 from ..common.workspaces import opened, workspace_of
@@ -75,19 +75,16 @@ def _write(plan: RunPlan, summary: TaskSummary, by_model: bool) -> tuple[Written
         task = workspace.task(summary.artifact)
     if not plan.start:
         return Written(source=translate(task), author=BUILTIN), ""
-    text = read_source(Path(plan.start))
-    if not is_solution(text):
-        return Written(source=text, author="person"), ""
+    start = Path(plan.start)
+    text = read_source(start)
     try:
-        return Written(source=restate(read_solution(text), task), author="person"), ""
+        return Written(source=as_launch(start, text, task), author="person"), ""
     except NotRestated as obstacle:
         if by_model:
             return None, text
-        where = f":{obstacle.line}" if obstacle.line else ""
         raise UserError(
-            f"--start {plan.start}{where}: {obstacle.reason}; write `launch` yourself (its "
-            f"signature: kernelblaster task show {plan.task}), or let a model restate the "
-            "solution: --model initial_cuda=openai:NAME"
+            f"{not_restated(f'--start {start}', obstacle, plan.task)}, or let a model restate "
+            "the solution: --model initial_cuda=openai:NAME"
         ) from None
 
 

@@ -14,6 +14,8 @@ from ...harness.process.scratch import scratch_folder
 from ...harness.records import AS_WRITTEN, Evaluation, Outcome, Reading
 from ...harness.task.loading import Tell, load_task
 from ...memory.run.run_store import RunStore
+from ..solutions.first_kernel import as_launch, not_restated
+from ..solutions.reading import NotRestated
 from .evaluator import Evaluator
 
 NO_KERNEL = frozenset({"missing_launch", "wrong_signature"})
@@ -33,7 +35,7 @@ async def evaluate_file(
     confirm_seconds: float = CONFIRM_SECONDS,
     reference_seconds: float | None = None,
 ) -> Evaluation:
-    """Compile, verify, profile and time one CUDA source for one task.
+    """Compile, verify, profile and time one CUDA source, or KernelBench solution, for one task.
 
     Args:
         confirm: also verify and time what passed once more, as a run does with its winner: in a
@@ -54,6 +56,10 @@ async def evaluate_file(
     source = await asyncio.to_thread(read_source, kernel)
     opened = open_device(device, gpu).confirming_for(confirm_seconds)
     loaded = await load_task(task, dimensions, reading, tell, reference_seconds)
+    try:
+        source = await asyncio.to_thread(as_launch, kernel, source, loaded)
+    except NotRestated as obstacle:
+        raise UserError(not_restated(str(kernel), obstacle, str(task))) from None
     with scratch_folder("evaluate") as scratch:
         with RunStore(scratch / "run.sqlite") as store:
             gates = Evaluator(opened, store)

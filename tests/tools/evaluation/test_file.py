@@ -10,8 +10,11 @@ import graph_support
 import pytest
 
 from kernelblaster.harness.devices.protocol import Measurement
+from kernelblaster.harness.errors import UserError
 from kernelblaster.harness.records import Evaluation, Outcome, Task
 from kernelblaster.tools.evaluation import file
+from kernelblaster.tools.solutions import first_kernel
+from kernelblaster.tools.solutions.reading import EXPORTED
 
 GOOD = "us: 10.0\n"
 
@@ -27,14 +30,18 @@ class Drifting(graph_support.TextDevice):
 
 
 def evaluated(
-    monkeypatch: pytest.MonkeyPatch, folder: Path, source: str, confirm: bool = True
+    monkeypatch: pytest.MonkeyPatch,
+    folder: Path,
+    source: str,
+    confirm: bool = True,
+    name: str = "k.cu",
 ) -> Evaluation:
     async def load(path: Path, *given: Any) -> Task:
         return graph_support.text_task(path.stem)
 
     monkeypatch.setattr(file, "load_task", load)
     monkeypatch.setattr(file, "open_device", lambda kind, gpu: Drifting(gpu))
-    kernel = folder / "k.cu"
+    kernel = folder / name
     kernel.write_text(source)
     return asyncio.run(file.evaluate_file(kernel, folder / "t.py", "x", "H100", {}, confirm))
 
@@ -66,3 +73,27 @@ def test_what_failed_at_first_is_not_tried_again(
 ) -> None:
     found = evaluated(monkeypatch, tmp_path, GOOD + "outcome: race\n")
     assert found.outcome is Outcome.RACE and not found.facts
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("print('hello')\n", "k.py: a Python file without `class ModelNew`; give a CUDA source"),
+        ("class ModelNew:\n    pass\n", "k.py: it compiles no CUDA text with load_inline; write"),
+        ("class ModelNew(:\n", "k.py:1: it is not Python"),
+    ],
+)
+def test_python_is_a_solution_or_one_clear_line(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, source: str, said: str
+) -> None:
+    with pytest.raises(UserError, match=said):
+        evaluated(monkeypatch, tmp_path, source, name="k.py")
+
+
+def test_a_solution_is_evaluated_as_the_launch_it_is(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(first_kernel, "restate", lambda solution, task: solution.cuda)
+    text = f'load_inline(cuda_sources=["""{EXPORTED}\n{GOOD}"""])\n\nclass ModelNew:\n    pass\n'
+    found = evaluated(monkeypatch, tmp_path, text, name="k.py")
+    assert found.outcome is Outcome.PASSED
