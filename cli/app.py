@@ -297,7 +297,7 @@ def resume(
 @app.command()
 @with_task_flags
 def evaluate(
-    kernel: Annotated[Path, typer.Argument(help="CUDA source that defines `launch`, or a ModelNew.")],
+    kernel: Annotated[Path, typer.Argument(help="CUDA source, or file with ModelNew.")],
     task: Annotated[
         Path | None, typer.Option("--task", help="PyTorch reference it must compute.")
     ] = None,

@@ -79,6 +79,10 @@ VALID = frozenset({"improved", "not_improved"})
 _SHAKES = 2000
 """Samples of a bootstrap."""
 
+FEWEST_TASKS = 6
+"""Tasks from which on two policies can be said to differ: that five of five go one way happens by
+chance once in 16 times, and an interval drawn over one task has no width at all."""
+
 
 class Spread(Record):
     """How ratios are spread."""
@@ -153,7 +157,7 @@ class Difference(Record):
     fast: Interval
     """fast_1 of the first less that of the second."""
     tells: bool
-    """Whether the interval of the ratio leaves out 1."""
+    """Whether the interval of the ratio leaves out 1, and there are tasks enough to say so."""
 
 
 def ratio(outcome: TaskOutcome, against: Against) -> float | None:
@@ -309,7 +313,7 @@ def compare_policies(
         only_one=len(sides[0].keys() ^ sides[1].keys()),
         ratio=quotient,
         fast=_interval(fast[:, 0] - fast[:, 1], drawn),
-        tells=quotient.low > 1 or quotient.high < 1,
+        tells=len(tasks) >= FEWEST_TASKS and (quotient.low > 1 or quotient.high < 1),
     )
 
 

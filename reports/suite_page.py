@@ -159,7 +159,7 @@ def _differences_plot(differences: Sequence[Difference]) -> Plot:
     return _intervals_plot(
         "differences", "Policies in pairs, on the same tasks",
         "Ratio of geometric means over the tasks that both have, with intervals of 95 % drawn "
-        "over tasks; where one leaves out 1, the two differ.",
+        "over tasks; where one of six tasks or more leaves out 1, the two differ.",
         "first / second",
         [(f"{each.first} / {each.second}", each.ratio.estimate, each.ratio.low, each.ratio.high)
          for each in reversed(differences)],

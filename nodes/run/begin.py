@@ -67,7 +67,7 @@ def resolve_plan(request: OptimizeRequest, context: RunContext) -> RunPlan:
     models = resolve_models(context)
     given = given_texts(request)
     if request.start and START_FILE not in given and not Path(request.start).is_file():
-        raise UserError(f"no such file: --start {request.start}; give a CUDA source's or a solution's path")
+        raise UserError(f"no such file: --start {request.start}; give a CUDA source or a solution")
     device, why = device_choice(context.device, context.gpu)
     identity = open_device(device, context.gpu).identity
     task = Path(TASK_FILE if TASK_FILE in given else request.task)

@@ -37,7 +37,7 @@ def verdicts(directory: Path, **options: Any) -> dict[str, str]:
 
 
 def test_claims_hold_where_nothing_changed(finished: Path) -> None:
-    assert verdicts(finished) == {"one": "holds", "two": "holds"}
+    assert verdicts(finished) == {"one": "holds", "two": "holds", "bad": "no_claim"}
     alone = asyncio.run(rerun(finished / "runs" / "minimal" / "seed-0" / "one", "simulated"))
     assert alone.counts == {"holds": 1} and alone.claims[0].now is not None
 
@@ -52,14 +52,14 @@ def test_a_claim_that_was_too_high_and_a_winner_that_fails_are_told(
     winner = (two / "best.cu").read_text()
     (two / "best.cu").write_text(winner + "outcome: race\n")
     try:
-        assert verdicts(finished) == {"one": "slower", "two": "fails"}
+        assert verdicts(finished) == {"one": "slower", "two": "fails", "bad": "no_claim"}
     finally:
         (one / "result.json").write_text(stored)
         (two / "best.cu").write_text(winner)
 
 
 def test_another_gpu_is_told_and_not_compared(finished: Path) -> None:
-    assert set(verdicts(finished, gpu="A100").values()) == {"not_compared"}
+    assert set(verdicts(finished, gpu="A100").values()) == {"not_compared", "no_claim"}
 
 
 def test_figures_are_compared_by_their_intervals_against_pytorch_too() -> None:
