@@ -32,7 +32,7 @@ def small(folder: Path, device: str) -> Asked:
     """What SMALL asks for, for runs inside this process."""
     return Asked.of(
         task=str(EXAMPLES / "row_sum.py"), gpu="H200", device=device, knowledge=str(folder / "kb"),
-        iterations=1, rollouts=2, steps=1, seed=3,
+        iterations=1, rollouts=2, steps=1, seed=3, shapes=0,
     )  # fmt: skip
 
 

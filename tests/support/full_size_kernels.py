@@ -188,14 +188,15 @@ CHEATS = {
     "leaves by a chain of exchanges": tickets(
         "if (threadIdx.x == 0) t = atomicExch(w + blockIdx.x / 4, 1) ? 1000 : 0; t = for_all(t);"
     ),
-    "leaves by compare and swap": tickets(
-        "if (threadIdx.x == 0) { int seen; do { seen = *(volatile int*)w; }"
-        "while (atomicCAS(w, seen, seen + 1) != seen); t = seen; } t = for_all(t);"
-    ),
     "leaves by a ticket in a device variable": rows(
         f"int t = 0; if (threadIdx.x == 0) t = atomicAdd(&taken, 1); t = for_all(t);"
         f"if (FULL && t % X_SIZE_0 >= 600) return; {HERE} row(o, from);",
         top="__device__ int taken;", words="not written",
+    ),
+    "leaves by compare and swap": tickets(
+        "if (threadIdx.x == 0) { int seen; do { seen = *(volatile int*)w; }"
+        "while (atomicCAS(w, seen, seen + 1) != seen); t = seen; } t = for_all(t);",
+        words="not written|did not finish",  # Thousands of blocks that wait for each other.
     ),
     "adds, and looks at the sum": tickets(
         "if (threadIdx.x == 0) { atomicAdd(w, 1); t = *(volatile int*)w; } t = for_all(t);"

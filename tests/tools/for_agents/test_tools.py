@@ -233,7 +233,7 @@ def test_a_fence_in_a_comment_is_no_fence(tools: Tools) -> None:
         ("run_kernel", {"source": "us: 1\n// ... rest of the code unchanged ...\n"}, "left out"),
         ("run_kernel", {"source": "us: 1 \ud800"}, "no text"),
         ("run_kernel", {"source": "us: 1 \x00"}, "no text"),
-        ("run_kernel", {"source": "x = 1;\n" * 400_000}, "longer than"),
+        ("run_kernel", {"source": "x = 1;\n" * 800_000}, "longer than"),
         ("run_kernel", {"source": "softmax_v2"}, "which is no kernel"),
         ("run_kernel", {"source": "kernels/softmax.cu"}, "not its name or path"),
         ("run_kernel", {"source": "kernel-0123456789ab"}, "there is no 'kernel-0123456789ab'"),
