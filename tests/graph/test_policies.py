@@ -63,7 +63,7 @@ def test_an_unknown_policy_is_one_clear_line() -> None:
 
 def test_what_a_policy_fixes_cannot_be_asked_otherwise() -> None:
     assert under_policy(RunContext(policy="zero_shot")).rounds == 1
-    with pytest.raises(UserError, match="--steps: the policy minimal .* but --rounds"):
+    with pytest.raises(UserError, match="--steps: the policy minimal .* what it takes: --rounds"):
         require_counted("minimal", ["steps"])
     require_counted("kernelblaster", ["steps", "iterations"])
     with pytest.raises(UserError, match="--approve technique: the policy minimal"):
