@@ -22,22 +22,20 @@ from ..nodes.run.report import report
 from ..nodes.run.unseen_shapes import unseen_shapes
 from ..nodes.soft_verifier.node import soft_verifier
 from .compiling import AgentGraph
-from .state import OptimizeState, RoundsState
-
-State = OptimizeState | RoundsState
+from .state import SearchState
 
 
-def after_review(state: State) -> Literal["confirm_winner", "approve_winner"]:
+def after_review(state: SearchState) -> Literal["confirm_winner", "approve_winner"]:
     """Go on with what stands; a vetoed kernel makes room for the next fastest."""
     return "confirm_winner" if _vetoed(state) else "approve_winner"
 
 
-def after_approval(state: State) -> Literal["confirm_winner", "unseen_shapes"]:
+def after_approval(state: SearchState) -> Literal["confirm_winner", "unseen_shapes"]:
     """Go on with what stands; a rejected kernel makes room for the next fastest."""
     return "confirm_winner" if _vetoed(state) else "unseen_shapes"
 
 
-def _vetoed(state: State) -> bool:
+def _vetoed(state: SearchState) -> bool:
     review = state.get("soft_reviews", {}).get(state["confirmation"].point.evaluation_key)
     return review is not None and review.vetoed
 

@@ -51,12 +51,12 @@ class OptimizeInput(TypedDict, total=False):
 
 
 @with_config(use_attribute_docstrings=True)
-class OptimizeState(OptimizeInput, total=False):
-    """The outer loop: iterations of rollouts and policy updates."""
+class SearchState(OptimizeInput, total=False):
+    """What every policy's run has: how it begins and how it ends."""
 
     plan: Annotated[RunPlan, Recorded]
-    """What the run does, where and with what; an edit of iterations, rollouts, steps, repairs,
-    seed, budgets or models takes effect at the next node."""
+    """What the run does, where and with what; an edit of iterations, rollouts, steps, rounds,
+    repairs, seed, budgets or models takes effect at the next node."""
     summary: Annotated[TaskSummary, Recorded]
     """The task, in short."""
     initial_source: Annotated[str, Recorded]
@@ -68,20 +68,9 @@ class OptimizeState(OptimizeInput, total=False):
     best: Annotated[KernelPoint, Recorded]
     """The fastest kernel so far: where the next iteration's first rollout begins."""
     iteration: Annotated[int, Recorded]
-    """Policy updates done."""
+    """Policy updates done; none where nothing is learned."""
     knowledge_at: Annotated[int, Recorded]
     """Sequence number up to which the knowledge base is read in this iteration."""
-    evaluations: Annotated[int, Recorded]
-    """Distinct sources evaluated before this iteration."""
-    trajectories: Annotated[dict[str, Trajectory], Merged(dict[str, Trajectory], merge_newest)]
-    """What the newest iteration's rollouts came to, by ITERATION.ROLLOUT."""
-    evaluated: Annotated[PolicyEvaluation, Recorded]
-    """How well the policy predicted this iteration's gains; its reviews until they are read."""
-    analysis: Annotated[GapAnalysis, Recorded]
-    """Why it was wrong where it was; its gaps until parameter update has read them."""
-    update: Annotated[ParameterUpdate, Recorded]
-    """What changed in the knowledge base; its lessons until `keep_lessons` has read them: one that
-    an edit leaves out is withdrawn."""
     confirmation: Annotated[Confirmation, Recorded]
     """The winner, measured again."""
     soft_reviews: Annotated[dict[str, SoftReview], Merged(dict[str, SoftReview], merge_reviews)]
@@ -93,26 +82,26 @@ class OptimizeState(OptimizeInput, total=False):
 
 
 @with_config(use_attribute_docstrings=True)
-class RoundsState(OptimizeInput, total=False):
+class OptimizeState(SearchState, total=False):
+    """The outer loop: iterations of rollouts and policy updates."""
+
+    evaluations: Annotated[int, Recorded]
+    """Distinct sources evaluated before this iteration."""
+    trajectories: Annotated[dict[str, Trajectory], Merged(dict[str, Trajectory], merge_newest)]
+    """What the newest iteration's rollouts came to, by ITERATION.ROLLOUT."""
+    evaluated: Annotated[PolicyEvaluation, Recorded]
+    """How well the policy predicted this iteration's gains; its reviews until they are read."""
+    analysis: Annotated[GapAnalysis, Recorded]
+    """Why it was wrong where it was; its gaps until parameter update has read them."""
+    update: Annotated[ParameterUpdate, Recorded]
+    """What changed in the knowledge base; its lessons until `keep_lessons` has read them: one that
+    an edit leaves out is withdrawn."""
+
+
+@with_config(use_attribute_docstrings=True)
+class RoundsState(SearchState, total=False):
     """A policy that writes one candidate a round."""
 
-    plan: Annotated[RunPlan, Recorded]
-    """What the run does, where and with what; an edit of rounds, seed, budgets or models takes
-    effect at the next node."""
-    summary: Annotated[TaskSummary, Recorded]
-    """The task, in short."""
-    initial_source: Annotated[str, Recorded]
-    """sha256 of the first kernel's text in the run's artifacts."""
-    initial_author: Annotated[str, Recorded]
-    """Who wrote it."""
-    initial: Annotated[KernelPoint, Recorded]
-    """The first kernel, measured: every gain is against it."""
-    best: Annotated[KernelPoint, Recorded]
-    """The fastest kernel so far."""
-    iteration: Annotated[int, Recorded]
-    """Policy updates done: none, for nothing is learned."""
-    knowledge_at: Annotated[int, Recorded]
-    """Sequence number of the knowledge base when the run began; nothing of it is read."""
     round: Annotated[int, Recorded]
     """Candidates written."""
     current: Annotated[KernelPoint, Recorded]
@@ -125,14 +114,6 @@ class RoundsState(OptimizeInput, total=False):
     """What this round wrote."""
     ended: Annotated[str, Recorded]
     """Why no more rounds follow; empty while some may."""
-    confirmation: Annotated[Confirmation, Recorded]
-    """The winner, measured again."""
-    soft_reviews: Annotated[dict[str, SoftReview], Merged(dict[str, SoftReview], merge_reviews)]
-    """What the soft verifier said, by evaluation key."""
-    shapes: Annotated[tuple[ShapeCheck, ...], Recorded]
-    """What is announced, at shapes that the search never saw."""
-    result: Annotated[RunResult, Recorded]
-    """What the run announces."""
 
 
 @with_config(use_attribute_docstrings=True)
