@@ -92,6 +92,11 @@ _AMPERE_DATACENTER = Limits(
 _AMPERE = Limits((8, 6), 48, 16, 102400, 101376, (0, 8, 16, 32, 64, 100), 128 * 1024)
 _ADA = Limits((8, 9), 48, 24, 102400, 101376, (0, 8, 16, 32, 64, 100), 128 * 1024)
 
+_COMMON_WORDS = frozenset(
+    "NVIDIA GEFORCE RTX TESLA SXM SXM4 SXM5 24GB 48GB 80GB 141GB HBM2E HBM3 HBM3E".split()
+)
+"""Words of a driver's name that name no other variant than the one whose figures we have."""
+
 _FAMILIES = MappingProxyType(
     {"80": "ampere", "86": "ampere", "87": "ampere", "89": "ada", "90": "hopper"}
 )
@@ -183,8 +188,19 @@ def is_called(name: str, wanted: str) -> bool:
 
 
 def known_gpu(name: str) -> Gpu | None:
-    """Return the GPU that a name is of, a driver's too; None where we do not know it."""
-    return next((gpu for gpu in GPUS.values() if is_called(name, gpu.name)), None)
+    """Return the figures of a GPU by our name or the driver's (`NVIDIA H100 80GB HBM3`).
+
+    None for a GPU we have no figures of, and for other variants of one that we have (H100 PCIe,
+    RTX 4090 Laptop): their clocks and bandwidths differ.
+    """
+    words = re.findall(r"[A-Z0-9]+", name.upper())
+    for gpu in GPUS.values():
+        for start in range(len(words)):
+            for end in range(start + 1, len(words) + 1):
+                others = words[:start] + words[end:]
+                if "".join(words[start:end]) == gpu.name and _COMMON_WORDS.issuperset(others):
+                    return gpu
+    return None
 
 
 def architecture_family(arch: str) -> str:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from ..harness.gpus import known_gpu
 from ..harness.records import Profile
-from ..tools.wording.device import known_gpu, peaks_of
+from ..tools.wording.device import peaks_of
 from ..tools.wording.measurements import READ, WRITTEN, fp32_operations, summed
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from ...harness.gpus import known_gpu
 from ...harness.judge.by_time import NO_COUNTERS, bottleneck_by_time
 from ...harness.records import ELAPSED_CYCLES, LaunchProfile, Profile, Task
-from ..wording.device import known_gpu, peaks_of
+from ..wording.device import peaks_of
 
 KEPT = (ELAPSED_CYCLES, "gpu__time_duration.sum")
 """Metrics that are times."""

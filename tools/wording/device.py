@@ -5,13 +5,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from ...harness.gpus import GPUS, Gpu, Limits
+from ...harness.gpus import GPUS, Gpu, Limits, known_gpu
 from ...harness.simt import constants_of
-
-_COMMON_WORDS = frozenset(
-    "NVIDIA GEFORCE RTX TESLA SXM SXM4 SXM5 24GB 48GB 80GB 141GB HBM2E HBM3 HBM3E".split()
-)
-"""Words of a driver's name that name no other variant than the one whose figures we have."""
 
 
 class Peaks(NamedTuple):
@@ -24,22 +19,6 @@ class Peaks(NamedTuple):
     fp64: float
     tensor_fp16: float
     """Dense products of half or bfloat16 with float sums."""
-
-
-def known_gpu(name: str) -> Gpu | None:
-    """Return the figures of a GPU by our name or the driver's (`NVIDIA H100 80GB HBM3`).
-
-    None for a GPU we have no figures of, and for other variants of one that we have (H100 PCIe,
-    RTX 4090 Laptop): their clocks and bandwidths differ.
-    """
-    words = re.findall(r"[A-Z0-9]+", name.upper())
-    for gpu in GPUS.values():
-        for start in range(len(words)):
-            for end in range(start + 1, len(words) + 1):
-                others = words[:start] + words[end:]
-                if "".join(words[start:end]) == gpu.name and _COMMON_WORDS.issuperset(others):
-                    return gpu
-    return None
 
 
 def peaks_of(gpu: Gpu) -> Peaks:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from ...harness.gpus import Gpu
+from ...harness.gpus import Gpu, known_gpu
 from ...harness.records import LaunchProfile, Profile, Provenance, Task, Timing
 from ...harness.simt.model.time_model import together
 from .contract import compulsory_bytes, product_operations
-from .device import Peaks, known_gpu, peaks_of
+from .device import Peaks, peaks_of
 
 MOST_LAUNCHES = 3
 """Launches described; the others are told of by kernel."""

@@ -8,7 +8,7 @@ import pytest
 from builtin_support import initial, norm_task, product_task
 from places import DATA
 
-from kernelblaster.harness.gpus import GPUS
+from kernelblaster.harness.gpus import GPUS, known_gpu
 from kernelblaster.harness.nsight.profile import profile_from_pages
 from kernelblaster.harness.records import (
     MOST_DETAILED,
@@ -33,7 +33,7 @@ from kernelblaster.tools.wording.contract import (
     reference_text,
     task_header,
 )
-from kernelblaster.tools.wording.device import device_text, known_gpu, peaks_of, tensor_text
+from kernelblaster.tools.wording.device import device_text, peaks_of, tensor_text
 from kernelblaster.tools.wording.experience import (
     ceiling_text,
     expected_text,
