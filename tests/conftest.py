@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,3 +23,12 @@ def own_directories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep the user's knowledge base and runs out of the tests."""
     monkeypatch.setenv("KERNELBLASTER_KB", str(tmp_path / "knowledge"))
     monkeypatch.setenv("KERNELBLASTER_RUNS", str(tmp_path / "runs"))
+
+
+@pytest.fixture(autouse=True)
+def runs_closed() -> Iterator[None]:
+    """Close what a test left open, so that no test counts or holds another's runs."""
+    yield
+    if (workspace := sys.modules.get("kernelblaster.tools.workspace")) is not None:
+        for directory in list(workspace.open_runs()._open):
+            workspace.open_runs().release(directory)
