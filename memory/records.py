@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
 from pydantic import Field, model_validator
@@ -38,6 +39,23 @@ WHOLE = Ablation()
 """Nothing is left out."""
 
 
+def as_first_stored(record: Record) -> dict[str, Any]:
+    """Return a record's JSON without conditions where it has none, so that older ones keep their
+    ids."""
+
+    def without(value: Any) -> Any:
+        if isinstance(value, list):
+            return [without(item) for item in value]
+        if not isinstance(value, dict):
+            return value
+        return {
+            name: without(item) for name, item in value.items() if item or name != "conditions"
+        }
+
+    content: dict[str, Any] = without(record.model_dump(mode="json"))
+    return content
+
+
 class Signature(Record):
     """A profile as a fixed vector; `memory.knowledge.signature` names its dimensions."""
 
@@ -69,6 +87,60 @@ class PerformanceState(Record):
     """Rows of evidence that started in this state, as of the snapshot read."""
 
 
+Comparison = Literal["at_least", "at_most", "equals", "among", "lacks"]
+Fact = float | str | frozenset[str]
+"""What is known of a kernel under one name: a number, a word, or several words."""
+
+
+class Condition(Record):
+    """What must be so of a kernel, in a form that a machine checks."""
+
+    feature: str
+    """Name of a fact; `memory.knowledge.conditions` lists them."""
+    comparison: Comparison
+    """at_least and at_most compare numbers, equals a number or a word; among says that the fact (of
+    several words, one at least) is one of the value's words, lacks that it is none."""
+    value: float | str | tuple[str, ...]
+
+    @model_validator(mode="after")
+    def _compares_what_it_can(self) -> Condition:
+        kinds: dict[Comparison, tuple[type, ...]] = {
+            "at_least": (float,), "at_most": (float,), "equals": (float, str),
+            "among": (tuple,), "lacks": (tuple,),
+        }  # fmt: skip
+        if not isinstance(self.value, kinds[self.comparison]):
+            raise ValueError(f"{self.comparison} cannot compare with {self.value!r}")
+        return self
+
+    def holds(self, facts: Mapping[str, Fact]) -> bool | None:
+        """Say whether it is so of a kernel; None where the fact is not known, or of another kind
+        than what it is compared with."""
+        fact, value = facts.get(self.feature), self.value
+        if fact is None:
+            return None
+        if isinstance(value, tuple):
+            words = frozenset({fact}) if isinstance(fact, str) else fact
+            if not isinstance(words, frozenset):
+                return None
+            return words.isdisjoint(value) == (self.comparison == "lacks")
+        if isinstance(value, str) or not isinstance(fact, float | int):
+            return fact == value if isinstance(fact, type(value)) else None
+        if self.comparison == "at_least":
+            return fact >= value
+        return fact <= value if self.comparison == "at_most" else fact == value
+
+    def __str__(self) -> str:
+        """In words, for example `sm at least 0.6`."""
+        value = self.value
+        if isinstance(value, tuple):
+            said = ", ".join(value)
+        else:
+            said = value if isinstance(value, str) else f"{value:g}"
+        words = {"at_least": "at least", "at_most": "at most", "equals": "is",
+                 "among": "has one of", "lacks": "has none of"}  # fmt: skip
+        return f"{self.feature} {words[self.comparison]} {said}"
+
+
 class Optimization(Record):
     """A technique under a state, with what an engineer should know before trying it."""
 
@@ -86,6 +158,8 @@ class Optimization(Record):
     """How to implement it."""
     parameters: dict[str, list[Any]] = Field(default_factory=dict)
     """Values worth trying, by parameter name; the first is the default."""
+    conditions: tuple[Condition, ...] = ()
+    """All of these must be so of a kernel, or not known: else it is not proposed."""
     prior_log_gain: float
     """Expected natural logarithm of the speedup before any evidence."""
     prior_strength: float = Field(gt=0)
@@ -108,13 +182,14 @@ class StateOptimization(Record):
     @property
     def id(self) -> str:
         """Identity: its content."""
-        return sha256_of_json(["state_optimization", self.model_dump(mode="json")])
+        return sha256_of_json(["state_optimization", as_first_stored(self)])
 
     @property
     def rank(self) -> tuple[int, str, str]:
         """What counts over what, the higher over the lower; ids of evidence come last, for they
         depend on the names of runs."""
-        content = self.model_dump(mode="json", exclude={"optimization": {"prior_evidence"}})
+        content = as_first_stored(self)
+        del content["optimization"]["prior_evidence"]
         return self.revision, sha256_of_json(content), self.id
 
 
@@ -302,6 +377,8 @@ class Lesson(Record):
     state: str | None = None
     op_class: str | None = None
     """Class of operation it was learned on; None speaks of all."""
+    conditions: tuple[Condition, ...] = ()
+    """It speaks of kernels of which none of these is known not to be so."""
     claimed_log_gain: float | None = None
     """What the lesson says to expect; later evidence of the other sign makes it contested. A
     deprecation without one says that the technique breaks kernels: a pass contests it."""
@@ -320,7 +397,8 @@ class Lesson(Record):
     @property
     def id(self) -> str:
         """Identity: its content."""
-        content = self.model_dump(mode="json", exclude={"created", "contested"})
+        content = as_first_stored(self)
+        del content["created"], content["contested"]
         if self.op_class is None:
             del content["op_class"]  # Older lessons keep their id.
         return sha256_of_json(["lesson", content])
@@ -366,7 +444,7 @@ class KnowledgeUpdate(Record):
     @property
     def id(self) -> str:
         """Identity: its content."""
-        content = self.model_dump(mode="json")
+        content = as_first_stored(self)
         if not self.withdrawals:
             del content["withdrawals"]  # Older updates keep their id.
         return sha256_of_json(["update", content])
