@@ -313,9 +313,16 @@ def signature_of(profile: Profile, launch: LaunchProfile | None = None) -> Signa
     )
 
 
-def bottlenecks_of(profile: Profile) -> tuple[Bottleneck, Bottleneck | None]:
-    """Return the dominant launch's bottleneck and the second: a tie, or its next time term."""
-    launch = profile.dominant
+def bottlenecks_of(
+    profile: Profile, launch: LaunchProfile | None = None
+) -> tuple[Bottleneck, Bottleneck | None]:
+    """Return a launch's bottleneck and the second: a tie, or its next time term.
+
+    Args:
+        profile: of the whole program.
+        launch: one of its launches; by default the dominant one.
+    """
+    launch = launch or profile.dominant
     if launch.bottleneck_ties:
         return launch.bottleneck, launch.bottleneck_ties[0]
     others = sorted(

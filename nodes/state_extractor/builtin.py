@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ...harness.records import Bottleneck, Profile
-from ...memory.knowledge.signature import bottlenecks_of, explain, signature_of
-from ..records import Observation
+from ...harness.records import Bottleneck, KernelShare, Profile
+from ...memory.knowledge.signature import DIMENSIONS, bottlenecks_of, explain, signature_of
+from ..records import LaunchSeen, Observation
 
 CAUSES: dict[Bottleneck, str] = {
     "dram": "limited by device memory bandwidth",
@@ -19,6 +19,12 @@ CAUSES: dict[Bottleneck, str] = {
 }
 
 
+MOST_KERNELS = 12
+"""Kernels of a program that an observation lists: those that take most of the time."""
+_AT_PEAK = ("dram", "fma", "fp64", "fp16", "tensor")
+"""Dimensions of a signature whose peak no way of writing a kernel gets around."""
+
+
 def describe_state(profile: Profile) -> Observation:
     """Return signature, bottlenecks and a description of the launch that takes most time."""
     signature = signature_of(profile)
@@ -28,15 +34,43 @@ def describe_state(profile: Profile) -> Observation:
         signature_name=signature.name,
         primary=primary,
         secondary=secondary,
-        description=sentence(profile),
+        description=sentence(profile, profile.by_kernel[0]),
         features=tuple(explain(signature)),
+        launches=launches_of(profile),
         author="builtin",
     )
 
 
-def sentence(profile: Profile) -> str:
-    """Return one line: what limits the dominant launch, and the numbers that say so."""
-    launch, share = profile.dominant, profile.by_kernel[0]
+def launches_of(profile: Profile) -> tuple[LaunchSeen, ...]:
+    """Return the kernels that take most of the time, in order of their first launch."""
+    places: dict[str, int] = {}
+    for place, launch in enumerate(profile.launches):
+        places.setdefault(launch.kernel, place)
+    listed = sorted(profile.by_kernel[:MOST_KERNELS], key=lambda share: places[share.kernel])
+    return tuple(_seen(profile, share, places[share.kernel]) for share in listed)
+
+
+def _seen(profile: Profile, share: KernelShare, first: int) -> LaunchSeen:
+    signature = signature_of(profile, share.longest).values
+    primary, secondary = bottlenecks_of(profile, share.longest)
+    named = {each.name: value for each, value in zip(DIMENSIONS, signature, strict=True)}
+    return LaunchSeen(
+        kernel=share.kernel,
+        first=first,
+        launches=len(share.launches),
+        microseconds=share.microseconds,
+        share=min(1.0, share.microseconds / profile.microseconds),
+        bound_us=share.microseconds * max(0.0, *(named[name] for name in _AT_PEAK)),
+        signature=signature,
+        primary=primary,
+        secondary=secondary,
+        description=sentence(profile, share),
+    )
+
+
+def sentence(profile: Profile, share: KernelShare) -> str:
+    """Return one line: what limits a kernel, and the numbers that say so."""
+    launch = share.longest
     metrics = launch.metrics
     facts = []
     for name, label, pattern in (

@@ -81,12 +81,17 @@ def read_as(rule: Observation, answer: Answer[StateReading]) -> Observation:
     reading = answer.value
     if reading is None:
         return rule.model_copy(update={"author": stand_in(answer)})
+    said = {
+        "primary": reading.primary,
+        "secondary": reading.secondary,
+        "description": reading.description,
+    }
+    longest = max(rule.launches, key=lambda launch: launch.microseconds, default=None)
+    launches = tuple(
+        launch.model_copy(update=said) if launch is longest else launch for launch in rule.launches
+    )
     return rule.model_copy(
         update={
-            "primary": reading.primary,
-            "secondary": reading.secondary,
-            "description": reading.description,
-            "features": reading.features,
-            "author": answer.author,
+            **said, "features": reading.features, "launches": launches, "author": answer.author,
         }
-    )
+    )  # fmt: skip
