@@ -26,6 +26,7 @@ from ..harness.metrics import (
 from ..harness.records import Record, sha256_of_json
 from ..harness.suites.workloads import accepted
 from .directory import read_outcomes
+from .markdown_parts import bullets, table, text
 from .records import SuiteLock
 
 THRESHOLDS = (0.5, 0.8, 1.0, 1.5, 2.0, 5.0, 10.0)
@@ -125,9 +126,9 @@ def write_results(directory: Path, lock: SuiteLock) -> Results:
         "results.md": as_markdown(directory, lock, results),
         "results.csv": as_csv(results),
     }
-    for name, text in texts.items():
+    for name, content in texts.items():
         try:
-            write_atomically(directory / name, text.encode())
+            write_atomically(directory / name, content.encode())
         except OSError as error:
             raise UserError(f"cannot write {directory / name}: {error.strerror}") from error
     return results
@@ -221,42 +222,36 @@ def as_markdown(directory: Path, lock: SuiteLock, results: Results) -> str:
     told = ", ".join(f"{value:g} {name.replace('_', ' ')}" for name, value in caps.items())
     origin = "simulated" if lock.device.kind == "simulated" else "measured"
     parts = [
-        f"# {lock.suite}: {results.finished} of {results.planned} runs",
+        f"# {text(lock.suite)}: {results.finished} of {results.planned} runs",
         f"Times are {origin}, on {lock.device.gpu}, and set beside "
         f"{base_in_words(results.against)}. What failed counts as its initial kernel does, 1.0 at "
         "best, in every figure. Intervals are of 95 %, drawn over tasks. Each run may use at most: "
         f"{told or 'what its loops take'}.",
         "## Policies",
-        _markdown(*policy_table(results)),
+        table(*policy_table(results)),
     ]
     if results.differences:
-        parts += ["## Between policies", _markdown(*difference_table(results))]
-    parts += ["## Tasks", _markdown(*task_table(lock, results))]
+        parts += ["## Between policies", table(*difference_table(results))]
+    parts += ["## Tasks", table(*task_table(lock, results))]
     if results.reasons:
-        reasons = [f"- {place}: {' '.join(why.split())}" for place, why in results.reasons.items()]
-        parts += ["## What failed", "\n".join(reasons)]
+        reasons = [f"{place}: {why}" for place, why in results.reasons.items()]
+        parts += ["## What failed", bullets(reasons)]
     if lock.left_out:
-        left = [f"- {each.name}: {each.reason}" for each in lock.left_out]
-        parts += ["## Left out of the suite", "\n".join(left)]
+        left = [f"{each.name}: {each.reason}" for each in lock.left_out]
+        parts += ["## Left out of the suite", bullets(left)]
     if theirs := [task for task in lock.tasks if task.tolerance]:
         ours = "Verdicts are by this program's tolerances; the origin of these tasks accepts:"
-        said = [f"- {task.name}: {accepted(task.tolerance)}" for task in theirs]
-        parts += ["## Tolerances of the origin", ours, "\n".join(said)]
+        said = [f"{task.name}: {accepted(task.tolerance)}" for task in theirs]
+        parts += ["## Tolerances of the origin", ours, bullets(said)]
     versions = {**lock.versions, **lock.device.model_dump()}
     parts += [
         "## Versions",
-        "\n".join(f"- {name.replace('_', ' ')}: {value}" for name, value in versions.items()),
+        bullets(f"{name.replace('_', ' ')}: {value}" for name, value in versions.items()),
         f"Numbers: {results.numbers_sha256}. All settings are in suite.json; this bench goes on, "
         f"and is shown again, with `kernelblaster bench {directory}`; its winners are measured "
         f"again with `kernelblaster rerun {directory}`.",
     ]
     return "\n\n".join(parts) + "\n"
-
-
-def _markdown(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [titles, ["---"] * len(titles), *rows]
-    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |"
-                     for line in lines)  # fmt: skip
 
 
 def as_csv(results: Results) -> str:

@@ -19,7 +19,6 @@ os.environ.setdefault("LANGSMITH_TRACING", "false")
 
 import typer
 from pydantic import ValidationError
-from rich.console import Console
 
 from ..harness.errors import UserError
 from ..harness.task.loading import begin_loading
@@ -52,9 +51,10 @@ from .flags import (
     with_gpus,
 )
 from .following import Opening, Showing, follow_all
-from .output import fail, print_json, tell
+from .output import fail, print_json, say, tell
 from .reports import add_report_commands
 from .task_flags import ReferenceSeconds, TaskFlags, TaskPath, with_task_flags
+from .terminal import Terminal
 
 app = typer.Typer(
     help="Agents that rewrite a CUDA kernel, measure every rewrite, and remember.",
@@ -70,6 +70,7 @@ app.command()(bench)
 app.command()(rerun)
 app.command()(export)
 add_report_commands(app)
+
 
 @app.command()
 @with_task_flags
@@ -272,7 +273,7 @@ def resume(
     if results:
         with held(directories) as free:
             for line in take_results(free, read_results(results), results):
-                typer.echo(line, err=as_json or bool(events))
+                say(line, aside=as_json or bool(events))
 
     def opening(run: Path) -> Opening:
         def changed() -> Session:
@@ -342,12 +343,12 @@ def evaluate(
             )
         )
     except Stopped as stopped:
-        typer.echo(f"stopped by {stopped}; nothing is kept", err=True)
+        say(f"stopped by {stopped}; nothing is kept", aside=True)
         raise typer.Exit(stopped.exit_code) from None
     if as_json:
         print_json(evaluation.model_dump(mode="json"))
     else:
-        show_evaluation(Console(), evaluation)
+        show_evaluation(Terminal(), evaluation)
     if evaluation.outcome != "passed":
         raise typer.Exit(1)
 
@@ -362,7 +363,7 @@ def runs(as_json: Json = False) -> None:
     if as_json:
         print_json({"runs": found})
     else:
-        show_runs(Console(), found)
+        show_runs(Terminal(), found)
 
 
 @task_app.command("show")
@@ -381,14 +382,14 @@ def task_show(
     chosen_gpu = gpu_of(gpu or read_settings().gpu)
     how = flags.dimensions, flags.reading, tell, flags.reference_seconds
     loaded = asyncio.run(load_task(flags.one_task(task), *how))
-    typer.echo(f"{loaded.name}: {loaded.op_class}, {loaded.dtype}")
-    typer.echo(small_variant_in_words(loaded))
+    say(f"{loaded.name}: {loaded.op_class}, {loaded.dtype}")
+    say(small_variant_in_words(loaded))
     for note in loaded.notes:
-        typer.echo(f"note: {note}")
-    typer.echo("\n".join(bound_lines(loaded, chosen_gpu)))
-    typer.echo(f"\n{signature(loaded)}\n")
+        say(f"note: {note}")
+    say("\n".join(bound_lines(loaded, chosen_gpu)))
+    say(f"\n{signature(loaded)}\n")
     for variant in (loaded.full, loaded.verify):
-        typer.echo(f"// {variant.name}\n{header(variant)}")
+        say(f"// {variant.name}\n{header(variant)}")
 
 
 @task_app.command("check")
@@ -414,14 +415,14 @@ def task_check(
             degenerate = read_degenerate(prepare_cases_now(loaded))
         except UserError as error:
             failed += 1
-            typer.echo(f"{path.stem}: refused: {str(error).removeprefix(f'{path}: ')}")
+            say(f"{path.stem}: refused: {str(error).removeprefix(f'{path}: ')}")
             continue
-        typer.echo(f"{path.stem}: {loaded.op_class}, {small_variant_in_words(loaded)}")
-        typer.echo(f"  {bound_lines(loaded, chosen_gpu)[0]}")
+        say(f"{path.stem}: {loaded.op_class}, {small_variant_in_words(loaded)}")
+        say(f"  {bound_lines(loaded, chosen_gpu)[0]}")
         for note in (*loaded.notes, *([f"degenerate: {degenerate}"] if degenerate else [])):
-            typer.echo(f"  note: {note}")
+            say(f"  note: {note}")
     if len(tasks) > 1:
-        typer.echo(f"{len(tasks) - failed} of {len(tasks)} tasks load")
+        say(f"{len(tasks) - failed} of {len(tasks)} tasks load")
     if failed:
         raise typer.Exit(1)
 
@@ -440,7 +441,7 @@ def doctor(as_json: Json = False) -> None:
     if as_json:
         print_json({"checks": [check.model_dump() for check in checks]})
     else:
-        show_checks(Console(), checks)
+        show_checks(Terminal(), checks)
     if any(check.required and not check.passed for check in checks):
         raise typer.Exit(2)
 

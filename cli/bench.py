@@ -29,8 +29,9 @@ from .flags import (
     describe,
     read_settings,
 )
-from .output import print_json
+from .output import print_json, say
 from .task_flags import TaskFlags, with_task_flags
+from .terminal import Terminal
 
 if TYPE_CHECKING:
     from ..bench.records import SuiteLock
@@ -278,7 +279,7 @@ def _run(
         for label, why in work.unfinished.items():
             if not stopped_by:
                 view.note(f"{label}: {why}")
-        Console(stderr=True).print(
+        Terminal(stdaside=True).print(
             f"{'stopped' if stopped_by else 'some runs wait'}; go on with: "
             f"kernelblaster bench {directory}",
             markup=False, highlight=False, soft_wrap=True,
@@ -420,7 +421,7 @@ def rerun(
     try:
         found = run_until_stopped(measure_again(place, chosen, gpu or "", jobs, told))
     except Stopped as stopped:
-        typer.echo(f"stopped by {stopped}; nothing is kept", err=True)
+        say(f"stopped by {stopped}; nothing is kept", aside=True)
         raise typer.Exit(stopped.exit_code) from None
     try:
         write_atomically(place / RERUN_FILE, (found.model_dump_json(indent=2) + "\n").encode())
@@ -464,5 +465,5 @@ def filled(titles: Sequence[str], rows: Sequence[Sequence[str]], title: str) -> 
 
 def _console(to_errors: bool) -> Console:
     """Return where tables go; one that is no terminal breaks no line of them."""
-    console = Console(stderr=to_errors)
-    return console if console.is_terminal else Console(stderr=to_errors, width=WIDE)
+    console = Terminal(stderr=to_errors)
+    return console if console.is_terminal else Terminal(stderr=to_errors, width=WIDE)

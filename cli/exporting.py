@@ -9,7 +9,7 @@ import typer
 
 from ..harness.errors import UserError
 from .flags import Json
-from .output import print_json
+from .output import print_json, say
 
 
 def export(
@@ -47,8 +47,8 @@ def export(
         print_json({"folder": str(output), "files": sorted(files)})
         return
     for name in files:
-        typer.echo(str(output / name))
-    typer.echo(hint)
+        say(str(output / name))
+    say(hint)
 
 
 def _write(path: Path, data: bytes) -> None:

@@ -14,6 +14,7 @@ from rich.console import Console
 
 from ..harness.errors import UserError
 from .output import print_json
+from .terminal import Terminal
 
 
 class Showing(NamedTuple):
@@ -110,7 +111,7 @@ def _conclude(ended: list[tuple[Path, dict[str, Any]]], count: int, showing: Sho
     elif showing.as_json and answers:
         print_json(answers[0] if count == 1 else {"runs": answers})
     elif showing.in_words and count > 1:
-        show_ends(Console(), ended, count)
+        show_ends(Terminal(), ended, count)
 
 
 def watch(session: Any, showing: Showing, replies: Sequence[str] = ()) -> dict[str, Any]:
@@ -121,7 +122,7 @@ def watch(session: Any, showing: Showing, replies: Sequence[str] = ()) -> dict[s
     from .questions import parse_answers
     from .tables import show_capped, show_result
 
-    console = Console(stderr=not showing.in_words)
+    console = Terminal(stderr=not showing.in_words)
     view = JsonLines() if showing.events else ProgressView(console, quiet=showing.quiet)
 
     asked_to_stop = False
@@ -167,7 +168,7 @@ def watch(session: Any, showing: Showing, replies: Sequence[str] = ()) -> dict[s
         if not session.begun:
             session.discard_unserved()
             stopped = "stopped before anything was done"
-        Console(stderr=True).print(stopped, highlight=False, soft_wrap=True)
+        Terminal(stderr=True).print(stopped, highlight=False, soft_wrap=True)
         raise typer.Exit(130) from None
     except Waiting as waiting:
         if showing.in_words:
@@ -198,7 +199,7 @@ def _decide(console: Console, undecided: Any, showing: Showing) -> dict[str, Any
         try:
             answers = ask_all(console, undecided.questions)
         except KeyboardInterrupt:
-            Console(stderr=True).print(f"\n{how}", markup=False, highlight=False, soft_wrap=True)
+            Terminal(stderr=True).print(f"\n{how}", markup=False, highlight=False, soft_wrap=True)
             raise typer.Exit(130) from None
         if answers is not None:
             return answers

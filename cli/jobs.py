@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from .flags import Json
-from .output import print_json
+from .output import print_json, say
 
 jobs_app = typer.Typer(help="Evaluation on another host (device deferred).", no_args_is_help=True)
 
@@ -32,8 +32,8 @@ def jobs_export(
         print_json({"file": str(output), "runs": counts})
         return
     for name, count in counts.items():
-        typer.echo(f"{name}: {counted(count)}")
-    typer.echo(f"run them on the GPU host: kernelblaster jobs run {output} -o results.json")
+        say(f"{name}: {counted(count)}")
+    say(f"run them on the GPU host: kernelblaster jobs run {output} -o results.json")
 
 
 @jobs_app.command("run")
@@ -49,12 +49,12 @@ def jobs_run(
     """Run a jobs file here: each job through every gate, each result kept as it comes."""
     from ..harness.jobs.command import conclude, run_command
 
-    def say(line: str) -> None:
-        typer.echo(line, err=as_json)
+    def follow(line: str) -> None:
+        say(line, aside=as_json)
 
-    summary = run_command(jobs, output, device, gpus, say)
+    summary = run_command(jobs, output, device, gpus, follow)
     if as_json and summary:
         print_json(summary.model_dump(mode="json"))
-    code = conclude(summary, output, say)
+    code = conclude(summary, output, follow)
     if code:
         raise typer.Exit(code)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from ..harness.errors import UserError
 from .flags import Json, KnowledgeDirectory, knowledge_directory
-from .output import print_json
+from .output import print_json, say
+from .terminal import Terminal
 
 knowledge_app = typer.Typer(help="The knowledge base.", no_args_is_help=True)
 
@@ -38,8 +38,8 @@ def kb_show(
     if as_json:
         print_json({"states": states, **({"lessons": lessons} if state is None else {})})
     else:
-        show_knowledge(Console(), states, "measured" if measured else "simulated")
-        show_lessons(Console(), lessons)
+        show_knowledge(Terminal(), states, "measured" if measured else "simulated")
+        show_lessons(Terminal(), lessons)
 
 
 @knowledge_app.command("stats")
@@ -54,7 +54,7 @@ def kb_stats(kb: KnowledgeDirectory = None, as_json: Json = False) -> None:
     if as_json:
         print_json({"directory": str(directory), **counts})
     else:
-        show_counts(Console(), str(directory), counts)
+        show_counts(Terminal(), str(directory), counts)
 
 
 @knowledge_app.command("reindex")
@@ -63,4 +63,4 @@ def kb_reindex(kb: KnowledgeDirectory = None) -> None:
     from ..tools.workspace import open_knowledge
 
     with open_knowledge(str(knowledge_directory(kb)), create=False) as knowledge:
-        typer.echo(f"{knowledge.reindex()} states indexed")
+        say(f"{knowledge.reindex()} states indexed")

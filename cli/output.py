@@ -15,10 +15,16 @@ def print_json(value: Any) -> None:
     sys.stdout.flush()
 
 
+def say(text: str, *, aside: bool = False) -> None:
+    """Print lines on standard output; `aside`, on standard error."""
+    stream = sys.stderr if aside else sys.stdout
+    stream.write(printable(text) + "\n")
+    stream.flush()
+
+
 def tell(text: str) -> None:
     """Print one line about what is waited for on standard error."""
-    sys.stderr.write(printable(text) + "\n")
-    sys.stderr.flush()
+    say(text, aside=True)
 
 
 def fail(message: str) -> NoReturn:

@@ -8,17 +8,18 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from ..harness.errors import UserError
 from ..harness.files import read_text
 from .flags import Events, Json
-from .output import print_json
+from .output import print_json, say
+from .terminal import Terminal
 
 LOOK_EVERY_SECONDS = 0.5
 """How often a run that is watched is looked at; read only where its files changed."""
+
 
 def add_report_commands(app: typer.Typer) -> None:
     """Put the commands of this module among an application's."""
@@ -55,7 +56,7 @@ def report(
     for kind, path in files.items():
         if path is not None:
             write_file(path, _form(directories, kind))
-            typer.echo(f"{path}: the report of {', '.join(map(str, directories))}")
+            say(f"{path}: the report of {', '.join(map(str, directories))}")
 
 
 def _form(directories: list[Path], kind: str) -> str:
@@ -136,7 +137,7 @@ def compare(
         told = {name: _plain(value) for name, value in found._asdict().items()}
         print_json({"first": str(first), "second": str(second), **told})
         return
-    console = Console()
+    console = Terminal()
     console.print(found.sentence, markup=False, highlight=False, soft_wrap=True)
     for name, title in (
         ("figures", ""), ("paths", "path of the best kernel"), ("tasks", "tasks"),
@@ -184,7 +185,7 @@ def watch(
     from .progress import JsonLines, ProgressView
 
     watcher = Watcher(run)
-    console = Console()
+    console = Terminal()
     view = JsonLines() if events else ProgressView(console)
     try:
         with view:
@@ -198,7 +199,7 @@ def watch(
                     time.sleep(LOOK_EVERY_SECONDS)
                 account, happened = watcher.look()
     except KeyboardInterrupt:
-        typer.echo(f"no longer watched; the run goes on: {run}", err=True)
+        say(f"no longer watched; the run goes on: {run}", aside=True)
         return
     from ..reports.summary import sentence
 

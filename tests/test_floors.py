@@ -43,8 +43,8 @@ ORDER: dict[str, tuple[str | tuple[str, ...], ...]] = {
         "policies", "served", "checkpoints", "session", "embedding", "agent_tools",
     ),
     "bench": (
-        "records", "variants", "planning", "directory", "results", "one_run", "crew", "running",
-        "rerun", "worker",
+        ("records", "markdown_parts"), "variants", "planning", "directory", "results", "one_run",
+        "crew", "running", "rerun", "worker",
     ),
     "reports": (
         ("words", "diffs"), ("reading", "roofline"), ("profiles", "summary", "analyses"), "plots",

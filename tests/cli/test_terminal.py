@@ -1,0 +1,48 @@
+"""What a text of anybody's can do to a terminal: nothing."""
+
+from __future__ import annotations
+
+import ast
+import io
+from pathlib import Path
+
+import pytest
+from rich.table import Table
+
+import kernelblaster.cli
+from kernelblaster.cli.output import say
+from kernelblaster.cli.terminal import Terminal
+
+STEERING = "a\x1b[2Jb\x1b]0;title\x07c\rd\x9be"
+
+
+@pytest.mark.parametrize("shape", ["text", "table"])
+def test_control_characters_in_texts_are_blank_and_colours_stay(shape: str) -> None:
+    stream = io.StringIO()
+    terminal = Terminal(file=stream, force_terminal=True, color_system="standard", width=60)
+    if shape == "text":
+        terminal.print(f"[red]{STEERING}[/]", highlight=False)
+    else:
+        table = Table("title")
+        table.add_row(f"[red]{STEERING}[/]")
+        terminal.print(table)
+    shown = stream.getvalue()
+    assert "\x1b[31m" in shown
+    for steering in ("\x1b[2J", "\x1b]", "\x07", "\r", "\x9b"):
+        assert steering not in shown
+
+
+def test_plain_lines_steer_nothing_either(capsys: pytest.CaptureFixture[str]) -> None:
+    say(STEERING)
+    said = capsys.readouterr().out
+    assert said == "a [2Jb ]0;title c d e\n"
+
+
+def test_commands_print_through_these_two_alone() -> None:
+    """`Console(...)` and `typer.echo` would print what anybody wrote as it stands."""
+    folder = Path(kernelblaster.cli.__file__).parent
+    for path in folder.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call):
+                called = ast.unparse(node.func)
+                assert called not in ("Console", "typer.echo", "print"), f"{path}:{node.lineno}"
