@@ -279,7 +279,7 @@ def _run(
         for label, why in work.unfinished.items():
             if not stopped_by:
                 view.note(f"{label}: {why}")
-        Terminal(stdaside=True).print(
+        Terminal(stderr=True).print(
             f"{'stopped' if stopped_by else 'some runs wait'}; go on with: "
             f"kernelblaster bench {directory}",
             markup=False, highlight=False, soft_wrap=True,
