@@ -100,6 +100,7 @@ class OneRun:
             compile_us=result.baselines.get("compile_us"),
             bound_us=_bound(result),
             gain=result.gain if valid else None,
+            uncertainty=max(0.0, result.gain / result.gain_ci[0] - 1) if valid else 0.0,
         )
         where = _place_of(self._directory, place)
         return Ended(outcome=outcome, reason="; ".join(result.notes), run=where)

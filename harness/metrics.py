@@ -45,6 +45,9 @@ class TaskOutcome(Record):
     gain: float | None = Field(default=None, gt=0)
     """The initial kernel's time over the winner's as the run announced it, of paired rounds; where
     it is None, initial_us / best_us."""
+    uncertainty: float = Field(default=0.0, ge=0)
+    """What its ratios may be too large by, relative: the gain over the lower end of its interval,
+    less 1. Of a run that was stored without it, 0."""
     evaluations: int = 0
     """Distinct sources evaluated, the initial kernel included."""
     outcomes: dict[str, int] = Field(default_factory=dict)
@@ -191,11 +194,17 @@ def counted(outcome: TaskOutcome, against: Against) -> float:
 def fast_p(outcomes: Sequence[TaskOutcome], p: float, against: Against) -> float:
     """Return the share of all runs that are valid and more than p times as fast.
 
+    By more than their ratios may be off, on every device: what is announced as no improvement is
+    not faster than its initial kernel here.
+
     Raises:
         ValueError: there is no run.
     """
     _require(outcomes)
-    fast = [r for each in outcomes if (r := ratio(each, against)) is not None and r > p]
+    fast = [
+        each for each in outcomes
+        if (r := ratio(each, against)) is not None and r > p * (1 + each.uncertainty)
+    ]  # fmt: skip
     return len(fast) / len(outcomes)
 
 

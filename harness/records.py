@@ -362,6 +362,11 @@ class StageResult(Record):
     """Numbers of a pass worth keeping: cases run, largest error, tolerance used."""
 
 
+SIMULATED_RESOLUTION = 0.01
+"""What the quotient of two simulated times may be off by, relative, where each is exact: a gain
+within it is none. Two kernels that a GPU takes the same time for differ so in the time model."""
+
+
 class Timing(Record):
     """How long one call of `launch` takes, and how that is known."""
 

@@ -13,7 +13,7 @@ from typing import Any, NotRequired, TypedDict
 
 from ...harness.devices.gates import unconfirmed_because
 from ...harness.judge.timing import Ratio
-from ...harness.records import Provenance, Timing, outcome_in_words
+from ...harness.records import SIMULATED_RESOLUTION, Provenance, Timing, outcome_in_words
 from ...memory.records import Step
 from ...tools.evaluation.evaluator import Evaluator
 from ...tools.progress import report_progress
@@ -111,12 +111,14 @@ def gain_of(
 ) -> tuple[float, tuple[float, float]]:
     """Return how many times as fast as the initial kernel another is, and the interval of that.
 
-    It is that of the rounds in which both were timed, where there are any (`ratio`).
+    It is that of the rounds in which both were timed, where there are any (`ratio`); of simulated
+    times it is no narrower than the time model can tell them apart.
     """
     if ratio is not None:
         return ratio.ratio, ratio.interval
-    lowest = initial.interval[0] / held.interval[1]
-    highest = initial.interval[1] / held.interval[0]
+    wider = 1.0 + (SIMULATED_RESOLUTION if held.provenance is Provenance.SIMULATED else 0.0)
+    lowest = initial.interval[0] / held.interval[1] / wider
+    highest = initial.interval[1] / held.interval[0] * wider
     return initial.microseconds / held.microseconds, (lowest, highest)
 
 

@@ -70,6 +70,13 @@ def test_fast_p_has_every_run_in_its_denominator_and_is_strict() -> None:
     assert fast_p(runs, 2.0, "pytorch") == 0.0
 
 
+@pytest.mark.parametrize(("uncertainty", "share"), [(0.0, 1.0), (0.01, 0.0)])
+def test_what_a_ratio_may_be_off_by_is_not_faster(uncertainty: float, share: float) -> None:
+    hardly = won("a", 100.0, gain=1.0000068, uncertainty=uncertainty)
+    assert fast_p([hardly], 1.0, "initial") == share
+    assert fast_p([won("a", 50.0, uncertainty=0.01)], 1.0, "initial") == 1.0
+
+
 def test_a_spread_by_hand() -> None:
     found = spread([1.0, 2.0, 4.0, 8.0])
     assert found.geometric_mean == pytest.approx(8 ** 0.5)
