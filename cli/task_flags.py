@@ -12,6 +12,7 @@ import typer
 
 from ..harness.errors import UserError
 from ..harness.records import Mode, Precision, Reading
+from ..harness.suites.finding import holds_problems
 from ..harness.task.kernelbench import kernelbench_files, task_files
 
 TaskPath = Annotated[
@@ -45,6 +46,11 @@ class TaskFlags(NamedTuple):
             raise UserError("name a task: its path, a folder of tasks, or --kernelbench DIR")
         if self.level is not None or self.problem is not None:
             raise UserError("--level and --problem go with --kernelbench DIR")
+        if holds_problems(task):
+            raise UserError(
+                f"{task}: a folder of problems with workloads, which are tasks of a suite: "
+                f"kernelblaster bench {task}"
+            )
         return task_files(task)
 
     def one_task(self, task: Path | None) -> Path:

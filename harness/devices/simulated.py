@@ -109,8 +109,8 @@ class SimulatedDevice(Device):
     Args:
         gpu: a name of harness/gpus.py.
         toolchain: the CUDA compiler; found on this machine when not given.
-        verify_seconds: wall-clock limit of one verification run.
-        profile_seconds: wall-clock limit of one profile run.
+        verify_seconds: of the processor, for one verification run.
+        profile_seconds: of the processor, for one profile run.
 
     Raises:
         UserError: unknown GPU, or no compiler.

@@ -18,12 +18,16 @@ _OVERRIDE_FILE_MODES = 1 << 1
 
 
 def set_limits(limits: Mapping[str, int]) -> None:
-    """Set resource limits (RLIMIT_... to a number) for good, no higher than they are."""
+    """Set resource limits (RLIMIT_... to a number) for good, no higher than they are.
+
+    Who runs past the processor time ends with SIGXCPU, which says so; SIGKILL might be anybody's.
+    """
     for name, value in limits.items():
         kind = getattr(resource, name)
         hard = resource.getrlimit(kind)[1]
         wanted = value if hard == resource.RLIM_INFINITY else min(value, hard)
-        resource.setrlimit(kind, (wanted, wanted))
+        last = wanted + (kind == resource.RLIMIT_CPU and hard != wanted)
+        resource.setrlimit(kind, (wanted, last))
 
 
 def no_new_privileges() -> None:

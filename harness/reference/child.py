@@ -211,7 +211,7 @@ def _program(full: Variant) -> tuple[dict[str, Any] | None, str]:
                 instance = full.reference.instance(seed=0)
         # Outside the fake mode, which export takes from the inputs: constants made in forward()
         # then keep their values.
-        with recurrent_at_once():
+        with recurrent_at_once(), full.reference.surroundings.entered():
             return export_program(instance, full.reference.path), ""
     except NotExportable as error:
         return None, f"the graph of torch.export holds {error}"

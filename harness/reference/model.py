@@ -25,6 +25,7 @@ import torch
 from ..records import AS_WRITTEN, DTYPE_BYTES, Reading
 from ..task.dimensions import with_dimensions
 from ..task.names import is_macro
+from .surroundings import Surroundings
 
 _TYPES = {"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": torch.float32}
 
@@ -96,6 +97,7 @@ class Reference:
         self.path = path
         self.reading = reading
         self.device = torch.device(device)
+        self.surroundings = Surroundings(path, source, self.device)
         tree = with_dimensions(ast.parse(source, path), dimensions)
         module = types.ModuleType("kernelblaster_reference")
         module.__file__ = path
@@ -192,7 +194,8 @@ class Reference:
     def running(self, what: str) -> Iterator[None]:
         """Turn whatever the user's code raises, SystemExit included, into a ReferenceFault."""
         try:
-            yield
+            with self.surroundings.entered():
+                yield
         except (Exception, SystemExit) as error:
             frames = traceback.extract_tb(error.__traceback__)
             lines = [frame.lineno for frame in frames if frame.filename == self.path]

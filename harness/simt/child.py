@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import secrets
 import signal
 from collections.abc import Sequence
@@ -20,6 +21,9 @@ from ..records import Diagnostic, Outcome, Record
 from .counters import LaunchCounters, ProfileReport
 
 LARGEST_REPORT = 64 << 20
+PATIENCE = 10
+"""Times its processor time that a run may take by the wall: a run waits for nothing but its turn
+on a busy machine."""
 WORKER = Program("harness.simt.worker")
 """Runs one candidate on the simulated GPU."""
 
@@ -31,7 +35,7 @@ class Limits(Record):
     """Limits of one run of a candidate."""
 
     seconds: float
-    """Wall clock, and processor time per core."""
+    """Of the processor: other work on the machine does not count against a candidate."""
     output_bytes: int
     """Largest file that the child may write."""
     address_space: int
@@ -77,7 +81,7 @@ def run_candidate(
             "report": str(report),
             "max_instructions": limits.max_instructions,
             "limits": {
-                "RLIMIT_CPU": int(limits.seconds) + 5,
+                "RLIMIT_CPU": math.ceil(limits.seconds),
                 "RLIMIT_FSIZE": limits.output_bytes + (64 << 20),
                 "RLIMIT_AS": limits.address_space,
                 "RLIMIT_CORE": 0,
@@ -92,16 +96,15 @@ def run_candidate(
     try:
         status = run_forked(
             WORKER, [str(request_file)], directory=scratch, environment=environment,
-            log=scratch / "log", seconds=limits.seconds,
+            log=scratch / "log", seconds=PATIENCE * limits.seconds,
         )  # fmt: skip
     except TimedOut:
         if _still_holds(request_file, written):
-            raise _machine_fault(f"no start within {limits.seconds:g} s") from None
-        return Reply(
-            outcome=Outcome.TIMED_OUT,
-            reason=f"did not finish within {limits.seconds:g} s: a loop that does not end, "
-            "or far too much work",
-        )
+            waited = f"{PATIENCE * limits.seconds:g} s"
+            raise _machine_fault(f"no start within {waited}") from None
+        return _out_of_time(limits)
+    if status == -signal.SIGXCPU:
+        return _out_of_time(limits)
     found = _read(report, token)
     if found is not None:
         if "machine_error" in found:
@@ -115,6 +118,14 @@ def run_candidate(
         raise _machine_fault(_why(status, scratch / "log"))
     outcome = Outcome.FORBIDDEN if status == -signal.SIGSYS else Outcome.CRASHED
     return Reply(outcome=outcome, reason=_why(status, scratch / "log"))
+
+
+def _out_of_time(limits: Limits) -> Reply[Any]:
+    return Reply(
+        outcome=Outcome.TIMED_OUT,
+        reason=f"did not finish within {limits.seconds:g} s of the processor's time: a loop that "
+        "does not end, or far too much work",
+    )
 
 
 def isolation_facts(missing: Sequence[str]) -> dict[str, str]:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..errors import UserError, shown
+from ..errors import UserError, printable, shown
 from ..files import read_regular
 from ..task.kernelbench import kernelbench_files, task_files
 from ..task.loading import LARGEST_REFERENCE_BYTES
@@ -61,41 +61,63 @@ def _local_tasks(
     levels = [place for place in (path, path / "KernelBench") if (place / "level1").is_dir()]
     if levels or level is not None or problem is not None:
         files = kernelbench_files(path, level, problem)
-        return [_task(file, f"{file.parent.name}_{file.stem}") for file in files], []
-    if path.is_dir() and (is_problem(path) or _holds_problems(path)):
+        return _tasks([(file, f"{file.parent.name}_{file.stem}") for file in files])
+    if holds_problems(path):
         tasks, left_out = read_problems(path)
         if not tasks:
             why = f"; the first: {left_out[0].reason}" if left_out else ""
             raise UserError(f"{path}: {LAYOUT} are there, and no task can be made of them{why}")
         return tasks, left_out
-    return [_task(file, file.stem) for file in task_files(path)], []
+    return _tasks([(file, file.stem) for file in task_files(path)])
 
 
-def _holds_problems(path: Path) -> bool:
-    return not any(path.glob("*.py")) and next(path.rglob("definition.json"), None) is not None
+def holds_problems(path: Path) -> bool:
+    """Say whether a path is a folder of problems with workloads, or of folders of such."""
+    if not path.is_dir():
+        return False
+    beneath = not any(path.glob("*.py")) and next(path.rglob("definition.json"), None) is not None
+    return is_problem(path) or beneath
 
 
-def _task(file: Path, name: str) -> SuiteTask:
-    try:
-        data = read_regular(file, LARGEST_REFERENCE_BYTES, "a PyTorch reference")
-        source = data.decode()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{file} cannot be read: {error}") from error
-    return SuiteTask(name=name, source=source, origin=str(file.resolve()))
+def _tasks(files: Sequence[tuple[Path, str]]) -> tuple[list[SuiteTask], list[LeftOut]]:
+    """Return the tasks that files of some names hold, and those that cannot be read."""
+    tasks: list[SuiteTask] = []
+    left_out: list[LeftOut] = []
+    for file, name in files:
+        try:
+            data = read_regular(file, LARGEST_REFERENCE_BYTES, "a PyTorch reference")
+            tasks.append(SuiteTask(name=name, source=data.decode(), origin=str(file.resolve())))
+        except (UserError, OSError, UnicodeDecodeError) as error:
+            words = f"{file} cannot be read: {error}"
+            left_out.append(LeftOut(name=shown(name), reason=printable(words)))
+    return tasks, left_out
 
 
 def _named(
     origin: str, tasks: list[SuiteTask], left_out: list[LeftOut], only: Sequence[str]
 ) -> tuple[list[SuiteTask], list[LeftOut]]:
-    """Return the tasks that are asked for, each under a name of its own."""
+    """Return the tasks that are asked for, each under a name of its own, and what is left out.
+
+    Raises UserError where that leaves none.
+    """
     seen: set[str] = set()
+    fit: list[SuiteTask] = []
+    left_out = [*left_out]
     for task in tasks:
         if not _NAME.fullmatch(task.name):
-            words = f"{shown(task.name)} cannot be the name of a task's folder"
-            raise UserError(f"{task.origin}: {words}")
-        if task.name in seen:
-            raise UserError(f"{origin}: two tasks are called {task.name}; rename one")
-        seen.add(task.name)
+            words = "that cannot be the name of a task's folder: letters, digits, _ . and - can"
+        elif task.name in seen:
+            words = "another task is called so; rename one"
+        else:
+            seen.add(task.name)
+            fit.append(task)
+            continue
+        left_out.append(LeftOut(name=shown(task.name), reason=f"{printable(task.origin)}: {words}"))
+    tasks = fit
+    if not tasks and left_out:
+        raise UserError(
+            f"{origin}: none of its tasks can be read; the first: {left_out[0].reason}"
+        )
     for pattern in only:
         if not any(fnmatch.fnmatchcase(name, pattern) for name in seen):
             some = ", ".join(sorted(seen)[:5])

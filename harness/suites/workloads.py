@@ -13,12 +13,13 @@ import keyword
 import math
 import re
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from ..errors import UserError, printable, told_of
+from ..errors import UserError, printable, shown, told_of
 from ..files import read_json, read_text
 from .records import LeftOut, SuiteTask
 
@@ -102,13 +103,13 @@ def is_problem(folder: Path) -> bool:
 def read_problems(folder: Path) -> tuple[list[SuiteTask], list[LeftOut]]:
     """Return a task for each workload of each definition below a folder, and what is left out.
 
-    Raises:
-        UserError: a file is damaged, or a workload names a definition that is not there.
+    A damaged file, a line that is no workload, or one of a definition that is not there keeps no
+    other back.
     """
     tasks: list[SuiteTask] = []
     left_out: list[LeftOut] = []
     taken: set[str] = set()
-    for definition, workloads, origin in _pairs(folder):
+    for definition, workloads, origin in _pairs(folder, left_out):
         for workload in workloads:
             name = _name(definition, workload, taken)
             taken.add(name)
@@ -127,25 +128,51 @@ def read_problems(folder: Path) -> tuple[list[SuiteTask], list[LeftOut]]:
     return tasks, left_out
 
 
-def _pairs(folder: Path) -> Iterator[tuple[Definition, list[Workload], str]]:
+def _pairs(
+    folder: Path, left_out: list[LeftOut]
+) -> Iterator[tuple[Definition, list[Workload], str]]:
+    """Yield each definition with its workloads and where it lies; what cannot be read is added to
+    what is left out."""
     if (folder / "definitions").is_dir():
-        found = [_definition(path) for path in sorted((folder / "definitions").rglob("*.json"))]
-        definitions = {each.name: each for each in found}
+        definitions: dict[str, Definition] = {}
+        for path in sorted((folder / "definitions").rglob("*.json")):
+            with _left_out_alone(left_out, path):
+                definition = _definition(path)
+                definitions[definition.name] = definition
         workloads: dict[str, list[Workload]] = {name: [] for name in definitions}
         for path in sorted((folder / "workloads").rglob("*.jsonl")):
-            for line, said in _lines(path):
-                name = str(said.get("definition"))
-                if name not in workloads:
-                    raise UserError(f"{path}, line {line}: there is no definition {name}")
-                workloads[name].append(_workload(path, line, said.get("workload")))
+            for line, text in _lines(path, left_out):
+                with _left_out_alone(left_out, path):
+                    said = _said(path, line, text)
+                    name = str(said.get("definition"))
+                    if name not in workloads:
+                        raise UserError(f"{path}, line {line}: there is no definition {name}")
+                    workloads[name].append(_workload(path, line, said.get("workload")))
         for name, definition in definitions.items():
             yield definition, workloads[name], f"{folder}: {name}"
         return
+    found = []
     for path in sorted(folder.rglob("definition.json")):
         beside = path.with_name("workload.jsonl")
-        if beside.is_file():
-            read = [_workload(beside, line, said) for line, said in _lines(beside)]
-            yield _definition(path), read, str(path.parent)
+        if not beside.is_file():
+            continue
+        with _left_out_alone(left_out, path):
+            definition = _definition(path)
+            read = []
+            for line, text in _lines(beside, left_out):
+                with _left_out_alone(left_out, beside):
+                    read.append(_workload(beside, line, _said(beside, line, text)))
+            found.append((definition, read, str(path.parent)))
+    yield from found
+
+
+@contextmanager
+def _left_out_alone(left_out: list[LeftOut], path: Path) -> Iterator[None]:
+    """Leave out what cannot be read, under the name of its file, and nothing beside it."""
+    try:
+        yield
+    except UserError as error:
+        left_out.append(LeftOut(name=shown(path.name), reason=printable(str(error))))
 
 
 def _definition(path: Path) -> Definition:
@@ -156,19 +183,24 @@ def _definition(path: Path) -> Definition:
         raise UserError(f"{path} is no definition: {told_of(error)}; {remedy}") from error
 
 
-def _lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+def _lines(path: Path, left_out: list[LeftOut]) -> Iterator[tuple[int, str]]:
+    """Yield the lines of a file that hold something, with their numbers."""
+    with _left_out_alone(left_out, path):
+        for number, line in enumerate(read_text(path, "a file of workloads").splitlines(), 1):
+            if line.strip():
+                yield number, line
+
+
+def _said(path: Path, line: int, text: str) -> dict[str, Any]:
     from pydantic_core import from_json
 
-    for number, line in enumerate(read_text(path, "a file of workloads").splitlines(), 1):
-        if not line.strip():
-            continue
-        try:
-            said = from_json(line)
-        except ValueError as error:
-            raise UserError(f"{path}, line {number} is not JSON: {error}") from error
-        if not isinstance(said, dict):
-            raise UserError(f"{path}, line {number}: a workload is a JSON object")
-        yield number, said
+    try:
+        said = from_json(text)
+    except ValueError as error:
+        raise UserError(f"{path}, line {line} is not JSON: {error}") from error
+    if not isinstance(said, dict):
+        raise UserError(f"{path}, line {line}: a workload is a JSON object")
+    return said
 
 
 def _workload(path: Path, line: int, said: object) -> Workload:

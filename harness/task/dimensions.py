@@ -327,9 +327,16 @@ def _word(text: str) -> str:
 
 
 def _constant(node: ast.expr) -> int | None:
-    """Return the value of an integer constant or of + - * // ** on such; None for all else."""
+    """Return the value of an integer constant, int(1e6) too, or of + - * // ** on such.
+
+    None for all else.
+    """
     if isinstance(node, ast.Constant):
         return node.value if type(node.value) is int else None
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "int":
+        given = node.args[0] if len(node.args) == 1 and not node.keywords else None
+        whole = isinstance(given, ast.Constant) and type(given.value) is float
+        return int(given.value) if whole and given.value.is_integer() else None
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
         inner = _constant(node.operand)
         return None if inner is None else -inner

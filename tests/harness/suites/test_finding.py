@@ -27,6 +27,21 @@ def test_a_folder_of_references_in_its_order_and_only_those_asked_for(tmp_path: 
         find_suite(str(tmp_path), only=["1_a", "9*"])
 
 
+def test_what_cannot_be_a_task_is_left_out_and_keeps_no_other_back(tmp_path: Path) -> None:
+    (tmp_path / "good.py").write_text("# good\n")
+    (tmp_path / "a name with blanks.py").write_text("# bad\n")
+    (tmp_path / "no_text.py").write_bytes(b"\xff\xfe")
+    (tmp_path / "to_nowhere.py").symlink_to(tmp_path / "missing")
+    found = find_suite(str(tmp_path))
+    assert [task.name for task in found.tasks] == ["good"]
+    why = {each.name: each.reason for each in found.left_out}
+    assert "cannot be the name" in why.pop("'a name with blanks'")
+    assert len(why) == 2 and all("cannot be read" in each for each in why.values())
+    (tmp_path / "good.py").unlink()
+    with pytest.raises(UserError, match="none of its tasks can be read; the first: "):
+        find_suite(str(tmp_path))
+
+
 def test_a_checkout_of_kernelbench_is_known_by_its_levels(tmp_path: Path) -> None:
     for level in (1, 2, 3):
         (tmp_path / "KernelBench" / f"level{level}").mkdir(parents=True)

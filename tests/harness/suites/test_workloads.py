@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from kernelblaster.harness.errors import UserError
+from kernelblaster.harness.suites.finding import find_suite
 from kernelblaster.harness.suites.workloads import accepted, is_problem, read_problems
 from kernelblaster.harness.task.loading import load_task_now
 
@@ -110,9 +111,14 @@ def test_a_set_of_definitions_beside_workloads_is_read_too(tmp_path: Path) -> No
     (tmp_path / "workloads/own/scale_w64.jsonl").write_text(json.dumps(line) + "\n")
     ((task,), left_out) = read_problems(tmp_path)
     assert task.name == "scale_w64__rows128" and not left_out
-    (tmp_path / "workloads/own/scale_w64.jsonl").write_text('{"definition": "other"}\n')
-    with pytest.raises(UserError, match="line 1: there is no definition other"):
-        read_problems(tmp_path)
+    lines = ['{"definition": "other"}', json.dumps(line), "{"]
+    (tmp_path / "workloads/own/scale_w64.jsonl").write_text("\n".join(lines))
+    (tmp_path / "definitions/own/torn.json").write_text("{")
+    ((task,), left_out) = read_problems(tmp_path)
+    assert task.name == "scale_w64__rows128"
+    torn, other, open_ended = (each.reason for each in left_out)
+    assert "torn.json is damaged" in torn and "line 1: there is no definition other" in other
+    assert "line 3 is not JSON" in open_ended
 
 
 @pytest.mark.parametrize(
@@ -163,14 +169,17 @@ def test_an_eight_bit_input_is_left_out_by_its_type(tmp_path: Path) -> None:
         ("workload.jsonl", '\n{"axes": {"rows": "many"}}\n', "line 2 is no workload: axes.rows"),
     ],
 )
-def test_a_damaged_file_is_one_clear_line(
+def test_a_damaged_file_is_one_clear_line_and_keeps_no_other_back(
     tmp_path: Path, name: str, text: str, said: str
 ) -> None:
     folder = problem(tmp_path / "p", definition(), workload())
+    problem(tmp_path / "q", definition(name="whole"), workload())
     (folder / name).write_text(text)
-    with pytest.raises(UserError, match=said) as caught:
-        read_problems(folder)
-    assert "\n" not in str(caught.value)
+    ((task,), (left,)) = read_problems(tmp_path)
+    assert task.name == "whole__rows512"
+    assert said in left.reason and "\n" not in left.reason
+    with pytest.raises(UserError, match=f"no task can be made of them; the first: .*{said}"):
+        find_suite(str(folder))
 
 
 def test_the_text_that_is_made_is_python_whatever_the_names(tmp_path: Path) -> None:
