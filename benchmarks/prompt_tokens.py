@@ -44,6 +44,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 
+from kernelblaster.harness.devices.registry import open_device
 from kernelblaster.harness.records import Task
 from kernelblaster.memory.run.artifacts import ArtifactStore
 from kernelblaster.memory.run.run_store import RunStore
@@ -51,8 +52,8 @@ from kernelblaster.nodes.common.prompts.render import render
 from kernelblaster.nodes.common.prompts.subject import task_context
 from kernelblaster.tools.models.asking import estimate_tokens
 from kernelblaster.tools.models.records import ROLES, ModelPlan
-from kernelblaster.tools.workspace import open_workspace
 
+DEVICE, GPU = "simulated", "H100"
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 LAUNCHES = {"softmax": "softmax_thread", "matmul": "mm_naive", "layer_norm": "layernorm_naive"}
 """Which real launch is like the example's first kernel."""
@@ -124,7 +125,7 @@ def run(name: str, options: argparse.Namespace, folder: Path) -> Path:
     """Run a task with every role asked and none answered; return the run directory."""
     models = ModelPlan(reasks=0, attempts=1, method="json_mode")
     request = Asked.of(
-        task=str(EXAMPLES / f"{name}.py"), device="simulated", gpu="H100",
+        task=str(EXAMPLES / f"{name}.py"), device=DEVICE, gpu=GPU,
         iterations=options.iterations, rollouts=options.rollouts, steps=options.steps,
         model="import:prompt_tokens:silent", models=models, knowledge=str(folder / "knowledge"),
     )  # fmt: skip
@@ -195,13 +196,10 @@ def minimal(steps: list[Step], preamble: str, pages: str | None, count: Counter)
 
 def preamble_of(directory: Path) -> str:
     """Return contract, task and device as both agents are told them."""
-    with RunStore(directory / "run.sqlite"):
-        pass
-    document = json.loads((directory / "run.json").read_text())["request"]
-    with open_workspace(str(directory), document["device"], document["gpu"]) as workspace:
-        task = _task(directory)
-        context = task_context(task, workspace.device.identity)
-    first = render("initial_cuda", 100_000, **context | {"program": ""})
+    device = open_device(DEVICE, GPU)
+    context = task_context(_task(directory), device.identity)
+    device.close()
+    first = render("initial_cuda", 100_000, **context | {"program": "", "rest": "", "wanted": ()})
     return "\n".join(message.content for message in first)
 
 

@@ -105,7 +105,7 @@ def _table(state: Reads) -> Table:
             at_hand = kernel_at_hand(
                 task, source, workspace.evaluation(current.evaluation_key), path
             )
-            beyond |= {name for name in techniques() if unfit(name, at_hand) is None}
+            beyond |= techniques().keys() - unfit(techniques(), at_hand).keys()
         unlisted = knowledge.beliefs(where, sorted(beyond - settled), context, at)
         tunable = sorted({*reasons, *(optimization.technique for optimization, _ in known)})
         measured = knowledge.settings(where, tunable, context, at)

@@ -9,8 +9,9 @@ from ...harness.records import Evaluation, Task
 from ...memory.knowledge.knowledge_base import KnowledgeBase
 from ...memory.records import ExpectedGain, Optimization, Step
 from ...tools.models.records import Answer, Message
-from ...tools.techniques.catalogue import OTHER_CLASS, techniques, unfit
-from ...tools.techniques.conditions import WITH_PRODUCTS, AtHand
+from ...tools.techniques.catalogue import OTHER_TASK, techniques, unfit
+from ...tools.techniques.conditions import AtHand
+from ...tools.techniques.operators import WITH_PRODUCTS, may_compute
 from ...tools.wording.experience import (
     ceiling_text,
     expected_text,
@@ -52,7 +53,7 @@ def proposer_messages(
     ceiling = attainable(task, evaluation.profile, evaluation.timing)
     shown, others, left_out = _listed(table, kernel_at_hand(task, source, evaluation, path))
     context = task_context(task, workspace.measured_by)
-    if task.op_class not in WITH_PRODUCTS:
+    if not may_compute(task, *WITH_PRODUCTS):
         context["tensor"] = ""
     return render(
         "optimization_proposer",
@@ -89,7 +90,7 @@ def _listed(
         others = [] if table.remembers else [card for card, _ in able]
         return able[:most], [f"- {card.technique}: {card.description}" for card in others], []
     names = {name for name in (*table.seed, *table.described) if table.refusal(name) is None}
-    why = {name: reason for name in sorted(names) if (reason := unfit(name, at_hand))}
+    why = unfit(sorted(names), at_hand)
     library = techniques()
     conditional = {name for name in names if name in library and library[name].precondition}
     told = names - set(why) - conditional
@@ -101,7 +102,7 @@ def _listed(
         shown,
         [f"- {name}: {text}" for name, text in sorted(texts.items())],
         # Nobody misses a matrix product's techniques in a softmax.
-        [name for name, reason in why.items() if reason != OTHER_CLASS],
+        [name for name, reason in why.items() if reason != OTHER_TASK],
     )
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from ...harness.records import Task
 from ..rewriting.records import Inapplicable, Outcome, Parameters, Rewritten
 from ..rewriting.row_kernel import row_kernels, with_mapping
-from .conditions import OVER_ROWS, AtHand, rows_shared
+from .conditions import AtHand, computes, first_of, no_rows, rows_shared
+from .operators import PRODUCTS, ROWS
 from .technique import Technique
 
 
@@ -30,8 +31,8 @@ def technique() -> Technique:
         ),
         sources=('NVIDIA Technical Blog, "Faster Parallel Reductions on Kepler" (2014)',),
         change=_apply,
-        op_classes=OVER_ROWS,
-        unfit=_block_rows,
+        conditions=(computes(*ROWS, *PRODUCTS),),
+        unfit=first_of(no_rows, _block_rows),
     )
 
 

@@ -7,7 +7,8 @@ from dataclasses import replace
 from ...harness.records import Task
 from ..rewriting.records import Inapplicable, Outcome, Parameters, Rewritten
 from ..rewriting.row_kernel import row_kernels, written
-from .conditions import OVER_ROWS
+from .conditions import computes
+from .operators import ROWS
 from .technique import Technique
 
 
@@ -34,7 +35,7 @@ def technique() -> Technique:
             "element to one and one."
         ),
         change=_apply,
-        op_classes=OVER_ROWS,
+        conditions=(computes(*ROWS),),
     )
 
 

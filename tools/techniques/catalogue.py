@@ -5,12 +5,13 @@ from __future__ import annotations
 import functools
 import importlib
 import pkgutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from importlib import metadata
 from types import MappingProxyType
 
 from ...harness.errors import UserError
 from ...harness.records import Task
+from ...memory.knowledge.conditions import KernelFacts, unmet
 from ...memory.knowledge.seed import Seed, load_seed
 from ..rewriting.records import Inapplicable
 from ..rewriting.rewrite import Rewrite
@@ -19,8 +20,10 @@ from .technique import Technique
 
 ENTRY_POINTS = "kernelblaster.techniques"
 """Group under which a package names functions that return its techniques."""
-OTHER_CLASS = "not for this class of operation"
-_NO_TECHNIQUES = frozenset({"catalogue", "conditions", "technique"})
+OTHER_TASK = "not for this task on this device"
+_OF_THE_TASK = frozenset({"operators", "dtype", "innermost", "device_kind", "capability"})
+"""Facts that no rewrite changes."""
+_NO_TECHNIQUES = frozenset({"catalogue", "conditions", "operators", "technique"})
 """Modules of this folder that are none."""
 
 
@@ -67,15 +70,25 @@ def applicable(source: str, task: Task) -> dict[str, str | None]:
     return found
 
 
-def unfit(name: str, at_hand: AtHand) -> str | None:
-    """Return why a technique cannot act on a kernel in a few words; None where nothing says so."""
+def unfit(names: Iterable[str], at_hand: AtHand) -> dict[str, str]:
+    """Return why techniques cannot act on a kernel in a few words, by name.
+
+    Those of which nothing says so are left out.
+    """
+    facts = at_hand.facts()
+    reasons = ((name, _unfit(name, at_hand, facts)) for name in names)
+    return {name: reason for name, reason in reasons if reason is not None}
+
+
+def _unfit(name: str, at_hand: AtHand, facts: KernelFacts) -> str | None:
     if name in at_hand.applied:
         return "applied already, with gain"
     technique = techniques().get(name)
     if technique is None:
         return None
-    if technique.op_classes and at_hand.task.op_class not in technique.op_classes:
-        return OTHER_CLASS
+    failed = unmet(technique.conditions, facts)
+    if failed is not None:
+        return OTHER_TASK if failed.feature in _OF_THE_TASK else f"needs: {failed}"
     return technique.unfit(at_hand) if technique.unfit else None
 
 

@@ -1,26 +1,32 @@
-"""What is known of a kernel at hand, and conditions on it that several techniques share.
+"""What is known of a kernel at hand, and what several techniques ask of it.
 
-A condition returns in a few words why a technique cannot act, None where nothing says so. For
-prompts alone: it shortens what a model reads. What may be tried is the proposal table's matter.
+Where facts have a name (`memory.knowledge.conditions`), a technique states conditions on them. The
+rest are functions, which look at the source or the profile: each returns in a few words why a
+technique cannot act, None where nothing says so.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import NamedTuple
 
-from ...harness.records import Profile, Task
+from ...harness.gpus import known_gpu
+from ...harness.records import DeviceIdentity, Profile, Provenance, Task
+from ...memory.knowledge.conditions import KernelFacts, kernel_facts
+from ...memory.records import Condition
+from .operators import PRODUCTS, ROWS, convolutions, may_compute
 
-WITH_PRODUCTS = ("matmul", "mixed")
-"""Classes of operation that tensor cores can serve."""
-OVER_ROWS = ("softmax", "normalization", "reduction", "mixed")
-"""Classes of operation that go over whole rows."""
 APPLIED_GAIN = 1.01
 """Gain above which a technique counts as applied to a file."""
 FULL_SECTOR = 31.0
 """Bytes used of the 32 of a sector from which none are wasted."""
 CONSECUTIVE = 4.5
 """Sectors of a request up to which the lanes of a warp read consecutive words, or shared ones."""
+WIDE = 32
+"""Columns of a product from which it is no matter of rows."""
+CHANNELS = 8
+"""Channels that a convolution's result sums over from which it is like a product."""
 SMALL_SHARED = 1024
 """Bytes of shared memory of a block below which no tiles are staged there."""
 
@@ -38,10 +44,93 @@ class AtHand(NamedTuple):
         """Return a metric of the longest launch."""
         return self.profile.dominant.metrics.get(name)
 
+    def facts(self) -> KernelFacts:
+        """Return what is known of it under the names that conditions use."""
+        simulated = self.profile.provenance is Provenance.SIMULATED
+        gpu = known_gpu(self.profile.gpu)
+        device = DeviceIdentity(
+            kind="simulated" if simulated else "cuda",
+            gpu=self.profile.gpu,
+            arch=gpu.arch if gpu else "",
+            toolchain="",
+        )
+        return kernel_facts(self.task, self.profile, device, applied=self.applied)
 
-def one_launch(at_hand: AtHand) -> str | None:
-    """Return that nothing is there to be joined."""
-    return "there is one launch" if len(at_hand.profile.launches) == 1 else None
+
+Unfit = Callable[[AtHand], str | None]
+
+
+# Conditions ----------------------------------------------------------------------------------
+
+ON_A_GPU = Condition(feature="device_kind", comparison="lacks", value=("simulated",))
+"""For instructions that the simulated device does not run."""
+SEVERAL_LAUNCHES = Condition(feature="launches", comparison="at_least", value=2.0)
+
+
+def computes(*operators: str) -> Condition:
+    """Return that the task's graph holds one at least of these operators."""
+    value = tuple(dict.fromkeys(operators))
+    return Condition(feature="operators", comparison="among", value=value)
+
+
+def equals(feature: str, value: float | str) -> Condition:
+    """Return that a fact is this one."""
+    return Condition(feature=feature, comparison="equals", value=value)
+
+
+def among(feature: str, *words: str) -> Condition:
+    """Return that a fact is one of several words."""
+    return Condition(feature=feature, comparison="among", value=words)
+
+
+def at_least(feature: str, value: float) -> Condition:
+    """Return that a fact is a number no smaller than this."""
+    return Condition(feature=feature, comparison="at_least", value=value)
+
+
+def at_most(feature: str, value: float) -> Condition:
+    """Return that a fact is a number no larger than this."""
+    return Condition(feature=feature, comparison="at_most", value=value)
+
+
+# What no fact has a name for -----------------------------------------------------------------
+
+
+def already(pattern: str, words: str) -> Unfit:
+    """Return a function that says these words of a source that has the pattern."""
+    found = re.compile(pattern)
+    return lambda at_hand: words if found.search(at_hand.source) else None
+
+
+def lacking(pattern: str, words: str) -> Unfit:
+    """Return a function that says these words of a source that lacks the pattern."""
+    found = re.compile(pattern)
+    return lambda at_hand: None if found.search(at_hand.source) else words
+
+
+def first_of(*reasons: Unfit) -> Unfit:
+    """Return a function that says the first of several reasons there is."""
+    return lambda at_hand: next((why for each in reasons if (why := each(at_hand))), None)
+
+
+def no_rows(at_hand: AtHand) -> str | None:
+    """Return that no operator of the task goes over rows: products with few columns do."""
+    program = at_hand.task.program
+    if program is None or may_compute(at_hand.task, *ROWS):
+        return None
+    thin = any(
+        node.shape is not None and (len(node.shape) < 2 or node.shape[-1] < WIDE)
+        for node in program.nodes
+        if node.op.split(".")[1:2] and node.op.split(".")[1] in PRODUCTS
+    )
+    return None if thin else "no operator goes over rows"
+
+
+def few_channels(at_hand: AtHand) -> str | None:
+    """Return that no convolution sums over enough channels to be a product."""
+    known = convolutions(at_hand.task)
+    wide = any(each.channels_in // each.groups >= CHANNELS for each in known)
+    return "a result sums over few channels" if known and not wide else None
 
 
 def no_waste(at_hand: AtHand) -> str | None:
@@ -84,10 +173,11 @@ def rows_shared(at_hand: AtHand) -> str | None:
 def copied_ahead(at_hand: AtHand) -> str | None:
     """Return that tiles are copied ahead already, or that there are none."""
     ahead = re.search(r"pipeline_commit|cp\.async\.(commit|bulk)|memcpy_async", at_hand.source)
-    return "tiles are copied ahead already" if ahead else _nothing_staged(at_hand)
+    return "tiles are copied ahead already" if ahead else nothing_staged(at_hand)
 
 
-def _nothing_staged(at_hand: AtHand) -> str | None:
+def nothing_staged(at_hand: AtHand) -> str | None:
+    """Return that shared memory holds no tiles."""
     static = at_hand.metric("launch__shared_mem_per_block_static") or 0.0
     shared = static + at_hand.profile.dominant.dynamic_shared_bytes
     small = shared < SMALL_SHARED and len(at_hand.profile.launches) == 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .conditions import copied_ahead
+from .conditions import at_least, copied_ahead
 from .technique import Technique
 
 
@@ -20,5 +20,6 @@ def technique() -> Technique:
         ),
         parameters={"stages": (3, 2, 4)},
         sources=('CUDA C++ Programming Guide, "Asynchronous Data Copies"',),
+        conditions=(at_least("capability", 8.0),),
         unfit=copied_ahead,
     )

@@ -11,6 +11,8 @@ from ..rewriting.row_kernel import row_kernels, written
 from ..rewriting.row_reader import RowBody
 from ..rewriting.row_steps import Loop, Plain, Step
 from ..rewriting.syntax import uses
+from .conditions import computes
+from .operators import ATTENTION, ROWS, SOFTMAXES
 from .technique import Technique
 
 
@@ -34,7 +36,7 @@ def technique() -> Technique:
             'softmax functions" (IMA Journal of Numerical Analysis, 2021)',
         ),
         change=_apply,
-        op_classes=("softmax", "mixed"),
+        conditions=(computes(*SOFTMAXES, *ATTENTION), computes(*ROWS)),
         precondition=(
             "leaves out softmax's maximum pass; only where the values before it are bounded (|x| < "
             "80): the tests' inputs go to 128"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .conditions import one_launch
+from .conditions import SEVERAL_LAUNCHES
 from .technique import Technique
 
 
@@ -31,5 +31,5 @@ def technique() -> Technique:
             'Filipovic et al., "Optimizing CUDA code by kernel fusion: application on '
             'BLAS" (The Journal of Supercomputing, 2015)',
         ),
-        unfit=one_launch,
+        conditions=(SEVERAL_LAUNCHES,),
     )

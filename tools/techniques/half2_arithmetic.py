@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .conditions import AtHand
+from .conditions import among
 from .technique import Technique
 
 
@@ -23,10 +23,5 @@ def technique() -> Technique:
             "Load as half2 (or 8 halves in a float4), use __hfma2 and friends; accumulate in float."
         ),
         sources=('NVIDIA Technical Blog, "Mixed-Precision Programming with CUDA 8" (2016)',),
-        unfit=_no_half,
+        conditions=(among("dtype", "float16", "bfloat16"),),
     )
-
-
-def _no_half(at_hand: AtHand) -> str | None:
-    half = at_hand.task.dtype in ("float16", "bfloat16")
-    return None if half else f"the tensors are {at_hand.task.dtype}"

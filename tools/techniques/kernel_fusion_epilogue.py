@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from .conditions import WITH_PRODUCTS, one_launch
+from .conditions import SEVERAL_LAUNCHES, computes
+from .operators import WITH_PRODUCTS
 from .technique import Technique
 
 
@@ -24,6 +25,5 @@ def technique() -> Technique:
             "read of the whole output for each kernel removed."
         ),
         sources=('CUTLASS documentation, "Efficient GEMM in CUDA", section "Epilogue"',),
-        op_classes=WITH_PRODUCTS,
-        unfit=one_launch,
+        conditions=(computes(*WITH_PRODUCTS), SEVERAL_LAUNCHES),
     )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from .conditions import AtHand
+from .conditions import AtHand, computes
+from .operators import ATTENTION, ROWS, SOFTMAXES
 from .technique import Technique
 
 
@@ -28,7 +29,7 @@ def technique() -> Technique:
             'Milakov and Gimelshein, "Online normalizer calculation for softmax" '
             "(arXiv:1805.02867, 2018)",
         ),
-        op_classes=("softmax", "mixed"),
+        conditions=(computes(*SOFTMAXES, *ATTENTION), computes(*ROWS)),
         unfit=_in_registers,
     )
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from ...harness.records import Task
 from ..rewriting.records import Inapplicable, Outcome, Parameters, Rewritten
 from ..rewriting.row_kernel import row_kernels, with_mapping
-from .conditions import OVER_ROWS, rows_shared
+from .conditions import computes, first_of, no_rows, rows_shared
+from .operators import PRODUCTS, ROWS
 from .technique import Technique
 
 
@@ -38,8 +39,8 @@ def technique() -> Technique:
             'NVIDIA Technical Blog, "Using CUDA Warp-Level Primitives" (2018)',
         ),
         change=_apply,
-        op_classes=OVER_ROWS,
-        unfit=rows_shared,
+        conditions=(computes(*ROWS, *PRODUCTS),),
+        unfit=first_of(no_rows, rows_shared),
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .conditions import AtHand
+from .conditions import at_least
 from .technique import Technique
 
 
@@ -26,10 +26,5 @@ def technique() -> Technique:
             'Gupta, Stuart and Owens, "A Study of Persistent Threads Style GPU '
             'Programming for GPGPU Workloads" (InPar 2012)',
         ),
-        unfit=_one_wave,
+        conditions=(at_least("waves", 1.0),),
     )
-
-
-def _one_wave(at_hand: AtHand) -> str | None:
-    waves = at_hand.metric("launch__waves_per_multiprocessor")
-    return "the grid is one wave or less" if waves is not None and waves <= 1.0 else None

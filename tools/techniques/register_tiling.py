@@ -7,7 +7,8 @@ from ..rewriting.product_kernel import ProductBody, ProductKernel, is_contiguous
 from ..rewriting.product_writer import replace_kernel, set_plane, tile_constant
 from ..rewriting.records import Inapplicable, Outcome, Parameters, Rewritten
 from ..rewriting.syntax import indented
-from .conditions import WITH_PRODUCTS
+from .conditions import computes
+from .operators import WITH_PRODUCTS
 from .technique import Technique
 
 _DEPTH = 16
@@ -43,7 +44,7 @@ def technique() -> Technique:
         formerly={"square": "thread_tile"},
         sources=('Volkov and Demmel, "Benchmarking GPUs to Tune Dense Linear Algebra" (SC 2008)',),
         change=_apply,
-        op_classes=WITH_PRODUCTS,
+        conditions=(computes(*WITH_PRODUCTS),),
     )
 
 

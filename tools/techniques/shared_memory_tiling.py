@@ -7,7 +7,8 @@ from ..rewriting.product_kernel import ProductKernel, is_contiguous, product_ker
 from ..rewriting.product_writer import replace_kernel, set_plane, tile_constant
 from ..rewriting.records import Inapplicable, Outcome, Parameters, Rewritten
 from ..rewriting.syntax import indented, renamed
-from .conditions import WITH_PRODUCTS
+from .conditions import computes
+from .operators import WITH_PRODUCTS
 from .technique import Technique
 
 
@@ -36,7 +37,7 @@ def technique() -> Technique:
         parameters={"tile": (16, 32)},
         sources=('CUDA C++ Best Practices Guide, "Shared Memory in Matrix Multiplication (C=AB)"',),
         change=_apply,
-        op_classes=WITH_PRODUCTS,
+        conditions=(computes(*WITH_PRODUCTS),),
     )
 
 

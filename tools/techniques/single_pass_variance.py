@@ -15,6 +15,8 @@ from ..rewriting.row_kernel import row_kernels, written
 from ..rewriting.row_reader import RowBody
 from ..rewriting.row_steps import Loop, Plain, Step
 from ..rewriting.syntax import renamed, squeezed, uses
+from .conditions import computes
+from .operators import NORMS, VARIANCES
 from .technique import Technique
 
 
@@ -47,7 +49,10 @@ def technique() -> Technique:
             'Analysis and Recommendations" (The American Statistician, 1983)',
         ),
         change=_apply,
-        op_classes=("normalization", "reduction", "mixed"),
+        conditions=(
+            computes(*NORMS, *VARIANCES),
+            computes(*NORMS, "mean", "var", "std", "var_mean"),
+        ),
     )
 
 

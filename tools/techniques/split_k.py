@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from .conditions import WITH_PRODUCTS, AtHand
+from .conditions import at_most, computes
+from .operators import WITH_PRODUCTS
 from .technique import Technique
 
 
@@ -24,11 +25,5 @@ def technique() -> Technique:
         sources=(
             'CUTLASS documentation, "Efficient GEMM in CUDA", section "Parallelized Reductions"',
         ),
-        op_classes=WITH_PRODUCTS,
-        unfit=_filled,
+        conditions=(computes(*WITH_PRODUCTS), at_most("waves", 1.0)),
     )
-
-
-def _filled(at_hand: AtHand) -> str | None:
-    waves = at_hand.metric("launch__waves_per_multiprocessor")
-    return "the grid fills the GPU" if waves is not None and waves >= 1.0 else None

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ...memory.records import Optimization
+from ...memory.records import Condition, Optimization
 from ..rewriting.records import Apply
 from ..rewriting.rewrite import Rewrite
-from .conditions import AtHand
+from .conditions import Unfit
 
 NEUTRAL_STRENGTH = 0.5
 """Observations that the expectation of no gain is worth, where no prior says more."""
@@ -36,12 +36,13 @@ class Technique:
     """Public documents that describe it."""
     change: Apply | None = None
     """The built-in rewrite, a pure function; without one a model must write it."""
-    op_classes: tuple[str, ...] = ()
-    """Classes of operation that it can serve; empty: all."""
+    conditions: tuple[Condition, ...] = ()
+    """All of these must be so of a kernel, or not known."""
     precondition: str = ""
     """Of one that the tests forbid but for this condition: told instead of its description."""
-    unfit: Callable[[AtHand], str | None] | None = None
-    """Returns why it cannot act on a kernel in a few words, None where nothing says so."""
+    unfit: Unfit | None = None
+    """For what no condition can say: returns why it cannot act on a kernel in a few words, None
+    where nothing says so."""
 
     @property
     def rewrite(self) -> Rewrite | None:
@@ -59,6 +60,7 @@ class Technique:
             side_effects=self.side_effects,
             notes=self.notes,
             parameters={name: list(values) for name, values in self.parameters.items()},
+            conditions=self.conditions,
             prior_log_gain=0.0,
             prior_strength=NEUTRAL_STRENGTH,
         )

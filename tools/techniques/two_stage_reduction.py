@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from .conditions import OVER_ROWS, AtHand, no_atomics
+from .conditions import AtHand, computes, no_atomics
+from .operators import ROWS
 from .technique import Technique
 
 
@@ -27,7 +28,7 @@ def technique() -> Technique:
         sources=(
             'Harris, "Optimizing Parallel Reduction in CUDA" (NVIDIA Developer Technology, 2007)',
         ),
-        op_classes=OVER_ROWS,
+        conditions=(computes(*ROWS),),
         unfit=_no_partials,
     )
 
