@@ -27,10 +27,11 @@ import torch
 from kernelblaster.harness.judge.tensor_comparison import all_agree, parts
 from kernelblaster.harness.records import Task, Tolerance
 from kernelblaster.harness.reference.case import Case, forms, fresh
-from kernelblaster.harness.reference.cases import CASES, Usual, first_finite, scale_of
+from kernelblaster.harness.reference.cases import Usual, first_finite, scale_of
 from kernelblaster.harness.reference.in_order import IN_ORDER, InOrder, add_in_order
 from kernelblaster.harness.reference.model import Reference, clone_arguments
 from kernelblaster.harness.reference.rounding import OtherSums
+from kernelblaster.harness.task.rules import CASES
 
 ELEMENTS = 10_000
 MOST_LEFT_OUT = 24

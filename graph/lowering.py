@@ -12,6 +12,7 @@ from langgraph.graph import END, START
 from ..harness.records import Outcome
 from ..nodes.kernel_writer.node import kernel_writer
 from ..nodes.kernel_writer.tool_rounds import use_tools
+from ..nodes.records import evaluated_sources
 from ..nodes.run.attempt_stages import (
     compile_candidate,
     conclude_lowering,
@@ -54,8 +55,10 @@ def _passed(state: LoweringState) -> bool:
 
 
 def _repair(state: LoweringState) -> Literal["write", "conclude"]:
-    done, left = len(state["attempts"]), state.get("evaluations_left")
-    may = done <= state["plan"].repairs and (left is None or done < left)
+    left = state.get("evaluations_left")
+    spent = evaluated_sources(state["attempts"].values(), state.get("rounds", ()))
+    repairs_left = len(state["attempts"]) <= state["plan"].repairs
+    may = repairs_left and (left is None or len(spent) < left)
     return "write" if may else "conclude"
 
 

@@ -54,7 +54,7 @@ async def lower(state: RolloutState, config: RunnableConfig) -> dict[str, Any]:
     answer = await lowering.ainvoke(request, config)
     result, left = answer["result"], state["evaluations_left"]
     if left is not None:
-        left -= await newly_evaluated(state["plan"], result.attempts, state.get("evaluations", 0))
+        left -= await newly_evaluated(state["plan"], result.sources, state.get("evaluations", 0))
     return {"choice": choice, "result": result, "evaluations_left": left}
 
 

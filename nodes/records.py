@@ -5,6 +5,7 @@ Sources, profiles and tasks live in the artifact store of the run; state holds t
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Literal, get_args
 
 from pydantic import (
@@ -444,6 +445,15 @@ class ToolRound(Record):
     """Artifact of the model's raw reply: which tools, with what."""
     answers_sha256: str | None = None
     """Artifact of what they answered, a JSON list; None before they did."""
+    evaluated: tuple[str, ...] = ()
+    """Artifacts of the drafts that they had evaluated, the writer's own file left out."""
+
+
+def evaluated_sources(attempts: Iterable[Attempt], rounds: Iterable[ToolRound]) -> frozenset[str]:
+    """Return the artifacts of all that a lowering has had evaluated, or is about to."""
+    written = (attempt.source_sha256 for attempt in attempts)
+    drafts = (sha256 for each in rounds for sha256 in each.evaluated)
+    return frozenset((*filter(None, written), *drafts))
 
 
 class LoweringResult(Record):
@@ -471,6 +481,14 @@ class LoweringResult(Record):
     """Artifact of the prompt that a model wrote it from."""
     attempts: tuple[Attempt, ...] = ()
     """Every try at writing it; none in a run that an earlier version began."""
+    drafts: tuple[str, ...] = ()
+    """Artifacts of what a writer's tools had evaluated before."""
+
+    @property
+    def sources(self) -> frozenset[str]:
+        """Artifacts of all that was written on the way, drafts too."""
+        written = (attempt.source_sha256 for attempt in self.attempts)
+        return frozenset((*filter(None, written), *self.drafts))
 
 
 class Said(Record):

@@ -23,7 +23,7 @@ from ..memory.run.artifacts import ArtifactStore
 from ..memory.run.directory import ARTIFACTS, RunDirectory, reference_seconds_of
 from ..memory.run.run_store import RunStore
 from .evaluation.evaluator import Evaluator
-from .models.asking import Asker
+from .models.asking import Asker, Questions
 from .models.records import ModelPlan
 from .techniques.catalogue import knowledge_seed
 
@@ -63,6 +63,7 @@ class Workspace:
         self.evaluator = Evaluator(self.device, self.store, with_counters=ablation.counters)
         """The gates, with what the run measured for a memory."""
         self._tasks: dict[str, Task] = {}
+        self._questions = Questions()
 
     def task(self, artifact: str) -> Task:
         """Return the task stored under an artifact's sha256, with the time that PyTorch has now."""
@@ -93,7 +94,7 @@ class Workspace:
 
     def asker(self, models: ModelPlan) -> Asker:
         """Return who asks this run's models, under its budgets and with its ledger."""
-        return Asker(models, self.directory, self.store, self.artifacts)
+        return Asker(models, self.directory, self.store, self.artifacts, self._questions)
 
     def close(self) -> None:
         """Close the databases and let the directory go."""

@@ -15,7 +15,6 @@ import torch
 from ..records import Task, TensorSpec, Tolerance
 from ..reference.case import Case, forms
 from ..reference.cases import (
-    CASES,
     Usual,
     case_name,
     degenerate,
@@ -32,6 +31,7 @@ from ..reference.model import Instance, Reference, ReferenceFault, clone_argumen
 from ..reference.mutants import Mutants
 from ..reference.proof import Proof
 from ..reference.tolerances import Scale
+from ..task.rules import CASES
 from .case_plan import CasePlan
 from .kept import Kept, KeptCases, are_alike
 

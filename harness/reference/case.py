@@ -10,10 +10,11 @@ import torch
 
 from ..judge.tensor_comparison import largest_error
 from ..records import Tolerance
+from ..task.rules import OWN_ERROR_FACTOR
 from .double_precision import double_answers
 from .model import Instance, Reference, ReferenceFault, clone_arguments
 from .rounding import SHORT, LongestSum, answers_in_order, plain_answers
-from .tolerances import OWN_ERROR_FACTOR, Scale, all_finite, tolerance_of
+from .tolerances import Scale, all_finite, tolerance_of
 
 _HALF_TYPES = (torch.float16, torch.bfloat16)
 

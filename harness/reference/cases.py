@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import torch
 
 from ..records import Tolerance, Variation
+from ..task.rules import CASES, LARGE_FACTORS, OFFSETS
 from .case import Case, forms, fresh
 from .constancy import constant_after, traced
 from .constants import changed_constants
@@ -25,27 +26,6 @@ from .model import Reference, ReferenceFault, clone_arguments, lacks_memory
 from .mutants import Mutants
 from .proof import Proof
 from .tolerances import Scale
-
-CASES = (
-    (0, "normal", "as get_inputs() gives them"),
-    (1, "gaussian", "normal distribution; integers and flags drawn anew"),
-    (2, "uniform", "uniform over [-1, 1); integers and flags drawn anew"),
-    (3, "large", "normal distribution times a large factor; integers of all their bits"),
-    (4, "constant", "each tensor holds one value"),
-    (5, "zeros", "normal distribution, half of it exact zeros"),
-    (6, "offset", "normal distribution around a value far from zero; some integers of all bits"),
-)
-"""(seed, name, what inputs hold), as far as forward() survives it: see draws.py."""
-
-LARGE_FACTORS = (128.0, 32.0, 8.0, 2.0)
-"""The first that PyTorch itself survives is used. exp() overflows in float32 above 88."""
-
-OFFSETS = (16.0, 4.0)
-"""The same, for how far from zero. A variance of 4096 values taken as E[x^2] - E[x]^2, summed in
-order in float32, is there 5 times the tolerance off; two plain passes stay at a third of it. From
-32 on plain kernels fail too in one row of thousands: that would refuse honest ones."""
-
-
 
 TIMED_SEEDS = (7, 8, 9)
 """Of draws like those that are timed: what they do not tell, a timed kernel need not compute."""

@@ -19,8 +19,9 @@ from typing import Any, NamedTuple
 import torch
 
 from ..records import TOLERANCES, Variation
+from ..task.rules import OFFSETS
 from .case import Case, is_cast, write_tensor
-from .cases import OFFSETS, seed_of
+from .cases import seed_of
 from .draws import Draw, draw, redrawn
 from .model import Instance, Reference
 from .tolerances import all_finite, tolerance_of
@@ -29,7 +30,7 @@ SEED = 11
 """None of the seeds of the cases at shrunken dimensions."""
 
 OWN_ERROR_FACTOR = 32.0
-"""As tolerances.OWN_ERROR_FACTOR, at full dimensions, where sums are longer."""
+"""As rules.OWN_ERROR_FACTOR, at full dimensions, where sums are longer."""
 
 ROWS = ("large", "offset", "constant", "zeros", "uniform", "gaussian")
 """Distributions of rows, after one that get_inputs() gives: they take turns."""

@@ -27,15 +27,10 @@ import torch
 
 from ..judge.tensor_comparison import parts
 from ..records import TOLERANCES, Tolerance
-
-OWN_ERROR_FACTOR = 8.0
-"""A candidate may be this many times as far from the double-precision answer as PyTorch is."""
+from ..task.rules import LARGEST_SHARE, OWN_ERROR_FACTOR
 
 EXAMPLE_FACTOR = 3.0
 """And this many times as far as one plain kernel is."""
-
-LARGEST_SHARE = 0.05
-"""Of an output's root mean square that the absolute part of a tolerance is at most."""
 
 FEW_ELEMENTS = 16
 

@@ -45,10 +45,11 @@ CREATE TABLE IF NOT EXISTS sittings (
 );
 """
 
-CallOutcome = Literal["open", "answered", "malformed", "failed", "maybe_paid"]
+CallOutcome = Literal["open", "answered", "malformed", "failed", "maybe_paid", "reused"]
 """open: under way, or the process was killed. answered: the reply is stored. malformed: stored, but
 not in the form asked for. failed: refused by the server, costs nothing. maybe_paid: no reply came,
-the server may have computed one (time-out, dropped connection, kill)."""
+the server may have computed one (time-out, dropped connection, kill). reused: nothing was sent, for
+the same question had been answered in this run."""
 
 
 class CallRow(Record):
@@ -121,6 +122,8 @@ class RoleTotals(Record):
     calls: int
     malformed: int
     failed: int
+    reused: int
+    """Questions that an earlier reply answered: nothing was sent."""
     unanswered: int
     """Calls that no try brought a reply to."""
     tokens_in: int
@@ -130,19 +133,20 @@ class RoleTotals(Record):
 
 
 _BY_ROLE = """
-    SELECT role, model, SUM(outcome != 'failed') AS calls, SUM(outcome = 'malformed') AS malformed,
-        SUM(outcome = 'failed') AS failed, COUNT(DISTINCT key) - COUNT(DISTINCT CASE
+    SELECT role, model, SUM(outcome NOT IN ('failed', 'reused')) AS calls,
+        SUM(outcome = 'malformed') AS malformed, SUM(outcome = 'failed') AS failed,
+        SUM(outcome = 'reused') AS reused, COUNT(DISTINCT key) - COUNT(DISTINCT CASE
         WHEN reply_sha256 IS NOT NULL THEN key END) AS unanswered, SUM(tokens_in) AS tokens_in,
         SUM(tokens_cached) AS tokens_cached, SUM(tokens_out) AS tokens_out, SUM(money) AS money
     FROM calls GROUP BY role, model ORDER BY MIN(rowid)
 """
 _TOTALS = """
-    SELECT COALESCE(SUM(outcome != 'failed'), 0) AS calls,
+    SELECT COALESCE(SUM(outcome NOT IN ('failed', 'reused')), 0) AS calls,
         COALESCE(SUM(tokens_in), 0) AS tokens_in,
         COALESCE(SUM(tokens_cached), 0) AS tokens_cached,
         COALESCE(SUM(tokens_out), 0) AS tokens_out,
         SUM(money) AS money,
-        COALESCE(SUM(money IS NULL AND outcome != 'failed'), 0) AS unpriced,
+        COALESCE(SUM(money IS NULL AND outcome NOT IN ('failed', 'reused')), 0) AS unpriced,
         COALESCE(SUM(outcome IN ('open', 'maybe_paid')), 0) AS unfinished,
         COALESCE(SUM(outcome = 'malformed'), 0) AS malformed,
         COALESCE(SUM(outcome = 'failed'), 0) AS failed,
@@ -224,6 +228,30 @@ class Ledger:
             "SELECT * FROM calls WHERE key = ? AND reply_sha256 IS NOT NULL LIMIT 1", (key,)
         )
         return self._database.record(CallRow, rows[0], "a call") if rows else None
+
+    def same_question(self, role: str, model: str, prompt_sha256: str) -> CallRow | None:
+        """Return a row of the same role, model and prompt that has a reply, wherever it was asked.
+
+        A malformed one counts: who reads it asks once more, and that question has an answer too.
+        """
+        rows = self._database.rows(
+            "SELECT * FROM calls WHERE role = ? AND model = ? AND prompt_sha256 = ? "
+            "AND outcome IN ('answered', 'malformed') LIMIT 1",
+            (role, model, prompt_sha256),
+        )
+        return self._database.record(CallRow, rows[0], "a call") if rows else None
+
+    def reused(self, key: str, place: str, answered: CallRow) -> None:
+        """Note a call that was not sent, because an answered row holds the reply to it."""
+        now = time.time()
+        self._database.execute(
+            "INSERT OR IGNORE INTO calls VALUES (?, 0, ?, ?, ?, ?, ?, 0, 0, 0, 0, NULL, 0.0, ?, ?, "
+            "'reused', '')",
+            (
+                key, answered.role, place, answered.model, answered.prompt_sha256,
+                answered.reply_sha256, now, now,
+            ),
+        )  # fmt: skip
 
     def rows(self) -> list[CallRow]:
         """Return every try of every call, in the order in which they were begun."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection
 
 from ...memory.run.run_store import RunStore
 from ...tools.models.budgets import read_budgets, require_room
-from ..records import Attempt, RunPlan
+from ..records import RunPlan
 from .interrupts import SearchEnds, budgeted
 from .workspaces import opened
 
@@ -34,20 +34,19 @@ async def search_over(plan: RunPlan) -> str:
         return over.reason
 
 
-async def newly_evaluated(plan: RunPlan, attempts: Sequence[Attempt], before: int) -> int:
-    """Return how many attempts have a source that was not evaluated before the iteration.
+async def newly_evaluated(plan: RunPlan, sources: Collection[str], before: int) -> int:
+    """Return how many sources were not evaluated before the iteration.
 
     What a parallel rollout has evaluated meanwhile is new too: who is faster is no matter.
 
     Args:
         plan: of the run.
-        attempts: sources and what each came to.
+        sources: sha256 of what was written.
         before: sources that were evaluated before the iteration.
     """
     async with opened(plan) as workspace:
         known = await asyncio.to_thread(workspace.store.first_sources, before)
-    written = {each.source_sha256 for each in attempts if each.source_sha256}
-    return len(written - known)
+    return len(set(sources) - known)
 
 
 def search_capped(plan: RunPlan, store: RunStore) -> str:

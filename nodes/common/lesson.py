@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ...memory.records import KnowledgeUpdate, Lesson, LessonKind
 from ..records import RunPlan, TaskSummary
+from .policies import reads_knowledge
 from .steps import path_to
 from .workspaces import workspace_of
 
@@ -19,7 +20,12 @@ def write_lesson(
     technique: str | None = None,
     state: str | None = None,
 ) -> None:
-    """Write a lesson learned on the run's task; writing it again changes nothing."""
+    """Write a lesson learned on the run's task; writing it again changes nothing.
+
+    A policy that reads no knowledge base writes none.
+    """
+    if not reads_knowledge(plan):
+        return
     with workspace_of(plan) as workspace:
         lesson = Lesson(
             text=text,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, TypedDict
 
@@ -28,7 +28,14 @@ from ...tools.workspace import Workspace
 from ..common.caps import search_over
 from ..common.interrupts import awaited
 from ..common.workspaces import opened, workspace_of
-from ..records import Attempt, RunPlan, TaskSummary, ToolRound
+from ..records import (
+    Attempt,
+    KernelPoint,
+    RunPlan,
+    TaskSummary,
+    ToolRound,
+    evaluated_sources,
+)
 
 MOST_ROUNDS = 8
 """Replies with tool calls for one technique, all attempts at it together."""
@@ -42,6 +49,9 @@ _SUBMITTED = re.compile(r"^[ \t*`]*SUBMIT:?[ \t*`]*(kernel-\w+)[ \t*`]*$", re.MU
 _KERNEL = re.compile(rf"kernel-[0-9a-f]{{{ID_DIGITS}}}")
 _IN_THE_PROMPT = "show_task"
 """What it tells stands in the prompt already."""
+_EVALUATING = frozenset(("compile_kernel", "run_kernel", "profile_kernel"))
+"""Tools that may have a draft evaluated, which is one of the rollout's share of evaluations."""
+_NO_ROOM = "not called: what is left of this rollout's share of evaluations is for your answer"
 
 
 class Reads(TypedDict, total=False):
@@ -53,10 +63,15 @@ class Reads(TypedDict, total=False):
     attempts: dict[int, Attempt]
     knowledge_at: int
     rounds: tuple[ToolRound, ...]
+    parent: KernelPoint
+    evaluations_left: int | None
 
 
 async def use_tools(state: Reads) -> dict[str, Any]:
-    """Call the tools that the newest round asks for, one after the other."""
+    """Call the tools that the newest round asks for, one after the other.
+
+    A draft that they have evaluated is one of the evaluations that the rollout has a share of.
+    """
     plan, (*before, newest) = state["plan"], state["rounds"]
     if over := await search_over(plan):
         return {"rounds": (*before, await asyncio.to_thread(_refused, plan, newest, over))}
@@ -69,14 +84,46 @@ async def use_tools(state: Reads) -> dict[str, Any]:
 
         tools = {tool.name: tool for tool in _tools(this)}
         reply = await asyncio.to_thread(_reply, workspace, newest)
+        evaluated: tuple[str, ...] = ()
         for call in reply.calls[:MOST_CALLS]:
-            answer = await awaited(plan, workspace, partial(_answer, tools, call))
+            if call.name in _EVALUATING and not _has_room(state, evaluated):
+                answer = _NO_ROOM
+            else:
+                answer = await awaited(plan, workspace, partial(_answer, tools, call))
             answers.append(answer)
+            evaluated = await asyncio.to_thread(_evaluated, workspace, state, answers)
             _tell(state, call, answer)
         left = len(reply.calls) - len(answers)
         answers += [f"not called: at most {MOST_CALLS} calls a reply"] * left
         stored = await asyncio.to_thread(workspace.artifacts.put_text, json.dumps(answers))
-    return {"rounds": (*before, newest.model_copy(update={"answers_sha256": stored}))}
+    done = {"answers_sha256": stored, "evaluated": evaluated}
+    return {"rounds": (*before, newest.model_copy(update=done))}
+
+
+def _has_room(state: Reads, evaluated: Sequence[str]) -> bool:
+    """Say whether a draft may be evaluated: one evaluation is left for the answer."""
+    left = state.get("evaluations_left")
+    spent = evaluated_sources(state["attempts"].values(), state["rounds"]) | set(evaluated)
+    return left is None or len(spent) < left - 1
+
+
+def _evaluated(workspace: Workspace, state: Reads, answers: Sequence[str]) -> tuple[str, ...]:
+    """Return the artifacts of the kernels in some answers that were evaluated.
+
+    Without the file that is to be changed.
+    """
+    task = workspace.task(state["summary"].artifact)
+    named = dict.fromkeys(name for text in answers for name in _KERNEL.findall(text))
+    found = (workspace.artifacts.names(name.removeprefix("kernel-")) for name in named)
+    sources = [names[0] for names in found if names]
+    return tuple(
+        sha256
+        for sha256 in sources
+        if sha256 != state["parent"].source_sha256
+        and workspace.store.get(
+            workspace.evaluator.key(task, workspace.artifacts.get_text(sha256))
+        )
+    )
 
 
 def _refused(plan: RunPlan, newest: ToolRound, over: str) -> ToolRound:

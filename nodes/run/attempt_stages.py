@@ -7,7 +7,7 @@ A stage's result is stored before the node returns, so that a kill never repeats
 from __future__ import annotations
 
 import asyncio
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 from ...harness.devices.gates import Passage
 from ...harness.records import Outcome, StageResult, Task
@@ -25,6 +25,7 @@ from ..records import (
     RunPlan,
     TaskSummary,
     TechniqueChoice,
+    ToolRound,
 )
 
 
@@ -37,6 +38,7 @@ class Reads(TypedDict):
     choice: TechniqueChoice
     attempts: dict[int, Attempt]
     place: tuple[int, int, int]
+    rounds: NotRequired[tuple[ToolRound, ...]]
 
 
 async def compile_candidate(state: Reads) -> dict[str, Any]:
@@ -103,7 +105,10 @@ async def conclude_lowering(state: Reads) -> dict[str, Any]:
         microseconds=result.point.microseconds if result.point else None,
         gain=state["parent"].microseconds / result.point.microseconds if result.point else None,
     )
-    return {"result": result}
+    drafts = dict.fromkeys(
+        sha256 for each in state.get("rounds", ()) for sha256 in each.evaluated
+    )
+    return {"result": result.model_copy(update={"drafts": tuple(drafts)})}
 
 
 async def _result(state: Reads, attempt: Attempt, repairs: int) -> LoweringResult:

@@ -120,11 +120,16 @@ def _model_calls(spending: Sequence[RoleTotals]) -> str:
         return ""
     rows = [
         f"  {each.role} ({each.model}): {each.calls} calls, {each.malformed} of them malformed, "
-        f"{each.failed} refused; {each.tokens_in} tokens in ({each.tokens_cached} cached), "
-        f"{each.tokens_out} out{'' if each.money is None else f', ${each.money:.4f}'}"
+        f"{each.failed} refused{_asked_before(each)}; {each.tokens_in} tokens in "
+        f"({each.tokens_cached} cached), {each.tokens_out} out"
+        + ("" if each.money is None else f", ${each.money:.4f}")
         for each in spending
     ]
     return "\n".join(("Model calls:", *rows))
+
+
+def _asked_before(each: RoleTotals) -> str:
+    return f", {each.reused} more answered as before" if each.reused else ""
 
 
 def _money(result: RunResult) -> str:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from kernelblaster.harness.records import Variation
 from kernelblaster.harness.reference.case import Case
-from kernelblaster.harness.reference.cases import CASES, Usual, first_finite
+from kernelblaster.harness.reference.cases import Usual, first_finite
 from kernelblaster.harness.reference.model import Reference
+from kernelblaster.harness.task.rules import CASES
 
 HEAD = """
 import torch

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
+from weakref import WeakValueDictionary
 
 from pydantic import BaseModel, ValidationError
 from tenacity import (
@@ -21,7 +23,7 @@ from ...harness.errors import UserError
 from ...harness.records import sha256_of
 from ...memory.run.artifacts import ArtifactStore
 from ...memory.run.directory import how_to_go_on
-from ...memory.run.ledger import Usage
+from ...memory.run.ledger import CallRow, Usage
 from ...memory.run.run_store import RunStore
 from ..progress import report_progress
 from .budgets import read_budgets, require_call
@@ -29,7 +31,7 @@ from .call_failures import IN_A_ROW, CallFailed, FailuresInARow, explained, fail
 from .chat_models import opened_model, priced, turnstile_of
 from .endpoint import ask_endpoint
 from .pauses import BudgetReached, ModelUnavailable
-from .records import BUILTIN, Answer, Message, ModelPlan, Role, ToolCalls
+from .records import ANSWERED_ONCE, BUILTIN, Answer, Message, ModelPlan, Role, ToolCalls
 from .reply_forms import (
     Form,
     MalformedReply,
@@ -40,10 +42,15 @@ from .reply_forms import (
     with_schema,
 )
 
-__all__ = ["Asker", "BudgetReached", "MalformedReply", "ModelUnavailable", "estimate_tokens"]
+__all__ = [
+    "Asker", "BudgetReached", "MalformedReply", "ModelUnavailable", "Questions", "estimate_tokens",
+]  # fmt: skip
 
 Reply = TypeVar("Reply", bound=BaseModel)
 Value = TypeVar("Value")
+
+Questions: TypeAlias = WeakValueDictionary[str, asyncio.Lock]
+"""Questions that are being asked, each with the lock that the others wait for."""
 
 LONGEST_WAIT_SECONDS = 60.0
 """Between two tries, where the server does not say how long."""
@@ -64,13 +71,21 @@ class Asker:
     """Asks the models of one run. What counts as the same call: role, place, number of the ask,
     model and prompt. Its reply is stored before it is looked at; asked again, it is read back.
 
-    Built by `Workspace.asker`. Two places get two samples, be their prompts the same.
+    Built by `Workspace.asker`. Two places get two samples, be their prompts the same; but of roles
+    that read and judge (ANSWERED_ONCE) one question has one answer in a run.
     """
 
     def __init__(
-        self, models: ModelPlan, directory: Path, store: RunStore, artifacts: ArtifactStore
+        self,
+        models: ModelPlan,
+        directory: Path,
+        store: RunStore,
+        artifacts: ArtifactStore,
+        questions: Questions | None = None,
     ) -> None:
+        """Ask for a run; `questions` are those under way, which all of its askers share."""
         self.models = models
+        self._questions = Questions() if questions is None else questions
         self._directory = directory
         self._ledger = store.ledger
         self._artifacts = artifacts
@@ -166,7 +181,8 @@ class Asker:
             first_prompt = first_prompt or prompt
             call = _Call(role, place, ask, model, prompt)
             try:
-                reply_sha256, raw = await self._reply(call, messages, form)
+                async with self._one_at_a_time(call):
+                    reply_sha256, raw = await self._reply(call, messages, form)
             except CallFailed as failed:
                 _tell_stand_in(call, failed.reason)
                 return Answer(
@@ -196,7 +212,7 @@ class Asker:
         self, call: _Call, messages: tuple[Message, ...], form: Form
     ) -> tuple[str, RawReply]:
         """Return the stored reply of a call, or make it; raises CallFailed when tries run out."""
-        stored = await asyncio.to_thread(self._ledger.reply, call.key)
+        stored = await asyncio.to_thread(self._known, call)
         if stored is not None and stored.reply_sha256 is not None:
             text = await asyncio.to_thread(self._artifacts.get_text, stored.reply_sha256)
             return stored.reply_sha256, RawReply.model_validate_json(text)
@@ -224,6 +240,28 @@ class Asker:
                 failures.forget()
                 return reply
         raise AssertionError("the last failure ends the loop")
+
+    def _known(self, call: _Call) -> CallRow | None:
+        """Return the row that holds the reply to a call, its own or one of the same question."""
+        own = self._ledger.reply(call.key)
+        if own is not None or call.role not in ANSWERED_ONCE:
+            return own
+        same = self._ledger.same_question(call.role, call.model, call.prompt_sha256)
+        if same is not None:
+            self._ledger.reused(call.key, json.dumps(call.place), same)
+            report_progress("reused", role=call.role, place=list(call.place))
+        return same
+
+    @asynccontextmanager
+    async def _one_at_a_time(self, call: _Call) -> AsyncIterator[None]:
+        """Have who asks the same question wait for its answer, where one answer is enough."""
+        if call.role not in ANSWERED_ONCE:
+            yield
+            return
+        question = sha256_of(call.role, call.model, call.prompt_sha256)
+        turn = self._questions.setdefault(question, asyncio.Lock())
+        async with turn:
+            yield
 
     async def _tries(
         self,

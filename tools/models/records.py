@@ -27,6 +27,12 @@ Role = Literal[
 ]
 ROLES: tuple[Role, ...] = get_args(Role)
 
+ANSWERED_ONCE: frozenset[Role] = frozenset(
+    ("state_extractor", "state_selector", "soft_verifier", "policy_evaluation", "gap_analysis")
+)
+"""Roles that read and judge: the same question twice in a run is asked once. Of all others each
+answer is a sample, and the same prompt at another place is another one."""
+
 CONTEXT_TOKENS: dict[Role, int] = {
     "initial_cuda": 12_000,
     "state_extractor": 8_000,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...harness.records import Diagnostic, Outcome
+from ...harness.task.rules import KINDS
 from ...harness.vetting.symbols import readable
 from .listing import lines_at
 
@@ -28,17 +29,6 @@ MEANING: dict[Outcome, str] = {
     Outcome.UNSUPPORTED: "This device cannot run or time it: that does not mean it is wrong. What "
     "is named below exists on a real GPU only; write the kernel without it.",
 }
-
-_CASES = {
-    "normal": "get_inputs()'s own",
-    "gaussian": "a normal distribution",
-    "uniform": "uniform over [-1, 1)",
-    "large": "a normal distribution times a large factor",
-    "constant": "one value in each tensor",
-    "zeros": "half of them exact zeros",
-    "offset": "a normal distribution around a value far from zero",
-}
-"""By the end of a case's name: what its inputs hold."""
 
 
 def failure_text(
@@ -79,7 +69,7 @@ def finding_text(group: Sequence[Diagnostic], source: str) -> str:
 
 def _inputs(message: str) -> str:
     """Return what the inputs of the case that a message names hold."""
-    for name, words in _CASES.items():
+    for name, words in KINDS.items():
         if message.endswith(f"-{name})"):
             return f" where the inputs are {words}"
     return ""

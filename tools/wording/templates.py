@@ -10,6 +10,7 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined, Template
 
 from ...harness.records import Task
 from .contract import launch_signature, reference_text, task_header
+from .rules import rules_context
 
 
 def shared_text(name: str) -> str | None:
@@ -21,7 +22,7 @@ def shared_text(name: str) -> str | None:
 def contract_text(task: Task, arch: str) -> str:
     """Return what a file for a task must define, what it may do, and how it is judged."""
     return _template("_contract.md").render(
-        signature=launch_signature(task), arch=arch, tolerance=task.tolerance, dtype=task.dtype
+        signature=launch_signature(task), arch=arch, **rules_context(task)
     )
 
 

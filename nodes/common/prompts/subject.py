@@ -10,17 +10,17 @@ from ....tools.wording.contract import launch_signature, program_text, reference
 from ....tools.wording.device import device_text, tensor_text
 from ....tools.wording.listing import excerpt, hot_lines, listing
 from ....tools.wording.measurements import profile_text, summary_text
+from ....tools.wording.rules import rules_context
 from ...records import TechniqueStep
 from .path import path_text
 
 
 def task_context(task: Task, identity: DeviceIdentity) -> dict[str, Any]:
-    """Return what `_contract.md`, `_task.md` and the device's section need."""
+    """Return what `_contract.md`, `_rules.md`, `_task.md` and the device's section need."""
     return {
         "name": task.name,
-        "dtype": task.dtype,
         "op_class": task.op_class,
-        "tolerance": task.tolerance,
+        **rules_context(task),
         "signature": launch_signature(task),
         "header": task_header(task),
         "reference": reference_text(task),

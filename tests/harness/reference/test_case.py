@@ -16,10 +16,11 @@ from small_references import HEAD, MODEL, X, cases, reference
 from kernelblaster.harness.records import Variation
 from kernelblaster.harness.reference import child
 from kernelblaster.harness.reference.case import Case, is_cast
-from kernelblaster.harness.reference.cases import CASES, Usual, scale_of, write_cases
+from kernelblaster.harness.reference.cases import Usual, scale_of, write_cases
 from kernelblaster.harness.reference.draws import Draw, draw
 from kernelblaster.harness.reference.exploration import explore
 from kernelblaster.harness.reference.model import Reference
+from kernelblaster.harness.task.rules import CASES
 
 
 def case_of(made: Reference, variation: Variation | None = None) -> Case:

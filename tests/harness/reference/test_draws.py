@@ -11,13 +11,14 @@ from small_references import X, cases, reference
 from kernelblaster.harness.records import Variation
 from kernelblaster.harness.reference import exploration, proof
 from kernelblaster.harness.reference.case import Case
-from kernelblaster.harness.reference.cases import CASES, Usual, scale_of, seed_of, timed_proof
+from kernelblaster.harness.reference.cases import Usual, scale_of, seed_of, timed_proof
 from kernelblaster.harness.reference.constants import changed_constants, with_another
 from kernelblaster.harness.reference.draws import Draw, draw
 from kernelblaster.harness.reference.exploration import explore
 from kernelblaster.harness.reference.model import Reference, ReferenceFault
 from kernelblaster.harness.reference.proof import Proof
-from kernelblaster.harness.reference.tolerances import LARGEST_SHARE, root_mean_square
+from kernelblaster.harness.reference.tolerances import root_mean_square
+from kernelblaster.harness.task.rules import CASES, LARGEST_SHARE
 
 
 def seen(made: Reference, name: str) -> tuple[Variation, list[torch.Tensor]]:

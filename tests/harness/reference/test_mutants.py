@@ -7,10 +7,11 @@ import torch
 from small_references import X, cases, reference
 
 from kernelblaster.harness.reference import mutants
-from kernelblaster.harness.reference.cases import CASES, scale_of
+from kernelblaster.harness.reference.cases import scale_of
 from kernelblaster.harness.reference.exploration import explore
 from kernelblaster.harness.reference.model import Reference
 from kernelblaster.harness.reference.mutants import Mutants
+from kernelblaster.harness.task.rules import CASES
 
 
 def weakness(made: Reference) -> str:

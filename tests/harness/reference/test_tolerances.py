@@ -7,14 +7,13 @@ import torch
 
 from kernelblaster.harness.records import Tolerance
 from kernelblaster.harness.reference.tolerances import (
-    LARGEST_SHARE,
-    OWN_ERROR_FACTOR,
     Scale,
     all_finite,
     excess,
     root_mean_square,
     tolerance_of,
 )
+from kernelblaster.harness.task.rules import LARGEST_SHARE, OWN_ERROR_FACTOR
 
 ONES = torch.ones(64)
 

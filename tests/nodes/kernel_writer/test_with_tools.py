@@ -126,6 +126,21 @@ def test_rounds_and_calls_are_bounded(tmp_path: Path, monkeypatch: pytest.Monkey
     assert "no more tools may be called" in str(model.calls[-1].messages[-1].content)
 
 
+def test_drafts_spend_the_rollouts_share_of_evaluations(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of three besides the first kernel two are drafts, and the last is kept for the answer."""
+    drafts = [("profile_kernel", {"source": f"us: {n}.0\n// launch()\n"}) for n in (50, 40, 30)]
+    model = ScriptedChatModel([calls(*drafts), fenced(GOOD), fenced(GOOD)])
+    ran = write(
+        tmp_path, monkeypatch, model, steps=4, budgets=Budgets(evaluations=4), on_budget="finish"
+    )
+    told = answers_in(model.calls[1])
+    assert "50 us" in told[0] and "40 us" in told[1] and "not called" in told[2]
+    assert ran.result.evaluations == 4 and len(ran.steps) == 1
+    assert ran.result.best_us == 20.0 and "4 evaluations" in ran.result.ended
+
+
 def test_rounds_are_of_a_technique_not_of_an_attempt(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -35,10 +35,11 @@ from kernelblaster.tools.models.asking import (
     BudgetReached,
     MalformedReply,
     ModelUnavailable,
+    Questions,
     estimate_tokens,
 )
 from kernelblaster.tools.models.budgets import write_budgets
-from kernelblaster.tools.models.records import Answer, Budgets, Message, ModelPlan, Price
+from kernelblaster.tools.models.records import Answer, Budgets, Message, Price
 from kernelblaster.tools.models.reply_forms import find_object, strict_schema
 
 
@@ -66,14 +67,14 @@ def store(tmp_path: Path) -> Iterator[RunStore]:
 
 
 @pytest.fixture
-def asker(tmp_path: Path, store: RunStore) -> Callable[[ModelPlan], Asker]:
+def asker(tmp_path: Path, store: RunStore) -> Callable[..., Asker]:
     artifacts = ArtifactStore(tmp_path / "artifacts")
-    return lambda plan: Asker(plan, tmp_path, store, artifacts)
+    return lambda plan, *shared: Asker(plan, tmp_path, store, artifacts, *shared)
 
 
 @pytest.fixture
 def judge(
-    asker: Callable[[ModelPlan], Asker], monkeypatch: pytest.MonkeyPatch
+    asker: Callable[..., Asker], monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., Answer[Verdict]]:
     """Ask a scripted model for a Verdict."""
 
@@ -203,12 +204,49 @@ def test_a_finished_call_is_never_paid_again(judge: Any, store: RunStore) -> Non
     assert store.ledger.totals().calls == 2
 
 
-def test_two_places_get_two_samples_of_one_prompt(judge: Any, store: RunStore) -> None:
-    model = ScriptedChatModel([GOOD, {**GOOD, "technique": "vectorize"}])
-    left, right = judge(model, 0, 0), judge(model, 0, 1)
+def test_two_places_get_two_samples_of_one_prompt(
+    asker: Any, store: RunStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = ScriptedChatModel(["one", "two"])
+    plan = use(monkeypatch, model)
+    left, right = (
+        asyncio.run(asker(plan).text("kernel_writer", (0, rollout), QUESTION, str))
+        for rollout in (0, 1)
+    )
     assert left.prompt_sha256 == right.prompt_sha256
-    assert (left.value.technique, right.value.technique) == ("tile", "vectorize")
+    assert (left.value, right.value) == ("one", "two")
     assert store.ledger.totals().calls == 2
+
+
+def test_a_question_to_one_who_judges_is_asked_once_in_a_run(judge: Any, store: RunStore) -> None:
+    """At another place its answer is read back, and the ledger says that nothing was sent."""
+    model = ScriptedChatModel(["junk", GOOD])
+    first, second = judge(model, 0, 0), judge(model, 0, 1)
+    assert (second.value, second.reply_sha256) == (first.value, first.reply_sha256)
+    assert len(model.calls) == 2, "the junk, and what was asked for in its place"
+    assert [row.outcome for row in store.ledger.rows()][-1] == "reused"
+    (spent,) = store.ledger.by_role()
+    assert (spent.calls, spent.malformed, spent.reused, spent.unanswered) == (2, 1, 2, 0)
+    assert store.ledger.totals().calls == 2
+    again = judge(ScriptedChatModel(), 0, 1)
+    assert again.value == first.value and len(store.ledger.rows()) == 4
+
+
+def test_who_asks_the_same_at_the_same_time_waits_for_one_answer(
+    asker: Any, store: RunStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = ScriptedChatModel([GOOD])
+    questions = Questions()
+    one, other = (asker(use(monkeypatch, model), questions) for _ in range(2))
+
+    async def both() -> list[Answer[Verdict]]:
+        return await asyncio.gather(
+            *(each.structured("state_extractor", (0, place), QUESTION, Verdict)
+              for place, each in enumerate((one, other)))
+        )  # fmt: skip
+
+    left, right = asyncio.run(both())
+    assert left.value == right.value and len(model.calls) == 1
 
 
 def test_another_prompt_at_the_same_place_is_another_call(asker: Any, monkeypatch: Any) -> None:

@@ -12,9 +12,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernelblaster.harness.build.toolchain import FLAGS
-from kernelblaster.harness.records import DeviceIdentity, Evaluation, LaunchProfile, Task
-from kernelblaster.harness.reference.cases import CASES, LARGE_FACTORS, OFFSETS
+from kernelblaster.harness.records import (
+    DeviceIdentity,
+    Evaluation,
+    LaunchProfile,
+    Task,
+    Variation,
+)
 from kernelblaster.harness.task.contract import signature
+from kernelblaster.harness.task.rules import (
+    CASES,
+    LARGE_FACTORS,
+    LARGEST_SHARE,
+    OFFSETS,
+    OWN_ERROR_FACTOR,
+)
 from kernelblaster.harness.vetting.symbols import check_symbols
 from kernelblaster.nodes.common.prompts.render import (
     Section,
@@ -98,7 +110,9 @@ def test_every_template_of_these_roles_renders() -> None:
     first = render("initial_cuda", CONTEXT_TOKENS["initial_cuda"], **context, **whole)
     assert signature(task) in first[0].content and "aten.layer_norm" in first[1].content
     assert "SEARCH" not in first[0].content, "there is no file to edit yet"
-    soft = render("soft_verifier", 12_000, **context, listing="1 x", path="Applied so far: a.")
+    soft = render(
+        "soft_verifier", 12_000, **context, listing="1 x", path="Applied so far: a.", claims=""
+    )
     assert "hard_coded" in soft[0].content and "Applied so far" in soft[1].content
     (mend,) = render("repair", 6000, failure="It crashed.", listing="", keep="fast_math")
     assert mend.role == "user" and "keep fast_math" in mend.content
@@ -197,3 +211,30 @@ def test_the_kinds_of_inputs_that_the_contract_names_are_those_of_the_harness() 
     assert told is not None and len(told[1].split("; ")) == len(CASES)
     assert f"times up to {LARGE_FACTORS[0]:.0f}" in told[1]
     assert f"normal around {OFFSETS[0]:.0f}" in told[1]
+
+
+def test_a_tensor_that_does_not_hold_any_values_is_named_where_the_rules_are() -> None:
+    assert "forward() accepts;" in contract()
+    task = norm_task()
+    name = task.full.of_role("input")[0].name
+    narrow = task.model_copy(update={"variation": Variation(levels={name: "positive"})})
+    assert f"forward() accepts ({name}: no negative values);" in lowering(narrow)[0].content
+
+
+def test_the_factors_of_a_tolerance_are_those_of_the_checks() -> None:
+    assert f"({OWN_ERROR_FACTOR:g} times its error)" in contract()
+    assert f"never over {LARGEST_SHARE:.0%} of" in contract()
+
+
+def test_all_who_write_or_judge_a_kernel_are_told_the_same_rules() -> None:
+    """One text: what is said to one of them is said to all, word for word."""
+    task = norm_task()
+    rules = contract().partition("# How it is judged")[2].strip().partition("\n\n")[0]
+    assert rules.startswith("Each element:") and rules.endswith("with a cold cache.")
+    context = task_context(task, IDENTITY) | {"rest": None, "solution": "", "listing": "1 x"}
+    about = {"mode": "correction", "failure": "", "summary": "", "counters": "", "last": "",
+             "path": "", "claims": "", "profile": "", "finding": "", "advice": "", "method": "",
+             "example": "", "example_task": ""}  # fmt: skip
+    for role in ("initial_cuda", "coder", "judge", "soft_verifier"):
+        told = render(role, 16_000, **(context | about))
+        assert rules in told[0].content, role

@@ -1,0 +1,65 @@
+"""The rules of a task in figures: what its inputs hold, and how far an answer may be off.
+
+The checks and what writers and reviewers are told both read them here; nothing needs PyTorch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from ..records import Level
+
+CASES = (
+    (0, "normal", "as get_inputs() gives them"),
+    (1, "gaussian", "normal distribution; integers and flags drawn anew"),
+    (2, "uniform", "uniform over [-1, 1); integers and flags drawn anew"),
+    (3, "large", "normal distribution times a large factor; integers of all their bits"),
+    (4, "constant", "each tensor holds one value"),
+    (5, "zeros", "normal distribution, half of it exact zeros"),
+    (6, "offset", "normal distribution around a value far from zero; some integers of all bits"),
+)
+"""(seed, name, what inputs hold), as far as forward() survives it: see reference/draws.py."""
+
+LARGE_FACTORS = (128.0, 32.0, 8.0, 2.0)
+"""The first that PyTorch itself survives is used. exp() overflows in float32 above 88."""
+
+OFFSETS = (16.0, 4.0)
+"""The same, for how far from zero. A variance of 4096 values taken as E[x^2] - E[x]^2, summed in
+order in float32, is there 5 times the tolerance off; two plain passes stay at a third of it. From
+32 on plain kernels fail too in one row of thousands: that would refuse honest ones."""
+
+LARGEST_CLAIMED = 8 * LARGE_FACTORS[0]
+"""Size of a value that a reviewer may claim an input to hold: about the largest that is drawn."""
+
+OWN_ERROR_FACTOR = 8.0
+"""A candidate may be this many times as far from the double-precision answer as PyTorch is."""
+
+LARGEST_SHARE = 0.05
+"""Of an output's root mean square that the absolute part of a tolerance is at most."""
+
+KINDS: Mapping[str, str] = MappingProxyType(
+    {
+        "normal": "get_inputs()'s own",
+        "gaussian": "normal",
+        "uniform": "uniform in [-1, 1)",
+        "large": f"normal times up to {LARGE_FACTORS[0]:g}",
+        "constant": "one value per tensor",
+        "zeros": "half zeros",
+        "offset": f"normal around {OFFSETS[0]:g}",
+    }
+)
+"""What floating inputs hold, by the name of a case, in a few words."""
+
+LEVELS: Mapping[Level, str] = MappingProxyType(
+    {
+        "positive": "no negative values",
+        "range": "within the range of get_inputs()'s own",
+        "below": "from 0 to its largest",
+        "order": "its own values in any order",
+        "some": "one flag in ten another",
+        "scaled": "its own values scaled",
+        "own": "as the reference has it",
+    }
+)
+"""How far a tensor varies where it does not hold any values, in words."""

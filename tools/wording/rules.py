@@ -1,0 +1,44 @@
+"""The rules that a kernel is judged by, as templates tell them: the checks' own figures, in words.
+
+The text is `_rules.md`; prompts with less room take its parts `_tolerance.md` and `_precision.md`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...harness.records import Record, Task
+from ...harness.task.rules import KINDS, LARGEST_SHARE, LEVELS, OWN_ERROR_FACTOR
+
+
+class Figures(Record):
+    """What the rules' text takes from the checks."""
+
+    kinds: str
+    """What floating inputs hold in the cases, in their order."""
+    narrower: str
+    """Which tensors of the task hold less than any values, and what; empty where none does."""
+    own: str
+    """How many times PyTorch's own error is accepted."""
+    share: str
+    """Largest tolerance, of an output's root mean square."""
+
+
+def rules_context(task: Task) -> dict[str, Any]:
+    """Return what `_rules.md` and its parts speak of."""
+    narrower = "; ".join(
+        f"{tensor.name}: {LEVELS[level]}"
+        for tensor in task.full.of_role("input", "parameter", "buffer")
+        if (level := task.variation.levels.get(tensor.name, "any")) in LEVELS
+        and not tensor.constant
+    )
+    return {
+        "tolerance": task.tolerance,
+        "dtype": task.dtype,
+        "figures": Figures(
+            kinds="; ".join(KINDS.values()),
+            narrower=f" ({narrower})" if narrower else "",
+            own=f"{OWN_ERROR_FACTOR:g}",
+            share=f"{LARGEST_SHARE:.0%}",
+        ),
+    }
