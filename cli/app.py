@@ -157,7 +157,7 @@ def optimize(
     begin_loading(tasks[0], flags.dimensions, flags.reading)
     from ..graph.session import Session
     from ..nodes.common.approval import parse_approvals
-    from ..nodes.common.policies import require_counted
+    from ..nodes.common.policies import by_rounds, require_counted
     from ..nodes.records import OptimizeRequest, RunContext
     from ..nodes.run.begin import resolve_plan
 
@@ -218,6 +218,10 @@ def optimize(
         raise UserError(describe(error)) from error
     loops = {"iterations": iterations, "rollouts": rollouts, "steps": steps, "rounds": rounds}
     require_counted(context.policy, [name for name, length in loops.items() if length is not None])
+    if rewrites_first and by_rounds(context.policy):
+        raise UserError(
+            f"--rewrites-first: the policy {context.policy} lowers no technique; leave it out"
+        )
     showing = Showing(as_json, quiet, events)
     if len(requests) > 1:
         resolve_plan(requests[0], context)  # What is wrong with the context is told once.

@@ -50,6 +50,9 @@ FLAGS = {
     "no iterations": ([EXAMPLES / "softmax.py", "--iterations", "0"], "--iterations"),
     "negative rollouts": ([EXAMPLES / "softmax.py", "--rollouts", "-1"], "--rollouts"),
     "until beyond the bound": ([EXAMPLES / "softmax.py", "--until", "1.5"], "--until"),
+    "rewrites of no technique": (
+        [EXAMPLES / "softmax.py", "--policy", "coder_judge", "--rewrites-first"], "--rewrites-first"
+    ),
     "no start": ([EXAMPLES / "softmax.py", "--start", "nowhere.cu"], "nowhere.cu"),
     "bad set": ([EXAMPLES / "softmax.py", "--set", "ROWS"], "NAME=VALUE"),
     "superscript": ([EXAMPLES / "softmax.py", "--set", "ROWS=\u00b2"], "NAME=VALUE"),
