@@ -12,15 +12,16 @@ from .output import print_json, say
 from .terminal import Terminal
 
 knowledge_app = typer.Typer(help="The knowledge base.", no_args_is_help=True)
+Measured = Annotated[
+    bool, typer.Option("--measured", help="What real GPUs said, instead of the simulated one.")
+]
 
 
 @knowledge_app.command("show")
 def kb_show(
     state: Annotated[str | None, typer.Argument(help="Only this state.")] = None,
     kb: KnowledgeDirectory = None,
-    measured: Annotated[
-        bool, typer.Option("--measured", help="What real GPUs said, instead of the simulated one.")
-    ] = False,
+    measured: Measured = False,
     as_json: Json = False,
 ) -> None:
     """Show states, techniques, expected gains and lessons."""
@@ -55,6 +56,29 @@ def kb_stats(kb: KnowledgeDirectory = None, as_json: Json = False) -> None:
         print_json({"directory": str(directory), **counts})
     else:
         show_counts(Terminal(), str(directory), counts)
+
+
+@knowledge_app.command("kernels")
+def kb_kernels(
+    task: Annotated[
+        str | None, typer.Argument(help="Its name, the beginning of its id, or its file.")
+    ] = None,
+    kb: KnowledgeDirectory = None,
+    measured: Measured = False,
+    as_json: Json = False,
+) -> None:
+    """Show what was tried on a task's kernels and what came of it; without TASK, list the tasks."""
+    from ..tools.workspace import open_knowledge
+    from .kernels import kernels_of, show_kernels, show_tasks, tasks_of
+
+    kind = "cuda" if measured else "simulated"
+    with open_knowledge(str(knowledge_directory(kb)), create=False) as knowledge:
+        if task is None:
+            tasks = tasks_of(knowledge, kind)
+            print_json({"tasks": tasks}) if as_json else show_tasks(Terminal(), tasks, kind)
+        else:
+            found = kernels_of(knowledge, task, kind)
+            print_json(found.as_json()) if as_json else show_kernels(Terminal(), found, kind)
 
 
 @knowledge_app.command("reindex")

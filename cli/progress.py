@@ -122,6 +122,13 @@ class ProgressView:
         if event["author"] != BUILTIN:
             self.note(f"initial kernel{_by(event)}, {event['lines']} lines")
 
+    def _on_known_kernel(self, event: Mapping[str, Any]) -> None:
+        how = ", ".join(event["techniques"])
+        self.note(
+            f"known kernel, {escape(event['told'])}: [green]holds[/], "
+            f"{event['microseconds']:.2f} us{f' [dim]({escape(how)})[/]' if how else ''}"
+        )
+
     def _on_baseline(self, event: Mapping[str, Any]) -> None:
         cases = event["facts"].get("cases")
         checked = f"; verified on {cases} cases" if cases else ""

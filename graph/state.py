@@ -14,6 +14,7 @@ from ..nodes.records import (
     Feedback,
     GapAnalysis,
     KernelPoint,
+    KnownStart,
     LoweringResult,
     Observation,
     ParameterUpdate,
@@ -63,6 +64,8 @@ class SearchState(OptimizeInput, total=False):
     """sha256 of the first kernel's text in the run's artifacts."""
     initial_author: Annotated[str, Recorded]
     """Who wrote it."""
+    known: Annotated[KnownStart | None, Recorded]
+    """What earlier runs on this task or one of other sizes found, and whether it holds."""
     initial: Annotated[KernelPoint, Recorded]
     """The first kernel, measured: every gain is against it."""
     best: Annotated[KernelPoint, Recorded]

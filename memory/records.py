@@ -33,6 +33,8 @@ class Ablation(NamedTuple):
     """Says which state is told of as which, where memory is shuffled."""
     counters: bool = True
     """Whether agents know more of a kernel's run than its time."""
+    fresh: bool = False
+    """Whether it evaluates all itself, whatever other runs of this machine found."""
 
 
 WHOLE = Ablation()
@@ -200,7 +202,7 @@ class Applied(Record):
     run: str
     """Id of the run."""
     iteration: int
-    """From 0."""
+    """From 0; -1 where a run took a kernel that an earlier one found, before its first."""
     rollout: int
     """Which of the iteration's rollouts, from 0."""
     step: int

@@ -152,6 +152,9 @@ class RunContext(Record):
     gradient: bool = True
     """Whether policy evaluation, gap analysis and parameter update change the knowledge base; else
     evidence alone does."""
+    fresh: bool | None = None
+    """Whether every kernel is evaluated anew, whatever earlier runs on this machine found out about
+    it; by default $KERNELBLASTER_FRESH, else not."""
     approve: tuple[Approval, ...] = ()
     """What the run does not go on with before a person agreed: its plan, the technique of each
     step, its winner."""
@@ -160,7 +163,7 @@ class RunContext(Record):
     @property
     def ablation(self) -> Ablation:
         """What of its surroundings the run does without."""
-        return Ablation(self.memory, self.seed, self.counters)
+        return Ablation(self.memory, self.seed, self.counters, bool(self.fresh))
 
     @property
     def learns(self) -> bool:
@@ -328,6 +331,35 @@ class LaunchSeen(Record):
     def worth(self) -> float:
         """Share of the program's time that it spends above its own bound: share x headroom."""
         return self.share * (1.0 - min(1.0, self.bound_us / self.microseconds))
+
+
+KNOWN_KERNEL = "known_kernel"
+"""Stands for a technique where a run takes a kernel that an earlier one found."""
+
+
+class KnownStart(Record):
+    """What the knowledge base had for the run to begin with: kernels that won earlier runs."""
+
+    point: KernelPoint | None = None
+    """The one that holds here; None where none does."""
+    run: str = ""
+    """Id of the run that found it."""
+    task: str = ""
+    """Name of the task that it was written for."""
+    resized: bool = False
+    """Whether that one has other sizes."""
+    techniques: tuple[str, ...] = ()
+    """From the first kernel there to it, in order."""
+    gain_then: float | None = None
+    """Time of the first kernel there over its own; None where that was not known."""
+    passed_over: tuple[str, ...] = ()
+    """Known kernels that do not hold here, each with the reason."""
+
+    @property
+    def told(self) -> str:
+        """Where it comes from, in words."""
+        sizes = f" for {self.task} at other sizes" if self.resized else ""
+        return f"found by run {self.run}{sizes}" if self.run else ""
 
 
 class Observation(Record):
@@ -855,6 +887,11 @@ class RunResult(Record):
     None where they were not counted (`notes` says why)."""
     best_cycles: float | None = None
     """The same of the winner."""
+    start_us: float | None = None
+    """Microseconds of the kernel of an earlier run that the search began with; None where it began
+    with the initial one."""
+    began_with: str = ""
+    """Where that kernel comes from; empty where there is none."""
     gain: float
     """The time of the initial kernel over the winner's: above 1 is faster."""
     gain_ci: tuple[float, float]
@@ -876,6 +913,8 @@ class RunResult(Record):
     that was not asked for, or the task's sizes cannot change."""
     evaluations: int
     """Distinct sources evaluated, the initial kernel included."""
+    taken_over: int = 0
+    """How many of these other runs on this machine had made, so that the device was not asked."""
     outcomes: dict[str, int]
     """Evaluations by outcome: failures are counted, not hidden."""
     model_calls: int

@@ -12,6 +12,8 @@ from hypothesis import settings
 
 os.environ["LANGGRAPH_STRICT_MSGPACK"] = "true"
 os.environ["LANGSMITH_TRACING"] = "false"
+# A device that a test makes up may say another thing of the same source than the next test's.
+os.environ["KERNELBLASTER_FRESH"] = "1"
 
 # No test fails for being slow on a busy machine.
 settings.register_profile("untimed", deadline=None)

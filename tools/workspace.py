@@ -22,6 +22,7 @@ from ..memory.records import WHOLE, Ablation
 from ..memory.run.artifacts import ArtifactStore
 from ..memory.run.directory import ARTIFACTS, RunDirectory, reference_seconds_of
 from ..memory.run.run_store import RunStore
+from ..memory.run.shared_stages import SharedStages
 from .evaluation.evaluator import Evaluator
 from .models.asking import Asker, Questions
 from .models.records import ModelPlan
@@ -60,8 +61,11 @@ class Workspace:
         except BaseException:
             self.knowledge.close()
             raise
-        self.evaluator = Evaluator(self.device, self.store, with_counters=ablation.counters)
-        """The gates, with what the run measured for a memory."""
+        self.evaluator = Evaluator(
+            self.device, self.store, with_counters=ablation.counters,
+            shared=None if ablation.fresh else SharedStages(),
+        )  # fmt: skip
+        """The gates, with what this run and others measured for a memory."""
         self._tasks: dict[str, Task] = {}
         self._questions = Questions()
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from ...harness.records import sha256_of
 from ..records import Ablation, Evidence, KnowledgeUpdate, Lesson, PerformanceState
 from .directory import prepare
+from .kernels import KnownKernel, TaskSeen
 from .knowledge_base import KnowledgeBase
 from .seed import Seed
 from .snapshot import Snapshot
@@ -48,6 +49,14 @@ class ReadAlone(KnowledgeBase):
 
     def add_state(self, state: PerformanceState) -> bool:
         """Add nothing."""
+        return False
+
+    def see_task(self, task: TaskSeen) -> bool:
+        """Add nothing."""
+        return False
+
+    def keep_kernel(self, task: TaskSeen, kernel: KnownKernel, source: str) -> bool:
+        """Keep nothing."""
         return False
 
     def apply_update(self, update: KnowledgeUpdate) -> int:

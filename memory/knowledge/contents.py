@@ -15,6 +15,7 @@ from ..records import (
 )
 from .facts import Facts
 from .journal import Entry, Journal
+from .kernels import Kernels, KnownKernel, TaskSeen
 from .seed import Seed
 from .signature import DIMENSIONS
 from .state_index import IndexedState
@@ -22,6 +23,7 @@ from .text_index import IndexedText
 
 EVIDENCE, STATE, OPTIMIZATION = "evidence", "state", "optimization"
 LESSON, WITHDRAWAL = "lesson", "withdrawal"
+TASK, KERNEL = "task", "kernel"
 
 Subject = tuple[bool, str]
 """Simulated or not, and a technique."""
@@ -53,6 +55,7 @@ class Contents:
         """Of the newest entry read."""
         self.seed = seed
         self.facts = Facts()
+        self.kernels = Kernels()
         self.states: list[tuple[int, PerformanceState]] = [(0, state) for state in seed.states]
         """The seed's, then the discovered ones in order of arrival, with their sequences."""
         self.changes: list[StoredChange] = []
@@ -138,6 +141,10 @@ class Contents:
         elif entry.kind == WITHDRAWAL:
             withdrawal = self._journal.read(Withdrawal, entry)
             self.withdrawn.setdefault(withdrawal.lesson, entry.sequence)
+        elif entry.kind == TASK:
+            self.kernels.add_task(entry.sequence, self._journal.read(TaskSeen, entry))
+        elif entry.kind == KERNEL:
+            self.kernels.add_kernel(entry.sequence, self._journal.read(KnownKernel, entry))
 
     def withdrawn_at(self, at: int) -> frozenset[str]:
         """Return the ids of the lessons that do not stand at a sequence number."""

@@ -1,8 +1,9 @@
-"""The append-only table that everything a knowledge base knows is derived from."""
+"""The append-only table that everything a knowledge base knows is derived from, and the sources."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import hashlib
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,6 +19,7 @@ CREATE TABLE IF NOT EXISTS entries (
     UNIQUE (kind, id)
 );
 CREATE INDEX IF NOT EXISTS entries_by_kind ON entries (kind, sequence);
+CREATE TABLE IF NOT EXISTS sources (sha256 TEXT PRIMARY KEY, text TEXT NOT NULL);
 """
 
 
@@ -35,7 +37,8 @@ def _named(entry: Entry) -> str:
 
 
 class Journal:
-    """Entries in order of arrival. Nothing is ever changed or removed.
+    """Entries in order of arrival, which are never changed or removed; and texts of sources that
+    they name by their sha256, of which some are removed where there is no room for all.
 
     The sequence number is a snapshot's name: what is read `upto` it stays the same for ever,
     because sqlite commits writers one after another, in other processes too.
@@ -44,9 +47,17 @@ class Journal:
     def __init__(self, path: Path) -> None:
         self.database = Database(path, SCHEMA)
 
-    def append(self, entries: Iterable[Entry]) -> int:
-        """Insert the entries in one transaction, ignoring known ids; return how many were new."""
+    def append(self, entries: Iterable[Entry], sources: Mapping[str, str] | None = None) -> int:
+        """Insert the entries in one transaction, ignoring known ids; return how many were new.
+
+        Args:
+            entries: to be inserted.
+            sources: texts that come with them, by their sha256.
+        """
         with self.database.transaction():
+            for sha256, text in (sources or {}).items():
+                insert = "INSERT OR IGNORE INTO sources VALUES (?, ?)"
+                self.database.execute(insert, (sha256, text))
             return sum(
                 self.database.execute(
                     "INSERT OR IGNORE INTO entries (kind, id, body) VALUES (?, ?, ?)",
@@ -94,8 +105,36 @@ class Journal:
         return int(self.database.value("SELECT COALESCE(MAX(sequence), 0) FROM entries"))
 
     def merge(self, other: Journal) -> int:
-        """Take over the other's entries that are missing here; return how many."""
-        return self.append(other.entries())
+        """Take over the other's entries that are missing here, and sources; return how many entries
+        those are."""
+        rows = other.database.rows("SELECT sha256, text FROM sources")
+        return self.append(other.entries(), {row["sha256"]: row["text"] for row in rows})
+
+    def source(self, sha256: str) -> str | None:
+        """Return the text of a source; None where it is not kept, or is not what was stored."""
+        find = "SELECT text FROM sources WHERE sha256 = ?"
+        text = self.database.value(find, (sha256,))
+        whole = isinstance(text, str) and hashlib.sha256(text.encode()).hexdigest() == sha256
+        return text if whole else None
+
+    def keep_sources(
+        self, most: int, kind: str, chosen: Callable[[Iterable[Entry]], set[str]]
+    ) -> int:
+        """Remove sources where there are more than `most`; return how many were removed.
+
+        Args:
+            most: of them.
+            kind: of the entries that name sources.
+            chosen: of these entries, says which sources stay.
+        """
+        with self.database.transaction():
+            held = {row["sha256"] for row in self.database.rows("SELECT sha256 FROM sources")}
+            if len(held) <= most:
+                return 0
+            gone = held - chosen(each for each in self.entries() if each.kind == kind)
+            for sha256 in gone:
+                self.database.execute("DELETE FROM sources WHERE sha256 = ?", (sha256,))
+        return len(gone)
 
     def close(self) -> None:
         """Close the file."""

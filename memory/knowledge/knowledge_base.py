@@ -22,10 +22,29 @@ from ..records import (
     Signature,
     StateOptimization,
 )
-from .contents import EVIDENCE, LESSON, OPTIMIZATION, STATE, WITHDRAWAL, Contents
+from .contents import (
+    EVIDENCE,
+    KERNEL,
+    LESSON,
+    OPTIMIZATION,
+    STATE,
+    TASK,
+    WITHDRAWAL,
+    Contents,
+)
 from .directory import Lock, prepare
 from .facts import comparable
 from .journal import Entry, Journal
+from .kernels import (
+    LARGEST_SOURCE,
+    MOST_SOURCES,
+    Found,
+    KnownKernel,
+    TaskSeen,
+    Tried,
+    tried_on,
+    worth_keeping,
+)
 from .policy import unknown_technique
 from .seed import Seed
 from .snapshot import Snapshot
@@ -251,7 +270,60 @@ class KnowledgeBase:
             raise UserError(f"the knowledge base {self.directory} knows no state {state}")
         return found
 
+    # Kernels seen
+
+    def tasks_seen(self, at: int | None = None) -> list[TaskSeen]:
+        """Return the tasks that runs were made of."""
+        with self._guard:
+            return self._contents.kernels.tasks(self.snapshot(at).at)
+
+    def kernels_won(self, task_id: str | None = None, at: int | None = None) -> list[KnownKernel]:
+        """Return the kernels that won runs, of all tasks or of one, in order of arrival."""
+        with self._guard:
+            return self._contents.kernels.won(self.snapshot(at).at, task_id)
+
+    def kernels_bearing_on(
+        self, task: TaskSeen, device_kind: str, gpu: str, at: int | None = None
+    ) -> list[Found]:
+        """Return the known kernels that bear on a task, the most promising first."""
+        with self._guard:
+            number = self.snapshot(at).at
+            return self._contents.kernels.bearing_on(task, device_kind, gpu, number)
+
+    def tried_on(self, task_id: str, at: int | None = None) -> list[Tried]:
+        """Return what was tried on a task's kernels, and what came of each action."""
+        return tried_on(self.snapshot(at).evidence(), task_id)
+
+    def source(self, sha256: str) -> str | None:
+        """Return the text of a kernel that won; None where it is no longer kept."""
+        return self._journal.source(sha256)
+
     # What is added
+
+    def see_task(self, task: TaskSeen) -> bool:
+        """Note a task that a run is made of; False where it is known."""
+        return bool(self._journal.append([_task_entry(task)]))
+
+    def keep_kernel(self, task: TaskSeen, kernel: KnownKernel, source: str) -> bool:
+        """Keep a kernel that won, whole or not at all; False where it is known.
+
+        A source that is too large is not kept, and where there is no room for all the worst go.
+        """
+        text = source if len(source.encode()) <= LARGEST_SOURCE else None
+        new = self._journal.append(
+            [_task_entry(task), Entry(KERNEL, kernel.id, kernel.model_dump_json())],
+            None if text is None else {kernel.source_sha256: text},
+        )
+        self._drop_sources()
+        return bool(new)
+
+    def _drop_sources(self) -> None:
+        def chosen(entries: Iterable[Entry]) -> set[str]:
+            return worth_keeping(
+                (self._journal.read(KnownKernel, each) for each in entries), MOST_SOURCES
+            )
+
+        self._journal.keep_sources(MOST_SOURCES, KERNEL, chosen)
 
     def add_evidence(self, rows: Iterable[Evidence]) -> int:
         """Add evidence, ignoring rows already there; return how many were new."""
@@ -279,7 +351,9 @@ class KnowledgeBase:
 
     def merge(self, other: KnowledgeBase) -> int:
         """Take over all that the other knows and this does not; return how many entries."""
-        return self._journal.merge(other._journal)
+        taken = self._journal.merge(other._journal)
+        self._drop_sources()
+        return taken
 
     # Care
 
@@ -314,6 +388,7 @@ class KnowledgeBase:
             "passed": sum(row.log_gain is not None for row in rows),
             "improved": sum((row.log_gain or 0.0) > 0.0 for row in rows),
             "lessons": len(snapshot.lessons()),
+            "kernels": len({each.source_sha256 for each in self.kernels_won(at=snapshot.at)}),
             "runs": len({row.run for row in rows}),
             "tasks": len({row.task_id for row in rows}),
         }
@@ -369,6 +444,10 @@ class KnowledgeBase:
 def _state_entry(state: PerformanceState) -> Entry:
     plain = state.model_copy(update={"count": 0})
     return Entry(STATE, plain.id, plain.model_dump_json())
+
+
+def _task_entry(task: TaskSeen) -> Entry:
+    return Entry(TASK, task.id, task.model_dump_json())
 
 
 def _optimization_entry(change: StateOptimization) -> Entry:

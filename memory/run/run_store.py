@@ -34,6 +34,9 @@ CREATE TABLE IF NOT EXISTS stages (
     body TEXT NOT NULL,
     PRIMARY KEY (key, stage)
 );
+CREATE TABLE IF NOT EXISTS taken_over (key TEXT NOT NULL, stage TEXT NOT NULL,
+    PRIMARY KEY (key, stage)
+);
 """
 
 
@@ -143,11 +146,32 @@ class RunStore:
         )
         return {row["outcome"]: row["n"] for row in rows}
 
-    def put_stage(self, key: str, stage: str, body: str) -> bool:
-        """Store the JSON of a finished stage (compile, verify, profile); False if already there."""
-        return bool(
-            self._database.execute(
+    def put_stage(self, key: str, stage: str, body: str, *, taken_over: bool = False) -> bool:
+        """Store the JSON of a finished stage (compile, verify, profile); False if already there.
+
+        Args:
+            key: of the evaluation.
+            stage: its name.
+            body: what it said.
+            taken_over: whether another run found it.
+        """
+        with self._database.transaction():
+            new = self._database.execute(
                 "INSERT OR IGNORE INTO stages VALUES (?, ?, ?)", (key, stage, body)
+            )
+            if new and taken_over:
+                self._database.execute("INSERT INTO taken_over VALUES (?, ?)", (key, stage))
+        return bool(new)
+
+    def count_taken_over(self) -> int:
+        """Return how many evaluations rest on what other runs found alone."""
+        return int(
+            self._database.value(
+                "SELECT COUNT(*) FROM evaluations WHERE key IN (SELECT key FROM taken_over) "
+                "AND NOT EXISTS (SELECT 1 FROM stages WHERE stages.key = evaluations.key "
+                "AND stage IN ('compile', 'verify', 'profile') AND NOT EXISTS ("
+                "SELECT 1 FROM taken_over AS found WHERE found.key = stages.key "
+                "AND found.stage = stages.stage))"
             )
         )
 

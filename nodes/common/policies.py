@@ -63,6 +63,12 @@ def reads_knowledge(context: RunContext) -> bool:
     return not by_rounds(context.policy) and context.memory != "off"
 
 
+def reads_kernels(context: RunContext) -> bool:
+    """Say whether a run begins with what earlier ones found: not where it is told apart by that it
+    remembers nothing, or chooses by nothing."""
+    return reads_knowledge(context) and context.memory != "seed" and context.choice != "random"
+
+
 def loop_in_words(plan: RunContext) -> str:
     """Return how far a run goes at most, in words."""
     if by_rounds(plan.policy):

@@ -1,8 +1,10 @@
 """Initial CUDA: turn the PyTorch reference into a first, correct kernel.
 
-Reads plan and summary; writes initial_source and initial_author. A person's kernel (`--start`)
-takes its place, also as a KernelBench solution: that is restated as `launch`, by a model where the
-built-in reader cannot. A model is asked for the whole file, or, where the built-in writer lacks
+Reads plan and summary; writes initial_source, initial_author and known. A person's kernel
+(`--start`) takes its place, also as a KernelBench solution: that is restated as `launch`, by a
+model where the built-in reader cannot. Where an earlier run found a kernel that holds here, the
+search begins with that one, and the first is the direct translation, which it is told against. A
+model is asked for the whole file, or, where the built-in writer lacks
 kernels for some operators only, for these. What it writes is evaluated here, and mended where it
 fails; where no attempt passes, the built-in writer's kernel stands.
 """
@@ -10,6 +12,7 @@ fails; where no attempt passes, the built-in writer's kernel stands.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, TypedDict
@@ -27,8 +30,9 @@ from ...tools.solutions.reading import NotRestated
 from ..common.interrupts import SearchEnds, awaited, budgeted
 from ..common.prompts.repair import reply_words
 from ..common.workspaces import opened, workspace_of
-from ..records import RunPlan, TaskSummary
+from ..records import KnownStart, RunPlan, TaskSummary
 from .builtin import sketch, translate
+from .known import Example, Remembered, remembered
 from .prompt import first_messages, mending_messages
 from .reading import read_functions
 
@@ -58,15 +62,35 @@ async def initial_cuda(state: Reads) -> dict[str, Any]:
     """
     plan, summary = state["plan"], state["summary"]
     by_model = plan.models.model_of("initial_cuda") != BUILTIN
-    written, solution = None, ""
-    if plan.start or not by_model:
+    written, solution, known = None, "", Remembered(KnownStart())
+    if not plan.start:
+        known = await remembered(plan, summary)
+    if known.source:
+        written = await asyncio.to_thread(_write_beside, plan, summary, known)
+    elif plan.start or not by_model:
         written, solution = await asyncio.to_thread(_write, plan, summary, by_model)
     if written is None:
+        examples = known.examples
         try:
-            written = await budgeted(plan, lambda: _write_by_model(plan, summary, solution))
+            written = await budgeted(
+                plan, lambda: _write_by_model(plan, summary, solution, examples)
+            )
         except SearchEnds as over:
             written = await _built_in(plan, summary, solution, over.reason)
-    return await asyncio.to_thread(_store, plan, written)
+    return await asyncio.to_thread(_store, plan, written, known)
+
+
+def _write_beside(plan: RunPlan, summary: TaskSummary, known: Remembered) -> Written:
+    """Return the direct translation, which a known kernel is told against; where there is none,
+    the known kernel itself."""
+    try:
+        written, _ = _write(plan, summary, by_model=False)
+    except UserError:
+        written = None
+    if written is not None:
+        return written
+    author = known.start.point.author if known.start.point else BUILTIN
+    return Written(source=known.source, author=author)
 
 
 def _write(plan: RunPlan, summary: TaskSummary, by_model: bool) -> tuple[Written | None, str]:
@@ -88,14 +112,18 @@ def _write(plan: RunPlan, summary: TaskSummary, by_model: bool) -> tuple[Written
         ) from None
 
 
-def _store(plan: RunPlan, written: Written) -> dict[str, Any]:
+def _store(plan: RunPlan, written: Written, known: Remembered) -> dict[str, Any]:
     with workspace_of(plan) as workspace:
         sha256 = workspace.artifacts.put_text(written.source)
+        if known.source:
+            workspace.artifacts.put_text(known.source)
     report_progress("initial", author=written.author, lines=written.source.count("\n") + 1)
-    return {"initial_source": sha256, "initial_author": written.author}
+    return {"initial_source": sha256, "initial_author": written.author, "known": known.start}
 
 
-async def _write_by_model(plan: RunPlan, summary: TaskSummary, solution: str) -> Written:
+async def _write_by_model(
+    plan: RunPlan, summary: TaskSummary, solution: str, examples: Sequence[Example]
+) -> Written:
     """Return the first of a model's attempts that passes, else the built-in kernel.
 
     Nothing stands in where it was to restate a `solution`.
@@ -110,7 +138,7 @@ async def _write_by_model(plan: RunPlan, summary: TaskSummary, solution: str) ->
         if rest is not None:
             report_progress("initial_asked", model=model, reason=rest.reason)
         messages = await asyncio.to_thread(
-            first_messages, plan, workspace, task, rest, solution
+            first_messages, plan, workspace, task, rest, solution, examples
         )
         asker = workspace.asker(plan.models)
         evaluator = workspace.evaluator
@@ -123,8 +151,9 @@ async def _write_by_model(plan: RunPlan, summary: TaskSummary, solution: str) ->
                 break
             source = str(answer.value.source)
             evaluation = await awaited(
-                plan, workspace, partial(evaluator.evaluate, task, source)
-            )
+                plan, workspace,
+                partial(evaluator.evaluate, task, source, measured_anew=True),
+            )  # fmt: skip
             if evaluation.outcome is Outcome.PASSED or not evaluation.outcome.is_verdict:
                 return Written(source=source, author=answer.author)
             why = outcome_in_words(evaluation.outcome, evaluation.reason)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ...harness.records import Evaluation, Task
 from ...tools.first_kernel.missing import Sketch
 from ...tools.models.records import Message
@@ -10,17 +12,24 @@ from ..common.prompts.render import render
 from ..common.prompts.repair import repair_messages
 from ..common.prompts.subject import task_context
 from ..records import RunPlan
+from .known import Example
 
 
 def first_messages(
-    plan: RunPlan, workspace: Workspace, task: Task, rest: Sketch | None, solution: str = ""
+    plan: RunPlan,
+    workspace: Workspace,
+    task: Task,
+    rest: Sketch | None,
+    solution: str = "",
+    examples: Sequence[Example] = (),
 ) -> tuple[Message, ...]:
     """Return the prompt that asks for a first kernel, or for what a generated one lacks.
 
-    Or to restate a `solution` as one.
+    Or to restate a `solution` as one. `examples` are known kernels of like tasks.
     """
     # Not measured_by: it changes when another host's first result arrives, and with it the prompt.
     context = task_context(task, workspace.device.identity) | {"solution": solution}
+    context |= {"examples": examples}
     wanted = [(each, _line(task, each.line)) for each in rest.missing] if rest else []
     budget = plan.models.context_of("initial_cuda")
     return render("initial_cuda", budget, **context, rest=rest, wanted=wanted)

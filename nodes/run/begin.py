@@ -18,6 +18,7 @@ from ...harness.task.loading import LARGEST_REFERENCE_BYTES, reference_seconds
 from ...memory.locations import default_knowledge_directory
 from ...memory.run.directory import NotEmpty, RunDirectory, new_run_directory, read_plan
 from ...memory.run.run_store import RunStore
+from ...memory.run.shared_stages import fresh_by_default
 from ...tools.models.budgets import BUDGETS_FILE, require_prices
 from ...tools.models.chat_models import check_models, parse_models
 from ...tools.models.records import BUILTIN, ModelPlan, Role
@@ -90,6 +91,7 @@ def resolve_plan(request: OptimizeRequest, context: RunContext) -> RunPlan:
         "task_sha256": _sum_of(given.get(TASK_FILE, task)),
         "models": models,
         "repairs": _repairs(context, models),
+        "fresh": fresh_by_default() if context.fresh is None else context.fresh,
         "reference_seconds": context.reference_seconds or reference_seconds(),
     }
     return RunPlan(**(dict(request) | dict(context) | resolved))

@@ -1,22 +1,29 @@
 """Profile the baseline: verify and measure the initial kernel; everything is compared with it.
 
-Reads plan, summary, initial_source and initial_author; writes initial, best, the knowledge snapshot
-and how many sources were evaluated.
+Reads plan, summary, initial_source, initial_author and known; writes initial, best, the knowledge
+snapshot and how many sources were evaluated. Where the search begins with a known kernel, that is
+noted as the step before the first iteration's: from the initial kernel to it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 from typing import Any, NotRequired, TypedDict
 
 from ...harness.errors import UserError
-from ...harness.records import Outcome, outcome_in_words
+from ...harness.records import Evaluation, Outcome, Task, outcome_in_words
+from ...memory.knowledge.kernels import TaskSeen
+from ...memory.knowledge.snapshot import Snapshot
+from ...memory.records import Step
 from ...tools.models.records import BUILTIN
 from ...tools.progress import report_progress
+from ...tools.workspace import Workspace
 from ..common.interrupts import awaited
 from ..common.points import kernel_point
+from ..common.policies import reads_knowledge
 from ..common.workspaces import opened
-from ..records import RunPlan, TaskSummary
+from ..records import KNOWN_KERNEL, KernelPoint, KnownStart, RunPlan, TaskSummary, faster
 
 
 class Reads(TypedDict):
@@ -26,15 +33,17 @@ class Reads(TypedDict):
     summary: TaskSummary
     initial_source: str
     initial_author: NotRequired[str]
+    known: NotRequired[KnownStart | None]
 
 
 async def profile_baseline(state: Reads) -> dict[str, Any]:
     """Evaluate the initial kernel and take the first snapshot of the knowledge base.
 
     Raises:
-        UserError: the initial kernel does not pass.
+        UserError: the initial kernel does not pass, and no known one does.
     """
     plan, author = state["plan"], state.get("initial_author", "")
+    known = state.get("known") or KnownStart()
     async with opened(plan) as workspace:
         task, source = await asyncio.to_thread(
             lambda: (
@@ -45,31 +54,85 @@ async def profile_baseline(state: Reads) -> dict[str, Any]:
         evaluator = workspace.evaluator
         # A large knowledge base takes a second to be read: as long as the device is at work.
         evaluation, snapshot = await asyncio.gather(
-            awaited(plan, workspace, lambda: evaluator.evaluate(task, source)),
-            asyncio.to_thread(workspace.knowledge.snapshot),
+            awaited(
+                plan, workspace, lambda: evaluator.evaluate(task, source, measured_anew=True)
+            ),
+            asyncio.to_thread(_snapshot, plan, workspace, task),
         )
+        if evaluation.outcome is Outcome.PASSED:
+            point = kernel_point(evaluation, author)
+        elif known.point is not None:
+            point = known.point.model_copy(update={"depth": 0, "technique": ""})
+            words = outcome_in_words(evaluation.outcome, evaluation.reason)
+            report_progress("note", text=f"{_by(author)} does not pass ({words}): the known stands")
+        else:
+            raise UserError(_refused(state, task, evaluation))
+        best = point
+        if known.point is not None and known.point.source_sha256 != point.source_sha256:
+            step = _to_the_known(plan, point, known, known.point)
+            await asyncio.to_thread(workspace.store.replay.add, [step])
+            best = faster(point, known.point)
         evaluations = await asyncio.to_thread(workspace.store.count)
-    if evaluation.outcome is not Outcome.PASSED:
-        origin = f"--start {plan.start}" if plan.start else _by(author)
-        words = outcome_in_words(evaluation.outcome, evaluation.reason)
-        raise UserError(
-            f"{origin} does not pass for {task.name}: {words}"
-            + ("" if plan.start else "; give a first kernel with --start KERNEL.cu")
-        )
-    point = kernel_point(evaluation, author)
     report_progress(
         "baseline",
         microseconds=point.microseconds,
         bottleneck=point.bottleneck,
         provenance=point.provenance,
         facts=evaluation.facts,
+        begins_at=best.microseconds,
     )
     return {
         "initial": point,
-        "best": point,
+        "best": best,
         "knowledge_at": snapshot.at,
         "evaluations": evaluations,
     }
+
+
+def _snapshot(plan: RunPlan, workspace: Workspace, task: Task) -> Snapshot:
+    """Return what is known as the search begins; that this task was seen is known from now on."""
+    if reads_knowledge(plan):
+        workspace.knowledge.see_task(TaskSeen.of(task))
+    return workspace.knowledge.snapshot()
+
+
+def _to_the_known(
+    plan: RunPlan, initial: KernelPoint, known: KnownStart, point: KernelPoint
+) -> Step:
+    """Return the step from the initial kernel to the known one, which no iteration took."""
+    return Step(
+        run=plan.run_id,
+        iteration=-1,
+        rollout=0,
+        step=0,
+        technique=KNOWN_KERNEL,
+        parameters={"after": list(known.techniques)} if known.techniques else {},
+        expected_log_gain=math.log(known.gain_then) if known.gain_then else 0.0,
+        outcome=Outcome.PASSED,
+        log_gain=math.log(initial.microseconds / point.microseconds),
+        parent_sha256=initial.source_sha256,
+        child_sha256=point.source_sha256,
+        author=point.author,
+        state_id=initial.bottleneck,
+        state_author=BUILTIN,
+        choice_author=BUILTIN,
+        reason=known.told,
+        microseconds_before=initial.microseconds,
+        microseconds_after=point.microseconds,
+        bottleneck_before=initial.bottleneck,
+        bottleneck_after=point.bottleneck,
+        evaluation_key=point.evaluation_key,
+    )
+
+
+def _refused(state: Reads, task: Task, evaluation: Evaluation) -> str:
+    """Return why a run has nothing to begin with, and what a person can do."""
+    start = state["plan"].start
+    origin = f"--start {start}" if start else _by(state.get("initial_author", ""))
+    words = outcome_in_words(evaluation.outcome, evaluation.reason)
+    return f"{origin} does not pass for {task.name}: {words}" + (
+        "" if start else "; give a first kernel with --start KERNEL.cu"
+    )
 
 
 def _by(author: str) -> str:
@@ -77,5 +140,3 @@ def _by(author: str) -> str:
     if author == BUILTIN:
         return "the built-in initial kernel"
     return f"the initial kernel, written by {author}," if author else "the initial kernel"
-
-

@@ -27,6 +27,7 @@ from ..common.workspaces import workspace_of
 from ..records import (
     Confirmation,
     KernelPoint,
+    KnownStart,
     RunPlan,
     RunResult,
     ShapeCheck,
@@ -34,6 +35,7 @@ from ..records import (
     TaskSummary,
 )
 from .circumstances import baselines_of, cycles_of, facts_of, notes_of
+from .keep_kernel import keep_kernel
 from .report_text import report_text
 
 
@@ -43,6 +45,7 @@ class Reads(TypedDict):
     plan: RunPlan
     summary: TaskSummary
     initial: KernelPoint
+    known: NotRequired[KnownStart | None]
     best: NotRequired[KernelPoint]
     confirmation: Confirmation
     shapes: NotRequired[tuple[ShapeCheck, ...]]
@@ -67,7 +70,7 @@ def stored_result(directory: Path) -> RunResult | None:
 
 def _report(state: Reads) -> RunResult:
     plan, confirmation = state["plan"], state["confirmation"]
-    winner = confirmation.point
+    winner, known = confirmation.point, state.get("known") or KnownStart()
     directory = Path(plan.run)
     with workspace_of(plan) as workspace:
         steps = workspace.store.replay.steps()
@@ -88,6 +91,7 @@ def _report(state: Reads) -> RunResult:
             provenance=state["initial"].provenance,
             initial_us=state["initial"].microseconds,
             best_us=confirmation.microseconds,
+            **_began(known, state["initial"]),
             initial_cycles=cycles_of(workspace.store, state["initial"].evaluation_key),
             best_cycles=cycles_of(workspace.store, winner.evaluation_key),
             gain=confirmation.gain,
@@ -99,6 +103,7 @@ def _report(state: Reads) -> RunResult:
             or search_capped(plan, workspace.store),
             shapes=state.get("shapes", ()),
             evaluations=workspace.store.count(),
+            taken_over=workspace.store.count_taken_over(),
             outcomes=workspace.store.outcomes(),
             model_calls=spent.calls,
             tokens=spent.tokens,
@@ -115,6 +120,7 @@ def _report(state: Reads) -> RunResult:
             notes=(
                 *plan.without,
                 *((confirmation.reason,) if confirmation.reason else ()),
+                *known.passed_over,
                 *notes_of(facts),
                 *_elsewhere(workspace.store.jobs.measured_by()),
                 *_spending(spent),
@@ -124,10 +130,21 @@ def _report(state: Reads) -> RunResult:
             source=source,
             run=str(directory),
         )
+        keep_kernel(
+            workspace, plan, state["summary"], state["initial"], confirmation, path, known
+        )
     write_file(directory / "best.cu", source)
     write_file(directory / "report.txt", report_text(result, steps, lessons, spending))
     write_file(directory / "result.json", result.model_dump_json(indent=2) + "\n")
     return result
+
+
+def _began(known: KnownStart, initial: KernelPoint) -> dict[str, Any]:
+    """Return what a result says of where the search began, besides at the initial kernel."""
+    point = known.point
+    if point is None or point.microseconds > initial.microseconds:
+        return {}
+    return {"start_us": point.microseconds, "began_with": known.told}
 
 
 def _score(

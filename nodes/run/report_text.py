@@ -49,12 +49,27 @@ def _headline(result: RunResult) -> str:
             f"  best    {result.best_us:.2f} us{_cycles(result.best_cycles)} "
             f"({result.bottleneck_after})",
             f"  gain    {result.gain:.2f}x{within} ({result.outcome})",
+            *_since_it_began(result),
             *_beside_pytorch(result.baselines),
             *_beside_the_bound(result),
-            f"  {result.evaluations} evaluations ({outcomes}), "
+            f"  {result.evaluations} evaluations ({outcomes}{_taken_over(result)}), "
             f"{result.model_calls} model calls, {result.tokens} tokens{_money(result)}",
         )
     )
+
+
+def _since_it_began(result: RunResult) -> Iterator[str]:
+    """Return what the search itself gained, where it began with a known kernel."""
+    if result.start_us is not None:
+        yield (
+            f"  began   {result.start_us:.2f} us, with the kernel {result.began_with}: "
+            f"{result.initial_us / result.start_us:.2f}x the initial one; the search gained "
+            f"{result.start_us / result.best_us:.2f}x on it"
+        )
+
+
+def _taken_over(result: RunResult) -> str:
+    return f"; {result.taken_over} taken over from earlier runs" if result.taken_over else ""
 
 
 def _policy(result: RunResult) -> str:

@@ -5,10 +5,18 @@ from __future__ import annotations
 import asyncio
 
 from ...harness.devices.gates import Gates, Passage
-from ...harness.devices.protocol import Device
-from ...harness.records import DeviceIdentity, Evaluation, Outcome, Task, source_sha256
+from ...harness.devices.protocol import Device, Measurement
+from ...harness.records import (
+    DeviceIdentity,
+    Evaluation,
+    Outcome,
+    StageResult,
+    Task,
+    source_sha256,
+)
 from ...memory.database import Stored
 from ...memory.run.run_store import RunStore
+from ...memory.run.shared_stages import STAGES, SharedStages
 from .time_alone import time_alone
 
 
@@ -19,7 +27,14 @@ class Evaluator(Gates):
     confirm and evaluate raise ResultAwaited; asked again once it is there, they return it.
     """
 
-    def __init__(self, device: Device, store: RunStore, *, with_counters: bool = True) -> None:
+    def __init__(
+        self,
+        device: Device,
+        store: RunStore,
+        *,
+        with_counters: bool = True,
+        shared: SharedStages | None = None,
+    ) -> None:
         """Judge on a device, with a store for a memory.
 
         Args:
@@ -27,16 +42,32 @@ class Evaluator(Gates):
             store: of the run.
             with_counters: whether evaluations hold what was counted, or times alone; the stages,
                 which no agent reads, hold all.
+            shared: what other runs of this machine found, and are to find of this one; None where
+                the run evaluates all itself. What another host measures is not shared.
         """
-        super().__init__(device, _Stages(store))
+        elsewhere = device.identity.kind == "deferred"
+        self._stages = _Stages(store, None if elsewhere else shared)
+        super().__init__(device, self._stages)
         self._store = store
         self._with_counters = with_counters
 
-    async def evaluate(self, task: Task, source: str) -> Evaluation:
-        """Run the stages in order, stopping at the first that fails, and store the verdict."""
-        stored = await asyncio.to_thread(self._store.get, self.key(task, source))
+    async def evaluate(
+        self, task: Task, source: str, *, measured_anew: bool = False
+    ) -> Evaluation:
+        """Run the stages in order, stopping at the first that fails, and store the verdict.
+
+        Args:
+            task: of the source.
+            source: the candidate.
+            measured_anew: whether its time is this run's own, even where another run has measured
+                it: of what others are told against.
+        """
+        key = self.key(task, source)
+        stored = await asyncio.to_thread(self._store.get, key)
         if stored is not None:
             return stored
+        if measured_anew:
+            self._stages.measured_anew.add(key)
         return await self.conclude(task, source, await self.run(task, source))
 
     async def conclude(self, task: Task, source: str, passage: Passage) -> Evaluation:
@@ -75,15 +106,34 @@ class Evaluator(Gates):
 
 
 class _Stages:
-    """What of a run's store the gates remember with."""
+    """What the gates remember with: a run's store, and behind it what other runs found."""
 
-    def __init__(self, store: RunStore) -> None:
-        self._store = store
+    def __init__(self, store: RunStore, shared: SharedStages | None) -> None:
+        self._store, self._shared = store, shared
+        self.measured_anew: set[str] = set()
+        """Keys of which no other run's measurement is taken."""
 
     async def recall(self, key: str, stage: str, kind: type[Stored]) -> Stored | None:
-        return await asyncio.to_thread(self._store.get_stage, key, stage, kind)
+        return await asyncio.to_thread(self._recalled, key, stage, kind)
+
+    def _recalled(self, key: str, stage: str, kind: type[Stored]) -> Stored | None:
+        found = self._store.get_stage(key, stage, kind)
+        if found is not None or self._shared is None or stage not in STAGES:
+            return found
+        if stage == "profile" and key in self.measured_anew:
+            return None
+        found = self._shared.recall(key, stage, kind)
+        if found is not None:
+            self._store.put_stage(key, stage, found.model_dump_json(), taken_over=True)
+        return found
 
     async def keep(self, key: str, stage: str, body: str, seconds: float) -> None:
         if stage != "compile":
             await asyncio.to_thread(self._store.ledger.add_device_seconds, key, stage, seconds)
-        await asyncio.to_thread(self._store.put_stage, key, stage, body)
+        await asyncio.to_thread(self._kept, key, stage, body)
+
+    def _kept(self, key: str, stage: str, body: str) -> None:
+        self._store.put_stage(key, stage, body)
+        if self._shared is not None and stage in STAGES:
+            kind = Measurement if stage == "profile" else StageResult
+            self._shared.keep(key, stage, kind.model_validate_json(body))

@@ -49,7 +49,7 @@ def test_a_tensor_that_holds_less_than_any_values_has_words_for_it() -> None:
         assert found == level and (found == "any") == (found not in LEVELS)
 
 
-def test_a_tolerance_is_a_multiple_of_pytorchs_own_error_and_a_share_of_the_answer_at_most() -> None:
+def test_a_tolerance_is_of_pytorchs_own_error_and_a_share_of_the_answer_at_most() -> None:
     exact = torch.ones(64, 64, dtype=torch.float64)
 
     def absolute(error: float) -> float:

@@ -1,0 +1,77 @@
+"""What runs of one machine found out about sources, so that no other asks the device again."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from ...harness.build.cache import cache_root, new_entry, trim_entries, used_entry
+from ...harness.devices.protocol import Measurement
+from ...harness.errors import UserError
+from ...harness.files import read_text
+from ...harness.records import Outcome, StageResult, sha256_of
+from ...harness.task.pytorch import torch_version
+from ..database import Stored
+
+STAGES = ("compile", "verify", "profile")
+"""What is shared; a confirmation is of the run that asks for it."""
+_BY_THE_MACHINE = frozenset(
+    {Outcome.CRASHED, Outcome.TIMED_OUT, Outcome.DEGENERATE_TASK, Outcome.PROFILER_UNAVAILABLE}
+)
+"""Outcomes in which the state of the machine, and not the source alone, may have had a part."""
+_LACKING = ("profiler_unavailable", "sanitizer_missing", "compile_failure")
+"""Facts that say what the machine could not do at the time: it may be able to the next time."""
+_FILE = "stage.json"
+
+
+def fresh_by_default() -> bool:
+    """Say whether runs evaluate all themselves unless told otherwise: $KERNELBLASTER_FRESH."""
+    return os.environ.get("KERNELBLASTER_FRESH", "").lower() in ("1", "true", "yes", "on")
+
+
+class SharedStages:
+    """Results of stages in the cache folder, by key and stage.
+
+    A key names source, task, device, toolchain and the versions of judge and device; PyTorch's
+    version, whose answers are compared with, is added here. An entry is there whole or not at all.
+    """
+
+    def __init__(self) -> None:
+        """Take the cache folder.
+
+        Raises:
+            UserError: it cannot be written.
+        """
+        self._folder = cache_root() / "stages"
+
+    def recall(self, key: str, stage: str, kind: type[Stored]) -> Stored | None:
+        """Return what a run found; None where none has, or where that cannot be read any more."""
+        entry = self._entry(key, stage)
+        try:
+            found = kind.model_validate_json(read_text(entry / _FILE, "a stage's result"))
+        except (OSError, UserError):
+            return None
+        except ValidationError:
+            shutil.rmtree(entry, ignore_errors=True)  # Else it would stay, and be of no use.
+            return None
+        used_entry(entry)
+        return found
+
+    def keep(self, key: str, stage: str, result: StageResult | Measurement) -> None:
+        """Keep a result for other runs, where it is one that they would find too."""
+        said = result.stage if isinstance(result, Measurement) else result
+        if stage not in STAGES or said.outcome in _BY_THE_MACHINE:
+            return
+        if any(said.facts.get(name) for name in _LACKING):
+            return
+        entry = self._entry(key, stage)
+        with new_entry(entry) as directory:
+            (directory / _FILE).write_text(result.model_dump_json(), encoding="utf-8")
+        trim_entries(self._folder, entry)
+
+    def _entry(self, key: str, stage: str) -> Path:
+        name = sha256_of(key, stage, torch_version())
+        return self._folder / name[:2] / name
