@@ -35,7 +35,7 @@ SOFTMAXES = (
 NORMS = (
     "layer_norm", "native_layer_norm", "rms_norm", "_fused_rms_norm", "group_norm",
     "native_group_norm", "batch_norm", "native_batch_norm", "_native_batch_norm_legit",
-    "instance_norm", "normalize", "renorm", "local_response_norm",
+    "instance_norm", "renorm",
 )  # fmt: skip
 VARIANCES = ("var", "std", "var_mean", "std_mean", "pow", "square", "mul")
 """Where a variance may be written out; together with a mean it is one."""
@@ -57,7 +57,7 @@ ROWS = tuple(name for name in (*SOFTMAXES, *NORMS, *SUMS, *GLOBAL_POOLS, *ATTENT
 POOLS = (
     "max_pool1d", "max_pool2d", "max_pool3d", "max_pool1d_with_indices",
     "max_pool2d_with_indices", "max_pool3d_with_indices", "avg_pool1d", "avg_pool2d", "avg_pool3d",
-    "lp_pool1d", "lp_pool2d", *GLOBAL_POOLS,
+    *GLOBAL_POOLS,
 )  # fmt: skip
 SCANS = ("cumsum", "cumprod", "cummax", "cummin", "logcumsumexp")
 LOOKUPS = (

@@ -13,7 +13,7 @@ SEED = knowledge_seed()
 
 
 def test_there_are_enough_states_and_techniques() -> None:
-    assert len(SEED.states) >= 12 and len(SEED.techniques) >= 28
+    assert len(SEED.states) >= 27 and len(SEED.techniques) >= 70
     assert len({state.id for state in SEED.states}) == len(SEED.states)
 
 
@@ -33,7 +33,8 @@ def test_every_state_has_a_place_and_things_to_try() -> None:
         assert 0.1 < state.spread < 0.3
         assert state.primary != state.secondary
         assert len(SEED.optimizations[state.id]) >= 4
-        assert max(item.prior_log_gain for item in SEED.optimizations[state.id].values()) > 0.1
+        best = max(item.prior_log_gain for item in SEED.optimizations[state.id].values())
+        assert best > 0.1 or state.id == "near_roofline" and "Stop" in state.description
 
 
 def test_states_of_one_bottleneck_lie_apart() -> None:

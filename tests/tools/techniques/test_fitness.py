@@ -5,15 +5,24 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from builtin_support import norm_task, product_task, softmax_task
+from builtin_support import (
+    gelu_task,
+    node,
+    norm_task,
+    product_task,
+    ref,
+    softmax_task,
+    task,
+    transpose_task,
+)
 
-from kernelblaster.harness.records import LaunchProfile, Profile, Provenance
-from kernelblaster.tools.techniques.catalogue import unfit
+from kernelblaster.harness.records import LaunchProfile, Profile, Provenance, Task
+from kernelblaster.memory.knowledge.conditions import misnamed
+from kernelblaster.tools.techniques import operators
+from kernelblaster.tools.techniques.catalogue import OTHER_TASK, techniques, unfit
 from kernelblaster.tools.techniques.conditions import AtHand
 
-SOFTMAX = softmax_task().model_copy(update={"op_class": "softmax"})
-NORM = norm_task().model_copy(update={"op_class": "normalization"})
-PRODUCT = product_task().model_copy(update={"op_class": "matmul"})
+SOFTMAX, NORM, PRODUCT = softmax_task(), norm_task(), product_task()
 USED = "smsp__sass_average_data_bytes_per_sector_mem_global_op_{}.ratio"
 SECTORS = "l1tex__average_t_sectors_per_request_pipe_lsu_mem_global_op_{}.ratio"
 
@@ -92,10 +101,129 @@ def at_hand(
 def test_a_technique_is_out_only_where_a_fact_says_so(
     technique: str, out: AtHand, fits: AtHand
 ) -> None:
-    assert unfit(technique, out)
-    assert unfit(technique, fits) is None
+    assert unfit([technique], out).get(technique)
+    assert not unfit([technique], fits)
 
 
 def test_what_nothing_is_known_of_may_act() -> None:
-    assert unfit("a_new_technique", at_hand()) is None
-    assert unfit("loop_interchange", at_hand()) is None, "not counted is not without waste"
+    assert not unfit(["a_new_technique"], at_hand())
+    assert not unfit(["loop_interchange"], at_hand()), "not counted is not without waste"
+    unread = SOFTMAX.model_copy(update={"program": None})
+    assert not unfit(["register_tiling", "winograd_convolution"], at_hand(task=unread))
+
+
+# Which techniques are heard of follows from the operators of the task, and from the device -----
+
+
+def convolution(
+    shapes: tuple[tuple[int, ...], ...], stride: int = 1, transposed: bool = False
+) -> Task:
+    """A two-dimensional convolution of x by w; shapes of both and of the result."""
+    name = "conv_transpose2d.input" if transposed else "conv2d.default"
+    made = node("conv", f"aten.{name}", [ref("x"), ref("w"), None, [stride, stride]], shapes[2])
+    inputs = {"x": (shapes[0],) * 2, "w": (shapes[1],) * 2}
+    return task("convolution", inputs, [made], {"conv": (shapes[2],) * 2})
+
+
+def pool(taps: int, stride: int) -> Task:
+    made = node("pool", "aten.max_pool2d.default", [ref("x"), [taps, taps], [stride, stride]],
+                (1, 1, 8, 8))  # fmt: skip
+    given = (1, 1, 8 * stride + taps - stride, 8 * stride + taps - stride)
+    return task("pool", {"x": (given, given)}, [made], {"pool": ((1, 1, 8, 8),) * 2})
+
+
+def vector_product() -> Task:
+    shape = ((512, 256), (33, 20))
+    made = node("mv", "aten.mv.default", [ref("a"), ref("b")], (512,))
+    inputs = {"a": shape, "b": ((256,), (20,))}
+    return task("vector", inputs, [made], {"mv": ((512,), (33,))})
+
+
+def scan() -> Task:
+    shape = ((64, 4096), (3, 40))
+    made = node("scan", "aten.cumsum.default", [ref("x"), 1], shape[0])
+    return task("scan", {"x": shape}, [made], {"scan": shape})
+
+
+def rows_of(columns: int) -> Task:
+    return softmax_task(columns)
+
+
+WIDE = convolution(((1, 32, 16, 16), (64, 32, 3, 3), (1, 64, 14, 14)))
+STRIDED = convolution(((1, 32, 33, 33), (64, 32, 3, 3), (1, 64, 16, 16)), stride=2)
+DEPTHWISE = convolution(((1, 32, 16, 16), (32, 1, 3, 3), (1, 32, 14, 14)))
+UPWARDS = convolution(((1, 32, 16, 16), (32, 64, 3, 3), (1, 64, 33, 33)), 2, transposed=True)
+TURNED = convolution(((1, 32, 14, 14), (32, 64, 3, 3), (1, 64, 16, 16)), transposed=True)
+HALF = {"dtype": "float16"}
+
+
+@pytest.mark.parametrize(
+    ("technique", "others", "fits"),
+    [
+        ("tensor_cores_wmma", [SOFTMAX.model_copy(update=HALF), NORM.model_copy(update=HALF)],
+         PRODUCT.model_copy(update=HALF)),
+        ("split_precision_products", [SOFTMAX, gelu_task(), PRODUCT.model_copy(update=HALF)],
+         PRODUCT),
+        ("register_tiling", [SOFTMAX, gelu_task(), transpose_task(), scan()], WIDE),
+        ("parallelize_row_reduction", [PRODUCT, gelu_task(), WIDE, scan()], vector_product()),
+        ("block_row_reduction", [PRODUCT, gelu_task(), WIDE, pool(3, 1)], NORM),
+        ("cache_row_in_registers", [PRODUCT, gelu_task()], NORM),
+        ("single_pass_variance", [SOFTMAX, PRODUCT, gelu_task()], NORM),
+        ("drop_max_subtraction", [NORM, PRODUCT, gelu_task()], SOFTMAX),
+        ("implicit_gemm_convolution", [PRODUCT, SOFTMAX, DEPTHWISE], STRIDED),
+        ("winograd_convolution", [PRODUCT, STRIDED, DEPTHWISE, UPWARDS], WIDE),
+        ("gather_transposed_convolution", [PRODUCT, WIDE, STRIDED, TURNED], UPWARDS),
+        ("separable_pooling", [PRODUCT, WIDE, pool(2, 2)], pool(3, 1)),
+        ("single_pass_scan", [PRODUCT, SOFTMAX], scan()),
+        ("partial_top_k", [PRODUCT, SOFTMAX, scan()],
+         task("top", {"x": ((64, 64),) * 2},
+              [node("top", "aten.topk.default", [ref("x"), 4], (64, 4))],
+              {"top": ((64, 4),) * 2})),
+        ("several_rows_per_warp", [rows_of(1024), PRODUCT], rows_of(48)),
+        ("shuffle_transpose", [PRODUCT, SOFTMAX], transpose_task()),
+    ],
+)  # fmt: skip
+def test_a_task_hears_of_what_its_operators_need(
+    technique: str, others: list[Task], fits: Task
+) -> None:
+    for other in others:
+        assert unfit([technique], at_hand(task=other)), other.name
+    assert not unfit([technique], at_hand(task=fits))
+
+
+@pytest.mark.parametrize("gpu", ["A100", "L40S", "H100"])
+@pytest.mark.parametrize("provenance", [Provenance.SIMULATED, Provenance.NCU])
+def test_a_device_hears_of_instructions_that_it_runs(gpu: str, provenance: Provenance) -> None:
+    profile = Profile(launches=(launch(),), gpu=gpu, provenance=provenance)
+    out = unfit(techniques(), at_hand(task=PRODUCT)._replace(profile=profile))
+    hopper = gpu == "H100" and provenance is Provenance.NCU
+    assert (out.get("wgmma_products") is None) == hopper
+    assert (out.get("thread_block_clusters") is None) == hopper
+    assert out.get("split_precision_products") is None
+
+
+def test_nobody_is_told_of_what_no_rewrite_of_the_task_could_use() -> None:
+    products = {
+        name for name, reason in unfit(techniques(), at_hand()).items() if reason == OTHER_TASK
+    }
+    assert {"wgmma_products", "split_precision_products", "stream_k", "tile_rasterization",
+            "winograd_convolution", "register_tiling", "partial_top_k"} <= products  # fmt: skip
+    assert not {"fast_math", "vectorize_memory_access", "persistent_kernel"} & products
+
+
+@pytest.mark.parametrize("name", techniques())
+def test_conditions_are_on_facts_that_there_are(name: str) -> None:
+    for condition in techniques()[name].conditions:
+        assert misnamed(condition) is None
+        if condition.feature == "operators":
+            assert isinstance(condition.value, tuple) and len(condition.value) > 1
+
+
+def test_operators_are_named_as_graphs_name_them() -> None:
+    families = {
+        name: value for name, value in vars(operators).items()
+        if name.isupper() and isinstance(value, tuple)
+    }  # fmt: skip
+    assert len(families) > 12
+    for name, family in families.items():
+        assert all(word.isidentifier() and not word.endswith("_") for word in family), name
