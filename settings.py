@@ -58,6 +58,8 @@ class Settings(BaseSettings):
     """At how many shapes that the search never saw a winner is looked at."""
     confirm_seconds: float = Field(default=CONFIRM_SECONDS, ge=0)
     """How long Compute Sanitizer may look at a winner at full dimensions."""
+    fresh: bool = False
+    """Whether every kernel is evaluated anew, whatever earlier runs on this machine found."""
     writer: Literal["replies", "tools"] = "replies"
     """How a model writes kernels: a file a reply, or with tools to try it before."""
 

@@ -53,8 +53,13 @@ def lock_of(
         )
     identity = open_device(device, context.gpu).identity
     common = context.model_copy(
-        update={"device": device, "gpu": identity.gpu, "on_budget": "finish", "knowledge": None}
-    )
+        update={
+            "device": device, "gpu": identity.gpu, "on_budget": "finish", "knowledge": None,
+            # What one run found would be free for the next: seconds, and caps on them, would
+            # depend on who came first.
+            "fresh": True,
+        }
+    )  # fmt: skip
     for variant in variants:
         resolve_models(variant.in_place_of(common))
     return SuiteLock(

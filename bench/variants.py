@@ -25,8 +25,11 @@ from .records import Variant
 BASE = "kernelblaster"
 _WRITTEN = re.compile(r"(?P<policy>[A-Za-z_0-9]+)(?:\[(?P<settings>[^\[\]]*)\])?")
 NOT_A_VARIANTS = frozenset(
-    {"gpu", "device", "models", "budgets", "on_budget", "knowledge", "seed", "policy", "approve"}
-)
+    {
+        "gpu", "device", "models", "budgets", "on_budget", "knowledge", "seed", "policy", "approve",
+        "fresh",
+    }
+)  # fmt: skip
 """Fields of `RunContext` that all runs of a bench have in common."""
 
 _ABLATIONS: Mapping[str, tuple[str, Sequence[Any]]] = {

@@ -29,6 +29,7 @@ from .flags import (
     Counters,
     DeviceName,
     Events,
+    Fresh,
     Gpu,
     Gpus,
     Gradient,
@@ -138,6 +139,7 @@ def optimize(
     choice: Chosen = None,
     counters: Counters = None,
     gradient: Gradient = None,
+    fresh: Fresh = None,
     run: Annotated[Path | None, typer.Option("--run", help="Run directory.")] = None,
     kb: KnowledgeDirectory = None,
     *,
@@ -213,6 +215,7 @@ def optimize(
             choice=choice or "sampled",
             counters=counters is not False,
             gradient=gradient is not False,
+            fresh=settings.fresh if fresh is None else fresh,
         )
     except ValidationError as error:
         raise UserError(describe(error)) from error

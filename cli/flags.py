@@ -74,6 +74,13 @@ Gradient = Annotated[
         rich_help_panel=_ABLATION,
     ),
 ]
+Fresh = Annotated[
+    bool | None,
+    typer.Option(
+        "--fresh/--not-fresh",
+        help="Evaluate every kernel anew, whatever earlier runs on this machine found.",
+    ),
+]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Show only what it came to.")]
 Events = Annotated[
     Literal["jsonl"] | None,

@@ -89,7 +89,10 @@ def kernels_of(knowledge: KnowledgeBase, task: str, kind: str) -> TaskKernels:
         wanted = wanted or [name for name in ids if name.startswith(task)]
     known = [name for name in wanted if name in ids]
     if not known:
-        raise UserError(f"the knowledge base knows no kernel of {task!r}; list tasks: kb kernels")
+        raise UserError(
+            f"the knowledge base knows no kernel of {task!r}; list the tasks it knows: "
+            "kernelblaster kb kernels"
+        )
     if len(known) > 1:
         which = ", ".join(name[:SHORT] for name in known)
         raise UserError(f"{task!r} are {len(known)} tasks: {which}; name one by its id")
