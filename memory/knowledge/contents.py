@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Literal, NamedTuple
 
+from ...harness.records import Record
 from ..records import (
     Evidence,
     Lesson,
@@ -24,6 +25,11 @@ from .text_index import IndexedText
 EVIDENCE, STATE, OPTIMIZATION = "evidence", "state", "optimization"
 LESSON, WITHDRAWAL = "lesson", "withdrawal"
 TASK, KERNEL = "task", "kernel"
+KINDS: Mapping[str, type[Record]] = {
+    EVIDENCE: Evidence, STATE: PerformanceState, OPTIMIZATION: StateOptimization, LESSON: Lesson,
+    WITHDRAWAL: Withdrawal, TASK: TaskSeen, KERNEL: KnownKernel,
+}  # fmt: skip
+"""What the entries of each kind hold."""
 
 Subject = tuple[bool, str]
 """Simulated or not, and a technique."""

@@ -104,11 +104,19 @@ class Journal:
         """Return the highest sequence number, 0 when there is none."""
         return int(self.database.value("SELECT COALESCE(MAX(sequence), 0) FROM entries"))
 
+    def count(self) -> int:
+        """Return how many entries there are."""
+        return int(self.database.value("SELECT COUNT(*) FROM entries"))
+
     def merge(self, other: Journal) -> int:
         """Take over the other's entries that are missing here, and sources; return how many entries
         those are."""
-        rows = other.database.rows("SELECT sha256, text FROM sources")
-        return self.append(other.entries(), {row["sha256"]: row["text"] for row in rows})
+        return self.append(other.entries(), other.sources())
+
+    def sources(self) -> dict[str, str]:
+        """Return the texts of sources by their sha256."""
+        rows = self.database.rows("SELECT sha256, text FROM sources ORDER BY sha256")
+        return {row["sha256"]: row["text"] for row in rows}
 
     def source(self, sha256: str) -> str | None:
         """Return the text of a source; None where it is not kept, or is not what was stored."""

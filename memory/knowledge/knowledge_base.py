@@ -109,6 +109,11 @@ class KnowledgeBase:
         return self._seed
 
     @property
+    def journal(self) -> Journal:
+        """What all of it is derived from: for those who copy it."""
+        return self._journal
+
+    @property
     def owns_index(self) -> bool:
         """Whether this object, and no other process, uses the Chroma index."""
         return self._lock is not None and self._lock.held
