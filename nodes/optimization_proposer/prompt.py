@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from ...harness.records import Evaluation, Task
 from ...memory.knowledge.knowledge_base import KnowledgeBase
 from ...memory.records import ExpectedGain, Optimization, Step
 from ...tools.models.records import Answer, Message
-from ...tools.techniques.catalogue import OTHER_TASK, techniques, unfit
-from ...tools.techniques.conditions import AtHand
+from ...tools.techniques.catalogue import techniques, unfit
+from ...tools.techniques.conditions import OTHER_TASK, AtHand
 from ...tools.techniques.operators import WITH_PRODUCTS, may_compute
 from ...tools.wording.experience import (
     ceiling_text,
@@ -31,8 +32,11 @@ from .builtin import settings_of
 from .reply import Proposals, ProposedTechnique
 from .table import Table, kernel_at_hand
 
-KNOWN_SHOWN = 8
-"""Known techniques whose expected gain is told; of the others what they do."""
+KNOWN_SHOWN = 7
+"""Known techniques whose expected gain is told."""
+OTHERS_SHOWN = 4
+"""Of the others, those with the most expected, of which is told what they do; of the rest the name
+alone, for a list of all of them helps nobody."""
 # The question --------------------------------------------------------------------------------
 
 
@@ -51,7 +55,7 @@ def proposer_messages(
     path = path_to(current.source_sha256, steps)
     assert evaluation.profile is not None and evaluation.timing is not None
     ceiling = attainable(task, evaluation.profile, evaluation.timing)
-    shown, others, left_out = _listed(table, kernel_at_hand(task, source, evaluation, path))
+    listed = _listed(table, kernel_at_hand(task, source, evaluation, path))
     context = task_context(task, workspace.measured_by)
     if not may_compute(task, *WITH_PRODUCTS):
         context["tensor"] = ""
@@ -63,9 +67,10 @@ def proposer_messages(
         written_by_model=table.written_by_model,
         state=f"{table.where.name}. {table.where.description}",
         observation=observation.description,
-        known=[_line(*pair, ceiling) for pair in shown],
-        others=others,
-        left_out=left_out,
+        known=[_line(*pair, ceiling) for pair in listed.shown],
+        others=listed.others,
+        by_name=listed.by_name,
+        left_out=listed.left_out,
         tried=tried_text(steps, current.source_sha256),
         lessons=lessons_text(
             table.lessons,
@@ -77,10 +82,20 @@ def proposer_messages(
     )
 
 
-def _listed(
-    table: Table, at_hand: AtHand
-) -> tuple[list[tuple[Optimization, ExpectedGain]], list[str], list[str]]:
-    """Return the techniques told with card and gain, the others in a line each, those left out.
+class Listed(NamedTuple):
+    """The techniques that a prompt speaks of."""
+
+    shown: list[tuple[Optimization, ExpectedGain]]
+    """Told with card and gain."""
+    others: list[str]
+    """A line each."""
+    by_name: list[str] = []
+    left_out: list[str] = []
+    """Those that would be expected to gain here, but for a condition that does not hold."""
+
+
+def _listed(table: Table, at_hand: AtHand) -> Listed:
+    """Return the techniques to speak of, the best first.
 
     What a built-in rewrite must write was already asked whether it applies.
     """
@@ -88,21 +103,32 @@ def _listed(
     most = KNOWN_SHOWN if table.remembers else 0
     if not table.written_by_model:
         others = [] if table.remembers else [card for card, _ in able]
-        return able[:most], [f"- {card.technique}: {card.description}" for card in others], []
+        return Listed(able[:most], [f"- {card.technique}: {card.description}" for card in others])
     names = {name for name in (*table.seed, *table.described) if table.refusal(name) is None}
     why = unfit(sorted(names), at_hand)
     library = techniques()
-    conditional = {name for name in names if name in library and library[name].precondition}
-    told = names - set(why) - conditional
-    shown = [pair for pair in able if pair[0].technique in told][:most]
-    told -= {optimization.technique for optimization, _ in shown}
+    fit = names - set(why)
+    conditional = {name for name in fit if name in library and library[name].precondition}
+    hopeful = [pair for pair in able if pair[0].technique in fit - conditional]
+    shown = hopeful[:most]
+    told = [optimization.technique for optimization, _ in hopeful[most:]]
+    rest = sorted(fit - conditional - {optimization.technique for optimization, _ in hopeful})
+    if table.remembers:
+        rest = told[OTHERS_SHOWN:] + rest
+        # What a model once described says too little by its name.
+        told = told[:OTHERS_SHOWN] + [name for name in rest if name in table.described]
+        rest = [name for name in rest if name not in table.described]
+    else:
+        told, rest = sorted((*told, *rest)), []
     texts = {name: (table.described.get(name) or library[name]).description for name in told}
-    texts |= {name: library[name].precondition for name in conditional - set(why)}
-    return (
+    texts |= {name: library[name].precondition for name in sorted(conditional)}
+    expected = {optimization.technique for optimization, _ in able}
+    return Listed(
         shown,
-        [f"- {name}: {text}" for name, text in sorted(texts.items())],
+        [f"- {name}: {text}" for name, text in texts.items()],
+        rest,
         # Nobody misses a matrix product's techniques in a softmax.
-        [name for name, reason in why.items() if reason != OTHER_TASK],
+        [name for name, reason in why.items() if reason != OTHER_TASK and name in expected],
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .conditions import AtHand
+from .conditions import OTHER_TASK, AtHand
 from .technique import Technique
 
 
@@ -42,4 +42,4 @@ def technique() -> Technique:
 def _single_operation(at_hand: AtHand) -> str | None:
     program = at_hand.task.program
     single = program is not None and len(program.nodes) <= 1
-    return "the task is a single operation" if single else None
+    return OTHER_TASK if single else None

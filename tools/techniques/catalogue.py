@@ -15,12 +15,11 @@ from ...memory.knowledge.conditions import KernelFacts, unmet
 from ...memory.knowledge.seed import Seed, load_seed
 from ..rewriting.records import Inapplicable
 from ..rewriting.rewrite import Rewrite
-from .conditions import AtHand
+from .conditions import OTHER_TASK, AtHand
 from .technique import Technique
 
 ENTRY_POINTS = "kernelblaster.techniques"
 """Group under which a package names functions that return its techniques."""
-OTHER_TASK = "not for this task on this device"
 _OF_THE_TASK = frozenset({"operators", "dtype", "innermost", "device_kind", "capability"})
 """Facts that no rewrite changes."""
 _NO_TECHNIQUES = frozenset({"catalogue", "conditions", "operators", "technique"})

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from .conditions import computes
-from .operators import ROWS
+from .conditions import OTHER_TASK, AtHand, computes
+from .operators import ROWS, reduced_dimensions
 from .technique import Technique
 
 
@@ -41,4 +41,11 @@ def technique() -> Technique:
             'Harris, "Optimizing Parallel Reduction in CUDA" (NVIDIA Developer Technology, 2007)',
         ),
         conditions=(computes(*ROWS),),
+        unfit=_rows_alone,
     )
+
+
+def _rows_alone(at_hand: AtHand) -> str | None:
+    known = reduced_dimensions(at_hand.task)
+    columns = any(-1 not in dims for dims in known)
+    return None if columns or at_hand.task.program is None else OTHER_TASK

@@ -17,6 +17,8 @@ from ...memory.knowledge.conditions import KernelFacts, kernel_facts
 from ...memory.records import Condition
 from .operators import PRODUCTS, ROWS, convolutions, may_compute
 
+OTHER_TASK = "not for this task on this device"
+"""Why a technique cannot act that no kernel of the task could use."""
 APPLIED_GAIN = 1.01
 """Gain above which a technique counts as applied to a file."""
 FULL_SECTOR = 31.0
@@ -123,14 +125,14 @@ def no_rows(at_hand: AtHand) -> str | None:
         for node in program.nodes
         if node.op.split(".")[1:2] and node.op.split(".")[1] in PRODUCTS
     )
-    return None if thin else "no operator goes over rows"
+    return None if thin else OTHER_TASK
 
 
 def few_channels(at_hand: AtHand) -> str | None:
     """Return that no convolution sums over enough channels to be a product."""
     known = convolutions(at_hand.task)
     wide = any(each.channels_in // each.groups >= CHANNELS for each in known)
-    return "a result sums over few channels" if known and not wide else None
+    return OTHER_TASK if known and not wide else None
 
 
 def no_waste(at_hand: AtHand) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .conditions import AtHand, computes
+from .conditions import OTHER_TASK, AtHand, computes
 from .operators import TRANSPOSED_CONVOLUTIONS, convolutions
 from .technique import Technique
 
@@ -41,4 +41,4 @@ def technique() -> Technique:
 def _dense(at_hand: AtHand) -> str | None:
     known = convolutions(at_hand.task)
     strided = any(each.transposed and any(axis.stride > 1 for axis in each.axes) for each in known)
-    return None if strided or not known else "no transposed convolution has a stride"
+    return None if strided or not known else OTHER_TASK

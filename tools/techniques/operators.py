@@ -101,5 +101,27 @@ def pools(task: Task) -> tuple[tuple[Axis, ...], ...]:
     return tuple(each for each in found if each is not None)
 
 
+def reduced_dimensions(task: Task) -> tuple[tuple[int, ...], ...]:
+    """Return what each reduction goes over, counted from the last dimension, which is -1.
+
+    Of reductions over named dimensions, softmaxes and scans; none where the task has no program.
+    """
+    flow = _flow(task)
+    if flow is None:
+        return ()
+    found = []
+    for each in flow.operations:
+        if each.op in (*SUMS, *SOFTMAXES, *SCANS) and each.values:
+            rank = len(flow.shapes[each.values[0]])
+            given = each.argument(2 if each.op.endswith("norm") else 1, "dim")
+            dims = given if isinstance(given, list | tuple) else [given]
+            if rank and dims and all(type(dim) is int for dim in dims):
+                found.append(tuple(sorted(dim % rank - rank for dim in dims)))
+        elif each.op.removeprefix("_").removeprefix("native_").startswith("batch_norm"):
+            rank = len(flow.shapes[each.values[0]])
+            found.append((-rank, *range(2 - rank, 0)))
+    return tuple(found)
+
+
 def _flow(task: Task) -> Flow | None:
     return Flow(task.program, task.full.tensors) if task.program is not None else None

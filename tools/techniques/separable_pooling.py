@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .conditions import AtHand, computes
+from .conditions import OTHER_TASK, AtHand, computes
 from .operators import POOLS, pools
 from .technique import Technique
 
@@ -47,4 +47,4 @@ def technique() -> Technique:
 def _apart(at_hand: AtHand) -> str | None:
     known = pools(at_hand.task)
     overlap = any(axis.taps > axis.stride for axes in known for axis in axes)
-    return None if overlap or not known else "windows do not overlap"
+    return None if overlap or not known else OTHER_TASK

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .conditions import AtHand, computes, few_channels, first_of
+from .conditions import OTHER_TASK, AtHand, computes, few_channels, first_of
 from .operators import convolutions
 from .technique import Technique
 
@@ -49,4 +49,4 @@ def _no_small_filter(at_hand: AtHand) -> str | None:
         and [(axis.taps, axis.stride, axis.dilation) for axis in each.axes] == [(3, 1, 1)] * 2
         for each in known
     )
-    return None if suits or not known else "no filter is 3 x 3 with stride 1"
+    return None if suits or not known else OTHER_TASK

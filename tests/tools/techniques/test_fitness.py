@@ -19,8 +19,8 @@ from builtin_support import (
 from kernelblaster.harness.records import LaunchProfile, Profile, Provenance, Task
 from kernelblaster.memory.knowledge.conditions import misnamed
 from kernelblaster.tools.techniques import operators
-from kernelblaster.tools.techniques.catalogue import OTHER_TASK, techniques, unfit
-from kernelblaster.tools.techniques.conditions import AtHand
+from kernelblaster.tools.techniques.catalogue import techniques, unfit
+from kernelblaster.tools.techniques.conditions import OTHER_TASK, AtHand
 
 SOFTMAX, NORM, PRODUCT = softmax_task(), norm_task(), product_task()
 USED = "smsp__sass_average_data_bytes_per_sector_mem_global_op_{}.ratio"
@@ -145,6 +145,12 @@ def scan() -> Task:
     return task("scan", {"x": shape}, [made], {"scan": shape})
 
 
+def column_sum() -> Task:
+    shape = ((64, 4096), (3, 40))
+    made = node("sum", "aten.sum.dim_IntList", [ref("x"), [0]], (4096,))
+    return task("columns", {"x": shape}, [made], {"sum": ((4096,), (40,))})
+
+
 def rows_of(columns: int) -> Task:
     return softmax_task(columns)
 
@@ -174,6 +180,8 @@ HALF = {"dtype": "float16"}
         ("winograd_convolution", [PRODUCT, STRIDED, DEPTHWISE, UPWARDS], WIDE),
         ("gather_transposed_convolution", [PRODUCT, WIDE, STRIDED, TURNED], UPWARDS),
         ("separable_pooling", [PRODUCT, WIDE, pool(2, 2)], pool(3, 1)),
+        ("column_reduction", [SOFTMAX, PRODUCT, gelu_task()], column_sum()),
+        ("algebraic_simplification", [SOFTMAX, PRODUCT], transpose_task()),
         ("single_pass_scan", [PRODUCT, SOFTMAX], scan()),
         ("partial_top_k", [PRODUCT, SOFTMAX, scan()],
          task("top", {"x": ((64, 64),) * 2},
@@ -187,7 +195,7 @@ def test_a_task_hears_of_what_its_operators_need(
     technique: str, others: list[Task], fits: Task
 ) -> None:
     for other in others:
-        assert unfit([technique], at_hand(task=other)), other.name
+        assert unfit([technique], at_hand(task=other)) == {technique: OTHER_TASK}, other.name
     assert not unfit([technique], at_hand(task=fits))
 
 
