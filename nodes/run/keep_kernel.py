@@ -76,8 +76,9 @@ def keep_kernel(
 def _techniques(
     path: Sequence[TechniqueStep], known: KnownStart, began_known: bool
 ) -> tuple[str, ...]:
-    """Return what led from the plain first kernel to a winner, the earlier runs' share too."""
+    """Return what led from the plain first kernel to a winner, the earlier runs' share too; each
+    once, or it would grow with every run that tunes a little further."""
     names = list(known.techniques) if began_known else []
     for step in path:
         names += known.techniques if step.technique == KNOWN_KERNEL else [step.technique]
-    return tuple(names)
+    return tuple(dict.fromkeys(names))
