@@ -16,7 +16,7 @@ from ..memory.knowledge.kernels import KnownKernel, TaskSeen, Tried
 from ..memory.knowledge.knowledge_base import KnowledgeBase
 from ..tools.wording.kernel_tree import tree_lines
 
-SHORT = 12
+SHORT = 8
 """Characters of a task's id."""
 
 

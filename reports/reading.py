@@ -90,7 +90,10 @@ class RunAccount:
     """Those that ended, by ITERATION.ROLLOUT."""
     iterations: tuple[IterationAccount, ...] = ()
     moments: tuple[Moment, ...] = ()
+    began: tuple[Step, ...] = ()
+    """The step from the initial kernel to one of an earlier run, where the search began there."""
     steps: tuple[Step, ...] = ()
+    """Those of the search."""
     accounts: Mapping[Place, StepAccount] = field(default_factory=dict)
     """How steps came about; steps of earlier versions have none."""
     verdicts: tuple[Verdict, ...] = ()
@@ -150,7 +153,7 @@ class RunAccount:
     @cached_property
     def ways(self) -> Mapping[str, Way]:
         """By source, the steps between the initial kernel and it."""
-        return ways_through(self.steps)
+        return ways_through((*self.began, *self.steps))
 
     @cached_property
     def state_names(self) -> Mapping[str, str]:
@@ -215,7 +218,8 @@ def read_run(directory: Path, *, whole: bool = True) -> RunAccount:
         account |= {
             "waiting": store.jobs.count_waiting() if plan.device.startswith("deferred") else 0,
             "moments": tuple(_moments(store)),
-            "steps": tuple(steps),
+            "began": tuple(step for step in steps if step.iteration < 0),
+            "steps": tuple(step for step in steps if step.iteration >= 0),
             "verdicts": tuple(verdicts),
             "spending": tuple(store.ledger.by_role()),
             "spent": store.ledger.totals(),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -151,6 +152,7 @@ def facts_of_run(run: RunAccount) -> list[tuple[str, str]]:
         ("versions of the harness", identity.harness),
         ("search", f"{loop_in_words(plan)}, {words.counted(plan.repairs, 'repair')}, "
                    f"seed {plan.seed}"),
+        ("began with", _began(run)),
         ("ended because", run.result.ended if run.result else ""),
         ("speed of light", str(run.result.bound or "") if run.result else ""),
         ("models", roles or BUILTIN),
@@ -160,6 +162,14 @@ def facts_of_run(run: RunAccount) -> list[tuple[str, str]]:
         ("run directory", str(run.directory)),
     ]  # fmt: skip
     return [(name, value) for name, value in facts if value]
+
+
+def _began(run: RunAccount) -> str:
+    """Return which known kernel the search began with, in words; empty where with none."""
+    return "; ".join(
+        f"a kernel {step.reason}, {words.gain(math.exp(step.log_gain or 0.0))} the initial one"
+        for step in run.began
+    )
 
 
 def _knowledge(run: RunAccount) -> str:

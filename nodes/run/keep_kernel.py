@@ -29,7 +29,9 @@ def keep_kernel(
     path: Sequence[TechniqueStep],
     known: KnownStart,
 ) -> None:
-    """Keep a winner that held, unless it is the direct translation; again changes nothing.
+    """Keep a winner that held, unless it is the direct translation, and note the task in any case.
+
+    Again changes nothing.
 
     Args:
         workspace: of the run.
@@ -42,9 +44,11 @@ def keep_kernel(
     """
     winner = confirmation.point
     first = winner.source_sha256 == initial.source_sha256
-    if not (confirmation.confirmed and reads_knowledge(plan)):
+    if not reads_knowledge(plan):
         return
-    if first and initial.author.split(" ")[0] == BUILTIN:
+    task = TaskSeen.of(workspace.task(summary.artifact))
+    workspace.knowledge.see_task(task)
+    if not confirmation.confirmed or first and initial.author.split(" ")[0] == BUILTIN:
         return
     began_known = known.point is not None and initial.source_sha256 == known.point.source_sha256
     identity = workspace.measured_by
@@ -65,7 +69,6 @@ def keep_kernel(
         run=plan.run_id,
         created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     )
-    task = TaskSeen.of(workspace.task(summary.artifact))
     source = workspace.artifacts.get_text(winner.source_sha256)
     workspace.knowledge.keep_kernel(task, kernel, source)
 
@@ -73,8 +76,9 @@ def keep_kernel(
 def _techniques(
     path: Sequence[TechniqueStep], known: KnownStart, began_known: bool
 ) -> tuple[str, ...]:
-    """Return what led from the plain first kernel to a winner, the earlier runs' share too."""
+    """Return what led from the plain first kernel to a winner, the earlier runs' share too; each
+    once, or it would grow with every run that tunes a little further."""
     names = list(known.techniques) if began_known else []
     for step in path:
         names += known.techniques if step.technique == KNOWN_KERNEL else [step.technique]
-    return tuple(names)
+    return tuple(dict.fromkeys(names))

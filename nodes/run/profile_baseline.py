@@ -13,15 +13,11 @@ from typing import Any, NotRequired, TypedDict
 
 from ...harness.errors import UserError
 from ...harness.records import Evaluation, Outcome, Task, outcome_in_words
-from ...memory.knowledge.kernels import TaskSeen
-from ...memory.knowledge.snapshot import Snapshot
 from ...memory.records import Step
 from ...tools.models.records import BUILTIN
 from ...tools.progress import report_progress
-from ...tools.workspace import Workspace
 from ..common.interrupts import awaited
 from ..common.points import kernel_point
-from ..common.policies import reads_knowledge
 from ..common.workspaces import opened
 from ..records import KNOWN_KERNEL, KernelPoint, KnownStart, RunPlan, TaskSummary, faster
 
@@ -57,7 +53,7 @@ async def profile_baseline(state: Reads) -> dict[str, Any]:
             awaited(
                 plan, workspace, lambda: evaluator.evaluate(task, source, measured_anew=True)
             ),
-            asyncio.to_thread(_snapshot, plan, workspace, task),
+            asyncio.to_thread(workspace.knowledge.snapshot),
         )
         if evaluation.outcome is Outcome.PASSED:
             point = kernel_point(evaluation, author)
@@ -87,13 +83,6 @@ async def profile_baseline(state: Reads) -> dict[str, Any]:
         "knowledge_at": snapshot.at,
         "evaluations": evaluations,
     }
-
-
-def _snapshot(plan: RunPlan, workspace: Workspace, task: Task) -> Snapshot:
-    """Return what is known as the search begins; that this task was seen is known from now on."""
-    if reads_knowledge(plan):
-        workspace.knowledge.see_task(TaskSeen.of(task))
-    return workspace.knowledge.snapshot()
 
 
 def _to_the_known(

@@ -116,7 +116,7 @@ def _report(state: Reads) -> RunResult:
             lesson_authors=tuple(item.author for item in lessons),
             models={role: plan.models.model_of(role) for role in RULES[plan.policy].roles},
             initial_author=state["initial"].author,
-            steps=tuple(_authors(step) for step in steps),
+            steps=tuple(_authors(step) for step in steps if step.iteration >= 0),
             notes=(
                 *plan.without,
                 *((confirmation.reason,) if confirmation.reason else ()),

@@ -120,3 +120,25 @@ def test_a_task_that_was_changed_is_refused(tmp_path: Path) -> None:
     (tmp_path / "bench" / "tasks" / "one.py").write_text("# another\n")
     with pytest.raises(UserError, match="has changed since the bench began"):
         read_suite(tmp_path / "bench")
+
+
+def test_winners_are_read_by_those_who_share_a_base_and_by_nobody_else(tmp_path: Path) -> None:
+    def began(name: str, variants: str, **options: Any) -> dict[str, list[bool]]:
+        lock = planned(tmp_path / name, variants, evaluations=3, **options)
+        done(tmp_path / name, lock)
+        found: dict[str, list[bool]] = {}
+        for run, ended in read_outcomes(tmp_path / name, lock):
+            result = json.loads((tmp_path / name / ended.run / "result.json").read_text())
+            found.setdefault(run.variant, []).append(result["start_us"] is not None)
+            assert result["taken_over"] == 0, "each evaluates for itself: its seconds are its own"
+        return found
+
+    # The text device's tasks are one task under two names: the second is known after the first.
+    assert began("alone", "kernelblaster", knowledge="each") == {"kernelblaster": [False, False]}
+    told = began("shared", "kernelblaster,random")
+    assert told == {"kernelblaster": [False, True], "random": [False, False]}
+    base = tmp_path / "shared" / "knowledge" / "kernelblaster" / "seed-0"
+    nobody = ("kernelblaster[memory=seed]", "random", "no_memory", "best_of_n")
+    variants = ",".join(("kernelblaster", *nobody))
+    told = began("copied", variants, names=("one",), knowledge_from=str(base))
+    assert told == {"kernelblaster": [True], **{name: [False] for name in nobody}}

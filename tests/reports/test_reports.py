@@ -102,7 +102,7 @@ def counted(run: RunAccount) -> RunAccount:
         iterations=(dataclasses.replace(run.iterations[0], update=update),),
         spending=(
             RoleTotals(role=HOSTILE, model=HOSTILE, calls=2, malformed=0, failed=0, unanswered=0,
-                       tokens_in=100, tokens_cached=0, tokens_out=20, money=0.5),
+                       reused=0, tokens_in=100, tokens_cached=0, tokens_out=20, money=0.5),
         ),
         moments=tuple(dataclasses.replace(each, tokens=each.evaluations * 100)
                       for each in run.moments),
