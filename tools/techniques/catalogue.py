@@ -23,7 +23,7 @@ ENTRY_POINTS = "kernelblaster.techniques"
 OTHER_TASK = "not for this task on this device"
 _OF_THE_TASK = frozenset({"operators", "dtype", "innermost", "device_kind", "capability"})
 """Facts that no rewrite changes."""
-_NO_TECHNIQUES = frozenset({"catalogue", "conditions", "operators", "technique"})
+_NO_TECHNIQUES = frozenset({"catalogue", "conditions", "macros", "operators", "technique"})
 """Modules of this folder that are none."""
 
 
