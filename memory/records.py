@@ -433,6 +433,12 @@ class Lesson(Record):
         return sha256_of_json(["lesson", content])
 
     @property
+    def key(self) -> tuple[object, ...]:
+        """What lessons are merged by: what they speak of, under which conditions."""
+        conditions = tuple(sorted(map(str, self.conditions)))
+        return self.technique, self.op_class, conditions, self.device_kind == "simulated"
+
+    @property
     def order(self) -> tuple[str | int | float, ...]:
         """What lessons are sorted by: what they say, for ids depend on the names of runs."""
         return (

@@ -43,6 +43,12 @@ class Ground(NamedTuple):
     """All evidence, by id."""
     facts: Mapping[str, KernelFacts] = {}
     """What more is known of kernels than their rows say, by id of the row."""
+    found: Mapping[str, PerformanceState] = {}
+    """States that are new since the snapshot, by id."""
+
+    def state(self, name: str) -> PerformanceState | None:
+        """Return a state, None where there is no such one."""
+        return self.snapshot.state(name) or self.found.get(name)
 
     def cited(self, ids: Iterable[str]) -> list[Evidence]:
         """Return the rows that ids name.
@@ -69,7 +75,8 @@ class Ground(NamedTuple):
 
     def facts_of(self, row: Evidence) -> KernelFacts:
         """Return what is known of the kernel that a row's technique was applied to."""
-        return self.facts.get(row.id) or evidence_facts(row)
+        known = self.facts.get(row.id) if self.facts else None
+        return known or evidence_facts(row)
 
 
 class Refused(Exception):
@@ -156,8 +163,7 @@ def _check_condition(
     if odd := misnamed(condition):
         raise Refused(odd)
     outside = [row for row in known if condition.holds(ground.facts_of(row)) is False]
-    cited = {row.id for row in rows}
-    if not any(lost(row) and row.id in cited for row in outside):
+    if not any(lost(row) and any(row is each for each in rows) for row in outside):
         raise Refused(f"no row cited lost where {condition} does not hold")
     if row := next((row for row in outside if gained(row)), None):
         gain = math.exp(row.log_gain or 0.0)
@@ -181,7 +187,7 @@ def _check_card(
     edit: AddTechnique | AddMacro, rows: Sequence[Evidence], ground: Ground
 ) -> None:
     card = edit.card
-    if ground.snapshot.state(edit.state) is None:
+    if ground.state(edit.state) is None:
         raise Refused(f"there is no state {edit.state}")
     if card.technique in ground.snapshot.optimizations(edit.device_kind).get(edit.state, {}):
         raise Refused(f"{card.technique} is listed under {edit.state}: revise it")
@@ -266,7 +272,7 @@ def _check_join(edit: JoinStates, rows: Sequence[Evidence], ground: Ground) -> N
 
 def _check_split(edit: SplitState, rows: Sequence[Evidence], ground: Ground) -> None:
     state = _state(edit.state, ground)
-    if edit.other.origin == SEED or ground.snapshot.state(edit.other.id) is not None:
+    if edit.other.origin == SEED or ground.state(edit.other.id) is not None:
         raise Refused(f"{edit.other.id} is no new state")
     if len(edit.other.centroid) != len(DIMENSIONS):
         raise Refused("the centroid of the new state is no signature")
@@ -304,7 +310,7 @@ _CHECKS: Mapping[type, Callable[..., None]] = {
 
 
 def _state(name: str, ground: Ground) -> PerformanceState:
-    found = ground.snapshot.state(name)
+    found = ground.state(name)
     if found is None:
         raise Refused(f"there is no state {name}")
     return found

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ...harness.records import Profile
 from ...memory.knowledge.conditions import KernelFacts, kernel_facts
 from ...tools.techniques.conditions import APPLIED_GAIN
 from ...tools.workspace import Workspace
-from ..records import KernelPoint, RunPlan, TaskSummary, TechniqueStep
+from ..records import RunPlan, TaskSummary, TechniqueStep
 
 
 def facts_at_hand(
     workspace: Workspace,
     plan: RunPlan,
     summary: TaskSummary,
-    current: KernelPoint,
+    profile: Profile,
     path: Iterable[TechniqueStep],
 ) -> KernelFacts:
-    """Return the facts of a kernel of a run; `path` is how it came about."""
-    profile = workspace.evaluation(current.evaluation_key).profile
-    assert profile is not None
+    """Return the facts of a kernel of a run by its profile; `path` is how it came about."""
     return kernel_facts(
         workspace.task(summary.artifact),
         profile,

@@ -144,7 +144,9 @@ def _withheld(workspace: Workspace, state: Reads, steps: Sequence[Step]) -> dict
     """Return what the policy's edits and conditions keep from the kernel at hand, and why."""
     summary, current = state["summary"], state["current"]
     path = path_to(current.source_sha256, steps)
-    facts = facts_at_hand(workspace, state["plan"], summary, current, path)
+    profile = workspace.evaluation(current.evaluation_key).profile
+    assert profile is not None
+    facts = facts_at_hand(workspace, state["plan"], summary, profile, path)
     where, at = state["state_choice"].state, state["knowledge_at"]
     context = policy_context(workspace.measured_by, summary)
     return workspace.knowledge.withheld(where, facts, context, at)
