@@ -1,5 +1,4 @@
-"""Which edits of the policy may be written: none without evidence, none against it, and none that
-takes from the seed what it is known by."""
+"""Which edits of the policy may be written: none without evidence, against it, or of the seed."""
 
 from __future__ import annotations
 
