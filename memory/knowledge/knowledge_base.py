@@ -270,9 +270,16 @@ class KnowledgeBase:
     def lessons(
         self, at: int | None = None, technique: str | None = None, state: str | None = None
     ) -> list[Lesson]:
-        """Return lessons in order of content, `contested` set where later evidence disagrees."""
+        """Return a lesson for each technique, class of operation and condition, in order of
+        content, `contested` set where later evidence disagrees."""
         with self._guard:
             return self.snapshot(at).lessons(technique, state)
+
+    def written_lessons(self, run: str | None = None) -> list[Lesson]:
+        """Return the lessons as they were written, of one run or of all, in order of content."""
+        with self._guard:
+            written = self.snapshot().written_lessons()
+        return [lesson for lesson in written if run in (None, lesson.run)]
 
     def search(
         self, words: str, device_kind: str, at: int | None = None, most: int = 8

@@ -10,7 +10,7 @@ from .conditions import KernelFacts
 from .contents import Contents
 from .edits import Edits
 from .facts import Told
-from .lessons import Lessons
+from .lessons import Lessons, merged
 from .policy import Policy
 from .signature import distance, explain
 
@@ -157,14 +157,19 @@ class Snapshot:
         return new, closest, True
 
     def lessons(self, technique: str | None = None, state: str | None = None) -> list[Lesson]:
-        """Return lessons in order of content, optionally of one technique or one state."""
+        """Return a lesson for each key, in order of content, optionally of those on one technique
+        or one state."""
         if technique is None and state is None:
             return list(self._judged().all)
-        return [
+        return merged(
             lesson
-            for lesson in self._judged().all
+            for lesson in self._judged().written
             if technique in (None, lesson.technique) and state in (None, lesson.state)
-        ]
+        )
+
+    def written_lessons(self) -> list[Lesson]:
+        """Return all lessons as they were written, in order of content."""
+        return list(self._judged().written)
 
     def deprecated(self, state_id: str, device_kind: str, op_class: str) -> frozenset[str]:
         """Return techniques that an uncontested lesson advises against in a state."""
