@@ -161,7 +161,7 @@ def report(
     held = sum(is_held(Path(run)) for run in plans)
     tell(f"{len(plans)} directories, {asked} with the seed that was asked for, {held} still held")
     with KnowledgeBase.open(folder / "kb", knowledge_seed()) as knowledge:
-        written = {lesson.id: lesson.run for lesson in knowledge.lessons() if lesson.run}
+        written = {lesson.id: lesson.run for lesson in knowledge.written_lessons() if lesson.run}
     own = sum(
         {name for name, run in written.items() if run == plan.run_id}
         == set((stored_result(Path(plan.run)) or results[0]).lessons)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field, model_validator
 
@@ -41,9 +41,15 @@ WHOLE = Ablation()
 """Nothing is left out."""
 
 
+_LATER = (
+    "conditions", "steps", "supporting", "opposing", "edits", "withdrawals", "reverts",
+)  # fmt: skip
+"""Fields that older records had not."""
+
+
 def as_first_stored(record: Record) -> dict[str, Any]:
-    """Return a record's JSON without conditions where it has none, so that older ones keep their
-    ids."""
+    """Return a record's JSON without what older ones had not where it is empty, so that they keep
+    their ids."""
 
     def without(value: Any) -> Any:
         if isinstance(value, list):
@@ -51,7 +57,9 @@ def as_first_stored(record: Record) -> dict[str, Any]:
         if not isinstance(value, dict):
             return value
         return {
-            name: without(item) for name, item in value.items() if item or name != "conditions"
+            name: without(item)
+            for name, item in value.items()
+            if item or name not in _LATER
         }
 
     content: dict[str, Any] = without(record.model_dump(mode="json"))
@@ -143,6 +151,14 @@ class Condition(Record):
         return f"{self.feature} {words[self.comparison]} {said}"
 
 
+class MacroStep(Record):
+    """One technique of a sequence that is chosen as one."""
+
+    technique: str
+    parameters: dict[str, Any] = Field(default_factory=dict)
+    """With which values; those left out take their default."""
+
+
 class Optimization(Record):
     """A technique under a state, with what an engineer should know before trying it."""
 
@@ -162,6 +178,8 @@ class Optimization(Record):
     """Values worth trying, by parameter name; the first is the default."""
     conditions: tuple[Condition, ...] = ()
     """All of these must be so of a kernel, or not known: else it is not proposed."""
+    steps: tuple[MacroStep, ...] = ()
+    """Of a macro, the techniques that are applied one after the other; empty for one technique."""
     prior_log_gain: float
     """Expected natural logarithm of the speedup before any evidence."""
     prior_strength: float = Field(gt=0)
@@ -369,6 +387,10 @@ LessonKind = Literal[
 ]
 
 
+READ_OF_A_LESSON = ("created", "contested", "supporting", "opposing")
+"""Fields of a lesson that are filled in when it is read."""
+
+
 class Lesson(Record):
     """What parameter update wrote in words after gap analysis, with what it rests on."""
 
@@ -395,15 +417,26 @@ class Lesson(Record):
     """Sequence number in this knowledge base; filled in when read, not part of the identity."""
     contested: bool = False
     """Later evidence disagrees; filled in when read, not part of the identity."""
+    supporting: int = 0
+    """Rows of evidence that agree with it; filled in when read, not part of the identity."""
+    opposing: int = 0
+    """Rows of evidence that disagree; filled in when read, not part of the identity."""
 
     @property
     def id(self) -> str:
         """Identity: its content."""
         content = as_first_stored(self)
-        del content["created"], content["contested"]
+        for name in READ_OF_A_LESSON:
+            content.pop(name, None)
         if self.op_class is None:
             del content["op_class"]  # Older lessons keep their id.
         return sha256_of_json(["lesson", content])
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """What lessons are merged by: what they speak of, under which conditions."""
+        conditions = tuple(sorted(map(str, self.conditions)))
+        return self.technique, self.op_class, conditions, self.device_kind == "simulated"
 
     @property
     def order(self) -> tuple[str | int | float, ...]:
@@ -433,6 +466,139 @@ class Withdrawal(Record):
         return sha256_of_json(["withdrawal", self.lesson])
 
 
+MOST_CORRECTED = 0.25
+"""Log gain by which one edit may correct what is expected of a technique (about 28 %)."""
+
+
+class EditBase(Record):
+    """What every edit of the policy says of itself."""
+
+    evidence: tuple[str, ...]
+    """Ids of the rows that it rests on."""
+    reason: str
+    """Why, in a sentence."""
+    revision: int = Field(default=1, ge=1)
+    """Which revision of what it changes this makes; lower ones are applied first."""
+    device_kind: str
+    """Where it was learned: simulated edits change nothing for measured devices."""
+    author: Author
+    run: str
+    iteration: int
+
+    @property
+    def id(self) -> str:
+        """Identity: its content."""
+        return sha256_of_json(["edit", as_first_stored(self)])
+
+    @property
+    def rank(self) -> tuple[int, str, str]:
+        """In which order edits are applied: what decides depends on no run's name."""
+        content = as_first_stored(self)
+        for name in ("evidence", "run"):
+            del content[name]
+        return self.revision, sha256_of_json(content), self.id
+
+
+class Revise(EditBase):
+    """A listed optimization is revised: what is left empty stays."""
+
+    edit: Literal["revise"] = "revise"
+    technique: str
+    state: str | None = None
+    """Under this state alone; None: wherever it is listed or could be tried."""
+    conditions: tuple[Condition, ...] = ()
+    """What must be so besides."""
+    notes: str = ""
+    """Added to what is said of how to implement it."""
+    parameters: dict[str, list[Any]] = Field(default_factory=dict)
+    """Values in the order worth trying, by parameter."""
+    correction: float = Field(default=0.0, ge=-MOST_CORRECTED, le=MOST_CORRECTED)
+    """Added to the log gain expected before any evidence."""
+
+
+class AddTechnique(EditBase):
+    """A technique is listed under a state."""
+
+    edit: Literal["add"] = "add"
+    state: str
+    card: Optimization
+
+
+class StepProof(Record):
+    """What shows that a macro needs one of its steps."""
+
+    gained: tuple[str, ...] = ()
+    """Ids of rows in which it gained by itself."""
+    without: tuple[str, ...] = ()
+    """Ids of rows in which the step after it was tried without it, and did worse."""
+
+
+class AddMacro(EditBase):
+    """A sequence of techniques is listed under a state as one that can be chosen."""
+
+    edit: Literal["macro"] = "macro"
+    state: str
+    card: Optimization
+    proofs: tuple[StepProof, ...]
+    """Of each of the card's steps."""
+
+
+class Deprecate(EditBase):
+    """A technique is not to be tried again in a class of operation by a writer; a pass ends it."""
+
+    edit: Literal["deprecate"] = "deprecate"
+    technique: str
+    op_class: str
+    writer: str | None = None
+    """Author of the kernels that failed; None: whoever writes."""
+
+
+class JoinStates(EditBase):
+    """Discovered states that are one situation: what is known of them is the remaining one's."""
+
+    edit: Literal["join"] = "join"
+    states: tuple[str, ...]
+    into: str
+
+
+class SplitState(EditBase):
+    """Kernels of a state of which a condition holds are a state of their own."""
+
+    edit: Literal["split"] = "split"
+    state: str
+    condition: Condition
+    other: PerformanceState
+
+
+class RenameState(EditBase):
+    """A discovered state is called and described otherwise."""
+
+    edit: Literal["rename"] = "rename"
+    state: str
+    name: str
+    description: str
+
+
+Edit = Annotated[
+    Revise | AddTechnique | AddMacro | Deprecate | JoinStates | SplitState | RenameState,
+    Field(discriminator="edit"),
+]
+"""A change of what later choices read, as parameter update writes it."""
+
+
+class Revert(Record):
+    """An edit that does not stand from now on, or, where it names a revert, one that does."""
+
+    edit: str
+    """Id of the edit, or of the revert, that is undone."""
+    author: Author
+
+    @property
+    def id(self) -> str:
+        """Identity: its content."""
+        return sha256_of_json(["revert", self.edit, self.author])
+
+
 class KnowledgeUpdate(Record):
     """All that one parameter update changes: applied whole or not at all, and only once."""
 
@@ -442,14 +608,13 @@ class KnowledgeUpdate(Record):
     optimizations: tuple[StateOptimization, ...] = ()
     lessons: tuple[Lesson, ...] = ()
     withdrawals: tuple[Withdrawal, ...] = ()
+    edits: tuple[Edit, ...] = ()
+    reverts: tuple[Revert, ...] = ()
 
     @property
     def id(self) -> str:
         """Identity: its content."""
-        content = as_first_stored(self)
-        if not self.withdrawals:
-            del content["withdrawals"]  # Older updates keep their id.
-        return sha256_of_json(["update", content])
+        return sha256_of_json(["update", as_first_stored(self)])
 
 
 class Step(Applied):

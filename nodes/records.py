@@ -715,7 +715,7 @@ class Gap(Record):
     """One disagreement between policy and measurement, with its explanation."""
 
     kind: str
-    """overestimated, underestimated, fails, confirmed, sequence, or new_state."""
+    """overestimated, underestimated, fails, confirmed, or sequence."""
     state_id: str
     """The state; of a sequence the one that it began in."""
     state_name: str
@@ -730,8 +730,14 @@ class Gap(Record):
     """For a sequence: the techniques in order."""
     log_gain: float | None = None
     """Natural logarithm of what was measured; None where nothing passed."""
+    moved: tuple[str, ...] = ()
+    """Dimensions of the signature that the technique should move, and did."""
+    stayed: tuple[str, ...] = ()
+    """Those that it should move, and did not."""
+    against: tuple[str, ...] = ()
+    """Those that moved for the worse."""
     cause: str = ""
-    """Why, in a model's words."""
+    """Why: by the counters, or in a model's words."""
     condition: str = ""
     """How to tell beforehand, in a model's words."""
     author: str = "builtin"
@@ -739,7 +745,7 @@ class Gap(Record):
 
     @property
     def explained(self) -> str:
-        """The figures, and a model's words where there are any; without a full stop."""
+        """The figures, and the cause where one is known; without a full stop."""
         if not (self.cause or self.condition):
             return self.explanation
         parts = [self.explanation, self.cause, self.condition and f"Condition: {self.condition}"]
@@ -774,6 +780,19 @@ class WrittenLesson(Record):
     """Whose words it has."""
 
 
+class WrittenEdit(Record):
+    """One edit of the policy as it was written to the knowledge base."""
+
+    id: str
+    """In the knowledge base."""
+    kind: str
+    """revise, add, macro, deprecate, join, split or rename."""
+    text: str
+    """What it changes and why."""
+    author: str
+    """Whose it is."""
+
+
 class ParameterUpdate(Record):
     """Reply of parameter update: what changed in the knowledge base."""
 
@@ -781,6 +800,10 @@ class ParameterUpdate(Record):
     """From 0."""
     lessons: tuple[WrittenLesson, ...]
     """What was written down."""
+    edits: tuple[WrittenEdit, ...] = ()
+    """What was changed in the policy."""
+    refused: tuple[str, ...] = ()
+    """Edits that were asked for and not written, with the reason."""
     moved: dict[str, tuple[float, float]] = Field(default_factory=dict)
     """`state / technique` -> expected log gain before and after."""
     author: str

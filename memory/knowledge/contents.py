@@ -7,13 +7,18 @@ from typing import Literal, NamedTuple
 
 from ...harness.records import Record
 from ..records import (
+    AddMacro,
+    AddTechnique,
     Evidence,
     Lesson,
     Optimization,
     PerformanceState,
+    Revert,
+    SplitState,
     StateOptimization,
     Withdrawal,
 )
+from .edits import StoredEdit, WrittenEdit
 from .facts import Facts
 from .journal import Entry, Journal
 from .kernels import Kernels, KnownKernel, TaskSeen
@@ -25,9 +30,11 @@ from .text_index import IndexedText
 EVIDENCE, STATE, OPTIMIZATION = "evidence", "state", "optimization"
 LESSON, WITHDRAWAL = "lesson", "withdrawal"
 TASK, KERNEL = "task", "kernel"
+EDIT, REVERT = "edit", "revert"
 KINDS: Mapping[str, type[Record]] = {
     EVIDENCE: Evidence, STATE: PerformanceState, OPTIMIZATION: StateOptimization, LESSON: Lesson,
     WITHDRAWAL: Withdrawal, TASK: TaskSeen, KERNEL: KnownKernel,
+    EDIT: WrittenEdit, REVERT: Revert,
 }  # fmt: skip
 """What the entries of each kind hold."""
 
@@ -69,6 +76,10 @@ class Contents:
         """By what they speak of, in order of arrival."""
         self.withdrawn: dict[str, int] = {}
         """Lessons that do not stand, by id, with the sequence from which on."""
+        self.edits: list[StoredEdit] = []
+        """In order of arrival, with what undoes them."""
+        self._split: list[tuple[int, PerformanceState]] = []
+        """States that an edit made of a part of another."""
         self._journal = journal
         self._discovered: set[str] = set()
         self._indexed: tuple[IndexedState, ...] = ()
@@ -83,19 +94,19 @@ class Contents:
 
     def indexed_states(self) -> tuple[IndexedState, ...]:
         """Return what the state index holds: the same object while no state is added."""
-        if len(self._indexed) != len(self.states):
+        if len(self._indexed) != len(self.states) + len(self._split):
             self._indexed = tuple(
                 IndexedState(
                     state.id, state.primary, state.secondary or "", sequence, state.centroid
                 )
-                for sequence, state in self.states
+                for sequence, state in (*self.states, *self._split)
             )
         return self._indexed
 
     def indexed_texts(self) -> tuple[IndexedText, ...]:
         """Return what can be found by words: the same object while nothing of it is added."""
         lessons = sum(map(len, self.lessons.values()))
-        number = len(self.states) + len(self.changes), lessons
+        number = len(self.states) + len(self.changes) + len(self.edits), lessons
         if self._texts_of != number:
             self._texts_of, self._texts = number, tuple(self._all_texts())
         return self._texts
@@ -107,8 +118,15 @@ class Contents:
         for name, card in self.seed.techniques.items():
             yield IndexedText("technique", name, 0, "", _in_words(card))
         new: dict[tuple[str, bool], IndexedText] = {}
-        for _, sequence, change in self.changes:
-            card, simulated = change.optimization, change.device_kind == "simulated"
+        cards = [(each.sequence, each.change.device_kind, each.change.optimization)
+                 for each in self.changes]  # fmt: skip
+        cards += [
+            (each.sequence, each.content.device_kind, each.content.card)
+            for each in self.edits
+            if isinstance(each.content, AddTechnique | AddMacro)
+        ]
+        for sequence, device_kind, card in cards:
+            simulated = device_kind == "simulated"
             if card.technique not in self.seed.techniques:
                 found = IndexedText(
                     "technique", card.technique, sequence, _learned(simulated), _in_words(card)
@@ -151,6 +169,18 @@ class Contents:
             self.kernels.add_task(entry.sequence, self._journal.read(TaskSeen, entry))
         elif entry.kind == KERNEL:
             self.kernels.add_kernel(entry.sequence, self._journal.read(KnownKernel, entry))
+        elif entry.kind == EDIT:
+            edit = self._journal.read(WrittenEdit, entry).edit
+            if isinstance(edit, SplitState):
+                self._require_whole(entry, edit.other.centroid)
+                self._split.append((entry.sequence, edit.other))
+            elif isinstance(edit, AddTechnique | AddMacro):
+                card = self.seed.with_todays_parameters(edit.card)
+                edit = edit.model_copy(update={"card": card})
+            self.edits.append(StoredEdit(entry.sequence, entry.id, edit))
+        elif entry.kind == REVERT:
+            revert = self._journal.read(Revert, entry)
+            self.edits.append(StoredEdit(entry.sequence, entry.id, revert))
 
     def withdrawn_at(self, at: int) -> frozenset[str]:
         """Return the ids of the lessons that do not stand at a sequence number."""

@@ -11,6 +11,8 @@ from typing import Any, Self
 from ...harness.errors import UserError
 from ...harness.records import Bottleneck
 from ..records import (
+    READ_OF_A_LESSON,
+    Edit,
     Evidence,
     ExpectedGain,
     KnowledgeUpdate,
@@ -22,17 +24,21 @@ from ..records import (
     Signature,
     StateOptimization,
 )
+from .conditions import KernelFacts
 from .contents import (
+    EDIT,
     EVIDENCE,
     KERNEL,
     LESSON,
     OPTIMIZATION,
+    REVERT,
     STATE,
     TASK,
     WITHDRAWAL,
     Contents,
 )
 from .directory import Lock, prepare
+from .edits import WrittenEdit
 from .facts import comparable
 from .journal import Entry, Journal
 from .kernels import (
@@ -197,6 +203,24 @@ class KnowledgeBase:
             known = self._known(state, snapshot)
             return snapshot.deprecated(known.id, context.device_kind, context.op_class)
 
+    def withheld(
+        self,
+        state: PerformanceState | str,
+        facts: KernelFacts,
+        context: PolicyContext,
+        at: int | None = None,
+    ) -> dict[str, str]:
+        """Return the techniques that are not to be tried on a kernel, and why: a condition of
+        theirs does not hold, or an edit deprecates them in its class of operation.
+
+        Raises:
+            UserError: the id names no state.
+        """
+        with self._guard:
+            snapshot = self.snapshot(at)
+            known = self._known(state, snapshot)
+            return snapshot.withheld(known.id, facts, context.device_kind)
+
     def beliefs(
         self,
         state: PerformanceState | str,
@@ -213,15 +237,16 @@ class KnowledgeBase:
         Raises:
             UserError: the id names no state.
         """
-        named = [
-            item
-            if isinstance(item, Optimization)
-            else self._seed.techniques.get(item) or unknown_technique(item)
-            for item in techniques
-        ]
         with self._guard:
             snapshot = self.snapshot(at)
-            policy = snapshot.policy(context.device_kind)
+            kind = context.device_kind
+            named = [
+                item
+                if isinstance(item, Optimization)
+                else snapshot.card(item, kind) or unknown_technique(item)
+                for item in techniques
+            ]
+            policy = snapshot.policy(kind)
             return policy.beliefs(self._known(state, snapshot), named, context)
 
     def settings(
@@ -245,9 +270,16 @@ class KnowledgeBase:
     def lessons(
         self, at: int | None = None, technique: str | None = None, state: str | None = None
     ) -> list[Lesson]:
-        """Return lessons in order of content, `contested` set where later evidence disagrees."""
+        """Return a lesson for each technique, class of operation and condition, in order of
+        content, `contested` set where later evidence disagrees."""
         with self._guard:
             return self.snapshot(at).lessons(technique, state)
+
+    def written_lessons(self, run: str | None = None) -> list[Lesson]:
+        """Return the lessons as they were written, of one run or of all, in order of content."""
+        with self._guard:
+            written = self.snapshot().written_lessons()
+        return [lesson for lesson in written if run in (None, lesson.run)]
 
     def search(
         self, words: str, device_kind: str, at: int | None = None, most: int = 8
@@ -350,6 +382,8 @@ class KnowledgeBase:
             *map(_optimization_entry, update.optimizations),
             *map(_lesson_entry, update.lessons),
             *(Entry(WITHDRAWAL, each.id, each.model_dump_json()) for each in update.withdrawals),
+            *map(_edit_entry, update.edits),
+            *(Entry(REVERT, each.id, each.model_dump_json()) for each in update.reverts),
         ]
         marker = Entry(UPDATE, update.id, update.model_dump_json(include={"run", "iteration"}))
         return self._journal.append_closed(entries, marker)
@@ -460,8 +494,12 @@ def _optimization_entry(change: StateOptimization) -> Entry:
 
 
 def _lesson_entry(lesson: Lesson) -> Entry:
-    body = lesson.model_dump_json(exclude={"created", "contested"})
+    body = lesson.model_dump_json(exclude=set(READ_OF_A_LESSON))
     return Entry(LESSON, lesson.id, body)
+
+
+def _edit_entry(edit: Edit) -> Entry:
+    return Entry(EDIT, edit.id, WrittenEdit(edit=edit).model_dump_json())
 
 
 def _told(lessons: Iterable[Lesson], device_kind: str) -> list[dict[str, Any]]:

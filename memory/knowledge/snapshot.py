@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...harness.records import Bottleneck, sha256_of_json
-from ..records import Evidence, Lesson, Optimization, PerformanceState, Signature
+from ..records import Deprecate, Evidence, Lesson, Optimization, PerformanceState, Signature
+from .conditions import KernelFacts
 from .contents import Contents
-from .facts import Told, comparable
-from .lessons import Lessons
+from .edits import Edits
+from .facts import Told
+from .lessons import Lessons, merged
 from .policy import Policy
 from .signature import distance, explain
 
@@ -29,13 +31,13 @@ class Snapshot:
         """Look at contents up to a sequence number; `before` is any other snapshot of them."""
         self.at = at
         self._contents = contents
-        self._states = {
-            state.id: state.model_copy(
-                update={"count": contents.facts.count_in_state(state.id, at)}
-            )
+        self.edits = Edits(contents.edits, at)
+        """Those that stand."""
+        self._states = self.edits.states(
+            state.model_copy(update={"count": contents.facts.count_in_state(state.id, at)})
             for sequence, state in contents.states
             if sequence <= at
-        }
+        )
         self._changes = [each for each in contents.changes if each.sequence <= at]
         self._tables: dict[bool, dict[str, dict[str, Optimization]]] = {}
         self._policies: dict[bool, Policy] = {}
@@ -47,7 +49,8 @@ class Snapshot:
                 before._lessons or before._before[0],
                 before._before[1] | before._policies,
             )
-            if len(self._changes) == len(before._changes):
+            same = len(self._changes) == len(before._changes)
+            if same and self.edits.standing == before.edits.standing:
                 self._tables |= before._tables
 
     def told(self) -> list[Told]:
@@ -64,7 +67,7 @@ class Snapshot:
 
     def state(self, state_id: str) -> PerformanceState | None:
         """Return one state, or None where it is not (yet) known."""
-        return self._states.get(state_id)
+        return self._states.get(self.edits.joined.get(state_id, state_id))
 
     def optimizations(self, device_kind: str) -> dict[str, dict[str, Optimization]]:
         """Return optimizations by state and technique, as parameter update left them.
@@ -73,14 +76,40 @@ class Snapshot:
         """
         simulated = device_kind == "simulated"
         if simulated not in self._tables:
-            seed = self._contents.seed.optimizations
-            table = {state: dict(known) for state, known in seed.items()}
-            for _, _, change in sorted(self._changes, key=lambda each: each.rank):
-                if comparable(change.device_kind, device_kind):
-                    under = table.setdefault(change.state_id, {})
-                    under[change.optimization.technique] = change.optimization
-            self._tables[simulated] = table
+            self._tables[simulated] = self.edits.optimizations(
+                self._contents.seed.optimizations,
+                [each.change for each in self._changes],
+                device_kind,
+            )
         return self._tables[simulated]
+
+    def card(self, technique: str, device_kind: str) -> Optimization | None:
+        """Return what is said of a technique of the seed wherever it is tried; None of others."""
+        card = self._contents.seed.techniques.get(technique)
+        return card and self.edits.revised(card, None, device_kind)
+
+    def cards(self, state_id: str, device_kind: str) -> dict[str, Optimization]:
+        """Return every technique as it is listed under a state, the seed's others as they are
+        described wherever they are tried."""
+        everywhere = {
+            name: card
+            for name in self._contents.seed.techniques
+            if (card := self.card(name, device_kind)) is not None
+        }
+        return everywhere | self.optimizations(device_kind).get(state_id, {})
+
+    def withheld(self, state_id: str, facts: KernelFacts, device_kind: str) -> dict[str, str]:
+        """Return the techniques that conditions or deprecations keep from a kernel, and why."""
+        simulated = device_kind == "simulated"
+        deprecated = {
+            edit.technique for edit in self.edits.standing if isinstance(edit, Deprecate)
+        }
+        rows = {
+            name: [told.row for told in self._contents.facts.tries(name, simulated, self.at)]
+            for name in sorted(deprecated)
+        }
+        cards = self.cards(state_id, device_kind)
+        return self.edits.withheld(cards, facts, device_kind, rows)
 
     def policy(self, device_kind: str) -> Policy:
         """Return the policy for a kind of device; derived once a snapshot."""
@@ -111,7 +140,9 @@ class Snapshot:
         best: tuple[float, str, float] | None = None
         closest = 1.0
         for state_id in nearest:
-            state = self._states[state_id]
+            state = self._states.get(self.edits.joined.get(state_id, state_id))
+            if state is None:
+                continue  # An edit that made it does not stand.
             away = distance(signature.values, state.centroid)
             closest = min(closest, away)
             if away <= state.spread:
@@ -120,20 +151,25 @@ class Snapshot:
         if best:
             return self._states[best[1]], best[2], False
         new = discover(signature, primary, secondary)
-        known = self._states.get(new.id)
+        known = self._states.get(self.edits.joined.get(new.id, new.id))
         if known:
             return known, distance(signature.values, known.centroid), False
         return new, closest, True
 
     def lessons(self, technique: str | None = None, state: str | None = None) -> list[Lesson]:
-        """Return lessons in order of content, optionally of one technique or one state."""
+        """Return a lesson for each key, in order of content, optionally of those on one technique
+        or one state."""
         if technique is None and state is None:
             return list(self._judged().all)
-        return [
+        return merged(
             lesson
-            for lesson in self._judged().all
+            for lesson in self._judged().written
             if technique in (None, lesson.technique) and state in (None, lesson.state)
-        ]
+        )
+
+    def written_lessons(self) -> list[Lesson]:
+        """Return all lessons as they were written, in order of content."""
+        return list(self._judged().written)
 
     def deprecated(self, state_id: str, device_kind: str, op_class: str) -> frozenset[str]:
         """Return techniques that an uncontested lesson advises against in a state."""

@@ -5,26 +5,47 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from ...memory.records import NO_GAIN, Step
+from ...memory.records import NO_GAIN, PerformanceState, Step
 from ...tools.models.records import BUILTIN
 from ...tools.wording.experience import measured_gain
 from ..common.sequences import is_sequence
 from ..records import Gap, GapAnalysis, PolicyEvaluation, TechniqueReview, Trajectory
+from .movement import Movement, Pair, movement
 
 AGREEMENT = 0.10
 """Expected and measured log gain this close are called confirmed (about 10 %); a loss where a gain
 was expected never is."""
 
 def analyze(
-    evaluation: PolicyEvaluation, trajectories: Sequence[Trajectory], steps: Sequence[Step]
+    evaluation: PolicyEvaluation,
+    trajectories: Sequence[Trajectory],
+    steps: Sequence[Step],
+    profiles: Mapping[str, Pair] | None = None,
+    states: Mapping[str, PerformanceState] | None = None,
 ) -> GapAnalysis:
     """Return the gaps: one for each reviewed technique, and one for each sequence that paid.
 
-    Trajectories and steps are the iteration's.
-
     A sequence needs two steps that gained, else it says no more than one of them alone.
+
+    Args:
+        evaluation: of the iteration.
+        trajectories: of the iteration.
+        steps: of the iteration.
+        profiles: signatures before and after each step that passed, by id of its evidence.
+        states: by id.
     """
-    gaps = [_gap(review, evaluation.author) for review in evaluation.reviews]
+    gaps = [
+        _gap(
+            review,
+            evaluation.author,
+            movement(
+                review.technique,
+                (states or {}).get(review.state_id),
+                [pair for name in review.evidence if (pair := (profiles or {}).get(name))],
+            ),
+        )
+        for review in evaluation.reviews
+    ]
     names = {review.state_id: review.state_name for review in evaluation.reviews}
     for trajectory in trajectories:
         own = [step for step in steps if step.rollout == trajectory.rollout]
@@ -38,7 +59,7 @@ def analyze(
     )
 
 
-def _gap(review: TechniqueReview, remarked_by: str) -> Gap:
+def _gap(review: TechniqueReview, remarked_by: str, counters: Movement) -> Gap:
     measured = review.measured_log_gain
     if measured is None:
         failures = ", ".join(f"{name} {count}x" for name, count in review.outcomes.items())
@@ -55,7 +76,7 @@ def _gap(review: TechniqueReview, remarked_by: str) -> Gap:
             else "overestimated"
         )
         why = (
-            f"expected {math.exp(review.expected_log_gain):.2f}x, measured "
+            f"expected {math.exp(review.expected_log_gain):.2f}x, came to "
             f"{measured_gain(measured)} over {review.successes} of {review.trials} "
             f"{'try' if review.trials == 1 else 'tries'}; "
             f"bottleneck {moved}"
@@ -70,6 +91,10 @@ def _gap(review: TechniqueReview, remarked_by: str) -> Gap:
         explanation=why,
         evidence=review.evidence,
         log_gain=measured,
+        moved=counters.moved,
+        stayed=counters.stayed,
+        against=counters.against,
+        cause="" if kind == "confirmed" else counters.cause,
         author=remarked_by if review.remark else BUILTIN,
     )
 

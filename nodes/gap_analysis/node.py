@@ -12,7 +12,8 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any, TypedDict
 
-from ...memory.records import Step
+from ...memory.knowledge.signature import signature_of
+from ...memory.records import PerformanceState, Step
 from ...tools.models.records import BUILTIN, Answer, Message
 from ...tools.progress import report_progress
 from ...tools.workspace import Workspace
@@ -28,7 +29,8 @@ from ..records import (
     Trajectory,
 )
 from .builtin import analyze, sequence_gap
-from .prompt import gap_messages
+from .movement import Pair
+from .prompt import gap_messages, profiles_around
 from .reply import GapCauses, causes_of
 
 
@@ -49,8 +51,8 @@ async def gap_analysis(state: Reads) -> dict[str, Any]:
         for _, trajectory in sorted(state["trajectories"].items())
         if trajectory.iteration == state["iteration"]
     ]
-    steps = await asyncio.to_thread(_steps, state)
-    analysis = analyze(state["evaluated"], trajectories, steps)
+    steps, profiles, states = await asyncio.to_thread(_seen, state)
+    analysis = analyze(state["evaluated"], trajectories, steps, profiles, states)
     if state["plan"].models.model_of("gap_analysis") != BUILTIN and analysis.gaps:
         analysis = explained(analysis, steps, await _ask(state, analysis, steps))
     report_progress(
@@ -68,9 +70,21 @@ async def gap_analysis(state: Reads) -> dict[str, Any]:
     }
 
 
-def _steps(state: Reads) -> list[Step]:
+def _seen(
+    state: Reads,
+) -> tuple[list[Step], dict[str, Pair], dict[str, PerformanceState]]:
+    """Return the iteration's steps, the signatures around those that passed, and the states."""
     with workspace_of(state["plan"]) as workspace:
-        return workspace.store.replay.steps(state["iteration"])
+        steps = workspace.store.replay.steps(state["iteration"])
+        task = workspace.task(state["summary"].artifact)
+        profiles: dict[str, Pair] = {}
+        for step in steps:
+            before, after = profiles_around(workspace, task, step)
+            if step.evidence_id and before is not None and after is not None:
+                pair = signature_of(before).values, signature_of(after).values
+                profiles[step.evidence_id] = pair
+        states = {found.id: found for found in workspace.knowledge.states()}
+    return steps, profiles, states
 
 
 async def _ask(state: Reads, analysis: GapAnalysis, steps: Sequence[Step]) -> Answer[GapCauses]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...harness.records import Task
+from ...harness.records import Evaluation, Profile, Task
 from ...memory.knowledge.signature import signature_of
 from ...memory.records import Step
 from ...tools.models.records import Message
@@ -45,14 +45,29 @@ def gap_messages(
     )
 
 
+def profiles_around(
+    workspace: Workspace, task: Task, step: Step
+) -> tuple[Profile | None, Profile | None]:
+    """Return the profiles of a step's kernels before and after, where there are any."""
+    before, after = _evaluations(workspace, task, step)
+    return before.profile if before else None, after.profile if after else None
+
+
+def _evaluations(
+    workspace: Workspace, task: Task, step: Step
+) -> tuple[Evaluation | None, Evaluation | None]:
+    source = workspace.artifacts.get_text(step.parent_sha256)
+    return (
+        workspace.store.get(workspace.evaluator.key(task, source)),
+        workspace.store.get(step.evaluation_key) if step.evaluation_key else None,
+    )
+
+
 def _moved(workspace: Workspace, task: Task, steps: Sequence[Step]) -> str:
     """Return, for each step that passed, what it did to the time and to the profile's figures."""
-    evaluator = workspace.evaluator
     lines = []
     for label, step in alike(steps):
-        source = workspace.artifacts.get_text(step.parent_sha256)
-        before = workspace.store.get(evaluator.key(task, source))
-        after = workspace.store.get(step.evaluation_key) if step.evaluation_key else None
+        before, after = _evaluations(workspace, task, step)
         if before and after and before.profile and after.profile:
             words = moved_text(
                 signature_of(before.profile).values, signature_of(after.profile).values

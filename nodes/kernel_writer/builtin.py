@@ -8,6 +8,7 @@ from typing import Any
 from ...harness.records import Record, Task
 from ...tools.rewriting.records import Rewritten
 from ...tools.techniques.catalogue import rewrites
+from ...tools.techniques.macros import macro_rewrite
 from ..common.randomness import generator
 from ..records import TechniqueChoice
 
@@ -36,6 +37,8 @@ def rewrite(
     one first in half the draws: otherwise parameters would never be tuned.
     """
     found = [candidate for candidate in rewrites() if candidate.technique == choice.technique]
+    if choice.optimization and (whole := macro_rewrite(choice.optimization, rewrites())):
+        found = [whole]
     if not found:
         return Written(source=None, parameters={}, note="no built-in rewrite: needs a model")
     note = "every parameter value was tried"

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from ...harness.records import Task
 from ...memory.records import ExpectedGain, Optimization, SettingGain
+from ...tools.rewriting.records import Inapplicable
 from ...tools.techniques.catalogue import rewrites
+from ...tools.techniques.macros import macro_rewrite
 from ..records import Proposal
 
 
@@ -44,11 +47,24 @@ def propose(
                     source=origin,
                     settings=settings_of(optimization, measured.get(technique, ())),
                     expected=expected,
-                    optimization=cards.get(technique),
+                    optimization=optimization if optimization.steps else cards.get(technique),
                     reason=optimization.applies_when,
                 )
             )
     return tuple(sorted(proposals, key=lambda p: (-p.expected.score, p.technique))), dropped
+
+
+def macro_reasons(
+    cards: Iterable[Optimization], source: str, task: Task
+) -> dict[str, str | None]:
+    """Return for each macro that built-in rewrites can write None where it applies, else why
+    not."""
+    found: dict[str, str | None] = {}
+    for card in cards:
+        if whole := macro_rewrite(card, rewrites()):
+            made = whole.apply(source, task)
+            found[card.technique] = made.reason if isinstance(made, Inapplicable) else None
+    return found
 
 
 def settings_of(

@@ -18,11 +18,12 @@ from ...tools.progress import report_progress
 from ...tools.techniques.catalogue import applicable, techniques, unfit
 from ...tools.workspace import Workspace
 from ..common.asking import asked, stand_in
+from ..common.facts_at_hand import facts_at_hand
 from ..common.policy_context import policy_context
 from ..common.steps import Place, path_to, visible_steps
 from ..common.workspaces import workspace_of
 from ..records import KernelPoint, Observation, Proposal, RunPlan, StateChoice, TaskSummary
-from .builtin import propose
+from .builtin import macro_reasons, propose
 from .prompt import proposals_of, proposals_on, proposer_messages
 from .reply import Proposals
 from .table import Table, described_in, kernel_at_hand, refusals
@@ -58,6 +59,7 @@ async def optimization_proposer(state: Reads) -> dict[str, Any]:
         changes["described"] = _described(state, proposals)
     else:
         proposals, told["inapplicable"] = _builtin(table)
+    told["withheld"] = dict(table.withheld)
     report_progress(
         "proposals",
         iteration=state["iteration"],
@@ -89,12 +91,14 @@ def _table(state: Reads) -> Table:
         source = workspace.artifacts.get_text(current.source_sha256)
         identity = workspace.measured_by
         steps = visible_steps(workspace, _place(state))
-        tried = techniques_tried(steps, state)
+        at, where = state["knowledge_at"], state["state_choice"].state
+        withheld = _withheld(workspace, state, steps)
+        tried = (*techniques_tried(steps, state), *withheld)
         context = policy_context(identity, state["summary"], tried)
         reasons = applicable(source, task)
-        at, where = state["knowledge_at"], state["state_choice"].state
         knowledge = workspace.knowledge
         known = knowledge.candidates(where, context, at)
+        reasons |= macro_reasons((card for card, _ in known), source, task)
         settled = {optimization.technique for optimization, _ in known} | set(tried)
         deprecated = knowledge.deprecated(where, context, at)
         settled |= deprecated
@@ -126,13 +130,26 @@ def _table(state: Reads) -> Table:
         unlisted=unlisted,
         reasons=reasons,
         measured=measured,
-        refused=refusals(tried, deprecated, lessons, where.id),
+        refused=refusals(tried, deprecated, lessons, where.id) | withheld,
+        withheld=withheld,
         seed=seed,
         described=described,
         lessons=lessons,
         remembers=plan.memory != "off",
         written_by_model=by_model,
     )
+
+
+def _withheld(workspace: Workspace, state: Reads, steps: Sequence[Step]) -> dict[str, str]:
+    """Return what the policy's edits and conditions keep from the kernel at hand, and why."""
+    summary, current = state["summary"], state["current"]
+    path = path_to(current.source_sha256, steps)
+    profile = workspace.evaluation(current.evaluation_key).profile
+    assert profile is not None
+    facts = facts_at_hand(workspace, state["plan"], summary, profile, path)
+    where, at = state["state_choice"].state, state["knowledge_at"]
+    context = policy_context(workspace.measured_by, summary)
+    return workspace.knowledge.withheld(where, facts, context, at)
 
 
 def _place(state: Reads) -> Place:

@@ -53,6 +53,8 @@ class Table(NamedTuple):
     """What parameter settings gained."""
     refused: Mapping[str, str]
     """Techniques that may not be proposed, and why."""
+    withheld: Mapping[str, str]
+    """Those of them that conditions or deprecations keep from this kernel, and why."""
     seed: frozenset[str]
     """Names of the seed's techniques, which the knowledge base describes wherever they are."""
     described: Mapping[str, Optimization]

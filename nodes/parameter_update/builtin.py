@@ -1,174 +1,109 @@
-"""Built-in parameter update: turn gaps into changes of the knowledge base, and say why in lessons.
+"""Built-in parameter update: gaps become edits of the policy, and lessons that say why.
 
-Three changes act on later choices: a technique that gained where nobody listed it is listed there,
-one that only ever broke kernels is deprecated there, and states that were found are added. Gains of
-listed techniques need no change here: their evidence moves the posterior by itself.
+Which edits there are is `by_rule`'s matter; those that evidence does not bear out are refused, and
+the rest stands. States that were found are added. A lesson is written once: what is said of a
+technique in a class of operation already, with the same verdict, is not said again.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from ...harness.records import Outcome
+from ...memory.knowledge.edit_checks import grounded
 from ...memory.knowledge.facts import comparable
-from ...memory.knowledge.policy import unknown_technique
 from ...memory.records import (
     NO_GAIN,
-    Evidence,
+    Deprecate,
+    Edit,
     KnowledgeUpdate,
     Lesson,
     LessonKind,
-    Optimization,
-    PerformanceState,
-    StateOptimization,
 )
-from ...tools.models.records import BUILTIN
-from ..common.learned_notes import LEARNED
-from ..records import Gap, GapAnalysis, WrittenLesson
+from ...tools.wording.edits import edit_text
+from ..records import Gap, GapAnalysis, WrittenEdit, WrittenLesson
+from .by_rule import Learned, edits_by_rule
 
 KINDS: dict[str, LessonKind] = {
     "overestimated": "correction",
     "underestimated": "correction",
     "fails": "condition",
-    "confirmed": "observation",
     "sequence": "composite",
 }
-LISTED_GAIN = 0.05
-"""Measured log gain above which a technique is listed under the state (about 5 %)."""
-PRIOR_SHARE = 0.5
-"""Of the measured gain that a listed technique's prior takes: the luckiest ones are listed."""
-PRIOR_STRENGTH = 1.0
-DEPRECATING_TRIES = 2
-"""Distinct candidates that must have failed, with none that passed, before a technique is
-deprecated."""
 
 
 @dataclass(frozen=True)
 class Known:
     """What the knowledge base knew when the iteration was over."""
 
-    listed: Mapping[str, Mapping[str, Optimization]]
-    """Optimizations by state and technique."""
-    techniques: Mapping[str, Optimization]
-    """Description of every technique that the seed knows."""
-    evidence: Sequence[Evidence]
-    discovered: Sequence[PerformanceState] = ()
-    """States that the iteration found."""
-    described_by: Mapping[str, str] = field(default_factory=dict)
-    """Who named and described those of them that stand in somebody's words, by id."""
+    learned: Learned
+    lessons: Sequence[Lesson] = ()
+    """There already, as of the iteration's snapshot."""
 
 
-def knowledge_update(
-    analysis: GapAnalysis, known: Known, *, op_class: str, device_kind: str, run: str
-) -> KnowledgeUpdate:
+@dataclass(frozen=True)
+class Change:
+    """What an iteration teaches."""
+
+    update: KnowledgeUpdate
+    refused: tuple[str, ...] = ()
+    """Edits that are not written, in words, with the reason."""
+
+
+def knowledge_update(analysis: GapAnalysis, known: Known) -> Change:
     """Return what the knowledge base should learn from one iteration's gaps."""
-
-    def lesson(
-        kind: LessonKind, text: str, state: str, author: str, gap: Gap | None = None
-    ) -> Lesson:
-        technique = (" then ".join(gap.techniques) or gap.technique) if gap else None
-        return Lesson(
-            text=text,
-            kind=kind,
-            technique=technique,
-            state=state,
-            op_class=op_class,
-            claimed_log_gain=gap.log_gain if gap else None,
-            evidence=gap.evidence if gap else (),
-            device_kind=device_kind,
-            author=author,
-            run=run,
-            iteration=analysis.iteration,
-        )
-
-    lessons = [
-        lesson(
-            "new_state",
-            f"{op_class} reached a new state: {state.description}",
-            state.id,
-            known.described_by.get(state.id, BUILTIN),
-        )
-        for state in known.discovered
-    ]
-    optimizations = []
-    kind: LessonKind
+    learned = known.learned
+    edits, refused = grounded(edits_by_rule(analysis.gaps, learned), learned.ground())
+    deprecated = {edit.technique for edit in edits if isinstance(edit, Deprecate)}
+    lessons = []
     for gap in analysis.gaps:
-        failures = _failures(gap, known.evidence, op_class, device_kind)
-        if len(failures) >= DEPRECATING_TRIES:
-            kind, text = "deprecation", _refusal(gap, op_class, failures)
-        else:
-            kind, text = KINDS[gap.kind], _text(gap, op_class)
-        lessons.append(lesson(kind, text, gap.state_id, gap.author, gap))
-        if _deserves_listing(gap, known.listed):
-            optimizations.append(_listing(gap, known.techniques, op_class, device_kind))
-    return KnowledgeUpdate(
-        run=run,
-        iteration=analysis.iteration,
-        states=tuple(known.discovered),
-        optimizations=tuple(optimizations),
-        lessons=tuple(lessons),
-    )
-
-
-def _failures(
-    gap: Gap, evidence: Iterable[Evidence], op_class: str, device_kind: str
-) -> dict[tuple[str, str | None], str]:
-    """Return the outcome of every candidate that the technique broke here, none if one passed."""
-    if gap.kind != "fails":
-        return {}
-    rows = [
-        row
-        for row in evidence
-        if (row.state_before, row.technique, row.op_class)
-        == (gap.state_id, gap.technique, op_class)
-        and comparable(row.device_kind, device_kind)
-    ]
-    if any(row.outcome is Outcome.PASSED for row in rows):
-        return {}
-    return {
-        (row.task_id, row.child_sha256): row.outcome
-        for row in sorted(rows, key=lambda row: row.fact_id)
-        if row.outcome.breaks_kernel
-    }
-
-
-def _deserves_listing(gap: Gap, listed: Mapping[str, Mapping[str, Optimization]]) -> bool:
-    return (
-        gap.kind != "sequence"
-        and gap.log_gain is not None
-        and gap.log_gain > LISTED_GAIN
-        and gap.technique not in listed.get(gap.state_id, {})
-    )
-
-
-def _listing(
-    gap: Gap, techniques: Mapping[str, Optimization], op_class: str, device_kind: str
-) -> StateOptimization:
-    base = techniques.get(gap.technique) or unknown_technique(gap.technique)
-    return StateOptimization(
-        state_id=gap.state_id,
-        optimization=base.model_copy(
-            update={
-                "notes": f"{base.notes}{LEARNED}{op_class}: {gap.explained}.",
-                "prior_log_gain": PRIOR_SHARE * (gap.log_gain or 0.0),
-                "prior_strength": PRIOR_STRENGTH,
-                "prior_evidence": gap.evidence,
-            }
+        if gap.kind not in KINDS or (gap.kind == "fails" and gap.technique in deprecated):
+            continue  # An expectation that held teaches nothing; a deprecation says it itself.
+        lesson = _lesson(gap, analysis.iteration, learned)
+        if not any(_says(earlier, lesson) for earlier in known.lessons):
+            lessons.append(lesson)
+    return Change(
+        KnowledgeUpdate(
+            run=learned.run,
+            iteration=analysis.iteration,
+            states=tuple(learned.found.values()),
+            lessons=tuple(lessons),
+            edits=edits,
         ),
-        device_kind=device_kind,
-        revision=1,
+        tuple(f"{edit_text(edit)}: {why}" for edit, why in refused),
+    )
+
+
+def _lesson(gap: Gap, iteration: int, learned: Learned) -> Lesson:
+    return Lesson(
+        text=_text(gap, learned.op_class),
+        kind=KINDS[gap.kind],
+        technique=" then ".join(gap.techniques) or gap.technique,
+        state=gap.state_id,
+        op_class=learned.op_class,
+        claimed_log_gain=gap.log_gain,
+        evidence=gap.evidence,
+        device_kind=learned.device_kind,
         author=gap.author,
+        run=learned.run,
+        iteration=iteration,
     )
 
 
-def _refusal(gap: Gap, op_class: str, failures: Mapping[tuple[str, str | None], str]) -> str:
-    outcomes = ", ".join(sorted(set(failures.values())))
+def _says(earlier: Lesson, lesson: Lesson) -> bool:
+    """Say whether an earlier lesson says of a technique what another would."""
     return (
-        f'{gap.technique} in "{gap.state_name}" ({op_class}) is not to be tried again: '
-        f"{len(failures)} candidates, none correct ({outcomes}). Last: {gap.explained}."
+        earlier.key == lesson.key
+        and not earlier.contested
+        and comparable(earlier.device_kind, lesson.device_kind)
+        and _verdict(earlier) == _verdict(lesson)
     )
+
+
+def _verdict(lesson: Lesson) -> int | None:
+    gain = lesson.claimed_log_gain
+    return None if gain is None else (gain > NO_GAIN) - (gain < -NO_GAIN)
 
 
 def _text(gap: Gap, op_class: str) -> str:
@@ -185,7 +120,6 @@ def _text(gap: Gap, op_class: str) -> str:
     verdict = {
         "overestimated": f"gains less than expected, about {gain:.2f}x",
         "underestimated": f"gains more than expected, about {gain:.2f}x",
-        "confirmed": f"gains about {gain:.2f}x, as expected",
     }[gap.kind]
     return f"{where} {verdict}: {gap.explained}."
 
@@ -204,4 +138,14 @@ def written_lessons(
             author=lesson.author,
         )
         for lesson in change.lessons
+    )
+
+
+def written_edits(edits: Iterable[Edit], state_names: Mapping[str, str]) -> tuple[WrittenEdit, ...]:
+    """Return the edits of an update as a person reads them."""
+    return tuple(
+        WrittenEdit(
+            id=edit.id, kind=edit.edit, text=edit_text(edit, state_names), author=edit.author
+        )
+        for edit in edits
     )

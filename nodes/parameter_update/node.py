@@ -12,14 +12,16 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any, TypedDict
 
+from ...memory.knowledge.conditions import KernelFacts
 from ...memory.knowledge.knowledge_base import KnowledgeBase
-from ...memory.knowledge.snapshot import discover
-from ...memory.records import KnowledgeUpdate, PerformanceState, Signature, Step
+from ...memory.records import KnowledgeUpdate, Step
 from ...tools.models.records import BUILTIN, Answer, Message
 from ...tools.progress import report_progress
 from ...tools.workspace import Workspace
 from ..common.asking import asked, stand_in
+from ..common.facts_at_hand import facts_at_hand
 from ..common.policy_context import policy_context
+from ..common.steps import path_to
 from ..common.workspaces import workspace_of
 from ..records import (
     Gap,
@@ -31,7 +33,8 @@ from ..records import (
     Trajectory,
     best_so_far,
 )
-from .builtin import Known, knowledge_update, written_lessons
+from .builtin import Change, Known, knowledge_update, written_edits, written_lessons
+from .by_rule import Learned
 from .prompt import Iteration, lesson_messages, notes_on, with_notes
 from .reply import KnowledgeNotes
 
@@ -54,7 +57,7 @@ async def parameter_update(state: Reads) -> dict[str, Any]:
     told = await asyncio.to_thread(_learned, state)
     change, author = told.change, BUILTIN
     if not plan.learns:  # Evidence moves expectations by itself, where it is kept.
-        change = KnowledgeUpdate(run=plan.run_id, iteration=state["iteration"])
+        change = Change(KnowledgeUpdate(run=plan.run_id, iteration=state["iteration"]))
     elif plan.models.model_of("parameter_update") != BUILTIN and told.steps:
         answer = await _ask(state, told)
         if answer.value is None:
@@ -67,6 +70,8 @@ async def parameter_update(state: Reads) -> dict[str, Any]:
         "parameter_update",
         iteration=state["iteration"],
         lessons=[lesson.model_dump(mode="json") for lesson in update.lessons],
+        edits=[edit.model_dump(mode="json") for edit in update.edits],
+        refused=list(update.refused),
         moved={name: list(pair) for name, pair in update.moved.items()},
         author=author,
     )
@@ -99,23 +104,36 @@ def _learned(state: Reads) -> Iteration:
         ]
         knowledge = workspace.knowledge
         known = _known(knowledge, state, identity.kind, steps)
-        change = knowledge_update(
-            state["analysis"],
-            known,
-            op_class=state["summary"].op_class,
-            device_kind=identity.kind,
-            run=plan.run_id,
-        )
-        lessons = knowledge.lessons(state["knowledge_at"])
+        own = [step for step in steps if step.iteration == state["iteration"]]
+        facts = _facts(workspace, state, own, steps)
     names = {gap.state_id: gap.state_name for gap in _single(state["analysis"])}
     return Iteration(
-        steps=[step for step in steps if step.iteration == state["iteration"]],
-        names=names | {found.id: found.name for found in known.discovered},
-        change=change,
-        lessons=lessons,
+        steps=own,
+        names=names | {found.id: found.name for found in known.learned.found.values()},
+        change=knowledge_update(state["analysis"], known),
+        learned=known.learned,
+        facts=facts,
+        lessons=list(known.lessons),
         gpu=identity.gpu,
         device_kind=identity.kind,
     )
+
+
+def _facts(
+    workspace: Workspace, state: Reads, own: Sequence[Step], steps: Sequence[Step]
+) -> dict[str, KernelFacts]:
+    """Return what is known of the kernels that an iteration's steps began with."""
+    task = workspace.task(state["summary"].artifact)
+    found = {}
+    for step in own:
+        source = workspace.artifacts.get_text(step.parent_sha256)
+        evaluation = workspace.store.get(workspace.evaluator.key(task, source))
+        if step.evidence_id and evaluation is not None and evaluation.profile is not None:
+            path = path_to(step.parent_sha256, steps)
+            found[step.evidence_id] = facts_at_hand(
+                workspace, state["plan"], state["summary"], evaluation.profile, path
+            )
+    return found
 
 
 def _single(analysis: GapAnalysis) -> list[Gap]:
@@ -125,7 +143,7 @@ def _single(analysis: GapAnalysis) -> list[Gap]:
 
 
 def _apply(
-    state: Reads, told: Iteration, change: KnowledgeUpdate, author: str
+    state: Reads, told: Iteration, change: Change, author: str
 ) -> tuple[ParameterUpdate, int]:
     """Change the knowledge base; return what changed, and the number of the new snapshot."""
     plan, before = state["plan"], state["knowledge_at"]
@@ -134,7 +152,7 @@ def _apply(
         knowledge = workspace.knowledge
         # Its own number, not the newest: after a kill the same update names the same snapshot.
         # A base to which nothing is added is read as it was when the run began.
-        after = knowledge.apply_update(change) if plan.memory == "live" else before
+        after = knowledge.apply_update(change.update) if plan.memory == "live" else before
         moved = {}
         for gap in _single(state["analysis"]) if after != before else ():
             where = knowledge.state(gap.state_id, after)
@@ -146,7 +164,9 @@ def _apply(
     return (
         ParameterUpdate(
             iteration=state["iteration"],
-            lessons=written_lessons(change, told.names),
+            lessons=written_lessons(change.update, told.names),
+            edits=written_edits(change.update.edits, told.names),
+            refused=change.refused,
             moved=moved,
             author=author,
         ),
@@ -163,32 +183,31 @@ def _known(
     """
     before = knowledge.snapshot(state["knowledge_at"])
     own = {identity for gap in state["analysis"].gaps for identity in gap.evidence}
-    evidence = [
-        told.row
-        for told in knowledge.snapshot().told()
-        if told.sequence <= before.at or told.id in own
-    ]
     reviewed = {gap.state_id for gap in _single(state["analysis"])}
     seen = {found.id for found in before.states()}
-    discovered = [
-        found.model_copy(update={"count": 0})
-        for found in sorted(knowledge.states(), key=lambda found: found.id)
-        if found.id in reviewed - seen
-    ]
     return Known(
-        listed=before.optimizations(device_kind),
-        techniques=dict(knowledge.seed().techniques)
-        | {step.technique: step.optimization for step in steps if step.optimization},
-        evidence=evidence,
-        discovered=discovered,
-        described_by={found.id: _described_by(found, steps) for found in discovered},
+        learned=Learned(
+            snapshot=before,
+            rows={
+                told.id: told.row
+                for told in knowledge.snapshot().told()
+                if told.sequence <= before.at or told.id in own
+            },
+            described={
+                name: card
+                for name in knowledge.seed().techniques
+                if (card := before.card(name, device_kind)) is not None
+            }
+            | {step.technique: step.optimization for step in steps if step.optimization},
+            op_class=state["summary"].op_class,
+            device_kind=device_kind,
+            run=state["plan"].run_id,
+            iteration=state["iteration"],
+            found={
+                found.id: found.model_copy(update={"count": 0})
+                for found in sorted(knowledge.states(), key=lambda found: found.id)
+                if found.id in reviewed - seen
+            },
+        ),
+        lessons=knowledge.lessons(state["knowledge_at"]),
     )
-
-
-def _described_by(found: PerformanceState, steps: Sequence[Step]) -> str:
-    """Return whose words a state that was found is described in."""
-    by_rule = discover(Signature(values=found.centroid), found.primary, found.secondary)
-    if found.description == by_rule.description:
-        return BUILTIN
-    authors = (step.state_author for step in steps if step.state_id == found.id)
-    return next((name for name in authors if name and not name.startswith(BUILTIN)), BUILTIN)

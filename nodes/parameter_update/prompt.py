@@ -7,14 +7,21 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from ...memory.records import KnowledgeUpdate, Lesson, Optimization, StateOptimization, Step
+from ...memory.knowledge.conditions import FEATURES, KernelFacts
+from ...memory.knowledge.edit_checks import grounded
+from ...memory.records import AddTechnique, Lesson, Optimization, Step
 from ...tools.models.records import Answer, Message
+from ...tools.wording.edits import edit_text
 from ...tools.wording.experience import gain_text, lessons_text, technique_text
 from ..common.prompts.iteration import gap_lines, measured_text, resolve, steps_text
 from ..common.prompts.render import render
 from ..common.replies import checked
 from ..common.sequences import chain_of
 from ..records import GapAnalysis, RunPlan, TaskSummary
+from .builtin import Change
+from .by_rule import Learned
+from .entries import entries_text, shown_ids
+from .model_edits import Source, edits_of
 from .reply import KnowledgeNotes, ModelLesson, TechniqueCard
 
 MOST_LESSONS = 5
@@ -32,8 +39,12 @@ class Iteration(NamedTuple):
     steps: list[Step]
     names: Mapping[str, str]
     """Of states, by id."""
-    change: KnowledgeUpdate
+    change: Change
     """What the knowledge base learns by rule, whatever a model says."""
+    learned: Learned
+    """What edits are checked against."""
+    facts: Mapping[str, KernelFacts]
+    """What is known of the kernels that the steps began with, by id of their evidence."""
     lessons: list[Lesson]
     """There already, as of the iteration's snapshot."""
     gpu: str
@@ -41,8 +52,8 @@ class Iteration(NamedTuple):
 
     def cards(self) -> dict[str, Optimization]:
         """Return the techniques that are listed now for the first time."""
-        found = (item.optimization for item in self.change.optimizations)
-        return {optimization.technique: optimization for optimization in found}
+        found = (edit.card for edit in self.change.update.edits if isinstance(edit, AddTechnique))
+        return {card.technique: card for card in found}
 
 
 def lesson_messages(
@@ -68,6 +79,13 @@ def lesson_messages(
             techniques=tried,
         ),
         cards=[technique_text(card) for _, card in sorted(told.cards().items())],
+        entries=entries_text(told.steps, told.learned, told.names),
+        facts=", ".join(FEATURES),
+        found=[
+            f'{state.id} ("{state.name}")'
+            for state in told.learned.snapshot.states()
+            if state.origin == "discovered" and state.id in {step.state_id for step in told.steps}
+        ],
         most=MOST_LESSONS,
     )
 
@@ -84,6 +102,8 @@ def notes_on(steps: Sequence[Step]) -> type[KnowledgeNotes]:
             cited = steps_of(lesson, steps)
             together = math.exp(math.fsum(step.log_gain or 0.0 for step in cited))
             _require_measured(lesson.text, (*gains, together))
+        for edit in reply.edits:
+            _require_measured(edit.notes, gains)
         for card in reply.cards:
             for text in (card.applies_when, card.avoid_when, card.side_effects, card.notes):
                 _require_measured(text, gains)
@@ -145,36 +165,44 @@ def _require_measured(text: str, gains: Sequence[float]) -> None:
 # What becomes of it --------------------------------------------------------------------------
 
 
-def with_notes(
-    answer: Answer[KnowledgeNotes], told: Iteration, op_class: str
-) -> KnowledgeUpdate:
-    """Return the update by rule with a model's words in it.
+def with_notes(answer: Answer[KnowledgeNotes], told: Iteration, op_class: str) -> Change:
+    """Return the change by rule with a model's words and edits in it.
 
-    Its lessons take the place of the rule's on the same technique and state; deprecations and new
-    states stay as the rule has them. Gains are those of the steps cited.
+    Its lessons take the place of the rule's on the same technique and state. Gains are those of the
+    steps cited. Edits that evidence does not bear out are refused; the rest stands.
     """
-    reply, change = answer.value, told.change
+    reply, change = answer.value, told.change.update
     assert reply is not None
     written = [_lesson(lesson, told, op_class, answer.author) for lesson in reply.lessons]
     written = list({lesson.id: lesson for lesson in written}.values())
     said = {(lesson.technique, lesson.state) for lesson in written}
     kept = [
-        lesson
-        for lesson in change.lessons
-        if lesson.kind in ("deprecation", "new_state")
-        or (lesson.technique, lesson.state) not in said
+        lesson for lesson in change.lessons if (lesson.technique, lesson.state) not in said
     ]
     cards = {card.technique: card for card in reply.cards}
-    return change.model_copy(
-        update={
-            "lessons": (*kept, *written),
-            "optimizations": tuple(
-                _carded(item, cards[item.optimization.technique], answer.author)
-                if item.optimization.technique in cards
-                else item
-                for item in change.optimizations
-            ),
-        }
+    ruled = [
+        _carded(edit, cards[edit.card.technique], answer.author)
+        if isinstance(edit, AddTechnique) and edit.card.technique in cards
+        else edit
+        for edit in change.edits
+    ]
+    ids = shown_ids(told.steps, told.learned)
+    ground = told.learned.ground(told.facts)
+    source = Source(told.learned, ids, ground, answer.author)
+    asked, senseless = edits_of(reply.edits, source)
+    edits, refused = grounded(asked, ground)
+    return Change(
+        change.model_copy(
+            update={
+                "lessons": (*kept, *written),
+                "edits": tuple({edit.id: edit for edit in (*ruled, *edits)}.values()),
+            }
+        ),
+        (
+            *told.change.refused,
+            *(f"{said.action} {', '.join(said.techniques)}: {why}" for said, why in senseless),
+            *(f"{edit_text(edit, told.names)}: {why}" for edit, why in refused),
+        ),
     )
 
 
@@ -189,9 +217,10 @@ def _lesson(lesson: ModelLesson, told: Iteration, op_class: str, author: str) ->
     claimed = math.fsum(gains) / (1 if composite else len(gains)) if gains else None
     where = f'"{told.names.get(state, state)}"' if state else "several states"
     text = lesson.text.rstrip(".")
+    how = "Simulated" if told.device_kind == "simulated" else "Measured"
     measured = f"{gain_text(claimed or 0.0)} together" if composite else measured_text(cited)
     return Lesson(
-        text=f"{technique} in {where} ({op_class}): {text}. Measured: {measured}.",
+        text=f"{technique} in {where} ({op_class}): {text}. {how}: {measured}.",
         kind=lesson.kind,
         technique=technique,
         state=state,
@@ -200,20 +229,20 @@ def _lesson(lesson: ModelLesson, told: Iteration, op_class: str, author: str) ->
         evidence=tuple(str(step.evidence_id) for step in cited),
         device_kind=told.device_kind,
         author=author,
-        run=told.change.run,
-        iteration=told.change.iteration,
+        run=told.learned.run,
+        iteration=told.learned.iteration,
     )
 
 
-def _carded(item: StateOptimization, card: TechniqueCard, author: str) -> StateOptimization:
-    optimization = item.optimization
+def _carded(edit: AddTechnique, card: TechniqueCard, author: str) -> AddTechnique:
+    said = edit.card
     words = {
-        "description": card.description or optimization.description,
+        "description": card.description or said.description,
         "applies_when": card.applies_when,
         "avoid_when": card.avoid_when,
-        "side_effects": card.side_effects or optimization.side_effects,
-        "notes": " ".join(filter(None, (card.notes, optimization.notes))),
+        "side_effects": card.side_effects or said.side_effects,
+        "notes": " ".join(filter(None, (card.notes, said.notes))),
     }
-    return item.model_copy(
-        update={"optimization": optimization.model_copy(update=words), "author": author}
+    return edit.model_copy(
+        update={"card": said.model_copy(update=words), "author": author}
     )

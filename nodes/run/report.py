@@ -75,7 +75,7 @@ def _report(state: Reads) -> RunResult:
     with workspace_of(plan) as workspace:
         steps = workspace.store.replay.steps()
         path = path_to(winner.source_sha256, steps)
-        lessons = [item for item in workspace.knowledge.lessons() if item.run == plan.run_id]
+        lessons = workspace.knowledge.written_lessons(plan.run_id)
         source = workspace.artifacts.get_text(winner.source_sha256)
         facts = facts_of(workspace.store, winner.evaluation_key)
         gpu = known_gpu(plan.gpu)

@@ -20,7 +20,7 @@ from pydantic import ValidationError
 from scripted_chat_model import CURRENT, ScriptedChatModel
 
 from kernelblaster.memory.knowledge.signature import DIMENSIONS
-from kernelblaster.memory.records import KnowledgeUpdate, Lesson, Step
+from kernelblaster.memory.records import Step
 from kernelblaster.nodes.common.prompts.iteration import (
     diffs_text,
     evidence_of,
@@ -32,10 +32,10 @@ from kernelblaster.nodes.common.prompts.iteration import (
     steps_text,
 )
 from kernelblaster.nodes.common.sequences import chain_of
-from kernelblaster.nodes.parameter_update.prompt import Iteration, notes_on, steps_of, with_notes
+from kernelblaster.nodes.parameter_update.prompt import notes_on, steps_of
 from kernelblaster.nodes.parameter_update.reply import KnowledgeNotes, ModelLesson
 from kernelblaster.nodes.policy_evaluation.reply import PolicyRemarks
-from kernelblaster.tools.models.records import Answer, Role
+from kernelblaster.tools.models.records import Role
 
 UNLISTED = (TextRewrite("split_k", 0.5), TextRewrite("fast_math", 0.8))
 """The state of the text device does not list the first."""
@@ -211,7 +211,7 @@ def test_a_lesson_is_written_with_measured_figures(
     ran = run(tmp_path, monkeypatch, ScriptedChatModel([about(lesson)]), "parameter_update")
     (written,) = [each for each in ran.lessons if each.author == CURRENT]
     first = ran.steps[0]
-    assert "Only where rows are reread. Measured: " in written.text
+    assert "Only where rows are reread. Simulated: " in written.text
     assert written.text.endswith(f"{math.exp(first.log_gain or 0):.3g}x in 1 try.")
     assert (written.technique, written.state) == (first.technique, first.state_id)
     assert written.claimed_log_gain == first.log_gain
@@ -234,7 +234,7 @@ def test_a_composite_has_the_gain_of_its_steps_together(
     (written,) = [each for each in ran.lessons if each.author == CURRENT]
     assert written.technique == " then ".join(each.technique for each in ran.steps)
     assert written.claimed_log_gain == pytest.approx(math.log(2.5))
-    assert written.text.endswith("Measured: 2.5x together.")
+    assert written.text.endswith("Simulated: 2.5x together.")
 
 
 def test_a_card_is_written_for_a_technique_listed_here_first(
@@ -329,29 +329,6 @@ def test_failures_are_lessons_without_a_gain(
     (written,) = [each for each in ran.lessons if each.author == CURRENT]
     assert written.claimed_log_gain is None
     assert "none passed (race)" in written.text
-
-
-def test_deprecations_and_new_states_stay_whatever_a_model_says() -> None:
-    def ruled(kind: Any, technique: str | None) -> Lesson:
-        return Lesson(text=f"{kind} by rule", kind=kind, technique=technique, state="s",
-                      device_kind="simulated", author="builtin", run="r", iteration=0)  # fmt: skip
-
-    change = KnowledgeUpdate(
-        run="r", iteration=0,
-        lessons=(ruled("deprecation", "c_step"), ruled("condition", "c_step"),
-                 ruled("new_state", None), ruled("observation", "a_step")),
-    )  # fmt: skip
-    told = Iteration(CHAIN, {"s": "a state"}, change, [], "H100", "simulated")
-    said = ModelLesson(kind="condition", techniques=("c_step",), evidence=(C,), text="It is safe.")
-    answer = Answer(value=KnowledgeNotes(lessons=(said, said)), author="m", prompt_sha256="0")
-    written = with_notes(answer, told, "softmax").lessons
-    assert [(lesson.kind, lesson.author) for lesson in written] == [
-        ("deprecation", "builtin"), ("new_state", "builtin"), ("observation", "builtin"),
-        ("condition", "m"),
-    ]  # fmt: skip
-    assert written[-1].text == (
-        'c_step in "a state" (softmax): It is safe. Measured: 1 try, none passed (race).'
-    )
 
 
 # All three -------------------------------------------------------------------------------------

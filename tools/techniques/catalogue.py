@@ -22,7 +22,7 @@ ENTRY_POINTS = "kernelblaster.techniques"
 """Group under which a package names functions that return its techniques."""
 _OF_THE_TASK = frozenset({"operators", "dtype", "innermost", "device_kind", "capability"})
 """Facts that no rewrite changes."""
-_NO_TECHNIQUES = frozenset({"catalogue", "conditions", "operators", "technique"})
+_NO_TECHNIQUES = frozenset({"catalogue", "conditions", "macros", "operators", "technique"})
 """Modules of this folder that are none."""
 
 

@@ -45,6 +45,7 @@ def technique() -> Technique:
     """Return the technique."""
     return Technique(
         name="fast_math",
+        moves=("-alu",),
         description=(
             "Replace slow exact functions by the special-function unit's approximations (__expf, "
             "__fdividef, rsqrtf, tanh.approx)."

@@ -10,6 +10,7 @@ def technique() -> Technique:
     """Return the technique."""
     return Technique(
         name="fuse_elementwise_kernels",
+        moves=("-more_launches",),
         description=(
             "Join consecutive elementwise kernels into one, so that intermediate tensors stay in "
             "registers."

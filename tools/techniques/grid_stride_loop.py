@@ -18,6 +18,7 @@ def technique() -> Technique:
     """Return the technique."""
     return Technique(
         name="grid_stride_loop",
+        moves=("-many_waves",),
         description=(
             "Launch about as many blocks as fit the GPU and let each thread loop over the data "
             "with the grid's stride."

@@ -10,6 +10,7 @@ def technique() -> Technique:
     """Return the technique."""
     return Technique(
         name="half2_arithmetic",
+        moves=("+fp16",),
         description=(
             "Process two fp16 or bf16 values per instruction with __half2 / __nv_bfloat162."
         ),

@@ -11,6 +11,7 @@ def technique() -> Technique:
     """Return the technique."""
     return Technique(
         name="kernel_fusion_epilogue",
+        moves=("-more_launches",),
         description=(
             "Apply bias, activation, scaling or residual to the accumulators of a product before "
             "storing them."

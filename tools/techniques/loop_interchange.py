@@ -10,6 +10,7 @@ def technique() -> Technique:
     """Return the technique."""
     return Technique(
         name="loop_interchange",
+        moves=("-uncoalesced", "-load_sectors"),
         description=(
             "Swap loops or thread axes so that neighbouring threads touch neighbouring addresses."
         ),

@@ -9,6 +9,7 @@ def technique() -> Technique:
     """Return the technique; `min_blocks` is the second argument of __launch_bounds__."""
     return Technique(
         name="occupancy_launch_bounds",
+        moves=("+occupancy",),
         description=(
             "State __launch_bounds__(threads, blocks) so that the compiler keeps registers low "
             "enough for more resident blocks."

@@ -18,6 +18,7 @@ def technique() -> Technique:
     """Return the technique."""
     return Technique(
         name="pad_shared_memory",
+        moves=("-bank_conflicts",),
         description=(
             "Add one element to each row of a shared-memory tile so that a column lies in "
             "different banks."

@@ -13,6 +13,7 @@ def technique() -> Technique:
     """Return the technique."""
     return Technique(
         name="read_only_cache",
+        moves=("+l1_hit",),
         description=(
             "Tell the compiler that inputs are never written and never aliased: const "
             "__restrict__, __ldg."

@@ -16,6 +16,7 @@ def technique() -> Technique:
     """Return the technique; `tile` is the side of a tile and of the block."""
     return Technique(
         name="shared_memory_tiling",
+        moves=("+shared_share",),
         description=(
             "Stage tiles of the operands in shared memory so that each element fetched from global "
             "memory is used by a whole block."

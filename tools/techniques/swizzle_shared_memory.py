@@ -10,6 +10,7 @@ def technique() -> Technique:
     """Return the technique."""
     return Technique(
         name="swizzle_shared_memory",
+        moves=("-bank_conflicts",),
         description=(
             "Permute the columns of a shared-memory tile by exclusive-or with the row, so that "
             "rows and columns are free of conflicts."

@@ -38,6 +38,9 @@ class Technique:
     """The built-in rewrite, a pure function; without one a model must write it."""
     conditions: tuple[Condition, ...] = ()
     """All of these must be so of a kernel, or not known."""
+    moves: tuple[str, ...] = ()
+    """What it should do to a profile where it works: dimensions of the signature, each after `-`
+    where it lowers them and `+` where it raises them."""
     precondition: str = ""
     """Of one that the tests forbid but for this condition: told instead of its description."""
     unfit: Unfit | None = None

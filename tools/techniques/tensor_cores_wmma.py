@@ -11,6 +11,7 @@ def technique() -> Technique:
     """Return the technique; `tile` is a block's side of the result, `warp_tile` a warp's."""
     return Technique(
         name="tensor_cores_wmma",
+        moves=("+tensor",),
         description="Compute matrix products on tensor cores through nvcuda::wmma or mma.sync.",
         applies_when=(
             "Matrix products in fp16 or bf16 whose tiles are, or can be, staged in shared memory; "

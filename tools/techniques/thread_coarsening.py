@@ -14,6 +14,7 @@ def technique() -> Technique:
     """Return the technique; `factor` is the number of elements (or packs) a thread takes."""
     return Technique(
         name="thread_coarsening",
+        moves=("-many_waves",),
         description="Let each thread handle several elements, interleaved by the block's width.",
         applies_when=(
             "Work per thread is a few instructions: launch rate, index arithmetic or latency with "

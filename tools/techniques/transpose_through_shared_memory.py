@@ -29,6 +29,7 @@ def technique() -> Technique:
     """Return the technique."""
     return Technique(
         name="transpose_through_shared_memory",
+        moves=("-uncoalesced",),
         description=(
             "Read tiles along one axis and write them along the other through shared memory, so "
             "that both sides are coalesced."

@@ -32,6 +32,7 @@ def technique() -> Technique:
     """Return the technique; `block_size` is the number of threads of a block."""
     return Technique(
         name="tune_block_size",
+        moves=("+occupancy",),
         description=(
             "Change the threads per block so that enough warps are resident and the grid fills the "
             "GPU evenly."

@@ -17,6 +17,7 @@ def technique() -> Technique:
     """Return the technique; `factor` is how often a body is repeated."""
     return Technique(
         name="unroll_loop",
+        moves=("-alu",),
         description=(
             "Unroll the inner loop so that several independent loads are in flight and loop "
             "control is paid less often."

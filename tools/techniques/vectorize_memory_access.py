@@ -16,6 +16,7 @@ def technique() -> Technique:
     """Return the technique; `width` is the number of elements an access moves."""
     return Technique(
         name="vectorize_memory_access",
+        moves=("-lsu",),
         description=(
             "Load and store 16 bytes per thread with float4 (or int4, or 8 packed halves) instead "
             "of one element."

@@ -10,6 +10,7 @@ def technique() -> Technique:
     """Return the technique."""
     return Technique(
         name="warp_aggregated_atomics",
+        moves=("-atomics",),
         description="Reduce within a warp (or block) first, then one atomic for the group.",
         applies_when=(
             "Many lanes add to the same address: atomics on one address serialise at about 1 to 2 "

@@ -7,11 +7,13 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from ...memory.knowledge.conditions import KernelFacts, unmet
 from ...memory.records import NO_GAIN, ExpectedGain, Lesson, Optimization, SettingGain, Step
 from ..models.records import BUILTIN
 
 MOST_TRIED = 8
-MOST_LESSONS = 6
+MOST_LESSONS = 3
+"""Lessons of a prompt: two or three that fit help, a list of all does harm."""
 MOST_SETTINGS = 4
 LONGEST_REASON = 200
 """Characters of a failure's reason."""
@@ -121,31 +123,52 @@ def lessons_text(
     op_class: str,
     device_kind: str,
     techniques: Iterable[str] = (),
+    facts: KernelFacts | None = None,
 ) -> str:
-    """Return the lessons that bear on the case, the closest first, contested ones marked.
+    """Return the few lessons that fit the case best, contested ones marked.
 
-    A lesson counts that was learned on comparable devices and whose state, class of operation and
-    technique, where it names them, are those of the case. `techniques` empty: of any technique.
+    A lesson counts that was learned on comparable devices, whose class of operation and technique,
+    where it names them, are those of the case, and of which no condition is known not to hold.
+    `techniques` empty: of any technique. Those fit best that nothing contests, that name technique,
+    class and state, and that most evidence bears out.
     """
     wanted = set(techniques)
     found = []
     for lesson in lessons:
         if (lesson.device_kind == "simulated") != (device_kind == "simulated"):
             continue
-        if lesson.op_class not in (None, op_class):
+        if lesson.op_class not in (None, op_class) or lesson.kind == "new_state":
             continue
         if lesson.kind == "observation" and lesson.author == BUILTIN:
             continue  # by rule it says that an expectation held
         named = set((lesson.technique or "").split(" then ")) - {""}
         if wanted and named and not named & wanted:
             continue
-        closeness = (lesson.state != state, lesson.op_class is None, lesson.contested)
-        found.append((closeness, -lesson.created, lesson))
-    found.sort(key=lambda item: item[:2])
-    return "\n".join(lesson_line(lesson) for _, _, lesson in found[:MOST_LESSONS])
+        if unmet(lesson.conditions, facts or {}):
+            continue
+        fitting = (
+            lesson.contested,
+            not named,
+            lesson.op_class is None,
+            lesson.state != state,
+            lesson.opposing - lesson.supporting,
+            -lesson.created,
+        )
+        found.append((fitting, lesson))
+    found.sort(key=lambda item: item[0])
+    return "\n".join(lesson_line(lesson) for _, lesson in found[:MOST_LESSONS])
 
 
 def lesson_line(lesson: Lesson) -> str:
-    """Return one lesson on one line."""
+    """Return one lesson on one line, with what evidence says of it."""
     contested = " (contested by later evidence)" if lesson.contested else ""
-    return f"- {lesson.kind}{contested}: {' '.join(lesson.text.split())}"
+    where = "".join(f" where {condition}," for condition in lesson.conditions)
+    text = " ".join(lesson.text.split())
+    return f"- {lesson.kind}{contested}:{where} {text}{counts_text(lesson)}"
+
+
+def counts_text(lesson: Lesson) -> str:
+    """Return how much evidence bears a lesson out and how much does not; empty where none does."""
+    if lesson.supporting + lesson.opposing < 2:
+        return ""
+    return f" ({lesson.supporting} tries for it, {lesson.opposing} against)"

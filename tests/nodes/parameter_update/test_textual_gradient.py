@@ -7,7 +7,7 @@ import json
 import math
 import sqlite3
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import graph_support
 import pytest
@@ -15,14 +15,16 @@ from asked import Asked
 
 from kernelblaster.graph.session import Session
 from kernelblaster.harness.records import Outcome
+from kernelblaster.memory.knowledge.contents import Contents
 from kernelblaster.memory.knowledge.knowledge_base import KnowledgeBase
 from kernelblaster.memory.knowledge.signature import DIMENSIONS
-from kernelblaster.memory.knowledge.snapshot import discover
+from kernelblaster.memory.knowledge.snapshot import Snapshot, discover
 from kernelblaster.memory.records import (
+    AddTechnique,
+    Deprecate,
+    Edit,
     Evidence,
     KnowledgeUpdate,
-    Lesson,
-    Optimization,
     PolicyContext,
     Signature,
     Step,
@@ -30,6 +32,7 @@ from kernelblaster.memory.records import (
 from kernelblaster.nodes.common.sequences import is_sequence
 from kernelblaster.nodes.gap_analysis.builtin import analyze
 from kernelblaster.nodes.parameter_update.builtin import Known, knowledge_update
+from kernelblaster.nodes.parameter_update.by_rule import Learned
 from kernelblaster.nodes.records import (
     Gap,
     GapAnalysis,
@@ -40,6 +43,7 @@ from kernelblaster.tools.techniques.catalogue import knowledge_seed
 
 SEED = knowledge_seed()
 STATE = "dram_bandwidth_bound"
+NOTHING_LEARNED = Snapshot(Contents(cast(Any, None), SEED), 0)
 SHORT_RUN = {"iterations": 2, "rollouts": 3, "steps": 3}
 
 
@@ -83,27 +87,41 @@ def tried(number: int, outcome: str, **changes: Any) -> Evidence:
     return Evidence(**{**facts, **changes})
 
 
+def known(evidence: tuple[Evidence, ...] = (), **changes: Any) -> Known:
+    return Known(
+        Learned(
+            **{
+                "snapshot": NOTHING_LEARNED, "rows": {row.id: row for row in evidence},
+                "described": SEED.techniques, "op_class": "softmax", "device_kind": "simulated",
+                "run": "r", "iteration": 0, **changes,
+            }
+        )
+    )  # fmt: skip
+
+
 def learned(*gaps: Gap, evidence: tuple[Evidence, ...] = (), **changes: Any) -> KnowledgeUpdate:
-    facts: dict[str, Any] = {"listed": SEED.optimizations, "techniques": SEED.techniques}
-    known = Known(evidence=evidence, **{**facts, **changes})
     analysis = GapAnalysis(iteration=0, gaps=gaps, author="builtin")
-    return knowledge_update(analysis, known, op_class="softmax", device_kind="simulated", run="r")
+    return knowledge_update(analysis, known(evidence, **changes)).update
 
 
-FAILED = gap("fails", "remove_barriers", None)
+def of(kind: str, technique: str, rows: tuple[Evidence, ...], **changes: Any) -> Gap:
+    """Return a gap that rests on rows."""
+    gains = [row.log_gain for row in rows if row.log_gain is not None]
+    mean = math.fsum(gains) / len(gains) if gains else None
+    return gap(kind, technique, mean, evidence=tuple(row.id for row in rows), **changes)
 
 
-def kind_of_lesson(*evidence: Evidence) -> str:
-    (lesson,) = learned(FAILED, evidence=evidence).lessons
-    return lesson.kind
+def edits_of(rows: tuple[Evidence, ...]) -> tuple[Edit, ...]:
+    return learned(of("fails", "remove_barriers", rows[:1]), evidence=rows).edits
 
 
 def test_a_technique_that_only_breaks_kernels_is_deprecated_with_the_reasons() -> None:
-    rows = (tried(0, "race"), tried(1, "wrong_answer"))
-    (lesson,) = learned(FAILED, evidence=rows).lessons
-    assert lesson.kind == "deprecation" and lesson.claimed_log_gain is None
-    assert (lesson.state, lesson.op_class) == (STATE, "softmax")
-    assert "race, wrong_answer" in lesson.text and "two threads write s[0]" in lesson.text
+    rows = (tried(0, "race"), tried(1, "wrong_answer", state_before="l2_bound"))
+    (edit,) = edits_of(rows)
+    assert isinstance(edit, Deprecate)
+    assert (edit.technique, edit.op_class, edit.writer) == ("remove_barriers", "softmax", "builtin")
+    assert set(edit.evidence) == {row.id for row in rows}
+    assert "race, wrong answer" in edit.reason and "two threads write s[0]" in edit.reason
 
 
 @pytest.mark.parametrize(
@@ -115,13 +133,16 @@ def test_a_technique_that_only_breaks_kernels_is_deprecated_with_the_reasons() -
         (tried(0, "race"), tried(1, "timed_out"), tried(2, "unsupported"), tried(3, "forbidden")),
         (tried(0, "race"), tried(1, "profiler_unavailable"), tried(2, "not_applicable")),
         (tried(0, "race"), tried(1, "race", op_class="matmul")),
-        (tried(0, "race"), tried(1, "race", state_before="l2_bound")),
+        (tried(0, "race"), tried(1, "race", author="openai:m")),
         (tried(0, "race"), tried(1, "race", device_kind="cuda")),
         (tried(0, "race"), tried(1, "race", technique="fast_math")),
     ],
 )
-def test_less_than_that_is_a_condition_and_no_deprecation(rows: tuple[Evidence, ...]) -> None:
-    assert kind_of_lesson(*rows) == "condition"
+def test_less_than_that_is_a_lesson_and_no_deprecation(rows: tuple[Evidence, ...]) -> None:
+    update = learned(of("fails", "remove_barriers", rows[:1]), evidence=rows)
+    assert update.edits == ()
+    (lesson,) = update.lessons
+    assert lesson.kind == "condition" and lesson.claimed_log_gain is None
 
 
 @pytest.mark.parametrize(
@@ -138,32 +159,29 @@ def test_less_than_that_is_a_condition_and_no_deprecation(rows: tuple[Evidence, 
     ],
 )
 def test_every_way_of_being_incorrect_counts(outcome: Outcome) -> None:
-    assert kind_of_lesson(tried(0, outcome.value), tried(1, outcome.value)) == "deprecation"
+    assert edits_of((tried(0, outcome.value), tried(1, outcome.value)))
 
 
 def test_a_gain_where_nobody_listed_the_technique_lists_it_there_shrunk() -> None:
     assert "tensor_cores_wmma" not in SEED.optimizations[STATE]
-    (change,) = learned(gap("underestimated", "tensor_cores_wmma", 0.6)).optimizations
-    optimization = change.optimization
-    assert (change.state_id, change.device_kind) == (STATE, "simulated")
-    assert (optimization.prior_log_gain, optimization.prior_strength) == (0.3, 1.0)
-    assert optimization.prior_evidence == ("e1",)
-    assert optimization.description == SEED.techniques["tensor_cores_wmma"].description
-    assert optimization.notes.startswith(SEED.techniques["tensor_cores_wmma"].notes)
-    assert "two threads write s[0]" in optimization.notes
-    (unknown,) = learned(gap("confirmed", "never_heard_of", 0.2)).optimizations
-    assert unknown.optimization.technique == "never_heard_of"
+    rows = (tried(0, "passed", technique="tensor_cores_wmma", log_gain=0.6),)
+    found = of("underestimated", "tensor_cores_wmma", rows)
+    (edit,) = learned(found, evidence=rows).edits
+    assert isinstance(edit, AddTechnique)
+    assert (edit.state, edit.device_kind) == (STATE, "simulated")
+    assert (edit.card.prior_log_gain, edit.card.prior_strength) == (0.3, 1.0)
+    assert edit.card.prior_evidence == edit.evidence == (rows[0].id,)
+    assert "softmax" in edit.card.notes
 
 
 def test_no_listing_without_a_gain_of_its_own_that_is_new() -> None:
-    listed: Optimization = next(iter(SEED.optimizations[STATE].values()))
-    update = learned(
-        gap("confirmed", "tensor_cores_wmma", 0.04),
-        gap("underestimated", listed.technique, 0.6),
-        gap("sequence", "tensor_cores_wmma", 0.9, techniques=("tensor_cores_wmma", "fast_math")),
-        FAILED,
-    )
-    assert update.optimizations == () and len(update.lessons) == 4
+    rows = (tried(0, "passed", technique="tensor_cores_wmma", log_gain=0.04),)
+    assert not learned(of("confirmed", "tensor_cores_wmma", rows), evidence=rows).edits
+    known_there = next(iter(SEED.optimizations[STATE]))
+    rows = (tried(0, "passed", technique=known_there, log_gain=0.6),)
+    assert not learned(of("underestimated", known_there, rows), evidence=rows).edits
+    together = gap("sequence", "fast_math", 0.5, techniques=("fast_math", "tune_block_size"))
+    assert not learned(together).edits
 
 
 def test_the_order_of_a_sequence_is_advised_unless_a_model_speaks_of_it() -> None:
@@ -215,10 +233,9 @@ def test_a_gain_near_one_is_said_as_none() -> None:
 def test_states_that_were_found_are_part_of_the_update() -> None:
     signature = Signature(values=tuple(float(i % 2) for i in range(len(DIMENSIONS))))
     state = discover(signature, "dram", "l2")
-    update = learned(discovered=[state])
+    update = learned(found={state.id: state})
     assert update.states == (state,)
-    (lesson,) = update.lessons
-    assert (lesson.kind, lesson.state) == ("new_state", state.id)
+    assert update.lessons == (), "a description is no lesson"
 
 
 # On the text device
@@ -247,13 +264,10 @@ def steps(directory: Path) -> list[dict[str, Any]]:
         return [json.loads(body) for (body,) in rows]
 
 
-def deprecations(folder: Path) -> set[tuple[str | None, str | None]]:
+def deprecations(folder: Path) -> set[str]:
     with KnowledgeBase.open(folder / "kb", knowledge_seed()) as knowledge:
-        return {
-            (lesson.state, lesson.technique)
-            for lesson in knowledge.lessons()
-            if lesson.kind == "deprecation" and not lesson.contested
-        }
+        standing = knowledge.snapshot().edits.standing
+        return {edit.technique for edit in standing if isinstance(edit, Deprecate)}
 
 
 def choices(found: list[dict[str, Any]]) -> list[tuple[str, str]]:
@@ -276,15 +290,16 @@ def test_a_deprecated_technique_is_never_tried_again_and_without_update_it_is(
     assert unsafe, "the text device's library has techniques that never pass"
     run(learning, "second", seed=1)
     again = steps(learning / "second")
-    assert again and unsafe.isdisjoint(choices(again))
+    assert again and unsafe.isdisjoint(step["technique"] for step in again)
 
     with monkeypatch.context() as patch:
         switch_update_off(patch)
         run(deaf, "first")
         run(deaf, "second", seed=1)
     assert deprecations(deaf) == set()
-    tried_again = choices(steps(deaf / "second"))
-    assert tried_again != choices(again), "the update changes what is chosen"
+    without = steps(deaf / "second")
+    assert choices(without) != choices(again), "the update changes what is chosen"
+    tried_again = {step["technique"] for step in without}
     assert not unsafe.isdisjoint(tried_again), "nothing but the update holds it back"
 
 
@@ -326,7 +341,7 @@ def test_a_killed_update_repeated_after_another_run_wrote_reads_the_same_snapsho
     def die_after_applying(self: KnowledgeBase, update: KnowledgeUpdate) -> int:
         applied.append(apply(self, update))
         if len(applied) == 1:
-            others = [row for item in update.lessons for row in contradictions(item)]
+            others = [row for edit in update.edits for row in contradictions(edit)]
             assert self.add_evidence(others)
             raise KeyboardInterrupt
         return applied[-1]
@@ -351,20 +366,13 @@ def test_a_killed_update_repeated_after_another_run_wrote_reads_the_same_snapsho
     assert choices(steps(folder / "run")) == choices(steps(tmp_path / "whole" / "run"))
 
 
-def contradictions(lesson: Lesson) -> list[Evidence]:
-    """Return another run's evidence that would have made another lesson of this one."""
-    outcomes = {"deprecation": ["passed"], "condition": ["race", "race"]}.get(lesson.kind, [])
-    return [
-        tried(
-            number,
-            outcome,
-            run="other",
-            technique=lesson.technique,
-            state_before=lesson.state,
-            op_class=lesson.op_class,
-        )
-        for number, outcome in enumerate(outcomes)
-    ]
+def contradictions(edit: Edit) -> list[Evidence]:
+    """Return another run's evidence that would have kept this one from writing an edit."""
+    if isinstance(edit, Deprecate):
+        return [tried(0, "passed", run="other", technique=edit.technique, op_class=edit.op_class)]
+    assert isinstance(edit, AddTechnique)
+    named = {"technique": edit.card.technique, "state_before": edit.state}
+    return [tried(0, "passed", run="other", log_gain=-3.0, **named)]
 
 
 def test_what_an_iteration_discovered_is_in_its_update(
