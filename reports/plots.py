@@ -123,11 +123,11 @@ def progress_plot(run: RunAccount, levels: Mapping[str, float]) -> Plot | None:
              "line": {"dash": dashes[place % 4], "color": SERIES[(place + 3) % 8], "width": 1.5},
              "hovertemplate": f"{words.microseconds(level)}<extra>%{{fullData.name}}</extra>"}
         )  # fmt: skip
-    first, last = passed[0][1], min(times)
+    began, ended = passed[0][1], min(times)
     return Plot(
         "progress", "How the search went",
         f"The time of each of {words.counted(len(run.verdicts), 'candidate')} in the order of "
-        f"evaluation: from {words.microseconds(first)} down to {words.microseconds(last)}; "
+        f"evaluation: from {words.microseconds(began)} down to {words.microseconds(ended)}; "
         f"{words.counted(len(failed), 'was', 'were')} refused. A click on a point opens its step.",
         data,
         {"xaxis": {"title": "evaluation", "dtick": 1 if len(run.verdicts) < 12 else None},

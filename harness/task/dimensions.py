@@ -335,8 +335,8 @@ def _constant(node: ast.expr) -> int | None:
         return node.value if type(node.value) is int else None
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "int":
         given = node.args[0] if len(node.args) == 1 and not node.keywords else None
-        whole = isinstance(given, ast.Constant) and type(given.value) is float
-        return int(given.value) if whole and given.value.is_integer() else None
+        value = given.value if isinstance(given, ast.Constant) else None
+        return int(value) if isinstance(value, float) and value.is_integer() else None
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
         inner = _constant(node.operand)
         return None if inner is None else -inner
