@@ -24,6 +24,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
+from ..records import setting_name
 from .failures import Reliability, believed
 from .signature import embed
 
@@ -54,6 +55,8 @@ SETTING_REACH = 2.0
 """Doublings of a parameter's value at which two settings are 0.6 alike."""
 NEAREST = 32
 """Tries of a technique that a question is answered by."""
+USUAL_US = 100.0
+"""Time of a program where nobody says it."""
 BUILTIN = "builtin"
 """The writer whose failures others hear of: the library's rewrite is the same whoever asks."""
 EXACT, SURE = 0.01, Reliability(99.0, 1.0)
@@ -289,7 +292,7 @@ class Outlook:
         self, questions: Sequence[Question], launch: tuple[list[float], list[int]]
     ) -> list[Forecast]:
         """Return what to expect of settings of a technique on one launch, by one writer."""
-        situation, (technique, _, _, _, writer) = questions[0].situation, questions[0].action
+        situation, technique = questions[0].situation, questions[0].action.technique
         cap = most_gain(situation)
         priors = np.array([min(each.prior, cap) for each in questions])
         seen = self._of_technique(technique)
@@ -305,8 +308,9 @@ class Outlook:
         )
         here, marks = np.array(rows, np.float32), np.array(codes, np.int32)
         column = self._told._columns[technique]
-        means, spreads, tries = _expected(column, seen, here, marks, priors)
-        passes = _reliability(column, seen.places, marks[0], self._told._writer(BUILTIN))
+        builtin = self._told._writer(BUILTIN)
+        means, spreads, tries = _expected(column, seen, here, marks, priors, builtin)
+        passes = _reliability(column, seen.places, marks[0], builtin)
         found = []
         for question, mean, spread in zip(questions, means, spreads, strict=True):
             gain = self._remembered(situation, question.action)
@@ -342,6 +346,12 @@ class Outlook:
             seen = column.seen(self._sequence, own) if column else None
             self._seen[technique] = seen if seen is not None and len(seen.places) else None
         return self._seen[technique]
+
+
+def writer_of(author: str) -> str:
+    """Return who wrote what an author stands for: who stands in for a model says why in
+    brackets."""
+    return BUILTIN if author.startswith(f"{BUILTIN} (") else author
 
 
 def most_gain(situation: Situation) -> float:
@@ -405,9 +415,14 @@ def _expected(
     here: NDArray[np.float32],
     marks: NDArray[np.int32],
     priors: NDArray[np.float64],
+    builtin: int,
 ) -> tuple[list[float], list[float], float]:
     """Return means and spreads of the log gains, and the number of tries they rest on."""
-    which = column.nearest(seen.places, here[0], marks[0], NEAREST)
+    writers = column.codes[seen.places, _WRITER]
+    # Another model's failures are its own.
+    strange = (writers != marks[0, _WRITER]) & (writers != builtin)
+    heard = np.flatnonzero(~(strange & np.isnan(column.told[seen.places, 0])))
+    which = heard[column.nearest(seen.places[heard], here[0], marks[0], NEAREST)]
     near = seen.places[which]
     x, c = column.rows[near], column.codes[near]
     gains, errors, _ = column.told[near].T
@@ -464,7 +479,7 @@ def _identity(situation: Situation, action: Action) -> tuple[object, ...]:
     """Return what says that the same was done to the same kernel."""
     return (
         situation.task, situation.source, situation.gpu, situation.simulated, action.technique,
-        action.launch, str(sorted(action.setting.items())), action.writer,
+        action.launch, setting_name(action.setting), action.writer,
     )  # fmt: skip
 
 
@@ -565,9 +580,10 @@ class _Column:
         visible = numbers <= sequence
         visible[list(own)] = True
         visible &= ends > sequence
-        visible &= (firsts == np.arange(self.count)) | ~visible[firsts]
         order = self._order[: self.count, 0]
         places = order[visible[order]].astype(np.intp)
+        if self.different < self.count:  # Of what says the same, what was made first stands.
+            places = places[np.sort(np.unique(firsts[places], return_index=True)[1])]
         ranks = np.full(self.count, -1)
         ranks[places] = np.arange(len(places))
         return _Seen(places, ranks, self._refuted(places))
@@ -586,10 +602,11 @@ class _Column:
             rows = np.flatnonzero(writers == writer)
             if len(rows) < RESULTS:
                 continue
-            short = sliding_window_view(expected[rows] - values[rows] >= SHORT, RESULTS).all(1)
-            highest = sliding_window_view(values[rows], RESULTS).max(1)
+            missed = expected[rows] - values[rows] >= SHORT
+            short = sliding_window_view(missed, RESULTS).min(axis=1)
+            highest = sliding_window_view(values[rows], RESULTS).max(axis=1)
             levels = np.full(len(places) + 1, np.inf)
-            levels[rows[: len(short)][short]] = highest[short] + SHORT
+            levels[rows[: len(highest)][short]] = highest[short] + SHORT
             lowest_after = np.minimum.accumulate(levels[::-1])[::-1][1:]
             same = self.codes[places, _WRITER] == writer
             found |= same & (values > lowest_after)

@@ -1,4 +1,4 @@
-"""Whether a technique's tries pass: from results of wider and narrower cases, whatever the state."""
+"""Whether a technique's tries pass: by results of wider and narrower cases, free of states."""
 
 from __future__ import annotations
 
