@@ -33,13 +33,14 @@ from kernelblaster.harness.bound.speed_of_light import SpeedOfLight, speed_of_li
 from kernelblaster.harness.devices.registry import open_device
 from kernelblaster.harness.errors import UserError
 from kernelblaster.harness.gpus import known_gpu
-from kernelblaster.harness.records import Evaluation, Outcome, Profile, Task, source_sha256
+from kernelblaster.harness.records import Evaluation, Outcome, Task, source_sha256
 from kernelblaster.harness.task.loading import load_task_now
 from kernelblaster.memory.knowledge.signature import bottlenecks_of, signature_of
 from kernelblaster.memory.run.run_store import RunStore
 from kernelblaster.nodes.initial_cuda.builtin import translate
 from kernelblaster.tools.evaluation.evaluator import Evaluator
 from kernelblaster.tools.rewriting.records import Rewritten
+from kernelblaster.tools.rewriting.target import target_of
 from kernelblaster.tools.techniques.catalogue import rewrites
 
 HERE = Path(__file__).resolve().parent
@@ -81,7 +82,8 @@ class Walks:
             for (technique, setting), written in self._drawn(source, kernel, stream):
                 child = await self._evaluator.evaluate(self._task, written.source)
                 gain = _log_gain(seen, child)
-                launch = _target(written, source, seen.profile)
+                names = [share.kernel for share in seen.profile.by_kernel]
+                launch = target_of(written, source, names)
                 step = [technique, setting, launch]
                 self._add({
                     "of": kernel, "seed": seed, "technique": technique, "setting": setting,
@@ -172,22 +174,6 @@ def _log_gain(parent: Evaluation, child: Evaluation) -> float | None:
     if child.outcome is not Outcome.PASSED or not (parent.timing and child.timing):
         return None
     return round(math.log(parent.timing.microseconds / child.timing.microseconds), 5)
-
-
-def _target(written: Rewritten, parent: str, profile: Profile) -> str:
-    """Return the kernel that a rewrite changed: the one it names, or the costliest that differs."""
-    names = [share.kernel for share in profile.by_kernel]
-    named = written.note.split(":")[0].strip()
-    if named in names:
-        return named
-    moved = [name for name in names if _text(name, parent) != _text(name, written.source)]
-    return (moved or names)[0]
-
-
-def _text(kernel: str, source: str) -> str:
-    """Return the text of a kernel and of all up to the next."""
-    _, _, after = source.partition(f" {kernel}(")
-    return after.partition("__global__")[0]
 
 
 def main() -> None:

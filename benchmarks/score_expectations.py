@@ -2,10 +2,10 @@
 
     python benchmarks/score_expectations.py [--out FILE]
 
-Who forecasts: the seed's priors, today's policy (`memory/knowledge/policy.py`), the mean of a
-technique (first use and repetition apart), and `memory/knowledge/expectation.py`: with the seed for
-a prior, and without; with all evidence told twice; with a half of the tasks; with the outcomes of
-what it learns from shuffled; and, as in a run, with what came before on the task itself.
+Who forecasts: the seed's priors, the mean of a technique (first use and repetition apart), and
+`memory/knowledge/expectation.py`, which runs choose by: with the seed for a prior, and without; with
+all evidence told twice; with a half of the tasks; with the outcomes of what it learns from shuffled;
+and, as in a run, with what came before on the task itself.
 
 Left out in turn: each task, each class of operation, each GPU. Pairs: of the tries of one kernel,
 those whose worth (log gain; of a failure its cost) differs by more than `NO_GAIN`; the share
@@ -40,7 +40,6 @@ from kernelblaster.memory.knowledge.signature import distance
 from kernelblaster.memory.knowledge.snapshot import discover
 from kernelblaster.memory.records import (
     NO_GAIN,
-    Evidence,
     PerformanceState,
     PolicyContext,
     Signature,
@@ -101,40 +100,9 @@ def circumstances(each: Try) -> dict[str, str]:
     }  # fmt: skip
 
 
-def by_policy(known: Sequence[Try], asked: Sequence[Try]) -> list[Said]:
-    """Forecast as the first edition does."""
-    facts = Facts()
-    states = {state.id: state for state in SEED.states}
-    for number, each in enumerate(known, 1):
-        state = state_of(each)
-        states.setdefault(state.id, state)
-        row = Evidence(
-            **circumstances(each), run="r", iteration=0, rollout=0, step=number,  # type: ignore[arg-type]
-            technique=each.action.technique, parameters=dict(each.action.setting),
-            expected_log_gain=0.0, outcome=each.outcome, log_gain=each.log_gain,
-            parent_sha256=each.kernel, child_sha256=f"{each.kernel} {number}",
-            author=each.action.writer, task_id=each.task, state_before=state.id,
-            signature_before=each.dominant, toolchain="nvcc",
-        )  # fmt: skip
-        facts.add(number, str(number), row)
-    policy = Policy(facts, len(known), states.values(), SEED.optimizations)
-    said = []
-    for each in asked:
-        name = each.action.technique
-        card = SEED.techniques.get(name) or unknown_technique(name)
-        context = PolicyContext(**circumstances(each))  # type: ignore[arg-type]
-        ((_, gain),) = policy.beliefs(state_of(each), [card], context)
-        belief = gain.posterior
-        spread = math.sqrt(
-            belief.scale / (belief.shape - 1.0) * (1.0 + 1.0 / belief.strength)
-        )
-        said.append(_said(gain.success_probability, gain.mean_log, spread, gain.score))
-    return said
-
-
 def by_seed(known: Sequence[Try], asked: Sequence[Try]) -> list[Said]:
     """Forecast by the seed's priors alone."""
-    return by_policy([], asked)
+    return Regression()([], asked)
 
 
 def by_mean(known: Sequence[Try], asked: Sequence[Try]) -> list[Said]:
@@ -155,11 +123,11 @@ def by_mean(known: Sequence[Try], asked: Sequence[Try]) -> list[Said]:
 
 def prior_of(each: Try) -> float:
     """Return what the seed expects of a technique in a kernel's state."""
-    policy = Policy(Facts(), 0, SEED.states, SEED.optimizations)
+    policy = Policy(Facts(), Expectations(), 0, SEED.states, SEED.optimizations)
     name = each.action.technique
     card = SEED.techniques.get(name) or unknown_technique(name)
     context = PolicyContext(**circumstances(each))  # type: ignore[arg-type]
-    return policy.beliefs(state_of(each), [card], context)[0][1].mean_log
+    return policy.beliefs(state_of(each), [card], context)[0].optimization.prior_log_gain
 
 
 class Regression:
@@ -329,7 +297,6 @@ def forecasters() -> dict[str, Forecaster]:
     regression = Regression()
     return {
         "seed": by_seed,
-        "policy of today": by_policy,
         "mean of a technique": by_mean,
         "regression, no prior": Regression(seeded=False),
         "regression": regression,

@@ -19,7 +19,14 @@ Author = str
 
 Memory = Literal["live", "frozen", "seed", "off", "shuffled"]
 """What a run has of a knowledge base: all, also what it learns itself; what was there when it
-began; the seed's priors alone; nothing; or what was there, with each state told of as another."""
+began; the seed's priors alone; nothing; or what was there, with outcomes dealt anew among tries and
+each state told of as another."""
+
+LATER_FIELDS = (
+    "harness", "repairs", "launch", "earlier", "forecast_std", "forecast_pass",
+    "launch_signature", "launch_share", "microseconds", "bound_us",
+)  # fmt: skip
+"""Of evidence, those that the first version did not have."""
 
 NO_GAIN = 0.01
 """Log gain below which nothing worth the name was gained, or lost (about 1 %)."""
@@ -30,7 +37,7 @@ class Ablation(NamedTuple):
 
     memory: Memory = "live"
     seed: int = 0
-    """Says which state is told of as which, where memory is shuffled."""
+    """Says how outcomes are dealt and states told of, where memory is shuffled."""
     counters: bool = True
     """Whether agents know more of a kernel's run than its time."""
     fresh: bool = False
@@ -227,10 +234,18 @@ class Applied(Record):
     """Which of the rollout's steps, from 0."""
     technique: str
     """What was applied."""
+    launch: str = ""
+    """Kernel of the program that it was to change; empty in rows of earlier versions."""
     parameters: dict[str, Any] = Field(default_factory=dict)
     """With which values."""
+    earlier: dict[str, Any] | None = None
+    """Values with which the parent has it applied to that kernel already; None at a first use."""
     expected_log_gain: float
     """As the policy had it before."""
+    forecast_std: float | None = None
+    """Standard deviation of the same, as of then; None in rows of earlier versions."""
+    forecast_pass: float | None = None
+    """Probability that it passes, as of then; None in rows of earlier versions."""
     outcome: Outcome
     """What came of it."""
     log_gain: float | None = None
@@ -259,11 +274,50 @@ class Circumstances(Record):
     """Version of the harness that measures; empty where nobody noted it."""
 
 
+class LaunchAtHand(Record):
+    """One kernel of a program, as the policy asks about it."""
+
+    kernel: str
+    """Its name."""
+    share: float
+    """Of the program's time that its launches take."""
+    signature: tuple[float, ...]
+    """Of the longest of them."""
+
+
+class KernelAtHand(Record):
+    """A program as it is, before something is done to it."""
+
+    task_id: str
+    source_sha256: str
+    microseconds: float
+    """Of one call."""
+    bound_us: float | None = None
+    """That no kernel of the task can be faster than."""
+    launches: tuple[LaunchAtHand, ...] = Field(min_length=1)
+    """Its kernels, the costliest first."""
+    targets: dict[str, str] = Field(default_factory=dict)
+    """By technique, the kernel that its rewrite changes; of others the one that promises most."""
+    applied: tuple[tuple[str, str, dict[str, Any]], ...] = ()
+    """Technique, kernel and setting of each step on the way to it, in order."""
+
+
 class PolicyContext(Circumstances):
-    """What the policy is asked for. Without a harness, evidence of all versions counts alike."""
+    """What the policy is asked for: circumstances, and the kernel at hand where there is one.
+
+    Without a harness, evidence of all versions counts alike.
+    """
 
     tried: tuple[str, ...] = ()
     """Techniques already tried on this very source: left out."""
+    writer: Author = "builtin"
+    """Who is to write."""
+    kernel: KernelAtHand | None = None
+    """None where a state alone is asked about."""
+    refused: tuple[tuple[str, str, str], ...] = ()
+    """Technique, kernel and setting (`setting_name`) of what failed in this run: out of it."""
+    own: tuple[str, ...] = ()
+    """Ids of evidence that counts though it came after the snapshot: the rollout's own."""
 
     @classmethod
     def of(
@@ -290,6 +344,15 @@ class Evidence(Applied, Circumstances):
     """Id of the performance state."""
     state_after: str | None = None
     signature_before: tuple[float, ...]
+    """Of the parent's dominant launch."""
+    launch_signature: tuple[float, ...] = ()
+    """Of the kernel that the technique was to change; empty in rows of earlier versions."""
+    launch_share: float | None = None
+    """Of the parent's time that its launches took."""
+    microseconds: float | None = None
+    """Time of the parent."""
+    bound_us: float | None = None
+    """That no kernel of the task can be faster than."""
     previous_technique: str | None = None
     """The technique applied just before in the trajectory."""
     standard_error: float = 0.0
@@ -319,67 +382,61 @@ class Evidence(Applied, Circumstances):
 
     def _content(self, *left_out: str) -> dict[str, Any]:
         content = self.model_dump(mode="json", exclude=set(left_out))
-        for name in ("harness", "repairs"):
-            if not content[name]:
+        for name in LATER_FIELDS:
+            if content[name] in (None, "", 0, []):
                 del content[name]  # Older rows keep their id.
         return content
 
 
-class Posterior(Record):
-    """Belief about one technique in one state.
+class Overturned(Record):
+    """A row of evidence that passed and does not stand: it counts as a failure from then on."""
 
-    The log speedup of a candidate that passes has unknown mean and variance with a
-    normal-inverse-gamma prior; passing at all is Bernoulli with a Beta prior.
-    """
+    evidence: str
+    """Its id."""
+    outcome: Literal["vetoed", "unconfirmed"]
+    """Whether a reviewer refused the kernel, or it did not hold when it was measured again."""
+    reason: str
 
-    mean: float
-    """Of the log speedup."""
-    strength: float = Field(gt=0)
-    """Effective observations behind the mean."""
-    shape: float = Field(gt=0)
-    """Inverse-gamma parameter of the variance."""
-    scale: float = Field(gt=0)
-    """Inverse-gamma parameters of the variance."""
-    passes: float = Field(gt=0)
-    """Beta parameter of the success probability."""
-    failures: float = Field(gt=0)
-    """Beta parameters of the success probability."""
+    @property
+    def id(self) -> str:
+        """Identity: which row and how, so that it is overturned once."""
+        return sha256_of_json(["overturned", self.evidence, self.outcome])
 
 
 class ExpectedGain(Record):
-    """What the policy expects of a technique, and how sure it is."""
+    """What the policy expects of a technique on a kernel, and how sure it is."""
 
     mean_log: float
-    """Posterior mean of the log speedup given that the candidate passes."""
+    """Mean of the log speedup of the next try, given that it passes."""
     std_log: float
-    """Standard deviation of that mean."""
-    prepared_log: float = 0.0
-    """Discounted log gain of the best steps seen after it, over the best seen without it: what a
-    technique is worth that only prepares the next."""
+    """Standard deviation of the same."""
+    most_log: float | None = None
+    """Log speedup that the kernel's share of the time, or the task's bound, allows at most."""
     success_probability: float
     """That a candidate compiles and verifies."""
+    passed: float = Field(gt=0)
+    """Beta parameter of the success probability."""
+    failed: float = Field(gt=0)
+    """The other."""
     trials: float
-    """Weighted number of tries behind it (not_applicable apart)."""
-    failures: float
-    """Weighted number of those that did not compile or verify."""
-    slowdowns: float = 0.0
-    """Weighted number of passes that were slower than their parent."""
-    not_applicable: float = 0.0
-    """Weighted number of tries that no candidate came of."""
+    """Tries that passed behind it: those on the kernels most like this one."""
     score: float
     """Expected log gain of trying, failures included: what candidates are ordered by."""
-    posterior: Posterior
-    """The belief that the figures come from."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_an_earlier_version(cls, values: Any) -> Any:
+        """Take one that has a posterior."""
+        if not (isinstance(values, dict) and isinstance(values.get("posterior"), dict)):
+            return values
+        belief = values["posterior"]
+        kept = {name: values[name] for name in values if name in cls.model_fields}
+        return {**kept, "passed": belief["passes"], "failed": belief["failures"]}
 
 
-class SettingGain(Record):
-    """What one parameter setting of a technique gained in a state."""
-
-    parameters: dict[str, Any]
-    mean_log: float
-    """Weighted mean log speedup; a try that failed counts as its cost."""
-    tries: int
-    failures: int
+def setting_name(setting: Mapping[str, Any]) -> str:
+    """Return the name of a parameter setting, whatever the order of its parameters."""
+    return str(sorted(setting.items()))
 
 
 LessonKind = Literal[
@@ -644,6 +701,8 @@ class Step(Applied):
     """What a model that proposed the technique newly says of it."""
     account_sha256: str | None = None
     """Artifact of what the agents said on the way to it; None in steps of earlier versions."""
+    refused: tuple[dict[str, Any], ...] = ()
+    """Settings that failed on the way to it."""
 
     @property
     def id(self) -> str:

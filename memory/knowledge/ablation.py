@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import random
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from pathlib import Path
 
 from ...harness.records import sha256_of
-from ..records import Ablation, Evidence, KnowledgeUpdate, Lesson, PerformanceState
+from ..records import Ablation, Evidence, KnowledgeUpdate, Lesson, Overturned, PerformanceState
 from .directory import prepare
+from .expectation import Expectations, Outlook, Tried
 from .kernels import KnownKernel, TaskSeen
 from .knowledge_base import KnowledgeBase
 from .seed import Seed
@@ -39,12 +41,18 @@ class ReadAlone(KnowledgeBase):
     The Chroma index in its directory is left to others too.
     """
 
-    def __init__(self, directory: Path, seed: Seed) -> None:
+    def __init__(
+        self, directory: Path, seed: Seed, expectations: Expectations | None = None
+    ) -> None:
         """Take a prepared directory."""
-        super().__init__(directory, seed, with_index=False)
+        super().__init__(directory, seed, with_index=False, expectations=expectations)
 
     def add_evidence(self, rows: Iterable[Evidence]) -> int:
         """Add nothing."""
+        return 0
+
+    def overturn(self, rows: Iterable[Overturned]) -> int:
+        """Change nothing."""
         return 0
 
     def add_state(self, state: PerformanceState) -> bool:
@@ -81,15 +89,16 @@ class BeforeTheFirst(ReadAlone):
 
 
 class Shuffled(ReadAlone):
-    """A knowledge base in which each state is told of as another: expectations, what to try, what
-    not, parameter settings and lessons. What a memory gives that knows nothing of states.
+    """A knowledge base whose experience says nothing of what it was made with: each try has the
+    outcome of another, and each state is told of as another, with what to try in it, what not, and
+    lessons. What a memory gives that only looks like one.
 
     The states stand in a ring, in an order that a number fixes; each has what is known of the next.
     """
 
     def __init__(self, directory: Path, seed: Seed, number: int) -> None:
         """Take a prepared directory; another number is another order."""
-        super().__init__(directory, seed)
+        super().__init__(directory, seed, Dealt(number))
         self._number = number
 
     def lessons(
@@ -118,3 +127,37 @@ class Shuffled(ReadAlone):
 
     def _place(self, state: PerformanceState) -> str:
         return sha256_of(str(self._number), state.id)
+
+
+class Dealt(Expectations):
+    """Expectations in which each try has the outcome of another on the same kind of device."""
+
+    def __init__(self, number: int) -> None:
+        """Take the number that fixes how outcomes are dealt."""
+        super().__init__()
+        self._number = number
+        self._rows: dict[str, tuple[int, Tried]] = {}
+        self._dealt: tuple[int, Expectations] = -1, Expectations()
+
+    def add(self, tried: Tried, sequence: int | None = None, name: str = "") -> None:
+        """Keep what came of an action, until somebody asks."""
+        number = len(self._rows) + 1 if sequence is None else sequence
+        self._rows[name or str(number)] = number, tried
+
+    def overturn(self, name: str, tried: Tried, sequence: int) -> None:
+        """Keep that a try failed after all."""
+        self.add(tried._replace(log_gain=None), self._rows[name][0], name)
+
+    def at(self, sequence: int, own: Collection[str] = ()) -> Outlook:
+        """Return what tries up to a number say when their outcomes are dealt anew."""
+        if self._dealt[0] != sequence:
+            known = [each for each in self._rows.values() if each[0] <= sequence]
+            dealt = Expectations()
+            for simulated in (True, False):
+                rows = [each for each in known if each[1].situation.simulated is simulated]
+                outcomes = [(each.log_gain, each.standard_error) for _, each in rows]
+                random.Random(f"{self._number} {simulated}").shuffle(outcomes)
+                for (number, tried), (gain, error) in zip(rows, outcomes, strict=True):
+                    dealt.add(tried._replace(log_gain=gain, standard_error=error), number)
+            self._dealt = sequence, dealt
+        return self._dealt[1].at(sequence)

@@ -5,20 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Literal, NamedTuple
 
-from ...harness.records import Record
+from ...harness.records import Outcome, Record
 from ..records import (
     AddMacro,
     AddTechnique,
     Evidence,
     Lesson,
     Optimization,
+    Overturned,
     PerformanceState,
     Revert,
     SplitState,
     StateOptimization,
     Withdrawal,
+    setting_name,
 )
 from .edits import StoredEdit, WrittenEdit
+from .expectation import USUAL_US, Action, Expectations, Situation, Tried, writer_of
 from .facts import Facts
 from .journal import Entry, Journal
 from .kernels import Kernels, KnownKernel, TaskSeen
@@ -28,12 +31,12 @@ from .state_index import IndexedState
 from .text_index import IndexedText
 
 EVIDENCE, STATE, OPTIMIZATION = "evidence", "state", "optimization"
-LESSON, WITHDRAWAL = "lesson", "withdrawal"
+LESSON, WITHDRAWAL, OVERTURNED = "lesson", "withdrawal", "overturned"
 TASK, KERNEL = "task", "kernel"
 EDIT, REVERT = "edit", "revert"
 KINDS: Mapping[str, type[Record]] = {
     EVIDENCE: Evidence, STATE: PerformanceState, OPTIMIZATION: StateOptimization, LESSON: Lesson,
-    WITHDRAWAL: Withdrawal, TASK: TaskSeen, KERNEL: KnownKernel,
+    WITHDRAWAL: Withdrawal, OVERTURNED: Overturned, TASK: TaskSeen, KERNEL: KnownKernel,
     EDIT: WrittenEdit, REVERT: Revert,
 }  # fmt: skip
 """What the entries of each kind hold."""
@@ -63,12 +66,17 @@ class Contents:
     Another process may write too; `read` takes what is new, whoever wrote it.
     """
 
-    def __init__(self, journal: Journal, seed: Seed) -> None:
+    def __init__(
+        self, journal: Journal, seed: Seed, expectations: Expectations | None = None
+    ) -> None:
+        """Take a journal, a seed, and what learns from evidence, where it is not the usual."""
         self.sequence = 0
         """Of the newest entry read."""
         self.seed = seed
         self.facts = Facts()
         self.kernels = Kernels()
+        self.expectations = expectations or Expectations()
+        """What all evidence says of what comes next."""
         self.states: list[tuple[int, PerformanceState]] = [(0, state) for state in seed.states]
         """The seed's, then the discovered ones in order of arrival, with their sequences."""
         self.changes: list[StoredChange] = []
@@ -81,6 +89,10 @@ class Contents:
         self._split: list[tuple[int, PerformanceState]] = []
         """States that an edit made of a part of another."""
         self._journal = journal
+        self.overturned: dict[str, tuple[int, Overturned]] = {}
+        """By id of the row of evidence, with the sequence from which on."""
+        self._began: dict[str, str] = {}
+        """When each run wrote its first row."""
         self._discovered: set[str] = set()
         self._indexed: tuple[IndexedState, ...] = ()
         self._texts: tuple[IndexedText, ...] = ()
@@ -146,6 +158,12 @@ class Contents:
             self._require_whole(entry, told.signature_before)
             row = self.seed.in_todays_words(told)
             self.facts.add(entry.sequence, entry.id, row)
+            self._learn(entry, row)
+        elif entry.kind == OVERTURNED:
+            overturned = self._journal.read(Overturned, entry)
+            known = self.overturned.setdefault(overturned.evidence, (entry.sequence, overturned))
+            if known[1] is overturned:
+                self._overturn(overturned.evidence, entry.sequence)
         elif entry.kind == STATE:
             state = self._journal.read(PerformanceState, entry)
             self._require_whole(entry, state.centroid)
@@ -182,6 +200,25 @@ class Contents:
             revert = self._journal.read(Revert, entry)
             self.edits.append(StoredEdit(entry.sequence, entry.id, revert))
 
+    def _learn(self, entry: Entry, row: Evidence) -> None:
+        """Add a row to what is expected by, if it says anything of its technique."""
+        if row.outcome is Outcome.NOT_APPLICABLE or not row.outcome.is_verdict:
+            return
+        self.expectations.add(self._tried(row), entry.sequence, entry.id)
+        if entry.id in self.overturned:  # Where bases are merged it may come first.
+            self._overturn(entry.id, entry.sequence)
+
+    def _overturn(self, evidence: str, sequence: int) -> None:
+        """Let a row count as a failure, where it is here."""
+        row = self.facts.row(evidence)
+        if row is not None and row.log_gain is not None:
+            why = self.overturned[evidence][1].outcome
+            tried = self._tried(row)._replace(reason=why)
+            self.expectations.overturn(evidence, tried, sequence)
+
+    def _tried(self, row: Evidence) -> Tried:
+        return _tried(row, self._began.setdefault(row.run, row.created))
+
     def withdrawn_at(self, at: int) -> frozenset[str]:
         """Return the ids of the lessons that do not stand at a sequence number."""
         return frozenset(name for name, since in self.withdrawn.items() if since <= at)
@@ -194,6 +231,42 @@ class Contents:
 def subject(lesson: Lesson) -> Subject:
     """Return what rows of evidence speak for or against a lesson: of a composite, its last step."""
     return lesson.device_kind == "simulated", (lesson.technique or "").split(" then ")[-1]
+
+
+def _tried(row: Evidence, began: str) -> Tried:
+    """Return what a row says of its action; `began`: when its run did."""
+    situation = Situation(
+        task=row.task_id,
+        op_class=row.op_class,
+        dtype=row.dtype,
+        gpu=row.gpu,
+        family=row.family,
+        simulated=row.device_kind == "simulated",
+        signature=row.launch_signature or row.signature_before,
+        share=row.launch_share or 1.0,
+        microseconds=row.microseconds or USUAL_US,
+        bound_us=row.bound_us,
+        source=row.parent_sha256,
+        harness=row.harness,
+    )
+    writer = writer_of(row.author)
+    action = Action(row.technique, row.launch, row.parameters, row.earlier, writer)
+    setting = setting_name(row.parameters)
+    return Tried(
+        situation,
+        action,
+        row.log_gain,
+        reason=row.outcome.value,
+        standard_error=row.standard_error,
+        # What earlier versions expected was another thing.
+        expected=None if row.forecast_std is None else row.expected_log_gain,
+        child=row.child_sha256 or "",
+        # Where it was made in its run: rollouts that run beside each other arrive in any order.
+        made=(
+            began, row.iteration, row.rollout, row.step, row.repairs, row.parent_sha256, setting,
+            row.child_sha256 or "", row.log_gain or 0.0,
+        ),
+    )  # fmt: skip
 
 
 def _in_words(card: Optimization) -> str:

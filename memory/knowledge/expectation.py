@@ -6,18 +6,26 @@ kernels with like profiles share, and an effect of each task, whose tries are no
 samples. First use and repetition hardly speak for each other, nor do far apart settings. It is
 solved for each technique by the tries nearest to the kernel, so that a question costs about the
 same whatever is remembered. Whether a try passes is asked of `failures`.
+
+Nothing is ever taken away: an `Outlook` is what all tries up to a number say, whatever came since.
+Of these, order is by when they were made within their runs, not by when they arrived: neither the
+timing of parallel rollouts nor the order of merging changes a forecast.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+import zlib
+from bisect import bisect_right
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from .failures import Failures, Reliability
+from ..records import setting_name
+from .failures import Reliability, believed
 from .signature import embed
 
 FAILURE_COST = 0.05
@@ -47,6 +55,10 @@ SETTING_REACH = 2.0
 """Doublings of a parameter's value at which two settings are 0.6 alike."""
 NEAREST = 32
 """Tries of a technique that a question is answered by."""
+USUAL_US = 100.0
+"""Time of a program where nobody says it."""
+BUILTIN = "builtin"
+"""The writer whose failures others hear of: the library's rewrite is the same whoever asks."""
 EXACT, SURE = 0.01, Reliability(99.0, 1.0)
 """Spread and reliability of what was done to this very kernel before, and passed."""
 CONTRARY = 0.3
@@ -75,6 +87,8 @@ class Situation(NamedTuple):
     """That no kernel of the task can be faster than."""
     source: str = ""
     """Name of the source: what was refused of it is refused again."""
+    harness: str = ""
+    """Version of what measures: what another measured is worth one try at most. Empty: any."""
 
 
 class Action(NamedTuple):
@@ -144,112 +158,64 @@ class Tried(NamedTuple):
     """Of the log gain."""
     expected: float | None = None
     """Log gain that was forecast before it was tried; None where nobody noted it."""
+    child: str = ""
+    """Name of the source that came of it: another one is another try."""
+    made: tuple[Any, ...] = ()
+    """What tries are ordered by, the later the greater; empty: by arrival."""
 
 
 class Expectations:
     """All tries so far, in arrays; each is added once and asked for at near-constant cost."""
 
     def __init__(self) -> None:
-        self.failures = Failures()
-        self._known: dict[object, tuple[str, int]] = {}
-        self._by_technique: dict[str, _Column] = {}
+        self._sequence = 0
+        self._columns: dict[str, _Column] = {}
+        self._places: dict[tuple[object, ...], list[int]] = {}
+        """By what was done to which kernel, in order of arrival."""
+        self._named: dict[str, tuple[str, int]] = {}
         self._words: dict[str, int] = {}
 
     def __len__(self) -> int:
-        return len(self._known)
+        """Return how many tries there are, each once however often it was told."""
+        return sum(column.different for column in self._columns.values())
 
-    def add(self, tried: Tried) -> None:
-        """Take what came of an action; told again, it stands where it stood."""
+    def add(self, tried: Tried, sequence: int | None = None, name: str = "") -> None:
+        """Take what came of an action; told again, it is one try.
+
+        Args:
+            tried: the try.
+            sequence: its number, which rises from one to the next.
+            name: by which it can be overturned, or be known before its number.
+        """
+        self._sequence = self._sequence + 1 if sequence is None else sequence
         situation, action = tried.situation, tried.action
-        self.failures.add(
-            action.technique, situation.op_class, action.writer, tried.reason,
-            tried.log_gain is not None, _identity(situation, action),
-        )  # fmt: skip
-        column = self._by_technique.setdefault(action.technique, _Column())
-        row, codes = self._row(self._launch(situation), action, column)
-        value = math.nan if tried.log_gain is None else tried.log_gain
-        key = _identity(situation, action)
-        if key in self._known:
-            column.replace(self._known[key][1], value, tried)
-            return
-        self._known[key] = action.technique, column.append(row, codes, value, tried)
-        column.compare(action.writer, tried.expected)
+        column = self._columns.setdefault(action.technique, _Column())
+        row, codes = self._row(self._launch(situation), action)
+        place = column.append(row, codes, tried, self._sequence)
+        if situation.source:
+            told = self._places.setdefault(_identity(situation, action), [])
+            column.repeat(place, told)
+            told.append(place)
+        if name:
+            self._named[name] = action.technique, place
+
+    def overturn(self, name: str, tried: Tried, sequence: int) -> None:
+        """Take that a try, told under a name, failed after all."""
+        technique, place = self._named[name]
+        self._columns[technique].end(place, sequence)
+        self.add(tried._replace(log_gain=None), sequence)
+
+    def at(self, sequence: int, own: Collection[str] = ()) -> Outlook:
+        """Return what tries up to a number say, and those of given names that came later."""
+        return Outlook(self, sequence, own)
+
+    def forecasts(self, asked: Sequence[Question]) -> list[Forecast]:
+        """Return what to expect of each action by all tries, in the order asked."""
+        return self.at(self._sequence).forecasts(asked)
 
     def refused(self, situation: Situation, action: Action) -> bool:
         """Say whether this very action failed on this very kernel: it is out."""
-        found = self._known.get(_identity(situation, action))
-        return found is not None and self._by_technique[found[0]].failed(found[1])
-
-    def forecasts(self, asked: Sequence[Question]) -> list[Forecast]:
-        """Return what to expect of each action, in the order asked."""
-        found: dict[int, Forecast] = {}
-        seen: dict[int, tuple[list[float], list[int], float]] = {}
-        by_technique: dict[tuple[str, str, str], list[int]] = {}
-        for place, (situation, action, _) in enumerate(asked):
-            case = action.technique, situation.op_class, action.writer
-            by_technique.setdefault(case, []).append(place)
-            if id(situation) not in seen:
-                seen[id(situation)] = (*self._launch(situation), most_gain(situation))
-        for case, places in by_technique.items():
-            technique, passes = case[0], self.failures.reliability(*case)
-            questions = [asked[place] for place in places]
-            launches = [seen[id(each.situation)] for each in questions]
-            means, spreads, tries = self._expected(technique, questions, launches)
-            for place, (_, _, cap), mean, spread in zip(
-                places, launches, means, spreads, strict=True
-            ):
-                found[place] = Forecast(min(mean, cap), spread, cap, passes, tries)
-                gain = self._remembered(asked[place])
-                if gain is not None:
-                    found[place] = Forecast(gain, EXACT, cap, SURE, tries)
-        return [found[place] for place in range(len(asked))]
-
-    def _remembered(self, question: Question) -> float | None:
-        """Return what came of this very action on this very kernel; None where nothing is known."""
-        found = self._known.get(_identity(question.situation, question.action))
-        return None if found is None else self._by_technique[found[0]].passed(found[1])
-
-    def _expected(
-        self,
-        technique: str,
-        questions: Sequence[Question],
-        launches: Sequence[tuple[list[float], list[int], float]],
-    ) -> tuple[list[float], list[float], float]:
-        """Return means and spreads of the log gains, and the number of tries they rest on."""
-        priors = np.array(
-            [min(each.prior, most) for each, (_, _, most) in zip(questions, launches, strict=True)]
-        )
-        column = self._by_technique.get(technique)
-        if column is None or not column.count:
-            none = np.zeros(len(questions))
-            return *_with_priors(none, none + BEFORE, priors), 0.0
-        rows, codes = zip(
-            *(
-                self._row(launch[:2], each.action, column)
-                for each, launch in zip(questions, launches, strict=True)
-            ),
-            strict=True,
-        )
-        here, marks = np.array(rows, np.float32), np.array(codes, np.int32)
-        near = column.nearest(here, marks, NEAREST)
-        x, c = column.rows[near], column.codes[near]
-        gains, errors, refuted = column.told[near].T
-        covariance, alike = _covariance(
-            np.concatenate([x, here]), np.concatenate([c, marks]), x, c
-        )
-        among, across = covariance[: len(x)], covariance[len(x) :]
-        failed = np.isnan(gains)
-        noise = NOISE + errors**2 + _doubts(alike[: len(x)], np.where(failed, -FAILURE_COST, gains))
-        foreign = c[:, _KIND] != marks[0, _KIND]
-        if foreign.any():
-            noise[foreign] = np.maximum(noise[foreign], foreign.sum() * ONE_TRY)
-        noise[failed | (refuted > 0.0)] = 1e6
-        among.flat[:: len(x) + 1] += noise
-        told = np.where(failed, 0.0, gains)
-        solved = np.linalg.solve(among, np.concatenate([told[:, None], across.T], axis=1))
-        variances = np.maximum(BEFORE - (across * solved[:, 1:].T).sum(1), 1e-6)
-        means, spreads = _with_priors(across @ solved[:, 0], variances, priors)
-        return means, spreads, float(len(x) - failed.sum())
+        return self.at(self._sequence).refused(situation, action)
 
     def _launch(self, situation: Situation) -> tuple[list[float], list[int]]:
         """Return what distances are taken of, in units of their reach, and what is alike or not."""
@@ -265,22 +231,127 @@ class Expectations:
             situation.gpu, situation.family,
         )  # fmt: skip
         codes = [self._words.setdefault(word, len(self._words)) for word in words]
-        return row, [*codes, int(situation.simulated)]
+        return row, [*codes, self._harness(situation), int(situation.simulated)]
 
     def _row(
-        self, launch: tuple[list[float], list[int]], action: Action, column: _Column
+        self, launch: tuple[list[float], list[int]], action: Action
     ) -> tuple[list[float], list[int]]:
         """Return the same of an action on a launch."""
-        values = column.setting(action.setting)
-        earlier = column.setting(action.earlier) if action.earlier else values
+        values = _numbers(action.setting)
+        earlier = _numbers(action.earlier) if action.earlier else values
         row = [
             *launch[0],
             *(value / SETTING_REACH for value in values),
             *((new - old) / SETTING_REACH for new, old in zip(values, earlier, strict=True)),
         ]
-        writer = f"writer {action.writer}"
-        codes = self._words.setdefault(writer, len(self._words)), int(action.earlier is not None)
-        return row, [*launch[1], *codes]
+        return row, [*launch[1], self._writer(action.writer), int(action.earlier is not None)]
+
+    def _writer(self, name: str) -> int:
+        return self._words.setdefault(f"writer {name}", len(self._words))
+
+    def _harness(self, situation: Situation) -> int:
+        name = situation.harness
+        return self._words.setdefault(f"harness {name}", len(self._words)) if name else _ANY
+
+
+class Outlook:
+    """What tries up to a number say; it stays the same whatever is added."""
+
+    def __init__(self, told: Expectations, sequence: int, own: Collection[str]) -> None:
+        self._told = told
+        self._sequence = sequence
+        self._own: dict[str, list[int]] = {}
+        for name in own:
+            if name in told._named:
+                technique, place = told._named[name]
+                self._own.setdefault(technique, []).append(place)
+        self._seen: dict[str, _Seen | None] = {}
+
+    def refused(self, situation: Situation, action: Action) -> bool:
+        """Say whether this very action failed on this very kernel: it is out."""
+        gain = self._remembered(situation, action)
+        return gain is not None and math.isnan(gain)
+
+    def forecasts(self, asked: Sequence[Question]) -> list[Forecast]:
+        """Return what to expect of each action, in the order asked."""
+        found: dict[int, Forecast] = {}
+        cases: dict[tuple[int, str, str], list[int]] = {}
+        for place, (situation, action, _) in enumerate(asked):
+            case = id(situation), action.technique, action.writer
+            cases.setdefault(case, []).append(place)
+        launches: dict[int, tuple[list[float], list[int]]] = {}
+        for (key, _, _), places in cases.items():
+            questions = [asked[place] for place in places]
+            if key not in launches:
+                launches[key] = self._told._launch(questions[0].situation)
+            for place, forecast in zip(places, self._of(questions, launches[key]), strict=True):
+                found[place] = forecast
+        return [found[place] for place in range(len(asked))]
+
+    def _of(
+        self, questions: Sequence[Question], launch: tuple[list[float], list[int]]
+    ) -> list[Forecast]:
+        """Return what to expect of settings of a technique on one launch, by one writer."""
+        situation, technique = questions[0].situation, questions[0].action.technique
+        cap = most_gain(situation)
+        priors = np.array([min(each.prior, cap) for each in questions])
+        seen = self._of_technique(technique)
+        if seen is None:
+            none = np.zeros(len(questions))
+            means, spreads = _with_priors(none, none + BEFORE, priors)
+            return [
+                Forecast(min(mean, cap), spread, cap, Reliability(), 0.0)
+                for mean, spread in zip(means, spreads, strict=True)
+            ]
+        rows, codes = zip(
+            *(self._told._row(launch, each.action) for each in questions), strict=True
+        )
+        here, marks = np.array(rows, np.float32), np.array(codes, np.int32)
+        column = self._told._columns[technique]
+        builtin = self._told._writer(BUILTIN)
+        means, spreads, tries = _expected(column, seen, here, marks, priors, builtin)
+        passes = _reliability(column, seen.places, marks[0], builtin)
+        found = []
+        for question, mean, spread in zip(questions, means, spreads, strict=True):
+            gain = self._remembered(situation, question.action)
+            if gain is None or math.isnan(gain):
+                found.append(Forecast(min(mean, cap), spread, cap, passes, tries))
+            else:
+                found.append(Forecast(gain, EXACT, cap, SURE, tries))
+        return found
+
+    def _remembered(self, situation: Situation, action: Action) -> float | None:
+        """Return what came of this very action on this very kernel last: NaN where it failed.
+
+        None where nothing is known, or where what is known was refuted.
+        """
+        told = self._told._places.get(_identity(situation, action))
+        seen = self._of_technique(action.technique)
+        if told is None or seen is None:
+            return None
+        last = int(seen.ranks[told].max())
+        if last < 0 or seen.refuted[last]:
+            return None
+        column, place = self._told._columns[action.technique], seen.places[last]
+        harness = self._told._harness(situation)
+        if harness not in (_ANY, column.codes[place, _HARNESS]):
+            return None
+        return float(column.told[place, 0])
+
+    def _of_technique(self, technique: str) -> _Seen | None:
+        """Return what is known here of a technique; None where nothing is."""
+        if technique not in self._seen:
+            column = self._told._columns.get(technique)
+            own = self._own.get(technique, [])
+            seen = column.seen(self._sequence, own) if column else None
+            self._seen[technique] = seen if seen is not None and len(seen.places) else None
+        return self._seen[technique]
+
+
+def writer_of(author: str) -> str:
+    """Return who wrote what an author stands for: who stands in for a model says why in
+    brackets."""
+    return BUILTIN if author.startswith(f"{BUILTIN} (") else author
 
 
 def most_gain(situation: Situation) -> float:
@@ -291,13 +362,16 @@ def most_gain(situation: Situation) -> float:
     return min(by_share, max(0.0, math.log(situation.microseconds / situation.bound_us)))
 
 
-_TASK, _CLASS, _DTYPE, _GPU, _FAMILY, _KIND, _WRITER, _REPEATED = range(8)
-_FOREIGN = np.zeros(8)
+_TASK, _CLASS, _DTYPE, _GPU, _FAMILY, _HARNESS, _KIND, _WRITER, _REPEATED = range(9)
+_FOREIGN = np.zeros(9)
 _FOREIGN[[_CLASS, _DTYPE, _GPU, _FAMILY, _WRITER]] = np.log(
     [OTHER_CLASS, OTHER_DTYPE, OTHER_GPU, OTHER_FAMILY, OTHER_WRITER]
 )
-_PARAMETERS = 3
-"""Numbers of a setting that are looked at, in alphabetical order of their names."""
+_PARAMETERS = 8
+"""Places for the numbers of a setting; which is whose follows from the parameter's name."""
+_NEVER = np.iinfo(np.int64).max
+_ANY = -1
+"""Code of a harness that nobody named."""
 
 
 def _covariance(
@@ -335,14 +409,89 @@ def _doubts(
     return noise
 
 
+def _expected(
+    column: _Column,
+    seen: _Seen,
+    here: NDArray[np.float32],
+    marks: NDArray[np.int32],
+    priors: NDArray[np.float64],
+    builtin: int,
+) -> tuple[list[float], list[float], float]:
+    """Return means and spreads of the log gains, and the number of tries they rest on."""
+    writers = column.codes[seen.places, _WRITER]
+    # Another model's failures are its own.
+    strange = (writers != marks[0, _WRITER]) & (writers != builtin)
+    heard = np.flatnonzero(~(strange & np.isnan(column.told[seen.places, 0])))
+    which = heard[column.nearest(seen.places[heard], here[0], marks[0], NEAREST)]
+    near = seen.places[which]
+    x, c = column.rows[near], column.codes[near]
+    gains, errors, _ = column.told[near].T
+    covariance, alike = _covariance(np.concatenate([x, here]), np.concatenate([c, marks]), x, c)
+    among, across = covariance[: len(x)], covariance[len(x) :]
+    failed = np.isnan(gains)
+    noise = NOISE + errors**2 + _doubts(alike[: len(x)], np.where(failed, -FAILURE_COST, gains))
+    foreign = _foreign(c, marks[0])
+    if foreign.any():
+        noise[foreign] = np.maximum(noise[foreign], foreign.sum() * ONE_TRY)
+    noise[failed | seen.refuted[which]] = 1e6
+    among.flat[:: len(x) + 1] += noise
+    told = np.where(failed, 0.0, gains)
+    solved = np.linalg.solve(among, np.concatenate([told[:, None], across.T], axis=1))
+    variances = np.maximum(BEFORE - (across * solved[:, 1:].T).sum(1), 1e-6)
+    means, spreads = _with_priors(across @ solved[:, 0], variances, priors)
+    return means, spreads, float(len(x) - failed.sum())
+
+
+def _reliability(
+    column: _Column, shown: NDArray[np.intp], mark: NDArray[np.int32], builtin: int
+) -> Reliability:
+    """Return whether a technique's next try passes: of what was seen elsewhere as one case, then of
+    the library's rewrite, then of the writer at hand; of each on all classes of operation, then on
+    this one."""
+    codes = column.codes[shown]
+    passed = ~np.isnan(column.told[shown, 0])
+    foreign = _foreign(codes, mark)
+    same = codes[:, _CLASS] == mark[_CLASS]
+    cases = [foreign] if foreign.any() else []
+    for writer in dict.fromkeys((builtin, int(mark[_WRITER]))):
+        by = (codes[:, _WRITER] == writer) & ~foreign
+        cases += [by, by & same]
+    return believed(passed[case] for case in cases)
+
+
+def _foreign(codes: NDArray[np.int32], mark: NDArray[np.int32]) -> NDArray[np.bool_]:
+    """Say which tries were measured otherwise: on the other kind of device, or by another harness
+    where one is named."""
+    found: NDArray[np.bool_] = codes[:, _KIND] != mark[_KIND]
+    return found if mark[_HARNESS] == _ANY else found | (codes[:, _HARNESS] != mark[_HARNESS])
+
+
+def _numbers(given: Mapping[str, Any]) -> list[float]:
+    """Return the numbers of a setting as logarithms, each parameter in a place of its own."""
+    found = [0.0] * _PARAMETERS
+    for name, value in given.items():
+        if isinstance(value, int | float) and value > 0:
+            found[zlib.crc32(name.encode()) % _PARAMETERS] += math.log2(value)
+    return found
+
+
 def _identity(situation: Situation, action: Action) -> tuple[object, ...]:
-    """Return what a try is told again by: of the same source, or (without one) never."""
-    if not situation.source:
-        return (object(),)
+    """Return what says that the same was done to the same kernel."""
     return (
         situation.task, situation.source, situation.gpu, situation.simulated, action.technique,
-        action.launch, str(sorted(action.setting.items())), action.writer,
+        action.launch, setting_name(action.setting), action.writer,
     )  # fmt: skip
+
+
+class _Seen(NamedTuple):
+    """The tries of one technique that an outlook knows, the earliest made first."""
+
+    places: NDArray[np.intp]
+    """Where they stand in the column."""
+    ranks: NDArray[np.int64]
+    """Of each in the column, which of these it is; -1: none."""
+    refuted: NDArray[np.bool_]
+    """Of each of these, whether it counts no more."""
 
 
 class _Column:
@@ -350,13 +499,20 @@ class _Column:
 
     def __init__(self) -> None:
         self.count = 0
-        self._short: dict[str, list[int]] = {}
-        """By writer: places of the newest results in a row that fell short of their forecasts."""
-        self._names: list[str] = []
+        self.different = 0
+        """Tries, each once however often it was told."""
+        self._children: list[str] = []
+        self._made: list[tuple[Any, ...]] = []
+        """Of each in order of when it was made."""
+        self._order = np.empty((0, 1), np.int32)
+        """Places in that order."""
         self._rows = np.empty((0, 0), np.float32)
         self._codes = np.empty((0, 0), np.int32)
         self._squares = np.empty((0, 1), np.float32)
         self._told = np.empty((0, 3))
+        self._since = np.empty((0, 3), np.int64)
+        """Number of the try, from which number on it counts no more, and place of the first that
+        told the same."""
 
     @property
     def rows(self) -> NDArray[np.float32]:
@@ -370,20 +526,10 @@ class _Column:
 
     @property
     def told(self) -> NDArray[np.float64]:
-        """Log gain (NaN where it failed), its standard error, and 1 where it counts no more."""
+        """Log gain (NaN where it failed), its standard error, and its forecast (NaN: none)."""
         return self._told[: self.count]
 
-    def setting(self, given: Mapping[str, Any]) -> list[float]:
-        """Return the numbers of a setting as logarithms, each parameter in a place of its own."""
-        found = [0.0] * _PARAMETERS
-        for name, value in sorted(given.items()):
-            if name not in self._names and len(self._names) < _PARAMETERS:
-                self._names.append(name)
-            if name in self._names and isinstance(value, int | float) and value > 0:
-                found[self._names.index(name)] = math.log2(value)
-        return found
-
-    def append(self, row: list[float], codes: list[int], gain: float, tried: Tried) -> int:
+    def append(self, row: list[float], codes: list[int], tried: Tried, sequence: int) -> int:
         """Add a try; return its place."""
         if self.count == len(self._rows):
             length = max(16, 2 * self.count)
@@ -391,54 +537,102 @@ class _Column:
             self._codes = _grown(self._codes, length, len(codes))
             self._squares = _grown(self._squares, length, 1)
             self._told = _grown(self._told, length, 3)
-        place, self.count = self.count, self.count + 1
+            self._since = _grown(self._since, length, 3)
+            self._order = _grown(self._order, length, 1)
+        place = self.count
         self._rows[place], self._codes[place] = row, codes
-        self._squares[place] = self._rows[place] @ self._rows[place]
-        self.replace(place, gain, tried)
+        launch = self._rows[place, : len(row) - 2 * _PARAMETERS]
+        self._squares[place] = launch @ launch
+        self._told[place] = [
+            math.nan if value is None else value
+            for value in (tried.log_gain, tried.standard_error, tried.expected)
+        ]
+        self._since[place] = sequence, _NEVER, place
+        made = tried.made or (sequence,)
+        rank = bisect_right(self._made, made)
+        self._made.insert(rank, made)
+        self._order[rank + 1 : place + 1] = self._order[rank:place].copy()
+        self._order[rank] = place
+        self._children.append(tried.child)
+        self.count += 1
+        self.different += 1
         return place
 
-    def replace(self, place: int, gain: float, tried: Tried) -> None:
-        """Set what came of a try."""
-        self._told[place] = gain, tried.standard_error, 0.0
+    def repeat(self, place: int, told: Sequence[int]) -> None:
+        """Note that a try says what one of some others said before, where it does."""
+        for other in told:
+            if self._children[other] == self._children[place] and np.allclose(
+                self._told[other, 0], self._told[place, 0], rtol=0.0, atol=1e-6, equal_nan=True
+            ):
+                if self._codes[other, _HARNESS] == self._codes[place, _HARNESS]:
+                    self._since[place, 1:] = self._since[other, 1:]
+                    self.different -= 1
+                    return
 
-    def compare(self, writer: str, expected: float | None) -> None:
-        """Set the newest try beside its forecast; what is refuted by now counts no more."""
-        if expected is None:
-            return
-        place = self.count - 1
-        gain = -FAILURE_COST if self.failed(place) else self._told[place, 0]
-        if expected - gain < SHORT:
-            self._short.pop(writer, None)
-            return
-        short = self._short[writer] = [*self._short.get(writer, []), place][-RESULTS:]
-        if len(short) == RESULTS:
-            gains = np.nan_to_num(self._told[: self.count, 0], nan=-FAILURE_COST)
-            same = self._codes[: short[0], _WRITER] == self._codes[place, _WRITER]
-            above = gains[: short[0]] > gains[short].max() + SHORT
-            self._told[: short[0], 2][same & above] = 1.0
+    def end(self, place: int, sequence: int) -> None:
+        """Let a try, whoever told it, count no more from a number on."""
+        since = self._since[: self.count]
+        since[since[:, 2] == since[place, 2], 1] = sequence
 
-    def passed(self, place: int) -> float | None:
-        """Return the log gain of a try that passed and that nothing refuted, else None."""
-        gain, _, refuted = self._told[place]
-        return None if np.isnan(gain) or refuted else float(gain)
+    def seen(self, sequence: int, own: Sequence[int]) -> _Seen:
+        """Return the tries up to a number and some more, each once."""
+        numbers, ends, firsts = self._since[: self.count].T
+        visible = numbers <= sequence
+        visible[list(own)] = True
+        visible &= ends > sequence
+        order = self._order[: self.count, 0]
+        places = order[visible[order]].astype(np.intp)
+        if self.different < self.count:  # Of what says the same, what was made first stands.
+            places = places[np.sort(np.unique(firsts[places], return_index=True)[1])]
+        ranks = np.full(self.count, -1)
+        ranks[places] = np.arange(len(places))
+        return _Seen(places, ranks, self._refuted(places))
 
-    def failed(self, place: int) -> bool:
-        """Say whether a try failed."""
-        return bool(np.isnan(self._told[place, 0]))
+    def _refuted(self, places: NDArray[np.intp]) -> NDArray[np.bool_]:
+        """Say which tries, in the order in which they were made, count no more.
+
+        A few results of one writer in a row, each far below its forecast, refute what was told
+        before them and lies as far above.
+        """
+        gains, _, expected = self.told[places].T
+        values = np.where(np.isnan(gains), -FAILURE_COST, gains)
+        found = np.zeros(len(places), np.bool_)
+        writers = np.where(np.isnan(expected), -1, self.codes[places, _WRITER])
+        for writer in np.unique(writers[expected - values >= SHORT]):
+            rows = np.flatnonzero(writers == writer)
+            if len(rows) < RESULTS:
+                continue
+            missed = expected[rows] - values[rows] >= SHORT
+            short = sliding_window_view(missed, RESULTS).min(axis=1)
+            highest = sliding_window_view(values[rows], RESULTS).max(axis=1)
+            levels = np.full(len(places) + 1, np.inf)
+            levels[rows[: len(highest)][short]] = highest[short] + SHORT
+            lowest_after = np.minimum.accumulate(levels[::-1])[::-1][1:]
+            same = self.codes[places, _WRITER] == writer
+            found |= same & (values > lowest_after)
+        return found
 
     def nearest(
-        self, here: NDArray[np.float32], marks: NDArray[np.int32], most: int
+        self, shown: NDArray[np.intp], here: NDArray[np.float32], mark: NDArray[np.int32], most: int
     ) -> NDArray[np.intp]:
-        """Return the places of the tries nearest to some kernels' middle, in order of arrival."""
-        if self.count <= most:
-            return np.arange(self.count)
-        rows, codes = self.rows, self.codes
-        middle = here.mean(0)
-        away = self._squares[: self.count, 0] - 2.0 * (rows @ middle)
-        away += np.float32(2.0) * (codes[:, _CLASS] != marks[0, _CLASS])
-        away += np.float32(8.0) * (codes[:, _KIND] != marks[0, _KIND])
-        away -= np.float32(8.0) * (codes[:, _TASK] == marks[0, _TASK])
-        return np.sort(np.argpartition(away, most)[:most])
+        """Return which of the shown tries were made on the launches nearest to one, in order."""
+        if len(shown) <= most:
+            return np.arange(len(shown))
+        launch = here.copy()
+        launch[-2 * _PARAMETERS :] = 0.0
+        away = self._squares[: self.count, 0] - np.float32(2.0) * (self.rows @ launch)
+        codes = self.codes
+        away += np.float32(2.0) * (codes[:, _CLASS] != mark[_CLASS])
+        away += np.float32(8.0) * _foreign(codes, mark)
+        away -= np.float32(8.0) * (codes[:, _TASK] == mark[_TASK])
+        # Rounded: where a row lies in memory moves the last bits. Of equals the newest count.
+        ranked = np.round(away[shown], 3)[::-1]
+        which = np.argpartition(ranked, most)[:most]
+        least = ranked[which].max()
+        within = np.flatnonzero(ranked < least)
+        ties = np.flatnonzero(ranked == least)[: most - len(within)]
+        chosen: NDArray[np.intp] = len(shown) - 1 - np.concatenate([within, ties])
+        return np.sort(chosen)
 
 
 def _grown(array: NDArray[Any], length: int, width: int) -> NDArray[Any]:

@@ -1,18 +1,22 @@
-"""Whether a technique's tries pass: by technique, operator class and writer, whatever the state."""
+"""Whether a technique's tries pass: by results of wider and narrower cases, free of states."""
 
 from __future__ import annotations
 
-from collections import Counter
+from collections.abc import Iterable
 from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 PASSED, FAILED = 2.4, 0.6
 """Four tries in five pass, worth three tries: what is believed before any."""
 CARRIED = 2.0
-"""Tries that belief may be worth when it is carried to a narrower case: from the technique to the
-operator class, from there to the writer."""
+"""Tries that belief may be worth when it is carried to a narrower case."""
 KEPT = 0.8
 """What is left of a try's weight with each later one of the same case: newer ones count more, so
 that a false belief is outvoted by three."""
+LOOKED_AT = 40
+"""Results of a case, the newest: what is left of older ones changes nothing."""
 
 
 class Reliability(NamedTuple):
@@ -32,49 +36,20 @@ class Reliability(NamedTuple):
         return Reliability(self.passed * scale, self.failed * scale)
 
 
-class Failures:
-    """What passed and what failed, only ever added to.
+def believed(cases: Iterable[NDArray[np.bool_]]) -> Reliability:
+    """Return what to believe of the next try, from the widest case to the narrowest.
 
-    A writer's failures count for that writer: others hear of them as of one case among several.
+    Args:
+        cases: of each, in the order in which tries were made, whether they passed.
     """
-
-    def __init__(self) -> None:
-        self._seen: dict[object, bool] = {}
-        self._tallies: dict[tuple[str, ...], Reliability] = {}
-        self._reasons: dict[tuple[str, str, str], Counter[str]] = {}
-
-    def add(
-        self, technique: str, op_class: str, writer: str, reason: str, passed: bool, key: object
-    ) -> None:
-        """Take one result; told again under the same key, it counts once."""
-        if self._seen.get(key) is passed:
-            return
-        self._seen[key] = passed
-        for case in _cases(technique, op_class, writer):
-            before = self._tallies.get(case, Reliability(0.0, 0.0))
-            self._tallies[case] = Reliability(
-                KEPT * before.passed + passed, KEPT * before.failed + (not passed)
-            )
-        if not passed:
-            self._reasons.setdefault((technique, op_class, writer), Counter())[reason] += 1
-
-    def reliability(self, technique: str, op_class: str, writer: str) -> Reliability:
-        """Return what to believe of the next try, from the widest case to the narrowest."""
-        belief = Reliability()
-        for case in _cases(technique, op_class, writer):
-            tally = self._tallies.get(case, Reliability(0.0, 0.0))
-            start = belief.carried()
-            belief = Reliability(start.passed + tally.passed, start.failed + tally.failed)
-        return belief
-
-    def reasons(self, technique: str, op_class: str, writer: str) -> Counter[str]:
-        """Return why tries failed, with how often."""
-        return Counter(self._reasons.get((technique, op_class, writer), ()))
-
-
-def _cases(technique: str, op_class: str, writer: str) -> tuple[tuple[str, ...], ...]:
-    return (
-        (technique, writer),
-        (technique, op_class),
-        (technique, op_class, writer),
-    )
+    belief = Reliability()
+    for case in cases:
+        newest = case[::-1][:LOOKED_AT]
+        if not len(newest):
+            continue
+        weights = KEPT ** np.arange(len(newest))
+        start = belief.carried()
+        belief = Reliability(
+            start.passed + float(weights @ newest), start.failed + float(weights @ ~newest)
+        )
+    return belief

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Self
 
@@ -14,13 +14,12 @@ from ..records import (
     READ_OF_A_LESSON,
     Edit,
     Evidence,
-    ExpectedGain,
     KnowledgeUpdate,
     Lesson,
     Optimization,
+    Overturned,
     PerformanceState,
     PolicyContext,
-    SettingGain,
     Signature,
     StateOptimization,
 )
@@ -31,6 +30,7 @@ from .contents import (
     KERNEL,
     LESSON,
     OPTIMIZATION,
+    OVERTURNED,
     REVERT,
     STATE,
     TASK,
@@ -39,6 +39,7 @@ from .contents import (
 )
 from .directory import Lock, prepare
 from .edits import WrittenEdit
+from .expectation import Expectations, Forecast, Question
 from .facts import comparable
 from .journal import Entry, Journal
 from .kernels import (
@@ -51,7 +52,7 @@ from .kernels import (
     tried_on,
     worth_keeping,
 )
-from .policy import unknown_technique
+from .policy import Prospect, unknown_technique
 from .seed import Seed
 from .snapshot import Snapshot
 from .state_index import StateIndex, nearest_exact
@@ -86,13 +87,21 @@ class KnowledgeBase:
         prepare(directory, create=create)
         return cls(directory, seed)
 
-    def __init__(self, directory: Path, seed: Seed, *, with_index: bool = True) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        seed: Seed,
+        *,
+        with_index: bool = True,
+        expectations: Expectations | None = None,
+    ) -> None:
         """Take a prepared directory; use `open`.
 
         Args:
             directory: where it is.
             seed: what it starts from.
             with_index: whether to own the Chroma index where nobody else does.
+            expectations: what learns from evidence, where it is not the usual.
         """
         self.directory = directory
         self._journal = Journal(directory / "evidence.sqlite")
@@ -101,7 +110,7 @@ class KnowledgeBase:
         self._texts = TextIndex(directory / "chroma" / "texts")
         self._lock = Lock(directory / "index.lock") if with_index else None
         self._guard = threading.RLock()
-        self._contents = Contents(self._journal, self._seed)
+        self._contents = Contents(self._journal, self._seed, expectations)
         self._snapshots: dict[int, Snapshot] = {}
 
     # What is known
@@ -175,11 +184,11 @@ class KnowledgeBase:
 
     def candidates(
         self, state: PerformanceState | str, context: PolicyContext, at: int | None = None
-    ) -> list[tuple[Optimization, ExpectedGain]]:
+    ) -> list[Prospect]:
         """Return what could be tried in a state, highest score first.
 
         The state may be a new one that `match_state` made. Left out: what `context.tried` names,
-        and what an uncontested lesson deprecates in this state.
+        what was refused, and what an uncontested lesson deprecates in this state.
 
         Raises:
             UserError: the id names no state.
@@ -227,7 +236,7 @@ class KnowledgeBase:
         techniques: Iterable[str | Optimization],
         context: PolicyContext,
         at: int | None = None,
-    ) -> list[tuple[Optimization, ExpectedGain]]:
+    ) -> list[Prospect]:
         """Return what to expect of techniques in a state, in the order given.
 
         Nothing is left out: techniques already tried, deprecated (`deprecated` names them), or
@@ -249,14 +258,16 @@ class KnowledgeBase:
             policy = snapshot.policy(kind)
             return policy.beliefs(self._known(state, snapshot), named, context)
 
-    def settings(
+    def forecast(
         self,
         state: PerformanceState | str,
-        techniques: Iterable[str],
+        optimization: Optimization,
+        launch: str,
+        setting: Mapping[str, Any],
         context: PolicyContext,
         at: int | None = None,
-    ) -> dict[str, list[SettingGain]]:
-        """Return, for each technique, what its parameter settings gained here, the best first.
+    ) -> tuple[Question, Forecast]:
+        """Return what one technique with one setting on one kernel is asked as, and its forecast.
 
         Raises:
             UserError: the id names no state.
@@ -264,8 +275,8 @@ class KnowledgeBase:
         with self._guard:
             snapshot = self.snapshot(at)
             policy = snapshot.policy(context.device_kind)
-            where = self._known(state, snapshot)
-            return {name: policy.settings(where, name, context) for name in techniques}
+            known = self._known(state, snapshot)
+            return policy.forecast(known, optimization, launch, setting, context)
 
     def lessons(
         self, at: int | None = None, technique: str | None = None, state: str | None = None
@@ -367,6 +378,11 @@ class KnowledgeBase:
         entries = (Entry(EVIDENCE, row.id, row.model_dump_json()) for row in rows)
         return self._journal.append(entries)
 
+    def overturn(self, rows: Iterable[Overturned]) -> int:
+        """Let rows of evidence count as failures from now on; return how many newly do."""
+        entries = (Entry(OVERTURNED, row.id, row.model_dump_json()) for row in rows)
+        return self._journal.append(entries)
+
     def add_state(self, state: PerformanceState) -> bool:
         """Add a discovered state; False where its id is known."""
         return bool(self._journal.append([_state_entry(state)]))
@@ -423,6 +439,7 @@ class KnowledgeBase:
             "discovered_states": sum(state.origin == "discovered" for state in states),
             "techniques": len(self._seed.techniques),
             "evidence": len(rows),
+            "overturned": sum(at <= snapshot.at for at, _ in self._contents.overturned.values()),
             "evidence_simulated": sum(row.device_kind == "simulated" for row in rows),
             "passed": sum(row.log_gain is not None for row in rows),
             "improved": sum((row.log_gain or 0.0) > 0.0 for row in rows),

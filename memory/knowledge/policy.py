@@ -1,323 +1,201 @@
-"""What to expect of each technique in each state: derived from evidence and the seed, never edited.
+"""What could be tried on a kernel, and what to expect of it: forecasts under a state's listings.
 
-The log speedup of a technique in a state has a normal-inverse-gamma posterior. It is shrunk in
-levels: the seed's prior is updated by evidence from other GPUs, the result (with its strength
-capped) by evidence from the same family, and that by evidence from the same architecture, so that
-near evidence outweighs any amount of far evidence. Whether a try compiles and verifies at all has
-a Beta posterior. Simulated and measured evidence never meet.
+An action is (technique, target launch, setting). States say which techniques are offered and what
+the seed expects of a first use; gains come from the tries on like kernels (`expectation`).
 """
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..records import (
-    Evidence,
     ExpectedGain,
+    LaunchAtHand,
     Optimization,
     PerformanceState,
     PolicyContext,
-    SettingGain,
+    setting_name,
 )
-from .facts import Facts, Home, home
-from .posterior import PRIOR_FAILURES, PRIOR_PASSES, prior, shrunk_mean, update, weaken
-from .preparation import Preparation
-from .signature import distance, embed
-from .tries import Origin, Tries, tries_of
+from .expectation import (
+    USUAL_US,
+    Action,
+    Expectations,
+    Forecast,
+    Outlook,
+    Question,
+    Situation,
+)
+from .facts import Facts
+from .failures import Reliability
+from .signature import embed
 
-FAILURE_COST = 0.05
-"""What a try that fails costs, in log speedup: about what a small step would have gained."""
-LEVEL_CAPS = (math.inf, 3.0, 6.0)
-"""Strength that a belief may carry into each level from the level before: evidence from other GPUs,
-from the family, from the architecture."""
-LEVEL_TRUST = (0.6, 0.8, 1.0)
-"""How far a failure there speaks for one here: most failures are the code's, not the GPU's."""
-NEIGHBOUR_WEIGHT, NEIGHBOUR_REACH = 0.3, 0.1
-"""Weight of evidence from another state at distance 0, and the distance that divides it by e."""
-OTHER_OP_CLASS, OTHER_DTYPE = 0.4, 0.7
-"""Weight of evidence from another class of operation, and from another dtype."""
-OTHER_HARNESS = 0.5
-"""Weight of evidence that another version of the harness measured."""
-NOT_APPLICABLE_WEIGHT = 0.5
-"""A rewrite that found nothing to rewrite says little, and only about this class of operation."""
 NEIGHBOURS = 3
 """States whose optimizations are offered besides the state's own."""
 NEIGHBOUR_DISCOUNT = 0.5
 """Factor on a neighbour's prior gain and strength."""
+TARGETS, LEAST_SHARE = 3, 0.1
+"""Kernels of a program that a technique without a rewrite may be aimed at, the costliest, and the
+share of the time that each must take."""
 
 
-class Bearing(NamedTuple):
-    """What was tried of a technique, seen from one class of operation on one architecture."""
+class Prospect(NamedTuple):
+    """A technique with what to expect of it here."""
 
-    tries: Tries
-    levels: NDArray[np.int64]
-    """Of each origin: which cap and trust it has."""
-    same_class: NDArray[np.bool_]
-    """Of each origin."""
-    credits: list[float]
-    """What those that passed in this class of operation prepared."""
-
-
-class Neighbourhood(NamedTuple):
-    """How a state lies among the others."""
-
-    weights: dict[str, float]
-    """What evidence from each state counts, by id."""
-    borrowed: dict[str, Optimization]
-    """The nearest states' optimizations, by technique."""
+    optimization: Optimization
+    expected: ExpectedGain
+    """Of the first setting."""
+    launch: str
+    """Kernel to aim it at: where it promises most. Empty where no kernel is at hand."""
+    settings: tuple[dict[str, Any], ...]
+    """The most promising first, without those that were refused; none where all were."""
+    forecasts: tuple[Forecast, ...]
+    """Of each setting."""
 
 
 class Policy:
-    """Expected gains over one snapshot of evidence, for simulated or for measured devices."""
+    """What could be tried as of one snapshot, on simulated or on measured devices."""
 
     def __init__(
         self,
         facts: Facts,
+        expectations: Expectations,
         at: int,
         states: Iterable[PerformanceState],
         optimizations: Mapping[str, Mapping[str, Optimization]],
-        before: Policy | None = None,
     ) -> None:
-        """Take the evidence up to a sequence number, states, and optimizations by state and name.
-
-        What an earlier policy over the same evidence computed is used again where no row came.
-        """
+        """Take evidence up to a sequence number, states, and optimizations by state and name."""
         self._facts = facts
+        self._expectations = expectations
         self._at = at
-        self._states = {state.id: state for state in states}
-        self._embedded = {state.id: embed(state.centroid) for state in self._states.values()}
+        self._outlook = expectations.at(at)
+        self._embedded = {state.id: embed(state.centroid) for state in states}
         self._optimizations = optimizations
         self._known = {
             technique: optimization
             for under in optimizations.values()
             for technique, optimization in under.items()
         }
-        # With the number of rows they were made of: while it stays, they stay.
-        self._tries: dict[tuple[str, bool], tuple[int, Tries]] = {}
-        self._preparations: dict[Home, tuple[int, Preparation]] = {}
-        # A later one may know states by name that nobody knows yet.
-        if before is not None and before._at <= at:
-            self._tries |= before._tries
-            self._preparations |= before._preparations
-        self._bearings: dict[tuple[object, ...], Bearing] = {}
-        self._weighed: dict[tuple[object, ...], NDArray[np.float64]] = {}
-        self._neighbourhoods: dict[tuple[object, ...], Neighbourhood] = {}
-        self._gains: dict[tuple[object, ...], ExpectedGain] = {}
-        self._settings: dict[tuple[object, ...], list[SettingGain]] = {}
+        self._borrowed: dict[tuple[object, ...], dict[str, Optimization]] = {}
 
     def candidates(
         self,
         state: PerformanceState,
         context: PolicyContext,
         excluded: frozenset[str] = frozenset(),
-    ) -> list[tuple[Optimization, ExpectedGain]]:
+    ) -> list[Prospect]:
         """Return what could be tried in a state, highest score first, ties by technique name.
 
         The state's own optimizations, those of its nearest neighbours at a discount, and
-        techniques that only evidence knows; less `context.tried` and `excluded`.
+        techniques that only evidence knows; less `context.tried`, `excluded` and what was refused.
         """
         left_out = excluded | set(context.tried)
-        scored = [
-            (optimization, self.expected_gain(state, optimization, context))
+        offered = [
+            optimization
             for technique, optimization in self._offered(state, context).items()
             if technique not in left_out
         ]
-        return sorted(scored, key=lambda pair: (-pair[1].score, pair[0].technique))
+        found = [each for each in self._prospects(state, offered, context) if each.settings]
+        return sorted(found, key=lambda each: (-each.expected.score, each.optimization.technique))
 
     def beliefs(
         self,
         state: PerformanceState,
         techniques: Iterable[Optimization],
         context: PolicyContext,
-    ) -> list[tuple[Optimization, ExpectedGain]]:
+    ) -> list[Prospect]:
         """Return what to expect of named techniques, in the order given.
 
         Each comes as `candidates` would offer it, and otherwise as given: with its own prior.
         """
         offered = self._offered(state, context)
         chosen = [offered.get(item.technique, item) for item in techniques]
-        return [(item, self.expected_gain(state, item, context)) for item in chosen]
+        return self._prospects(state, chosen, context)
 
-    def settings(
-        self, state: PerformanceState, technique: str, context: PolicyContext
-    ) -> list[SettingGain]:
-        """Return what each parameter setting tried here gained, the best first.
+    def forecast(
+        self,
+        state: PerformanceState,
+        optimization: Optimization,
+        launch: str,
+        setting: Mapping[str, Any],
+        context: PolicyContext,
+    ) -> tuple[Question, Forecast]:
+        """Return what one action is asked as, and what to expect of it."""
+        card = self._offered(state, context).get(optimization.technique, optimization)
+        (target,) = [each for each in _launches(state, context) if each.kernel == launch] or [
+            _launches(state, context)[0]
+        ]
+        question = _question(card, target, setting, context)
+        return question, self._as_known_to(context).forecasts([question])[0]
 
-        Only evidence of the same class of operation counts: a tile size that suits a matrix
-        product says nothing about a row reduction. A failure counts as its cost.
-        """
-        asked = (technique, *_asked(state, context))
-        if asked not in self._settings:
-            self._settings[asked] = self._settings_of(state, technique, context)
-        return list(self._settings[asked])
+    def _prospects(
+        self,
+        state: PerformanceState,
+        techniques: Sequence[Optimization],
+        context: PolicyContext,
+    ) -> list[Prospect]:
+        outlook, refused = self._as_known_to(context), _refused(context)
+        launches = _launches(state, context)
+        asked: list[Question] = []
+        places: list[list[list[int]]] = []
+        for optimization in techniques:
+            at_launches = []
+            for launch in _aims(optimization.technique, launches, context):
+                first = len(asked)
+                for setting in _settings(optimization):
+                    asked.append(_question(optimization, launch, setting, context))
+                at_launches.append(list(range(first, len(asked))))
+            places.append(at_launches)
+        told = outlook.forecasts(asked)
 
-    def expected_gain(
-        self, state: PerformanceState, optimization: Optimization, context: PolicyContext
-    ) -> ExpectedGain:
-        """Return the posterior of one technique in one state."""
-        asked = (
-            optimization.technique,
-            optimization.prior_log_gain,
-            optimization.prior_strength,
-            optimization.prior_evidence,
-            *_asked(state, context),
-        )
-        if asked not in self._gains:
-            self._gains[asked] = self._expected_gain(state, optimization, context)
-        return self._gains[asked]
+        def is_out(place: int) -> bool:
+            situation, action, _ = asked[place]
+            named = action.technique, action.launch, setting_name(action.setting)
+            return named in refused or outlook.refused(situation, action)
 
-    def _expected_gain(
-        self, state: PerformanceState, optimization: Optimization, context: PolicyContext
-    ) -> ExpectedGain:
-        tries, levels, same_class, credits = self._bearing(optimization.technique, context)
-        weights = self._weights(optimization.technique, state, context)
-        trusted = weights * np.array(LEVEL_TRUST)[levels]
-        failed = math.fsum(np.repeat(trusted, tries.failed).tolist())
-        passed = math.fsum(trusted[tries.under].tolist())
-        not_applicable = float(tries.not_applicable[same_class].sum())
-        counted = weights[tries.under]
-        precisions = tries.precisions
-        if optimization.prior_evidence:
-            precisions = precisions * self._kept(optimization, tries, counted)
-        observed = counted * precisions
-        belief = prior(optimization)
-        for level, cap in enumerate(LEVEL_CAPS):
-            here = levels[tries.under] == level
-            belief = update(
-                weaken(belief, cap), observed[here].tolist(), tries.log_gains[here].tolist()
+        def prospect(optimization: Optimization, at_launches: list[list[int]]) -> Prospect:
+            ranked = [sorted(each, key=lambda place: -told[place].value) for each in at_launches]
+            left = [[place for place in each if not is_out(place)] for each in ranked]
+            # Where all is out, what to expect is said all the same.
+            best, chosen = max(
+                zip(ranked, left, strict=True),
+                key=lambda pair: (bool(pair[1]), told[(pair[1] or pair[0])[0]].value),
             )
-        belief = belief.model_copy(
-            update={
-                "passes": PRIOR_PASSES + passed,
-                "failures": PRIOR_FAILURES + failed + NOT_APPLICABLE_WEIGHT * not_applicable,
-            }
-        )
-        success = belief.passes / (belief.passes + belief.failures)
-        here = same_class[tries.under]
-        later_gain = shrunk_mean(counted[here].tolist(), credits)
-        return ExpectedGain(
-            mean_log=belief.mean,
-            prepared_log=later_gain,
-            std_log=math.sqrt(belief.scale / ((belief.shape - 1.0) * belief.strength)),
-            success_probability=success,
-            trials=passed + failed,
-            failures=failed,
-            slowdowns=math.fsum(np.repeat(weights, tries.slower).tolist()),
-            not_applicable=not_applicable,
-            score=_value(success, belief.mean + later_gain),
-            posterior=belief,
-        )
-
-    def _settings_of(
-        self, state: PerformanceState, technique: str, context: PolicyContext
-    ) -> list[SettingGain]:
-        tries, _, same_class, _ = self._bearing(technique, context)
-        weights = self._weights(technique, state, context).tolist()
-        found: dict[str, list[tuple[float, Evidence]]] = {}
-        for under, setting, row in tries.tuned:
-            if same_class[under]:
-                found.setdefault(setting, []).append((weights[under], row))
-        gains = {setting: _setting_gain(rows) for setting, rows in found.items()}
-        return [gains[setting] for setting in sorted(gains, key=lambda s: (-gains[s].mean_log, s))]
-
-    def _tries_of(self, technique: str, context: PolicyContext) -> Tries:
-        simulated = context.device_kind == "simulated"
-        count = self._facts.count(technique, simulated, self._at)
-        known = self._tries.get((technique, simulated))
-        if known is None or known[0] != count:
-            facts = self._facts.of_technique(technique, simulated, self._at)
-            known = count, tries_of(facts, self._at, self._states)
-            self._tries[technique, simulated] = known
-        return known[1]
-
-    def _bearing(self, technique: str, context: PolicyContext) -> Bearing:
-        """Return what was tried, as it bears on a context, whatever the state."""
-        simulated = context.device_kind == "simulated"
-        asked = technique, simulated, context.op_class, context.arch, context.family
-        if asked not in self._bearings:
-            tries = self._tries_of(technique, context)
-            all_of = tries.origins
-            same_class = np.array([like.op_class == context.op_class for like in all_of], np.bool_)
-            self._bearings[asked] = Bearing(
-                tries,
-                np.array([_level(like, context) for like in all_of], np.int64),
-                same_class,
-                self._credits(tries, same_class[tries.under]),
+            return Prospect(
+                optimization,
+                _as_gain(told[(chosen or best)[0]]),
+                asked[best[0]].action.launch,
+                tuple(dict(asked[place].action.setting) for place in chosen),
+                tuple(told[place] for place in chosen),
             )
-        return self._bearings[asked]
 
-    def _credits(self, tries: Tries, which: NDArray[np.bool_]) -> list[float]:
-        """Return what tries that passed prepared."""
-        graphs: dict[Home, Preparation] = {}
-        credits = []
-        for index in np.flatnonzero(which).tolist():
-            row = tries.passed[index]
-            where = home(row)
-            if where not in graphs:
-                graphs[where] = self._preparation(where)
-            credits.append(graphs[where].credit(row))
-        return credits
+        return [prospect(*pair) for pair in zip(techniques, places, strict=True)]
 
-    def _preparation(self, where: Home) -> Preparation:
-        count = self._facts.count_at_home(where, self._at)
-        known = self._preparations.get(where)
-        if known is None or known[0] != count:
-            facts = self._facts.at_home(where, self._at)
-            known = count, Preparation(fact.row(self._at) for fact in facts)
-            self._preparations[where] = known
-        return known[1]
-
-    def _kept(
-        self, optimization: Optimization, tries: Tries, weights: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
-        """Return the share of each gain's weight that a learned prior does not hold already.
-
-        A prior of strength s at mean m, drawn from gains of mean g, holds s * m / g observations
-        of those that it was drawn from.
-        """
-        ids = frozenset(optimization.prior_evidence)
-        drawn = np.array([fact.is_among(ids, self._at) for fact in tries.facts], dtype=np.bool_)
-        total = math.fsum(weights[drawn].tolist())
-        gained = math.fsum((weights[drawn] * tries.log_gains[drawn]).tolist())
-        if gained <= 0.0:
-            return np.ones(len(drawn))
-        held = optimization.prior_strength * optimization.prior_log_gain * total / gained
-        return np.where(drawn, min(1.0, max(0.0, 1.0 - held / total)), 1.0)
-
-    def _weights(
-        self, technique: str, state: PerformanceState, context: PolicyContext
-    ) -> NDArray[np.float64]:
-        """Return what evidence of each of a technique's origins counts here."""
-        asked = (technique, *_asked(state, context))
-        if asked not in self._weighed:
-            tries = self._tries_of(technique, context)
-            near = self._neighbourhood(state).weights
-            self._weighed[asked] = np.array(
-                [_weight(like, near, state, context) for like in tries.origins], np.float64
-            )
-        return self._weighed[asked]
+    def _as_known_to(self, context: PolicyContext) -> Outlook:
+        if not context.own:
+            return self._outlook
+        return self._expectations.at(self._at, context.own)
 
     def _offered(self, state: PerformanceState, context: PolicyContext) -> dict[str, Optimization]:
         """Return every technique that this state, its neighbours or its evidence knows."""
         return {
             **self._unlisted(state, context),
-            **self._neighbourhood(state).borrowed,
+            **self._of_neighbours(state),
             **self._optimizations.get(state.id, {}),
         }
 
-    def _neighbourhood(self, state: PerformanceState) -> Neighbourhood:
-        """Return what the other states count, and the nearest ones' optimizations at a discount.
+    def _of_neighbours(self, state: PerformanceState) -> dict[str, Optimization]:
+        """Return the nearest states' optimizations at a discount.
 
         Of techniques that several of them know, the nearest state wins.
         """
         asked = state.id, state.centroid
-        if asked in self._neighbourhoods:
-            return self._neighbourhoods[asked]
+        if asked in self._borrowed:
+            return self._borrowed[asked]
         here = embed(state.centroid)
         away = {other: math.dist(where, here) for other, where in self._embedded.items()}
         nearest = sorted(away.keys() - {state.id}, key=lambda other: (away[other], other))
@@ -330,9 +208,8 @@ class Policy:
                         "prior_strength": optimization.prior_strength * NEIGHBOUR_DISCOUNT,
                     }
                 )
-        weights = {other: _neighbour_weight(far) for other, far in away.items()} | {state.id: 1.0}
-        found = self._neighbourhoods[asked] = Neighbourhood(weights, borrowed)
-        return found
+        self._borrowed[asked] = borrowed
+        return borrowed
 
     def _unlisted(self, state: PerformanceState, context: PolicyContext) -> dict[str, Optimization]:
         """Return techniques that were applied in this state but stand under no state nearby."""
@@ -354,73 +231,98 @@ def thompson_sample(expected: ExpectedGain, generator: np.random.Generator) -> f
 
     Two calls with generators in the same state return the same number.
     """
-    belief = expected.posterior
-    success = float(generator.beta(belief.passes, belief.failures))
-    variance = belief.scale / float(generator.gamma(belief.shape))
-    mean = float(generator.normal(belief.mean, math.sqrt(variance / belief.strength)))
-    return _value(success, mean + expected.prepared_log)
+    cap = math.inf if expected.most_log is None else expected.most_log
+    passes = Reliability(expected.passed, expected.failed)
+    forecast = Forecast(expected.mean_log, expected.std_log, cap, passes, expected.trials)
+    return forecast.sample(generator)
 
 
-def _value(success: float, mean: float) -> float:
-    return success * mean - (1.0 - success) * FAILURE_COST
+def _as_gain(forecast: Forecast) -> ExpectedGain:
+    return ExpectedGain(
+        mean_log=forecast.mean,
+        std_log=forecast.spread,
+        most_log=None if math.isinf(forecast.cap) else forecast.cap,
+        success_probability=forecast.passes.probability,
+        passed=forecast.passes.passed,
+        failed=forecast.passes.failed,
+        trials=forecast.tries,
+        score=forecast.value,
+    )
 
 
-def _weight(
-    like: Origin,
-    near: Mapping[str, float],
-    state: PerformanceState,
+def _launches(state: PerformanceState, context: PolicyContext) -> tuple[LaunchAtHand, ...]:
+    """Return the kernels of the program at hand; without one, a kernel as the state has them."""
+    if context.kernel is None:
+        return (LaunchAtHand(kernel="", share=1.0, signature=state.centroid),)
+    return context.kernel.launches
+
+
+def _aims(
+    technique: str, launches: Sequence[LaunchAtHand], context: PolicyContext
+) -> Sequence[LaunchAtHand]:
+    """Return the kernels that a technique may be aimed at."""
+    target = context.kernel.targets.get(technique) if context.kernel else None
+    named = [each for each in launches if each.kernel == target]
+    matter = [each for each in launches if each.share >= LEAST_SHARE][:TARGETS]
+    return named or matter or launches[:1]
+
+
+def _settings(optimization: Optimization) -> Iterator[dict[str, Any]]:
+    """Return every combination of parameter values, the defaults first."""
+    names = sorted(optimization.parameters)
+    for values in itertools.product(*(optimization.parameters[name] for name in names)):
+        yield dict(zip(names, values, strict=True))
+
+
+def _question(
+    optimization: Optimization,
+    launch: LaunchAtHand,
+    setting: Mapping[str, Any],
     context: PolicyContext,
-) -> float:
-    weight = near.get(like.state)
-    if weight is None:
-        weight = _neighbour_weight(distance(like.signature, state.centroid))
-    if like.op_class != context.op_class:
-        weight *= OTHER_OP_CLASS
-    if like.dtype != context.dtype:
-        weight *= OTHER_DTYPE
-    if context.harness and like.harness != context.harness:
-        weight *= OTHER_HARNESS
-    return weight
-
-
-def _neighbour_weight(away: float) -> float:
-    return NEIGHBOUR_WEIGHT * math.exp(-away / NEIGHBOUR_REACH)
-
-
-def _setting_gain(rows: Sequence[tuple[float, Evidence]]) -> SettingGain:
-    """Return what one parameter setting gained by weighted rows."""
-    # Names in the order of one of the rows, the same whichever came first.
-    _, named = min(rows, key=lambda each: list(each[1].parameters))
-    gained = math.fsum(
-        weight * (-FAILURE_COST if row.log_gain is None else row.log_gain) for weight, row in rows
+) -> Question:
+    technique, kernel = optimization.technique, context.kernel
+    before = [
+        values
+        for applied, where, values in (kernel.applied if kernel else ())
+        if applied == technique and (where == launch.kernel or _only_one(context))
+    ]
+    situation = Situation(
+        task=kernel.task_id if kernel else "",
+        op_class=context.op_class,
+        dtype=context.dtype,
+        gpu=context.gpu,
+        family=context.family,
+        simulated=context.device_kind == "simulated",
+        signature=launch.signature,
+        share=launch.share,
+        microseconds=kernel.microseconds if kernel else USUAL_US,
+        bound_us=kernel.bound_us if kernel else None,
+        source=kernel.source_sha256 if kernel else "",
+        harness=context.harness,
     )
-    return SettingGain(
-        parameters=dict(named.parameters),
-        mean_log=gained / math.fsum(weight for weight, _ in rows),
-        tries=len(rows),
-        failures=sum(row.log_gain is None for _, row in rows),
+    action = Action(
+        technique=technique,
+        launch=launch.kernel,
+        setting=setting,
+        earlier=before[-1] if before else None,
+        writer=context.writer,
     )
+    # A prior is of a first use. One drawn from evidence would count that again.
+    told = not before and not optimization.prior_evidence
+    return Question(situation, action, optimization.prior_log_gain if told else 0.0)
 
 
-def _level(like: Origin, context: PolicyContext) -> int:
-    """Return which of the levels evidence is on: other GPUs, the family, the architecture."""
-    if like.arch == context.arch:
-        return 2
-    return 1 if like.family == context.family else 0
+def _only_one(context: PolicyContext) -> bool:
+    """Say whether the program has one kernel: it may have had another name."""
+    return context.kernel is not None and len(context.kernel.launches) == 1
 
 
-def _asked(state: PerformanceState, context: PolicyContext) -> tuple[object, ...]:
-    """Return all of a question that its answer depends on, but for the technique."""
-    return (
-        state.id,
-        state.centroid,
-        context.device_kind == "simulated",
-        context.op_class,
-        context.dtype,
-        context.harness,
-        context.arch,
-        context.family,
-    )
+def _refused(context: PolicyContext) -> frozenset[tuple[str, str, str]]:
+    """Return what failed in this run, under the names that kernels have now."""
+    if context.kernel is None or not _only_one(context):
+        return frozenset(context.refused)
+    (only,) = context.kernel.launches
+    return frozenset((technique, only.kernel, name) for technique, _, name in context.refused)
 
 
 def unknown_technique(technique: str) -> Optimization:

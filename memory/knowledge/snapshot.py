@@ -42,13 +42,10 @@ class Snapshot:
         self._tables: dict[bool, dict[str, dict[str, Optimization]]] = {}
         self._policies: dict[bool, Policy] = {}
         self._lessons: Lessons | None = None
-        self._before: tuple[Lessons | None, dict[bool, Policy]] = None, {}
+        self._before: Lessons | None = None
         if before is not None:
-            # Their findings, not the snapshot itself, which would keep all earlier ones alive.
-            self._before = (
-                before._lessons or before._before[0],
-                before._before[1] | before._policies,
-            )
+            # Its finding, not the snapshot itself, which would keep all earlier ones alive.
+            self._before = before._lessons or before._before
             same = len(self._changes) == len(before._changes)
             if same and self.edits.standing == before.edits.standing:
                 self._tables |= before._tables
@@ -117,10 +114,10 @@ class Snapshot:
         if simulated not in self._policies:
             self._policies[simulated] = Policy(
                 self._contents.facts,
+                self._contents.expectations,
                 self.at,
                 self._states.values(),
                 self.optimizations(device_kind),
-                self._before[1].get(simulated),
             )
         return self._policies[simulated]
 
@@ -177,7 +174,7 @@ class Snapshot:
 
     def _judged(self) -> Lessons:
         if self._lessons is None:
-            self._lessons = Lessons(self._contents, self.at, self._before[0])
+            self._lessons = Lessons(self._contents, self.at, self._before)
         return self._lessons
 
 

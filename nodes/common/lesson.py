@@ -1,8 +1,12 @@
-"""Write one lesson to the knowledge base, beside those of parameter update."""
+"""Write to the knowledge base beside parameter update: one lesson, what does not stand."""
 
 from __future__ import annotations
 
-from ...memory.records import KnowledgeUpdate, Lesson, LessonKind
+from collections.abc import Iterable
+from typing import Literal
+
+from ...memory.records import KnowledgeUpdate, Lesson, LessonKind, Overturned, Step
+from ...tools.workspace import Workspace
 from ..records import RunPlan, TaskSummary
 from .policies import reads_knowledge
 from .steps import path_to
@@ -46,7 +50,7 @@ def write_lesson(
 def write_veto(
     plan: RunPlan, summary: TaskSummary, source_sha256: str, why: str, author: str
 ) -> None:
-    """Write down that a kernel which passes every check may not be announced.
+    """Write down that a kernel which passes every check may not be announced: a failure, a lesson.
 
     Args:
         plan: of the run.
@@ -56,7 +60,9 @@ def write_veto(
         author: who decided.
     """
     with workspace_of(plan) as workspace:
-        path = path_to(source_sha256, workspace.store.replay.steps())
+        steps = workspace.store.replay.steps()
+        overturn(workspace, steps, source_sha256, "vetoed", why)
+    path = path_to(source_sha256, steps)
     techniques = tuple(step.technique for step in path)
     write_lesson(
         plan,
@@ -66,4 +72,19 @@ def write_veto(
         author=author,
         iteration=plan.iterations,
         technique=" then ".join(techniques) or None,
+    )
+
+
+def overturn(
+    workspace: Workspace,
+    steps: Iterable[Step],
+    source_sha256: str,
+    outcome: Literal["vetoed", "unconfirmed"],
+    why: str,
+) -> None:
+    """Let the steps that made a kernel count as failures; told again, it changes nothing."""
+    workspace.knowledge.overturn(
+        Overturned(evidence=step.evidence_id, outcome=outcome, reason=why)
+        for step in steps
+        if step.child_sha256 == source_sha256 and step.evidence_id and step.log_gain is not None
     )

@@ -6,12 +6,12 @@ import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from ...harness.records import DeviceIdentity, Task
+from ...harness.records import Task
+from ...memory.knowledge.policy import Prospect
 from ...memory.records import (
     ExpectedGain,
     Lesson,
     Optimization,
-    SettingGain,
 )
 from ...tools.for_agents.desk import kernel_id
 from ...tools.models.code_reply import fenced, holds_edits
@@ -25,7 +25,7 @@ from ...tools.wording.experience import (
     tried_text,
 )
 from ...tools.workspace import Workspace
-from ..common.policy_context import policy_context
+from ..common.policy_context import kernel_in_context
 from ..common.prompts.render import render
 from ..common.prompts.repair import repair_messages, reply_words
 from ..common.prompts.subject import kernel_context, task_context
@@ -41,8 +41,7 @@ class Experience(NamedTuple):
     """What the knowledge base holds on the chosen technique in this situation."""
 
     optimization: Optimization
-    expected: ExpectedGain
-    settings: list[SettingGain]
+    prospect: Prospect
     lessons: list[Lesson]
 
 
@@ -67,7 +66,7 @@ def lowering_context(workspace: Workspace, state: State, task: Task) -> dict[str
     source = workspace.artifacts.get_text(parent.source_sha256)
     evaluation = workspace.evaluation(parent.evaluation_key)
     identity = workspace.measured_by
-    known = _experience(workspace, state, identity)
+    known = _experience(workspace, state)
     remembers = state["plan"].memory != "off"
     steps = visible_steps(workspace, state["place"])
     found = task_context(task, identity) | kernel_context(
@@ -82,8 +81,8 @@ def lowering_context(workspace: Workspace, state: State, task: Task) -> dict[str
         "technique": card,
         "technique_name": choice.technique,
         "parameters": json.dumps(choice.settings[0]) if any(choice.settings[:1]) else "",
-        "expected": _expected(choice, known.expected) if remembers else "",
-        "settings": settings_text(known.settings),
+        "expected": _expected(choice, known.prospect.expected) if remembers else "",
+        "settings": settings_text(known.prospect) if remembers else "",
         "lessons": lessons_text(
             known.lessons,
             state=_state_id(state),
@@ -110,17 +109,16 @@ def _exchange(
     )
 
 
-def _experience(workspace: Workspace, state: State, identity: DeviceIdentity) -> Experience:
-    choice, summary = state["choice"], state["summary"]
-    at = state.get("knowledge_at")
-    context = policy_context(identity, summary)
-    knowledge = workspace.knowledge
+def _experience(workspace: Workspace, state: State) -> Experience:
+    choice, at, knowledge = state["choice"], state.get("knowledge_at"), workspace.knowledge
+    context = kernel_in_context(
+        workspace, state["plan"], state["summary"], state["parent"], state["place"]
+    )
     where = state["state_choice"].state if "state_choice" in state else knowledge.states(at)[0]
-    ((optimization, expected),) = knowledge.beliefs(where, [choice.technique], context, at)
+    (prospect,) = knowledge.beliefs(where, [choice.technique], context, at)
     return Experience(
-        optimization=choice.optimization or optimization,
-        expected=expected,
-        settings=knowledge.settings(where, [choice.technique], context, at)[choice.technique],
+        optimization=choice.optimization or prospect.optimization,
+        prospect=prospect,
         lessons=knowledge.lessons(at),
     )
 

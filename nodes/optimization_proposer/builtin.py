@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from ...harness.records import Task
-from ...memory.records import ExpectedGain, Optimization, SettingGain
+from ...memory.knowledge.policy import Prospect
+from ...memory.records import Optimization
 from ...tools.rewriting.records import Inapplicable
 from ...tools.techniques.catalogue import rewrites
 from ...tools.techniques.macros import macro_rewrite
@@ -15,10 +14,9 @@ from ..records import Proposal
 
 
 def propose(
-    known: Sequence[tuple[Optimization, ExpectedGain]],
-    unlisted: Sequence[tuple[Optimization, ExpectedGain]],
+    known: Sequence[Prospect],
+    unlisted: Sequence[Prospect],
     reasons: Mapping[str, str | None],
-    measured: Mapping[str, Sequence[SettingGain]],
     *,
     cards: Mapping[str, Optimization | None] | None = None,
 ) -> tuple[tuple[Proposal, ...], int]:
@@ -26,29 +24,34 @@ def propose(
 
     `known` are the knowledge base's optimizations for the state and its neighbours, `unlisted`
     its beliefs about techniques it does not list there; `reasons` says for each technique with a
-    built-in rewrite why it does not apply to the code, None where it does;
-    `measured` is what parameter settings gained before. A technique for which no rewrite exists
-    needs a language model: it counts as not applicable, unless lowering has one. `cards` then holds
-    every technique, with what must be told of those that the seed does not describe.
+    built-in rewrite why it does not apply to the code, None where it does. A technique for which no
+    rewrite exists needs a language model: it counts as not applicable, unless lowering has one.
+    `cards` then holds every technique, with what must be told of those that the seed does not
+    describe. One of which every setting was refused is out.
     """
     cards = cards or {}
     proposals = []
     dropped = 0
     for origin, entries in (("knowledge base", known), ("proposer", unlisted)):
-        for optimization, expected in entries:
-            technique = optimization.technique
+        for prospect in entries:
+            technique = prospect.optimization.technique
             by_model = technique not in reasons and technique in cards
             if not by_model and reasons.get(technique, "no rewrite") is not None:
                 dropped += 1
+                continue
+            if not prospect.settings:
                 continue
             proposals.append(
                 Proposal(
                     technique=technique,
                     source=origin,
-                    settings=settings_of(optimization, measured.get(technique, ())),
-                    expected=expected,
-                    optimization=optimization if optimization.steps else cards.get(technique),
-                    reason=optimization.applies_when,
+                    settings=prospect.settings,
+                    launch=prospect.launch,
+                    expected=prospect.expected,
+                    optimization=prospect.optimization
+                    if prospect.optimization.steps
+                    else cards.get(technique),
+                    reason=prospect.optimization.applies_when,
                 )
             )
     return tuple(sorted(proposals, key=lambda p: (-p.expected.score, p.technique))), dropped
@@ -65,39 +68,3 @@ def macro_reasons(
             made = whole.apply(source, task)
             found[card.technique] = made.reason if isinstance(made, Inapplicable) else None
     return found
-
-
-def settings_of(
-    optimization: Optimization, measured: Sequence[SettingGain]
-) -> tuple[dict[str, Any], ...]:
-    """Return a technique's parameter settings in the order worth trying.
-
-    Of the values that its built-in rewrite takes; where there is none, of those its card names.
-    """
-    tunable = {rewrite.technique: rewrite.parameters for rewrite in rewrites()}
-    return ordered_settings(
-        tunable.get(optimization.technique, optimization.parameters), measured
-    )
-
-
-def ordered_settings(
-    values: Mapping[str, Sequence[Any]], measured: Sequence[SettingGain]
-) -> tuple[dict[str, Any], ...]:
-    """Return every combination of parameter values in the order worth trying.
-
-    First what gained, best first; then what was not tried, the default first; last what lost.
-    """
-    names = sorted(values)
-    combinations = [
-        dict(zip(names, combination, strict=True))
-        for combination in itertools.product(*(values[name] for name in names))
-    ]
-    gains = {str(sorted(item.parameters.items())): item.mean_log for item in measured}
-
-    def rank(setting: dict[str, Any]) -> tuple[int, float]:
-        gain = gains.get(str(sorted(setting.items())))
-        if gain is None:
-            return 1, 0.0
-        return (0, -gain) if gain > 0 else (2, -gain)
-
-    return tuple(sorted(combinations, key=rank))

@@ -9,17 +9,20 @@ code though the knowledge base does not list it there, and what a model thinks o
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NotRequired, TypedDict
 
+from ...harness.records import Evaluation
 from ...memory.records import Step
 from ...tools.models.records import BUILTIN, Message
 from ...tools.progress import report_progress
-from ...tools.techniques.catalogue import applicable, techniques, unfit
+from ...tools.rewriting.records import Inapplicable, Rewritten
+from ...tools.rewriting.target import target_of
+from ...tools.techniques.catalogue import first_rewrites, techniques, unfit
 from ...tools.workspace import Workspace
 from ..common.asking import asked, stand_in
 from ..common.facts_at_hand import facts_at_hand
-from ..common.policy_context import policy_context
+from ..common.policy_context import kernel_in_context, policy_context
 from ..common.steps import Place, path_to, visible_steps
 from ..common.workspaces import workspace_of
 from ..records import KernelPoint, Observation, Proposal, RunPlan, StateChoice, TaskSummary
@@ -79,7 +82,7 @@ def _described(state: Reads, proposals: tuple[Proposal, ...]) -> tuple[Proposal,
 
 def _builtin(table: Table) -> tuple[tuple[Proposal, ...], int]:
     return propose(
-        table.known, table.unlisted, table.reasons, table.measured, cards=table.cards()
+        table.known, table.unlisted, table.reasons, cards=table.cards()
     )
 
 
@@ -94,12 +97,19 @@ def _table(state: Reads) -> Table:
         at, where = state["knowledge_at"], state["state_choice"].state
         withheld = _withheld(workspace, state, steps)
         tried = (*techniques_tried(steps, state), *withheld)
-        context = policy_context(identity, state["summary"], tried)
-        reasons = applicable(source, task)
+        made = first_rewrites(source, task)
+        context = kernel_in_context(
+            workspace, plan, state["summary"], current, _place(state), tried=tried,
+            targets=_targets(made, source, workspace.evaluation(current.evaluation_key)),
+        )  # fmt: skip
+        reasons = {
+            technique: found.reason if isinstance(found, Inapplicable) else None
+            for technique, found in made.items()
+        }
         knowledge = workspace.knowledge
         known = knowledge.candidates(where, context, at)
-        reasons |= macro_reasons((card for card, _ in known), source, task)
-        settled = {optimization.technique for optimization, _ in known} | set(tried)
+        reasons |= macro_reasons((each.optimization for each in known), source, task)
+        settled = {each.optimization.technique for each in known} | set(tried)
         deprecated = knowledge.deprecated(where, context, at)
         settled |= deprecated
         by_model = plan.models.model_of("kernel_writer") != BUILTIN
@@ -111,8 +121,6 @@ def _table(state: Reads) -> Table:
             )
             beyond |= techniques().keys() - unfit(techniques(), at_hand).keys()
         unlisted = knowledge.beliefs(where, sorted(beyond - settled), context, at)
-        tunable = sorted({*reasons, *(optimization.technique for optimization, _ in known)})
-        measured = knowledge.settings(where, tunable, context, at)
         lessons = knowledge.lessons(at)
         described = described_in(knowledge, identity.kind, at)
         seed = frozenset(knowledge.seed().techniques)
@@ -129,7 +137,6 @@ def _table(state: Reads) -> Table:
         known=known,
         unlisted=unlisted,
         reasons=reasons,
-        measured=measured,
         refused=refusals(tried, deprecated, lessons, where.id) | withheld,
         withheld=withheld,
         seed=seed,
@@ -150,6 +157,19 @@ def _withheld(workspace: Workspace, state: Reads, steps: Sequence[Step]) -> dict
     where, at = state["state_choice"].state, state["knowledge_at"]
     context = policy_context(workspace.measured_by, summary)
     return workspace.knowledge.withheld(where, facts, context, at)
+
+
+def _targets(
+    made: Mapping[str, Rewritten | Inapplicable], source: str, evaluation: Evaluation
+) -> dict[str, str]:
+    """Return the kernel of the program that each rewrite changes."""
+    assert evaluation.profile is not None
+    kernels = [share.kernel for share in evaluation.profile.by_kernel]
+    return {
+        technique: target_of(found, source, kernels)
+        for technique, found in made.items()
+        if isinstance(found, Rewritten)
+    }
 
 
 def _place(state: Reads) -> Place:

@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 from ...harness.records import Evaluation, Task
 from ...memory.knowledge.knowledge_base import KnowledgeBase
-from ...memory.records import ExpectedGain, Optimization, Step
+from ...memory.knowledge.policy import Prospect
+from ...memory.records import Optimization, Step
 from ...tools.models.records import Answer, Message
 from ...tools.techniques.catalogue import techniques, unfit
 from ...tools.techniques.conditions import OTHER_TASK, AtHand
@@ -28,7 +29,6 @@ from ..common.replies import checked
 from ..common.steps import path_to
 from ..common.untried import MOST_EXPECTED, NEW_SHARE, NEW_STRENGTH
 from ..records import KernelPoint, Observation, Proposal, RunPlan
-from .builtin import settings_of
 from .reply import Proposals, ProposedTechnique
 from .table import Table, kernel_at_hand
 
@@ -67,7 +67,7 @@ def proposer_messages(
         written_by_model=table.written_by_model,
         state=f"{table.where.name}. {table.where.description}",
         observation=observation.description,
-        known=[_line(*pair, ceiling) for pair in listed.shown],
+        known=[_line(each, ceiling) for each in listed.shown],
         others=listed.others,
         by_name=listed.by_name,
         left_out=listed.left_out,
@@ -85,7 +85,7 @@ def proposer_messages(
 class Listed(NamedTuple):
     """The techniques that a prompt speaks of."""
 
-    shown: list[tuple[Optimization, ExpectedGain]]
+    shown: list[Prospect]
     """Told with card and gain."""
     others: list[str]
     """A line each."""
@@ -102,17 +102,17 @@ def _listed(table: Table, at_hand: AtHand) -> Listed:
     able = table.shown()
     most = KNOWN_SHOWN if table.remembers else 0
     if not table.written_by_model:
-        others = [] if table.remembers else [card for card, _ in able]
+        others = [] if table.remembers else [each.optimization for each in able]
         return Listed(able[:most], [f"- {card.technique}: {card.description}" for card in others])
     names = {name for name in (*table.seed, *table.described) if table.refusal(name) is None}
     why = unfit(sorted(names), at_hand)
     library = techniques()
     fit = names - set(why)
     conditional = {name for name in fit if name in library and library[name].precondition}
-    hopeful = [pair for pair in able if pair[0].technique in fit - conditional]
+    hopeful = [each for each in able if each.optimization.technique in fit - conditional]
     shown = hopeful[:most]
-    told = [optimization.technique for optimization, _ in hopeful[most:]]
-    rest = sorted(fit - conditional - {optimization.technique for optimization, _ in hopeful})
+    told = [each.optimization.technique for each in hopeful[most:]]
+    rest = sorted(fit - conditional - {each.optimization.technique for each in hopeful})
     if table.remembers:
         rest = told[OTHERS_SHOWN:] + rest
         # What a model once described says too little by its name.
@@ -122,7 +122,7 @@ def _listed(table: Table, at_hand: AtHand) -> Listed:
         told, rest = sorted((*told, *rest)), []
     texts = {name: (table.described.get(name) or library[name]).description for name in told}
     texts |= {name: library[name].precondition for name in sorted(conditional)}
-    expected = {optimization.technique for optimization, _ in able}
+    expected = {each.optimization.technique for each in able}
     return Listed(
         shown,
         [f"- {name}: {text}" for name, text in texts.items()],
@@ -132,7 +132,8 @@ def _listed(table: Table, at_hand: AtHand) -> Listed:
     )
 
 
-def _line(optimization: Optimization, expected: ExpectedGain, ceiling: float | None) -> str:
+def _line(prospect: Prospect, ceiling: float | None) -> str:
+    optimization, expected = prospect.optimization, prospect.expected
     avoid = f" Avoid when: {optimization.avoid_when}" if optimization.avoid_when else ""
     gain = (
         expected_text(expected)
@@ -193,27 +194,28 @@ def proposals_of(
             refused[proposed.technique] = reason
         else:
             taken.setdefault(proposed.technique, proposed)
-    believed = {found.technique: expected for found, expected in (*table.known, *table.unlisted)}
+    known = {each.optimization.technique: each for each in (*table.known, *table.unlisted)}
     cards = {name: card_of(proposed, table) for name, proposed in taken.items()}
-    asked = [cards[name] or name for name in taken if name not in believed]
-    for found, expected in knowledge.beliefs(table.where, asked, table.context, at):
-        believed[found.technique] = expected
+    asked = [cards[name] or name for name in taken if name not in known]
+    for each in knowledge.beliefs(table.where, asked, table.context, at):
+        known[each.optimization.technique] = each
+    out = {name: "refused in this run" for name in taken if not known[name].settings}
     return (
         tuple(
             Proposal(
                 technique=name,
                 source="model",
-                settings=settings_of(
-                    cards[name] or knowledge.seed().techniques[name], table.measured.get(name, ())
-                ),
-                expected=believed[name],
+                settings=known[name].settings,
+                launch=known[name].launch,
+                expected=known[name].expected,
                 optimization=cards[name],
                 reason=proposed.reason,
                 author=answer.author,
             )
             for name, proposed in taken.items()
+            if name not in out
         ),
-        refused,
+        refused | out,
     )
 
 

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from ...harness.records import Evaluation, Task
 from ...memory.knowledge.knowledge_base import KnowledgeBase
-from ...memory.records import (
-    ExpectedGain,
-    Lesson,
-    Optimization,
-    PerformanceState,
-    PolicyContext,
-    SettingGain,
-)
+from ...memory.knowledge.policy import Prospect
+from ...memory.records import Lesson, Optimization, PerformanceState, PolicyContext
 from ...tools.techniques.conditions import APPLIED_GAIN, AtHand
 from ..common.learned_notes import LEARNED
 from ..common.untried import NEW_STRENGTH
@@ -43,14 +37,12 @@ class Table(NamedTuple):
 
     where: PerformanceState
     context: PolicyContext
-    known: list[tuple[Optimization, ExpectedGain]]
+    known: list[Prospect]
     """Of the knowledge base, for the state and its neighbours, the best first."""
-    unlisted: list[tuple[Optimization, ExpectedGain]]
+    unlisted: list[Prospect]
     """What a built-in rewrite could do though the knowledge base does not list it there."""
     reasons: Mapping[str, str | None]
     """Why a built-in rewrite does not apply to the code; None where it does."""
-    measured: Mapping[str, Sequence[SettingGain]]
-    """What parameter settings gained."""
     refused: Mapping[str, str]
     """Techniques that may not be proposed, and why."""
     withheld: Mapping[str, str]
@@ -65,14 +57,14 @@ class Table(NamedTuple):
     written_by_model: bool
     """Whether lowering can write what no built-in rewrite can."""
 
-    def shown(self) -> list[tuple[Optimization, ExpectedGain]]:
+    def shown(self) -> list[Prospect]:
         """Return the techniques that can be written here, those with the most expected first."""
         able = [
-            (self.described.get(optimization.technique, optimization), expected)
-            for optimization, expected in (*self.known, *self.unlisted)
-            if self.refusal(optimization.technique) is None
+            each._replace(optimization=self.described.get(technique, each.optimization))
+            for each in (*self.known, *self.unlisted)
+            if self.refusal(technique := each.optimization.technique) is None and each.settings
         ]
-        return sorted(able, key=lambda pair: (-pair[1].score, pair[0].technique))
+        return sorted(able, key=lambda each: (-each.expected.score, each.optimization.technique))
 
     def cards(self) -> dict[str, Optimization | None]:
         """Return every technique that a model can be asked to write: what is said of it, None where

@@ -1,4 +1,4 @@
-"""Built-in selector: one rollout follows the policy, the others draw from its posteriors."""
+"""Built-in selector: one rollout follows the forecasts, the others draw from them."""
 
 from __future__ import annotations
 
@@ -60,17 +60,12 @@ def select(
 
 def _choice(chosen: Proposal, sampled: float, how: str) -> TechniqueChoice:
     expected = chosen.expected
-    return TechniqueChoice(
-        technique=chosen.technique,
-        optimization=chosen.optimization,
-        settings=chosen.settings,
-        expected_log_gain=expected.mean_log,
-        success_probability=expected.success_probability,
-        prepared_log=expected.prepared_log,
+    return TechniqueChoice.of(
+        chosen,
         sampled_score=sampled,
         reason=(
             f"{how}: {sampled:+.2f} from {expected.mean_log:+.2f} ± {expected.std_log:.2f} "
-            f"after {expected.trials:.1f} tries, {expected.prepared_log:+.2f} for what it prepares"
+            f"by {expected.trials:.0f} tries, passing {expected.success_probability:.0%}"
         ),
         author="builtin",
     )

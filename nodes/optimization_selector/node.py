@@ -98,13 +98,8 @@ async def _ask(state: Reads, drawn: TechniqueChoice) -> TechniqueChoice | str:
     if selection.technique == STOP:
         return selection.reason
     (chosen,) = (each for each in state["proposals"] if each.technique == selection.technique)
-    return TechniqueChoice(
-        technique=chosen.technique,
-        optimization=chosen.optimization,
-        settings=chosen.settings,
-        expected_log_gain=chosen.expected.mean_log,
-        success_probability=chosen.expected.success_probability,
-        prepared_log=chosen.expected.prepared_log,
+    return TechniqueChoice.of(
+        chosen,
         sampled_score=chosen.expected.score,
         reason=selection.reason,
         author=answer.author,

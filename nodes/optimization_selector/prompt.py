@@ -41,6 +41,7 @@ def selector_messages(
     if remembers:
         ranked.sort(key=lambda each: (-each.expected.score, each.technique))
     assert evaluation.profile is not None and evaluation.timing is not None
+    several = len({launch.kernel for launch in evaluation.profile.launches}) > 1
     ceiling = attainable(task, evaluation.profile, evaluation.timing)
     return render(
         "optimization_selector",
@@ -56,7 +57,9 @@ def selector_messages(
         observation=state["observation"].description,
         remembers=remembers,
         proposals=[
-            _line(proposal, _rank(proposal, state["proposals"]), seed, ceiling, remembers)
+            _line(
+                proposal, _rank(proposal, state["proposals"]), seed, ceiling, remembers, several
+            )
             for proposal in ranked
         ],
         ranked=[proposal for proposal in ranked if proposal.source == "model"]
@@ -83,11 +86,14 @@ def _line(
     seed: Mapping[str, Optimization],
     ceiling: float | None,
     remembers: bool,
+    several: bool,
 ) -> str:
     expected = proposal.expected
     words = []
     if remembers:
         words.append(expected_text(expected) + ceiling_text(expected.mean_log, ceiling))
+    if several:
+        words.append(f"on {proposal.launch}")
     card = proposal.optimization
     if card is not None:
         words.append(f"a new technique: {card.description.rstrip('.')}")
@@ -98,8 +104,6 @@ def _line(
             )
     if rank is not None:
         words.append(f"rank {rank}")
-    if remembers and abs(expected.prepared_log) >= 0.02:
-        words.append(f"{gain_text(expected.prepared_log)} in what later steps gain")
     known = card or seed.get(proposal.technique)
     avoid = f" Avoid when: {known.avoid_when}" if known and known.avoid_when else ""
     told = f" ({'; '.join(words)})." if words else ":"

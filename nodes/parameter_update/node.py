@@ -158,9 +158,11 @@ def _apply(
             where = knowledge.state(gap.state_id, after)
             if where is None:
                 continue
-            (_, old), *_ = knowledge.beliefs(where, [gap.technique], context, before)
-            (_, new), *_ = knowledge.beliefs(where, [gap.technique], context, after)
-            moved[f"{gap.state_name} / {gap.technique}"] = (old.score, new.score)
+            old, new = (
+                knowledge.beliefs(where, [gap.technique], context, at)[0].expected.score
+                for at in (before, after)
+            )
+            moved[f"{gap.state_name} / {gap.technique}"] = (old, new)
     return (
         ParameterUpdate(
             iteration=state["iteration"],

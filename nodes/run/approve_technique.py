@@ -18,10 +18,9 @@ from ...memory.records import ExpectedGain
 from ...tools.workspace import Workspace
 from ..common.approval import PERSON, decided, is_asked
 from ..common.lesson import write_lesson
-from ..common.policy_context import policy_context
+from ..common.policy_context import kernel_in_context
 from ..common.questions import Decision, Expected, Misunderstood, TechniqueQuestion, cost_of
 from ..common.workspaces import opened, workspace_of
-from ..optimization_proposer.builtin import settings_of
 from ..records import (
     KernelPoint,
     Observation,
@@ -121,13 +120,9 @@ def _chosen(
 ) -> TechniqueChoice:
     """Return a person's choice of a technique, with the settings that have given parameters."""
     proposal = _proposal(state, technique)
-    return TechniqueChoice(
-        technique=proposal.technique,
-        optimization=proposal.optimization,
-        settings=tuple(each for some in parameters or ({},) for each in narrowed(proposal, some)),
-        expected_log_gain=proposal.expected.mean_log,
-        success_probability=proposal.expected.success_probability,
-        prepared_log=proposal.expected.prepared_log,
+    settings = tuple(each for some in parameters or ({},) for each in narrowed(proposal, some))
+    return TechniqueChoice.of(
+        proposal.model_copy(update={"settings": settings}),
         sampled_score=proposal.expected.score,
         reason="chosen by a person",
         author=PERSON,
@@ -144,14 +139,16 @@ def _proposal(state: Reads, technique: Any) -> Proposal:
         if technique not in workspace.knowledge.seed().techniques:
             names = ", ".join(each.technique for each in state["proposals"])
             raise Misunderstood(f"no technique {shown(technique)} is known; on the table: {names}")
-        context = policy_context(workspace.measured_by, state["summary"])
+        place = state["iteration"], state["rollout"], state["step"]
+        context = kernel_in_context(workspace, plan, state["summary"], state["current"], place)
         where = state["state_choice"].state
-        ((known, expected),) = workspace.knowledge.beliefs(where, [technique], context, at)
+        (known,) = workspace.knowledge.beliefs(where, [technique], context, at)
     return Proposal(
-        technique=known.technique,
+        technique=known.optimization.technique,
         source=PERSON,
-        settings=settings_of(known, ()),
-        expected=expected,
+        settings=known.settings or ({},),
+        launch=known.launch,
+        expected=known.expected,
         author=PERSON,
     )
 

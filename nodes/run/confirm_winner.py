@@ -18,6 +18,7 @@ from ...memory.records import Step
 from ...tools.evaluation.evaluator import Evaluator
 from ...tools.progress import report_progress
 from ..common.interrupts import awaited
+from ..common.lesson import overturn
 from ..common.points import kernel_point
 from ..common.steps import Way, ways_through
 from ..common.workspaces import opened, workspace_of
@@ -50,6 +51,8 @@ async def confirm_winner(state: Reads) -> dict[str, Any]:
             confirmation = confirmed(initial, point, again, notes, ratio)
             break
         notes.append(f"{point.microseconds:.2f} us did not hold: {reason}")
+        if way:
+            await asyncio.to_thread(_refute, state["plan"], way, reason)
         confirmation = unconfirmed(initial, notes)
     report_progress(
         "confirmation",
@@ -59,6 +62,12 @@ async def confirm_winner(state: Reads) -> dict[str, Any]:
         reason=confirmation.reason,
     )
     return {"confirmation": confirmation}
+
+
+def _refute(plan: RunPlan, way: Way, reason: str) -> None:
+    """Let the step that made a kernel which did not hold count as a failure."""
+    with workspace_of(plan) as workspace:
+        overturn(workspace, way, str(way[-1].child_sha256), "unconfirmed", reason)
 
 
 def _steps(plan: RunPlan) -> list[Step]:

@@ -12,11 +12,13 @@ import math
 from typing import Any, NotRequired, TypedDict
 
 from ...harness.records import DeviceIdentity, Outcome, Provenance
+from ...memory.knowledge.expectation import writer_of
+from ...memory.knowledge.policy import unknown_technique
 from ...memory.knowledge.signature import bottlenecks_of, signature_of
-from ...memory.records import Applied, Evidence, Signature, Step
+from ...memory.records import Applied, Circumstances, Evidence, Optimization, Signature, Step
 from ...tools.progress import report_progress
 from ...tools.workspace import Workspace
-from ..common.policy_context import policy_context
+from ..common.policy_context import kernel_in_context
 from ..common.randomness import explores
 from ..common.until import end_of_search
 from ..common.workspaces import workspace_of
@@ -38,9 +40,8 @@ NEUTRAL = 0.97
 """A child this fast or faster is where the trajectory goes on: neutral moves prepare others."""
 
 PREPARING = 0.75
-"""A slower child, down to this, is gone on from when it prepares something: when experience says
-that later steps gain more than it loses, or, in an exploring rollout, when the bottleneck moved. A
-tile in shared memory that still has bank conflicts is slower until it is padded."""
+"""A slower child, down to this, is gone on from in an exploring rollout when the bottleneck moved:
+a tile in shared memory that still has bank conflicts is slower until it is padded."""
 
 
 class Reads(TypedDict):
@@ -70,7 +71,6 @@ async def record_step(state: Reads) -> dict[str, Any]:
         state["current"],
         child,
         explores(state["plan"], state["rollout"]),
-        state["choice"].prepared_log,
     )
     step = state["step"] + 1
     ended = f"{step} steps taken" if step >= state["plan"].steps else ""
@@ -99,13 +99,10 @@ async def record_step(state: Reads) -> dict[str, Any]:
     }
 
 
-def accepts(
-    parent: KernelPoint, child: KernelPoint, exploring: bool, prepared_log: float
-) -> bool:
+def accepts(parent: KernelPoint, child: KernelPoint, exploring: bool) -> bool:
     """Say whether the trajectory goes on from the child rather than from its parent."""
     gain = _gain(parent, child)
-    moved = exploring and child.bottleneck != parent.bottleneck
-    prepares = moved or math.log(gain) + prepared_log > 0
+    prepares = exploring and child.bottleneck != parent.bottleneck
     return gain >= NEUTRAL or (prepares and gain >= PREPARING)
 
 
@@ -118,6 +115,7 @@ def _record(state: Reads) -> Step:
         rollout=state["rollout"],
         step=state["step"],
         technique=state["choice"].technique,
+        launch=state["choice"].launch,
         parameters=result.parameters,
         expected_log_gain=state["choice"].expected_log_gain,
         outcome=result.outcome,
@@ -127,10 +125,10 @@ def _record(state: Reads) -> Step:
         author=result.author,
     )
     with workspace_of(plan) as workspace:
-        evidence = _evidence(applied, state, workspace)
-        workspace.knowledge.add_evidence([evidence])
+        *mended, evidence = _evidence(applied, state, workspace)
+        workspace.knowledge.add_evidence([*mended, evidence])
         record = Step(
-            **dict(applied),
+            **{name: getattr(evidence, name) for name in Applied.model_fields},
             state_id=state["state_choice"].state.id,
             state_author=state["state_choice"].author,
             choice_author=state["choice"].author,
@@ -142,6 +140,7 @@ def _record(state: Reads) -> Step:
             evaluation_key=result.evaluation_key,
             evidence_id=evidence.id,
             optimization=state["choice"].optimization,
+            refused=tuple(each.parameters for each in mended),
             account_sha256=workspace.artifacts.put_text(_account(state).model_dump_json()),
         )
         workspace.store.replay.add([record])
@@ -165,27 +164,74 @@ def _account(state: Reads) -> StepAccount:
     )
 
 
-def _evidence(applied: Applied, state: Reads, workspace: Workspace) -> Evidence:
-    """Return what was applied, and its circumstances."""
-    result, current = state["result"], state["current"]
+def _evidence(applied: Applied, state: Reads, workspace: Workspace) -> list[Evidence]:
+    """Return a row for each attempt that was judged, with its circumstances and what was forecast
+    of it; the last is the step's."""
+    result, current, choice = state["result"], state["current"], state["choice"]
     identity: DeviceIdentity = workspace.measured_by
     child = result.point
-    context = policy_context(identity, state["summary"])
-    return Evidence(
-        **dict(applied),
-        **context.model_dump(exclude={"tried"}),
-        task_id=state["summary"].id,
-        state_before=state["state_choice"].state.id,
+    place = state["iteration"], state["rollout"], state["step"]
+    context = kernel_in_context(workspace, state["plan"], state["summary"], current, place)
+    card = choice.optimization or _card(workspace, choice.technique)
+
+    def row(applied: Applied, **of_its_own: Any) -> Evidence:
+        asking = context.model_copy(update={"writer": writer_of(applied.author)})
+        question, forecast = workspace.knowledge.forecast(
+            state["state_choice"].state, card, choice.launch, applied.parameters, asking,
+            state["knowledge_at"],
+        )  # fmt: skip
+        told = {
+            "earlier": question.action.earlier,
+            "expected_log_gain": forecast.mean,
+            "forecast_std": forecast.spread,
+            "forecast_pass": forecast.passes.probability,
+        }
+        return Evidence(
+            **{**dict(applied), **told, **of_its_own},
+            **{name: getattr(context, name) for name in Circumstances.model_fields},
+            task_id=state["summary"].id,
+            state_before=state["state_choice"].state.id,
+            signature_before=state["observation"].signature,
+            launch_signature=question.situation.signature,
+            launch_share=question.situation.share,
+            microseconds=current.microseconds,
+            bound_us=state["summary"].bound_us,
+            previous_technique=current.technique or None,
+            toolchain=identity.toolchain,
+            created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        )
+
+    mended = [
+        row(
+            applied.model_copy(
+                update={
+                    "parameters": attempt.parameters,
+                    "outcome": attempt.outcome,
+                    "log_gain": None,
+                    "child_sha256": attempt.source_sha256,
+                    "author": attempt.author,
+                }
+            ),
+            prompt_sha256=attempt.prompt_sha256,
+            repairs=attempt.number if attempt.prompt_sha256 else 0,
+        )
+        for attempt in result.attempts
+        if attempt.source_sha256 not in (None, result.source_sha256)
+        and attempt.outcome not in (None, Outcome.PASSED)
+    ]
+    last = row(
+        applied,
         state_after=_state_after(state, workspace),
-        signature_before=state["observation"].signature,
-        previous_technique=current.technique or None,
         standard_error=_standard_error(current, child) if child else 0.0,
-        toolchain=identity.toolchain,
         prompt_sha256=result.prompt_sha256,
         # A built-in writer mends nothing: it goes on to the next parameter values.
         repairs=result.repairs if result.prompt_sha256 else 0,
-        created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     )
+    return [*mended, last]
+
+
+def _card(workspace: Workspace, technique: str) -> Optimization:
+    return workspace.knowledge.seed().techniques.get(technique) or unknown_technique(technique)
 
 
 def _state_after(state: Reads, workspace: Workspace) -> str | None:

@@ -87,7 +87,7 @@ def ran(tmp_path: Path, taught: Path, monkeypatch: pytest.MonkeyPatch) -> Callab
                     table.where, TRIED, table.context, state["knowledge_at"]
                 )
             tables.append(table)
-            beliefs.append({card.technique: gain for card, gain in told})
+            beliefs.append({each.optimization.technique: each.expected for each in told})
             return table
 
         made = proposer._table
@@ -132,8 +132,8 @@ def test_a_memory_that_is_not_live_stays_as_it_is(ran: Callable[..., Ran], memor
 def test_without_memory_all_techniques_stand_alike(ran: Callable[..., Ran]) -> None:
     (table, _) = ran(memory="off").tables
     assert table.known == []
-    assert tuple(card.technique for card, _ in table.unlisted) == TRIED
-    assert len({gain.model_dump_json() for _, gain in table.unlisted}) == 1
+    assert tuple(each.optimization.technique for each in table.unlisted) == TRIED
+    assert len({each.expected.model_dump_json() for each in table.unlisted}) == 1
 
 
 def test_without_the_gradient_evidence_alone_moves_beliefs(ran: Callable[..., Ran]) -> None:

@@ -173,11 +173,13 @@ def install(patch: Callable[[str, Any], Any], rewrites: tuple[TextRewrite, ...] 
     async def no_other_shapes(*_: Any, **__: Any) -> tuple[Task, ...]:
         return ()
 
+    def first_rewrites(source: str, task: Task) -> dict[str, Rewritten | Inapplicable]:
+        return {rewrite.technique: rewrite.apply(source, task, {}) for rewrite in rewrites}
+
     def applicable(source: str, task: Task) -> dict[str, str | None]:
-        verdicts = {rewrite.technique: rewrite.apply(source, task, {}) for rewrite in rewrites}
         return {
             name: verdict.reason if isinstance(verdict, Inapplicable) else None
-            for name, verdict in verdicts.items()
+            for name, verdict in first_rewrites(source, task).items()
         }
 
     nodes = "kernelblaster.nodes"
@@ -188,8 +190,7 @@ def install(patch: Callable[[str, Any], Any], rewrites: tuple[TextRewrite, ...] 
     write_builtin = f"{nodes}.initial_cuda.builtin.write_builtin"
     patch(write_builtin, lambda task: InitialKernel(source=INITIAL))
     patch(f"{nodes}.run.unseen_shapes.unseen_tasks", no_other_shapes)
-    patch(f"{nodes}.optimization_proposer.node.applicable", applicable)
-    patch(f"{nodes}.optimization_proposer.builtin.rewrites", lambda: rewrites)
+    patch(f"{nodes}.optimization_proposer.node.first_rewrites", first_rewrites)
     patch(f"{nodes}.kernel_writer.builtin.rewrites", lambda: rewrites)
     patch(f"{nodes}.coder.builtin.rewrites", lambda: rewrites)
     patch(f"{nodes}.judge.builtin.applicable", applicable)

@@ -120,16 +120,16 @@ def _to_try(desk: Desk, knowledge: KnowledgeBase, state: PerformanceState, most:
     """Return what could be tried in a state, best first, and the lessons that bear on it."""
     candidates = knowledge.candidates(state, desk.context, desk.at)[:most]
     lines = [
-        f"- {optimization.technique}: {expected_text(expected)}. "
-        f"Applies when: {optimization.applies_when}"
-        for optimization, expected in candidates
+        f"- {each.optimization.technique}: {expected_text(each.expected)}. "
+        f"Applies when: {each.optimization.applies_when}"
+        for each in candidates
     ]
     lessons = lessons_text(
         knowledge.lessons(desk.at),
         state=state.id,
         op_class=desk.task.op_class,
         device_kind=desk.identity.kind,
-        techniques=[optimization.technique for optimization, _ in candidates],
+        techniques=[each.optimization.technique for each in candidates],
     )
     told = ["What to try in it, the best first:", *lines] if lines else ["Nothing to try is known."]
     return "\n".join([*told, *(["Lessons:", lessons] if lessons else [])])

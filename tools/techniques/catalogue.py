@@ -13,7 +13,7 @@ from ...harness.errors import UserError
 from ...harness.records import Task
 from ...memory.knowledge.conditions import KernelFacts, unmet
 from ...memory.knowledge.seed import Seed, load_seed
-from ..rewriting.records import Inapplicable
+from ..rewriting.records import Inapplicable, Rewritten
 from ..rewriting.rewrite import Rewrite
 from .conditions import OTHER_TASK, AtHand
 from .technique import Technique
@@ -61,11 +61,23 @@ def applicable(source: str, task: Task) -> dict[str, str | None]:
 
     A technique applies when it does with any one of its parameter values.
     """
-    found: dict[str, str | None] = {}
+    return {
+        technique: found.reason if isinstance(found, Inapplicable) else None
+        for technique, found in first_rewrites(source, task).items()
+    }
+
+
+def first_rewrites(source: str, task: Task) -> dict[str, Rewritten | Inapplicable]:
+    """Return what each built-in rewrite makes of a source with the first values that apply, or why
+    none does."""
+    found: dict[str, Rewritten | Inapplicable] = {}
     for rewrite in rewrites():
-        outcomes = [rewrite.apply(source, task, choice) for choice in _choices(rewrite)]
-        refused = [item.reason for item in outcomes if isinstance(item, Inapplicable)]
-        found[rewrite.technique] = refused[0] if len(refused) == len(outcomes) else None
+        for choice in _choices(rewrite):
+            made = rewrite.apply(source, task, choice)
+            if isinstance(made, Rewritten):
+                found[rewrite.technique] = made
+                break
+            found.setdefault(rewrite.technique, made)
     return found
 
 

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ...memory.knowledge.conditions import KernelFacts, unmet
-from ...memory.records import NO_GAIN, ExpectedGain, Lesson, Optimization, SettingGain, Step
+from ...memory.knowledge.policy import Prospect
+from ...memory.records import NO_GAIN, ExpectedGain, Lesson, Optimization, Step
 from ..models.records import BUILTIN
 
 MOST_TRIED = 8
@@ -91,12 +92,10 @@ def expected_text(expected: ExpectedGain) -> str:
         f"({expected.success_probability:.0%} of the time)"
     )
     if expected.trials < 0.5:
-        return f"{text}; never tried here"
-    text += f"; {expected.trials:.0f} {'try' if round(expected.trials) == 1 else 'tries'}"
-    for count, what in ((expected.failures, "failed"), (expected.slowdowns, "slower")):
-        if count >= 0.5:
-            text += f", {count:.0f} {what}"
-    return text
+        return f"{text}; never tried"
+    low, high = (gain_text(expected.mean_log + each * expected.std_log) for each in (-1, 1))
+    tries = "try" if round(expected.trials) == 1 else "tries"
+    return f"{text}; {low} to {high} by the {expected.trials:.0f} {tries} on the likest kernels"
 
 
 def ceiling_text(log_gain: float, ceiling: float | None) -> str:
@@ -106,14 +105,16 @@ def ceiling_text(log_gain: float, ceiling: float | None) -> str:
     return f"; here at most {max(ceiling, 1.0):.3g}x, where every tensor is moved once"
 
 
-def settings_text(gains: Sequence[SettingGain]) -> str:
-    """Return what parameter values gained in this state before, the best first."""
-    return "\n".join(
-        f"- {json.dumps(item.parameters)}: {measured_gain(item.mean_log)} in {item.tries} "
-        f"{'try' if item.tries == 1 else 'tries'}"
-        + (f", {item.failures} failed" if item.failures else "")
-        for item in [item for item in gains if item.parameters][:MOST_SETTINGS]
-    )
+def settings_text(prospect: Prospect) -> str:
+    """Return what is expected of a technique's parameter values, the best first; empty where none
+    was ever tried."""
+    told = zip(prospect.settings, prospect.forecasts, strict=True)
+    lines = [
+        f"- {json.dumps(setting)}: expected {gain_text(forecast.mean)}"
+        for setting, forecast in told
+        if setting and forecast.tries >= 0.5
+    ]
+    return "\n".join(lines[:MOST_SETTINGS])
 
 
 def lessons_text(

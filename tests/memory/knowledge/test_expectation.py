@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from kernelblaster.memory.knowledge.expectation import (
     Action,
@@ -18,7 +20,7 @@ from kernelblaster.memory.knowledge.expectation import (
     Tried,
     most_gain,
 )
-from kernelblaster.memory.knowledge.failures import Failures
+from kernelblaster.memory.knowledge.failures import believed
 from kernelblaster.tools.techniques.catalogue import knowledge_seed
 
 CENTROIDS = {state.id: state.centroid for state in knowledge_seed().states}
@@ -140,22 +142,79 @@ def test_answers_do_not_depend_on_what_else_is_asked() -> None:
 
 
 def test_a_writer_s_failures_are_not_the_technique_s() -> None:
-    failures = Failures()
-    for number in range(4):
-        failures.add("unroll_loop", "matmul", "weak model", "wrong_answer", False, number)
-        failures.add("unroll_loop", "matmul", "builtin", "", True, f"own {number}")
-    weak, own = (
-        failures.reliability("unroll_loop", "matmul", who).probability
-        for who in ("weak model", "builtin")
-    )
-    assert weak < 0.45 < 0.8 < own
-    assert failures.reasons("unroll_loop", "matmul", "weak model") == {"wrong_answer": 4}
+    weak = WIDER._replace(writer="weak model")
+    failing = [tried(None, action=weak, number=number) for number in range(6)]
+    passing = [tried(0.3, task=f"own {number}") for number in range(4)]
+    assert ask([*passing, *failing]).passes == ask(passing).passes
+    assert ask(failing).passes == ask([]).passes
+    assert ask([*passing, *failing], weak).passes.probability < 0.45
+
+
+def test_the_library_s_failures_are_heard_of_by_other_writers() -> None:
+    failing = [tried(None, number=number) for number in range(6)]
+    told_of = ask(failing, WIDER._replace(writer="model")).passes
+    assert ask(failing).passes.probability < told_of.probability + 0.1 < 0.5
 
 
 def test_three_failures_outvote_many_false_passes() -> None:
-    failures = Failures()
-    for number in range(40):
-        failures.add("fast_math", "softmax", "builtin", "", True, number)
-    for number in range(3):
-        failures.add("fast_math", "softmax", "builtin", "wrong_answer", False, f"no {number}")
-    assert failures.reliability("fast_math", "softmax", "builtin").probability < 0.6
+    passed = np.array([True] * 40 + [False] * 3)
+    assert believed([passed]).probability < 0.6
+
+
+def test_an_outlook_stays_what_it_was() -> None:
+    rows = [tried(0.1 * number, task=f"task {number}") for number in range(6)]
+    known = told(*rows[:3])
+    early = known.at(3).forecasts([Question(HERE, WIDER)])
+    for row in rows[3:]:
+        known.add(row)
+    assert known.at(3).forecasts([Question(HERE, WIDER)]) == early
+    assert early == told(*rows[:3]).forecasts([Question(HERE, WIDER)])
+    assert known.forecasts([Question(HERE, WIDER)]) != early
+
+
+def test_what_was_told_under_a_name_can_be_known_before_its_number() -> None:
+    known = told(tried(0.1))
+    for number in (1, 2):
+        known.add(tried(-0.4 * number, task="here", number=number), name=f"row {number}")
+    seen = known.at(1, ["row 2"]).forecasts([Question(HERE, WIDER)])
+    assert seen == told(tried(0.1), tried(-0.8, task="here", number=2)).forecasts(
+        [Question(HERE, WIDER)]
+    )
+
+
+@given(st.permutations(range(8)))
+@settings(max_examples=20, deadline=None)
+def test_the_order_of_arrival_decides_nothing(order: list[int]) -> None:
+    rows = [
+        tried(
+            None if number % 3 == 2 else 0.2 * (number % 6) - 0.5,
+            task=f"task {number % 3}", number=number % 6,
+        )._replace(made=(number,), expected=0.9)
+        for number in range(8)
+    ]  # fmt: skip
+    assert len(told(*rows)) == 6
+    assert ask(rows[place] for place in order) == ask(rows)
+
+
+def test_what_was_overturned_failed() -> None:
+    known = told()
+    known.add(tried(0.8, task="here"), 1, "first")
+    known.add(tried(0.1, task="there"), 2, "second")
+    before = known.at(2).forecasts([Question(HERE, WIDER)])
+    known.overturn("first", tried(0.8, task="here")._replace(reason="vetoed"), 3)
+    assert known.at(2).forecasts([Question(HERE, WIDER)]) == before
+    otherwise = told(tried(0.1, task="there"), tried(None, task="here"))
+    assert known.forecasts([Question(HERE, WIDER)]) == otherwise.forecasts([Question(HERE, WIDER)])
+    assert known.refused(HERE._replace(source="here 0"), WIDER)
+
+
+def test_another_harness_s_tries_are_worth_one_together() -> None:
+    older = [tried(1.0, task=f"task {number}", harness="1") for number in range(30)]
+    here = ask([tried(1.0, harness="2"), *older[:1]], harness="2")
+    assert ask(older, harness="2").spread > ask(older, harness="1").spread
+    assert ask(older).spread == pytest.approx(ask(older, harness="1").spread)
+    again = ask([tried(1.0, harness="2"), tried(1.0, harness="1")], harness="2")
+    assert again.spread <= here.spread + 0.05
+    known = told(tried(None, task="here", harness="1"))
+    there = HERE._replace(source="here 0", harness="2")
+    assert not known.refused(there, WIDER) and known.refused(there._replace(harness="1"), WIDER)

@@ -283,23 +283,30 @@ def test_what_is_read_at_a_sequence_number_never_changes(knowledge: KnowledgeBas
 
 def test_evidence_moves_the_ranking_of_the_next_snapshot(knowledge: KnowledgeBase) -> None:
     first = knowledge.sequence()
-    worst, _ = knowledge.candidates("dram_bandwidth_bound", HERE)[-1]
-    knowledge.add_evidence(evidence(i, 1.5, technique=worst.technique) for i in range(6))
-    best, gain = knowledge.candidates("dram_bandwidth_bound", HERE)[0]
-    assert best.technique == worst.technique and gain.mean_log > 0.8
-    assert knowledge.candidates("dram_bandwidth_bound", HERE, first)[-1][0] == worst
-    measured = knowledge.candidates("dram_bandwidth_bound", MEASURED)
-    assert measured == knowledge.candidates("dram_bandwidth_bound", MEASURED, first)
+    worst = knowledge.candidates("dram_bandwidth_bound", HERE)[-1].optimization
+    knowledge.add_evidence(
+        evidence(i, 1.5, technique=worst.technique, task_id=f"t{i}") for i in range(6)
+    )
+    best = knowledge.candidates("dram_bandwidth_bound", HERE)[0]
+    assert best.optimization.technique == worst.technique and best.expected.mean_log > 0.8
+    assert knowledge.candidates("dram_bandwidth_bound", HERE, first)[-1].optimization == worst
+    gains = {
+        kind: knowledge.beliefs("dram_bandwidth_bound", [worst], context)[0].expected
+        for kind, context in (("simulated", HERE), ("measured", MEASURED))
+    }
+    assert gains["measured"].std_log > gains["simulated"].std_log, "a weak prior for measured"
 
 
 def test_beliefs_answer_every_name_in_order(knowledge: KnowledgeBase) -> None:
     names = ["vectorize_memory_access", "tensor_cores_wmma", "never_heard_of"]
     tried = HERE.model_copy(update={"tried": tuple(names)})
     found = knowledge.beliefs("dram_bandwidth_bound", names, tried)
-    assert [item.technique for item, _ in found] == names
-    listed = {item.technique: gain for item, gain in knowledge.candidates("l2_bound", HERE)}
-    (_, gain), *_ = knowledge.beliefs("l2_bound", names, HERE)
-    assert gain == listed["vectorize_memory_access"]
+    assert [each.optimization.technique for each in found] == names
+    listed = {
+        each.optimization.technique: each for each in knowledge.candidates("l2_bound", HERE)
+    }
+    told, *_ = knowledge.beliefs("l2_bound", names, HERE)
+    assert told == listed["vectorize_memory_access"]
     with pytest.raises(UserError, match="knows no state"):
         knowledge.beliefs("nowhere", names, HERE)
 
@@ -326,7 +333,7 @@ def test_counts_say_how_often_a_state_was_seen(knowledge: KnowledgeBase) -> None
 
 
 def test_an_update_is_applied_whole_and_once(knowledge: KnowledgeBase) -> None:
-    base, _ = knowledge.candidates("dram_bandwidth_bound", HERE)[0]
+    base = knowledge.candidates("dram_bandwidth_bound", HERE)[0].optimization
     change = StateOptimization(
         state_id="dram_bandwidth_bound",
         optimization=base.model_copy(update={"notes": "better notes", "prior_log_gain": 0.9}),
@@ -338,19 +345,20 @@ def test_an_update_is_applied_whole_and_once(knowledge: KnowledgeBase) -> None:
     at = knowledge.apply_update(update)
     assert at == knowledge.sequence() == 3
     assert knowledge.apply_update(update) == knowledge.sequence() == at
-    best, gain = knowledge.candidates("dram_bandwidth_bound", HERE)[0]
-    assert best.notes == "better notes" and gain.mean_log == 0.9
-    measured = dict(
-        (item.technique, gain)
-        for item, gain in knowledge.candidates("dram_bandwidth_bound", MEASURED)
-    )
-    assert measured[best.technique].mean_log == base.prior_log_gain
+    best = knowledge.candidates("dram_bandwidth_bound", HERE)[0]
+    assert best.optimization == change.optimization
+    measured = {
+        each.optimization.technique: each
+        for each in knowledge.candidates("dram_bandwidth_bound", MEASURED)
+    }
+    assert measured[base.technique].optimization == base
+    assert best.expected.mean_log > measured[base.technique].expected.mean_log
     older = change.model_copy(update={"optimization": base, "revision": 1})
     newer = change.model_copy(update={"optimization": base, "revision": 2})
     for each in (newer, older):
         knowledge.apply_update(KnowledgeUpdate(run="s", iteration=0, optimizations=(each,)))
     found = knowledge.beliefs("dram_bandwidth_bound", [base.technique], HERE)
-    assert found[0][0] == base
+    assert found[0].optimization == base
 
 
 def test_an_update_repeated_after_others_wrote_names_its_own_snapshot(
@@ -442,7 +450,7 @@ def test_a_deprecated_technique_is_left_out_until_evidence_contests_it(
 ) -> None:
     def offered(context: PolicyContext) -> bool:
         found = knowledge.candidates("dram_bandwidth_bound", context)
-        return "vectorize_memory_access" in {item.technique for item, _ in found}
+        return "vectorize_memory_access" in {item.optimization.technique for item in found}
 
     learn(knowledge, lesson(kind="deprecation", claimed_log_gain=None))
     assert not offered(HERE) and offered(MEASURED)
@@ -457,8 +465,11 @@ def test_a_deprecation_speaks_of_its_class_of_operation_alone(knowledge: Knowled
     assert knowledge.deprecated(state, softmax) == {technique}
     assert knowledge.deprecated("l2_bound", softmax) == frozenset()
     assert knowledge.deprecated(state, matmul) == frozenset()
-    assert technique in {item.technique for item, _ in knowledge.candidates(state, matmul)}
-    assert technique not in {item.technique for item, _ in knowledge.candidates(state, softmax)}
+
+    def offered(context: PolicyContext) -> set[str]:
+        return {each.optimization.technique for each in knowledge.candidates(state, context)}
+
+    assert technique in offered(matmul) - offered(softmax)
     knowledge.add_evidence([evidence(0, -0.2, op_class="matmul"), evidence(1, None)])
     assert knowledge.deprecated(state, softmax), "another class of operation, and a failure"
     knowledge.add_evidence([evidence(2, -0.2, op_class="softmax")])
@@ -713,8 +724,6 @@ def test_a_base_held_open_answers_as_one_opened_anew(
             knowledge.states(at),
             knowledge.lessons(at),
             [knowledge.candidates(name, context, at) for name in where for context in contexts],
-            [knowledge.settings(name, ["fast_math"], context, at) for name in where
-             for context in contexts],
             [knowledge.snapshot(at).optimizations(kind) for kind in ("simulated", "cuda")],
             knowledge.snapshot(at).evidence(),
         )  # fmt: skip

@@ -315,8 +315,8 @@ def test_a_model_without_an_answer_says_nothing_of_the_technique(
             device_kind=row.device_kind, gpu=row.gpu, arch=row.arch, family=row.family,
             op_class=row.op_class, dtype=row.dtype, harness=row.harness,
         )  # fmt: skip
-        ((_, expected),) = knowledge.beliefs(state, [row.technique], context)
-    assert expected.trials == expected.failures == expected.not_applicable == 0.0
+        (found,) = knowledge.beliefs(state, [row.technique], context)
+    assert (found.expected.trials, found.expected.success_probability) == (0.0, 0.8)
 
 
 def test_a_malformed_reply_is_asked_for_again_with_the_reason(

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kernelblaster.memory.records import ExpectedGain, Posterior
+from kernelblaster.memory.records import ExpectedGain
 from kernelblaster.nodes.common.randomness import explores
 from kernelblaster.nodes.optimization_selector.builtin import select
 from kernelblaster.nodes.records import Proposal, RunPlan
@@ -16,12 +16,9 @@ PLACES = [(0, rollout, step) for rollout in range(3) for step in range(100)]
 
 
 def proposal(technique: str, score: float) -> Proposal:
-    belief = Posterior(
-        mean=score, strength=20.0, shape=20.0, scale=0.01, passes=20.0, failures=1.0
-    )
     expected = ExpectedGain(
-        mean_log=score, std_log=0.1, success_probability=0.9, trials=9.0, failures=0.0,
-        score=score, posterior=belief,
+        mean_log=score, std_log=0.1, success_probability=0.95, passed=20.0, failed=1.0,
+        trials=9.0, score=score,
     )  # fmt: skip
     return Proposal(technique=technique, source="knowledge base", expected=expected)
 

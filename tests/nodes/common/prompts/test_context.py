@@ -23,7 +23,10 @@ from kernelblaster.harness.records import (
 )
 from kernelblaster.harness.simt.model.time_model import together
 from kernelblaster.harness.task.contract import header
-from kernelblaster.memory.records import ExpectedGain, Lesson, Posterior, SettingGain, Step
+from kernelblaster.memory.knowledge.expectation import Forecast
+from kernelblaster.memory.knowledge.failures import Reliability
+from kernelblaster.memory.knowledge.policy import Prospect
+from kernelblaster.memory.records import ExpectedGain, Lesson, Step
 from kernelblaster.nodes.common.prompts.changes import change_text
 from kernelblaster.tools.techniques.catalogue import knowledge_seed
 from kernelblaster.tools.wording.contract import (
@@ -419,14 +422,19 @@ def test_a_technique_is_told_with_when_when_not_side_effects_and_notes() -> None
 
 
 def test_expectations_and_settings_say_what_they_rest_on() -> None:
-    posterior = Posterior(mean=0.3, strength=2, shape=2, scale=1, passes=3, failures=1)
-    expected = ExpectedGain(mean_log=0.3, std_log=0.1, success_probability=0.75, trials=4,
-                            failures=1, slowdowns=0.2, score=0.2, posterior=posterior)  # fmt: skip
-    assert expected_text(expected) == "expected 1.35x when it passes (75% of the time); 4 tries, " \
-        "1 failed"  # fmt: skip
+    expected = ExpectedGain(mean_log=0.3, std_log=0.1, success_probability=0.75, passed=3,
+                            failed=1, trials=4, score=0.2)  # fmt: skip
+    assert expected_text(expected) == "expected 1.35x when it passes (75% of the time); 1.22x " \
+        "to 1.49x by the 4 tries on the likest kernels"  # fmt: skip
     assert "never tried" in expected_text(expected.model_copy(update={"trials": 0.0}))
-    gains = [SettingGain(parameters={"tile": 32}, mean_log=0.5, tries=2, failures=1)]
-    assert settings_text(gains) == '- {"tile": 32}: 1.65x in 2 tries, 1 failed'
+    card = knowledge_seed().techniques["shared_memory_tiling"]
+    passes = Reliability(3.0, 1.0)
+    forecasts = tuple(Forecast(mean, 0.1, 1.0, passes, 2.0) for mean in (0.5, 0.1))
+    prospect = Prospect(card, expected, "rows", ({"tile": 32}, {"tile": 16}), forecasts)
+    assert settings_text(prospect) == '- {"tile": 32}: expected 1.65x\n- {"tile": 16}: expected ' \
+        '1.11x'  # fmt: skip
+    untried = prospect._replace(forecasts=tuple(each._replace(tries=0.0) for each in forecasts))
+    assert settings_text(untried) == ""
 
 
 def lesson(text: str, **changes: object) -> Lesson:
