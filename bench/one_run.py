@@ -103,7 +103,8 @@ class OneRun:
             uncertainty=max(0.0, result.gain / result.gain_ci[0] - 1) if valid else 0.0,
         )
         where = _place_of(self._directory, place)
-        return Ended(outcome=outcome, reason="; ".join(result.notes), run=where)
+        reason = "; ".join(result.notes)
+        return Ended(outcome=outcome, reason=reason, began=result.began_with, run=where)
 
 
 def failed(directory: Path, run: PlannedRun, reason: str) -> Ended:

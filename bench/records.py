@@ -115,5 +115,7 @@ class Ended(Record):
     outcome: TaskOutcome
     reason: str = ""
     """Why it failed; notes of its result where it did not."""
+    began: str = ""
+    """Which kernel of an earlier run its search began with; empty where with none."""
     run: str = ""
     """Its directory, from the suite's; empty where none is left."""

@@ -10,6 +10,8 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
+from pydantic import Field
+
 from ..harness.errors import UserError
 from ..harness.files import write_atomically
 from ..harness.metrics import (
@@ -64,6 +66,8 @@ class Results(Record):
     """In the order of the plan."""
     reasons: dict[str, str]
     """Why runs failed, by FOLDER/seed-S/TASK."""
+    began: dict[str, str] = Field(default_factory=dict)
+    """Which runs' search began with a kernel of an earlier run, and with which, by the same."""
     numbers_sha256: str
     """Of all that two benches with the same seeds have in common: all numbers but times spent."""
 
@@ -99,6 +103,7 @@ def results_of(directory: Path, lock: SuiteLock, *, compare: bool = True) -> Res
         ),
         outcomes=tuple(outcomes),
         reasons={run.place: ended.reason for run, ended in found if not ended.outcome.valid},
+        began={run.place: ended.began for run, ended in found if ended.began},
         numbers_sha256=sha256_of_json(
             [each.model_dump(mode="json", exclude=set(UNLIKE)) for each in outcomes]
         ),
@@ -236,6 +241,10 @@ def as_markdown(directory: Path, lock: SuiteLock, results: Results) -> str:
     if results.reasons:
         reasons = [f"{place}: {why}" for place, why in results.reasons.items()]
         parts += ["## What failed", bullets(reasons)]
+    if results.began:
+        told = "Their gains are over the plain first kernel all the same:"
+        known = [f"{place}: with the kernel {which}" for place, which in results.began.items()]
+        parts += ["## Began with a kernel of an earlier run", told, bullets(known)]
     if lock.left_out:
         left = [f"{each.name}: {each.reason}" for each in lock.left_out]
         parts += ["## Left out of the suite", bullets(left)]

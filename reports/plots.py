@@ -77,14 +77,15 @@ def progress_plot(run: RunAccount, levels: Mapping[str, float]) -> Plot | None:
     if not run.verdicts or not any(each.microseconds for each in run.verdicts):
         return None
     step_of = {step.child_sha256: step for step in reversed(run.steps) if step.child_sha256}
-    first = run.initial.source_sha256 if run.initial else run.verdicts[0].source_sha256
-    named = {step.child_sha256: "known kernel" for step in run.began} | {first: "initial kernel"}
+    initial = run.initial.source_sha256 if run.initial else run.verdicts[0].source_sha256
+    begun = {step.child_sha256: "known kernel" for step in run.began}
+    begun[initial] = "initial kernel"
     passed: list[tuple[int, float, str, str]] = []
     failed: list[tuple[int, str, str]] = []
     best, so_far, rows = math.inf, [], []
     for number, verdict in enumerate(run.verdicts, 1):
         step = step_of.get(verdict.source_sha256)
-        label = step.technique if step else named.get(verdict.source_sha256, "another try")
+        label = step.technique if step else begun.get(verdict.source_sha256, "another try")
         anchor = step_id(step) if step else ""
         if verdict.microseconds is None:
             failed.append((number, f"{label}: {words.plain(verdict.outcome)}", anchor))

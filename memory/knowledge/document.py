@@ -16,7 +16,7 @@ from pydantic import Field, ValidationError
 
 from ...harness.errors import UserError, told_of
 from ...harness.files import read_json
-from ...harness.records import Record, sha256_of
+from ...harness.records import Record, source_sha256
 from .contents import EVIDENCE, KERNEL, KINDS
 from .directory import prepare
 from .journal import Entry, Journal
@@ -131,7 +131,7 @@ def take_over(knowledge: KnowledgeBase, value: Any, path: Path) -> int:
     except ValidationError as error:
         raise UserError(f"{path} is damaged: {told_of(error)}; export it again") from error
     for sha256, text in document.sources.items():
-        if sha256_of(text) != sha256:
+        if source_sha256(text) != sha256:
             raise UserError(f"{path} is damaged: the source {sha256[:12]} is not what it was")
     with TemporaryDirectory() as folder:
         beside = Path(folder) / "base"

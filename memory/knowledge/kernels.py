@@ -225,16 +225,19 @@ def worth_keeping(kernels: Iterable[KnownKernel], most: int = MOST_SOURCES) -> s
     return kept
 
 
-def tried_on(rows: Iterable[Evidence], task_id: str) -> list[Tried]:
+def tried_on(
+    rows: Iterable[Evidence], task_id: str, source_sha256: str | None = None
+) -> list[Tried]:
     """Return what was tried on a task's kernels: each action on a kernel once for each outcome.
 
     Args:
         rows: of evidence, in an order that does not depend on their arrival.
         task_id: of the task.
+        source_sha256: of the one kernel that is asked for; None: all.
     """
     alike: dict[tuple[object, ...], list[Evidence]] = {}
     for row in rows:
-        if row.task_id == task_id:
+        if row.task_id == task_id and source_sha256 in (None, row.parent_sha256):
             key = (
                 row.parent_sha256, row.technique, str(sorted(row.parameters.items())), _launch(row),
                 row.outcome, row.child_sha256, row.gpu, row.device_kind,

@@ -338,9 +338,11 @@ class KnowledgeBase:
             number = self.snapshot(at).at
             return self._contents.kernels.bearing_on(task, device_kind, gpu, number)
 
-    def tried_on(self, task_id: str, at: int | None = None) -> list[Tried]:
-        """Return what was tried on a task's kernels, and what came of each action."""
-        return tried_on(self.snapshot(at).evidence(), task_id)
+    def tried_on(
+        self, task_id: str, source_sha256: str | None = None, at: int | None = None
+    ) -> list[Tried]:
+        """Return what was tried on a task's kernels, or on one, and what came of each action."""
+        return tried_on(self.snapshot(at).evidence(), task_id, source_sha256)
 
     def source(self, sha256: str) -> str | None:
         """Return the text of a kernel that won; None where it is no longer kept."""

@@ -137,6 +137,10 @@ def test_winners_are_read_by_those_who_share_a_base_and_by_nobody_else(tmp_path:
     assert began("alone", "kernelblaster", knowledge="each") == {"kernelblaster": [False, False]}
     told = began("shared", "kernelblaster,random")
     assert told == {"kernelblaster": [False, True], "random": [False, False]}
+    lock = read_suite(tmp_path / "shared")
+    assert list(write_results(tmp_path / "shared", lock).began) == ["kernelblaster/seed-0/two"]
+    said = (tmp_path / "shared" / "results.md").read_text()
+    assert "kernelblaster/seed-0/two: with the kernel found by run" in said
     base = tmp_path / "shared" / "knowledge" / "kernelblaster" / "seed-0"
     nobody = ("kernelblaster[memory=seed]", "random", "no_memory", "best_of_n")
     variants = ",".join(("kernelblaster", *nobody))

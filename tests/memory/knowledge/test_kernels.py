@@ -16,6 +16,7 @@ from kernelblaster.harness.errors import UserError
 from kernelblaster.harness.records import TaskVariant, TensorSpec
 from kernelblaster.memory.knowledge import knowledge_base
 from kernelblaster.memory.knowledge.ablation import open_under
+from kernelblaster.memory.knowledge.document import export, take_over
 from kernelblaster.memory.knowledge.kernels import KnownKernel, TaskSeen, renamed, worth_keeping
 from kernelblaster.memory.knowledge.knowledge_base import KnowledgeBase
 from kernelblaster.memory.records import Ablation, Memory
@@ -197,6 +198,17 @@ def test_a_source_that_is_not_what_was_stored_is_none(opened: Opened, tmp_path: 
     with sqlite3.connect(tmp_path / "kb" / "evidence.sqlite") as database:
         database.execute("UPDATE sources SET text = text || ' '")
     assert knowledge.source(kernel.source_sha256) is None
+
+
+def test_an_exported_kernel_begins_runs_elsewhere(opened: Opened, tmp_path: Path) -> None:
+    here = seen("here")
+    kernel, text = won(here, 5.0)
+    knowledge, elsewhere = opened("kb"), opened("elsewhere")
+    knowledge.keep_kernel(here, kernel, text)
+    written = export(knowledge, measured=False, whole=True).model_dump(mode="json")
+    assert take_over(elsewhere, written, tmp_path / "kb.json") == 2
+    (found,) = elsewhere.kernels_bearing_on(here, "simulated", "H100")
+    assert elsewhere.source(found.kernel.source_sha256) == text
 
 
 @pytest.mark.parametrize("memory", [mode for mode in get_args(Memory) if mode != "live"])
