@@ -135,8 +135,8 @@ def _as_objected(found: StageResult, tried: TriedClaim) -> StageResult:
     """Return a failure on a claimed input, with the input and what was said of the kernel."""
     told = Diagnostic(
         kind="objection",
-        message=f"the input was found by a reviewer ({tried.author}), who said of a kernel: "
-        f"{tried.objection}",
+        message=f"that input holds {tried.claim}; it was found by a reviewer ({tried.author}), who "
+        f"said of a kernel: {tried.objection}",
     )
     reason = f"where {tried.claim}: {found.reason}"
     return found.model_copy(
