@@ -43,10 +43,6 @@ class Capability(StrEnum):
     """`verify_claim` runs a candidate on an input that somebody claims it to be wrong on."""
 
 
-NOT_AN_INPUT = "not_an_input"
-"""Fact of a pass on a claimed input that is none: why."""
-
-
 class Incapable(NotImplementedError):
     """A device was asked for what it does not declare."""
 

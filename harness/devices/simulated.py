@@ -62,7 +62,7 @@ from ..task.cases import (
     read_degenerate,
     secret_cases,
 )
-from ..task.claims import ClaimedInput, NotAnInput
+from ..task.claims import NOT_AN_INPUT, ClaimedInput, NotAnInput
 from ..task.contract import header
 from ..task.full_case import (
     FullCase,
@@ -72,7 +72,7 @@ from ..task.full_case import (
     prepare_full_case_now,
     secret_full_case,
 )
-from .protocol import NOT_AN_INPUT, Capability, Device, Measurement
+from .protocol import Capability, Device, Measurement
 
 VERIFY_SECONDS = 60.0
 PROFILE_SECONDS = 60.0

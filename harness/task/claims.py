@@ -15,6 +15,10 @@ WIDEST = 8.0
 """Deviations of a normal distribution that must stay within LARGEST_CLAIMED."""
 
 
+NOT_AN_INPUT = "not_an_input"
+"""Fact of a pass on a claimed input that is none of the task's: why."""
+
+
 class Place(Record):
     """Elements of a tensor that hold one value."""
 

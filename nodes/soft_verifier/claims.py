@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 
-from ...harness.devices.protocol import NOT_AN_INPUT, Capability
+from ...harness.devices.protocol import Capability
 from ...harness.records import outcome_in_words
+from ...harness.task.claims import NOT_AN_INPUT
 from ...memory.run.claim_book import TriedClaim
 from ...tools.progress import report_progress
 from ...tools.workspace import Workspace

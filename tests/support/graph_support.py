@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 from kernelblaster.harness.devices.protocol import (
-    NOT_AN_INPUT,
     Capability,
     Device,
     Measurement,
@@ -36,7 +35,7 @@ from kernelblaster.harness.records import (
     Timing,
     Tolerance,
 )
-from kernelblaster.harness.task.claims import ClaimedInput
+from kernelblaster.harness.task.claims import NOT_AN_INPUT, ClaimedInput
 from kernelblaster.tools.first_kernel.writer import InitialKernel
 from kernelblaster.tools.rewriting.records import Inapplicable, Rewritten
 

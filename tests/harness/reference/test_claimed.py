@@ -1,4 +1,4 @@
-"""A claimed input is built as it is said, within the rules of the task, or refused with a reason."""
+"""A claimed input is built as it is said, within the rules of the task, or refused for a reason."""
 
 from __future__ import annotations
 
