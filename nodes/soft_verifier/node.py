@@ -75,21 +75,12 @@ def after_trying(review: SoftReview) -> SoftReview:
     One that the device could not run stands as it was said.
     """
     standing = [each for each in review.objections if each.confirmed is not False]
-    dropped = [each for each in review.objections if each.confirmed is False]
     return review.model_copy(
         update={
             "vetoed": bool(standing),
             "reasons": tuple(
                 f"{each.said}; run where {each.claim}: {each.found}" if each.found else each.said
                 for each in standing
-            ),
-            "remarks": (
-                *review.remarks,
-                *(
-                    f"{review.author} objected and was refuted ({each.said}; run where "
-                    f"{each.claim}: {each.found})"
-                    for each in dropped
-                ),
             ),
         }
     )

@@ -74,6 +74,7 @@ def test_a_confirmed_claim_is_a_case_of_the_task_and_the_writer_mends_the_kernel
     assert wrong[0].reason.startswith("where x: 3 everywhere: out0[0]: expected 1, got 2")
     (told,) = ran.told("claim")
     assert told["confirmed"] and told["input"] == "x: 3 everywhere"
+    assert "found a kernel wrong there: x: 3 everywhere (wrong answer: out0" in ran.result.notes[-1]
 
 
 @pytest.mark.parametrize(
@@ -93,6 +94,7 @@ def test_a_refuted_claim_is_dropped_and_the_candidate_stands(
     assert len(model.calls_of("kernel_writer")) == 1 and len(model.calls_of("soft_verifier")) == 2
     (told,) = ran.told("claim")
     assert not told["confirmed"] and found in told["found"]
+    assert ran.result.notes[-1].startswith("1 objection was dropped")
     with RunStore(tmp_path / "run" / "run.sqlite") as store:
         assert store.claims.cases() == [] and len(store.claims.all()) == 1
 
