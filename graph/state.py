@@ -218,6 +218,8 @@ class FirstKernelOutput(TypedDict, total=False):
     """sha256 of its text in the run's artifacts."""
     initial_author: Annotated[str, Recorded]
     """Who wrote it."""
+    known: Annotated[KnownStart | None, Recorded]
+    """What an earlier run found that the search begins with."""
 
 
 @with_config(use_attribute_docstrings=True)

@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from ..records import Record, Task, TensorSpec, sha256_of
+from ..records import Level, Record, Task, TensorSpec, sha256_of
 from .rules import LARGEST_CLAIMED, LEVELS
 
 MOST_TENSORS, MOST_PLACES = 16, 16
@@ -91,7 +91,7 @@ def require_claimable(task: Task, claim: ClaimedInput) -> None:
         _require_fill(known[fill.tensor], task.variation.levels.get(fill.tensor, "any"), fill)
 
 
-def _require_fill(tensor: TensorSpec, level: str, fill: Fill) -> None:
+def _require_fill(tensor: TensorSpec, level: Level, fill: Fill) -> None:
     name = fill.tensor
     if level in ("own", "order", "scaled") and (fill.kind != "own" or fill.places):
         raise NotAnInput(f"{name} cannot be chosen: {LEVELS[level]}")
