@@ -49,7 +49,7 @@ from kernelblaster.harness.records import Task
 from kernelblaster.memory.run.artifacts import ArtifactStore
 from kernelblaster.memory.run.run_store import RunStore
 from kernelblaster.nodes.common.prompts.render import render
-from kernelblaster.nodes.common.prompts.subject import task_context
+from kernelblaster.nodes.common.prompts.subject import bounds_context, task_context
 from kernelblaster.tools.models.asking import estimate_tokens
 from kernelblaster.tools.models.records import ROLES, ModelPlan
 
@@ -197,9 +197,11 @@ def minimal(steps: list[Step], preamble: str, pages: str | None, count: Counter)
 def preamble_of(directory: Path) -> str:
     """Return contract, task and device as both agents are told them."""
     device = open_device(DEVICE, GPU)
-    context = task_context(_task(directory), device.identity)
+    task = _task(directory)
+    context = task_context(task, device.identity) | bounds_context(task, device.identity)
     device.close()
-    first = render("initial_cuda", 100_000, **context | {"program": "", "rest": "", "wanted": ()})
+    left_out = {"program": "", "rest": "", "wanted": (), "solution": "", "examples": ()}
+    first = render("initial_cuda", 100_000, **context | left_out)
     return "\n".join(message.content for message in first)
 
 

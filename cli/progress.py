@@ -248,6 +248,15 @@ class ProgressView:
             remarks = "; ".join(event["remarks"]) or "no objection"
             self.note(f"winner read by {escape(event['author'])}: {escape(remarks)}")
 
+    def _on_review(self, event: Mapping[str, Any]) -> None:
+        for said in event["objections"]:
+            self.note(f"  [yellow]objection[/]: {escape(said)}{_by(event)}")
+
+    def _on_claim(self, event: Mapping[str, Any]) -> None:
+        came_to = "[red]confirmed[/]" if event["confirmed"] else "refuted"
+        words = f"{event['input']}: {event['found']}"
+        self.note(f"  [dim]claimed input[/] {came_to}, where {escape(words)}")
+
     def _on_parameter_update(self, event: Mapping[str, Any]) -> None:
         self._doing.clear()
         lessons = len(event["lessons"])

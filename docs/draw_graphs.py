@@ -6,12 +6,13 @@ import re
 from pathlib import Path
 from typing import Any
 
-from kernelblaster.graph import lowering, optimize, rollout
+from kernelblaster.graph import first_kernel, lowering, optimize, rollout
 from kernelblaster.graph.policies import policy_graph
 
 PAGE = Path(__file__).with_name("langgraph.md")
 GRAPHS: dict[str, Any] = {
-    "optimize": optimize.graph, "rollout": rollout.graph, "lowering": lowering.graph,
+    "optimize": optimize.graph, "first_kernel": first_kernel.graph, "rollout": rollout.graph,
+    "lowering": lowering.graph,
     "coder_judge": policy_graph("coder_judge"),
 }  # fmt: skip
 

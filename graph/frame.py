@@ -1,7 +1,7 @@
 """What every policy begins and ends with: the first kernel measured; the winner confirmed.
 
 load_task → approve_plan → initial_cuda → profile_baseline → ...
-    ... → confirm_winner → soft_verifier → approve_winner → unseen_shapes → report
+    ... → confirm_winner → soft_verifier → try_claims → approve_winner → unseen_shapes → report
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ from typing import Any, Literal
 
 from langgraph.graph import END, START
 
-from ..nodes.initial_cuda.node import initial_cuda
-from ..nodes.records import Policy
+from ..nodes.records import Policy, SoftReview
 from ..nodes.run.approve_plan import approve_plan
 from ..nodes.run.approve_winner import approve_winner
 from ..nodes.run.confirm_winner import confirm_winner
@@ -20,12 +19,21 @@ from ..nodes.run.load_task import load_task_of
 from ..nodes.run.profile_baseline import profile_baseline
 from ..nodes.run.report import report
 from ..nodes.run.unseen_shapes import unseen_shapes
-from ..nodes.soft_verifier.node import soft_verifier
+from ..nodes.soft_verifier.node import soft_verifier, try_winner
 from .compiling import AgentGraph
+from .first_kernel import initial_cuda
 from .state import SearchState
 
 
-def after_review(state: SearchState) -> Literal["confirm_winner", "approve_winner"]:
+def after_review(
+    state: SearchState,
+) -> Literal["try_claims", "confirm_winner", "approve_winner"]:
+    """Run the inputs that the review claims, if any; go on with what stands."""
+    review = _review(state)
+    return "try_claims" if review is not None and review.is_open else after_claims(state)
+
+
+def after_claims(state: SearchState) -> Literal["confirm_winner", "approve_winner"]:
     """Go on with what stands; a vetoed kernel makes room for the next fastest."""
     return "confirm_winner" if _vetoed(state) else "approve_winner"
 
@@ -36,8 +44,12 @@ def after_approval(state: SearchState) -> Literal["confirm_winner", "unseen_shap
 
 
 def _vetoed(state: SearchState) -> bool:
-    review = state.get("soft_reviews", {}).get(state["confirmation"].point.evaluation_key)
+    review = _review(state)
     return review is not None and review.vetoed
+
+
+def _review(state: SearchState) -> SoftReview | None:
+    return state.get("soft_reviews", {}).get(state["confirmation"].point.evaluation_key)
 
 
 def add_beginning(graph: AgentGraph[Any, Any, Any, Any], policy: Policy) -> None:
@@ -56,11 +68,13 @@ def add_ending(graph: AgentGraph[Any, Any, Any, Any]) -> None:
     """Add the nodes from `confirm_winner` on."""
     graph.add_node("confirm_winner", of_one_line(confirm_winner))
     graph.add_node("soft_verifier", of_one_line(soft_verifier))
+    graph.add_node("try_claims", of_one_line(try_winner))
     graph.add_node("approve_winner", of_one_line(approve_winner))
     graph.add_node("unseen_shapes", of_one_line(unseen_shapes))
     graph.add_node("report", of_one_line(report, ends=True))
     graph.add_edge("confirm_winner", "soft_verifier")
     graph.add_conditional_edges("soft_verifier", after_review)
+    graph.add_conditional_edges("try_claims", after_claims)
     graph.add_conditional_edges("approve_winner", after_approval)
     graph.add_edge("unseen_shapes", "report")
     graph.add_edge("report", END)

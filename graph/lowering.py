@@ -1,6 +1,8 @@
 """The lowering graph: write → compile → verify → profile; a failure goes back to write.
 
 A writer with tools has them called in between: write → use_tools → write, so many times at most.
+Where a model is soft verifier, it reads what a model wrote before that is measured:
+verify → review → try_claims → verify; what an input that it claims shows wrong fails there.
 """
 
 from __future__ import annotations
@@ -19,6 +21,8 @@ from ..nodes.run.attempt_stages import (
     profile_candidate,
     verify_candidate,
 )
+from ..nodes.soft_verifier.candidates import review_attempt, reviews, try_attempt
+from ..tools.models.records import BUILTIN
 from .compiling import AgentGraph
 from .state import LoweringOutput, LoweringState
 
@@ -36,9 +40,26 @@ def after_compile(state: LoweringState) -> Literal["verify", "write", "conclude"
     return "verify" if _passed(state) else _repair(state)
 
 
-def after_verify(state: LoweringState) -> Literal["profile", "write", "conclude"]:
-    """Profile what is correct; otherwise repair while repairs are left."""
-    return "profile" if _passed(state) else _repair(state)
+def after_verify(state: LoweringState) -> Literal["review", "profile", "write", "conclude"]:
+    """Review and profile what is correct; otherwise repair while repairs are left."""
+    if not _passed(state):
+        return _repair(state)
+    newest, review = state["attempts"][len(state["attempts"]) - 1], state.get("review")
+    read = review is not None and review.source_sha256 == newest.source_sha256
+    asks = reviews(state["plan"]) and newest.author != BUILTIN
+    return "review" if asks and not read else "profile"
+
+
+def after_review(state: LoweringState) -> Literal["try_claims", "profile"]:
+    """Run the inputs that a review claims, if any."""
+    review = state.get("review")
+    return "try_claims" if review is not None and review.is_open else "profile"
+
+
+def after_claims(state: LoweringState) -> Literal["verify", "profile"]:
+    """Verify again what an input has shown wrong: that is a case now."""
+    review = state.get("review")
+    return "verify" if review is not None and review.is_wrong else "profile"
 
 
 def after_profile(state: LoweringState) -> Literal["write", "conclude"]:
@@ -69,6 +90,8 @@ def build_graph() -> AgentGraph[LoweringState, None, LoweringState, LoweringOutp
     graph.add_node("use_tools", use_tools)
     graph.add_node("compile", compile_candidate)
     graph.add_node("verify", verify_candidate)
+    graph.add_node("review", review_attempt)
+    graph.add_node("try_claims", try_attempt)
     graph.add_node("profile", profile_candidate)
     graph.add_node("conclude", conclude_lowering)
     graph.add_edge(START, "write")
@@ -76,6 +99,8 @@ def build_graph() -> AgentGraph[LoweringState, None, LoweringState, LoweringOutp
     graph.add_edge("use_tools", "write")
     graph.add_conditional_edges("compile", after_compile)
     graph.add_conditional_edges("verify", after_verify)
+    graph.add_conditional_edges("review", after_review)
+    graph.add_conditional_edges("try_claims", after_claims)
     graph.add_conditional_edges("profile", after_profile)
     graph.add_edge("conclude", END)
     return graph

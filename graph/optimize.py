@@ -2,7 +2,7 @@
 
 load_task → approve_plan → initial_cuda → profile_baseline → rollouts in parallel (Send)
     → policy_evaluation → gap_analysis → parameter_update → keep_lessons
-    → rollouts of the next iteration | confirm_winner → soft_verifier → approve_winner
+    → rollouts of the next iteration | confirm_winner → soft_verifier → try_claims → approve_winner
     → unseen_shapes → report
 """
 

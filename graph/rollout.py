@@ -49,6 +49,7 @@ async def lower(state: RolloutState, config: RunnableConfig) -> dict[str, Any]:
         "place": (state["iteration"], state["rollout"], state["step"]),
         "attempts": {},
         "rounds": (),
+        "review": None,
         "evaluations_left": state["evaluations_left"],
     }
     answer = await lowering.ainvoke(request, config)

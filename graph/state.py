@@ -10,6 +10,7 @@ from typing_extensions import TypedDict
 from ..nodes.records import (
     Attempt,
     Candidate,
+    CandidateReview,
     Confirmation,
     Feedback,
     GapAnalysis,
@@ -115,6 +116,8 @@ class RoundsState(SearchState, total=False):
     """What the Judge says of it."""
     candidate: Annotated[Candidate | None, Recorded]
     """What this round wrote."""
+    review: Annotated[CandidateReview | None, Recorded]
+    """What the soft verifier says of it; None where it has not read it."""
     ended: Annotated[str, Recorded]
     """Why no more rounds follow; empty while some may."""
 
@@ -198,6 +201,36 @@ class RolloutOutput(TypedDict, total=False):
 
 
 @with_config(use_attribute_docstrings=True)
+class FirstKernelInput(TypedDict, total=False):
+    """What the first kernel is written from."""
+
+    plan: Annotated[RunPlan, Recorded]
+    """What the run does; its directory must be there."""
+    summary: Annotated[TaskSummary, Recorded]
+    """The task, in short."""
+
+
+@with_config(use_attribute_docstrings=True)
+class FirstKernelOutput(TypedDict, total=False):
+    """The first kernel."""
+
+    initial_source: Annotated[str, Recorded]
+    """sha256 of its text in the run's artifacts."""
+    initial_author: Annotated[str, Recorded]
+    """Who wrote it."""
+    known: Annotated[KnownStart | None, Recorded]
+    """What an earlier run found that the search begins with."""
+
+
+@with_config(use_attribute_docstrings=True)
+class FirstKernelState(FirstKernelInput, FirstKernelOutput, total=False):
+    """The first kernel being written and read."""
+
+    review: Annotated[CandidateReview | None, Recorded]
+    """What the soft verifier says of it; None where it has not read it."""
+
+
+@with_config(use_attribute_docstrings=True)
 class LoweringState(TypedDict, total=False):
     """One technique being written, compiled, verified and profiled."""
 
@@ -219,6 +252,8 @@ class LoweringState(TypedDict, total=False):
     """Sources written so far and what each came to, by number."""
     rounds: Annotated[tuple[ToolRound, ...], Recorded]
     """Tools that the writer had called, and what they answered."""
+    review: Annotated[CandidateReview | None, Recorded]
+    """What the soft verifier says of the newest attempt; None where it has read none."""
     evaluations_left: Annotated[int | None, Recorded]
     """Candidates that may be evaluated, this one included; None: no cap."""
     result: Annotated[LoweringResult, Recorded]

@@ -10,10 +10,10 @@ from ..tools.wording.measurements import (
     READ,
     WRITTEN,
     fp32_operations,
-    in_bytes,
     summed,
     units_of,
 )
+from ..tools.wording.units import in_bytes
 from . import words
 
 

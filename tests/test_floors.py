@@ -39,8 +39,9 @@ ORDER: dict[str, tuple[str | tuple[str, ...], ...]] = {
     ),
     "nodes": ("records", "common", AGENTS, "run"),
     "graph": (
-        "channels", "state", "compiling", "lowering", "rollout", "frame", "optimize", "rounds",
-        "policies", "served", "checkpoints", "session", "embedding", "agent_tools",
+        "channels", "state", "compiling", "first_kernel", "lowering", "rollout", "frame",
+        "optimize", "rounds", "policies", "served", "checkpoints", "session", "embedding",
+        "agent_tools",
     ),
     "bench": (
         ("records", "markdown_parts"), "variants", "planning", "directory", "results", "one_run",

@@ -22,7 +22,7 @@ _SEEN_BANDWIDTH = {"H200": 4560.0}
 a repetition differs by about as much). Of other GPUs the data sheet's: nobody has measured."""
 MOST_UNKNOWN = 8
 """Lines of what depends on data; a number tells of more."""
-_PRODUCTS_FOR_FP32 = 3
+PRODUCTS_FOR_FP32 = 3
 """Products of half types that make one of fp32's accuracy: each factor is scaled and split in
 two, and the product of the two lower halves is left out."""
 
@@ -198,4 +198,4 @@ def _rates(gpu: Gpu, dtype: str, is_product: bool) -> tuple[float, float]:
         return half, half
     if dtype in ("int8", "uint8"):
         return 2 * half, 2 * half
-    return max(clocks * rates.fp32, half / _PRODUCTS_FOR_FP32), half
+    return max(clocks * rates.fp32, half / PRODUCTS_FOR_FP32), half

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from ..records import Level, Tolerance
 from ..reference.draws import Draw
+from ..task.claims import ClaimedInput
 
 
 @dataclass(frozen=True)
@@ -22,3 +23,5 @@ class CasePlan:
     """Whether double precision is known and affordable."""
     constant: tuple[str, Level] | None = None
     """A constant of the task that is another in this case, and how it is changed."""
+    claim: ClaimedInput | None = None
+    """What the inputs of this case are claimed to hold."""

@@ -24,6 +24,7 @@ from ..reference.cases import (
     timed_proof,
     weak_spots,
 )
+from ..reference.claimed import claimed_case, claimed_instance
 from ..reference.constants import CHANGED, changed_constants, with_another
 from ..reference.double_precision import double_answers
 from ..reference.draws import Draw, draw
@@ -31,6 +32,7 @@ from ..reference.model import Instance, Reference, ReferenceFault, clone_argumen
 from ..reference.mutants import Mutants
 from ..reference.proof import Proof
 from ..reference.tolerances import Scale
+from ..task.claims import ClaimedInput, require_claimable
 from ..task.rules import CASES
 from .case_plan import CasePlan
 from .kept import Kept, KeptCases, are_alike
@@ -107,12 +109,24 @@ class TaskContext:
                 )  # fmt: skip
         return self._constants
 
+    def claim_plan(self, claim: ClaimedInput) -> CasePlan:
+        """Return the case of a claimed input. Raises NotAnInput too."""
+        require_claimable(self.task, claim)
+        with exact_arithmetic():
+            case, tolerances = claimed_case(self.reference, self.task.variation, claim)
+        return CasePlan(
+            name=f"claimed-{claim.id}", how=Draw(1, "normal"), tolerances=tolerances,
+            own_errors=tuple(case.own_errors()), exact=False, claim=claim,
+        )  # fmt: skip
+
     def instance(self, how: Draw) -> Instance:
         """Draw a case's model and inputs."""
         return draw(self.reference, how, self.task.variation)
 
     def instance_of(self, plan: CasePlan) -> Instance:
-        """Draw a case's model and inputs, with the constant that is another in it."""
+        """Draw a case's model and inputs, with the constant that is another, or as claimed."""
+        if plan.claim is not None:
+            return claimed_instance(self.reference, self.task.variation, plan.claim)
         if plan.constant is None:
             return self.instance(plan.how)
         return with_another(self.reference, self.task.variation, *plan.constant)

@@ -14,6 +14,7 @@ from ..judge.run_verdict import limits_of_task
 from ..judge.tensor_comparison import compare, largest_error
 from ..judge.verification import least_own_error
 from ..reference.model import Instance
+from ..task.claims import NOT_AN_INPUT, ClaimedInput, NotAnInput
 from .buffers import PAINTINGS, Buffers
 from .candidate import Fault, LoadedProgram, NotLoaded, Program
 from .case_plan import CasePlan
@@ -31,16 +32,20 @@ def verify(
     program: Program,
     stage: Stage,
     secret: int = 0,
+    claim: ClaimedInput | None = None,
 ) -> dict[str, Any]:
     """Run every case; stop at the first fault. Returns a VerifyAnswer as plain values.
 
-    With a `secret` the cases are drawn from it.
+    With a `secret` the cases are drawn from it; with a `claim` the one case is that input.
     """
     context.plans()
     if context.degenerate and not context.task.reading.allow_degenerate:
         return asdict(VerifyAnswer(degenerate=context.degenerate))
-    plans = context.plans(secret)
-    constants = () if secret else context.constant_plans()
+    try:
+        plans = context.plans(secret) if claim is None else (context.claim_plan(claim),)
+    except NotAnInput as refusal:
+        return asdict(VerifyAnswer(facts={NOT_AN_INPUT: str(refusal)}))
+    constants = () if secret or claim else context.constant_plans()
     stage("candidate")
     try:
         candidate = machine.load(program)

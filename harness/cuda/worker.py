@@ -21,6 +21,7 @@ from typing import IO, TYPE_CHECKING, Any
 from .isolation import give_up, shut_off
 
 if TYPE_CHECKING:
+    from ..task.claims import ClaimedInput
     from .candidate import Program
     from .session import CudaSession
     from .task_context import TaskContext
@@ -166,7 +167,8 @@ class Worker:
                 return {"no_inputs": f"the task's inputs cannot be written: {_one_line(error)}"}
         if request["op"] == "verify":
             program, secret = _program(request["program"]), request.get("secret", 0)
-            return verify(self.machine, context, program, stage, secret)
+            claim = _claim(request.get("claim"))
+            return verify(self.machine, context, program, stage, secret, claim)
         return measure_candidates(
             self.machine,
             context,
@@ -228,6 +230,12 @@ def _program(described: dict[str, Any]) -> Program:
 
     plan = TypeAdapter(Plan).validate_python(described["plan"])
     return Program(Path(described["image"]), plan)
+
+
+def _claim(described: dict[str, Any] | None) -> ClaimedInput | None:
+    from ..task.claims import ClaimedInput
+
+    return None if described is None else ClaimedInput.model_validate(described)
 
 
 def _redirect() -> IO[bytes]:

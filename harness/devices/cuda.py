@@ -39,6 +39,7 @@ from ..records import (
     StageResult,
     Task,
 )
+from ..task.claims import ClaimedInput
 from ..task.contract import header
 from ..task.pytorch import require_matching_torch, torch_version
 from .protocol import CONFIRM_SECONDS, Capability, Comparison, Device, Measurement
@@ -109,7 +110,7 @@ class CudaDevice(Device):
     @property
     def capabilities(self) -> frozenset[Capability]:
         """All; counters where they are asked for."""
-        able = {Capability.CONFIRM, Capability.FRESH, Capability.COMPARE}
+        able = {Capability.CONFIRM, Capability.FRESH, Capability.COMPARE, Capability.CLAIMS}
         return frozenset(able | {Capability.COUNTERS} if self._with_counters else able)
 
     async def compile(self, task: Task, source: str) -> StageResult:
@@ -138,6 +139,10 @@ class CudaDevice(Device):
         """
         return await off_loop(self._confirm, task, source, sample)
 
+    async def verify_claim(self, task: Task, source: str, claim: ClaimedInput) -> StageResult:
+        """Run a claimed input at full dimensions, twice, and compare with PyTorch on the GPU."""
+        return await off_loop(self._verify, task, source, 0, claim)
+
     def confirming_for(self, seconds: float) -> CudaDevice:
         """Return this device, with its workers, that sanitizes so long at full dimensions."""
         other = copy.copy(self)
@@ -157,7 +162,9 @@ class CudaDevice(Device):
         built = self._build(task, source)
         return judge_build(built) or StageResult(outcome=Outcome.PASSED, build=built)
 
-    def _verify(self, task: Task, source: str, sample: int) -> StageResult:
+    def _verify(
+        self, task: Task, source: str, sample: int, claim: ClaimedInput | None = None
+    ) -> StageResult:
         built = self._build(task, source)
         refused = judge_build(built)
         if refused:
@@ -166,7 +173,7 @@ class CudaDevice(Device):
             plan = self._plan(held, task, built)
             if isinstance(plan, StageResult):
                 return plan
-            return _verified(held, task, built, plan, sample)
+            return _verified(held, task, built, plan, sample, claim)
 
     def _confirm(self, task: Task, source: str, sample: int) -> StageResult:
         built = self._build(task, source)
@@ -393,10 +400,17 @@ def _not_sanitized(where: str, reason: str) -> StageResult:
 
 
 def _verified(
-    held: HeldGpu, task: Task, built: Build, plan: Plan, sample: int
+    held: HeldGpu,
+    task: Task,
+    built: Build,
+    plan: Plan,
+    sample: int,
+    claim: ClaimedInput | None = None,
 ) -> StageResult:
     began = time.monotonic()
     request = {"op": "verify", "program": _program(built, plan), "secret": sample}
+    if claim is not None:
+        request["claim"] = claim.model_dump(mode="json")
     answer = held.ask(task, request, VerifyAnswer)
     if isinstance(answer, StageResult):
         return answer.model_copy(update={"build": built})

@@ -22,6 +22,7 @@ from ..records import (
     outcome_in_words,
     source_sha256,
 )
+from ..task.claims import ClaimedInput
 from .protocol import Capability, Comparison, Device, Measurement
 
 AGREEMENT = 1.05
@@ -114,6 +115,13 @@ class Gates:
         if verified.outcome is not Outcome.PASSED:
             return Passage(verified=verified)
         return Passage(verified=verified, measured=await self.profile(task, source))
+
+    async def claimed(self, task: Task, source: str, claim: ClaimedInput) -> StageResult:
+        """Run a source that passed verification on a claimed input."""
+        return await self._once(
+            task, source, f"claim {claim.id}", StageResult,
+            lambda: self.device.verify_claim(task, source, claim),
+        )  # fmt: skip
 
     async def confirm(self, task: Task, source: str, secret: int | None = None) -> Passage:
         """Verify and measure once more, whatever was said before, with all that the device can.

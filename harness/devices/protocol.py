@@ -7,6 +7,7 @@ from typing import Protocol
 
 from ..judge.timing import Ratio
 from ..records import DeviceIdentity, Profile, Record, StageResult, Task, Timing
+from ..task.claims import ClaimedInput
 
 
 class Measurement(Record):
@@ -38,6 +39,8 @@ class Capability(StrEnum):
     """`compare` times two sources in the same rounds: what drifts in time cancels."""
     COUNTERS = "counters"
     """Profiles hold counters of what the kernel did, or the stage's facts say why not."""
+    CLAIMS = "claims"
+    """`verify_claim` runs a candidate on an input that somebody claims it to be wrong on."""
 
 
 class Incapable(NotImplementedError):
@@ -95,6 +98,13 @@ class Device(Protocol):
         In a process that has run no candidate.
         """
         raise Incapable(Capability.CONFIRM)
+
+    async def verify_claim(self, task: Task, source: str, claim: ClaimedInput) -> StageResult:
+        """Run a candidate that passed verification on a claimed input, and compare with PyTorch.
+
+        Where the task's rules do not allow the input, that is the fact NOT_AN_INPUT of a pass.
+        """
+        raise Incapable(Capability.CLAIMS)
 
     def confirming_for(self, seconds: float) -> Device:
         """Return this device with another limit of the checks of `confirm` that take long.

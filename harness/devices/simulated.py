@@ -55,12 +55,14 @@ from ..simt import (
 )
 from ..task.cases import (
     Case,
+    claimed_case_now,
     prepare_cases_now,
     read_cases,
     read_constants,
     read_degenerate,
     secret_cases,
 )
+from ..task.claims import NOT_AN_INPUT, ClaimedInput, NotAnInput
 from ..task.contract import header
 from ..task.full_case import (
     FullCase,
@@ -141,7 +143,7 @@ class SimulatedDevice(Device):
     @property
     def capabilities(self) -> frozenset[Capability]:
         """Every request has a process of its own: nothing is fresher for a confirmation."""
-        return frozenset({Capability.COUNTERS})
+        return frozenset({Capability.COUNTERS, Capability.CLAIMS})
 
     async def compile(self, task: Task, source: str) -> StageResult:
         """Compile the source for both variants and check what its host half asks for."""
@@ -153,6 +155,10 @@ class SimulatedDevice(Device):
         A `sample` other than 0 has cases of its own, drawn from that number.
         """
         return await off_loop(self._verify, task, source, sample)
+
+    async def verify_claim(self, task: Task, source: str, claim: ClaimedInput) -> StageResult:
+        """Run a claimed input on the simulated GPU with all checks, and compare with PyTorch."""
+        return await off_loop(self._verify_claim, task, source, claim)
 
     async def profile(self, task: Task, source: str, sample: int = 0) -> Measurement:
         """Sample the candidate's blocks at full dimensions and estimate its time.
@@ -209,6 +215,19 @@ class SimulatedDevice(Device):
             if each.outcome is not Outcome.PASSED
         ]  # fmt: skip
         return with_constants(judged, relied)
+
+    def _verify_claim(self, task: Task, source: str, claim: ClaimedInput) -> StageResult:
+        built = self._build(source, task.verify)
+        if refused := judge_build(built, source):
+            return refused
+        plan = self._plan(built, task.verify, VERIFY_WORKSPACE)
+        if isinstance(plan, StageResult):
+            return plan
+        try:
+            folder = claimed_case_now(task, claim)
+        except NotAnInput as refusal:
+            return StageResult(outcome=Outcome.PASSED, facts={NOT_AN_INPUT: str(refusal)})
+        return self._verdict(task, source, built, plan, folder, read_cases(folder))
 
     def _verdict(
         self,

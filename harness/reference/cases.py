@@ -54,7 +54,7 @@ def write_cases(
             proof.add(case, tolerances)
         own = "as get_inputs() gives them"
         described.append(
-            _written(case, tolerances, directory / str(index))
+            described_case(case, tolerances, directory / str(index))
             | {
                 "name": case_name(seed, name, secret),
                 "inputs": meaning if how.distribution == name else own,
@@ -193,14 +193,15 @@ def _write_constants(
     found = changed_constants(reference, variation, usual.is_met_by)
     for index, (name, _, case) in enumerate(found):
         tolerances = case.tolerances("down")
-        written = _written(case, tolerances, directory / f"constant{index}")
+        written = described_case(case, tolerances, directory / f"constant{index}")
         described.append(written | {"name": name, "inputs": "a constant is another"})
     return described
 
 
-def _written(
+def described_case(
     case: Case, tolerances: Sequence[Tolerance | None], folder: Path
 ) -> dict[str, Any]:
+    """Write a case into a new folder; return what cases.json says of it, without its name."""
     folder.mkdir()
     case.write(folder)
     return {

@@ -10,7 +10,8 @@ the cases are made. With "answers": folder too, one case at full dimensions ("ve
 its answers in that folder, or, with "exact": true, the tolerances of the case that lies there are.
 With "shapes": {"count", "seed"} nothing is made: the task is described at sizes drawn around
 "verify", as {"shapes": [...]}. With "interface": true it is said how the tensors of `launch` are
-found in forward()'s arguments and in the model, as {"interface": ...}.
+found in forward()'s arguments and in the model, as {"interface": ...}. With "claim": an input that
+somebody claims, the one case is that, or {"not_an_input": why} is answered.
 RESULT: {"error": one line, "passing": whether it need not fail again} or {"task": {...} | null}.
 """
 
@@ -30,8 +31,10 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from ..records import TOLERANCES, Reading, Variation
+from ..task.claims import ClaimedInput, NotAnInput
 from ..task.dimensions import Dimension, find_dimensions, find_literals
 from .cases import write_cases
+from .claimed import write_claimed
 from .exploration import explore
 from .full_case import widen_tolerances, write_full_case
 from .interface import interface_of
@@ -83,6 +86,11 @@ def _answer(request: Mapping[str, Any]) -> dict[str, Any]:
                 answers = Path(request["answers"])
                 shapes = request["outputs"]
                 write_full_case(reference, cases, answers, shapes, variation, secret)
+        elif claim := request.get("claim"):
+            try:
+                write_claimed(reference, cases, variation, ClaimedInput.model_validate(claim))
+            except NotAnInput as refusal:
+                return {"not_an_input": str(refusal)}
         else:
             write_cases(reference, cases, variation, secret)
         return {"task": None}

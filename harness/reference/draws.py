@@ -142,7 +142,7 @@ class _Inputs:
             return own
         if own.is_floating_point():
             value = self._floating(own, "range" if self.how.tame else level)
-            return _structured(value, own, fixed)
+            return structured(value, own, fixed)
         if self.how.tame:
             level = "order"
         return self._discrete(own, level, fixed)
@@ -199,7 +199,7 @@ class _Inputs:
         if level == "any" and distribution not in ("large", "offset"):
             level = "below"
         value = _discrete(own, level, self.generator)
-        if level == "order" or _is_sorted(own) or _all_differ(own):
+        if level == "order" or is_sorted(own) or all_differ(own):
             return value
         if distribution == "constant":
             return own.flatten()[self._number(own.numel())].expand(own.shape).clone()
@@ -231,8 +231,8 @@ def _discrete(own: torch.Tensor, level: Level, generator: torch.Generator) -> to
         bits = torch.randint(0, 256, (own.numel() * own.element_size(),), dtype=torch.uint8,
                              generator=generator, device=device)  # fmt: skip
         value = bits.view(own.dtype).reshape(shape)
-        return value.sort(dim=-1).values if _is_sorted(own) else value
-    if _all_differ(own):
+        return value.sort(dim=-1).values if is_sorted(own) else value
+    if all_differ(own):
         return own.gather(-1, even.argsort(dim=-1))
     low, high = (int(end) for end in (own.min(), own.max()))
     low = min(low, 0) if level == "below" else low
@@ -249,13 +249,13 @@ def _narrow(own: torch.Tensor, level: Level) -> Level:
 
 def _in_order(value: torch.Tensor, own: torch.Tensor) -> torch.Tensor:
     """Return integers sorted as the old are; the ends of offsets into something stay."""
-    if not _is_sorted(own):
+    if not is_sorted(own):
         return value
     value[..., 0], value[..., -1] = own[..., 0], own[..., -1]
     return value.sort(dim=-1).values
 
 
-def _all_differ(own: torch.Tensor) -> bool:
+def all_differ(own: torch.Tensor) -> bool:
     """Say whether all integers of a row are different: an index that scatters, an order of rows.
 
     Those that rise by more than one at a time are sorted, and taken for offsets.
@@ -264,17 +264,17 @@ def _all_differ(own: torch.Tensor) -> bool:
         return False
     ordered = own.sort(dim=-1).values
     steps = ordered[..., 1:] - ordered[..., :-1]
-    return bool((steps == 1).all()) or (bool((steps != 0).all()) and not _is_sorted(own))
+    return bool((steps == 1).all()) or (bool((steps != 0).all()) and not is_sorted(own))
 
 
-def _is_sorted(own: torch.Tensor) -> bool:
+def is_sorted(own: torch.Tensor) -> bool:
     if own.dim() == 0 or own.shape[-1] < 3 or own.numel() > _SORTED_ELEMENTS:
         return False
     rises = bool((own[..., 1:] >= own[..., :-1]).all())
     return rises and not bool((own == own.flatten()[0]).all())
 
 
-def _structured(value: torch.Tensor, own: torch.Tensor, fixed: bool) -> torch.Tensor:
+def structured(value: torch.Tensor, own: torch.Tensor, fixed: bool) -> torch.Tensor:
     """Return floating values with the structure of the old.
 
     A triangular or symmetric matrix is what the task is about: it stays one. Zeros that the seed

@@ -12,8 +12,10 @@ from typing import Any
 from ..build.cache import cache_root, new_entry
 from ..process.children import off_loop
 from ..process.scratch import scratch_folder
-from ..records import Record, Task, Tolerance
+from ..records import JUDGE_VERSION, Record, Task, Tolerance, sha256_of
+from .claims import ClaimedInput, NotAnInput, require_claimable
 from .loading import cases_directory, run_reference
+from .pytorch import torch_version
 
 
 class Case(Record):
@@ -69,6 +71,29 @@ def secret_cases(task: Task, secret: int) -> Iterator[Path]:
     with scratch_folder("cases", cache_root()) as folder:
         _make(task, folder, secret)
         yield folder
+
+
+def claimed_case_now(task: Task, claim: ClaimedInput) -> Path:
+    """Return a folder as of prepare_cases, whose one case is a claimed input; made where it is not
+    there yet.
+
+    Raises NotAnInput where the task's rules do not allow the input, UserError.
+    """
+    require_claimable(task, claim)
+    key = sha256_of(task.id, claim.id, torch_version(), JUDGE_VERSION)
+    final = cache_root() / "claims" / key[:2] / key
+    if _whole(final, task):
+        return final
+    shutil.rmtree(final, ignore_errors=True)
+    with new_entry(final) as directory:
+        found = run_reference(
+            Path(task.path), task.source, {}, task.verify.dimensions, directory,
+            variation=task.variation, reading=task.reading, seconds=task.reference_seconds,
+            asks={"claim": claim.model_dump(mode="json")},
+        )  # fmt: skip
+        if why := found.get("not_an_input"):
+            raise NotAnInput(why)
+    return final
 
 
 def read_constants(directory: Path) -> tuple[Case, ...]:

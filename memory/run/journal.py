@@ -31,7 +31,7 @@ CREATE TABLE IF NOT EXISTS forks (
     PRIMARY KEY (place, read_sha256)
 );
 """
-GROWING = ("evaluations", "stages", "steps", "calls", "device_seconds", "jobs")
+GROWING = ("evaluations", "stages", "steps", "calls", "device_seconds", "jobs", "claims")
 """Tables of the run store that only grow: what was there at an entry are their first rows."""
 
 
@@ -127,7 +127,9 @@ class Journal:
         rows = json.loads(before) if before else dict.fromkeys(GROWING, 0)
         with self._database.transaction():
             for table in GROWING:
-                self._database.execute(f"DELETE FROM {table} WHERE rowid > ?", (rows[table],))
+                # A journal of an earlier version does not count all of them.
+                kept = rows.get(table, 0)
+                self._database.execute(f"DELETE FROM {table} WHERE rowid > ?", (kept,))
             self._database.execute("DELETE FROM journal WHERE number >= ?", (number,))
             self._database.execute("DELETE FROM forks")
 

@@ -180,15 +180,8 @@ class Ledger:
         one whose process was killed: it becomes maybe_paid.
         """
         with self._database.transaction():
-            self._database.execute(
-                "UPDATE calls SET outcome = 'maybe_paid', reason = 'the process ended before the "
-                "reply came' WHERE key = ? AND outcome = 'open'",
-                (key,),
-            )
+            attempt = self._next_attempt(key)
             allow(self.totals())
-            attempt = int(
-                self._database.value("SELECT COUNT(*) FROM calls WHERE key = ?", (key,))
-            )
             self._database.execute(
                 "INSERT INTO calls VALUES (?, ?, ?, ?, ?, ?, NULL, ?, 0, ?, 1, ?, 0.0, ?, NULL, "
                 "'open', '')",
@@ -244,14 +237,15 @@ class Ledger:
     def reused(self, key: str, place: str, answered: CallRow) -> None:
         """Note a call that was not sent, because an answered row holds the reply to it."""
         now = time.time()
-        self._database.execute(
-            "INSERT OR IGNORE INTO calls VALUES (?, 0, ?, ?, ?, ?, ?, 0, 0, 0, 0, NULL, 0.0, ?, ?, "
-            "'reused', '')",
-            (
-                key, answered.role, place, answered.model, answered.prompt_sha256,
-                answered.reply_sha256, now, now,
-            ),
-        )  # fmt: skip
+        with self._database.transaction():
+            self._database.execute(
+                "INSERT INTO calls VALUES (?, ?, ?, ?, ?, ?, ?, 0, 0, 0, 0, NULL, 0.0, ?, ?, "
+                "'reused', '')",
+                (
+                    key, self._next_attempt(key), answered.role, place, answered.model,
+                    answered.prompt_sha256, answered.reply_sha256, now, now,
+                ),
+            )  # fmt: skip
 
     def rows(self) -> list[CallRow]:
         """Return every try of every call, in the order in which they were begun."""
@@ -313,6 +307,15 @@ class Ledger:
         return float(
             self._database.value("SELECT COALESCE(SUM(seen - started), 0.0) FROM sittings")
         )
+
+    def _next_attempt(self, key: str) -> int:
+        """Return the number of a call's next try; one whose process was killed is maybe paid."""
+        self._database.execute(
+            "UPDATE calls SET outcome = 'maybe_paid', reason = 'the process ended before the "
+            "reply came' WHERE key = ? AND outcome = 'open'",
+            (key,),
+        )
+        return int(self._database.value("SELECT COUNT(*) FROM calls WHERE key = ?", (key,)))
 
     def _close(
         self,

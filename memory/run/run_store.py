@@ -10,6 +10,8 @@ from pydantic import Field
 
 from ...harness.records import Evaluation, Outcome, Record
 from ..database import Database, Stored
+from .claim_book import SCHEMA as CLAIMS_SCHEMA
+from .claim_book import ClaimBook
 from .job_book import SCHEMA as JOBS_SCHEMA
 from .job_book import JobBook
 from .journal import SCHEMA as JOURNAL_SCHEMA
@@ -57,8 +59,8 @@ class _Fastest(Record):
 
 class RunStore:
     """Evaluations by key, stage results by (key, stage), `replay`, the replay buffer,
-    `jobs`, what is asked of another host, `ledger`, what was spent, and `journal`, what the graph's
-    nodes came to.
+    `jobs`, what is asked of another host, `ledger`, what was spent, `journal`, what the graph's
+    nodes came to, and `claims`, the inputs that reviewers had run.
 
     The first row under a key stays: what is finished is never evaluated twice. Safe to call from
     several threads; use as a context manager, or call `close`. Any method raises UserError when
@@ -67,12 +69,15 @@ class RunStore:
 
     def __init__(self, path: Path, *, copied: bool = False) -> None:
         """Open or create `run.sqlite` at `path`; or read a copy of it, and disturb nobody."""
-        schemas = (SCHEMA, REPLAY_SCHEMA, JOBS_SCHEMA, LEDGER_SCHEMA, JOURNAL_SCHEMA)
+        schemas = (
+            SCHEMA, REPLAY_SCHEMA, JOBS_SCHEMA, LEDGER_SCHEMA, JOURNAL_SCHEMA, CLAIMS_SCHEMA
+        )  # fmt: skip
         self._database = Database(path, "".join(schemas), copied=copied)
         self.replay = ReplayBuffer(self._database)
         self.jobs = JobBook(self._database)
         self.ledger = Ledger(self._database)
         self.journal = Journal(self._database)
+        self.claims = ClaimBook(self._database)
 
     def put(self, evaluation: Evaluation) -> bool:
         """Store an evaluation; return False where its key was already there."""

@@ -15,7 +15,7 @@ from ...tools.wording.listing import listing
 from ...tools.wording.measurements import profile_text, summary_text
 from ...tools.workspace import Workspace
 from ..common.prompts.render import render
-from ..common.prompts.subject import task_context
+from ..common.prompts.subject import bounds_context, task_context
 from ..records import Candidate, Feedback
 
 State = Mapping[str, Any]
@@ -33,6 +33,7 @@ def coder_messages(workspace: Workspace, state: State, source: str | None) -> tu
         plan.models.context_of("coder"),
         # Not measured_by: it changes when another host's first result arrives.
         **task_context(task, workspace.device.identity),
+        **bounds_context(task, workspace.device.identity),
         **said,
         mode=mode,
         listing=listing(source) if source else "",

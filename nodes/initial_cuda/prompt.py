@@ -10,7 +10,7 @@ from ...tools.models.records import Message
 from ...tools.workspace import Workspace
 from ..common.prompts.render import render
 from ..common.prompts.repair import repair_messages
-from ..common.prompts.subject import task_context
+from ..common.prompts.subject import bounds_context, task_context
 from ..records import RunPlan
 from .known import Example
 
@@ -28,8 +28,9 @@ def first_messages(
     Or to restate a `solution` as one. `examples` are known kernels of like tasks.
     """
     # Not measured_by: it changes when another host's first result arrives, and with it the prompt.
-    context = task_context(task, workspace.device.identity) | {"solution": solution}
-    context |= {"examples": examples}
+    identity = workspace.device.identity
+    context = task_context(task, identity) | bounds_context(task, identity)
+    context |= {"solution": solution, "examples": examples}
     wanted = [(each, _line(task, each.line)) for each in rest.missing] if rest else []
     budget = plan.models.context_of("initial_cuda")
     return render("initial_cuda", budget, **context, rest=rest, wanted=wanted)

@@ -12,7 +12,8 @@ from ...harness.records import Evaluation, LaunchProfile, Profile, Provenance
 from ...tools.models.records import Message
 from ...tools.wording.failures import failure_text
 from ...tools.wording.listing import listing
-from ...tools.wording.measurements import costliest, in_microseconds, summary_text
+from ...tools.wording.measurements import costliest, summary_text
+from ...tools.wording.units import in_microseconds
 from ...tools.workspace import Workspace
 from ..common.policies import Mode
 from ..common.prompts.render import render

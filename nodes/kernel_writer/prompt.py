@@ -22,13 +22,13 @@ from ...tools.wording.experience import (
     lessons_text,
     settings_text,
     technique_text,
-    tried_text,
 )
 from ...tools.workspace import Workspace
 from ..common.policy_context import kernel_in_context
 from ..common.prompts.render import render
 from ..common.prompts.repair import repair_messages, reply_words
 from ..common.prompts.subject import kernel_context, task_context
+from ..common.prompts.tried import came_by, tried_on
 from ..common.steps import path_to, visible_steps
 from ..records import Attempt, KernelPoint, RunPlan, TechniqueChoice
 from .tool_rounds import MOST_ROUNDS, may_call, round_messages, without_more
@@ -90,7 +90,8 @@ def lowering_context(workspace: Workspace, state: State, task: Task) -> dict[str
             device_kind=identity.kind,
             techniques=(choice.technique,),
         ),
-        "tried": tried_text(steps, parent.source_sha256),
+        "tried": tried_on(workspace, steps, parent.source_sha256, evaluation),
+        "came": came_by(workspace, task, steps, evaluation),
     }
 
 

@@ -19,12 +19,12 @@ from ...tools.wording.experience import (
     expected_text,
     gain_text,
     lessons_text,
-    tried_text,
 )
 from ...tools.wording.measurements import attainable
 from ...tools.workspace import Workspace
 from ..common.prompts.render import render
 from ..common.prompts.subject import kernel_context, task_context
+from ..common.prompts.tried import came_by, tried_on
 from ..common.replies import checked
 from ..common.steps import path_to
 from ..common.untried import MOST_EXPECTED, NEW_SHARE, NEW_STRENGTH
@@ -71,7 +71,8 @@ def proposer_messages(
         others=listed.others,
         by_name=listed.by_name,
         left_out=listed.left_out,
-        tried=tried_text(steps, current.source_sha256),
+        tried=tried_on(workspace, steps, current.source_sha256, evaluation),
+        came=came_by(workspace, task, steps, evaluation),
         lessons=lessons_text(
             table.lessons,
             state=table.where.id,

@@ -2,7 +2,9 @@
 
 Reads plan, summary, initial and soft_reviews (what passed comes from the replay buffer); writes
 confirmation. A kernel that does not hold, or that soft verification vetoed, is not announced: the
-next fastest is tried, and the initial one stands at the end.
+next fastest is tried, and the initial one stands at the end. One with the same fault as a vetoed
+one (it fails on the input that showed it, or holds the line that was objected to) is passed over
+without a review or a measurement.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from ...harness.records import SIMULATED_RESOLUTION, Provenance, Timing, outcome
 from ...memory.records import Step
 from ...tools.evaluation.evaluator import Evaluator
 from ...tools.progress import report_progress
+from ...tools.wording.listing import line_of
 from ..common.interrupts import awaited
 from ..common.lesson import overturn
 from ..common.points import kernel_point
@@ -43,13 +46,19 @@ async def confirm_winner(state: Reads) -> dict[str, Any]:
     vetoed = {k: r for k, r in state.get("soft_reviews", {}).items() if r.vetoed}
     steps = await asyncio.to_thread(_steps, state["plan"])
     notes = veto_notes(steps, vetoed)
-    confirmation = unconfirmed(initial, notes)
+    confirmation, tries = unconfirmed(initial, notes), 0
     for way in contenders(initial, steps, vetoed):
+        if way and tries == TRIES:
+            continue
         point = await asyncio.to_thread(_point, state, way)
+        if way and (fault := await _known_fault(state, point, vetoed)):
+            notes.append(f"{point.microseconds:.2f} us does not stand: {fault}")
+            continue
         again, ratio, reason = await _again(state, point)
         if again is not None and not reason:
             confirmation = confirmed(initial, point, again, notes, ratio)
             break
+        tries += 1
         notes.append(f"{point.microseconds:.2f} us did not hold: {reason}")
         if way:
             await asyncio.to_thread(_refute, state["plan"], way, reason)
@@ -80,8 +89,8 @@ def contenders(
 ) -> list[Way]:
     """Return the ways to the kernels to confirm, the fastest first.
 
-    They are at most TRIES; the last is the way without steps, to the initial kernel. Those whose
-    evaluation key is in `vetoed` are left out: the next best, which passed every check, stands in.
+    The last is the way without steps, to the initial kernel. Those whose evaluation key is in
+    `vetoed` are left out: the next best, which passed every check, stands in.
     """
     if len(vetoed) >= TRIES:  # Each costs a review.
         return [()]
@@ -93,7 +102,28 @@ def contenders(
         and step.microseconds_after < initial.microseconds
         and step.evaluation_key not in vetoed
     ]
-    return [*(way for *_, way in sorted(faster, key=lambda each: each[:3])[:TRIES]), ()]
+    return [*(way for *_, way in sorted(faster, key=lambda each: each[:3])), ()]
+
+
+async def _known_fault(
+    state: Reads, point: KernelPoint, vetoed: Mapping[str, SoftReview]
+) -> str:
+    """Return which fault of a vetoed kernel another has too; empty where it has none."""
+    async with opened(state["plan"]) as workspace:
+        task, source = await asyncio.to_thread(
+            lambda: (
+                workspace.task(state["summary"].artifact),
+                workspace.artifacts.get_text(point.source_sha256),
+            )
+        )
+        failed = await workspace.evaluator.fails_a_claim(task, source)
+    if failed is not None:
+        return outcome_in_words(failed.outcome, failed.reason)
+    for review in vetoed.values():
+        for objected in review.objections:
+            if objected.confirmed is None and (at := line_of(source, objected.quote)) is not None:
+                return f"line {at} is that of a kernel vetoed by {review.author}: {objected.said}"
+    return ""
 
 
 def _point(state: Reads, way: Way) -> KernelPoint:

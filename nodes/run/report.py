@@ -16,6 +16,7 @@ from ...harness.files import read_json, write_atomically
 from ...harness.gpus import known_gpu
 from ...harness.records import DeviceIdentity
 from ...memory.records import Step
+from ...memory.run.claim_book import TriedClaim
 from ...memory.run.ledger import RoleTotals, Totals
 from ...tools.progress import report_progress
 from ...tools.workspace import open_runs
@@ -125,6 +126,7 @@ def _report(state: Reads) -> RunResult:
                 *_elsewhere(workspace.store.jobs.measured_by()),
                 *_spending(spent),
                 *_stood_in(spending),
+                *_claimed(workspace.store.claims.all()),
             ),
             best_source=str(directory / "best.cu"),
             source=source,
@@ -194,6 +196,23 @@ def _stood_in(spending: Sequence[RoleTotals]) -> tuple[str, ...]:
         for each in spending
         if each.unanswered
     )
+
+
+def _claimed(claims: Sequence[TriedClaim]) -> tuple[str, ...]:
+    """Return what reviewers found by inputs that were run, and how often they were wrong."""
+    found = {each.claim.id: each for each in reversed(claims) if each.confirmed}
+    notes = [
+        f"a case since a reviewer ({each.author}) found a kernel wrong there: {each.claim} "
+        f"({each.found})"
+        for each in reversed(found.values())
+    ]
+    refuted = sum(not each.confirmed for each in claims)
+    if refuted:
+        notes.append(
+            f"{refuted} {'objection was' if refuted == 1 else 'objections were'} dropped, for "
+            "kernel and PyTorch agree on the input that was named"
+        )
+    return tuple(notes)
 
 
 def _outcome(confirmation: Confirmation) -> str:

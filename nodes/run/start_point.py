@@ -13,10 +13,11 @@ from typing import TypedDict
 import numpy as np
 
 from ...memory.records import Step
+from ...tools.workspace import Workspace
 from ..common.points import kernel_point
 from ..common.randomness import generator
 from ..common.steps import Way, ways_through
-from ..common.workspaces import workspace_of
+from ..common.workspaces import opened, workspace_of
 from ..records import KernelPoint, RunPlan, TaskSummary
 
 
@@ -35,33 +36,64 @@ async def start_point(state: Reads) -> KernelPoint:
     """Return the kernel that a rollout begins with: the one it was given, if any.
 
     All but the first draw among all trajectories' bests and the initial kernel, faster ones more
-    often, so that the search does not hang on one path.
+    often, so that the search does not hang on one path. A kernel that an input which a reviewer
+    found since shows wrong is no start: the fastest that stands takes its place.
     """
     if "start_point" in state:
         return state["start_point"]
     if state["rollout"] == 0 or state["iteration"] == 0:
-        return state["best"]
-    return await asyncio.to_thread(_drawn, state)
+        return await _standing(state, state["best"])
+    return await _standing(state, await asyncio.to_thread(_drawn, state))
+
+
+async def _standing(state: Reads, wanted: KernelPoint) -> KernelPoint:
+    async with opened(state["plan"]) as workspace:
+        if not await asyncio.to_thread(workspace.store.claims.cases):
+            return wanted
+        task = await asyncio.to_thread(workspace.task, state["summary"].artifact)
+        steps, ways, times = await asyncio.to_thread(_reached, workspace, state)
+        others = sorted(times, key=lambda source: (times[source], source)) if steps else []
+        for sha256 in (wanted.source_sha256, *others):
+            source = await asyncio.to_thread(workspace.artifacts.get_text, sha256)
+            if await workspace.evaluator.fails_a_claim(task, source) is not None:
+                continue
+            if sha256 == wanted.source_sha256:
+                return wanted
+            return await asyncio.to_thread(_point, workspace, state, ways, sha256)
+    return wanted  # Then each step from it fails, and says on which input.
+
+
+def _reached(
+    workspace: Workspace, state: Reads
+) -> tuple[list[Step], Mapping[str, Way], dict[str, float]]:
+    """Return earlier iterations' steps, the ways that they took, and the times of their bests."""
+    replay = workspace.store.replay
+    steps = [step for step in replay.steps() if step.iteration < state["iteration"]]
+    ways = ways_through(steps)
+    return steps, ways, bests(steps, ways) if steps else {}
 
 
 def _drawn(state: Reads) -> KernelPoint:
     plan, iteration = state["plan"], state["iteration"]
     with workspace_of(plan) as workspace:
-        steps = [step for step in workspace.store.replay.steps() if step.iteration < iteration]
+        steps, ways, times = _reached(workspace, state)
         if not steps:
             return state["best"]
-        ways = ways_through(steps)
-        times = bests(steps, ways)
         ranked = sorted(times)
         speed = np.array([1.0 / times[source] for source in ranked])
         stream = generator(plan.seed, "start", iteration, state["rollout"])
         drawn = ranked[int(stream.choice(len(ranked), p=speed / speed.sum()))]
-        task = workspace.task(state["summary"].artifact)
-        source = workspace.artifacts.get_text(drawn)
-        evaluation = workspace.evaluation(
-            workspace.evaluator.key(task, source)
-        )
-    way = ways[drawn]
+        return _point(workspace, state, ways, drawn)
+
+
+def _point(
+    workspace: Workspace, state: Reads, ways: Mapping[str, Way], sha256: str
+) -> KernelPoint:
+    """Return a kernel that was reached by its source."""
+    task = workspace.task(state["summary"].artifact)
+    source = workspace.artifacts.get_text(sha256)
+    evaluation = workspace.evaluation(workspace.evaluator.key(task, source))
+    way = ways[sha256]
     last = way[-1] if way else None
     return kernel_point(
         evaluation,

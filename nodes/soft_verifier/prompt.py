@@ -1,30 +1,40 @@
-"""The soft verifier's question to a model: the winner beside the reference."""
+"""The soft verifier's question to a model: a kernel beside the reference."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Sequence
 
+from ...harness.records import Task
+from ...memory.run.claim_book import TriedClaim
 from ...tools.models.records import Message
-from ...tools.wording.listing import listing
+from ...tools.wording.listing import line_of, listing
 from ...tools.workspace import Workspace
-from ..common.prompts.path import path_text
 from ..common.prompts.render import render
 from ..common.prompts.subject import task_context
-from ..common.steps import path_to
+from ..records import RunPlan
 
-State = Mapping[str, Any]
-"""What the node reads."""
+MOST_REFUTED = 6
+"""Claims told of that showed nothing."""
 
 
-def verifier_messages(workspace: Workspace, state: State, source: str) -> tuple[Message, ...]:
-    """Return the prompt of the soft verifier."""
-    plan, winner = state["plan"], state["confirmation"].point
-    task = workspace.task(state["summary"].artifact)
+def verifier_messages(
+    workspace: Workspace, plan: RunPlan, task: Task, source: str, tried: Sequence[TriedClaim] = ()
+) -> tuple[Message, ...]:
+    """Return the prompt of the soft verifier; `tried` are the claims that it may know of."""
     return render(
         "soft_verifier",
         plan.models.context_of("soft_verifier"),
         **task_context(task, workspace.measured_by),
         listing=listing(source),
-        path=path_text(path_to(winner.source_sha256, workspace.store.replay.steps())),
+        claims=refuted_text(tried, source),
     )
+
+
+def refuted_text(tried: Sequence[TriedClaim], source: str) -> str:
+    """Return what was claimed of lines that a source has too, and shown wrong by running it."""
+    told = {
+        " ".join(each.quote.split()): f"- {each.objection}; run where {each.claim}: {each.found}"
+        for each in tried
+        if not each.confirmed and line_of(source, each.quote) is not None
+    }
+    return "\n".join(list(told.values())[-MOST_REFUTED:])

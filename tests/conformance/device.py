@@ -11,6 +11,7 @@ import simulated_kernels as kernels
 from kernelblaster.harness.devices.gates import Gates, unconfirmed_because
 from kernelblaster.harness.devices.protocol import Capability, Device, Incapable
 from kernelblaster.harness.records import Outcome, Provenance, Task
+from kernelblaster.harness.task.claims import NOT_AN_INPUT, ClaimedInput, Fill
 
 WRONG_SOURCES = {
     "compile_error": kernels.WRONG["does not compile"][0],
@@ -23,6 +24,8 @@ class CapabilitiesConformance:
     """What a device declares is what it does; the kernel of a subclass passes its task."""
 
     kernel = kernels.SCALE
+    wrong_at = kernels.SCALE.replace("y[i] =", "y[i] = x[i] == 3.5f ? 0.0f :")
+    """A kernel that is wrong where x is 3.5, and that no case of the task's tells from right."""
 
     async def test_confirming_is_a_verification(self, device: Device, task: Task) -> None:
         if Capability.CONFIRM not in device.capabilities:
@@ -63,6 +66,22 @@ class CapabilitiesConformance:
             assert measured.stage.facts["profiler_unavailable"]
         else:
             assert measured.profile.launches[0].metrics
+
+    async def test_a_claimed_input_is_run_and_one_that_is_none_is_told(
+        self, device: Device, task: Task
+    ) -> None:
+        claim = ClaimedInput(tensors=(Fill(tensor="x", kind="constant", first=3.5),))
+        if Capability.CLAIMS not in device.capabilities:
+            with pytest.raises(Incapable, match="claims"):
+                await device.verify_claim(task, self.kernel, claim)
+            return
+        right = await Gates(device).claimed(task, self.kernel, claim)
+        assert right.outcome is Outcome.PASSED, right.reason
+        wrong = await Gates(device).claimed(task, self.wrong_at, claim)
+        assert wrong.outcome is Outcome.WRONG_ANSWER and claim.id in wrong.reason
+        large = ClaimedInput(tensors=(Fill(tensor="x", kind="constant", first=5000.0),))
+        refused = await device.verify_claim(task, self.wrong_at, large)
+        assert refused.outcome is Outcome.PASSED and NOT_AN_INPUT in refused.facts
 
     async def test_a_winner_goes_through_both_gates_again(self, device: Device, task: Task) -> None:
         first = (await Gates(device).run(task, self.kernel)).timing

@@ -8,7 +8,7 @@ from typing import Any
 
 from places import ROOT
 
-from kernelblaster.graph import lowering, optimize, rollout
+from kernelblaster.graph import first_kernel, lowering, optimize, rollout
 from kernelblaster.graph.compiling import RECURSION_LIMIT
 from kernelblaster.graph.policies import policy_graph
 from kernelblaster.nodes.kernel_writer.tool_rounds import MOST_ROUNDS
@@ -23,8 +23,8 @@ def edges(graph: Any) -> set[tuple[str, str]]:
 
 
 def test_the_longest_loops_end_before_the_limit_of_steps() -> None:
-    """An iteration takes five steps of its graph, a rollout's step seven, an attempt four,
-    a round of tools two."""
+    """An iteration takes five steps of its graph, a rollout's step seven, an attempt seven at most
+    (with a review and its claims), a round of tools two."""
     assert 7 * LONGEST_LOOP + 2 * MOST_ROUNDS + 100 < RECURSION_LIMIT
 
 
@@ -43,8 +43,11 @@ def test_optimize_is_the_outer_loop() -> None:
         ("keep_lessons", "rollout"),
         ("keep_lessons", "confirm_winner"),
         ("confirm_winner", "soft_verifier"),
+        ("soft_verifier", "try_claims"),
         ("soft_verifier", "confirm_winner"),
         ("soft_verifier", "approve_winner"),
+        ("try_claims", "confirm_winner"),
+        ("try_claims", "approve_winner"),
         ("approve_winner", "confirm_winner"),
         ("approve_winner", "unseen_shapes"),
         ("unseen_shapes", "report"),
@@ -55,7 +58,10 @@ def test_optimize_is_the_outer_loop() -> None:
 def test_policies_by_rounds_have_a_judge_or_none() -> None:
     between = {
         ("profile_baseline", "begin_rounds"),
-        ("coder", "evaluate_candidate"),
+        ("coder", "review_candidate"),
+        ("review_candidate", "try_candidate"),
+        ("review_candidate", "evaluate_candidate"),
+        ("try_candidate", "evaluate_candidate"),
         ("evaluate_candidate", "record_round"),
         ("begin_rounds", "confirm_winner"),
         ("record_round", "confirm_winner"),
@@ -102,12 +108,28 @@ def test_lowering_goes_back_to_write_with_each_failure() -> None:
         ("compile", "verify"),
         ("compile", "write"),
         ("compile", "conclude"),
+        ("verify", "review"),
+        ("review", "try_claims"),
+        ("review", "profile"),
+        ("try_claims", "verify"),
+        ("try_claims", "profile"),
         ("verify", "profile"),
         ("verify", "write"),
         ("verify", "conclude"),
         ("profile", "write"),
         ("profile", "conclude"),
         ("conclude", "__end__"),
+    }
+
+
+def test_a_first_kernel_is_read_before_it_is_measured() -> None:
+    assert edges(first_kernel.graph) == {
+        ("__start__", "write"),
+        ("write", "review"),
+        ("review", "try_claims"),
+        ("review", "__end__"),
+        ("try_claims", "write"),
+        ("try_claims", "__end__"),
     }
 
 

@@ -7,6 +7,7 @@ import math
 from pathlib import Path
 from typing import Any
 
+import graph_support
 import pytest
 from every_role import CARD, NEW, good
 from graph_support import TextRewrite
@@ -22,6 +23,7 @@ from kernelblaster.nodes.optimization_proposer.prompt import new_optimization
 from kernelblaster.nodes.optimization_proposer.reply import Proposals, ProposedTechnique
 from kernelblaster.nodes.optimization_proposer.table import forbidden
 from kernelblaster.nodes.optimization_selector.reply import Selection
+from kernelblaster.tools.models.code_reply import fenced
 from kernelblaster.tools.techniques.catalogue import knowledge_seed
 
 CHOICE = {"technique": "fast_math", "reason": "exp is slow."}
@@ -141,6 +143,38 @@ def test_what_was_tried_on_the_file_is_refused(
     assert "- fast_math: 0.5x (slower)" in second.prompt
     assert "- fast_math: tried on this file" in second.prompt
     assert "none of these can be tried: fast_math: tried" in str(third.messages[-1].content)
+
+
+def test_proposer_and_writer_are_told_what_moved_in_attempts_that_lost_and_won(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a try on the file its profile against the file's; of the file what made it."""
+    advised = {"us: 300.0": "Uncoalesced loads waste half of each sector."}
+    real = graph_support.TextDevice.profile
+
+    async def profile(self: Any, task: Any, source: str, sample: int = 0) -> Any:
+        measured = await real(self, task, source, sample)
+        (launch,) = measured.profile.launches
+        told = tuple(words for part, words in advised.items() if part in source)
+        launch = launch.model_copy(update={"advice": told})
+        found = measured.profile.model_copy(update={"launches": (launch,)})
+        return measured.model_copy(update={"profile": found})
+
+    monkeypatch.setattr(graph_support.TextDevice, "profile", profile)
+    names = ("fast_math", "vectorize_memory_access", "unroll_loop")
+    model = ScriptedChatModel(
+        by_role={
+            "optimization_proposer": [proposals(name) for name in names],
+            "kernel_writer": [fenced(f"us: {us}.0\n// launch()\n") for us in (300, 40, 35)],
+        }
+    )
+    run(tmp_path, monkeypatch, model, "optimization_proposer", "kernel_writer", steps=3)
+    lost = "fast_math: 0.333x (slower) (100 us -> 300 us, dram alone 100 us -> 300 us"
+    for role in ("optimization_proposer", "kernel_writer"):
+        first, second, third = (call.prompt for call in model.calls_of(role))
+        assert lost not in first and lost in second
+        assert "advice: Uncoalesced loads waste half of each sector." in second
+        assert "What vectorize_memory_access moved: 100 us -> 40 us" in third
 
 
 def test_a_deprecated_technique_is_refused_with_the_lesson(

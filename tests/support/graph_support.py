@@ -15,7 +15,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from kernelblaster.harness.devices.protocol import Capability, Device, Measurement
+from kernelblaster.harness.devices.protocol import (
+    Capability,
+    Device,
+    Measurement,
+)
 from kernelblaster.harness.errors import UserError
 from kernelblaster.harness.records import (
     DeviceIdentity,
@@ -31,6 +35,7 @@ from kernelblaster.harness.records import (
     Timing,
     Tolerance,
 )
+from kernelblaster.harness.task.claims import NOT_AN_INPUT, ClaimedInput
 from kernelblaster.tools.first_kernel.writer import InitialKernel
 from kernelblaster.tools.rewriting.records import Inapplicable, Rewritten
 
@@ -81,7 +86,7 @@ class TextDevice(Device):
 
     @property
     def capabilities(self) -> frozenset[Capability]:
-        return frozenset({Capability.COUNTERS})
+        return frozenset({Capability.COUNTERS, Capability.CLAIMS})
 
     async def compile(self, task: Task, source: str) -> StageResult:
         if "without launch\n" in source:
@@ -97,6 +102,20 @@ class TextDevice(Device):
         return await asyncio.to_thread(
             self._stage, "verify", source, {"race", "wrong_answer", "crashed", "timed_out"}
         )
+
+    async def verify_claim(self, task: Task, source: str, claim: ClaimedInput) -> StageResult:
+        """Wrong where the text says `wrong at: V` and the claim has a tensor hold V everywhere."""
+        stage = await asyncio.to_thread(self._stage, "claim", source, set())
+        if any(fill.first > 1000 for fill in claim.tensors):
+            return stage.model_copy(update={"facts": {NOT_AN_INPUT: "x is not so large"}})
+        values = {f"{fill.first:g}" for fill in claim.tensors if fill.kind == "constant"}
+        if not values & set(re.findall(r"wrong at: (\S+)", source)):
+            return stage
+        told = f"out0[0]: expected 1, got 2 (case claimed-{claim.id})"
+        return StageResult(
+            outcome=Outcome.WRONG_ANSWER, reason=told,
+            diagnostics=(Diagnostic(kind="mismatch", message=told),),
+        )  # fmt: skip
 
     async def profile(self, task: Task, source: str, sample: int = 0) -> Measurement:
         stage = await asyncio.to_thread(self._stage, "profile", source, {"profiler_unavailable"})

@@ -8,6 +8,7 @@ from ...harness.devices.gates import Gates, Passage
 from ...harness.devices.protocol import Device, Measurement
 from ...harness.records import (
     DeviceIdentity,
+    Diagnostic,
     Evaluation,
     Outcome,
     StageResult,
@@ -15,6 +16,7 @@ from ...harness.records import (
     source_sha256,
 )
 from ...memory.database import Stored
+from ...memory.run.claim_book import TriedClaim
 from ...memory.run.run_store import RunStore
 from ...memory.run.shared_stages import STAGES, SharedStages
 from .time_alone import time_alone
@@ -51,10 +53,32 @@ class Evaluator(Gates):
         self._store = store
         self._with_counters = with_counters
 
+    async def verify(self, task: Task, source: str) -> StageResult:
+        """Verify the source on all cases of the task, those that reviewers found included."""
+        judged = await super().verify(task, source)
+        if judged.outcome is not Outcome.PASSED:
+            return judged
+        return await self.fails_a_claim(task, source) or judged
+
+    async def confirm(self, task: Task, source: str, secret: int | None = None) -> Passage:
+        """Verify and measure once more; see `Gates.confirm`."""
+        failed = await self.fails_a_claim(task, source)
+        return Passage(verified=failed) if failed else await super().confirm(task, source, secret)
+
+    async def fails_a_claim(self, task: Task, source: str) -> StageResult | None:
+        """Return how a source that passed verification fails on an input that a reviewer found."""
+        for tried in await asyncio.to_thread(self._store.claims.cases):
+            found = await self.claimed(task, source, tried.claim)
+            if found.outcome is not Outcome.PASSED:
+                return _as_objected(found, tried)
+        return None
+
     async def evaluate(
         self, task: Task, source: str, *, measured_anew: bool = False
     ) -> Evaluation:
         """Run the stages in order, stopping at the first that fails, and store the verdict.
+
+        A stored pass is looked at again on the inputs that reviewers found since.
 
         Args:
             task: of the source.
@@ -65,7 +89,9 @@ class Evaluator(Gates):
         key = self.key(task, source)
         stored = await asyncio.to_thread(self._store.get, key)
         if stored is not None:
-            return stored
+            passed = stored.outcome is Outcome.PASSED
+            failed = await self.fails_a_claim(task, source) if passed else None
+            return _overturned(stored, failed) if failed else stored
         if measured_anew:
             self._stages.measured_anew.add(key)
         return await self.conclude(task, source, await self.run(task, source))
@@ -103,6 +129,27 @@ class Evaluator(Gates):
         if elsewhere is None or not self._store.has_stage(key, "verify"):
             return self.device.identity
         return elsewhere
+
+
+def _as_objected(found: StageResult, tried: TriedClaim) -> StageResult:
+    """Return a failure on a claimed input, with the input and what was said of the kernel."""
+    told = Diagnostic(
+        kind="objection",
+        message=f"that input holds {tried.claim}; it was found by a reviewer ({tried.author}), who "
+        f"said of a kernel: {tried.objection}",
+    )
+    reason = f"where {tried.claim}: {found.reason}"
+    return found.model_copy(
+        update={"reason": reason, "diagnostics": (*found.diagnostics, told)}
+    )
+
+
+def _overturned(stored: Evaluation, failed: StageResult) -> Evaluation:
+    update = {
+        "outcome": failed.outcome, "reason": failed.reason, "diagnostics": failed.diagnostics,
+        "timing": None, "profile": None,
+    }  # fmt: skip
+    return Evaluation.model_validate(dict(stored) | update)
 
 
 class _Stages:

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import math
 import re
 
 from ...harness.records import Task
 from ...harness.task.contract import ctype, header, role_of, signature
 from ...harness.task.names import constants_of
-
-_PRODUCTS = {"mm": 0, "bmm": 0, "matmul": 0, "linear": 0, "addmm": 1, "baddbmm": 1}
-"""ATen products of matrices, with the place of the left factor among their arguments."""
 
 _DOCSTRING = re.compile(r'\A\s*("""|\'\'\').*?\1\s*', re.DOTALL)
 
@@ -74,29 +70,6 @@ def program_text(task: Task) -> str:
 def compulsory_bytes(task: Task) -> int:
     """Return the bytes of all tensors at full dimensions, each moved once."""
     return sum(tensor.nbytes for tensor in task.full.tensors)
-
-
-def product_operations(task: Task) -> int:
-    """Return the floating-point operations of the traced matrix products; 0 where none is traced.
-
-    A multiply-add counts as two; a convolution is not counted.
-    """
-    if task.program is None:
-        return 0
-    shapes: dict[str, tuple[int, ...]] = {t.name: t.shape for t in task.full.tensors}
-    total = 0
-    for node in task.program.nodes:
-        if node.shape is None:
-            continue
-        shapes[node.name] = node.shape
-        factor = _PRODUCTS.get(node.op.split(".")[1] if "." in node.op else "")
-        if factor is None or len(node.args) <= factor:
-            continue
-        left = node.args[factor]
-        shape = shapes.get(str(left.get("ref"))) if isinstance(left, dict) else None
-        if shape:
-            total += 2 * math.prod(node.shape) * shape[-1]
-    return total
 
 
 def _both(full: object, verify: object) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ...memory.knowledge.conditions import KernelFacts, unmet
@@ -37,19 +37,29 @@ def parameters_text(parameters: Mapping[str, Any]) -> str:
     return f" {json.dumps(dict(parameters))}" if parameters else ""
 
 
-def tried_text(steps: Iterable[Step], source_sha256: str) -> str:
+def tried_text(
+    steps: Iterable[Step], source_sha256: str, more: Callable[[Step], str] | None = None
+) -> str:
     """Return what was tried on this very source and what came of it, the newest last.
 
-    Repetitions of a technique with the same parameters and outcome are told once.
+    Repetitions of a technique with the same parameters and outcome are told once. `more` says what
+    else is known of a step that made a kernel; it is asked of those that are told.
     """
-    told: dict[tuple[str, str, str], str] = {}
+    told: dict[tuple[str, str, str], Step] = {}
     for step in steps:
         if step.parent_sha256 != source_sha256:
             continue
         key = step.technique, parameters_text(step.parameters), step.outcome
         told.pop(key, None)
-        told[key] = f"- {step.technique}{key[1]}: {outcome_text(step)}"
-    return "\n".join(list(told.values())[-MOST_TRIED:])
+        told[key] = step
+    lines = []
+    for step in list(told.values())[-MOST_TRIED:]:
+        also = more(step) if more and step.log_gain is not None else ""
+        lines.append(
+            f"- {step.technique}{parameters_text(step.parameters)}: {outcome_text(step)}"
+            + (f" ({also})" if also else "")
+        )
+    return "\n".join(lines)
 
 
 def outcome_text(step: Step) -> str:

@@ -8,8 +8,10 @@ from collections.abc import Mapping
 from ...harness.gpus import Gpu, known_gpu
 from ...harness.records import LaunchProfile, Profile, Provenance, Task, Timing
 from ...harness.simt.model.time_model import together
-from .contract import compulsory_bytes, product_operations
+from .bounds import dram_microseconds, products_text
+from .contract import compulsory_bytes
 from .device import Peaks, peaks_of
+from .units import in_bytes, in_microseconds
 
 MOST_LAUNCHES = 3
 """Launches described; the others are told of by kernel."""
@@ -58,32 +60,18 @@ def summary_text(task: Task, profile: Profile, timing: Timing) -> str:
     total = compulsory_bytes(task)
     gpu = known_gpu(profile.gpu)
     if gpu:
+        floor = dram_microseconds(task, gpu)
         lines.append(
-            f"All tensors moved once are {in_bytes(total)}: {in_microseconds(_floor(task, gpu))} "
-            f"at the DRAM's peak; this kernel takes {timing.microseconds / _floor(task, gpu):.3g} "
-            "times that."
+            f"All tensors moved once are {in_bytes(total)}: {in_microseconds(floor)} at the DRAM's "
+            f"peak; this kernel takes {timing.microseconds / floor:.3g} times that."
         )
     else:
         lines.append(f"All tensors moved once are {in_bytes(total)}.")
     moved = _moved(task, profile)
     if moved:
         lines.append(moved)
-    operations = product_operations(task)
-    if operations:
-        text = f"Its matrix products are {operations / 1e9:.3g} GFLOP"
-        if gpu and task.dtype == "float32":
-            peaks = peaks_of(gpu)
-            text += f": {in_microseconds(operations / peaks.fp32 * 1e6)} at the FP32 peak"
-            if peaks.tensor_fp16:
-                split = 3 * operations / (peaks.tensor_fp16 / 2)
-                text += (
-                    f"; as three products of TF32 parts {in_microseconds(split * 1e6)} at the "
-                    "tensor cores' peak"
-                )
-        elif gpu and task.dtype in ("float16", "bfloat16"):
-            seconds = operations / peaks_of(gpu).tensor_fp16
-            text += f": {in_microseconds(seconds * 1e6)} at the tensor cores' peak"
-        lines.append(f"{text}.")
+    if gpu and (products := products_text(task, gpu)):
+        lines.append(products)
     return " ".join(lines)
 
 
@@ -93,12 +81,7 @@ def attainable(task: Task, profile: Profile, timing: Timing) -> float | None:
     None where the GPU's peaks are not known.
     """
     gpu = known_gpu(profile.gpu)
-    return None if gpu is None else timing.microseconds / _floor(task, gpu)
-
-
-def _floor(task: Task, gpu: Gpu) -> float:
-    """Return the microseconds of moving every tensor once at the DRAM's peak."""
-    return compulsory_bytes(task) / peaks_of(gpu).dram_bytes * 1e6
+    return None if gpu is None else timing.microseconds / dram_microseconds(task, gpu)
 
 
 def profile_text(profile: Profile) -> str:
@@ -403,19 +386,6 @@ def _three(sizes: tuple[int, int, int]) -> str:
     while len(shown) > 1 and shown[-1] == 1:
         shown = shown[:-1]  # type: ignore[assignment]
     return str(shown[0]) if len(shown) == 1 else f"({', '.join(map(str, shown))})"
-
-
-def in_microseconds(value: float) -> str:
-    """Return a time in microseconds in three digits."""
-    return f"{value:.0f} us" if value >= 100 else f"{value:.3g} us"
-
-
-def in_bytes(value: float) -> str:
-    """Return a number of bytes in the unit that fits, of powers of ten."""
-    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if value >= size:
-            return f"{value / size:.4g} {unit}"
-    return f"{value:.0f} bytes"
 
 
 def _short(text: str) -> str:

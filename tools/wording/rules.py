@@ -8,7 +8,13 @@ from __future__ import annotations
 from typing import Any
 
 from ...harness.records import Record, Task
-from ...harness.task.rules import KINDS, LARGEST_SHARE, LEVELS, OWN_ERROR_FACTOR
+from ...harness.task.rules import (
+    KINDS,
+    LARGEST_CLAIMED,
+    LARGEST_SHARE,
+    LEVELS,
+    OWN_ERROR_FACTOR,
+)
 
 
 class Figures(Record):
@@ -22,6 +28,8 @@ class Figures(Record):
     """How many times PyTorch's own error is accepted."""
     share: str
     """Largest tolerance, of an output's root mean square."""
+    largest_claimed: str
+    """Size of what a reviewer may claim an input to hold."""
 
 
 def rules_context(task: Task) -> dict[str, Any]:
@@ -40,5 +48,6 @@ def rules_context(task: Task) -> dict[str, Any]:
             narrower=f" ({narrower})" if narrower else "",
             own=f"{OWN_ERROR_FACTOR:g}",
             share=f"{LARGEST_SHARE:.0%}",
+            largest_claimed=f"{LARGEST_CLAIMED:g}",
         ),
     }

@@ -9,10 +9,9 @@ from ....tools.wording.measurements import (
     MOST_LAUNCHES,
     READ,
     WRITTEN,
-    in_bytes,
-    in_microseconds,
     summed,
 )
+from ....tools.wording.units import in_bytes, in_microseconds
 
 
 def change_text(before: Evaluation, after: Evaluation) -> str:

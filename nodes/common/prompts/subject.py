@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ....harness.bound.arithmetic import multiplies
 from ....harness.records import DeviceIdentity, Evaluation, Task
+from ....tools.wording.bounds import bounds_text
 from ....tools.wording.contract import launch_signature, program_text, reference_text, task_header
 from ....tools.wording.device import device_text, tensor_text
 from ....tools.wording.listing import excerpt, hot_lines, listing
@@ -29,6 +31,14 @@ def task_context(task: Task, identity: DeviceIdentity) -> dict[str, Any]:
         "device": device_text(identity.gpu, identity.arch, identity.kind),
         "tensor": tensor_text(identity.gpu, identity.arch, identity.kind),
     }
+
+
+def bounds_context(task: Task, identity: DeviceIdentity) -> dict[str, Any]:
+    """Return what a first kernel's writer is told before there is a profile: what bounds the task.
+
+    `multiplies` says whether tensor cores can be of use.
+    """
+    return {"bounds": bounds_text(task, identity.gpu), "multiplies": multiplies(task)}
 
 
 def kernel_context(

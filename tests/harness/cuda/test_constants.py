@@ -18,7 +18,8 @@ from kernelblaster.harness.cuda.task_context import TaskContext, values_of
 from kernelblaster.harness.cuda.verify_run import verify
 from kernelblaster.harness.judge.border import read_report
 from kernelblaster.harness.judge.timing import Stopping
-from kernelblaster.harness.records import Outcome
+from kernelblaster.harness.records import Outcome, StageResult
+from kernelblaster.harness.task.claims import ClaimedInput, Fill
 from kernelblaster.harness.task.loading import load_task
 
 QUICK = Stopping(least=8, most=12, batch=4, seconds=0.5, warmup=1)
@@ -158,3 +159,27 @@ def test_a_loss_of_one_number_is_a_task_and_no_constant_is_its_answer(
     wrong = compile_c(SUM.format(value), tmp_path / "wrong")
     assert verify(machine, loss, wrong, lambda stage: None)["mismatches"]
     assert measured(machine, loss, wrong)["mismatch"]
+
+
+# Claimed inputs ----------------------------------------------------------------------------------
+
+
+def test_a_claimed_input_is_a_case_at_full_dimensions(
+    machine: HostMachine, biased: TaskContext, tmp_path: Path
+) -> None:
+    """A kernel that is wrong on it alone passes all cases, and fails there; one that is right
+    passes, and what is no input is told."""
+
+    def run(expression: str, value: float | None = None) -> StageResult:
+        program = compile_c(LAUNCH.format(expression), tmp_path)
+        fill = Fill(tensor="x", kind="constant", first=value or 0.0)
+        claim = None if value is None else ClaimedInput(tensors=(fill,))
+        answer = verify(machine, biased, program, lambda stage: None, claim=claim)
+        return verdict(read_report(VerifyAnswer, answer))
+
+    cheat = f"x[i] == 3.5f ? 0 : ({READ})"
+    assert run(cheat).outcome is Outcome.PASSED
+    wrong = run(cheat, 3.5)
+    assert wrong.outcome is Outcome.WRONG_ANSWER and "(case claimed-" in wrong.reason
+    assert run(READ, 3.5).outcome is Outcome.PASSED
+    assert "at most" in str(run(cheat, 4000.0).facts["not_an_input"])

@@ -49,6 +49,7 @@ class TestText(CapabilitiesConformance):
     """A device that can do nothing beyond the three gates."""
 
     kernel = GOOD
+    wrong_at = GOOD + "wrong at: 3.5\n"
 
     @pytest.fixture
     def device(self) -> graph_support.TextDevice:
@@ -59,6 +60,7 @@ class TestAbleText(CapabilitiesConformance):
     """A device that can do all there is."""
 
     kernel = GOOD
+    wrong_at = GOOD + "wrong at: 3.5\n"
 
     @pytest.fixture
     def device(self) -> graph_support.TextDevice:

@@ -53,6 +53,20 @@ def test_an_answered_call_is_found_again_with_what_it_took(store: RunStore) -> N
     assert totals.unfinished == totals.failed == totals.unpriced == 0
 
 
+def test_a_call_that_was_cut_off_may_be_answered_by_another_of_the_same_question(
+    store: RunStore,
+) -> None:
+    begin(store, "cut off")
+    store.ledger.answered("other", begin(store, "other"), "r", Usage(tokens_in=9))
+    answered = store.ledger.same_question("kernel_writer", "openai:m", "p")
+    assert answered is not None and answered.key == "other"
+    store.ledger.reused("cut off", "[0]", answered)
+    found = store.ledger.reply("cut off")
+    assert found is not None and (found.outcome, found.reply_sha256) == ("reused", "r")
+    outcomes = [row.outcome for row in store.ledger.rows() if row.key == "cut off"]
+    assert outcomes == ["maybe_paid", "reused"] and store.ledger.totals().calls == 2
+
+
 def test_an_open_call_counts_with_its_estimate_until_it_is_closed(store: RunStore) -> None:
     begin(store, tokens=100, tokens_out=30, money=0.25)
     totals = store.ledger.totals()

@@ -34,7 +34,11 @@ from kernelblaster.nodes.common.prompts.render import (
     render,
     within,
 )
-from kernelblaster.nodes.common.prompts.subject import kernel_context, task_context
+from kernelblaster.nodes.common.prompts.subject import (
+    bounds_context,
+    kernel_context,
+    task_context,
+)
 from kernelblaster.tools.models.records import CONTEXT_TOKENS, Message
 
 IDENTITY = DeviceIdentity(kind="simulated", gpu="H100", arch="sm_90", toolchain="nvcc")
@@ -70,7 +74,7 @@ def lowering(task: Task, budget: int = 16_000, **changes: Any) -> tuple[Message,
         "technique": "fast_math: faster functions", "technique_name": "fast_math",
         "parameters": "", "rounds": 0, "file_id": "kernel-0",
         "expected": "expected 1.2x", "settings": "",
-        "lessons": "- correction: words", "tried": "- unroll_loop: 1.1x",
+        "lessons": "- correction: words", "tried": "- unroll_loop: 1.1x", "came": "",
     }  # fmt: skip
     return render("kernel_writer", budget, **(context | changes))
 
@@ -106,7 +110,7 @@ def test_a_lowering_prompt_of_a_plain_kernel_is_under_three_thousand_tokens(task
 def test_every_template_of_these_roles_renders() -> None:
     task = norm_task()
     context = task_context(task, IDENTITY)
-    whole = {"rest": None, "solution": ""}
+    whole = {"rest": None, "solution": ""} | bounds_context(task, IDENTITY)
     first = render("initial_cuda", CONTEXT_TOKENS["initial_cuda"], **context, **whole)
     assert signature(task) in first[0].content and "aten.layer_norm" in first[1].content
     assert "SEARCH" not in first[0].content, "there is no file to edit yet"
@@ -232,9 +236,10 @@ def test_all_who_write_or_judge_a_kernel_are_told_the_same_rules() -> None:
     rules = contract().partition("# How it is judged")[2].strip().partition("\n\n")[0]
     assert rules.startswith("Each element:") and rules.endswith("with a cold cache.")
     context = task_context(task, IDENTITY) | {"rest": None, "solution": "", "listing": "1 x"}
-    about = {"mode": "correction", "failure": "", "summary": "", "counters": "", "last": "",
-             "path": "", "claims": "", "profile": "", "finding": "", "advice": "", "method": "",
-             "example": "", "example_task": ""}  # fmt: skip
+    about = dict.fromkeys(
+        ("failure", "summary", "counters", "last", "path", "claims", "profile", "finding",
+         "advice", "method", "example", "example_task"), "",
+    ) | bounds_context(task, IDENTITY) | {"mode": "correction"}  # fmt: skip
     for role in ("initial_cuda", "coder", "judge", "soft_verifier"):
         told = render(role, 16_000, **(context | about))
         assert rules in told[0].content, role

@@ -1,0 +1,54 @@
+"""Has a model read one source beside the reference, once in a run."""
+
+from __future__ import annotations
+
+import asyncio
+
+from ...memory.run.claim_book import TriedClaim
+from ...tools.models.records import Answer, Message
+from ...tools.workspace import Workspace
+from ..common.asking import asked
+from ..common.workspaces import opened
+from ..records import RunPlan, TaskSummary
+from .prompt import verifier_messages
+from .reply import SoftVerdict, verdict_on
+
+Place = tuple[int, int, int]
+
+
+async def verdict_of_model(
+    plan: RunPlan, summary: TaskSummary, source: str, place: tuple[int, ...], before: Place | None
+) -> Answer[SoftVerdict]:
+    """Return what the role's model says of a source.
+
+    Args:
+        plan: of the run.
+        summary: of its task.
+        source: text of the kernel.
+        place: where in the run it is asked.
+        before: iteration, rollout and step of what may be spoken of; None: all that was claimed.
+    """
+
+    def prepare(workspace: Workspace) -> tuple[tuple[Message, ...], type[SoftVerdict]]:
+        task = workspace.task(summary.artifact)
+        tried = visible_claims(workspace, before)
+        return verifier_messages(workspace, plan, task, source, tried), verdict_on(source, task)
+
+    return await asked(plan, "soft_verifier", place, prepare)
+
+
+def visible_claims(workspace: Workspace, before: Place | None) -> list[TriedClaim]:
+    """Return the claims of earlier iterations and of the own rollout; see `visible_steps`."""
+    return [
+        tried
+        for tried in workspace.store.claims.all()
+        if before is None
+        or tried.place[0] < before[0]
+        or (tried.place[:2] == before[:2] and tried.place[2] <= before[2])
+    ]
+
+
+async def source_of(plan: RunPlan, sha256: str) -> str:
+    """Return a stored source."""
+    async with opened(plan) as workspace:
+        return await asyncio.to_thread(workspace.artifacts.get_text, sha256)
