@@ -14,11 +14,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-JUDGE_VERSION = "19"
+JUDGE_VERSION = "20"
 """Raised when a change of what all devices share (tasks, cases, judging, vetting, building) could
 change an evaluation: part of every cache key."""
 
-DEVICE_VERSIONS: dict[str, str] = {"simulated": "16", "cuda": "12"}
+DEVICE_VERSIONS: dict[str, str] = {"simulated": "17", "cuda": "12"}
 """Raised when a change of one kind of device alone could change what it says: part of the keys of
 its results, and of no others."""
 
@@ -230,6 +230,9 @@ class Variation(Record):
     """Buffers that do not depend on the seed: constants of the task, never changed."""
     unread: tuple[str, ...] = ()
     """Parameters and buffers on whose values no output depends: `launch` is not given them."""
+    uniform_width: float = 1.0
+    """How far from zero inputs of the distribution `uniform` lie: so little that what forward()
+    adds to keep a root or a quotient finite shows, where it adds any."""
     updated: tuple[str, ...] = ()
     """Buffers that forward() changes. A kernel does not: each call begins with the same ones."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -81,7 +82,8 @@ class Case:
             if equal_terms is None:
                 inputs = self.instance.inputs.values()
                 floating = [each for each in inputs if each.is_floating_point()]
-                equal_terms = max(map(_equal_share, floating), default=0.0)
+                # A term is another's equal where all that it is made of is.
+                equal_terms = math.prod(map(_equal_share, floating)) if floating else 0.0
             return plain_answers(*given, equal_terms=equal_terms, by_rows=by_rows), False
         except ReferenceFault:  # Memory is short: there is as much room as there is without.
             return [None] * len(self.exact), False

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import torch
 
 from ..records import Tolerance, Variation
-from ..task.rules import CASES, LARGE_FACTORS, OFFSETS
+from ..task.rules import CASES, LARGE_FACTORS, OFFSETS, PEAKS
 from .case import Case, forms, fresh
 from .constancy import constant_after, traced
 from .constants import changed_constants
@@ -58,7 +58,7 @@ def write_cases(
             | {
                 "name": case_name(seed, name, secret),
                 "inputs": meaning if how.distribution == name else own,
-                "factor": how.factor if _is_scaled(case, variation) else 1.0,
+                "factor": how.factor if _is_scaled(name, case, variation) else 1.0,
             }
         )
     assert usual is not None
@@ -86,9 +86,9 @@ def weak_spots(weak: Mutants, proof: Proof, timed: str) -> str:
     return "; ".join(each for each in (weak.weak_to(), *proof.weak_to(), timed) if each)
 
 
-def _is_scaled(case: Case, variation: Variation) -> bool:
-    """Say whether a factor had any effect: what stays within a range has none."""
-    return any(
+def _is_scaled(name: str, case: Case, variation: Variation) -> bool:
+    """Say whether a factor had any effect on all: what stays within a range has none."""
+    return name in ("large", "offset") and any(
         tensor.is_floating_point() and variation.levels.get(name) in ("any", "positive")
         for name, tensor in case.instance.inputs.items()
     )
@@ -176,9 +176,12 @@ def first_finite(
     return case, how
 
 
+_FACTORS = {"large": LARGE_FACTORS, "offset": OFFSETS, "zeros": PEAKS}
+
+
 def _ways(seed: int, distribution: str) -> Iterator[Draw]:
     if distribution != "normal":
-        for factor in {"large": LARGE_FACTORS, "offset": OFFSETS}.get(distribution, (1.0,)):
+        for factor in _FACTORS.get(distribution, (1.0,)):
             yield Draw(seed, distribution, factor)
         yield Draw(seed, distribution, tame=True)
     yield Draw(seed, "normal")

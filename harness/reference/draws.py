@@ -21,6 +21,7 @@ import torch
 
 from ..records import Level, Variation
 from .model import Instance, Reference
+from .peaks import add_peaks
 
 LADDERS: dict[str, tuple[Level, ...]] = {
     "float": ("any", "positive", "range"),
@@ -30,8 +31,8 @@ LADDERS: dict[str, tuple[Level, ...]] = {
 }
 """Levels of each kind of tensor, the freest first."""
 
-CONSTANTS = (0.5, -1.25, 2.0, 0.75)
-"""Exact in every floating type: sums of them are exact too."""
+CONSTANTS = tuple(each * (1 + 2.0**-8) for each in (0.5, -1.25, 2.0, 0.75))
+"""Sums of thousands of them are exact in single precision, and no bfloat16 holds one."""
 
 NOISE = 0.25
 """Of a parameter's root mean square: how much it is disturbed."""
@@ -52,7 +53,8 @@ class Draw(NamedTuple):
     """Of the inputs: a name of cases.CASES, "timed", or "full": floating numbers that the seed
     chooses stay as they are."""
     factor: float = 1.0
-    """By which floating inputs are scaled, or moved away from zero."""
+    """By which floating inputs are scaled, or moved away from zero; of "zeros", as large as a peak
+    among them is at most, where that is more than 1."""
     tame: bool = False
     """Whether no value leaves the range of get_inputs()'s own."""
     still: bool = False
@@ -159,14 +161,17 @@ class _Inputs:
             if distribution == "constant":
                 value = value.flatten()[0].expand(shape)
         elif distribution == "uniform":
-            value = even * 2 - 1
+            value = (even * 2 - 1) * self.variation.uniform_width
         elif distribution == "constant":
             value = torch.full(shape, CONSTANTS[self.drawn % len(CONSTANTS)], device=device)
         else:
             noise = torch.randn(shape, generator=self.generator, device=device)
-            value = noise + factor if distribution == "offset" else noise * factor
             if distribution == "zeros":
-                value = value * (even < 0.5)
+                value = noise * (even < 0.5)
+                if factor > 1.0:
+                    add_peaks(value, factor, self.generator)
+            else:
+                value = noise + factor if distribution == "offset" else noise * factor
         self.drawn += 1
         return (value.abs() if level == "positive" else value).to(own.dtype)
 

@@ -20,6 +20,7 @@ from torch.utils._pytree import tree_leaves
 
 from ..records import Level, Variation
 from .draws import LADDERS, Draw, draw, kind_of, read_only_of
+from .epsilon import telling_width
 from .model import Instance, Reference, ReferenceFault
 from .tolerances import all_finite
 
@@ -57,7 +58,8 @@ def explore(reference: Reference) -> Variation:
         update={"levels": own_levels, "fixed": tuple(fixed), "constants": constants}
     )
     trial = _Trial(reference, first)
-    return _freest(trial, start, ladders)
+    found = _freest(trial, start, ladders)
+    return found.model_copy(update={"uniform_width": telling_width(reference, found)})
 
 
 def read_and_written(reference: Reference) -> tuple[tuple[str, ...], tuple[str, ...]]:

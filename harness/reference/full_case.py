@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import torch
 
 from ..records import TOLERANCES, Variation
-from ..task.rules import OFFSETS
+from ..task.rules import OFFSETS, PEAKS
 from .case import Case, is_cast, write_tensor
 from .cases import seed_of
 from .draws import Draw, draw, redrawn
@@ -180,10 +180,10 @@ def _draw(
         (n for n in range(1, most) if math.prod(first.shape[:n]) >= KINDS), most
     )  # fmt: skip
     generator = torch.Generator(reference.device).manual_seed(seed + 2000)
-    factors = {"large": how.factor, "offset": OFFSETS[0]}
+    factors = {"large": how.factor, "offset": OFFSETS[0], "zeros": PEAKS[how.factor < FACTORS[0]]}
     with torch.no_grad():
         for name, tensor in mixed.items():
-            rows = tensor.view(math.prod(tensor.shape[:axes]), -1)
+            rows = tensor.view(math.prod(tensor.shape[:axes]), *tensor.shape[axes:])
             for kind, distribution in enumerate(ROWS, 1):
                 if kind < len(rows):
                     part = rows[kind::KINDS]

@@ -32,6 +32,8 @@ class LostTerms(OtherSums):
         if operation in _LEFT_SIDE:
             place = _LEFT_SIDE[operation]
             given[place] = _without(given[place], -1)
+        elif operation is _aten._softmax:
+            return _softmax_without(given[0], given[1])
         elif operation in _AXES and given[0].is_floating_point():
             place = _AXES[operation]
             named_axes = given[place] if len(given) > place else None
@@ -47,6 +49,11 @@ def _without(tensor: torch.Tensor, axis: int) -> torch.Tensor:
         return tensor
     places = torch.arange(ONE_OF // 3, tensor.shape[axis], ONE_OF, device=tensor.device)
     return tensor.index_fill(axis, places, 0)
+
+
+def _softmax_without(logits: torch.Tensor, axis: int) -> torch.Tensor:
+    powers = (logits - logits.amax(axis, keepdim=True)).exp()
+    return powers / _without(powers, axis).sum(axis, keepdim=True)
 
 
 def _without_flat(tensor: torch.Tensor) -> torch.Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from typing import Any
 
 import torch
@@ -13,12 +13,15 @@ from torch.overrides import TorchFunctionMode
 from ..judge.tensor_comparison import all_agree
 from ..records import Tolerance
 from .case import Case, fresh
+from .epsilon import OtherEpsilon
 from .lost_terms import ONE_OF, LostTerms
 from .model import Reference, ReferenceFault, clone_arguments
 
 MOST_OPERATIONS = 64
 """Operations of forward() that are left out in turn; later ones are not tried."""
+EPSILON_FACTOR = 10.0
 HALF = "half precision"
+EPSILON = "ten times its epsilons"
 LOST = f"leaving one term of {ONE_OF} out of its sums"
 
 Answers = list[torch.Tensor]
@@ -27,9 +30,10 @@ Answers = list[torch.Tensor]
 class Mutants:
     """Tries each mutant on one case after the other; those that pass every case are the weak spots.
 
-    Half the precision, one term of 10,000 left out of sums, and each operation of forward() left
-    out in turn (its first argument handed on). They are told and not refused: an epsilon under a
-    square root is beyond any tolerance, and a ReLU after an absolute value does nothing at all.
+    Half the precision, one term of 10,000 left out of sums, larger epsilons, and each operation of
+    forward() left out in turn (its first argument handed on). They are told and not refused: the
+    epsilon of a later layer is beyond any tolerance, and a ReLU after an absolute value does
+    nothing at all.
     """
 
     def __init__(self, reference: Reference) -> None:
@@ -63,6 +67,11 @@ class Mutants:
             yield HALF, HALF
         if case.longest_sum.terms >= ONE_OF:
             yield LOST, LOST
+        other = OtherEpsilon(EPSILON_FACTOR)
+        with suppress(ReferenceFault, RuntimeError):
+            self._forward(case, other)
+        if other.any:
+            yield EPSILON, EPSILON
         watched = _LeaveOut(None)
         self._forward(case, watched)
         for number, name in enumerate(watched.names[:MOST_OPERATIONS]):
@@ -76,6 +85,8 @@ class Mutants:
                 return self._half(case)
             if operation == LOST:
                 return self._forward(case, LostTerms())
+            if operation == EPSILON:
+                return self._forward(case, OtherEpsilon(EPSILON_FACTOR))
             assert isinstance(operation, int)
             return self._forward(case, _LeaveOut(operation))
         except (ReferenceFault, RuntimeError, TypeError, ValueError, IndexError):

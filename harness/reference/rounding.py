@@ -63,8 +63,8 @@ def plain_answers(
     """Return `answers` as plain float32 sums would make them at worst; None as `double_answers`.
 
     Args:
-        equal_terms: share of the inputs that is one value, zero mostly, and makes equal terms:
-            those of a softmax over zeros, for example.
+        equal_terms: share of the inputs, of all of them together, that is one value, zero mostly,
+            and makes equal terms: those of a softmax over zeros, for example.
         by_rows: whether numbers are of another size for each index of the first axis.
 
     Raises ReferenceFault where memory is short.

@@ -13,10 +13,10 @@ from ..records import Level
 CASES = (
     (0, "normal", "as get_inputs() gives them"),
     (1, "gaussian", "normal distribution; integers and flags drawn anew"),
-    (2, "uniform", "uniform over [-1, 1); integers and flags drawn anew"),
+    (2, "uniform", "uniform, and small where forward() adds an epsilon; integers and flags anew"),
     (3, "large", "normal distribution times a large factor; integers of all their bits"),
     (4, "constant", "each tensor holds one value"),
-    (5, "zeros", "normal distribution, half of it exact zeros"),
+    (5, "zeros", "normal distribution, half of it exact zeros; of long sums three large terms"),
     (6, "offset", "normal distribution around a value far from zero; some integers of all bits"),
 )
 """(seed, name, what inputs hold), as far as forward() survives it: see reference/draws.py."""
@@ -32,6 +32,9 @@ order in float32, is there 5 times the tolerance off; two plain passes stay at a
 LARGEST_CLAIMED = 8 * LARGE_FACTORS[0]
 """Size of a value that a reviewer may claim an input to hold: about the largest that is drawn."""
 
+PEAKS = (LARGEST_CLAIMED, 16.0, 1.0)
+"""How large the largest of many terms is at most: the first that PyTorch itself survives."""
+
 OWN_ERROR_FACTOR = 8.0
 """A candidate may be this many times as far from the double-precision answer as PyTorch is."""
 
@@ -42,10 +45,10 @@ KINDS: Mapping[str, str] = MappingProxyType(
     {
         "normal": "get_inputs()'s own",
         "gaussian": "normal",
-        "uniform": "uniform in [-1, 1)",
+        "uniform": "uniform in [-1, 1), or as small as an epsilon",
         "large": f"normal times up to {LARGE_FACTORS[0]:g}",
         "constant": "one value per tensor",
-        "zeros": "half zeros",
+        "zeros": "half zeros, few large",
         "offset": f"normal around {OFFSETS[0]:g}",
     }
 )

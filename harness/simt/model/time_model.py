@@ -248,12 +248,12 @@ def _atomic_microseconds(gpu: Gpu, demand: Demand) -> float:
 def _imbalance(gpu: Gpu, demand: Demand) -> float:
     """Return the busiest SM's blocks over the average; how many are resident does not matter.
 
-    Of many blocks the SMs that are done early take more.
+    Of many blocks the SMs that are done early take more; that of the longest does that one at
+    least.
     """
-    per_sm = demand.blocks / gpu.sms
-    if per_sm <= 1:
-        return 1.0
-    return 1 + (math.ceil(per_sm) / per_sm - 1) * min(1.0, EVEN_BLOCKS / per_sm)
+    per_sm = max(1.0, demand.blocks / gpu.sms)
+    rounded = 1 + (math.ceil(per_sm) / per_sm - 1) * min(1.0, EVEN_BLOCKS / per_sm)
+    return max(rounded, demand.longest_block / per_sm)
 
 
 def _pipe_clocks(gpu: Gpu, demand: Demand) -> dict[str, float]:

@@ -46,6 +46,8 @@ class BlockRuns:
         self.ran: set[int] = set()
         self.fresh: list[tuple[int, core.Result]] = []
         """The uses by blocks that had not run before."""
+        self.work: dict[int, int] = {}
+        """Warp instructions of each block that was counted, in its first run."""
         self.written_bytes: dict[int, float] = defaultdict(float)
         """Sectors written by the blocks that ran, each block counting its own; by place."""
         self.random: list[tuple[int, core.Result]] = []
@@ -95,6 +97,7 @@ class BlockRuns:
         if keep:
             self._kept.append(result)
         self.fresh.append((len(blocks), result))
+        self.work.update(zip(blocks, result.work.tolist(), strict=True))
         for place, use in result.uses.items():
             self.written_bytes[place] += use.block_written_sectors * 32.0
         self.ran.update(blocks)

@@ -34,6 +34,8 @@ OUTLIER = 16.0
 """How often an average block's work one block may do, where that is a tenth of the whole grid's."""
 ALMOST_ALL = 0.75
 """Of the whole grid's work, what one of several blocks may do: a few blocks are an average too."""
+FEW_BLOCKS = 128
+"""Up to as many of a grid, the one that is looked at closely is the same whichever were drawn."""
 LEAST_BUSY = 0.25
 """Of the SMs that a grid can fill, those that must have work, were it in equal parts."""
 
@@ -95,7 +97,8 @@ class SampledRuns:
         A grid may leave its work to a few blocks: the chance of drawing one of them is small, and
         the corners of the grid, where such a block mostly lies, are run beside the samples.
         """
-        if not self.samples or self.blocks == 1:
+        if not self.samples or self.blocks == 1 or len(self.samples[0][0]) == self.blocks:
+            # Where all have run the longest is known, and the model goes by it.
             return False
         work = np.concatenate([result.work for _, result in self.samples])
         busiest = max(int(result.work.max()) for _, result in self.runner.uses)
@@ -118,6 +121,15 @@ def is_uneven(gpu: Gpu, work: npt.NDArray[np.int64], busiest: int, blocks: int) 
         return True
     busy = float(each.sum() ** 2 / max(1.0, float((each**2).sum()))) * blocks / len(each)
     return busy < LEAST_BUSY * min(blocks, gpu.sms)
+
+
+def runs_all(work: npt.NDArray[np.int64], effort: Effort) -> bool:
+    """Say whether a profile runs every block of a grid of such work, whichever are drawn.
+
+    Or sees how much they differ: nothing is missed then.
+    """
+    few = len(work) <= FEW_BLOCKS and int(work.max()) < FULL.sample
+    return len(work) <= 2 or few or int(work.sum()) <= effort.complete
 
 
 def run_samples(
@@ -266,6 +278,8 @@ def _typical_block(
     """
     if not samples:
         return probe
+    if blocks <= FEW_BLOCKS and _work(probe) < FULL.sample:
+        return _the_typical_block(runner, blocks)
     typical = _typical(samples)
     taken = runner.ran.union(group)
     tries = min(MOST_TRIES, blocks - len(taken))
@@ -284,6 +298,20 @@ def _typical_block(
         for block, work in zip(chosen, result.work.tolist(), strict=True)
     }
     return runner.run([min(known, key=known.__getitem__)], trace=True)
+
+
+def _the_typical_block(runner: BlockRuns, blocks: int) -> core.Result:
+    """Return a run of the block whose work is most like that of others, of all in the grid.
+
+    Of several that do as much the first: where a block's part begins in a line says what it finds.
+    """
+    if left := [block for block in range(blocks) if block not in runner.work]:
+        runner.run(left)
+    work = runner.work
+    total = max(1, sum(work.values()))
+    typical = sum(each * each for each in work.values()) / total
+    block = min(sorted(work), key=lambda each: abs(work[each] - typical))
+    return runner.run([block], trace=True)
 
 
 def _typical_group(

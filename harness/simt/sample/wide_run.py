@@ -20,8 +20,9 @@ from ..run.block_runs import BlockRuns, LaunchFailed
 from ..run.candidate import Candidate, KernelLaunch, load_candidate
 from ..run.verify_run import describe_report, note_transfer
 from .dependence import UNEVEN, shared_counter
+from .effort import Shares
 from .full_memory import back_tensors, follow, leave_outputs
-from .sampled_runs import is_uneven
+from .sampled_runs import is_uneven, runs_all
 from .written import Atomics, note_atomics, written_of
 
 MOST_IN_A_ROW, MOST_BEHIND = 32, 16
@@ -80,8 +81,8 @@ def run_wide(request: dict[str, Any]) -> ProfileReport:
         complete = len(runner.ran) == blocks
         busiest = int(result.work.max())
         # Where blocks share out their work, who does how much says nothing.
-        if complete and blocks > 1 and not shared_counter(asked.launch) and is_uneven(
-            candidate.gpu, result.work, busiest, blocks
+        if complete and not shared_counter(asked.launch) and not runs_all(result.work, effort) and (
+            is_uneven(candidate.gpu, result.work, busiest, blocks)
         ):
             reports.append(Finding("unsupported", UNEVEN, kernel))
             return False
@@ -102,6 +103,7 @@ def run_wide(request: dict[str, Any]) -> ProfileReport:
     if not wide["complete"]:
         follow(candidate)
     candidate.account_transfers(on_transfer, in_place_of_moving=False)
+    effort = Shares(candidate.likes()).effort()
     candidate.call()
     if not reports:
         leave_outputs(request, candidate, atomics, again=again)

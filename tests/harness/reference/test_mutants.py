@@ -25,8 +25,10 @@ def weakness(made: Reference) -> str:
     ("body", "weak", "firm"),
     [
         ("torch.relu(x * 2.0) + 1.0", [], ["mul", "relu", "add", "half precision"]),
-        # An epsilon is beyond any tolerance: no kernel can be told to have left it out.
-        ("x / torch.sqrt(x.pow(2).mean(1, keepdim=True) + 1e-7)", ["add"], ["sqrt", "div"]),
+        ("x / torch.sqrt(x.pow(2).mean(1, keepdim=True) + 1e-7)", [], ["add", "sqrt", "div"]),
+        # One beside what is never small is beyond any tolerance: nobody can tell it was left out.
+        ("x / torch.sqrt(x.pow(2).mean(1, keepdim=True) + 1.0 + 1e-7)",
+         ["add (operation 4 of forward)", mutants.EPSILON], ["sqrt", "div"]),
         # What changes nothing is no weakness.
         ("torch.relu(torch.abs(x)).contiguous()", [], ["relu", "abs", "contiguous"]),
         ("torch.tanh(x * 1e-3) * 1e-3 + x.sign()", ["tanh (operation 2 of forward)"], []),

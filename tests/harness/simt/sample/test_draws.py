@@ -56,6 +56,13 @@ extern "C" __global__ void slow_warps(const float* x, float* y, int n) {
     __syncthreads();
     y[i] = part[255 - threadIdx.x];
 }
+extern "C" __global__ void rows_in_order(const float* x, float* y, int n) {
+    AT;
+    if (i >= n) return;
+    float sum = 0.0f;
+    for (int k = 0; k < 4000; k++) sum += x[i * 4000 + k];
+    y[i] = sum;
+}
 extern "C" __global__ void counts(const float* x, float* y, int n) {
     AT;
     atomicAdd(y + (i % n + 31 * (i % 7)) % 512, x[i]);
@@ -86,6 +93,26 @@ def test_a_large_grid_takes_one_time_as_far_as_it_was_seen(timed: TimedKernels, 
     middle = median(time for time, _ in found)
     for time, error in found:
         assert abs(math.log(time / middle)) < math.log(AGREEMENT) + 2 * error, found
+
+
+@pytest.mark.parametrize("blocks", [2, 3, 5, 12])
+@pytest.mark.parametrize("name", ["tail", "triangle", "slow_warps"])
+def test_a_grid_of_few_blocks_takes_one_time(timed: TimedKernels, name: str, blocks: int) -> None:
+    # Of the last block one lane has an element.
+    times = [
+        timed.run(name, blocks, 256, 256 * (blocks - 1) + 1, draw).profile.microseconds
+        for draw in DRAWS
+    ]
+    assert max(times) / min(times) < 1.001
+
+
+def test_blocks_of_unlike_work_are_timed_by_the_longest_where_all_run(
+    timed: TimedKernels,
+) -> None:
+    alone, beside = (timed.run("rows_in_order", count, 256, 256 + 32 * (count - 1))
+                     for count in (1, 2))  # fmt: skip
+    assert beside.counters.longest_block > 1.7
+    assert beside.profile.microseconds == pytest.approx(alone.profile.microseconds, rel=0.1)
 
 
 def _time(timed: TimedKernels, name: str, blocks: int, draw: int) -> tuple[float, float]:
