@@ -3,9 +3,9 @@
     python benchmarks/score_expectations.py [--out FILE]
 
 Who forecasts: the seed's priors, the mean of a technique (first use and repetition apart), and
-`memory/knowledge/expectation.py`, which runs choose by: with the seed for a prior, and without; with
-all evidence told twice; with a half of the tasks; with the outcomes of what it learns from shuffled;
-and, as in a run, with what came before on the task itself.
+`memory/knowledge/expectation.py`, which runs choose by: with the seed for a prior, and without;
+with all evidence told twice; with a half of the tasks; with the outcomes of what it learns from
+shuffled; and, as in a run, with what came before on the task itself.
 
 Left out in turn: each task, each class of operation, each GPU. Pairs: of the tries of one kernel,
 those whose worth (log gain; of a failure its cost) differs by more than `NO_GAIN`; the share
