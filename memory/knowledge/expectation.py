@@ -31,18 +31,18 @@ from .signature import embed
 FAILURE_COST = 0.05
 """What a try that fails costs, in log speedup: about what a small step would have gained."""
 
-SHARED, SHARED_CLASS, LOCAL, TASK = 0.15, 0.10, 0.35, 0.10
+SHARED, SHARED_CLASS, LOCAL, TASK = 0.045, 0.03, 0.105, 0.03
 """Variances of log gains of one technique: what all tries share, those on one class of operation,
 kernels with like profiles, and the effect of a task."""
 BEFORE = SHARED + SHARED_CLASS + LOCAL + TASK
 """Variance before any try."""
-NOISE = 0.01
+NOISE = 0.003
 """Variance of a log gain that nothing of the context says."""
 ONE_TRY = TASK + NOISE
 """Variance of what a task's tries say together of another: simulated ones of a measured kernel are
 worth no more than one such, however many they are."""
-PRIOR = 4.0
-"""Variance of a log gain about what was believed of it without evidence."""
+PRIOR_SHARE = 0.5
+"""Of what was believed without evidence, what is expected as long as nothing near was tried."""
 REACH = 0.2
 """Distance of signatures at which two kernels are 0.6 alike."""
 TIME_REACH, HEADROOM_REACH, SHARE_REACH = 3.0, 1.2, 0.4
@@ -391,9 +391,8 @@ def _with_priors(
     means: NDArray[np.float64], variances: NDArray[np.float64], priors: NDArray[np.float64]
 ) -> tuple[list[float], list[float]]:
     """Return means and spreads of log gains, what is believed without evidence taken in."""
-    trust = PRIOR / (PRIOR + variances)
-    joined = trust * means + (1.0 - trust) * priors
-    return joined.tolist(), np.sqrt(trust * variances + NOISE).tolist()
+    joined = means + PRIOR_SHARE * variances / BEFORE * priors
+    return joined.tolist(), np.sqrt(variances + NOISE).tolist()
 
 
 def _doubts(

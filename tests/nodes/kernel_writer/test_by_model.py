@@ -316,7 +316,7 @@ def test_a_model_without_an_answer_says_nothing_of_the_technique(
             op_class=row.op_class, dtype=row.dtype, harness=row.harness,
         )  # fmt: skip
         (found,) = knowledge.beliefs(state, [row.technique], context)
-    assert (found.expected.trials, found.expected.success_probability) == (0.0, 0.8)
+    assert (found.expected.trials, found.expected.passed) == (0.0, 2.4)
 
 
 def test_a_malformed_reply_is_asked_for_again_with_the_reason(
