@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from ...harness.records import Evaluation, Task
@@ -58,8 +58,7 @@ def proposer_messages(
     at_hand = kernel_at_hand(task, source, evaluation, path)
     names = {*table.seed, *table.described}
     unfitting = unfit(sorted(names), at_hand) if table.written_by_model else {}
-    here = workspace.knowledge.seed().optimizations.get(table.where.id, {})
-    listed = _listed(table, unfitting, table.withheld.keys() & here.keys())
+    listed = _listed(table, unfitting)
     context = task_context(task, workspace.measured_by)
     if not may_compute(task, *WITH_PRODUCTS):
         context["tensor"] = ""
@@ -104,9 +103,8 @@ class Listed(NamedTuple):
     """Those that would be expected to gain here, but for a condition that does not hold."""
 
 
-def _listed(table: Table, unfitting: Mapping[str, str], withheld: Set[str]) -> Listed:
-    """Return the techniques to speak of, the best first; `withheld` are those of the state that its
-    conditions keep from the kernel.
+def _listed(table: Table, unfitting: Mapping[str, str]) -> Listed:
+    """Return the techniques to speak of, the best first.
 
     What a built-in rewrite must write was already asked whether it applies.
     """
@@ -116,9 +114,9 @@ def _listed(table: Table, unfitting: Mapping[str, str], withheld: Set[str]) -> L
         others = [] if table.remembers else [each.optimization for each in able]
         return Listed(able[:most], [f"- {card.technique}: {card.description}" for card in others])
     named = {*table.seed, *table.described}
-    names = {name for name in named if table.refusal(name) is None or name in withheld}
+    names = {name for name in named if table.refusal(name) is None or name in table.withheld}
     why = {name: reason for name, reason in unfitting.items() if name in names}
-    names -= withheld
+    names -= table.withheld.keys()
     library = techniques()
     fit = names - set(why)
     conditional = {name for name in fit if name in library and library[name].precondition}
@@ -135,7 +133,7 @@ def _listed(table: Table, unfitting: Mapping[str, str], withheld: Set[str]) -> L
         told, rest = sorted((*told, *rest)), []
     texts = {name: (table.described.get(name) or library[name]).description for name in told}
     texts |= {name: library[name].precondition for name in sorted(conditional)}
-    expected = {each.optimization.technique for each in able} | withheld
+    expected = {each.optimization.technique for each in able} | table.withheld.keys()
     return Listed(
         shown,
         [f"- {name}: {text}" for name, text in texts.items()],

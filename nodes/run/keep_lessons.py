@@ -55,7 +55,7 @@ def _taken_out(plan: RunPlan, update: ParameterUpdate) -> tuple[list[str], list[
             for entry in workspace.store.journal.entries()
             if entry.node == "parameter_update"
         ]
-    left = {each.id for each in (*update.lessons, *update.edits)}
+    left = {lesson.id for lesson in update.lessons} | {edit.id for edit in update.edits}
     own = [each for each in wrote if each.iteration == update.iteration]
     return (
         [lesson.id for each in own for lesson in each.lessons if lesson.id not in left],
