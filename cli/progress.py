@@ -262,7 +262,13 @@ class ProgressView:
         lessons = len(event["lessons"])
         signed = Counter(lesson["author"] for lesson in event["lessons"])
         by = "".join(f", {count} by {name}" for name, count in signed.items() if name != BUILTIN)
-        self.note(f"[cyan]parameter update[/]: {lessons} lessons written{escape(by)}")
+        edits = event.get("edits", ())
+        also = f", {len(edits)} edits of the policy" if edits else ""
+        self.note(f"[cyan]parameter update[/]: {lessons} lessons written{escape(by)}{also}")
+        for edit in edits:
+            self.note(f"  [dim]edit[/]  {escape(edit['text'])}")
+        for refused in event.get("refused", ()):
+            self.note(f"  [yellow]refused[/]  {escape(refused)}")
 
     def _on_gap_analysis(self, event: Mapping[str, Any]) -> None:
         if event["author"] != BUILTIN:

@@ -649,11 +649,13 @@ class Revert(Record):
     edit: str
     """Id of the edit, or of the revert, that is undone."""
     author: Author
+    at: int
+    """Newest sequence number then, so that what stands again can be undone again."""
 
     @property
     def id(self) -> str:
         """Identity: its content."""
-        return sha256_of_json(["revert", self.edit, self.author])
+        return sha256_of_json(["revert", self.edit, self.author, self.at])
 
 
 class KnowledgeUpdate(Record):

@@ -75,7 +75,7 @@ class Edits:
         ]
         entries += [
             (edit.rank, edit.state, edit.card)
-            for edit in self._here(device_kind)
+            for edit in self.of(device_kind)
             if isinstance(edit, AddTechnique | AddMacro)
         ]
         for _, state, card in sorted(entries, key=lambda entry: entry[0]):
@@ -92,7 +92,7 @@ class Edits:
         """Return a card as the revisions of it leave it that speak of a state, or of all."""
         found = [
             edit
-            for edit in self._here(device_kind)
+            for edit in self.of(device_kind)
             if isinstance(edit, Revise)
             and edit.technique == card.technique
             and (edit.state is None or self.joined.get(edit.state, edit.state) == state)
@@ -158,7 +158,7 @@ class Edits:
             failed = unmet(card.conditions, facts)
             if failed is not None:
                 why[technique] = f"its condition does not hold: {failed}{_instead(failed, facts)}"
-        for edit in self._here(device_kind):
+        for edit in self.of(device_kind):
             if (
                 isinstance(edit, Deprecate)
                 and edit.op_class == facts.get("op_class")
@@ -168,7 +168,8 @@ class Edits:
                 why[edit.technique] = edit.reason
         return why
 
-    def _here(self, device_kind: str) -> Iterable[Edit]:
+    def of(self, device_kind: str) -> Iterable[Edit]:
+        """Return those that were learned on comparable devices."""
         return (each for each in self.standing if comparable(each.device_kind, device_kind))
 
 

@@ -120,7 +120,7 @@ def _marked(stored: Sequence[StoredLesson], rows: Sequence[Told]) -> list[Stored
             if lesson.state is not None and lesson.op_class is not None:
                 near = places.get((lesson.state, lesson.op_class), [])
             speaking[scope] = [told for told in near if _speaks_of(told.row, lesson)]
-        claim = *lesson.key, lesson.claimed_log_gain
+        claim = *lesson.key, lesson.claimed_log_gain, bool(lesson.evidence)
         if claim not in counted:
             counted[claim] = _counts(lesson, rows)
         supporting, opposing = counted[claim]
@@ -138,6 +138,8 @@ def _marked(stored: Sequence[StoredLesson], rows: Sequence[Told]) -> list[Stored
 def _counts(lesson: Lesson, rows: Sequence[Told]) -> tuple[int, int]:
     """Return how many rewrites agree with what a lesson claims, whatever the state, and how many
     do not; the same rewrite measured again counts once."""
+    if lesson.claimed_log_gain is None and not lesson.evidence:
+        return 0, 0  # It claims nothing that a row could show.
     everywhere = lesson.model_copy(update={"state": None})
     said: dict[object, bool | None] = {}
     for told in rows:

@@ -8,7 +8,7 @@ from ...harness.records import Bottleneck, sha256_of_json
 from ..records import Deprecate, Evidence, Lesson, Optimization, PerformanceState, Signature
 from .conditions import KernelFacts
 from .contents import Contents
-from .edits import Edits
+from .edits import Edits, StoredEdit
 from .facts import Told
 from .lessons import Lessons, merged
 from .policy import Policy
@@ -79,6 +79,14 @@ class Snapshot:
                 device_kind,
             )
         return self._tables[simulated]
+
+    def stored_edits(self) -> list[StoredEdit]:
+        """Return all edits and what undoes them, in order of arrival."""
+        return [each for each in self._contents.edits if each.sequence <= self.at]
+
+    def described(self) -> tuple[str, ...]:
+        """Return the names of the seed's techniques."""
+        return tuple(self._contents.seed.techniques)
 
     def card(self, technique: str, device_kind: str) -> Optimization | None:
         """Return what is said of a technique of the seed wherever it is tried; None of others."""

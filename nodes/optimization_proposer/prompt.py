@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from ...harness.records import Evaluation, Task
@@ -12,7 +12,7 @@ from ...memory.knowledge.policy import Prospect
 from ...memory.records import Optimization, Step
 from ...tools.models.records import Answer, Message
 from ...tools.techniques.catalogue import techniques, unfit
-from ...tools.techniques.conditions import OTHER_TASK, AtHand
+from ...tools.techniques.conditions import OTHER_TASK
 from ...tools.techniques.operators import WITH_PRODUCTS, may_compute
 from ...tools.wording.experience import (
     ceiling_text,
@@ -55,7 +55,10 @@ def proposer_messages(
     path = path_to(current.source_sha256, steps)
     assert evaluation.profile is not None and evaluation.timing is not None
     ceiling = attainable(task, evaluation.profile, evaluation.timing)
-    listed = _listed(table, kernel_at_hand(task, source, evaluation, path))
+    at_hand = kernel_at_hand(task, source, evaluation, path)
+    names = {*table.seed, *table.described}
+    unfitting = unfit(sorted(names), at_hand) if table.written_by_model else {}
+    listed = _listed(table, unfitting)
     context = task_context(task, workspace.measured_by)
     if not may_compute(task, *WITH_PRODUCTS):
         context["tensor"] = ""
@@ -78,8 +81,13 @@ def proposer_messages(
             state=table.where.id,
             op_class=task.op_class,
             device_kind=table.context.device_kind,
+            facts=at_hand.facts(),
         ),
-        refused=sorted(table.refused.items()),
+        refused=[
+            (name, reason)
+            for name, reason in sorted(table.refused.items())
+            if not (name in table.withheld and name in unfitting)
+        ],
     )
 
 
@@ -95,7 +103,7 @@ class Listed(NamedTuple):
     """Those that would be expected to gain here, but for a condition that does not hold."""
 
 
-def _listed(table: Table, at_hand: AtHand) -> Listed:
+def _listed(table: Table, unfitting: Mapping[str, str]) -> Listed:
     """Return the techniques to speak of, the best first.
 
     What a built-in rewrite must write was already asked whether it applies.
@@ -105,8 +113,10 @@ def _listed(table: Table, at_hand: AtHand) -> Listed:
     if not table.written_by_model:
         others = [] if table.remembers else [each.optimization for each in able]
         return Listed(able[:most], [f"- {card.technique}: {card.description}" for card in others])
-    names = {name for name in (*table.seed, *table.described) if table.refusal(name) is None}
-    why = unfit(sorted(names), at_hand)
+    named = {*table.seed, *table.described}
+    names = {name for name in named if table.refusal(name) is None or name in table.withheld}
+    why = {name: reason for name, reason in unfitting.items() if name in names}
+    names -= table.withheld.keys()
     library = techniques()
     fit = names - set(why)
     conditional = {name for name in fit if name in library and library[name].precondition}
@@ -123,7 +133,7 @@ def _listed(table: Table, at_hand: AtHand) -> Listed:
         told, rest = sorted((*told, *rest)), []
     texts = {name: (table.described.get(name) or library[name]).description for name in told}
     texts |= {name: library[name].precondition for name in sorted(conditional)}
-    expected = {each.optimization.technique for each in able}
+    expected = {each.optimization.technique for each in able} | table.withheld.keys()
     return Listed(
         shown,
         [f"- {name}: {text}" for name, text in texts.items()],

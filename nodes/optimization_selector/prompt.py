@@ -11,10 +11,12 @@ from ...tools.wording.experience import (
     ceiling_text,
     expected_text,
     gain_text,
+    lessons_text,
     tried_text,
 )
 from ...tools.wording.measurements import attainable, profile_text, summary_text
 from ...tools.workspace import Workspace
+from ..common.facts_at_hand import facts_at_hand
 from ..common.prompts.path import path_text
 from ..common.prompts.render import render
 from ..common.randomness import explores
@@ -65,6 +67,17 @@ def selector_messages(
         ranked=[proposal for proposal in ranked if proposal.source == "model"]
         != [proposal for proposal in state["proposals"] if proposal.source == "model"],
         rollouts=plan.rollouts,
+        lessons=lessons_text(
+            workspace.knowledge.lessons(state["knowledge_at"]) if remembers else (),
+            state=state["state_choice"].state.id,
+            op_class=task.op_class,
+            device_kind=identity.kind,
+            techniques=[proposal.technique for proposal in state["proposals"]],
+            facts=facts_at_hand(
+                workspace, plan, state["summary"], evaluation.profile,
+                path_to(current.source_sha256, steps),
+            ),
+        ),
         tried=tried_text(steps, current.source_sha256),
         step=state["step"] + 1,
         steps=plan.steps,

@@ -22,6 +22,13 @@ def edit_text(edit: Edit, state_names: Mapping[str, str] | None = None) -> str:
     return f"{_what(edit, state_names or {})}: {edit.reason}"
 
 
+def technique_of(edit: Edit) -> str | None:
+    """Return the technique that an edit is about; None where it is about states."""
+    if isinstance(edit, AddTechnique | AddMacro):
+        return edit.card.technique
+    return edit.technique if isinstance(edit, Revise | Deprecate) else None
+
+
 def _what(edit: Edit, names: Mapping[str, str]) -> str:
     def called(state: str) -> str:
         return f'"{names.get(state, state)}"'

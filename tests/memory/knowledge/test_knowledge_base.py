@@ -390,9 +390,9 @@ def test_an_update_that_fails_leaves_nothing(
     with pytest.raises(KeyboardInterrupt):
         knowledge.apply_update(update)
     monkeypatch.undo()
-    assert knowledge.sequence() == 0 and knowledge.lessons() == []
+    assert knowledge.sequence() == 0 and knowledge.written_lessons() == []
     assert knowledge.apply_update(update)
-    assert len(knowledge.lessons()) == 3
+    assert len(knowledge.written_lessons()) == 3
 
 
 def test_a_lesson_that_later_evidence_turns_against_is_contested(
@@ -771,5 +771,5 @@ def test_lessons_are_in_the_same_order_whatever_the_run_is_called(tmp_path: Path
                     ),
                 )
             )
-            orders.append([item.text for item in knowledge.lessons()])
+            orders.append([item.text for item in knowledge.written_lessons()])
     assert orders[0] == orders[1] == orders[2] == sorted(texts)

@@ -62,8 +62,6 @@ def proposals(folder: Path, name: str = "run") -> dict[str, Any]:
     [
         ({"feature": "launches", "comparison": "at_least", "value": 2.0}, False),
         ({"feature": "operators", "comparison": "among", "value": ("mm",)}, True),
-        ({"feature": "op_class", "comparison": "lacks", "value": ("elementwise",)}, False),
-        ({"feature": "writer", "comparison": "equals", "value": "builtin"}, True),
         ({"feature": "applied", "comparison": "among", "value": ("fast_math",)}, False),
     ],
 )
@@ -80,10 +78,8 @@ def test_what_does_not_hold_is_not_proposed_and_the_reason_is_told(
 @pytest.mark.parametrize(
     ("scope", "proposed"),
     [
-        ({}, False),
         ({"writer": "builtin"}, False),
         ({"writer": "openai:m"}, True),
-        ({"op_class": "matmul"}, True),
     ],
 )
 def test_a_deprecation_holds_for_its_class_and_writer_until_a_pass(
@@ -111,3 +107,21 @@ def test_a_macro_is_chosen_and_written_as_one(tmp_path: Path) -> None:
     (step,) = replayed(tmp_path / "run")
     assert step["technique"] == card.technique
     assert (step["microseconds_before"], step["microseconds_after"]) == (100.0, 40.0)
+
+
+def test_without_the_textual_gradient_the_next_iteration_chooses_otherwise(
+    tmp_path: Path,
+) -> None:
+    chosen = {}
+    for gradient in (True, False):
+        folder = tmp_path / str(gradient)
+        folder.mkdir()
+        run(folder, iterations=2, rollouts=3, steps=3, gradient=gradient)
+        chosen[gradient] = [
+            [step["technique"] for step in replayed(folder / "run") if step["iteration"] == at]
+            for at in (0, 1)
+        ]
+        with KnowledgeBase.open(folder / "kb", knowledge_seed()) as knowledge:
+            assert bool(knowledge.snapshot().edits.standing) is gradient
+    assert chosen[True][0] == chosen[False][0], "until there is an update they are the same"
+    assert chosen[True][1] != chosen[False][1]

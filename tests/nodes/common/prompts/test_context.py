@@ -488,10 +488,9 @@ def test_lessons_are_those_that_bear_on_the_case() -> None:
     )
     assert text.split("\n") == [
         "- correction: of this state",
-        "- correction (contested by later evidence): doubtful",
         "- correction: general",
         "- observation: seen by a model",
-    ]
+    ], "the contested one is left out first"
 
 
 # Failures --------------------------------------------------------------------------------------

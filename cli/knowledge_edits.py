@@ -1,0 +1,175 @@
+"""kernelblaster kb lessons, edits, diff, revert: what was learned, and how it is undone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ..harness.errors import UserError
+from .flags import Json, KnowledgeDirectory, knowledge_directory
+from .output import print_json, say
+
+if TYPE_CHECKING:
+    from ..memory.knowledge.difference import Difference
+    from ..memory.knowledge.knowledge_base import KnowledgeBase
+    from ..memory.knowledge.snapshot import Snapshot
+
+SHOWN = 10
+"""Characters of an id."""
+Measured = Annotated[
+    bool, typer.Option("--measured", help="What real GPUs said, instead of the simulated one.")
+]
+Technique = Annotated[str | None, typer.Option(help="Only those on this technique.")]
+
+
+def kb_lessons(
+    kb: KnowledgeDirectory = None,
+    technique: Technique = None,
+    state: Annotated[str | None, typer.Option(help="Only those on this state.")] = None,
+    measured: Measured = False,
+    as_json: Json = False,
+) -> None:
+    """List the lessons, one for each technique, class of operation and condition."""
+    from ..memory.knowledge.facts import comparable
+    from ..tools.wording.experience import lesson_line
+    from ..tools.workspace import open_knowledge
+
+    kind = "cuda" if measured else "simulated"
+    with open_knowledge(str(knowledge_directory(kb)), create=False) as knowledge:
+        found = [
+            lesson
+            for lesson in knowledge.lessons(technique=technique, state=state)
+            if comparable(lesson.device_kind, kind)
+        ]
+    if as_json:
+        print_json({"lessons": [
+            {"id": lesson.id, **lesson.model_dump(mode="json")} for lesson in found
+        ]})  # fmt: skip
+        return
+    for lesson in found:
+        say(f"{lesson.id[:SHOWN]} {lesson_line(lesson).removeprefix('- ')} [{lesson.author}]")
+    if not found:
+        say("no lessons")
+
+
+def kb_edits(
+    kb: KnowledgeDirectory = None, technique: Technique = None, as_json: Json = False
+) -> None:
+    """List the edits of the policy, with those that were undone."""
+    from ..memory.records import Revert
+    from ..tools.wording.edits import edit_text, technique_of
+    from ..tools.workspace import open_knowledge
+
+    with open_knowledge(str(knowledge_directory(kb)), create=False) as knowledge:
+        snapshot = knowledge.snapshot()
+        stored = snapshot.stored_edits()
+        standing = {edit.id for edit in snapshot.edits.standing}
+        names = {each.id: each.name for each in snapshot.states()}
+    found = [
+        {
+            "id": each.id,
+            "sequence": each.sequence,
+            "stands": each.content.id in standing,
+            "text": edit_text(each.content, names),
+            **each.content.model_dump(mode="json"),
+        }
+        for each in stored
+        if not isinstance(each.content, Revert)
+        and technique in (None, technique_of(each.content))
+    ]
+    if as_json:
+        print_json({"edits": found})
+        return
+    for edit in found:
+        gone = "" if edit["stands"] else "undone: "
+        say(f"{edit['id'][:SHOWN]} ({edit['sequence']}) {gone}{edit['text']} [{edit['author']}]")
+    if not found:
+        say("no edits")
+
+
+def kb_diff(
+    before: Annotated[str, typer.Argument(help="A sequence number, or a base's directory.")],
+    after: Annotated[str, typer.Argument(help="Another; of the same kind.")],
+    kb: KnowledgeDirectory = None,
+    measured: Measured = False,
+    as_json: Json = False,
+) -> None:
+    """Show what a knowledge base has learned between two numbers, or two bases differ in."""
+    from ..memory.knowledge.difference import difference
+    from ..tools.workspace import open_knowledge
+
+    kind = "cuda" if measured else "simulated"
+    numbers = [each.isdigit() and not Path(each).is_dir() for each in (before, after)]
+    if numbers[0] != numbers[1]:
+        raise UserError(f"{before} and {after}: give two sequence numbers, or two directories")
+    if numbers[0]:
+        with open_knowledge(str(knowledge_directory(kb)), create=False) as knowledge:
+            found = difference(
+                _snapshot_at(knowledge, before), _snapshot_at(knowledge, after), kind
+            )
+    else:
+        with (
+            open_knowledge(before, create=False) as one,
+            open_knowledge(after, create=False) as other,
+        ):
+            found = difference(one.snapshot(), other.snapshot(), kind)
+    _show(found, as_json)
+
+
+def kb_revert(
+    what: Annotated[
+        str, typer.Argument(help="An id of `kb edits` or `kb lessons`, or a sequence number.")
+    ],
+    kb: KnowledgeDirectory = None,
+    as_json: Json = False,
+) -> None:
+    """Undo an edit, a lesson, or a whole parameter update; undo a revert by its own number."""
+    from ..memory.knowledge.undoing import undo
+    from ..tools.wording.edits import edit_text
+    from ..tools.workspace import open_knowledge
+
+    with open_knowledge(str(knowledge_directory(kb)), create=False) as knowledge:
+        undone = undo(knowledge, what, "person")
+        number = knowledge.apply_update(undone.update)
+        reverts = [each.id for each in undone.update.reverts]
+    if as_json:
+        print_json({
+            "sequence": number,
+            "edits": [edit.id for edit in undone.edits],
+            "lessons": [lesson.id for lesson in undone.lessons],
+            "reverts": reverts,
+        })  # fmt: skip
+        return
+    for edit in undone.edits:
+        say(f"undone: {edit_text(edit)}")
+    for lesson in undone.lessons:
+        say(f"withdrawn: {lesson.text}")
+    if undone.again:
+        say(f"{undone.again} reverts undone: what they took away stands again")
+    for name in reverts:
+        say(f"to have it back: kernelblaster kb revert {name[:SHOWN]}")
+
+
+def add_edit_commands(group: typer.Typer) -> None:
+    """Add these commands to `kb`."""
+    for name, function in (
+        ("lessons", kb_lessons), ("edits", kb_edits), ("diff", kb_diff), ("revert", kb_revert),
+    ):  # fmt: skip
+        group.command(name)(function)
+
+
+def _snapshot_at(knowledge: KnowledgeBase, number: str) -> Snapshot:
+    newest = knowledge.sequence()
+    if int(number) > newest:
+        raise UserError(f"{number}: the newest entry of {knowledge.directory} is {newest}")
+    return knowledge.snapshot(int(number))
+
+
+def _show(found: Difference, as_json: bool) -> None:
+    if as_json:
+        print_json(found.model_dump(mode="json"))
+        return
+    for line in found.lines or ("nothing differs",):
+        say(line)
