@@ -241,6 +241,10 @@ class TaskSummary(Record):
     peaks are not known."""
 
 
+KNOWN_KERNEL = "known_kernel"
+"""Stands for a technique where a run takes a kernel that an earlier one found."""
+
+
 class TechniqueStep(Record):
     """One link of the path from the initial kernel to a candidate."""
 
@@ -250,6 +254,13 @@ class TechniqueStep(Record):
     """With which values."""
     gain: float
     """Microseconds of the parent over microseconds of the child: above 1 is faster."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Techniques that it stands for: of an earlier run's kernel, those that led to it."""
+        if self.technique != KNOWN_KERNEL:
+            return (self.technique,)
+        return tuple(map(str, self.parameters.get("after", ())))
 
 
 class KernelPoint(Record):
@@ -332,10 +343,6 @@ class LaunchSeen(Record):
     def worth(self) -> float:
         """Share of the program's time that it spends above its own bound: share x headroom."""
         return self.share * (1.0 - min(1.0, self.bound_us / self.microseconds))
-
-
-KNOWN_KERNEL = "known_kernel"
-"""Stands for a technique where a run takes a kernel that an earlier one found."""
 
 
 class KnownStart(Record):

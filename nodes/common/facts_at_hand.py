@@ -24,6 +24,6 @@ def facts_at_hand(
         profile,
         workspace.measured_by,
         bound_us=summary.bound_us,
-        applied=[step.technique for step in path if step.gain > APPLIED_GAIN],
+        applied=[name for step in path if step.gain > APPLIED_GAIN for name in step.names],
         writer=plan.models.model_of("kernel_writer"),
     )

@@ -87,7 +87,9 @@ def kernel_at_hand(
 ) -> AtHand:
     """Return what says whether a technique can act on a kernel; `path` is how it came about."""
     assert evaluation.profile is not None
-    applied = frozenset(step.technique for step in path if step.gain > APPLIED_GAIN)
+    applied = frozenset(
+        name for step in path if step.gain > APPLIED_GAIN for name in step.names
+    )
     return AtHand(task, source, evaluation.profile, applied)
 
 

@@ -10,7 +10,6 @@ from ...tools.models.records import BUILTIN
 from ...tools.workspace import Workspace
 from ..common.policies import reads_knowledge
 from ..records import (
-    KNOWN_KERNEL,
     Confirmation,
     KernelPoint,
     KnownStart,
@@ -80,5 +79,5 @@ def _techniques(
     once, or it would grow with every run that tunes a little further."""
     names = list(known.techniques) if began_known else []
     for step in path:
-        names += known.techniques if step.technique == KNOWN_KERNEL else [step.technique]
+        names += step.names
     return tuple(dict.fromkeys(names))

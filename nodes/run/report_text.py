@@ -11,7 +11,7 @@ from ...memory.records import Lesson, Step
 from ...memory.run.ledger import RoleTotals
 from ...tools.models.records import BUILTIN
 from ..common.authors import roles_in_words
-from ..records import RunResult
+from ..records import KNOWN_KERNEL, RunResult
 
 
 def report_text(
@@ -158,7 +158,10 @@ def _path(result: RunResult) -> str:
     reached = 1.0
     for number, step in enumerate(result.path, start=1):
         reached *= step.gain
-        settings = ", ".join(f"{name}={value}" for name, value in sorted(step.parameters.items()))
+        if step.technique == KNOWN_KERNEL:
+            settings = f"found before by {', '.join(step.names)}" if step.names else ""
+        else:
+            settings = ", ".join(f"{key}={value}" for key, value in sorted(step.parameters.items()))
         rows.append(
             f"  {number}. {step.technique}{f' ({settings})' if settings else ''}: "
             f"{step.gain:.2f}x, {reached:.2f}x so far"

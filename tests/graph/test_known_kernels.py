@@ -70,7 +70,7 @@ def test_the_same_task_again_starts_from_its_best_and_says_so(run: Run, tmp_path
     assert again.start_us == pytest.approx(first.best_us) and again.best_us <= first.best_us
     assert again.gain >= first.gain and again.gain == pytest.approx(100.0 / again.best_us)
     assert again.techniques[0] == "known_kernel" and again.path[0].gain > 1
-    assert again.path[0].parameters["after"] == list(first.techniques)
+    assert again.path[0].names == first.techniques
     assert f"began   {again.start_us:.2f} us, with the kernel found by run first-" in report(
         tmp_path, "again"
     )

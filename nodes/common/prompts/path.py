@@ -6,15 +6,18 @@ import math
 from collections.abc import Sequence
 
 from ....tools.wording.experience import measured_gain, parameters_text
-from ...records import TechniqueStep
+from ...records import KNOWN_KERNEL, TechniqueStep
 
 
 def path_text(path: Sequence[TechniqueStep]) -> str:
     """Return how the kernel came about: technique and gain of each step."""
     if not path:
         return "This is the first kernel: nothing was applied yet."
-    steps = [
-        f"{step.technique}{parameters_text(step.parameters)} {measured_gain(math.log(step.gain))}"
-        for step in path
-    ]
+    steps = [f"{_words(step)} {measured_gain(math.log(step.gain))}" for step in path]
     return f"Applied so far: {', then '.join(steps)}."
+
+
+def _words(step: TechniqueStep) -> str:
+    if step.technique != KNOWN_KERNEL:
+        return f"{step.technique}{parameters_text(step.parameters)}"
+    return f"what an earlier run found ({', '.join(step.names) or 'written so at first'})"

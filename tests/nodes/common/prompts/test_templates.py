@@ -110,7 +110,7 @@ def test_a_lowering_prompt_of_a_plain_kernel_is_under_three_thousand_tokens(task
 def test_every_template_of_these_roles_renders() -> None:
     task = norm_task()
     context = task_context(task, IDENTITY)
-    whole = {"rest": None, "solution": ""} | bounds_context(task, IDENTITY)
+    whole = {"rest": None, "solution": "", "examples": ()} | bounds_context(task, IDENTITY)
     first = render("initial_cuda", CONTEXT_TOKENS["initial_cuda"], **context, **whole)
     assert signature(task) in first[0].content and "aten.layer_norm" in first[1].content
     assert "SEARCH" not in first[0].content, "there is no file to edit yet"
@@ -238,7 +238,7 @@ def test_all_who_write_or_judge_a_kernel_are_told_the_same_rules() -> None:
     context = task_context(task, IDENTITY) | {"rest": None, "solution": "", "listing": "1 x"}
     about = dict.fromkeys(
         ("failure", "summary", "counters", "last", "path", "claims", "profile", "finding",
-         "advice", "method", "example", "example_task"), "",
+         "advice", "method", "example", "example_task", "examples"), "",
     ) | bounds_context(task, IDENTITY) | {"mode": "correction"}  # fmt: skip
     for role in ("initial_cuda", "coder", "judge", "soft_verifier"):
         told = render(role, 16_000, **(context | about))
