@@ -62,6 +62,8 @@ class Settings(BaseSettings):
     """Whether every kernel is evaluated anew, whatever earlier runs on this machine found."""
     writer: Literal["replies", "tools"] = "replies"
     """How a model writes kernels: a file a reply, or with tools to try it before."""
+    agents: Literal["compact", "full"] = "compact"
+    """When models are asked of a kernel's state: where the rule leaves it open, or always."""
 
     model: str = "builtin"
     """builtin, openai:NAME, import:package.module:factory, or ROLE=MODEL,ROLE=MODEL."""

@@ -134,7 +134,7 @@ class Walks:
                 "bottlenecks": [each for each in bottlenecks_of(alone) if each],
                 "signature": [
                     round(1000 * value)
-                    for value in signature_of(profile, share.longest).values
+                    for value in signature_of(profile, share.longest, bound.microseconds).values
                 ],
             })  # fmt: skip
         line = {

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from kernelblaster.harness.gpus import architecture_family, known_gpu
 from kernelblaster.harness.records import Outcome
 from kernelblaster.memory.knowledge.expectation import Action, Situation
+from kernelblaster.memory.knowledge.signature import UNKNOWN, completed
 
 RECORDED = Path(__file__).resolve().parent / "recorded_tries"
 
@@ -65,7 +66,7 @@ def _try(kernel: dict[str, Any], row: dict[str, Any]) -> Try:
         gpu=kernel["gpu"],
         family=architecture_family(gpu.arch),
         simulated=True,
-        signature=tuple(value / 1000 for value in target["signature"]),
+        signature=_signature(target["signature"]),
         share=target["share"],
         microseconds=kernel["us"],
         bound_us=kernel["bound_us"],
@@ -88,5 +89,10 @@ def _try(kernel: dict[str, Any], row: dict[str, Any]) -> Try:
         outcome=Outcome(row["outcome"]),
         log_gain=row["log_gain"],
         bottlenecks=tuple(launches[0]["bottlenecks"]),
-        dominant=tuple(value / 1000 for value in launches[0]["signature"]),
+        dominant=_signature(launches[0]["signature"]),
     )
+
+
+def _signature(thousandths: list[int]) -> tuple[float, ...]:
+    """Return a signature in today's layout: below 0 stands what was not known."""
+    return completed([value / 1000 if value >= 0 else UNKNOWN for value in thousandths])

@@ -35,9 +35,8 @@ from kernelblaster.memory.knowledge.expectation import (
     Tried,
 )
 from kernelblaster.memory.knowledge.facts import Facts
+from kernelblaster.memory.knowledge.matching import States, best, discover
 from kernelblaster.memory.knowledge.policy import Policy, unknown_technique
-from kernelblaster.memory.knowledge.signature import distance
-from kernelblaster.memory.knowledge.snapshot import discover
 from kernelblaster.memory.records import (
     NO_GAIN,
     PerformanceState,
@@ -47,6 +46,7 @@ from kernelblaster.memory.records import (
 from kernelblaster.tools.techniques.catalogue import knowledge_seed
 
 SEED = knowledge_seed()
+STATES = States(SEED.states)
 
 
 class Said(NamedTuple):
@@ -73,21 +73,11 @@ def worth(each: Try) -> float:
 
 
 def state_of(each: Try) -> PerformanceState:
-    """Return the state that a kernel is in, as the knowledge base's gate has it."""
-    primary, *rest = each.bottlenecks
-    agreeing = [
-        state
-        for state in SEED.states
-        if state.primary in each.bottlenecks
-        and distance(each.dominant, state.centroid) <= state.spread
-    ]
-    if agreeing:
-        return min(
-            agreeing,
-            key=lambda state: distance(each.dominant, state.centroid)
-            + (0.05 if state.primary != primary else 0.0),
-        )
-    return discover(Signature(values=each.dominant), primary, rest[0] if rest else None)  # type: ignore[arg-type]
+    """Return the state that a kernel is in, as the knowledge base has it."""
+    primary, secondary = (*each.bottlenecks, None)[:2]
+    signature = Signature(values=each.dominant)
+    found = best(STATES.near(signature, primary, secondary))  # type: ignore[arg-type]
+    return found.state if found else discover(signature, primary, secondary)  # type: ignore[arg-type]
 
 
 def circumstances(each: Try) -> dict[str, str]:

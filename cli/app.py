@@ -128,6 +128,10 @@ def optimize(
         Literal["replies", "tools"] | None,
         typer.Option(help="A model writes a file a reply, or has tools to try it before."),
     ] = None,
+    agents: Annotated[
+        Literal["compact", "full"] | None,
+        typer.Option(help="Models are asked where the rule leaves a state open, or at every step."),
+    ] = None,
     until: Until = None,
     confirm_seconds: ConfirmSeconds = None,
     shapes: Annotated[
@@ -204,6 +208,7 @@ def optimize(
             steps=settings.steps if steps is None else steps,
             repairs=settings.repairs if repairs is None else repairs,
             writer=writer or settings.writer,
+            agents=agents or settings.agents,
             until=until,
             confirm_seconds=settings.confirm_seconds,
             reference_seconds=flags.reference_seconds,

@@ -91,4 +91,4 @@ def kb_reindex(kb: KnowledgeDirectory = None) -> None:
     from ..tools.workspace import open_knowledge
 
     with open_knowledge(str(knowledge_directory(kb)), create=False) as knowledge:
-        say(f"{knowledge.reindex()} states indexed")
+        say(f"{knowledge.reindex()} texts indexed")

@@ -27,6 +27,7 @@ async def begin(state: RolloutInput) -> dict[str, Any]:
         "current": start,
         "best": start,
         "step": 0,
+        "found_states": (),
         "described": (),
         "rejected": (),
         "ended": "",

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from pydantic import with_config
 from typing_extensions import TypedDict
 
+from ..memory.records import PerformanceState
 from ..nodes.records import (
     Attempt,
     Candidate,
@@ -174,6 +175,8 @@ class RolloutState(RolloutInput, total=False):
     """The current kernel's performance signature."""
     state_choice: Annotated[StateChoice, Recorded]
     """The known state that fits it."""
+    found_states: Annotated[tuple[PerformanceState, ...], Recorded]
+    """States that this trajectory discovered: its next steps know them."""
     proposals: Annotated[tuple[Proposal, ...], Recorded]
     """Techniques on the table."""
     described: Annotated[tuple[Proposal, ...], Recorded]

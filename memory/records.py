@@ -11,8 +11,10 @@ from pydantic import Field, model_validator
 from ..harness.gpus import architecture_family
 from ..harness.records import Bottleneck, DeviceIdentity, Outcome, Record, sha256_of_json
 
-SIGNATURE_NAME: Literal["signature/v1"] = "signature/v1"
+SIGNATURE_NAME: Literal["signature/v2"] = "signature/v2"
 """Name of the current signature layout; a change of its dimensions is a new name."""
+EARLIER_SIGNATURES = ("signature/v1",)
+"""Layouts that are read too: the first dimensions of today's."""
 
 Author = str
 """`builtin`, `person`, or the model's name; several that had a part are joined by ` and `."""
@@ -76,9 +78,9 @@ def as_first_stored(record: Record) -> dict[str, Any]:
 class Signature(Record):
     """A profile as a fixed vector; `memory.knowledge.signature` names its dimensions."""
 
-    name: Literal["signature/v1"] = SIGNATURE_NAME
+    name: Literal["signature/v2"] = SIGNATURE_NAME
     values: tuple[float, ...]
-    """Each in [0, 1]."""
+    """Each in [0, 1], or below 0 where nobody measured it."""
 
 
 class PerformanceState(Record):

@@ -45,6 +45,8 @@ from ..tools.models.records import Budgets, ModelPlan
 
 Approval = Literal["plan", "technique", "winner"]
 
+Agents = Literal["compact", "full"]
+
 Policy = Literal[
     "kernelblaster",
     "no_memory",
@@ -146,6 +148,9 @@ class RunContext(Record):
     """What the run has of the knowledge base: live, frozen (what was there when it began), seed
     (its priors alone), off, or shuffled (another state's for each state); to a base that is not
     live nothing is written."""
+    agents: Agents = "compact"
+    """When models are asked: compact, where the rule is clear about a kernel's state it stands; or
+    full, each agent that has a model asks it at every step."""
     choice: Literal["sampled", "greedy", "random"] = "sampled"
     """How a technique is chosen: sampled by belief, the highest expectation, or any."""
     counters: bool = True
@@ -390,6 +395,12 @@ class Observation(Record):
     a run that an earlier version began."""
     author: str
     """Who said so: `builtin`, or a model's name."""
+
+    @property
+    def target(self) -> LaunchSeen | None:
+        """The kernel worth working on: whose time above its own bound is longest, of equal ones the
+        first. None in a run that an earlier version began."""
+        return max(self.launches, key=lambda launch: launch.worth, default=None)
 
 
 class StateChoice(Record):

@@ -12,6 +12,8 @@ BUSY = 50.0
 """Percent from which a unit is named although waiting may limit the kernel as much."""
 TIE = 0.85
 """Another resource is named beside the first from this share of the first's utilisation."""
+NEAR = 0.5
+"""Another resource comes second from this share of the first's utilisation."""
 ATOMIC_SHARE = 0.2
 """Atomics' part of the global traffic from which they are suspected."""
 PASS_ON = (40.0, 60.0)
@@ -76,6 +78,21 @@ def bottleneck_of(metrics: Mapping[str, float]) -> tuple[Bottleneck, tuple[Bottl
         queued = bool(reasons) and max(reasons, key=lambda name: reasons[name]) in _THROTTLED
         return first, near if queued else ("latency", *near)
     return "latency", ()
+
+
+def second_of(metrics: Mapping[str, float], first: Bottleneck) -> Bottleneck | None:
+    """Return what comes after the resource that limits a launch; None where nothing comes near.
+
+    The busiest other unit, from half of the first's utilisation; where none is as busy and warps
+    mostly wait for memory, latency.
+    """
+    busy = utilisation(metrics)
+    name = max(busy.keys() - {first}, key=lambda each: (busy[each], each))
+    if busy[name] > 0.0 and busy[name] >= NEAR * busy.get(first, BUSY):
+        return name
+    waiting = stalls(metrics)
+    for_memory = sum(waiting.get(reason, 0.0) for reason in _WAITS_FOR_MEMORY)
+    return "latency" if first != "latency" and for_memory >= NEAR else None
 
 
 def utilisation(metrics: Mapping[str, float]) -> dict[Bottleneck, float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib
 import logging
@@ -185,3 +186,12 @@ def _fingerprint(rows: Sequence[Row]) -> str:
         facts = (row.key, *(str(value) for value in row.metadata.values()), row.document)
         digest.update("\n".join(facts).encode())
     return digest.hexdigest()
+
+
+def import_chroma() -> None:
+    """Import Chroma, which takes a second, while nothing else is to be done.
+
+    What ails it is dealt with where the index is used.
+    """
+    with contextlib.suppress(Exception):
+        importlib.import_module("chromadb")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import get_args
 
 from ...harness.gpus import architecture_family
 from ...harness.records import Bottleneck, DeviceIdentity, Profile, Task
 from ..records import Condition, Evidence, Fact
-from .signature import DIMENSIONS, bottlenecks_of, signature_of
+from .signature import DIMENSIONS, bottlenecks_of, named, signature_of
 
 KernelFacts = Mapping[str, Fact]
 """What is known of a kernel; a name that is missing is not known."""
@@ -80,7 +80,7 @@ def kernel_facts(
     primary, secondary = bottlenecks_of(profile)
     tensors = task.full.tensors
     inputs = [tensor.shape for tensor in tensors if tensor.role == "input" and tensor.shape]
-    facts: dict[str, Fact] = _signature_facts(signature_of(profile).values)
+    facts: dict[str, Fact] = _signature_facts(signature_of(profile, bound_us=bound_us).values)
     facts |= _device_facts(device.kind, device.gpu, device.arch)
     facts |= {
         "op_class": task.op_class,
@@ -158,13 +158,14 @@ def _device_facts(kind: str, gpu: str, arch: str) -> dict[str, Fact]:
     return facts
 
 
-def _signature_facts(values: Iterable[float]) -> dict[str, Fact]:
-    """Return the dimensions by name; where no counter was read, those alone that need none."""
-    named = {each.name: value for each, value in zip(DIMENSIONS, values, strict=True)}
+def _signature_facts(values: Sequence[float]) -> dict[str, Fact]:
+    """Return what is known of the dimensions by name; where an older row has no counter, those
+    alone that need none."""
+    known = named(values)
     without = {
         name: value
-        for name, value in named.items()
+        for name, value in known.items()
         if name in _OF_THE_PROGRAM or name.startswith("bound_")
     }
-    counted = any(value != _NOT_PROFILED for name, value in named.items() if name not in without)
-    return dict(named if counted else without)
+    counted = any(value != _NOT_PROFILED for name, value in known.items() if name not in without)
+    return dict(known if counted else without)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 from typing import Literal, NamedTuple
 
 from ...harness.records import Outcome, Record
@@ -26,9 +27,9 @@ from .facts import Facts
 from .journal import Entry, Journal
 from .kernels import Kernels, KnownKernel, TaskSeen
 from .seed import Seed
-from .signature import DIMENSIONS
-from .state_index import IndexedState
+from .signature import completed
 from .text_index import IndexedText
+from .words import Rarity
 
 EVIDENCE, STATE, OPTIMIZATION = "evidence", "state", "optimization"
 LESSON, WITHDRAWAL, OVERTURNED = "lesson", "withdrawal", "overturned"
@@ -94,7 +95,6 @@ class Contents:
         self._began: dict[str, str] = {}
         """When each run wrote its first row."""
         self._discovered: set[str] = set()
-        self._indexed: tuple[IndexedState, ...] = ()
         self._texts: tuple[IndexedText, ...] = ()
         self._texts_of = (-1, -1)
 
@@ -104,27 +104,22 @@ class Contents:
             self._take(entry)
             self.sequence = entry.sequence
 
-    def indexed_states(self) -> tuple[IndexedState, ...]:
-        """Return what the state index holds: the same object while no state is added."""
-        if len(self._indexed) != len(self.states) + len(self._split):
-            self._indexed = tuple(
-                IndexedState(
-                    state.id, state.primary, state.secondary or "", sequence, state.centroid
-                )
-                for sequence, state in (*self.states, *self._split)
-            )
-        return self._indexed
-
     def indexed_texts(self) -> tuple[IndexedText, ...]:
         """Return what can be found by words: the same object while nothing of it is added."""
         lessons = sum(map(len, self.lessons.values()))
-        number = len(self.states) + len(self.changes) + len(self.edits), lessons
+        told = len(self.states), len(self.changes), len(self.edits), self.kernels.count
+        number = sum(told), lessons
         if self._texts_of != number:
             self._texts_of, self._texts = number, tuple(self._all_texts())
         return self._texts
 
+    @cached_property
+    def rarity(self) -> Rarity:
+        """How rare words are in what the seed holds: the same whatever is added."""
+        return Rarity(each.document for each in self._all_texts() if each.sequence == 0)
+
     def _all_texts(self) -> Iterator[IndexedText]:
-        for sequence, state in self.states:
+        for sequence, state in (*self.states, *self._split):
             text = f"{state.name}. {state.description}"
             yield IndexedText("state", state.id, sequence, "", text)
         for name, card in self.seed.techniques.items():
@@ -151,12 +146,18 @@ class Contents:
                 yield IndexedText(
                     "lesson", lesson.id, lesson.created, _learned(simulated), lesson.text
                 )
+        for sequence, kernel, task in self.kernels.indexed():
+            learned = _learned(kernel.device_kind == "simulated")
+            text = _won(kernel, task)
+            yield IndexedText("kernel", kernel.source_sha256, sequence, learned, text)
 
     def _take(self, entry: Entry) -> None:
         if entry.kind == EVIDENCE:
             told = self._journal.read(Evidence, entry)
-            self._require_whole(entry, told.signature_before)
-            row = self.seed.in_todays_words(told)
+            signature = self._completed(entry, told.signature_before)
+            row = self.seed.in_todays_words(
+                told.model_copy(update={"signature_before": signature})
+            )
             self.facts.add(entry.sequence, entry.id, row)
             self._learn(entry, row)
         elif entry.kind == OVERTURNED:
@@ -166,7 +167,8 @@ class Contents:
                 self._overturn(overturned.evidence, entry.sequence)
         elif entry.kind == STATE:
             state = self._journal.read(PerformanceState, entry)
-            self._require_whole(entry, state.centroid)
+            centroid = self._completed(entry, state.centroid)
+            state = state.model_copy(update={"centroid": centroid})
             if state.id not in self._discovered:
                 self._discovered.add(state.id)
                 self.states.append((entry.sequence, state))
@@ -190,8 +192,10 @@ class Contents:
         elif entry.kind == EDIT:
             edit = self._journal.read(WrittenEdit, entry).edit
             if isinstance(edit, SplitState):
-                self._require_whole(entry, edit.other.centroid)
-                self._split.append((entry.sequence, edit.other))
+                whole = self._completed(entry, edit.other.centroid)
+                other = edit.other.model_copy(update={"centroid": whole})
+                edit = edit.model_copy(update={"other": other})
+                self._split.append((entry.sequence, other))
             elif isinstance(edit, AddTechnique | AddMacro):
                 card = self.seed.with_todays_parameters(edit.card)
                 edit = edit.model_copy(update={"card": card})
@@ -223,9 +227,11 @@ class Contents:
         """Return the ids of the lessons that do not stand at a sequence number."""
         return frozenset(name for name, since in self.withdrawn.items() if since <= at)
 
-    def _require_whole(self, entry: Entry, signature: tuple[float, ...]) -> None:
-        if len(signature) != len(DIMENSIONS):
-            raise self._journal.damaged(entry, f"a signature of {len(signature)} values")
+    def _completed(self, entry: Entry, signature: tuple[float, ...]) -> tuple[float, ...]:
+        try:
+            return completed(signature)
+        except ValueError as error:
+            raise self._journal.damaged(entry, str(error)) from error
 
 
 def subject(lesson: Lesson) -> Subject:
@@ -271,6 +277,13 @@ def _tried(row: Evidence, began: str) -> Tried:
 
 def _in_words(card: Optimization) -> str:
     return f"{card.description} Applies when: {card.applies_when} {card.notes}"
+
+
+def _won(kernel: KnownKernel, task: TaskSeen | None) -> str:
+    of = f"{task.name}, {task.op_class} of {task.dtype}: {' '.join(task.operators)}" if task else ""
+    gain = f", {kernel.gain:.1f}x" if kernel.gain else ""
+    made = " then ".join(kernel.techniques) or "as it was first written"
+    return f"{of or kernel.task_id} on {kernel.gpu}{gain} by {made}."
 
 
 def _learned(simulated: bool) -> Literal["simulated", "measured"]:

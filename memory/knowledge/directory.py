@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
@@ -10,7 +11,7 @@ from pathlib import Path
 
 from ...harness.errors import UserError
 from ...harness.files import read_json
-from ..records import SIGNATURE_NAME
+from ..records import EARLIER_SIGNATURES, SIGNATURE_NAME
 
 FORMAT = "kernelblaster-knowledge-base"
 VERSION = 1
@@ -46,18 +47,22 @@ def prepare(directory: Path, *, create: bool) -> None:
         )
     if not create:
         raise UserError(f"there is no knowledge base at {directory}; check --kb")
-    document = {"format": FORMAT, "version": VERSION, "signature": SIGNATURE_NAME}
-    # Others may be making it at the same time, of the same content: each under a name of its own.
-    temporary = directory / f"{_TEMPORARY}-{uuid.uuid4().hex[:8]}"
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        temporary.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
-        os.replace(temporary, marker)
+        _mark(directory)
     except OSError as error:
         raise UserError(
             f"cannot make a knowledge base at {directory}: {error.strerror}; "
             "name a writable directory for --kb"
         ) from error
+
+
+def _mark(directory: Path) -> None:
+    document = {"format": FORMAT, "version": VERSION, "signature": SIGNATURE_NAME}
+    # Others may be making it at the same time, of the same content: each under a name of its own.
+    temporary = directory / f"{_TEMPORARY}-{uuid.uuid4().hex[:8]}"
+    temporary.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+    os.replace(temporary, directory / MARKER)
 
 
 def _check(marker: Path) -> None:
@@ -72,6 +77,12 @@ def _check(marker: Path) -> None:
             f"{marker.parent} belongs to another program ({MARKER} says "
             f"{found.get('format')!r}); nothing was changed: name another directory for --kb"
         )
+    if found.get("version") == VERSION and found.get("signature") in EARLIER_SIGNATURES:
+        # An earlier program could not read what is added from now on. Where nothing can be
+        # written nothing is added.
+        with contextlib.suppress(OSError):
+            _mark(marker.parent)
+        return
     for field, ours in (("version", VERSION), ("signature", SIGNATURE_NAME)):
         if found.get(field) != ours:
             raise UserError(

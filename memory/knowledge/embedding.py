@@ -1,4 +1,4 @@
-"""The embeddings as Chroma knows them: registered by name, nothing to download.
+"""The embedding as Chroma knows it: registered by name, nothing to download.
 
 Importing this module imports chromadb (a second or two): only `chroma_index` does, when used.
 """
@@ -11,18 +11,26 @@ import numpy as np
 from chromadb.api.types import Documents, EmbeddingFunction, Embeddings, Space
 from chromadb.utils.embedding_functions import register_embedding_function
 
-from .signature import embed, from_text
 from .words import embed_words
 
-EMBEDDING_NAME = "kernelblaster-signature-v1"
 WORDS_EMBEDDING = "kernelblaster-words-v1"
 
 
-class _Embedding(EmbeddingFunction[Documents]):  # type: ignore[misc]  # untyped base
-    """What both have in common: nothing to configure, distances as between points."""
+@register_embedding_function
+class WordsEmbedding(EmbeddingFunction[Documents]):  # type: ignore[misc]  # untyped base
+    """Embeds texts by their words: what has words in common lies near."""
 
     def __init__(self) -> None:
         """Takes nothing: the layout of the vector is its name."""
+
+    def __call__(self, input: Documents) -> Embeddings:
+        """Return one float32 vector a document."""
+        return [np.asarray(embed_words(text), dtype=np.float32) for text in input]
+
+    @staticmethod
+    def name() -> str:
+        """Return the name under which stored collections find this class again."""
+        return WORDS_EMBEDDING
 
     def default_space(self) -> Space:
         """Return the metric of the vectors."""
@@ -40,31 +48,3 @@ class _Embedding(EmbeddingFunction[Documents]):  # type: ignore[misc]  # untyped
     def get_config(self) -> dict[str, Any]:
         """Return the configuration to store: there is nothing to configure."""
         return {}
-
-
-@register_embedding_function
-class SignatureEmbedding(_Embedding):
-    """Embeds signature documents (`signature.to_text`); distances are signature distances."""
-
-    def __call__(self, input: Documents) -> Embeddings:
-        """Return one float32 vector a document."""
-        return [np.asarray(embed(from_text(text)), dtype=np.float32) for text in input]
-
-    @staticmethod
-    def name() -> str:
-        """Return the name under which stored collections find this class again."""
-        return EMBEDDING_NAME
-
-
-@register_embedding_function
-class WordsEmbedding(_Embedding):
-    """Embeds texts by their words: what has words in common lies near."""
-
-    def __call__(self, input: Documents) -> Embeddings:
-        """Return one float32 vector a document."""
-        return [np.asarray(embed_words(text), dtype=np.float32) for text in input]
-
-    @staticmethod
-    def name() -> str:
-        """Return the name under which stored collections find this class again."""
-        return WORDS_EMBEDDING

@@ -165,6 +165,11 @@ class Kernels:
         """Take a kernel that won."""
         self._won.append((sequence, kernel))
 
+    @property
+    def count(self) -> int:
+        """How many kernels won."""
+        return len(self._won)
+
     def tasks(self, at: int) -> list[TaskSeen]:
         """Return the tasks; of one that was told under several names, the first by content."""
         told = [
@@ -178,6 +183,15 @@ class Kernels:
             kernel for sequence, kernel in self._won
             if sequence <= at and task_id in (None, kernel.task_id)
         ]  # fmt: skip
+
+    def indexed(self) -> list[tuple[int, KnownKernel, TaskSeen | None]]:
+        """Return each source that won on a kind of device once: when it did first, and on what."""
+        first: dict[tuple[str, bool], tuple[int, KnownKernel]] = {}
+        for sequence, kernel in self._won:
+            key = kernel.source_sha256, kernel.device_kind == "simulated"
+            first.setdefault(key, (sequence, kernel))
+        known = {task_id: told[0][1] for task_id, told in self._tasks.items()}
+        return [(number, each, known.get(each.task_id)) for number, each in first.values()]
 
     def bearing_on(self, task: TaskSeen, device_kind: str, gpu: str, at: int) -> list[Found]:
         """Return the known kernels that bear on a task, the most promising first, each source once.

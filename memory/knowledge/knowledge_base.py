@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -52,11 +52,11 @@ from .kernels import (
     tried_on,
     worth_keeping,
 )
+from .matching import Near, best, discover
 from .policy import Prospect, unknown_technique
 from .seed import Seed
 from .snapshot import Snapshot
-from .state_index import StateIndex, nearest_exact
-from .text_index import IndexedText, TextIndex, closest, nearest_texts
+from .text_index import KINDS, IndexedText, Kind, TextIndex, closest, nearest_texts
 
 UPDATE = "update"
 KEPT_SNAPSHOTS = 4
@@ -106,7 +106,6 @@ class KnowledgeBase:
         self.directory = directory
         self._journal = Journal(directory / "evidence.sqlite")
         self._seed = seed
-        self._index = StateIndex(directory / "chroma")
         self._texts = TextIndex(directory / "chroma" / "texts")
         self._lock = Lock(directory / "index.lock") if with_index else None
         self._guard = threading.RLock()
@@ -161,26 +160,49 @@ class KnowledgeBase:
         """Return one state, or None where it is not (yet) known."""
         return self.snapshot(at).state(state_id)
 
+    def near_states(
+        self,
+        signature: Signature,
+        primary: Bottleneck,
+        secondary: Bottleneck | None = None,
+        at: int | None = None,
+        found: Iterable[PerformanceState] = (),
+    ) -> list[Near]:
+        """Return the states nearest to a kernel, the nearest first, with how much it is in each.
+
+        Args:
+            signature: of the kernel.
+            primary: what holds it back first.
+            secondary: what comes next.
+            at: sequence number up to which the knowledge base is read.
+            found: states discovered since that count as known.
+        """
+        with self._guard:
+            return self.snapshot(at).near(signature, primary, secondary, found)
+
     def match_state(
         self,
         signature: Signature,
         primary: Bottleneck,
         secondary: Bottleneck | None = None,
         at: int | None = None,
+        found: Iterable[PerformanceState] = (),
     ) -> tuple[PerformanceState, float, bool]:
-        """Return the state a profile is in, its distance, and whether it is a new one.
+        """Return the state a kernel is in, its distance, and whether it is a new one.
 
-        The state nearest by signature that agrees about the bottleneck, when the profile lies
-        within the state's spread. Otherwise a new state made from the signature, with the
-        distance to the nearest known one; it is not stored: put it into a `KnowledgeUpdate`.
+        The nearest state within whose reach it lies. Otherwise a new state made from the signature,
+        with the distance to the nearest known one; it is not stored: put it into a
+        `KnowledgeUpdate`. Arguments as of `near_states`.
         """
-        with self._guard:
-            snapshot = self.snapshot(at)
-            bottlenecks = [primary] if secondary is None else [primary, secondary]
-            find = self._index.nearest if self.owns_index else nearest_exact
-            states = self._contents.indexed_states()
-            nearest = find(states, signature.values, bottlenecks, snapshot.at)
-            return snapshot.choose(nearest, signature, primary, secondary)
+        near = self.near_states(signature, primary, secondary, at, found)
+        known = best(near)
+        if known is not None:
+            return known.state, known.away, False
+        new = discover(signature, primary, secondary)
+        same = next((each for each in near if each.state.id == new.id), None)
+        if same is not None:
+            return same.state, same.away, False
+        return new, near[0].away if near else 1.0, True
 
     def candidates(
         self, state: PerformanceState | str, context: PolicyContext, at: int | None = None
@@ -293,22 +315,38 @@ class KnowledgeBase:
         return [lesson for lesson in written if run in (None, lesson.run)]
 
     def search(
-        self, words: str, device_kind: str, at: int | None = None, most: int = 8
+        self,
+        words: str,
+        device_kind: str,
+        at: int | None = None,
+        most: int = 8,
+        kinds: Sequence[Kind] = KINDS,
     ) -> list[IndexedText]:
-        """Return the states, techniques and lessons closest to a text by their words, `most`.
+        """Return the states, techniques, lessons and kernels closest to a text by their words.
 
-        Lessons are those of comparable devices.
+        Chroma finds them where this object owns the index. What was learned is of comparable
+        devices; of a state that is contained in another, only the other is told.
+
+        Args:
+            words: what is looked for.
+            device_kind: where it is looked for.
+            at: sequence number up to which the knowledge base is read.
+            most: how many.
+            kinds: of what.
         """
         learned = "simulated" if device_kind == "simulated" else "measured"
         with self._guard:
             snapshot = self.snapshot(at)
             find = self._texts.nearest if self.owns_index else nearest_texts
-            texts = self._contents.indexed_texts()
-            known = [each for each in texts if each.sequence <= snapshot.at]
             withdrawn = self._contents.withdrawn_at(snapshot.at)
-            near = find(texts, words, learned, snapshot.at)
-            standing = [each for each in near if each.name not in withdrawn]
-            return closest(words, standing, known)[:most]
+            near = find(self._contents.indexed_texts(), words, learned, snapshot.at, kinds)
+            standing = [
+                each
+                for each in near
+                if each.name not in withdrawn
+                and (each.kind != "state" or _stands(each.name, snapshot))
+            ]
+            return closest(words, standing, self._contents.rarity)[:most]
 
     def _known(self, state: PerformanceState | str, snapshot: Snapshot) -> PerformanceState:
         if isinstance(state, PerformanceState):
@@ -415,7 +453,7 @@ class KnowledgeBase:
     # Care
 
     def reindex(self) -> int:
-        """Build the Chroma index anew; return how many states it holds.
+        """Build the Chroma index anew; return how many texts it holds.
 
         Raises:
             UserError: another process owns the index.
@@ -427,8 +465,7 @@ class KnowledgeBase:
             )
         with self._guard:
             self._contents.read()
-            self._texts.rebuild(self._contents.indexed_texts())
-            return self._index.rebuild(self._contents.indexed_states())
+            return self._texts.rebuild(self._contents.indexed_texts())
 
     def stats(self, at: int | None = None) -> dict[str, int]:
         """Return counts, by name."""
@@ -459,6 +496,9 @@ class KnowledgeBase:
         """
         snapshot = self.snapshot(at)
         rows = [row for row in snapshot.evidence() if comparable(row.device_kind, device_kind)]
+        by_state: dict[str, list[Evidence]] = {}
+        for row in rows:
+            by_state.setdefault(snapshot.standing(row.state_before), []).append(row)
         table = snapshot.optimizations(device_kind)
         return [
             {
@@ -470,7 +510,7 @@ class KnowledgeBase:
                 "description": state.description,
                 "evidence": state.count,
                 "optimizations": [
-                    _summary(optimization, [row for row in rows if row.state_before == state.id])
+                    _summary(optimization, by_state.get(state.id, []))
                     for _, optimization in sorted(table.get(state.id, {}).items())
                 ],
                 "lessons": _told(snapshot.lessons(state=state.id), device_kind),
@@ -486,7 +526,6 @@ class KnowledgeBase:
     def close(self) -> None:
         """Close the files and give the index back."""
         with self._guard:
-            self._index.close()
             self._texts.close()
             self._journal.close()
             if self._lock is not None:
@@ -497,6 +536,11 @@ class KnowledgeBase:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _stands(state_id: str, snapshot: Snapshot) -> bool:
+    found = snapshot.state(state_id)
+    return found is not None and found.id == state_id
 
 
 def _state_entry(state: PerformanceState) -> Entry:

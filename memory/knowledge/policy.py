@@ -32,7 +32,7 @@ from .expectation import (
 )
 from .facts import Facts
 from .failures import Reliability
-from .signature import embed
+from .signature import distances
 
 NEIGHBOURS = 3
 """States whose optimizations are offered besides the state's own."""
@@ -73,7 +73,9 @@ class Policy:
         self._expectations = expectations
         self._at = at
         self._outlook = expectations.at(at)
-        self._embedded = {state.id: embed(state.centroid) for state in states}
+        known = list(states)
+        self._states = tuple(state.id for state in known)
+        self._centroids = np.array([state.centroid for state in known])
         self._optimizations = optimizations
         self._known = {
             technique: optimization
@@ -196,8 +198,8 @@ class Policy:
         asked = state.id, state.centroid
         if asked in self._borrowed:
             return self._borrowed[asked]
-        here = embed(state.centroid)
-        away = {other: math.dist(where, here) for other, where in self._embedded.items()}
+        apart = distances(state.centroid, self._centroids) if self._states else ()
+        away = dict(zip(self._states, map(float, apart), strict=True))
         nearest = sorted(away.keys() - {state.id}, key=lambda other: (away[other], other))
         borrowed: dict[str, Optimization] = {}
         for other in reversed(nearest[:NEIGHBOURS]):

@@ -18,7 +18,7 @@ from ...harness.errors import told_of
 from ...harness.records import Record
 from ..records import KnowledgeUpdate, Optimization, StateOptimization
 from .seed import Seed
-from .words import ranked, stems
+from .words import Rarity, ranked, stems
 
 AUTHOR = "import"
 MEASURED_STRENGTH, MENTIONED_STRENGTH = 1.0, 0.25
@@ -111,7 +111,8 @@ def _state(name: str, situation: Situation, seed: Seed) -> str:
     """Return the state of ours whose words are nearest."""
     texts = [f"{state.id} {state.name} {state.description}" for state in seed.states]
     said = f"{name} {situation.primary_bottleneck} {situation.secondary_characteristics}"
-    order = ranked(said.replace("_", " "), [text.replace("_", " ") for text in texts], texts)
+    texts = [text.replace("_", " ") for text in texts]
+    order = ranked(said.replace("_", " "), texts, Rarity(texts))
     return seed.states[order[0] if order else 0].id
 
 

@@ -83,7 +83,9 @@ def _state(entry: dict[str, Any]) -> PerformanceState:
         name=entry["name"],
         primary=entry["primary"],
         secondary=entry.get("secondary"),
-        centroid=centroid_of({**entry["signature"], f"bound_{entry['primary']}": 1.0}),
+        centroid=centroid_of(entry["signature"], alone=True)
+        if entry.get("alone")
+        else centroid_of({**entry["signature"], f"bound_{entry['primary']}": 1.0}),
         spread=entry["spread"],
         description=entry["description"],
         origin="seed",

@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable
 
-from ...harness.records import Bottleneck, sha256_of_json
+from ...harness.records import Bottleneck
 from ..records import Deprecate, Evidence, Lesson, Optimization, PerformanceState, Signature
 from .conditions import KernelFacts
 from .contents import Contents
 from .edits import Edits, StoredEdit
 from .facts import Told
 from .lessons import Lessons, merged
+from .matching import Near, States, joined
 from .policy import Policy
-from .signature import distance, explain
-
-SECONDARY_PENALTY = 0.05
-"""Added to the distance of a state whose primary bottleneck is not the one here."""
-DISAGREEMENT_PENALTY = 0.03
-"""Added where a state names a secondary bottleneck that is not one of the two here."""
-DISCOVERED_SPREAD = 0.15
-QUANTUM = 0.2
-"""Grid on which a discovered state's centroid stands, so that near finds are one state."""
 
 
 class Snapshot:
@@ -33,11 +26,26 @@ class Snapshot:
         self._contents = contents
         self.edits = Edits(contents.edits, at)
         """Those that stand."""
-        self._states = self.edits.states(
-            state.model_copy(update={"count": contents.facts.count_in_state(state.id, at)})
-            for sequence, state in contents.states
-            if sequence <= at
+        known = [state for sequence, state in contents.states if sequence <= at]
+        self._known: int = len(known)
+        kept = (
+            before is not None
+            and before._known == self._known
+            and before.edits.standing == self.edits.standing
         )
+        standing: list[PerformanceState]
+        self._overlapping: dict[str, str]
+        if before is not None and kept:
+            standing, self._overlapping = before.states(), before._overlapping
+        else:
+            standing, self._overlapping = joined(self.edits.states(known).values())
+        counts: Counter[str] = Counter()
+        for state in known:
+            counts[self.standing(state.id)] += contents.facts.count_in_state(state.id, at)
+        self._states: dict[str, PerformanceState] = {
+            state.id: state.model_copy(update={"count": counts[state.id]}) for state in standing
+        }
+        self._matching = States(self._states.values())
         self._changes = [each for each in contents.changes if each.sequence <= at]
         self._tables: dict[bool, dict[str, dict[str, Optimization]]] = {}
         self._policies: dict[bool, Policy] = {}
@@ -46,8 +54,7 @@ class Snapshot:
         if before is not None:
             # Its finding, not the snapshot itself, which would keep all earlier ones alive.
             self._before = before._lessons or before._before
-            same = len(self._changes) == len(before._changes)
-            if same and self.edits.standing == before.edits.standing:
+            if kept and len(self._changes) == len(before._changes):
                 self._tables |= before._tables
 
     def told(self) -> list[Told]:
@@ -59,12 +66,20 @@ class Snapshot:
         return [each.row for each in sorted(self.told(), key=lambda each: each.id)]
 
     def states(self) -> list[PerformanceState]:
-        """Return the seed's states, then the discovered ones in order of arrival."""
+        """Return the seed's states, then the discovered ones in order of arrival; what overlaps
+        is one."""
         return list(self._states.values())
 
     def state(self, state_id: str) -> PerformanceState | None:
-        """Return one state, or None where it is not (yet) known."""
-        return self._states.get(self.edits.joined.get(state_id, state_id))
+        """Return one state, or None where it is not (yet) known; of one that is contained in
+        another the other."""
+        return self._states.get(self.standing(state_id))
+
+    def standing(self, state_id: str) -> str:
+        """Return the id of the state that one is contained in, by an edit or because they overlap:
+        mostly its own."""
+        state_id = self.edits.joined.get(state_id, state_id)
+        return self._overlapping.get(state_id, state_id)
 
     def optimizations(self, device_kind: str) -> dict[str, dict[str, Optimization]]:
         """Return optimizations by state and technique, as parameter update left them.
@@ -73,11 +88,15 @@ class Snapshot:
         """
         simulated = device_kind == "simulated"
         if simulated not in self._tables:
-            self._tables[simulated] = self.edits.optimizations(
+            table = self.edits.optimizations(
                 self._contents.seed.optimizations,
                 [each.change for each in self._changes],
                 device_kind,
             )
+            for gone, into in self._overlapping.items():
+                for technique, card in table.pop(gone, {}).items():
+                    table.setdefault(into, {}).setdefault(technique, card)
+            self._tables[simulated] = table
         return self._tables[simulated]
 
     def stored_edits(self) -> list[StoredEdit]:
@@ -129,37 +148,26 @@ class Snapshot:
             )
         return self._policies[simulated]
 
-    def choose(
+    def near(
         self,
-        nearest: Sequence[str],
         signature: Signature,
         primary: Bottleneck,
         secondary: Bottleneck | None,
-    ) -> tuple[PerformanceState, float, bool]:
-        """Return the state that fits: near enough, and of one mind about the bottleneck.
+        found: Iterable[PerformanceState] = (),
+    ) -> list[Near]:
+        """Return the states nearest to a kernel, with how much it is in each.
 
-        `nearest` are the ids retrieved from the index; they are ranked again here, exactly, so
-        that every way of retrieving gives the same answer. When none fits, a new state is made
-        from the signature and the last value is True; it is not stored.
+        Args:
+            signature: of the kernel.
+            primary: what holds it back first.
+            secondary: what comes next.
+            found: states discovered since that count as known.
         """
-        best: tuple[float, str, float] | None = None
-        closest = 1.0
-        for state_id in nearest:
-            state = self._states.get(self.edits.joined.get(state_id, state_id))
-            if state is None:
-                continue  # An edit that made it does not stand.
-            away = distance(signature.values, state.centroid)
-            closest = min(closest, away)
-            if away <= state.spread:
-                ranked = (away + _disagreement(state, primary, secondary), state.id, away)
-                best = min(best, ranked) if best else ranked
-        if best:
-            return self._states[best[1]], best[2], False
-        new = discover(signature, primary, secondary)
-        known = self._states.get(self.edits.joined.get(new.id, new.id))
-        if known:
-            return known, distance(signature.values, known.centroid), False
-        return new, closest, True
+        unknown = [each for each in found if self.state(each.id) is None]
+        if not unknown:
+            return self._matching.near(signature, primary, secondary)
+        standing, _ = joined((*self._states.values(), *unknown))
+        return States(standing).near(signature, primary, secondary)
 
     def lessons(self, technique: str | None = None, state: str | None = None) -> list[Lesson]:
         """Return a lesson for each key, in order of content, optionally of those on one technique
@@ -169,7 +177,8 @@ class Snapshot:
         return merged(
             lesson
             for lesson in self._judged().written
-            if technique in (None, lesson.technique) and state in (None, lesson.state)
+            if technique in (None, lesson.technique)
+            and (state is None or self.standing(lesson.state or "") == self.standing(state))
         )
 
     def written_lessons(self) -> list[Lesson]:
@@ -178,39 +187,12 @@ class Snapshot:
 
     def deprecated(self, state_id: str, device_kind: str, op_class: str) -> frozenset[str]:
         """Return techniques that an uncontested lesson advises against in a state."""
-        return self._judged().deprecated(state_id, device_kind, op_class)
+        contained = {**self.edits.joined, **self._overlapping}
+        here = {state_id, *(each for each in contained if self.standing(each) == state_id)}
+        told = (self._judged().deprecated(each, device_kind, op_class) for each in here)
+        return frozenset().union(*told)
 
     def _judged(self) -> Lessons:
         if self._lessons is None:
             self._lessons = Lessons(self._contents, self.at, self._before)
         return self._lessons
-
-
-def discover(
-    signature: Signature, primary: Bottleneck, secondary: Bottleneck | None
-) -> PerformanceState:
-    """Make a state of a signature that fits none; the same for all signatures of one grid cell."""
-    centroid = tuple(round(round(value / QUANTUM) * QUANTUM, 6) for value in signature.values)
-    digest = sha256_of_json([primary, secondary, centroid])[:8]
-    features = explain(Signature(values=centroid), limit=4)
-    bound = f"{primary}, then {secondary}" if secondary else primary
-    return PerformanceState(
-        id="_".join(["found", primary, *([secondary] if secondary else []), digest]),
-        name=f"bound by {bound}: {features[0] if features else 'nothing striking'}",
-        primary=primary,
-        secondary=secondary,
-        centroid=centroid,
-        spread=DISCOVERED_SPREAD,
-        description=f"Found in a profile, its shares to the nearest {QUANTUM:.0%}. "
-        f"Bottleneck {bound}. " + "; ".join(features) + ".",
-        origin="discovered",
-    )
-
-
-def _disagreement(
-    state: PerformanceState, primary: Bottleneck, secondary: Bottleneck | None
-) -> float:
-    penalty = 0.0 if state.primary == primary else SECONDARY_PENALTY
-    if secondary and state.secondary and state.secondary not in (primary, secondary):
-        penalty += DISAGREEMENT_PENALTY
-    return penalty

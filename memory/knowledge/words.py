@@ -6,7 +6,7 @@ import math
 import re
 import zlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -46,22 +46,30 @@ def embed_words(text: str) -> list[float]:
     return found
 
 
-def ranked(query: str, texts: Sequence[str], among: Sequence[str]) -> list[int]:
+class Rarity:
+    """How rare each word is among some texts; one that none of them has is the rarest."""
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        """Count the texts that have each word."""
+        counted = [stems(text) for text in texts]
+        self._texts = len(counted)
+        self._having = Counter(stem for each in counted for stem in each)
+
+    def of(self, stem: str) -> float:
+        """Return what a word counts."""
+        return math.log(1.0 + self._texts / max(1, self._having[stem]))
+
+
+def ranked(query: str, texts: Sequence[str], rarity: Rarity) -> list[int]:
     """Return the places of the texts that share words with a query, the closest first.
 
-    A word counts the more the fewer texts `among` all have it; ties go to the text that stands
-    first.
+    Ties go to the text that stands first.
     """
-    counted = [stems(text) for text in texts]
     wanted = stems(query)
-    having = Counter(stem for text in among for stem in wanted.keys() & stems(text).keys())
 
     def score(each: Counter[str]) -> float:
-        return math.fsum(
-            math.log(1.0 + len(among) / max(1, having[stem])) * each[stem] / (each[stem] + 1.0)
-            for stem in wanted
-            if stem in each
-        )
+        shared = (stem for stem in wanted if stem in each)
+        return math.fsum(rarity.of(stem) * each[stem] / (each[stem] + 1.0) for stem in shared)
 
-    scores = [score(each) for each in counted]
+    scores = [score(stems(text)) for text in texts]
     return sorted((at for at in range(len(texts)) if scores[at]), key=lambda at: -scores[at])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from ...memory.knowledge.signature import DIMENSIONS
+from ...memory.knowledge.signature import DIMENSIONS, UNKNOWN, mean_of
 from ...memory.records import PerformanceState
 from ...tools.techniques.catalogue import techniques
 
@@ -62,19 +62,24 @@ def expected(technique: str, state: PerformanceState | None) -> dict[str, int]:
 def movement(technique: str, state: PerformanceState | None, pairs: Sequence[Pair]) -> Movement:
     """Return what steps moved, each a pair of signatures; nothing where no counters were read."""
     counted = [
-        pair for pair in pairs if all(any(side[_AT[each]] for each in _COUNTED) for side in pair)
+        pair
+        for pair in pairs
+        if all(any(side[_AT[each]] > 0.0 for each in _COUNTED) for side in pair)
     ]
     if not counted:
         return Movement()
-    before, after = (
-        [sum(pair[side][at] for pair in counted) / len(counted) for at in range(len(DIMENSIONS))]
-        for side in (0, 1)
-    )
-    wanted = expected(technique, state)
-    changed = {name: after[at] - before[at] for name, at in _AT.items()}
+    before, after = (mean_of(pair[side] for pair in counted) for side in (0, 1))
+    changed = {
+        name: after[at] - before[at]
+        for name, at in _AT.items()
+        if UNKNOWN not in (before[at], after[at])
+    }
+    wanted = {name: sign for name, sign in expected(technique, state).items() if name in changed}
     moved = tuple(name for name, sign in wanted.items() if sign * changed[name] >= MOVED)
     stayed = tuple(name for name in wanted if name not in moved)
-    against = tuple(name for name, sign in BAD.items() if sign * changed[name] >= AGAINST)
+    against = tuple(
+        name for name, sign in BAD.items() if sign * changed.get(name, 0.0) >= AGAINST
+    )
 
     def told(names: Sequence[str]) -> str:
         return ", ".join(

@@ -14,7 +14,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ...harness.records import Evaluation, Profile, Task
-from ...memory.knowledge.signature import bottlenecks_of, distance, signature_of
+from ...memory.knowledge.matching import States
+from ...memory.knowledge.signature import bottlenecks_of, signature_of
 from ...memory.records import Optimization, PerformanceState
 from ...tools.techniques.catalogue import applicable, knowledge_seed
 from ...tools.wording.failures import MEANING
@@ -77,13 +78,9 @@ def optimise(
 
 
 def nearest_state(profile: Profile) -> PerformanceState:
-    """Return the state of the seed that is nearest, of those with the same bottleneck if any."""
-    primary, _ = bottlenecks_of(profile)
-    values = signature_of(profile).values
-    return min(
-        knowledge_seed().states,
-        key=lambda each: (each.primary != primary, distance(values, each.centroid), each.id),
-    )
+    """Return the state of the seed that is nearest to a program's longest kernel."""
+    near = States(knowledge_seed().states).near(signature_of(profile), *bottlenecks_of(profile))
+    return near[0].state
 
 
 def _card(name: str, known: dict[str, Optimization]) -> Optimization:

@@ -10,7 +10,8 @@ from ...harness.records import sha256_of_json
 from ...memory.knowledge.edit_checks import Ground
 from ...memory.knowledge.edits import gained, lost
 from ...memory.knowledge.facts import comparable
-from ...memory.knowledge.snapshot import DISCOVERED_SPREAD
+from ...memory.knowledge.matching import DISCOVERED_SPREAD
+from ...memory.knowledge.signature import mean_of
 from ...memory.records import (
     MOST_CORRECTED,
     NO_GAIN,
@@ -193,7 +194,7 @@ def _splitting(said: PolicyEdit, source: Source) -> Edit:
     ]
     if not members:
         raise ValueError(f"no kernel of {state.id} is known of which {conditions[0]}")
-    centroid = tuple(round(sum(each) / len(members), 6) for each in zip(*members, strict=True))
+    centroid = mean_of(members)
     digest = sha256_of_json([state.id, conditions[0].model_dump(mode="json")])[:8]
     other = state.model_copy(
         update={

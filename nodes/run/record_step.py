@@ -14,8 +14,15 @@ from typing import Any, NotRequired, TypedDict
 from ...harness.records import DeviceIdentity, Outcome, Provenance
 from ...memory.knowledge.expectation import writer_of
 from ...memory.knowledge.policy import unknown_technique
-from ...memory.knowledge.signature import bottlenecks_of, signature_of
-from ...memory.records import Applied, Circumstances, Evidence, Optimization, Signature, Step
+from ...memory.records import (
+    Applied,
+    Circumstances,
+    Evidence,
+    Optimization,
+    PerformanceState,
+    Signature,
+    Step,
+)
 from ...tools.progress import report_progress
 from ...tools.workspace import Workspace
 from ..common.policy_context import kernel_in_context
@@ -35,6 +42,7 @@ from ..records import (
     TechniqueChoice,
     faster,
 )
+from ..state_extractor.builtin import describe_state
 
 NEUTRAL = 0.97
 """A child this fast or faster is where the trajectory goes on: neutral moves prepare others."""
@@ -53,6 +61,7 @@ class Reads(TypedDict):
     best: KernelPoint
     observation: Observation
     state_choice: StateChoice
+    found_states: NotRequired[tuple[PerformanceState, ...]]
     choice: TechniqueChoice
     proposals: NotRequired[tuple[Proposal, ...]]
     result: LoweringResult
@@ -239,11 +248,12 @@ def _state_after(state: Reads, workspace: Workspace) -> str | None:
     evaluation = workspace.store.get(key) if key else None
     if evaluation is None or evaluation.outcome is not Outcome.PASSED or not evaluation.profile:
         return None
-    signature: Signature = signature_of(evaluation.profile)
-    primary, secondary = bottlenecks_of(evaluation.profile)
+    observation = describe_state(evaluation.profile, state["summary"].bound_us)
+    seen = observation.target or observation
     found, _, _ = workspace.knowledge.match_state(
-        signature, primary, secondary, state["knowledge_at"]
-    )
+        Signature(values=seen.signature), seen.primary, seen.secondary,
+        state["knowledge_at"], state.get("found_states", ()),
+    )  # fmt: skip
     return found.id
 
 

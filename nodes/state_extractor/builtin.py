@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...harness.records import Bottleneck, KernelShare, Profile
-from ...memory.knowledge.signature import DIMENSIONS, bottlenecks_of, explain, signature_of
+from ...memory.knowledge.signature import bottlenecks_of, explain, named, signature_of
 from ..records import LaunchSeen, Observation
 
 CAUSES: dict[Bottleneck, str] = {
@@ -25,9 +25,14 @@ _AT_PEAK = ("dram", "fma", "fp64", "fp16", "tensor")
 """Dimensions of a signature whose peak no way of writing a kernel gets around."""
 
 
-def describe_state(profile: Profile) -> Observation:
-    """Return signature, bottlenecks and a description of the launch that takes most time."""
-    signature = signature_of(profile)
+def describe_state(profile: Profile, bound_us: float | None = None) -> Observation:
+    """Return signature, bottlenecks and a description of the launch that takes most time.
+
+    Args:
+        profile: of the whole program.
+        bound_us: what no kernel of the task can be faster than, where that is known.
+    """
+    signature = signature_of(profile, bound_us=bound_us)
     primary, secondary = bottlenecks_of(profile)
     return Observation(
         signature=signature.values,
@@ -36,31 +41,33 @@ def describe_state(profile: Profile) -> Observation:
         secondary=secondary,
         description=sentence(profile, profile.by_kernel[0]),
         features=tuple(explain(signature)),
-        launches=launches_of(profile),
+        launches=launches_of(profile, bound_us),
         author="builtin",
     )
 
 
-def launches_of(profile: Profile) -> tuple[LaunchSeen, ...]:
+def launches_of(profile: Profile, bound_us: float | None = None) -> tuple[LaunchSeen, ...]:
     """Return the kernels that take most of the time, in order of their first launch."""
     places: dict[str, int] = {}
     for place, launch in enumerate(profile.launches):
         places.setdefault(launch.kernel, place)
     listed = sorted(profile.by_kernel[:MOST_KERNELS], key=lambda share: places[share.kernel])
-    return tuple(_seen(profile, share, places[share.kernel]) for share in listed)
+    return tuple(_seen(profile, share, places[share.kernel], bound_us) for share in listed)
 
 
-def _seen(profile: Profile, share: KernelShare, first: int) -> LaunchSeen:
-    signature = signature_of(profile, share.longest).values
+def _seen(
+    profile: Profile, share: KernelShare, first: int, bound_us: float | None
+) -> LaunchSeen:
+    signature = signature_of(profile, share.longest, bound_us).values
     primary, secondary = bottlenecks_of(profile, share.longest)
-    named = {each.name: value for each, value in zip(DIMENSIONS, signature, strict=True)}
+    known = named(signature)
     return LaunchSeen(
         kernel=share.kernel,
         first=first,
         launches=len(share.launches),
         microseconds=share.microseconds,
         share=min(1.0, share.microseconds / profile.microseconds),
-        bound_us=share.microseconds * max(0.0, *(named[name] for name in _AT_PEAK)),
+        bound_us=share.microseconds * max(known.get(name, 0.0) for name in _AT_PEAK),
         signature=signature,
         primary=primary,
         secondary=secondary,

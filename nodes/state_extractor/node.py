@@ -1,9 +1,10 @@
 """State extractor: the performance signature of the kernel at hand (KernelBlaster: states).
 
-Reads plan, summary, current, evaluations_left; writes observation, or `ended` where a cap ends the
-search. The state is what the policy conditions on, so it
-is taken from the newest profile at every step. The signature is always the profile's; a model says
-in its place what holds the kernel back, and why.
+Reads plan, summary, current, evaluations_left, found_states and the snapshot; writes observation,
+or `ended` where a cap ends the search. The state is what the policy conditions on, so it is taken
+from the newest profile at every step, for each kernel of the program. The signature is always the
+profile's; where it leaves open which state the kernel worth working on is in, a model says what
+holds it back, and why.
 """
 
 from __future__ import annotations
@@ -12,13 +13,16 @@ import asyncio
 from typing import Any, NotRequired, TypedDict
 
 from ...harness.records import Profile
-from ...tools.models.records import BUILTIN, Answer, Message
+from ...memory.knowledge.matching import Near, tied
+from ...memory.records import PerformanceState, Signature
+from ...tools.models.records import Answer, Message
 from ...tools.progress import report_progress
 from ...tools.workspace import Workspace
 from ..common.asking import asked, stand_in
 from ..common.caps import search_over
+from ..common.ties import asks_model
 from ..common.workspaces import workspace_of
-from ..records import KernelPoint, Observation, RunPlan, TaskSummary
+from ..records import KernelPoint, LaunchSeen, Observation, RunPlan, TaskSummary
 from .builtin import describe_state
 from .prompt import extractor_messages
 from .reply import StateReading, reading_of
@@ -30,6 +34,8 @@ class Reads(TypedDict):
     plan: RunPlan
     summary: TaskSummary
     current: KernelPoint
+    knowledge_at: int
+    found_states: NotRequired[tuple[PerformanceState, ...]]
     iteration: int
     rollout: int
     step: int
@@ -44,10 +50,10 @@ async def state_extractor(state: Reads) -> dict[str, Any]:
         return {"ended": "its part of the evaluations is used up"}
     if ended := await search_over(plan):
         return {"ended": ended, "over": True}
-    profile = await asyncio.to_thread(_profile, plan, state["current"])
-    observation = describe_state(profile)
-    if plan.models.model_of("state_extractor") != BUILTIN:
-        observation = read_as(observation, await _ask(state, profile, observation))
+    profile, observation, near = await asyncio.to_thread(_seen, state)
+    if _is_longest(observation) and asks_model(plan, "state_extractor", near):
+        observation = read_as(observation, await _ask(state, profile, observation, near))
+    observation = await asyncio.to_thread(_placed, state, observation)
     report_progress(
         "state",
         iteration=state["iteration"],
@@ -61,16 +67,45 @@ async def state_extractor(state: Reads) -> dict[str, Any]:
     return {"observation": observation}
 
 
-def _profile(plan: RunPlan, point: KernelPoint) -> Profile:
-    with workspace_of(plan) as workspace:
-        profile = workspace.evaluation(point.evaluation_key).profile
-    assert profile is not None
-    return profile
+def _seen(state: Reads) -> tuple[Profile, Observation, list[Near]]:
+    """Return the profile, what the rule reads off it, and the states near the kernel worth it."""
+    with workspace_of(state["plan"]) as workspace:
+        profile = workspace.evaluation(state["current"].evaluation_key).profile
+        assert profile is not None
+        observation = describe_state(profile, state["summary"].bound_us)
+        seen = observation.target or observation
+        near = workspace.knowledge.near_states(
+            Signature(values=seen.signature), seen.primary, seen.secondary,
+            state["knowledge_at"], state.get("found_states", ()),
+        )  # fmt: skip
+    return profile, observation, near
 
 
-async def _ask(state: Reads, profile: Profile, rule: Observation) -> Answer[StateReading]:
+def _is_longest(observation: Observation) -> bool:
+    """Say whether the kernel worth working on is the one that a model reads of."""
+    return observation.target is None or observation.target is longest(observation)
+
+
+def _placed(state: Reads, observation: Observation) -> Observation:
+    """Return the observation with the state of each kernel."""
+    found = state.get("found_states", ())
+    with workspace_of(state["plan"]) as workspace:
+        launches = []
+        for launch in observation.launches:
+            known, _, discovered = workspace.knowledge.match_state(
+                Signature(values=launch.signature), launch.primary, launch.secondary,
+                state["knowledge_at"], found,
+            )  # fmt: skip
+            launches.append(launch.model_copy(update={"state": "" if discovered else known.id}))
+    return observation.model_copy(update={"launches": tuple(launches)})
+
+
+async def _ask(
+    state: Reads, profile: Profile, rule: Observation, near: list[Near]
+) -> Answer[StateReading]:
     def prepare(workspace: Workspace) -> tuple[tuple[Message, ...], type[StateReading]]:
-        return extractor_messages(workspace, state, profile, rule), reading_of(profile)
+        messages = extractor_messages(workspace, state, profile, rule, tied(near))
+        return messages, reading_of(profile)
 
     place = state["iteration"], state["rollout"], state["step"]
     return await asked(state["plan"], "state_extractor", place, prepare)
@@ -86,12 +121,17 @@ def read_as(rule: Observation, answer: Answer[StateReading]) -> Observation:
         "secondary": reading.secondary,
         "description": reading.description,
     }
-    longest = max(rule.launches, key=lambda launch: launch.microseconds, default=None)
     launches = tuple(
-        launch.model_copy(update=said) if launch is longest else launch for launch in rule.launches
+        launch.model_copy(update=said) if launch is longest(rule) else launch
+        for launch in rule.launches
     )
     return rule.model_copy(
         update={
             **said, "features": reading.features, "launches": launches, "author": answer.author,
         }
     )  # fmt: skip
+
+
+def longest(observation: Observation) -> LaunchSeen | None:
+    """Return the kernel whose launches take most of the time together."""
+    return max(observation.launches, key=lambda launch: launch.microseconds, default=None)

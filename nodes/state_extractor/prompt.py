@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...harness.judge.by_time import NO_COUNTERS
 from ...harness.records import Bottleneck, Profile
-from ...memory.knowledge.signature import DIMENSIONS, explain
+from ...memory.knowledge.matching import Near
+from ...memory.knowledge.signature import DIMENSIONS, completed, explain
 from ...memory.records import Signature
 from ...tools.models.records import Message
 from ...tools.workspace import Workspace
@@ -31,16 +32,22 @@ TOLD = frozenset(
         "limit_registers", "limit_shared", "limit_blocks", "load_sectors", "store_sectors",
         "uncoalesced", "bank_conflicts", "shared_share", "fma", "alu", "xu", "lsu",
         "tensor", "idle_lanes", "many_waves", "compute_balance", "duration", "more_launches",
-        "other_launches",
+        "other_launches", "block_threads", "register_share", "written", "thread_bytes",
+        "stall_memory", "stall_queue", "stall_shared", "stall_barrier", "stall_pipe",
+        "stall_chain", "stall_fetch", "at_bound",
     }
 )  # fmt: skip
 """Dimensions whose figures stand where the prompt says where the time goes, or say little more."""
 
 
 def extractor_messages(
-    workspace: Workspace, state: State, profile: Profile, rule: Observation
+    workspace: Workspace,
+    state: State,
+    profile: Profile,
+    rule: Observation,
+    near: Sequence[Near] = (),
 ) -> tuple[Message, ...]:
-    """Return the prompt of the state extractor."""
+    """Return the prompt of the state extractor; `near` are states that may be the kernel's."""
     current = state["current"]
     task = workspace.task(state["summary"].artifact)
     source = workspace.artifacts.get_text(current.source_sha256)
@@ -58,6 +65,7 @@ def extractor_messages(
         secondary=second_resource(profile, rule),
         near=f"{NEAR:.0%}",
         plausible=", ".join(plausible(profile)),
+        near_states=[f"{each.state.name} ({each.state.primary})" for each in near],
     )
 
 
@@ -67,7 +75,7 @@ def unusual(rule: Observation) -> list[str]:
         dimension.neutral
         if dimension.name in TOLD or dimension.name.startswith("bound_")
         else value
-        for dimension, value in zip(DIMENSIONS, rule.signature, strict=True)
+        for dimension, value in zip(DIMENSIONS, completed(rule.signature), strict=True)
     )
     return explain(Signature(values=tuple(values)), limit=FEATURES)
 

@@ -1,38 +1,67 @@
-"""Built-in state selector: the nearest state whose bottleneck agrees, or a new one."""
+"""Built-in state selector: the nearest state within whose reach the kernel lies, or a new one."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
 from ...memory.knowledge.knowledge_base import KnowledgeBase
-from ...memory.records import Signature
+from ...memory.knowledge.matching import Near
+from ...memory.records import PerformanceState, Signature
 from ...tools.models.records import BUILTIN
 from ..records import LaunchSeen, Observation, StateChoice
 
 
-def worth_working_on(observation: Observation) -> LaunchSeen | None:
-    """Return the kernel of the program whose time above its own bound is longest, if any is listed.
+def subject(observation: Observation) -> LaunchSeen | Observation:
+    """Return the kernel worth working on; the observation itself where none is listed."""
+    return observation.target or observation
 
-    Of equal ones the first.
+
+def near(
+    knowledge: KnowledgeBase,
+    observation: Observation,
+    at: int,
+    found: Iterable[PerformanceState] = (),
+) -> list[Near]:
+    """Return the states nearest to the kernel worth working on, as the snapshot `at` knows them.
+
+    Args:
+        knowledge: the knowledge base.
+        observation: what the state extractor said.
+        at: the snapshot.
+        found: states that the rollout has discovered since.
     """
-    return max(observation.launches, key=lambda launch: launch.worth, default=None)
+    seen = subject(observation)
+    signature = Signature(values=seen.signature)
+    return knowledge.near_states(signature, seen.primary, seen.secondary, at, found)
 
 
-def match(knowledge: KnowledgeBase, observation: Observation, at: int) -> StateChoice:
-    """Return the state of the kernel worth working on as the snapshot `at` knows it."""
-    launch = worth_working_on(observation)
-    seen = launch or observation
-    found, away, discovered = knowledge.match_state(
-        Signature(values=seen.signature), seen.primary, seen.secondary, at
+def match(
+    knowledge: KnowledgeBase,
+    observation: Observation,
+    at: int,
+    found: Iterable[PerformanceState] = (),
+) -> StateChoice:
+    """Return the state of the kernel worth working on; arguments as of `near`."""
+    seen, known = subject(observation), tuple(found)
+    state, away, discovered = knowledge.match_state(
+        Signature(values=seen.signature), seen.primary, seen.secondary, at, known
     )
     reason = (
-        f"no known state fits {seen.primary}: written as a new one"
+        f"no known state is near enough to {seen.primary}: written as a new one"
         if discovered
-        else f"nearest state whose bottleneck agrees ({seen.primary})"
+        else f"nearest state by profile, {away:.2f} away"
     )
     return StateChoice(
-        state=found,
+        state=state,
         distance=away,
         discovered=discovered,
-        launch=launch,
+        launch=observation.target,
+        weights=weights_of(near(knowledge, observation, at, known)),
         reason=reason,
         author=BUILTIN,
     )
+
+
+def weights_of(states: Sequence[Near]) -> dict[str, float]:
+    """Return how much a kernel is in each of the states near it, by id."""
+    return {each.state.id: round(each.weight, 4) for each in states}

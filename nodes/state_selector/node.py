@@ -1,25 +1,28 @@
-"""State selector: match the signature with a known state, or discover a new one.
+"""State selector: pick the kernel worth working on, and match it with a known state or a new one.
 
-Reads plan, summary, observation and the snapshot; writes state_choice. A state fits when its
-centroid is near AND its bottleneck agrees (KernelBlaster's matcher); otherwise a new state is
-written. A model chooses among the nearest states whose bottleneck agrees, and names new ones; a new
-state's place among the others is the signature's.
+Reads plan, summary, observation, found_states and the snapshot; writes state_choice and
+found_states. The kernel is the one whose time above its own bound is longest. Its state is the
+nearest within whose reach it lies; otherwise a new one is written, which this rollout's next step
+knows and other rollouts know after the iteration. A model chooses where two states fit about as
+well, and names new ones; a new state's place among the others is the signature's.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 
-from ...memory.records import PerformanceState, Signature
-from ...tools.models.records import BUILTIN, Message
+from ...memory.knowledge.matching import Near, tied
+from ...memory.records import PerformanceState
+from ...tools.models.records import Message
 from ...tools.progress import report_progress
 from ...tools.workspace import Workspace
 from ..common.asking import asked, stand_in
+from ..common.ties import asks_model
 from ..common.workspaces import opened, workspace_of
 from ..records import Observation, RunPlan, StateChoice, TaskSummary
-from .builtin import match
-from .prompt import chosen, match_messages, nearest
+from .builtin import match, near, subject
+from .prompt import candidates, chosen, match_messages
 from .reply import StateMatch, match_among
 
 
@@ -30,6 +33,7 @@ class Reads(TypedDict):
     summary: TaskSummary
     observation: Observation
     knowledge_at: int
+    found_states: NotRequired[tuple[PerformanceState, ...]]
     iteration: int
     rollout: int
     step: int
@@ -37,13 +41,13 @@ class Reads(TypedDict):
 
 async def state_selector(state: Reads) -> dict[str, Any]:
     """Choose the state of the current kernel."""
-    plan = state["plan"]
-    if plan.models.model_of("state_selector") == BUILTIN:
-        choice = await _match(state)
-    else:
-        choice = await _ask(state)
+    plan, found = state["plan"], state.get("found_states", ())
+    choice, close = await _match(state)
+    if asks_model(plan, "state_selector", close):
+        choice = await _ask(state, choice, close)
     if choice.discovered:
         await asyncio.to_thread(_add, plan, choice.state)
+        found = (*found, choice.state)
     report_progress(
         "state_choice",
         iteration=state["iteration"],
@@ -54,19 +58,26 @@ async def state_selector(state: Reads) -> dict[str, Any]:
         distance=choice.distance,
         author=choice.author,
     )
-    return {"state_choice": choice}
+    return {"state_choice": choice, "found_states": found}
 
 
-async def _match(state: Reads) -> StateChoice:
+async def _match(state: Reads) -> tuple[StateChoice, list[Near]]:
+    observation, at, found = (
+        state["observation"], state["knowledge_at"], state.get("found_states", ()),
+    )  # fmt: skip
     async with opened(state["plan"]) as workspace:
-        return await asyncio.to_thread(
-            match, workspace.knowledge, state["observation"], state["knowledge_at"]
-        )
+        knowledge = workspace.knowledge
+
+        def matched() -> tuple[StateChoice, list[Near]]:
+            choice = match(knowledge, observation, at, found)
+            return choice, near(knowledge, observation, at, found)
+
+        return await asyncio.to_thread(matched)
 
 
 def _add(plan: RunPlan, state: PerformanceState) -> None:
     # Idempotent: its id is a hash of its content, so a step replayed after a kill adds nothing;
-    # rollouts of this iteration read the snapshot and so do not see it yet.
+    # other rollouts of this iteration read the snapshot and so do not see it yet.
     with workspace_of(plan) as workspace:
         workspace.knowledge.add_state(state)
 
@@ -74,37 +85,28 @@ def _add(plan: RunPlan, state: PerformanceState) -> None:
 # By a model ----------------------------------------------------------------------------------
 
 
-async def _ask(state: Reads) -> StateChoice:
+async def _ask(state: Reads, rule: StateChoice, close: list[Near]) -> StateChoice:
     observation = state["observation"]
-    near, fresh, names = await asyncio.to_thread(_known, state)
+    shown, names = await asyncio.to_thread(_shown, state, close)
 
     def prepare(_: Workspace) -> tuple[tuple[Message, ...], type[StateMatch]]:
-        messages = match_messages(state["plan"], state["summary"], observation, near)
-        return messages, match_among(near, names)
+        messages = match_messages(state["plan"], state["summary"], observation, shown)
+        return messages, match_among([each.state for each in shown], names)
 
     place = state["iteration"], state["rollout"], state["step"]
     answer = await asked(state["plan"], "state_selector", place, prepare)
     if answer.value is None:
-        helped = await _match(state)
-        return helped.model_copy(update={"author": stand_in(answer)})
-    return chosen(answer, near, fresh, observation)
+        return rule.model_copy(update={"author": stand_in(answer)})
+    return chosen(answer, rule, shown, subject(observation))
 
 
-def _known(
-    state: Reads,
-) -> tuple[list[PerformanceState], tuple[PerformanceState, float, bool], frozenset[str]]:
-    """Return the nearest states, what a new one would be, and the names that are taken."""
-    observation = state["observation"]
+def _shown(state: Reads, close: list[Near]) -> tuple[list[Near], frozenset[str]]:
+    """Return the states among which a model chooses, and the names that are taken."""
+    alike = tied(close)
+    if state["plan"].agents == "compact" and len(alike) > 1:
+        close = alike
     with workspace_of(state["plan"]) as workspace:
-        knowledge = workspace.knowledge
-        return (
-            nearest(knowledge, observation, state["knowledge_at"]),
-            # Among no states: the new one, or the known one that stands in the same place.
-            knowledge.snapshot(state["knowledge_at"]).choose(
-                (),
-                Signature(values=observation.signature),
-                observation.primary,
-                observation.secondary,
-            ),
-            frozenset(known.name for known in knowledge.states(state["knowledge_at"])),
-        )
+        knowledge, at = workspace.knowledge, state["knowledge_at"]
+        kind = workspace.measured_by.kind
+        listed = candidates(knowledge, state["observation"], close, at, kind)
+        return listed, frozenset(known.name for known in knowledge.states(at))

@@ -2,87 +2,114 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ...memory.knowledge.knowledge_base import KnowledgeBase
-from ...memory.knowledge.signature import distance
-from ...memory.records import PerformanceState
+from ...memory.knowledge.matching import Near, discover
+from ...memory.knowledge.signature import distance, explain
+from ...memory.records import Signature
 from ...tools.models.records import Answer, Message
 from ..common.prompts.render import render
-from ..records import Observation, RunPlan, StateChoice, TaskSummary
+from ..records import LaunchSeen, Observation, RunPlan, StateChoice, TaskSummary
+from .builtin import subject
 from .reply import NEW, StateMatch
 
-STATES_SHOWN = 8
-"""Nearest states among which a model chooses."""
+BY_WORDS = 3
+"""States that are shown because their words are those of the kernel's description."""
 
 
-def nearest(
-    knowledge: KnowledgeBase, observation: Observation, at: int
-) -> list[PerformanceState]:
-    """Return the nearest states that name one of the kernel's two bottlenecks."""
-    held = {observation.primary, observation.secondary} - {None}
-    agreeing = [
-        known
-        for known in knowledge.states(at)
-        if known.primary in held or known.secondary == observation.primary
+def candidates(
+    knowledge: KnowledgeBase,
+    observation: Observation,
+    close: Sequence[Near],
+    at: int,
+    device_kind: str,
+) -> list[Near]:
+    """Return the states among which a model chooses: the nearest by profile, then those by words.
+
+    Args:
+        knowledge: the knowledge base.
+        observation: what the state extractor said.
+        close: the nearest by profile.
+        at: the snapshot.
+        device_kind: where the kernel was profiled.
+    """
+    seen = subject(observation)
+    words = f"{seen.primary} {seen.secondary or ''} {seen.description}"
+    named = knowledge.search(words, device_kind, at, BY_WORDS, ("state",))
+    states = (knowledge.state(each.name, at) for each in named)
+    shown = {each.state.id for each in close}
+    return [
+        *close,
+        *(
+            Near(state, distance(seen.signature, state.centroid), 0.0, False)
+            for state in states
+            if state is not None and state.id not in shown
+        ),
     ]
-    return sorted(agreeing, key=lambda known: (_away(known, observation), known.id))[:STATES_SHOWN]
-
-
-def _away(known: PerformanceState, observation: Observation) -> float:
-    return distance(observation.signature, known.centroid)
 
 
 def match_messages(
-    plan: RunPlan, summary: TaskSummary, observation: Observation, near: list[PerformanceState]
+    plan: RunPlan, summary: TaskSummary, observation: Observation, near: Sequence[Near]
 ) -> tuple[Message, ...]:
     """Return the prompt of the state selector."""
+    seen = subject(observation)
+    several = [each for each in observation.launches if each.kernel != getattr(seen, "kernel", "")]
     return render(
         "state_selector",
         plan.models.context_of("state_selector"),
         name=summary.name,
         op_class=summary.op_class,
         dtype=summary.dtype,
-        primary=observation.primary,
-        secondary=observation.secondary,
-        description=observation.description,
-        features=observation.features,
-        known=[_line(known, observation) for known in near],
+        primary=seen.primary,
+        secondary=seen.secondary,
+        description=seen.description,
+        features=_features(observation, seen),
+        others=[f"{each.kernel} ({each.share:.0%} of the time)" for each in several],
+        known=[_line(each) for each in near],
     )
 
 
-def _line(known: PerformanceState, observation: Observation) -> str:
-    away = _away(known, observation)
-    where = "within" if away <= known.spread else "outside"
+def _features(observation: Observation, seen: LaunchSeen | Observation) -> tuple[str, ...]:
+    if seen.signature == observation.signature:
+        return observation.features
+    return tuple(explain(Signature(values=seen.signature)))
+
+
+def _line(near: Near) -> str:
+    known = near.state
+    where = "within" if near.within else "outside"
     bound = f"{known.primary}, then {known.secondary}" if known.secondary else known.primary
     tries = f"; {known.count} steps of experience" if known.count else ""
     return (
-        f"- {known.id}: {known.name} ({bound}; distance {away:.2f}, {where} its spread "
-        f"{known.spread:.2f}{tries}). {known.description}"
+        f"- {known.id}: {known.name} ({bound}; distance {near.away:.2f}, {where} its reach; "
+        f"weight {near.weight:.0%}{tries}). {known.description}"
     )
 
 
 def chosen(
     answer: Answer[StateMatch],
-    near: list[PerformanceState],
-    fresh: tuple[PerformanceState, float, bool],
-    observation: Observation,
+    rule: StateChoice,
+    near: Sequence[Near],
+    seen: LaunchSeen | Observation,
 ) -> StateChoice:
-    """Return the state that a model's match names; numbers are the signature's."""
+    """Return the state that a model's match names; numbers are the signature's.
+
+    Args:
+        answer: of the model.
+        rule: what the built-in selector says.
+        near: the states that were shown.
+        seen: the kernel.
+    """
     match = answer.value
     assert match is not None
-    if match.state != NEW:
-        (known,) = (each for each in near if each.id == match.state)
-        away, discovered = _away(known, observation), False
-    else:
-        known, away, discovered = fresh
-        if discovered:
-            away = min((_away(each, observation) for each in near), default=away)
-            known = known.model_copy(
-                update={"name": match.name, "description": match.description}
-            )
-    return StateChoice(
-        state=known,
-        distance=away,
-        discovered=discovered,
-        reason=match.reason,
-        author=answer.author,
-    )
+    said = {"reason": match.reason, "author": answer.author}
+    new = discover(Signature(values=seen.signature), seen.primary, seen.secondary)
+    wanted = new.id if match.state == NEW else match.state
+    known = next((each for each in near if each.state.id == wanted), None)
+    if known is not None:
+        found = {"state": known.state, "distance": known.away, "discovered": False}
+        return rule.model_copy(update={**said, **found})
+    state = new.model_copy(update={"name": match.name, "description": match.description})
+    away = near[0].away if near else 1.0
+    return rule.model_copy(update={**said, "state": state, "distance": away, "discovered": True})

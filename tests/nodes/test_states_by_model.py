@@ -14,12 +14,14 @@ from pydantic import ValidationError
 from scripted_chat_model import CURRENT, ScriptedChatModel
 
 from kernelblaster.harness.records import LaunchProfile, Profile, Provenance
+from kernelblaster.memory.knowledge import matching
 from kernelblaster.memory.knowledge.knowledge_base import KnowledgeBase
 from kernelblaster.nodes.records import Observation
 from kernelblaster.nodes.state_extractor.builtin import describe_state
 from kernelblaster.nodes.state_extractor.prompt import second_resource, unusual
 from kernelblaster.nodes.state_extractor.reply import plausible, reading_of
-from kernelblaster.nodes.state_selector.prompt import nearest
+from kernelblaster.nodes.state_selector.builtin import near
+from kernelblaster.nodes.state_selector.prompt import candidates
 from kernelblaster.nodes.state_selector.reply import match_among
 from kernelblaster.tools.techniques.catalogue import knowledge_seed
 
@@ -160,11 +162,11 @@ def test_a_real_profile_without_terms_admits_all_but_unused_tensor_cores() -> No
 
 
 def test_a_known_state_is_chosen_by_its_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = ScriptedChatModel(otherwise=known("multi_kernel_traffic"))
+    model = ScriptedChatModel(otherwise=known("dram_bandwidth_bound"))
     ran = run(tmp_path, monkeypatch, model, "state_selector")
-    assert {step.state_id for step in ran.steps} == {"multi_kernel_traffic"}
+    assert {step.state_id for step in ran.steps} == {"dram_bandwidth_bound"}
     assert {told["author"] for told in ran.told("state_choice")} == {CURRENT}
-    assert "- multi_kernel_traffic: intermediate tensors" in model.calls[0].prompt
+    assert "- dram_bandwidth_bound: at the DRAM's bandwidth" in model.calls[0].prompt
     assert "held back by dram" in model.calls[0].prompt.lower()
 
 
@@ -228,17 +230,50 @@ def test_without_a_match_the_distance_decides(
     assert ran.told("state_choice")[0]["author"].startswith(f"builtin ({CURRENT} failed: ")
 
 
-def test_only_states_of_the_same_resources_are_shown(tmp_path: Path) -> None:
+def test_the_nearest_states_are_shown_and_those_whose_words_fit(tmp_path: Path) -> None:
     with KnowledgeBase.open(tmp_path / "kb", knowledge_seed()) as knowledge:
-        signature = knowledge.states()[0].centroid
+        seen = knowledge.states()[0]
         observation = Observation(
-            signature=signature, signature_name="signature/v1", primary="atomic",
-            description="", author="builtin",
+            signature=seen.centroid, signature_name="signature/v2", primary="atomic",
+            description="k: many shared memory bank conflicts", author="builtin",
         )  # fmt: skip
-        (only,) = nearest(knowledge, observation, knowledge.sequence())
-    assert only.id == "atomic_contention"
-    with pytest.raises(ValidationError, match="atomic_contention, new"):
-        match_among([only], frozenset()).model_validate(known("l2_bound"))
+        at = knowledge.sequence()
+        shown = candidates(knowledge, observation, near(knowledge, observation, at), at, "cuda")
+    assert shown[0].state == seen, "whatever holds it back by name"
+    assert "shared_bank_conflicts" in [each.state.id for each in shown if not each.weight]
+    with pytest.raises(ValidationError, match=f"{seen.id}, new"):
+        match_among([seen], frozenset()).model_validate(known("l2_bound"))
+
+
+def _apart(monkeypatch: pytest.MonkeyPatch, bandwidth: float) -> None:
+    """Have the text device's one counter tell of states, told apart at a distance."""
+    monkeypatch.setattr(matching, "COMPARED", 0.0)
+    monkeypatch.setattr(matching, "BANDWIDTH", bandwidth)
+
+
+def test_where_the_rule_is_clear_no_model_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _apart(monkeypatch, 0.001)
+    model = ScriptedChatModel(otherwise="nothing")
+    ran = run(tmp_path, monkeypatch, model, "state_extractor", "state_selector", steps=1,
+              agents="compact")  # fmt: skip
+    assert not model.calls and ran.told("state")[0]["author"] == "builtin"
+    assert ran.told("state_choice")[0]["author"] == "builtin"
+
+
+def test_where_two_states_fit_the_model_is_asked_with_those(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = "rows_read_repeatedly"
+    _apart(monkeypatch, 1.0)
+    model = ScriptedChatModel([READING, known(other)], otherwise=good("state_selector"))
+    ran = run(tmp_path, monkeypatch, model, "state_extractor", "state_selector", steps=1,
+              agents="compact")  # fmt: skip
+    reading, choosing = (call.prompt for call in model.calls)
+    assert "it may be in any of these situations" in reading
+    assert f"- {other}: " in choosing and "- atomic_contention: " not in choosing
+    assert ran.steps[0].state_id == other
 
 
 # Any reply -------------------------------------------------------------------------------------

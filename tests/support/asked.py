@@ -18,7 +18,8 @@ class Asked(Record):
 
     @classmethod
     def of(cls, **values: Any) -> Asked:
-        """Put each value where it belongs."""
+        """Put each value where it belongs; models are asked at every step if nothing else is."""
+        values.setdefault("agents", "full")
         names = [name for name in OptimizeRequest.model_fields if name in values]
         request = {name: values.pop(name) for name in names}
         return cls(request=OptimizeRequest(**request), context=RunContext(**values))

@@ -19,6 +19,8 @@ from .desk import Desk
 MOST_TECHNIQUES = 8
 """Told of a state; the others are worth less."""
 MOST_AFTER_PROFILE = 3
+MOST_OTHERS = 2
+"""States besides the one that a profile is in."""
 MOST_FOUND = 8
 """Texts that a search by words gives."""
 MOST_NAMED = 40
@@ -54,11 +56,17 @@ def state_text(desk: Desk, profile: Profile, most: int = MOST_AFTER_PROFILE) -> 
     primary, secondary = bottlenecks_of(profile)
     state, away, is_new = knowledge.match_state(signature, primary, secondary, desk.at)
     near = "unlike every known one; the nearest is" if is_new else "known, at"
+    others = [
+        f"{each.state.id} ({each.weight:.0%})"
+        for each in knowledge.near_states(signature, primary, secondary, desk.at)
+        if each.within and each.state.id != state.id
+    ][:MOST_OTHERS]
     telling = "; ".join(explain(signature))
     return "\n".join(
         (
             f"Performance state: {state.name} ({state.id}), {near} {away:.2f} away. "
             f"{state.description}",
+            *([f"It may also be in: {', '.join(others)}."] if others else []),
             *([f"What tells: {telling}."] if telling else []),
             _to_try(desk, knowledge, state, most),
         )

@@ -6,7 +6,7 @@ import difflib
 import math
 from collections.abc import Mapping, Sequence
 
-from ....memory.knowledge.signature import DIMENSIONS
+from ....memory.knowledge.signature import DIMENSIONS, completed
 from ....memory.records import Step
 from ....tools.wording.experience import gain_text, measured_gain, outcome_text, parameters_text
 from ...records import Gap
@@ -98,8 +98,10 @@ def moved_text(before: Sequence[float], after: Sequence[float]) -> str:
     moved = sorted(
         (
             (abs(right - left) * dimension.weight, dimension, left, right)
-            for dimension, left, right in zip(DIMENSIONS, before, after, strict=True)
-            if "{}" in dimension.words
+            for dimension, left, right in zip(
+                DIMENSIONS, completed(before), completed(after), strict=True
+            )
+            if "{}" in dimension.words and min(left, right) >= 0.0
         ),
         key=lambda item: (-item[0], item[1].name),
     )

@@ -10,7 +10,7 @@ import pytest
 
 from kernelblaster.memory.knowledge.ablation import open_under
 from kernelblaster.memory.knowledge.knowledge_base import KnowledgeBase
-from kernelblaster.memory.knowledge.snapshot import discover
+from kernelblaster.memory.knowledge.matching import discover
 from kernelblaster.memory.records import (
     Ablation,
     Evidence,

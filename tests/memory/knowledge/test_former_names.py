@@ -12,7 +12,7 @@ import pytest
 from kernelblaster.memory.knowledge.directory import prepare
 from kernelblaster.memory.knowledge.journal import Entry, Journal
 from kernelblaster.memory.knowledge.knowledge_base import KnowledgeBase
-from kernelblaster.memory.knowledge.signature import centroid_of
+from kernelblaster.memory.knowledge.signature import EARLIER, centroid_of
 from kernelblaster.memory.records import Evidence, StateOptimization
 from kernelblaster.tools.techniques.catalogue import knowledge_seed, techniques
 
@@ -39,7 +39,8 @@ def row(
         "task_id": "t", "run": "r", "iteration": 0, "rollout": 0, "step": number,
         "op_class": "matmul", "dtype": "float32", "parent_sha256": f"parent {number}",
         "child_sha256": f"child {number}", "state_before": STATE,
-        "signature_before": centroid_of({}), "technique": technique, "parameters": parameters,
+        "signature_before": centroid_of({})[:EARLIER], "technique": technique,
+        "parameters": parameters,
         "expected_log_gain": 0.1, "outcome": "passed", "log_gain": log_gain,
         "device_kind": "simulated", "gpu": "H100", "arch": "sm_90", "family": "hopper",
         "toolchain": "nvcc 13.0", "author": "builtin",

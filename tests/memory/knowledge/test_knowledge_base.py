@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import random
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -20,14 +18,10 @@ from kernelblaster.harness.errors import UserError
 from kernelblaster.memory.knowledge.contents import EVIDENCE, Contents
 from kernelblaster.memory.knowledge.journal import Entry, Journal
 from kernelblaster.memory.knowledge.knowledge_base import KnowledgeBase
-from kernelblaster.memory.knowledge.signature import (
-    BOTTLENECKS,
-    DIMENSIONS,
-    centroid_of,
-    distance,
-    to_text,
-)
-from kernelblaster.memory.knowledge.snapshot import Snapshot, discover
+from kernelblaster.memory.knowledge.matching import discover
+from kernelblaster.memory.knowledge.signature import DIMENSIONS, EARLIER, UNKNOWN, centroid_of
+from kernelblaster.memory.knowledge.snapshot import Snapshot
+from kernelblaster.memory.knowledge.words import embed_words
 from kernelblaster.memory.records import (
     Evidence,
     KnowledgeUpdate,
@@ -48,7 +42,7 @@ HERE = PolicyContext(
     dtype="float32",
 )
 MEASURED = HERE.model_copy(update={"device_kind": "cuda"})
-STRANGE = Signature(values=tuple(float(i % 2) for i in range(len(DIMENSIONS))))
+STRANGE = Signature(values=(*(float(i % 2) for i in range(len(DIMENSIONS) - 1)), 0.0))
 
 
 @pytest.fixture
@@ -480,16 +474,50 @@ def test_a_deprecation_speaks_of_its_class_of_operation_alone(knowledge: Knowled
 # States and their index
 
 
-def test_states_are_matched_by_nearness_and_agreement(knowledge: KnowledgeBase) -> None:
-    for state in knowledge.states():
-        found, away, discovered = knowledge.match_state(
-            Signature(values=state.centroid), state.primary, state.secondary
-        )
-        assert (found.id, away, discovered) == (state.id, 0.0, False)
-    dram = knowledge.state("dram_bandwidth_bound")
-    assert dram is not None
-    found, _, discovered = knowledge.match_state(Signature(values=dram.centroid), "atomic")
-    assert discovered and found.primary == "atomic", "near, but the bottleneck disagrees"
+def test_overlapping_finds_are_one_state_whichever_came_first(tmp_path: Path) -> None:
+    """Its evidence, lessons and listings are one too, and both names are understood."""
+    values = list(STRANGE.values)
+    values[5] = 0.4
+    one, two = discover(STRANGE, "dram", "l2"), discover(Signature(values=values), "dram", None)
+    first, second = sorted((one, two), key=lambda state: state.id)
+    seen = []
+    for number, order in enumerate(((one, two), (two, one))):
+        with KnowledgeBase.open(tmp_path / str(number), knowledge_seed()) as knowledge:
+            for state in order:
+                knowledge.add_state(state)
+                knowledge.add_evidence([evidence(number, state_before=state.id, run=state.id)])
+                learn(knowledge, lesson(state=state.id, text=f"Learned in {state.id}."))
+            (standing,) = (each for each in knowledge.states() if each.origin == "discovered")
+            assert (standing.id, standing.count) == (first.id, 2)
+            assert knowledge.state(second.id) == standing
+            told = knowledge.lessons(state=first.id)
+            assert told and told == knowledge.lessons(state=second.id)
+            seen.append([each.text for each in told])
+            named = discover(STRANGE, "dram", "l2").model_copy(
+                update={"id": "told_apart", "description": "Somebody knows what it is."}
+            )
+            knowledge.add_state(named)
+            ids = (first.id, second.id, "told_apart")
+            assert {knowledge.state(name).id for name in ids} == {"told_apart"}  # type: ignore[union-attr]
+    assert seen[0] == seen[1]
+
+
+def test_a_base_of_the_earlier_layout_is_read_and_marked(tmp_path: Path) -> None:
+    place = tmp_path / "kb"
+    earlier = STRANGE.values[:EARLIER]
+    row = evidence(0, signature_before=earlier)
+    state = discover(STRANGE, "dram", "l2").model_copy(update={"centroid": earlier})
+    with KnowledgeBase.open(place, knowledge_seed()) as older:
+        older.add_evidence([row])
+        older.add_state(state)
+    marker = json.loads((place / "kb.json").read_text())
+    (place / "kb.json").write_text(json.dumps(marker | {"signature": "signature/v1"}))
+    with KnowledgeBase.open(place, knowledge_seed()) as today:
+        (told,) = today.snapshot().told()
+        assert told.id == row.id and told.row.signature_before[:EARLIER] == earlier
+        assert set(told.row.signature_before[EARLIER:-1]) == {UNKNOWN}
+        assert today.match_state(STRANGE, "dram", "l2")[0].id == state.id
+    assert json.loads((place / "kb.json").read_text()) == marker
 
 
 def test_a_discovered_state_is_found_again_once_added(knowledge: KnowledgeBase) -> None:
@@ -504,84 +532,17 @@ def test_a_discovered_state_is_found_again_once_added(knowledge: KnowledgeBase) 
     assert knowledge.match_state(nearby, "dram", "l2", at)[2], "not in the older snapshot"
 
 
-def crowd(knowledge: KnowledgeBase, count: int) -> None:
-    """Add many discovered states, some of them just alike."""
-    source = random.Random(7)
-    for i in range(count):
-        values = tuple(source.choice((0.0, 0.2, 0.4, 1.0)) for _ in DIMENSIONS)
-        primary = BOTTLENECKS[i % 3]
-        state = discover(Signature(values=values), primary, None)  # type: ignore[arg-type]
-        knowledge.add_state(state)
-        knowledge.add_state(state.model_copy(update={"id": f"{state.id}_twin"}))
-
-
-def test_chroma_finds_exactly_the_nearest_states(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    with (
-        KnowledgeBase.open(tmp_path / "kb", knowledge_seed()) as owner,
-        KnowledgeBase.open(tmp_path / "kb", knowledge_seed()) as other,
-    ):
-        crowd(owner, 60)
-        assert owner.owns_index and not other.owns_index
-        source = random.Random(11)
-        at = owner.sequence()
-        for number in range(60):
-            states = owner.states()
-            base = source.choice(states).centroid
-            values = tuple(min(1.0, abs(v + source.uniform(-0.2, 0.2))) for v in base)
-            snapshot_at = at if number % 2 else at // 2
-            query = (Signature(values=values), "dram", "l2", snapshot_at)
-            found = owner.match_state(*query)  # type: ignore[arg-type]
-            assert found == other.match_state(*query)  # type: ignore[arg-type]
-            agreeing = [
-                state
-                for state in owner.states(snapshot_at)
-                if state.primary in ("dram", "l2") or state.secondary == "dram"
-            ]
-            if found[2]:
-                nearest = min(distance(values, state.centroid) for state in agreeing)
-                assert found[1] == nearest
-        assert owner._index._collection.count() == len(owner.states())
-        assert not caplog.records, "Chroma answered, not the direct computation"
-
-
-def test_the_index_is_rebuilt_when_missing_stale_or_broken(tmp_path: Path) -> None:
-    place = tmp_path / "kb"
-
-    def match() -> tuple[str, bool]:
-        with KnowledgeBase.open(place, knowledge_seed()) as opened:
-            state, _, discovered = opened.match_state(STRANGE, "dram", "l2")
-            return state.id, discovered
-
-    with KnowledgeBase.open(place, knowledge_seed()) as opened:
-        assert opened.reindex() == len(opened.states())
-        new = discover(STRANGE, "dram", "l2")
-        opened.add_state(new)
-    assert match() == (new.id, False), "stale: a state more than the index knows"
-    shutil.rmtree(place / "chroma")
-    assert match() == (new.id, False), "missing"
-    for file in (place / "chroma").rglob("*"):
-        if file.is_file():
-            file.write_bytes(b"broken" * 1000)
-    assert match() == (new.id, False), "broken"
-    assert match() == (new.id, False)
-    shutil.rmtree(place / "chroma")
-    (place / "chroma").write_text("no directory at all")
-    assert match() == (new.id, False), "beyond repair: computed directly"
-
-
 def test_the_embedding_is_registered_under_its_name(knowledge: KnowledgeBase) -> None:
-    knowledge.reindex()
+    seed = knowledge.seed()
+    assert knowledge.reindex() == len(seed.states) + len(seed.techniques)
     from chromadb.utils.embedding_functions import known_embedding_functions
 
-    from kernelblaster.memory.knowledge.embedding import EMBEDDING_NAME, SignatureEmbedding
+    from kernelblaster.memory.knowledge.embedding import WORDS_EMBEDDING, WordsEmbedding
 
-    assert EMBEDDING_NAME == "kernelblaster-signature-v1"
-    assert known_embedding_functions[EMBEDDING_NAME] is SignatureEmbedding
-    again = SignatureEmbedding.build_from_config(SignatureEmbedding().get_config())
-    document = to_text(STRANGE.values)
-    assert len(again([document])[0]) == len(DIMENSIONS)
+    assert WORDS_EMBEDDING == "kernelblaster-words-v1"
+    assert known_embedding_functions[WORDS_EMBEDDING] is WordsEmbedding
+    again = WordsEmbedding.build_from_config(WordsEmbedding().get_config())
+    assert len(again(["a zebra"])[0]) == len(embed_words("a zebra"))
 
 
 OTHER_PROCESS = """

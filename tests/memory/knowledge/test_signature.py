@@ -10,15 +10,17 @@ from kernelblaster.harness.records import LaunchProfile, Profile, Provenance
 from kernelblaster.memory.knowledge.signature import (
     BOTTLENECKS,
     DIMENSIONS,
+    EARLIER,
+    UNKNOWN,
     bottlenecks_of,
     centroid_of,
+    completed,
     distance,
     embed,
     explain,
-    from_text,
     signature_of,
-    to_text,
 )
+from kernelblaster.memory.knowledge.signature import named as known
 from kernelblaster.memory.records import Signature
 
 PEAK = "avg.pct_of_peak_sustained_elapsed"
@@ -47,6 +49,14 @@ METRICS = {
     f"sm__inst_executed_pipe_xu.{PEAK}": 7.0,
     "smsp__thread_inst_executed_per_inst_executed.ratio": 24.0,
     "launch__waves_per_multiprocessor": 0.25,
+    "launch__registers_per_thread": 51.0,
+    "launch__shared_mem_per_block_static": 227 * 256.0,
+    "dram__bytes_read.sum": 6144.0,
+    "dram__bytes_write.sum": 24576.0,
+    "smsp__pcsamp_warps_issue_stalled_barrier": 30.0,
+    "smsp__pcsamp_warps_issue_stalled_long_scoreboard": 60.0,
+    "smsp__pcsamp_warps_issue_stalled_no_instruction": 10.0,
+    "smsp__pcsamp_warps_issue_stalled_selected": 500.0,
 }
 
 
@@ -67,8 +77,7 @@ def profile(*launches: LaunchProfile) -> Profile:
 
 
 def named(*launches: LaunchProfile) -> dict[str, float]:
-    values = signature_of(profile(*launches)).values
-    return {dimension.name: value for dimension, value in zip(DIMENSIONS, values, strict=True)}
+    return known(signature_of(profile(*launches)).values)
 
 
 def test_dimensions_read_the_metrics_they_name() -> None:
@@ -98,6 +107,16 @@ def test_dimensions_read_the_metrics_they_name() -> None:
         "more_launches": 0.0,
         "bound_dram": 1.0,
         "bound_lsu": 0.0,
+        "stall_memory": 0.6,
+        "stall_barrier": 0.3,
+        "stall_fetch": 0.1,
+        "stall_pipe": 0.0,
+        "register_share": 0.2,
+        "shared_room": 0.25,
+        "block_threads": 0.8,
+        "tail": 0.0,
+        "written": 0.8,
+        "thread_bytes": 0.25,
     }
     assert {name: found[name] for name in expected} == pytest.approx(expected)
 
@@ -108,11 +127,38 @@ def test_a_program_of_several_kernels_is_seen_through_its_dominant_launch() -> N
     assert found["dram"] == 0.8 and found["bound_dram"] == 1.0 and found["bound_launch"] == 0.0
     assert found["more_launches"] == pytest.approx(2 / 3, abs=1e-5)
     assert found["other_launches"] == pytest.approx(0.4)
+    program = profile(small, launch(6.0), small)
+    other = known(signature_of(program, program.launches[0]).values)
+    assert other["other_launches"] == pytest.approx(0.6) and other["bound_launch"] == 1.0
+    assert "dram" not in other
 
 
-def test_a_metric_that_is_missing_is_zero() -> None:
+def test_a_metric_that_is_missing_is_not_known() -> None:
     found = named(launch(1.0, metrics={}))
-    assert {name: value for name, value in found.items() if value} == {"bound_dram": 1.0}
+    assert {name: value for name, value in found.items() if value} == {
+        "bound_dram": 1.0, "block_threads": 0.8,
+    }  # fmt: skip
+    without = {name: value for name, value in METRICS.items() if "l1tex" not in name}
+    few, all_of_them = named(launch(metrics=without)), named(launch())
+    assert not {"load_sectors", "spills", "atomics", "l1", "l1_hit"} & few.keys()
+    assert {name: all_of_them[name] for name in few} == few
+
+
+def test_what_either_does_not_know_does_not_count() -> None:
+    one = list(centroid_of({"dram": 0.9}))
+    other = list(one)
+    other[0] = 1.0
+    assert distance(one, other) > 0.05
+    other[0] = UNKNOWN
+    assert distance(one, other) == distance(other, one) == 0.0
+    nothing = [UNKNOWN] * len(DIMENSIONS)
+    assert distance(one, nothing) == 0.0 and not explain(Signature(values=tuple(nothing)))
+
+
+@pytest.mark.parametrize(("bound", "near"), [(None, 0.0), (1.0, 0.0), (6.0, 0.0), (8.0, 0.5)])
+def test_near_the_bound_is_a_dimension(bound: float | None, near: float) -> None:
+    found = known(signature_of(profile(launch()), bound_us=bound).values)
+    assert found["at_bound"] == pytest.approx(near)
 
 
 def test_other_devices_report_the_same_facts_under_other_names() -> None:
@@ -138,11 +184,25 @@ def test_other_devices_report_the_same_facts_under_other_names() -> None:
     assert found["atomics"] == 0.5 and found["spills"] == 0.25
 
 
+def test_the_earlier_layout_is_the_first_part_of_todays() -> None:
+    earlier = [0.5] * EARLIER
+    today = completed(earlier)
+    assert len(today) == len(DIMENSIONS) and today[:EARLIER] == tuple(earlier)
+    assert set(today[EARLIER:-1]) == {UNKNOWN} and today[-1] == 0.0
+    assert completed(today) == today
+    assert distance(earlier, signature_of(profile(launch())).values) > 0.0
+    with pytest.raises(ValueError, match="12 values"):
+        completed([0.0] * 12)
+
+
 def test_the_second_bottleneck_is_a_tie_or_the_next_term() -> None:
     assert bottlenecks_of(profile(launch(bottleneck_ties=("l2",)))) == ("dram", "l2")
     terms = {"dram": 9.0, "lsu": 4.0, "latency": 5.0, "overhead": 8.0}
     assert bottlenecks_of(profile(launch(terms=terms))) == ("dram", "latency")
-    assert bottlenecks_of(profile(launch())) == ("dram", None)
+    assert bottlenecks_of(profile(launch())) == ("dram", "l2"), "by the counters"
+    assert bottlenecks_of(profile(launch(metrics={}))) == ("dram", None)
+    waiting = {"smsp__pcsamp_warps_issue_stalled_long_scoreboard": 9.0}
+    assert bottlenecks_of(profile(launch(metrics=waiting))) == ("dram", "latency")
 
 
 def test_explain_names_what_is_striking_first() -> None:
@@ -158,7 +218,9 @@ def test_explain_names_what_is_striking_first() -> None:
 def test_a_centroid_names_only_known_features() -> None:
     values = dict(zip((d.name for d in DIMENSIONS), centroid_of({"dram": 0.9}), strict=True))
     assert values["dram"] == 0.9
-    assert all(values[d.name] == d.neutral for d in DIMENSIONS if d.name != "dram")
+    assert all(values[d.name] == d.neutral for d in DIMENSIONS[:EARLIER] if d.name != "dram")
+    assert values["stall_fetch"] == UNKNOWN and values["at_bound"] == 0.0
+    assert set(centroid_of({"dram": 0.9}, alone=True)) == {0.9, UNKNOWN}
     for wrong in ({"speed": 0.5}, {"dram": 1.5}):
         with pytest.raises(ValueError):
             centroid_of(wrong)
@@ -170,25 +232,22 @@ def test_every_bottleneck_has_a_dimension() -> None:
     assert {f"bound_{name}" for name in BOTTLENECKS} <= set(names)
 
 
-values = st.lists(st.floats(0, 1), min_size=len(DIMENSIONS), max_size=len(DIMENSIONS))
+earlier = st.lists(st.floats(0, 1), min_size=EARLIER, max_size=EARLIER)
+values = st.lists(
+    st.one_of(st.floats(0, 1), st.just(UNKNOWN)),
+    min_size=len(DIMENSIONS), max_size=len(DIMENSIONS),
+)  # fmt: skip
+
+
+@given(earlier, earlier)
+def test_distances_of_the_earlier_layout_are_those_of_its_vectors(
+    one: list[float], two: list[float]
+) -> None:
+    squares = sum((a - b) ** 2 for a, b in zip(embed(one), embed(two), strict=True))
+    assert distance(one, two) == pytest.approx(squares**0.5)
 
 
 @given(values, values)
-def test_the_distance_is_that_of_the_embedded_vectors(one: list[float], two: list[float]) -> None:
-    squares = sum((a - b) ** 2 for a, b in zip(embed(one), embed(two), strict=True))
-    assert distance(one, two) == pytest.approx(squares**0.5)
+def test_a_distance_is_a_share(one: list[float], two: list[float]) -> None:
     assert distance(one, two) == distance(two, one) <= 1.0 + 1e-12
     assert distance(one, one) == 0.0
-
-
-@given(values)
-def test_a_document_comes_back(one: list[float]) -> None:
-    assert from_text(to_text(one)) == pytest.approx(one, abs=1e-6)
-
-
-def test_a_document_of_another_version_is_refused() -> None:
-    text = to_text([0.0] * len(DIMENSIONS))
-    with pytest.raises(ValueError):
-        from_text(text.replace("signature/v1", "signature/v0"))
-    with pytest.raises(ValueError):
-        from_text('{"signature":"signature/v1","values":[0.5]}')

@@ -11,8 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kernelblaster.harness.records import TaskVariant
+from kernelblaster.memory.knowledge.kernels import KnownKernel, TaskSeen
 from kernelblaster.memory.knowledge.knowledge_base import KnowledgeBase
-from kernelblaster.memory.knowledge.words import DIMENSIONS, embed_words, ranked, stems
+from kernelblaster.memory.knowledge.words import DIMENSIONS, Rarity, embed_words, ranked, stems
 from kernelblaster.memory.records import KnowledgeUpdate, Lesson
 from kernelblaster.tools.techniques.catalogue import knowledge_seed
 
@@ -57,12 +59,12 @@ def test_words_of_no_use_and_signs_do_not_count() -> None:
 def test_any_text_has_a_vector_of_length_one_or_none(text: str) -> None:
     length = sum(value * value for value in embed_words(text))
     assert abs(length - 1) < 1e-9 or length == 0
-    assert ranked(text, [text], [text]) == ([0] if stems(text) else [])
+    assert ranked(text, [text], Rarity([text])) == ([0] if stems(text) else [])
 
 
 def test_a_rare_word_counts_more_than_a_frequent_one() -> None:
     texts = ["memory memory memory", "memory of a zebra", "no such thing"]
-    assert ranked("zebra memory", texts, texts) == [1, 0]
+    assert ranked("zebra memory", texts, Rarity(texts)) == [1, 0]
 
 
 @pytest.mark.parametrize(
@@ -92,6 +94,11 @@ def test_a_search_at_a_number_does_not_see_what_came_later(knowledge: KnowledgeB
     second = teach(knowledge, "Another zebra.")
     assert names(knowledge, "zebra", at) == [first.id]
     assert set(names(knowledge, "zebra")) == {first.id, second.id}
+
+
+def test_a_search_may_ask_for_some_kinds_alone(knowledge: KnowledgeBase) -> None:
+    found = knowledge.search("bank conflicts of shared memory", "simulated", kinds=("state",))
+    assert found[0].name == "shared_bank_conflicts" and {each.kind for each in found} == {"state"}
 
 
 def test_lessons_of_other_devices_are_left_out(knowledge: KnowledgeBase) -> None:
@@ -145,3 +152,22 @@ def test_the_index_is_made_anew_when_missing_broken_or_impossible(tmp_path: Path
     shutil.rmtree(place / "chroma")
     (place / "chroma").write_text("no directory at all")
     assert found() == [lesson.id], "computed directly"
+
+
+def test_a_kernel_that_won_is_found_by_what_it_computes(knowledge: KnowledgeBase) -> None:
+    sizes = TaskVariant(name="full", dimensions={}, tensors=())
+    task = TaskSeen(
+        task_id="t", name="zebra_norm", op_class="normalization", dtype="float32",
+        operator_graph="g", operators=("mean", "rsqrt"), full=sizes,
+    )  # fmt: skip
+    won = KnownKernel(
+        task_id="t", source_sha256="s" * 64, microseconds=2.0, first_us=8.0, gpu="H100",
+        device_kind="simulated", arch="sm_90", harness="h", toolchain="nvcc", author="builtin",
+        techniques=("single_pass_variance",), run="r",
+    )  # fmt: skip
+    knowledge.keep_kernel(task, won, "// source")
+    knowledge.keep_kernel(task, won.model_copy(update={"run": "again"}), "// source")
+    (found,) = knowledge.search("zebra rsqrt", "simulated")
+    assert (found.kind, found.name) == ("kernel", won.source_sha256)
+    assert "4.0x by single_pass_variance" in found.text
+    assert knowledge.search("zebra", "cuda") == []

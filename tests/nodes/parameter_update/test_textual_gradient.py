@@ -17,8 +17,9 @@ from kernelblaster.graph.session import Session
 from kernelblaster.harness.records import Outcome
 from kernelblaster.memory.knowledge.contents import Contents
 from kernelblaster.memory.knowledge.knowledge_base import KnowledgeBase
+from kernelblaster.memory.knowledge.matching import discover
 from kernelblaster.memory.knowledge.signature import DIMENSIONS
-from kernelblaster.memory.knowledge.snapshot import Snapshot, discover
+from kernelblaster.memory.knowledge.snapshot import Snapshot
 from kernelblaster.memory.records import (
     AddTechnique,
     Deprecate,
