@@ -12,6 +12,7 @@ from typing import Literal
 from langgraph.graph import END, START
 
 from ..harness.records import Outcome
+from ..nodes.common.authors import is_built_in
 from ..nodes.kernel_writer.node import kernel_writer
 from ..nodes.kernel_writer.tool_rounds import use_tools
 from ..nodes.records import evaluated_sources
@@ -22,7 +23,6 @@ from ..nodes.run.attempt_stages import (
     verify_candidate,
 )
 from ..nodes.soft_verifier.candidates import review_attempt, reviews, try_attempt
-from ..tools.models.records import BUILTIN
 from .compiling import AgentGraph
 from .state import LoweringOutput, LoweringState
 
@@ -46,7 +46,7 @@ def after_verify(state: LoweringState) -> Literal["review", "profile", "write", 
         return _repair(state)
     newest, review = state["attempts"][len(state["attempts"]) - 1], state.get("review")
     read = review is not None and review.source_sha256 == newest.source_sha256
-    asks = reviews(state["plan"]) and newest.author != BUILTIN
+    asks = reviews(state["plan"]) and not is_built_in(newest.author)
     return "review" if asks and not read else "profile"
 
 

@@ -7,6 +7,11 @@ from collections.abc import Mapping
 from ...tools.models.records import BUILTIN
 
 
+def is_built_in(author: str) -> bool:
+    """Say whether the built-in reasoner spoke, in its own role or in a model's place."""
+    return author == BUILTIN or author.startswith(f"{BUILTIN} (")
+
+
 def together(*authors: str) -> str:
     """Return who a text is by, of those who had a part in it.
 

@@ -16,6 +16,7 @@ from ...harness.records import Outcome
 from ...memory.records import Step
 from ...tools.models.records import BUILTIN
 from ...tools.progress import report_progress
+from ..common.authors import is_built_in
 from ..common.interrupts import awaited
 from ..common.steps import visible_steps
 from ..common.workspaces import opened, workspace_of
@@ -100,7 +101,7 @@ async def review_candidate(state: OfRound) -> dict[str, Any]:
     """Review the round's candidate, where it is the first of its kind."""
     plan, candidate = state["plan"], state["candidate"]
     sha256, place = candidate.source_sha256, (0, 0, state["round"])
-    if sha256 is None or candidate.author == BUILTIN or not reviews(plan):
+    if sha256 is None or is_built_in(candidate.author) or not reviews(plan):
         return {"review": None}
     steps = await asyncio.to_thread(_visible, plan, place)
     if not _is_new(candidate.technique, steps):
@@ -122,7 +123,7 @@ def _visible(plan: RunPlan, place: Place) -> list[Step]:
 def _is_new(technique: str, steps: Iterable[Step]) -> bool:
     """Say whether no kernel of this kind, written by a model, has passed yet."""
     return not any(
-        step.technique == technique and step.author != BUILTIN
+        step.technique == technique and not is_built_in(step.author)
         for step in steps
         if step.outcome == Outcome.PASSED
     )

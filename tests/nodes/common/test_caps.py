@@ -12,7 +12,7 @@ from text_runs import comparable, replayed, request, resume, run
 from kernelblaster.graph.session import Capped
 from kernelblaster.memory.run.run_store import RunStore
 from kernelblaster.nodes.common.caps import newly_evaluated, share_of
-from kernelblaster.nodes.records import Attempt
+from kernelblaster.nodes.records import Attempt, evaluated_sources
 from kernelblaster.nodes.run.begin import stored_plan
 from kernelblaster.tools.models.budgets import change_budgets
 from kernelblaster.tools.models.records import Budgets
@@ -93,7 +93,7 @@ def test_what_was_evaluated_before_the_iteration_costs_nothing(tmp_path: Path) -
             Attempt(number=number, source_sha256=source, author="builtin")
             for number, source in enumerate(sources)
         ]
-        return asyncio.run(newly_evaluated(plan, attempts, before))
+        return asyncio.run(newly_evaluated(plan, evaluated_sources(attempts, ()), before))
 
     assert cost(2, first, third) == 1, "the third is new, whoever evaluated it meanwhile"
     assert cost(3, first, third) == 0

@@ -185,17 +185,12 @@ def test_a_first_kernel_of_nobody_who_could_mend_it_is_refused_in_one_line(
 def test_a_candidate_of_a_round_is_corrected_by_what_a_claim_shows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And a policy that reads no knowledge base writes no lesson of a veto."""
     fix = {"diagnosis": "the sign is lost", "hint": "keep it"}
-    veto = {"kind": "delegated", "quote": "us: 40", "explanation": "kept", "check": "call twice"}
     model = ScriptedChatModel(
         by_role={
             "coder": [kernel(20, WRONG), kernel(40)],
             "judge": [fix],
-            "soft_verifier": [
-                ACCEPT, claims(3, WRONG), ACCEPT | {"summary": "mended"},
-                {"verdict": "veto", "objections": [veto], "summary": ""},
-            ],
+            "soft_verifier": [ACCEPT, claims(3, WRONG), ACCEPT],
         }
     )  # fmt: skip
     ran = run(
@@ -207,8 +202,36 @@ def test_a_candidate_of_a_round_is_corrected_by_what_a_claim_shows(
     ]  # fmt: skip
     assert "x: 3 everywhere" in model.calls_of("judge")[0].prompt
     assert ran.result.best_us == 40.0
+
+
+@pytest.mark.parametrize(("policy", "lessons"), [("kernelblaster", 1), ("minimal", 0)])
+def test_a_policy_that_reads_no_knowledge_base_writes_no_lesson_of_a_veto(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, policy: str, lessons: int
+) -> None:
+    veto = {"kind": "delegated", "quote": "did: fast_math", "explanation": "it is kept",
+            "check": "call it twice"}  # fmt: skip
+    model = ScriptedChatModel(
+        by_role={"soft_verifier": [ACCEPT, {"verdict": "veto", "objections": [veto]}]}
+    )
+    length = {"steps": 1} if policy == "kernelblaster" else {"rounds": 1}
+    ran = run(
+        tmp_path, monkeypatch, model, "soft_verifier", policy=policy,
+        rewrites=(TextRewrite("fast_math", 0.8),), **({"steps": 4} | length),
+    )  # fmt: skip
+    assert ran.result.best_us == 100.0 and "vetoed by" in ran.result.notes[0]
     with open_knowledge(str(tmp_path / "kb")) as knowledge:
-        assert not [each for each in knowledge.lessons() if "vetoed" in each.text]
+        assert sum("vetoed" in each.text for each in knowledge.lessons()) == lessons
+
+
+def test_what_the_library_writes_in_a_models_place_is_not_read_on_the_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = ScriptedChatModel(
+        by_role={"kernel_writer": ["no code"] * 3, "soft_verifier": [ACCEPT, ACCEPT]}
+    )
+    ran = run(tmp_path, monkeypatch, model, "kernel_writer", "soft_verifier", steps=1)
+    assert ran.steps[0].author.startswith("builtin (") and ran.result.outcome == "improved"
+    assert len(model.calls_of("soft_verifier")) == 2, "the first kernel and the winner"
 
 
 @pytest.mark.parametrize("place", ["claims._told", "candidates._keep"])
