@@ -736,8 +736,28 @@ class TechniqueReview(Record):
     """Why tries failed."""
     bottlenecks: tuple[str, ...] = ()
     """`before -> after`, one per success."""
+    off_since: int | None = None
+    """Iteration since which its outcomes lay on the same side of what was expected, more than a
+    tenth away; None where this iteration's do not."""
     remark: str = ""
     """What a model says of it."""
+
+
+class ForecastScore(Record):
+    """How good forecasts were that were made before their outcomes."""
+
+    rows: int
+    """Steps that they were made of."""
+    off: float | None = None
+    """Mean of |outcome - forecast| log gain over what passed; None where nothing did."""
+    bias: float | None = None
+    """Mean of outcome less forecast: below 0 too much was expected."""
+    covered: float | None = None
+    """Share of outcomes within the spread that nine of ten should lie in."""
+    pass_log_loss: float | None = None
+    """Mean log loss of the forecast that it passes; 0.69 is a coin's."""
+    worst: dict[str, float] = Field(default_factory=dict)
+    """Outcome less forecast of the rows that were off most, by id."""
 
 
 class PolicyEvaluation(Record):
@@ -751,6 +771,10 @@ class PolicyEvaluation(Record):
     """Mean of |measured - expected| log gain over the successes."""
     success_rate: float
     """Share of the tries that passed."""
+    forecasts: ForecastScore | None = None
+    """Of this iteration; None in evaluations of earlier versions."""
+    earlier: ForecastScore | None = None
+    """Of the iterations before, so that one sees whether they get better; None in the first."""
     summary: str = ""
     """What a model says of the whole."""
     author: str

@@ -6,6 +6,9 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from pydantic import ValidationError
+
+from ...harness.errors import told_of
 from ...harness.records import sha256_of_json
 from ...memory.knowledge.edit_checks import Ground
 from ...memory.knowledge.edits import gained, lost
@@ -82,8 +85,10 @@ def edits_of(
     for said in replies:
         try:
             found.append(_MADE[said.action](said, source))
+        except ValidationError as error:
+            senseless.append((said, told_of(error)))
         except ValueError as error:
-            senseless.append((said, str(error).splitlines()[0]))
+            senseless.append((said, str(error)))
     return found, senseless
 
 

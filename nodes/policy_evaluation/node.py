@@ -43,6 +43,7 @@ async def policy_evaluation(state: Reads) -> dict[str, Any]:
         techniques=len(evaluation.reviews),
         success_rate=evaluation.success_rate,
         mean_absolute_error=evaluation.mean_absolute_error,
+        forecasts=evaluation.forecasts and evaluation.forecasts.model_dump(mode="json"),
         summary=evaluation.summary,
         author=evaluation.author,
     )
@@ -51,10 +52,12 @@ async def policy_evaluation(state: Reads) -> dict[str, Any]:
 
 def _figures(plan: RunPlan, iteration: int) -> Figures:
     with workspace_of(plan) as workspace:
-        steps = workspace.store.replay.steps(iteration)
+        replayed = workspace.store.replay.steps()
         knowledge = workspace.knowledge
         names = {state.id: state.name for state in knowledge.states(knowledge.sequence())}
-    return Figures(evaluate(iteration, steps, names), steps, names)
+    steps = [step for step in replayed if step.iteration == iteration]
+    earlier = [step for step in replayed if step.iteration < iteration]
+    return Figures(evaluate(iteration, steps, names, earlier), steps, names)
 
 
 async def _ask(state: Reads, figures: Figures) -> Answer[PolicyRemarks]:

@@ -9,9 +9,10 @@ from ...memory.records import Step
 from ...tools.models.records import Message
 from ...tools.wording.experience import gain_text, measured_gain
 from ...tools.workspace import Workspace
-from ..common.prompts.iteration import steps_text
+from ..common.prompts.iteration import labels_of, steps_text
 from ..common.prompts.render import render
-from ..records import PolicyEvaluation, TechniqueReview
+from ..records import ForecastScore, PolicyEvaluation, TechniqueReview
+from .builtin import OFF
 
 State = Mapping[str, Any]
 """What the node reads."""
@@ -34,6 +35,11 @@ def evaluation_messages(
     if evaluation.mean_absolute_error is not None:
         apart = gain_text(evaluation.mean_absolute_error)
         overall += f"; expected and measured gain differ by a factor of {apart} on average"
+    overall += "".join(
+        f"; {label}: {words}"
+        for label, told in (("forecasts", evaluation.forecasts), ("before", evaluation.earlier))
+        if told is not None and (words := _score_text(told, figures))
+    )
     return render(
         "policy_evaluation",
         state["plan"].models.context_of("policy_evaluation"),
@@ -48,11 +54,30 @@ def evaluation_messages(
     )
 
 
+def _score_text(told: ForecastScore, figures: Figures) -> str:
+    """Return a score in a few words, with the steps that were off most."""
+    parts = []
+    if told.bias is not None:
+        side = "too much" if told.bias < 0 else "too little"
+        parts.append(f"{side} by {gain_text(abs(told.bias))} on average")
+    if told.covered is not None:
+        parts.append(f"{told.covered:.0%} within their spread (90 % should be)")
+    if told.pass_log_loss is not None:
+        parts.append(f"log loss of passing {told.pass_log_loss:.2f} (a coin's is 0.69)")
+    labels = labels_of(figures.steps)
+    off = [f"{labels[name]} by {gain_text(away)}" for name, away in told.worst.items()
+           if name in labels and abs(away) > OFF]  # fmt: skip
+    if off:
+        parts.append(f"off most: {', '.join(off)}")
+    return ", ".join(parts)
+
+
 def _line(review: TechniqueReview) -> str:
     measured = review.measured_log_gain
+    since = "" if review.off_since is None else f"; off since iteration {review.off_since + 1}"
     return (
         f'- {review.technique} in "{review.state_name}": expected '
         f"{gain_text(review.expected_log_gain)}, measured "
         f"{'nothing' if measured is None else measured_gain(measured)}; {review.successes} of "
-        f"{review.trials} passed"
+        f"{review.trials} passed{since}"
     )

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from every_role import good, ids
-from graph_support import TextRewrite
+from graph_support import INITIAL, TextRewrite
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import BaseMessage
@@ -257,7 +257,7 @@ def test_lessons_there_are_already_are_shown_to_the_next_run(
     for name in ("one", "two"):
         model = ScriptedChatModel([about(lesson)])
         run(new_folder(tmp_path, name), monkeypatch, model, "parameter_update",
-            knowledge=knowledge)  # fmt: skip
+            knowledge=knowledge, start=INITIAL)  # fmt: skip
     assert "Only where rows are reread." in model.calls[0].prompt
 
 

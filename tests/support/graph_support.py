@@ -210,6 +210,7 @@ def install(patch: Callable[[str, Any], Any], rewrites: tuple[TextRewrite, ...] 
     patch(write_builtin, lambda task: InitialKernel(source=INITIAL))
     patch(f"{nodes}.run.unseen_shapes.unseen_tasks", no_other_shapes)
     patch(f"{nodes}.optimization_proposer.node.first_rewrites", first_rewrites)
+    patch(f"{nodes}.optimization_proposer.builtin.rewrites", lambda: rewrites)
     patch(f"{nodes}.kernel_writer.builtin.rewrites", lambda: rewrites)
     patch(f"{nodes}.coder.builtin.rewrites", lambda: rewrites)
     patch(f"{nodes}.judge.builtin.applicable", applicable)

@@ -7,6 +7,7 @@ from typing import Any
 
 import graph_support
 import pytest
+from graph_support import TextRewrite
 from rows import row
 from text_runs import replayed, run
 
@@ -110,18 +111,23 @@ def test_a_macro_is_chosen_and_written_as_one(tmp_path: Path) -> None:
 
 
 def test_without_the_textual_gradient_the_next_iteration_chooses_otherwise(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    breaks = TextRewrite("remove_barriers", 0.1, outcome="race", parameters={"at": (1, 2, 3, 4)})
+    gains = (TextRewrite("fast_math", 0.8), TextRewrite(BEST, 0.5))
+    graph_support.install(monkeypatch.setattr, (*gains, breaks))
     chosen = {}
     for gradient in (True, False):
         folder = tmp_path / str(gradient)
-        folder.mkdir()
-        run(folder, iterations=2, rollouts=3, steps=3, gradient=gradient)
+        with KnowledgeBase.open(folder / "kb", knowledge_seed()) as knowledge:
+            knowledge.add_evidence([row(log_gain=None, technique="remove_barriers")])
+        run(folder, iterations=2, rollouts=2, steps=2, gradient=gradient)
         chosen[gradient] = [
             [step["technique"] for step in replayed(folder / "run") if step["iteration"] == at]
             for at in (0, 1)
         ]
         with KnowledgeBase.open(folder / "kb", knowledge_seed()) as knowledge:
-            assert bool(knowledge.snapshot().edits.standing) is gradient
+            standing = knowledge.snapshot().edits.standing
+            assert any(isinstance(edit, Deprecate) for edit in standing) is gradient
     assert chosen[True][0] == chosen[False][0], "until there is an update they are the same"
-    assert chosen[True][1] != chosen[False][1]
+    assert "remove_barriers" in chosen[False][1] and "remove_barriers" not in chosen[True][1]
