@@ -1,13 +1,15 @@
-"""Start point: where a rollout begins, the first at the best so far, the others anywhere good.
+"""Start point: where a rollout begins, the first at the best so far, the others at any that lives.
 
-Reads plan, summary, place, best and start_point; what was reached comes from the replay buffer.
+Reads plan, summary, place, best and start_point; what was reached comes from the replay buffer. A
+few kernels of different design stay alive beside the best: a restructuring that lost at first gets
+its repairs, and the search does not hang on one path.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Mapping, Sequence
-from itertools import groupby
 from typing import TypedDict
 
 import numpy as np
@@ -18,7 +20,15 @@ from ..common.points import kernel_point
 from ..common.randomness import generator
 from ..common.steps import Way, ways_through
 from ..common.workspaces import opened, workspace_of
-from ..records import KernelPoint, RunPlan, TaskSummary
+from ..records import KNOWN_KERNEL, KernelPoint, RunPlan, TaskSummary
+
+MOST_PARENTS, FEWEST_PARENTS = 4, 2
+"""Kernels that rollouts may begin at; of one design, the initial one is the second."""
+SHAPING = math.log(1.05)
+"""Log gain, either way, from which a step is part of a kernel's design: what moves its time less is
+no other design."""
+ALIVE = 2.0
+"""Times the best's time up to which a kernel of another design is gone on with."""
 
 
 class Reads(TypedDict, total=False):
@@ -35,9 +45,9 @@ class Reads(TypedDict, total=False):
 async def start_point(state: Reads) -> KernelPoint:
     """Return the kernel that a rollout begins with: the one it was given, if any.
 
-    All but the first draw among all trajectories' bests and the initial kernel, faster ones more
-    often, so that the search does not hang on one path. A kernel that an input which a reviewer
-    found since shows wrong is no start: the fastest that stands takes its place.
+    All but the first draw among the kernels of different design that are alive, faster ones more
+    often; those of an iteration take different ones as long as there are. A kernel that an input
+    which a reviewer found since shows wrong is no start: the fastest that stands takes its place.
     """
     if "start_point" in state:
         return state["start_point"]
@@ -66,11 +76,11 @@ async def _standing(state: Reads, wanted: KernelPoint) -> KernelPoint:
 def _reached(
     workspace: Workspace, state: Reads
 ) -> tuple[list[Step], Mapping[str, Way], dict[str, float]]:
-    """Return earlier iterations' steps, the ways that they took, and the times of their bests."""
+    """Return earlier iterations' steps, the ways that they took, and the times of what passed."""
     replay = workspace.store.replay
     steps = [step for step in replay.steps() if step.iteration < state["iteration"]]
     ways = ways_through(steps)
-    return steps, ways, bests(steps, ways) if steps else {}
+    return steps, ways, times_of(steps) if steps else {}
 
 
 def _drawn(state: Reads) -> KernelPoint:
@@ -79,10 +89,12 @@ def _drawn(state: Reads) -> KernelPoint:
         steps, ways, times = _reached(workspace, state)
         if not steps:
             return state["best"]
-        ranked = sorted(times)
-        speed = np.array([1.0 / times[source] for source in ranked])
-        stream = generator(plan.seed, "start", iteration, state["rollout"])
-        drawn = ranked[int(stream.choice(len(ranked), p=speed / speed.sum()))]
+        alive = parents(times, ways, steps[0].parent_sha256)
+        speed = np.array([1.0 / times[source] for source in alive])
+        # One order for all rollouts of an iteration, of which each takes its place.
+        stream = generator(plan.seed, "start", iteration)
+        order = stream.choice(len(alive), len(alive), replace=False, p=speed / speed.sum())
+        drawn = alive[int(order[(state["rollout"] - 1) % len(alive)])]
         return _point(workspace, state, ways, drawn)
 
 
@@ -103,21 +115,49 @@ def _point(
     )
 
 
-def bests(steps: Sequence[Step], ways: Mapping[str, Way]) -> dict[str, float]:
-    """Return source and time of the initial kernel and of each trajectory's best.
+def times_of(steps: Sequence[Step]) -> dict[str, float]:
+    """Return microseconds of the initial kernel and of all that passed since, by source.
 
     Args:
         steps: the run's, from the first on, ordered by iteration, rollout and step.
-        ways: those through the same steps.
     """
-    found = {steps[0].parent_sha256: steps[0].microseconds_before}
-    for _, group in groupby(steps, key=lambda step: (step.iteration, step.rollout)):
-        own = list(group)
-        times = {own[0].parent_sha256: own[0].microseconds_before} | {
-            step.child_sha256: step.microseconds_after
-            for step in own
-            if step.child_sha256 and step.microseconds_after is not None
-        }
-        best = min(times, key=lambda source: (times[source], len(ways[source]), source))
-        found[best] = times[best]
-    return found
+    return {steps[0].parent_sha256: steps[0].microseconds_before} | {
+        step.child_sha256: step.microseconds_after
+        for step in steps
+        if step.child_sha256 and step.microseconds_after is not None
+    }
+
+
+def parents(times: Mapping[str, float], ways: Mapping[str, Way], initial: str) -> list[str]:
+    """Return the kernels that rollouts may begin at, the fastest first.
+
+    The fastest of all, and the fastest of each other design, that is one with a step that none of
+    the faster ones has and that moved the time; with none, the initial kernel.
+
+    Args:
+        times: microseconds by source.
+        ways: the steps to each.
+        initial: the first kernel's source.
+    """
+    ranked = sorted(times, key=lambda source: (times[source], len(ways[source]), source))
+    alive: dict[str, frozenset[str]] = {}
+    for source in ranked:
+        made = design(ways[source])
+        if alive and times[source] > ALIVE * times[ranked[0]] or len(alive) == MOST_PARENTS:
+            break
+        if all(made - other for other in alive.values()):
+            alive[source] = made
+    if len(alive) < FEWEST_PARENTS:
+        alive.setdefault(initial, frozenset())
+    return list(alive)
+
+
+def design(way: Way) -> frozenset[str]:
+    """Return the techniques that made a kernel what it is: those that moved its time."""
+    names: set[str] = set()
+    for step in way:
+        if step.technique == KNOWN_KERNEL:
+            names.update(map(str, step.parameters.get("after", ())))
+        elif abs(step.log_gain or 0.0) >= SHAPING:
+            names.add(step.technique)
+    return frozenset(names)

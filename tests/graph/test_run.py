@@ -390,7 +390,7 @@ def test_a_run_is_resumed_from_another_working_directory(
 def test_two_runs_of_one_name_keep_their_lessons_apart(tmp_path: Path, text_device: None) -> None:
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
-    first = run(tmp_path / "a", knowledge=str(tmp_path / "kb"))
-    second = run(tmp_path / "b", knowledge=str(tmp_path / "kb"), seed=9)
+    first = run(tmp_path / "a", knowledge=str(tmp_path / "kb"), choice="random")
+    second = run(tmp_path / "b", knowledge=str(tmp_path / "kb"), seed=9, choice="random")
     assert first.lessons and second.lessons
     assert not set(first.lessons) & set(second.lessons)

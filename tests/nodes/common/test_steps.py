@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from kernelblaster.memory.records import Step
 from kernelblaster.nodes.common.steps import path_to, ways_through
 from kernelblaster.nodes.records import Trajectory, merge_newest
-from kernelblaster.nodes.run.start_point import bests
+from kernelblaster.nodes.run.start_point import MOST_PARENTS, parents, times_of
 
 TIMES = {"a": 100.0, "b": 90.0, "c": 80.0, "d": 120.0, "e": 80.0}
 """Microseconds of each source; `a` is the initial kernel."""
@@ -50,15 +50,38 @@ def test_the_first_way_counts_and_what_failed_leads_nowhere() -> None:
     assert path_to("e", steps) == () == path_to("a", [])
 
 
-def test_rollouts_begin_at_the_initial_kernel_or_at_a_trajectorys_best() -> None:
+def alive(steps: list[Step]) -> list[str]:
+    return parents(times_of(steps), ways_through(steps), steps[0].parent_sha256)
+
+
+def test_rollouts_begin_at_kernels_of_different_design() -> None:
     steps = [
         step((0, 0, 0), "a", "d"),
         step((0, 1, 0), "a", "b"),
         step((0, 1, 1), "b", "c"),
         step((0, 1, 2), "c", "e"),
-        step((1, 0, 0), "c", "d"),
+        step((1, 0, 0), "a", None),
     ]
-    assert bests(steps, ways_through(steps)) == {"a": 100.0, "c": 80.0}
+    assert times_of(steps) == TIMES
+    assert alive(steps) == ["c", "d"], "what lost at first is alive; a tie is no new design"
+    assert alive(steps[1:4]) == ["c", "a"]
+
+
+def test_what_is_far_slower_dies_and_a_few_live() -> None:
+    def made(children: dict[str, float]) -> list[str]:
+        steps = []
+        for number, (child, microseconds) in enumerate(children.items()):
+            told = step((0, number, 0), "a", None).model_dump()
+            steps.append(Step.model_validate(told | {
+                "technique": child, "child_sha256": child, "outcome": "passed",
+                "log_gain": math.log(100.0 / microseconds), "microseconds_after": microseconds,
+            }))  # fmt: skip
+        return alive(steps)
+
+    assert made({"x": 40.0, "y": 79.0, "z": 81.0}) == ["x", "y"]
+    assert made({"x": 40.0, "same": 99.0}) == ["x", "a"]
+    many = made({f"k{number}": 40.0 + number for number in range(9)})
+    assert many == [f"k{number}" for number in range(MOST_PARENTS)]
 
 
 SOURCES = st.sampled_from(list(TIMES))
