@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .packs import PACK_HELPERS
 from .syntax import Source, uses
+from .threads import WARP
 
 _STEP = {
     "sum": "value += __shfl_xor_sync(0xffffffffu, value, offset);",
@@ -27,6 +28,27 @@ __device__ __forceinline__ float warp_{kind}(float value) {{
 """
 
 
+def part_reduction(kind: str, lanes: int) -> str:
+    """Return the function `lanes<n>_<kind>`: the reduction over n neighbouring lanes of a warp."""
+    mask = f"0x{(1 << lanes) - 1:x}u << (threadIdx.x % 32 / {lanes} * {lanes})"
+    step = _STEP[kind].replace("0xffffffffu", "sharing")
+    return f"""\
+// {_WORD[kind]} over {lanes} neighbouring lanes, which share a row; each of them gets it.
+__device__ __forceinline__ float lanes{lanes}_{kind}(float value) {{
+    const unsigned sharing = {mask};
+    for (int offset = {lanes // 2}; offset > 0; offset /= 2) {{
+        {step}
+    }}
+    return value;
+}}
+"""
+
+
+def workers(mapping: str, lanes: int) -> str:
+    """Return what the functions that reduce over a row's threads begin with."""
+    return mapping if mapping != "warp" or lanes == WARP else f"lanes{lanes}"
+
+
 def block_reduction(kind: str) -> str:
     """Return the function `block_<kind>`: the reduction over a block, known to every thread."""
     return f"""\
@@ -43,13 +65,18 @@ __device__ __forceinline__ float block_{kind}(float value) {{
 """
 
 
-def add_helpers(source: Source, kinds: set[str], mapping: str, packs: bool) -> None:
+def add_helpers(
+    source: Source, kinds: set[str], mapping: str, packs: bool, lanes: int = WARP
+) -> None:
     """Insert the helpers that are not in the source yet, before its first kernel."""
     parts = []
     if packs and not uses(source.text, "load_pack"):
         parts.append(PACK_HELPERS)
     for kind in sorted(kinds):
-        if mapping in ("warp", "block") and source.function(f"warp_{kind}") is None:
+        name = f"{workers(mapping, lanes)}_{kind}"
+        if name.startswith("lanes") and source.function(name) is None:
+            parts.append(part_reduction(kind, lanes))
+        elif name.startswith(("warp", "block")) and source.function(f"warp_{kind}") is None:
             parts.append(warp_reduction(kind))
         if mapping == "block" and source.function(f"block_{kind}") is None:
             parts.append(block_reduction(kind))

@@ -7,6 +7,7 @@ from it is recognised again, so techniques compose in any order.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -28,6 +29,7 @@ from .row_reader import RowBody, read_rows
 from .row_steps import Loop, Plain, Step
 from .row_writer import RowShape, write_rows
 from .syntax import Kernel, Launch, Source, squeezed, uses
+from .threads import WARP
 
 Mapping = Literal["thread", "warp", "block"]
 
@@ -85,18 +87,18 @@ def written(found: RowKernel, body: RowBody) -> str:
     lines = write_rows(shape, body)
     source = found.source
     kinds = {kind for step in body.steps if isinstance(step, Loop) for _, kind in step.carried}
-    add_helpers(source, kinds, body.mapping, body.width > 1)
+    add_helpers(source, kinds, body.mapping, body.width > 1, body.lanes)
     start = found.kernel.node.start_byte
     before = found.kernel.node.prev_named_sibling
-    comment = _WHO[body.mapping]
-    if before is not None and before.type == "comment" and (before.text or b"") in _COMMENTS:
+    comment = _who(body)
+    if before is not None and before.type == "comment" and _COMMENT.fullmatch(before.text or b""):
         start = before.start_byte
     head = found.kernel.head
     new = "\n".join([comment, f"{head} {{", *lines, "}"])
     source.cut(start, found.kernel.node.end_byte, new)
-    if body.mapping != found.body.mapping:
+    if (body.mapping, body.lanes) != (found.body.mapping, found.body.lanes):
         rows = host_text(found.kernel, found.launch, body.rows)
-        set_components(source, found.launch, GRID, [_grid(rows, body.mapping, found.block)])
+        set_components(source, found.launch, GRID, [_grid(rows, body, found.block)])
     return source.result()
 
 
@@ -113,22 +115,23 @@ def _is_parameter(found: RowKernel, text: str) -> bool:
     return any(uses(text, parameter.name) for parameter in found.kernel.parameters)
 
 
-_WHO = {
-    "thread": "// One thread computes one row.",
-    "warp": "// One warp computes one row.",
-    "block": "// One block computes one row.",
-}
-_COMMENTS = frozenset(text.encode() for text in _WHO.values())
+_COMMENT = re.compile(rb"// (?:One (?:thread|warp|block) computes|\d+ lanes compute) one row\.")
 
 
-def _grid(rows: str, mapping: str, block: str) -> str:
-    if mapping == "thread":
+def _who(body: RowBody) -> str:
+    if body.mapping == "warp" and body.lanes != WARP:
+        return f"// {body.lanes} lanes compute one row."
+    return f"// One {body.mapping} computes one row."
+
+
+def _grid(rows: str, body: RowBody, block: str) -> str:
+    if body.mapping == "thread":
         return ceiling(rows, block)
-    return ceiling(rows, f"{block} / 32") if mapping == "warp" else rows
+    return ceiling(rows, f"{block} / {body.lanes}") if body.mapping == "warp" else rows
 
 
-def with_mapping(found: RowKernel, mapping: Mapping) -> str:
-    """Return the source with another worker for each row.
+def with_mapping(found: RowKernel, mapping: Mapping, lanes: int = WARP) -> str:
+    """Return the source with another worker for each row: of a warp, so many of its lanes.
 
     Raises:
         NotRecognised: a sum does not start at zero, so it cannot be shared out.
@@ -140,7 +143,7 @@ def with_mapping(found: RowKernel, mapping: Mapping) -> str:
             for name, kind in step.carried:
                 if kind == "sum" and found.body.mapping == "thread":
                     _require_zero(found.body.steps[:position], name)
-    return written(found, replace(found.body, mapping=mapping))
+    return written(found, replace(found.body, mapping=mapping, lanes=lanes))
 
 
 def _require_zero(before: tuple[Step, ...], name: str) -> None:

@@ -28,13 +28,14 @@ from .syntax import (
     uses,
 )
 from .threads import (
+    WARP,
     feeds_index,
+    group_lanes,
     is_block_index,
     is_global_index,
-    is_global_warp,
-    is_lane,
     is_thread_expression,
     is_thread_index,
+    lanes_of,
     resolved,
     rest_of,
 )
@@ -56,6 +57,8 @@ class RowBody:
     """Number of rows; empty where a block kernel leaves it to its grid."""
     columns: str
     steps: tuple[Step, ...]
+    lanes: int = WARP
+    """Where warps work on rows: how many of their lanes share one."""
 
     def with_steps(self, steps: Sequence[Step]) -> RowBody:
         """Return the program with other steps; the row stays in registers while two loops read."""
@@ -84,6 +87,7 @@ class _Reader:
             if "warp" in name.lower() and self._is_32(name) and name != block
         }  # fmt: skip
         self._mapping = ""
+        self._lanes = WARP
         self._row = self._row_type = self._rows = ""
         self._columns = ""
         self._width = 1
@@ -119,7 +123,7 @@ class _Reader:
         check_sharing(self._kernel, self._steps)
         return RowBody(
             self._mapping, self._width, bool(self._caches), self._row, self._row_type,
-            self._rows, self._columns, tuple(self._steps),
+            self._rows, self._columns, tuple(self._steps), self._lanes,
         )  # fmt: skip
 
     def _check_places(self) -> None:
@@ -182,10 +186,10 @@ class _Reader:
 
     def _thread_variable(self, name: str, kind: str, value: str) -> None:
         """Take in a variable that says where the thread is."""
-        mapping = ""
+        mapping, lanes = "", None
         if is_global_index(value, "x", self._block_texts):
             mapping = "thread"
-        elif is_global_warp(value, self._block_texts):
+        elif lanes := group_lanes(value, self._block_texts):
             mapping = "warp"
         elif is_block_index(value):
             mapping = "block"
@@ -198,6 +202,7 @@ class _Reader:
         if self._row:
             raise NotRecognised("the kernel computes more than one index for a thread")
         self._row, self._mapping = name, mapping
+        self._lanes = lanes or WARP
         self._row_type = kind.replace("const", "").strip()
 
     def _condition(self, node: Node) -> None:
@@ -216,7 +221,7 @@ class _Reader:
         if left is None or right is None or operator(test) != "==" or text_of(right) != "0":
             raise NotRecognised("the kernel branches on something else than its row")
         who = resolved(text_of(left), self._local)
-        if not (is_lane(who) if self._mapping == "warp" else is_thread_index(who)):
+        if not (lanes_of(who) == self._lanes if self._mapping == "warp" else is_thread_index(who)):
             raise NotRecognised("the kernel branches on something else than its first lane")
         for statement in inner:
             self._steps.append(Plain(statement.text, stores=True))
@@ -284,7 +289,9 @@ class _Reader:
             if given == [name] and "__shfl" in code:
                 kind = "max" if "max" in code else "min" if "min" in code else "sum"
                 whole = "__syncthreads" in code or "block" in text_of(function).lower()
-                if whole != (self._mapping == "block"):
+                part = re.match(r"lanes(\d+)_", text_of(function))
+                lanes = int(part[1]) if part else WARP
+                if whole != (self._mapping == "block") or (not whole and lanes != self._lanes):
                     raise NotRecognised(f"{name} is combined over other threads than its row's")
                 if kind != self._uncombined[name]:
                     raise NotRecognised(f"{name} is summed and combined in different ways")
@@ -348,10 +355,11 @@ class _Reader:
             step = "1"
         starts = {
             "thread": lambda: start == "0",
-            "warp": lambda: is_lane(start),
+            "warp": lambda: lanes_of(start) == self._lanes,
             "block": lambda: is_thread_index(start),
         }
-        steps = {"thread": {"1"}, "warp": {"32", "warpSize"},
+        lanes = {str(self._lanes), *(("warpSize",) if self._lanes == WARP else ())}
+        steps = {"thread": {"1"}, "warp": lanes,
                  "block": {"blockDim.x", *self._block_texts}}  # fmt: skip
         if not self._mapping:
             raise NotRecognised("a loop comes before the row is known")
@@ -416,7 +424,7 @@ class _Reader:
         """Take in a loop of shuffles over one accumulator, written in place."""
         text = text_of(node)
         body = node.child_by_field_name("body")
-        if "__shfl" not in text or self._mapping != "warp" or body is None:
+        if "__shfl" not in text or self._mapping != "warp" or self._lanes != WARP or body is None:
             return False
         for name, kind in list(self._uncombined.items()):
             if not uses(text_of(body), name):

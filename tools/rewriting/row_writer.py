@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from .constants import Constants
+from .helpers import workers
 from .packs import Element, elements, fits_pack, pack
 from .records import NotRecognised
 from .row_reader import RowBody
@@ -58,7 +59,8 @@ class _Writer:
 
     @property
     def _workers(self) -> str:
-        return {"thread": "1", "warp": "32", "block": self._shape.block}[self._body.mapping]
+        body = self._body
+        return {"thread": "1", "warp": str(body.lanes), "block": self._shape.block}[body.mapping]
 
     @property
     def _worker(self) -> str:
@@ -82,7 +84,8 @@ class _Writer:
             lines += self._loop(step)
             for name, kind in step.carried:
                 if body.mapping != "thread":
-                    lines.append(f"{name} = {body.mapping}_{kind}({name});")
+                    who = workers(body.mapping, body.lanes)
+                    lines.append(f"{name} = {who}_{kind}({name});")
         return lines
 
     def _position(self) -> list[str]:
@@ -94,8 +97,8 @@ class _Writer:
             return [f"{kind} {body.row} = {first} * blockDim.x + threadIdx.x;", guard]
         if body.mapping == "warp":
             return [
-                f"{kind} {body.row} = ({first} * blockDim.x + threadIdx.x) / 32;",
-                "const int lane = threadIdx.x % 32;",
+                f"{kind} {body.row} = ({first} * blockDim.x + threadIdx.x) / {body.lanes};",
+                f"const int lane = threadIdx.x % {body.lanes};",
                 guard,
             ]
         return [f"{kind} {body.row} = blockIdx.x;"]
@@ -115,10 +118,10 @@ class _Writer:
             raise NotRecognised("the number of columns is not a constant")
         if self._body.mapping == "thread":
             raise NotRecognised("a thread cannot keep a whole row in registers")
-        workers = 32 if self._body.mapping == "warp" else self._shape.threads
-        if -(-pair.full // workers) > CACHE_LIMIT:
+        sharing = self._body.lanes if self._body.mapping == "warp" else self._shape.threads
+        if -(-pair.full // sharing) > CACHE_LIMIT:
             raise NotRecognised(
-                f"a thread would keep {-(-pair.full // workers)} values of a row, more than "
+                f"a thread would keep {-(-pair.full // sharing)} values of a row, more than "
                 f"{CACHE_LIMIT}: share the row among more threads"
             )
         vec = " * VEC" if self._body.width > 1 else ""

@@ -19,6 +19,9 @@ from .syntax import (
     text_of,
 )
 
+WARP = 32
+PARTS = (32, 16, 8, 4, 2)
+"""Lanes that may share a row."""
 _BUILTINS = re.compile(r"\b(threadIdx|blockIdx|blockDim|gridDim)\b")
 
 
@@ -64,28 +67,40 @@ def is_thread_index(text: str, axis: str = "x") -> bool:
     return canonical(expression(text)) == frozenset({(f"threadIdx.{axis}",)})
 
 
-def is_lane(text: str) -> bool:
-    """Whether an expression is the lane of the thread in its warp."""
+def lanes_of(text: str) -> int | None:
+    """Return how many lanes of a warp an expression counts through, as `threadIdx.x % 8` does."""
     plain = squeezed(text).replace("(", "").replace(")", "")
-    return plain in ("threadIdx.x%32", "threadIdx.x&31", "threadIdx.x&0x1f", "threadIdx.x&0x1F",
-                     "threadIdx.x%warpSize")  # fmt: skip
+    found = re.fullmatch(r"threadIdx\.x([%&])(\w+)", plain)
+    if found is None:
+        return None
+    if found[2] == "warpSize":
+        return WARP if found[1] == "%" else None
+    if not re.fullmatch(r"[1-9]\d*|0[xX][0-9a-fA-F]+", found[2]):
+        return None
+    lanes = int(found[2], 0) + (found[1] == "&")
+    return lanes if lanes in PARTS else None
 
 
-def is_global_warp(text: str, block: frozenset[str]) -> bool:
-    """Whether an expression is the warp's index in the grid."""
-    node = opened(expression(text))
-    inner = _over_32(node)
-    if inner is not None:
-        return is_global_index(text_of(inner), "x", block)
-    summands = [opened(term) for term in terms(node)]
+def group_lanes(text: str, block: frozenset[str]) -> int | None:
+    """Return of how many lanes a warp, or a part of one, is whose index in the grid this is."""
+    divided = _over_lanes(opened(expression(text)))
+    if divided is not None:
+        inner, lanes = divided
+        return lanes if is_global_index(text_of(inner), "x", block) else None
+    return WARP if _is_warp_by_block(text, block) else None
+
+
+def _is_warp_by_block(text: str, block: frozenset[str]) -> bool:
+    """Whether an expression adds the warp's index in its block to the warps of those before."""
+    summands = [opened(term) for term in terms(opened(expression(text)))]
     if len(summands) != 2:
         return False
     by_block = [term for term in summands if "blockIdx" in text_of(term)]
     by_thread = [term for term in summands if "threadIdx" in text_of(term)]
     if len(by_block) != 1 or len(by_thread) != 1:
         return False
-    quotient = _over_32(by_thread[0])
-    if quotient is None or not is_thread_index(text_of(quotient)):
+    quotient = _over_lanes(by_thread[0])
+    if quotient is None or quotient[1] != WARP or not is_thread_index(text_of(quotient[0])):
         return False
     return _is_warps_of_block(by_block[0], block)
 
@@ -98,8 +113,8 @@ def _is_warps_of_block(node: Node, block: frozenset[str]) -> bool:
     return len(others) == 1 and others[0].strip("()") in sizes
 
 
-def _over_32(node: Node) -> Node | None:
-    """Return the dividend of a division by 32, also as a shift."""
+def _over_lanes(node: Node) -> tuple[Node, int] | None:
+    """Return the dividend of a division by the lanes of a warp or a part, also as a shift."""
     node = opened(node)
     if node.type != "binary_expression":
         return None
@@ -107,9 +122,10 @@ def _over_32(node: Node) -> Node | None:
     if left is None or right is None:
         return None
     divisor = squeezed(text_of(opened(right)))
-    if (operator(node), divisor) in (("/", "32"), (">>", "5"), ("/", "warpSize")):
-        return opened(left)
-    return None
+    for lanes in PARTS:
+        if (operator(node), divisor) in (("/", str(lanes)), (">>", str(lanes.bit_length() - 1))):
+            return opened(left), lanes
+    return (opened(left), WARP) if (operator(node), divisor) == ("/", "warpSize") else None
 
 
 def rest_of(kernel: Kernel, name: str) -> str:

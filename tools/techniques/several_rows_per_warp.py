@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from ...harness.records import Task
+from ..rewriting.records import Inapplicable, Outcome, Parameters, Rewritten
+from ..rewriting.row_kernel import known_columns, row_kernels, with_mapping
 from .conditions import at_most, computes
 from .operators import ROWS
 from .technique import Technique
+
+MOST = 16
+"""Elements of a row for each lane above which the whole warp should take it."""
 
 
 def technique() -> Technique:
@@ -31,5 +37,21 @@ def technique() -> Technique:
         ),
         parameters={"lanes": (8, 4, 16)},
         sources=('CUDA C++ Programming Guide, "Warp Shuffle Functions"',),
+        change=_apply,
         conditions=(computes(*ROWS), at_most("innermost", 128.0)),
     )
+
+
+def _apply(source: str, task: Task, parameters: Parameters) -> Outcome:
+    lanes = parameters["lanes"]
+    reason = f"{lanes} lanes share a row already"
+    for found in row_kernels(source, task):
+        if (found.body.mapping, found.body.lanes) == ("warp", lanes):
+            continue
+        pair = found.constants.pair(known_columns(found))
+        if pair is None or pair.full > MOST * lanes:
+            reason = f"rows are too long for {lanes} lanes"
+            continue
+        text = with_mapping(found, "warp", lanes)
+        return Rewritten(source=text, note=f"{found.kernel.name}: {lanes} lanes a row")
+    return Inapplicable(reason=reason)

@@ -99,7 +99,8 @@ def _recognised(text: str, task: Task) -> list[tuple[str, str]]:
                 row.body.mapping != "block"
             ):
                 host = host_text(row.kernel, row.launch, row.body.rows)
-                divisor = row.block if row.body.mapping == "thread" else f"{row.block} / 32"
+                body = row.body
+                divisor = row.block if body.mapping == "thread" else f"{row.block} / {body.lanes}"
                 set_components(row.source, row.launch, GRID, [ceiling(host, divisor)])
                 result.append((row.kernel.name, row.source.result()))
             elif row.body.mapping == "block":

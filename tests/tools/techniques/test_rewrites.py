@@ -26,6 +26,7 @@ from kernelblaster.harness.devices.simulated import SimulatedDevice
 from kernelblaster.harness.records import Outcome, Task
 from kernelblaster.harness.task.loading import load_task
 from kernelblaster.tools.rewriting.records import Inapplicable, Rewritten
+from kernelblaster.tools.rewriting.threads import lanes_of
 from kernelblaster.tools.techniques.catalogue import applicable, rewrites
 
 TECHNIQUES = {
@@ -33,7 +34,7 @@ TECHNIQUES = {
     "block_row_reduction", "cache_row_in_registers", "shared_memory_tiling", "register_tiling",
     "unroll_loop", "fast_math", "read_only_cache", "transpose_through_shared_memory",
     "pad_shared_memory", "thread_coarsening", "grid_stride_loop", "drop_max_subtraction",
-    "single_pass_variance", "remove_barriers",
+    "single_pass_variance", "remove_barriers", "several_rows_per_warp",
 }  # fmt: skip
 TASKS = (gelu_task, softmax_task, norm_task, product_task, transpose_task)
 
@@ -281,6 +282,47 @@ def test_a_row_read_once_is_not_cached() -> None:
         " }\nout0[row] = s;")  # fmt: skip
     by_warp = change(body, made, "parallelize_row_reduction")
     assert "more than one loop" in reason(by_warp, made, "cache_row_in_registers")
+
+
+def test_short_rows_share_a_warp_and_long_ones_do_not() -> None:
+    long, short = softmax_task(columns=1024), softmax_task(columns=48)
+    assert "too long for 8 lanes" in reason(initial(long), long, "several_rows_per_warp")
+    by_eight = change(initial(short), short, "several_rows_per_warp", lanes=8)
+    assert "(ROWS + BLOCK / 8 - 1) / (BLOCK / 8)" in by_eight and "0xffu << " in by_eight
+    assert "share a row already" in reason(by_eight, short, "several_rows_per_warp", lanes=8)
+    for lanes in (4, 16):
+        again = change(by_eight, short, "several_rows_per_warp", lanes=lanes)
+        assert again == change(initial(short), short, "several_rows_per_warp", lanes=lanes)
+    assert "share the row" not in change(by_eight, short, "cache_row_in_registers")
+    resized = change(by_eight, short, "tune_block_size", block_size=128)
+    assert "(ROWS + BLOCK / 8 - 1) / (BLOCK / 8)" in resized and "BLOCK = 128" in resized
+    assert "lanes8" not in change(by_eight, short, "block_row_reduction")
+
+
+@pytest.mark.parametrize("wrong", ["lanes16_sum(", "warp_sum("])
+def test_a_row_that_is_combined_over_other_lanes_is_refused(wrong: str) -> None:
+    made = softmax_task(columns=48)
+    others = change(initial(made), made, "several_rows_per_warp", lanes=16)
+    if wrong == "warp_sum(":
+        others = change(initial(made), made, "parallelize_row_reduction")
+    helper = others[others.index("// Sum over") : others.index("// 16 lanes compute")
+                    if wrong != "warp_sum(" else others.index("// One warp")]  # fmt: skip
+    mixed = change(initial(made), made, "several_rows_per_warp", lanes=8)
+    mixed = mixed.replace("// 8 lanes compute", f"{helper}\n// 8 lanes compute").replace(
+        "row_sum = lanes8_sum(", f"row_sum = {wrong}"
+    )
+    assert "over other threads" in reason(mixed, made, "vectorize_memory_access")
+
+
+@pytest.mark.parametrize(
+    ("text", "lanes"),
+    [("threadIdx.x % 32", 32), ("threadIdx.x & 31", 32), ("threadIdx.x & 0x1f", 32),
+     ("threadIdx.x % warpSize", 32), ("(threadIdx.x) & 7", 8), ("threadIdx.x % 4", 4),
+     ("threadIdx.x & 8", None), ("threadIdx.x % 12", None), ("threadIdx.x & warpSize", None),
+     ("threadIdx.x % 010", None), ("threadIdx.y % 8", None), ("threadIdx.x % 64", None)],
+)  # fmt: skip
+def test_lanes_are_counted_from_the_expression(text: str, lanes: int | None) -> None:
+    assert lanes_of(text) == lanes
 
 
 def test_the_order_of_row_techniques_does_not_matter() -> None:
@@ -551,6 +593,9 @@ CHAINS = [
     ("softmax", PERSON_SOFTMAX, (BLOCK_ROW, CACHE)),
     ("softmax", WARP_SOFTMAX, (V4, CACHE, BLOCK_ROW)),
     ("odd_softmax", "", (WARP, CACHE, "tune_block_size", FAST)),
+    ("odd_softmax", "", ("several_rows_per_warp", CACHE, "tune_block_size", FAST)),
+    ("layer_norm", "", (V4, "several_rows_per_warp", CACHE, "single_pass_variance")),
+    ("softmax", WARP_SOFTMAX, ("several_rows_per_warp", "several_rows_per_warp:lanes=16", V4)),
     ("layer_norm", "", (WARP, V4, CACHE, "single_pass_variance", FAST)),
     ("linear", "", ("shared_memory_tiling:tile=32", "pad_shared_memory", "unroll_loop:factor=8")),
     ("linear", "", (SQUARES, "pad_shared_memory", "register_tiling:tile=64,thread_tile=4")),
