@@ -114,10 +114,8 @@ def test_every_template_of_these_roles_renders() -> None:
     first = render("initial_cuda", CONTEXT_TOKENS["initial_cuda"], **context, **whole)
     assert signature(task) in first[0].content and "aten.layer_norm" in first[1].content
     assert "SEARCH" not in first[0].content, "there is no file to edit yet"
-    soft = render(
-        "soft_verifier", 12_000, **context, listing="1 x", path="Applied so far: a.", claims=""
-    )
-    assert "hard_coded" in soft[0].content and "Applied so far" in soft[1].content
+    soft = render("soft_verifier", 12_000, **context, listing="1 x", claims="- it was claimed")
+    assert "hard_coded" in soft[0].content and "- it was claimed" in soft[1].content
     (mend,) = render("repair", 6000, failure="It crashed.", listing="", keep="fast_math")
     assert mend.role == "user" and "keep fast_math" in mend.content
 
@@ -235,7 +233,9 @@ def test_all_who_write_or_judge_a_kernel_are_told_the_same_rules() -> None:
     task = norm_task()
     rules = contract().partition("# How it is judged")[2].strip().partition("\n\n")[0]
     assert rules.startswith("Each element:") and rules.endswith("with a cold cache.")
-    context = task_context(task, IDENTITY) | {"rest": None, "solution": "", "listing": "1 x"}
+    context = task_context(task, IDENTITY) | {
+        "rest": None, "solution": "", "listing": "1 x", "examples": (),
+    }  # fmt: skip
     about = dict.fromkeys(
         ("failure", "summary", "counters", "last", "path", "claims", "profile", "finding",
          "advice", "method", "example", "example_task", "examples"), "",
