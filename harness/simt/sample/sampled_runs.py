@@ -35,7 +35,8 @@ OUTLIER = 16.0
 ALMOST_ALL = 0.75
 """Of the whole grid's work, what one of several blocks may do: a few blocks are an average too."""
 FEW_BLOCKS = 128
-"""Up to as many of a grid, the one that is looked at closely is the same whichever were drawn."""
+"""Up to as many of a grid, where they are little work, the one that is looked at closely hangs on
+no draw."""
 LEAST_BUSY = 0.25
 """Of the SMs that a grid can fill, those that must have work, were it in equal parts."""
 
@@ -128,8 +129,7 @@ def runs_all(work: npt.NDArray[np.int64], effort: Effort) -> bool:
 
     Or sees how much they differ: nothing is missed then.
     """
-    few = len(work) <= FEW_BLOCKS and int(work.max()) < FULL.sample
-    return len(work) <= 2 or few or int(work.sum()) <= effort.complete
+    return len(work) <= 2 or int(work.sum()) <= effort.complete
 
 
 def run_samples(
@@ -161,7 +161,7 @@ def run_samples(
     if not runner.looks_at_others():
         samples = _sampled_further(runner, samples, blocks, group, generator, effort)
     group = group[: max(1, 2 * effort.sample // cost)]
-    probe = _typical_block(runner, probe, samples, blocks, group, generator)
+    probe = _typical_block(runner, probe, samples, blocks, group, generator, effort)
     resident = probe
     if len(group) > 1:
         group, resident = _typical_group(
@@ -271,6 +271,7 @@ def _typical_block(
     blocks: int,
     group: Sequence[int],
     generator: random.Random,
+    effort: Effort,
 ) -> core.Result:
     """Return a run of one block that is none of the few that do little or much: `probe` if it is.
 
@@ -278,7 +279,8 @@ def _typical_block(
     """
     if not samples:
         return probe
-    if blocks <= FEW_BLOCKS and _work(probe) < FULL.sample:
+    left = blocks - len(runner.work)
+    if blocks <= FEW_BLOCKS and left * _average(samples) <= effort.complete:
         return _the_typical_block(runner, blocks)
     typical = _typical(samples)
     taken = runner.ran.union(group)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import pytest
@@ -48,6 +49,26 @@ def test_short_sums_have_none_and_the_largest_is_bounded() -> None:
     assert float(peaked((90_000,)).abs().max()) <= OUTWEIGHS * 300
     assert float(peaked((90_000,), 16.0).abs().max()) <= 16.0
     assert peaked((0, 900)).numel() == 0
+
+
+def test_the_third_lies_where_a_piece_of_a_sum_ends() -> None:
+    places = {300, 3, 4, 596, 595, 7, 8, 592, 591, 31, 32, 576, 575, 127, 128, 512, 511, 255, 256}
+    # In the rows of a matrix of as few rows as have no peaks of their own.
+    seen = {
+        place
+        for seed in range(20)
+        for place in rows_of(seed).nonzero()[:, 1].tolist()
+    }
+    assert seen - {0, 599} == places
+
+
+def rows_of(seed: int) -> torch.Tensor:
+    value = torch.zeros(300, 600)
+    add_peaks(value, 1e9, torch.Generator().manual_seed(seed))
+    wide = value.abs() > OUTWEIGHS * math.sqrt(600) * 1.001
+    assert float(value[~wide & (value != 0)].abs().min()) >= OUTWEIGHS * math.sqrt(600) / 1.501
+    value[wide] = 0.0  # Those of the matrix as a whole.
+    return value
 
 
 @pytest.mark.parametrize(
