@@ -38,7 +38,7 @@ class Variant:
     ) -> None:
         """Run it; `faked` says with which tensors, by default with fake ones if that does."""
         self.dimensions = dict(dimensions)
-        self.reference = Reference(source, path, dimensions, reading=reading)
+        self._file = source, path, reading
         self.faked = True if faked is None else faked
         try:
             self._run()
@@ -89,7 +89,14 @@ class Variant:
             "work": self.cost.work,
         }  # fmt: skip
 
+    def anew(self) -> Reference:
+        """Return the reference as nothing has run it: what it keeps for itself (a cache, a table)
+        belongs to the kind of tensors that it was run with. Raises ReferenceFault."""
+        source, path, reading = self._file
+        return Reference(source, path, self.dimensions, reading=reading)
+
     def _run(self) -> None:
+        self.reference = self.anew()
         place: AbstractContextManager[Any] = nullcontext()
         if self.faked:
             place = FakeTensorMode(allow_non_fake_inputs=True)
