@@ -17,8 +17,9 @@ Each problem has two processor cores to itself where there are as many (--cores)
 is replaced where it ends: none ends the others. What has a limit is loading and writing
 (--load-seconds), compiling and verifying (--seconds), and the profile (--profile-seconds), each in
 seconds of the processor for each core, so that other work on the machine does not count, and by the
-wall in PATIENCE times as much: a problem that runs past one is a row that names the stage. With --part-seconds no problem is under
-way after that time; those that were have no row, and come first the next time.
+wall in PATIENCE times as much: a problem that runs past one is a row that names the stage. With
+--part-seconds no problem is under way after that time; those that were have no row, and come first
+the next time.
 
 Rows go to kernelbench_coverage_DEVICE.jsonl in --results as they come; who runs the script again
 goes on behind them, longest first, with --again from the start, with --failed by what did not pass.

@@ -79,8 +79,8 @@ def write_full_case(
     `shapes` are the outputs'; what rows an input has in common with them may differ.
 
     answers/case.json holds {"tolerances": one of each output, "rows": what rows hold, "drawn": how
-    the case was drawn, "exact": false, "seconds": of this thread, to make it}: PyTorch's own error is not
-    in these tolerances yet.
+    the case was drawn, "exact": false, "seconds": of this thread, to make it}: PyTorch's own
+    error is not in these tolerances yet.
     """
     began = time.thread_time()  # It takes part in all that PyTorch computes.
     for how in _HOW:

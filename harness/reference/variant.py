@@ -25,6 +25,10 @@ from .small_variant import Cost
 _RECURRENT = ("lstm", "gru", "rnn_tanh", "rnn_relu")
 
 
+LEAST_NORMED = 4
+"""Elements of a group whose norm tells what is in them."""
+
+
 class Variant:
     """The reference at given sizes. Raises ReferenceFault where it does not do there."""
 
@@ -126,6 +130,12 @@ class _Written(TorchDispatchMode):  # type: ignore[misc]
         self, function: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
         result = function(*args, **(kwargs or {}))
+        if function.overloadpacket is torch.ops.aten.native_group_norm:
+            # No result is of a group's shape: a norm of one element is another thing here too, and
+            # one of two tells little but which is larger.
+            _, _, _, _, channels, elements, groups, _ = args
+            in_group = int(channels) // int(groups) * int(elements)
+            self.shapes.append((1 if in_group < LEAST_NORMED else in_group,))
         for each in result if isinstance(result, list | tuple) else (result,):
             if isinstance(each, torch.Tensor):
                 shape = tuple(int(size) for size in each.shape)
