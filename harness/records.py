@@ -194,7 +194,7 @@ class Program(Record):
 
 
 MOST_ELEMENTS = 48 << 20
-"""Of all tensors of a variant of which cases are kept: inputs and answers of several distributions."""
+"""Of all tensors of a variant of which cases are kept: inputs and answers, several times."""
 MOST_WORK = 1 << 33
 """Multiply-adds, and elements of all results, of such a variant."""
 

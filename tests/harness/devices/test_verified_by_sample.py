@@ -1,4 +1,4 @@
-"""What nothing makes smaller is judged by some of its blocks, and no kernel gains by knowing that."""
+"""What nothing makes smaller is judged by some of its blocks; no kernel gains by knowing that."""
 
 from __future__ import annotations
 
