@@ -102,7 +102,7 @@ def _require_all_given(reference: Reference) -> None:
 def _near(one: torch.Tensor, other: torch.Tensor) -> bool:
     """Say whether two answers are equal but for the order in which something was added."""
     scale = float(one.abs().max()) if one.is_floating_point() and one.numel() else 0.0
-    return torch.allclose(one.double(), other.double(), rtol=1e-2, atol=1e-2 * scale)
+    return bool(torch.allclose(one.double(), other.double(), rtol=1e-2, atol=1e-2 * scale))
 
 
 def read_and_written(reference: Reference) -> tuple[tuple[str, ...], tuple[str, ...]]:
