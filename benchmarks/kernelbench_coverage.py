@@ -15,9 +15,11 @@ second time with --mode eval, and the table says so.
 
 Each problem has two processor cores to itself where there are as many (--cores), and a process that
 is replaced where it ends: none ends the others. What has a limit is loading and writing
-(--load-seconds), compiling and verifying (--seconds), and the profile (--profile-seconds): a
-problem that runs past one is a row that names the stage. With --part-seconds no problem is under
-way after that time; those that were have no row, and come first the next time.
+(--load-seconds), compiling and verifying (--seconds), and the profile (--profile-seconds), each in
+seconds of the processor for each core, so that other work on the machine does not count, and by the
+wall in PATIENCE times as much: a problem that runs past one is a row that names the stage. With
+--part-seconds no problem is under way after that time; those that were have no row, and come first
+the next time.
 
 Rows go to kernelbench_coverage_DEVICE.jsonl in --results as they come; who runs the script again
 goes on behind them, longest first, with --again from the start, with --failed by what did not pass.
@@ -53,6 +55,9 @@ COLUMNS_OF_ORDERS = ("loads", "ordered", "noticed")
 STAGES = {"load": "load", "write": "load", "compile": "verify", "verify": "verify",
           "profile": "profile", "order": "load"}  # fmt: skip
 """Which limit counts for each stage."""
+PATIENCE = 10
+LOOK_SECONDS = 1.0
+"""How often it is seen how long a problem's processes have worked."""
 USUAL_SECONDS = 10.0
 """What a problem is taken to need of which nothing is known."""
 Row = dict[str, Any]
@@ -211,25 +216,33 @@ class Helper:
         process = self._running()
         assert process.stdin is not None and process.stdout is not None
         row: Row = {"loads": False}
-        stage, spent = "load", dict.fromkeys(STAGES.values(), 0.0)
+        stage = "load"
+        spent = {kind: (0.0, 0.0) for kind in STAGES.values()}
         limits = {"load": self._asked.load_seconds, "verify": self._asked.seconds,
                   "profile": self._asked.profile_seconds}  # fmt: skip
         try:
             process.stdin.write(f"{path}\n".encode())
             while True:
-                limit = limits[STAGES[stage]]
+                limit, (waited, worked) = limits[STAGES[stage]], spent[STAGES[stage]]
                 began, used = time.monotonic(), processor_seconds(process.pid)
-                line = _line_of(process.stdout, min(ends, began + limit - spent[STAGES[stage]]))
-                took = time.monotonic() - began
-                spent[STAGES[stage]] += took
-                if line is None and time.monotonic() >= ends:
-                    self.close()
-                    return None
+                line = None
+                while line is None:
+                    line = _line_of(process.stdout, min(ends, time.monotonic() + LOOK_SECONDS))
+                    took = time.monotonic() - began
+                    busy = processor_seconds(process.pid) - used
+                    if line is None and time.monotonic() >= ends:
+                        self.close()
+                        return None
+                    if (
+                        worked + busy > limit * len(self._cores)
+                        or waited + took > PATIENCE * limit
+                    ):
+                        break
+                spent[STAGES[stage]] = (waited + took, worked + busy)
                 if line is None:
-                    worked = processor_seconds(process.pid) - used
                     row.setdefault("took", {})[stage] = round(took, 2)
-                    row.setdefault("processor", {})[stage] = round(worked, 2)
-                    why = f"{stage}: past the limit of {limit:g} s"
+                    row.setdefault("processor", {})[stage] = round(busy, 2)
+                    why = f"{stage}: past the limit of {limit:g} s of the processor for each core"
                     break
                 answer = json.loads(line)
                 row, stage = answer["row"], answer["stage"]
@@ -292,7 +305,8 @@ def table_of(rows: list[Row], asked: argparse.Namespace) -> Iterator[str]:
     yield ""
     load_average = os.getloadavg()[0]
     cores = sorted({row["cores"] for row in rows if "cores" in row})
-    yield f"Device: {device or 'none (loading and writing alone)'}. Seconds are of the wall,"
+    yield f"Device: {device or 'none (loading and writing alone)'}. Seconds are of the wall (rows"
+    yield "in the .jsonl hold those of the processor too),"
     yield f"on a machine of {os.cpu_count()} cores (load {load_average:.0f} at the end), of which"
     yield f"each problem had {' or '.join(map(str, cores)) or 'all'}. Made by"
     yield "benchmarks/kernelbench_coverage.py."

@@ -193,6 +193,12 @@ class Program(Record):
     """Names of the values returned, in order; output tensor i is `out<i>`."""
 
 
+MOST_ELEMENTS = 48 << 20
+"""Of all tensors of a variant of which cases are kept: inputs and answers, several times."""
+MOST_WORK = 1 << 33
+"""Multiply-adds, and elements of all results, of such a variant."""
+
+
 class TaskVariant(Record):
     """The task at one set of dimensions: `full` as written, `verify` shrunk to be quick."""
 
@@ -205,6 +211,12 @@ class TaskVariant(Record):
     """Inputs of the reference that are plain numbers: constexpr in task.cuh."""
     work: int = Field(default=0, ge=0)
     """Multiply-adds that answering takes, and elements of all results on the way."""
+
+    @property
+    def is_large(self) -> bool:
+        """Whether no cases are kept: without a GPU it is verified by a sample of its blocks."""
+        elements = sum(tensor.numel for tensor in self.tensors)
+        return elements > MOST_ELEMENTS or self.work > MOST_WORK
 
     def of_role(self, *roles: str) -> tuple[TensorSpec, ...]:
         """Return the tensors of the given roles, in signature order."""

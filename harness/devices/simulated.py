@@ -18,9 +18,16 @@ from ..host.process import host_program
 from ..host.properties import properties_of
 from ..judge.border import Malformed
 from ..judge.findings import judge, judge_build, no_launch
-from ..judge.full_size import NOT_WRITTEN, Checked, judge_full_size, judge_wide, nothing_launched
+from ..judge.full_size import (
+    NOT_WRITTEN,
+    Checked,
+    judge_full_size,
+    judge_wide,
+    nothing_launched,
+    verified_by_sample,
+)
 from ..judge.reports import CaseReport, TransferReport, VerifyReport
-from ..judge.run_verdict import degenerate_in_words, judge_run, with_constants
+from ..judge.run_verdict import degenerate_in_words, judge_run, with_constants, with_limits
 from ..judge.written_sizes import with_written_sizes
 from ..process.children import both, off_loop, together
 from ..process.fork_client import server_of
@@ -36,6 +43,7 @@ from ..records import (
     Task,
     TaskVariant,
     Timing,
+    source_sha256,
 )
 from ..simt import (
     WORKER,
@@ -85,6 +93,10 @@ plain kernel takes 40 instructions for a multiply-add, by 32 threads at once."""
 MUCH_WORK = 1 << 23
 """Of a task whose cases run in two processes: one alone would take long, or meet the limit."""
 PROFILE_INSTRUCTIONS = 150_000_000
+MOST_WHOLE_WORK = 1 << 28
+"""Of a task that is verified whole at small dimensions: seven cases of it take about a minute."""
+SAMPLE_INSTRUCTIONS = 120_000_000
+"""As WIDE_INSTRUCTIONS, where nothing else says whether an answer is right."""
 WIDE_INSTRUCTIONS = 60_000_000
 """Warp instructions of one launch() for which a confirmation runs blocks, all of them where that is
 enough; costs are estimates, so a run may take twice as much."""
@@ -190,6 +202,8 @@ class SimulatedDevice(Device):
             return StageResult(
                 outcome=Outcome.DEGENERATE_TASK, reason=degenerate_in_words(solved_by)
             )
+        if _is_sampled(task):
+            return self._verify_by_sample(task, source, sample, public)
         built = self._build(source, task.verify)
         refused = judge_build(built, source) or self._misread(built)
         if refused:
@@ -217,6 +231,9 @@ class SimulatedDevice(Device):
         return with_constants(judged, relied)
 
     def _verify_claim(self, task: Task, source: str, claim: ClaimedInput) -> StageResult:
+        if _is_sampled(task):
+            why = "nothing smaller than the full dimensions runs: no input is tried whole there"
+            return StageResult(outcome=Outcome.PASSED, facts={NOT_AN_INPUT: why})
         built = self._build(source, task.verify)
         if refused := judge_build(built, source):
             return refused
@@ -228,6 +245,48 @@ class SimulatedDevice(Device):
         except NotAnInput as refusal:
             return StageResult(outcome=Outcome.PASSED, facts={NOT_AN_INPUT: str(refusal)})
         return self._verdict(task, source, built, plan, folder, read_cases(folder))
+
+    def _verify_by_sample(
+        self, task: Task, source: str, sample: int, public: Path
+    ) -> StageResult:
+        """Judge by what some blocks write at full dimensions: nothing smaller can be run whole.
+
+        Which blocks do hangs on the source, and for a `sample` other than 0 on that number, from
+        which the inputs are drawn too.
+        """
+        if not sample:
+            draw = f"verify {source_sha256(source)}"
+            return self._judge_sample(task, source, prepare_full_case_now(task), public, draw)
+        with secret_full_case(task, sample) as own:
+            draw = f"secret {sample} verify"
+            return self._judge_sample(task, source, own, public, draw)
+
+    def _judge_sample(
+        self, task: Task, source: str, case: FullCase | NoFullCase, public: Path, draw: str
+    ) -> StageResult:
+        if isinstance(case, NoFullCase):
+            return verified_by_sample(Checked(0, case.reason))
+        built = self._build(source, task.full)
+        refused = judge_build(built, source) or self._misread(built)
+        if refused:
+            return refused
+        plan = self._plan(built, task.full, self._most_workspace())
+        if isinstance(plan, StageResult):
+            return plan
+        reply, failed, seen = self._sampled_answer(built, plan, task, public, case, draw)
+        if reply.report is None:
+            return _no_report(reply, built)
+        # Too little written by few blocks: more of them tell.
+        if failed is None or failed.diagnostics[0].kind == NOT_WRITTEN:
+            failed, checked = self._wide_answer(
+                built, plan, task, public, case, reply.report, draw, SAMPLE_INSTRUCTIONS
+            )
+            checked = replace(checked, race_checked=seen.race_checked)
+        found = failed or verified_by_sample(checked)
+        if found.outcome is Outcome.PASSED:
+            found = with_limits(found, task, public)
+        facts = found.facts | _isolation(reply.report, plan)
+        return found.model_copy(update={"build": built, "facts": facts})
 
     def _verdict(
         self,
@@ -326,8 +385,7 @@ class SimulatedDevice(Device):
         refused = judge_build(built) or self._misread(built)
         if refused:
             return Measurement(stage=refused)
-        most = min(PROFILE_WORKSPACE, self.gpu.memory_bytes // 2)
-        plan = self._plan(built, task.full, most)
+        plan = self._plan(built, task.full, self._most_workspace())
         if isinstance(plan, StageResult):
             return Measurement(stage=plan)
         full_case = prepared if isinstance(prepared, FullCase) else None
@@ -410,13 +468,15 @@ class SimulatedDevice(Device):
         full_case: FullCase,
         sampled: ProfileReport,
         draw: str,
+        budget: int = WIDE_INSTRUCTIONS,
     ) -> tuple[StageResult | None, Checked]:
         """Return how two runs of as many blocks as are affordable fail, and what was compared.
 
-        `draw` chooses the blocks where not all are; `sampled` tells what they cost.
+        `draw` chooses the blocks where not all are; `sampled` tells what they cost, `budget` how
+        many warp instructions of them are affordable.
         """
         with scratch_folder("wide") as folder:
-            counts = _affordable(sampled)
+            counts = _affordable(sampled, budget)
             wide = {"seed": draw, "blocks": counts, "complete": counts == _blocks(sampled)}
 
             def run(again: bool) -> tuple[Reply[ProfileReport], Path]:
@@ -425,7 +485,7 @@ class SimulatedDevice(Device):
                 outputs.mkdir(parents=True)
                 reply = self._run(
                     ProfileReport, "wide", built, plan, task, cases, outputs, own, full_case,
-                    {"wide": wide | {"again": again}},
+                    {"wide": wide | {"again": again}}, most_instructions=2 * budget,
                 )  # fmt: skip
                 return reply, outputs
 
@@ -534,6 +594,7 @@ class SimulatedDevice(Device):
         full_case: FullCase | None = None,
         more: Mapping[str, Any] | None = None,
         cases: Sequence[Case] = (),
+        most_instructions: int = PROFILE_INSTRUCTIONS,
     ) -> Reply[Report]:
         verifying = mode == "verify"
         variant = task.verify if verifying else task.full
@@ -564,12 +625,14 @@ class SimulatedDevice(Device):
             seconds=self._verify_seconds if verifying else self._profile_seconds,
             output_bytes=min(LARGEST_OUTPUT, max(spec.nbytes for spec in variant.tensors)),
             address_space=2 * self.gpu.memory_bytes + (96 << 30),
-            max_instructions={
-                "verify": VERIFY_INSTRUCTIONS + INSTRUCTIONS_A_WORK * variant.work,
-                "profile": PROFILE_INSTRUCTIONS, "wide": 2 * WIDE_INSTRUCTIONS,
-            }[mode],
+            max_instructions=VERIFY_INSTRUCTIONS + INSTRUCTIONS_A_WORK * variant.work
+            if verifying
+            else most_instructions,
         )
         return run_candidate(request, scratch, limits, kind)
+
+    def _most_workspace(self) -> int:
+        return min(PROFILE_WORKSPACE, self.gpu.memory_bytes // 2)
 
     def _native(self) -> Path:
         """Build the interpreter and the host half's program: a child must not write the cache."""
@@ -594,6 +657,11 @@ class SimulatedDevice(Device):
         path = scratch / "machine.sass"
         path.write_text(text)
         return str(path)
+
+
+def _is_sampled(task: Task) -> bool:
+    """Say whether a task is judged by a sample of blocks: whole grids take too long."""
+    return task.verify.is_large or task.verify.work > MOST_WHOLE_WORK
 
 
 def _as_case(task: Task, report: ProfileReport, name: str = "") -> CaseReport:
@@ -623,13 +691,13 @@ def _blocks(sampled: ProfileReport) -> list[int]:
     return [each.blocks for each in sampled.launches if not isinstance(each, TransferReport)]
 
 
-def _affordable(sampled: ProfileReport) -> list[int]:
+def _affordable(sampled: ProfileReport, budget: int) -> list[int]:
     """Return how many blocks of each launch to run, all of the cheaper launches first.
 
     What the budget has no room for whole shares what is left of it.
     """
     launches = [each for each in sampled.launches if not isinstance(each, TransferReport)]
-    left, counts = float(WIDE_INSTRUCTIONS), [0] * len(launches)
+    left, counts = float(budget), [0] * len(launches)
     work = [
         (each if each.like is None else launches[each.like]).samples[0].warp_instructions
         for each in launches

@@ -49,17 +49,24 @@ class Checked:
     """Blocks that were also run with all checks."""
     orders: int = 1
     """Orders of blocks and warps, each on a poison of its own, in which they ran."""
+    uncompared: tuple[str, ...] = ()
+    """Outputs of which nothing was compared, though PyTorch's answer is known."""
+
+    @property
+    def in_words(self) -> str:
+        """Of what share of answers and blocks it speaks."""
+        return (
+            f"{_percent(self.share)} of the elements compared; {_percent(self.blocks)} of the "
+            f"blocks run, in {'two orders' if self.orders > 1 else 'one order'}, "
+            f"{self.race_checked or 'none'} of them with all checks"
+        )
 
     @property
     def facts(self) -> dict[str, float | int | str]:
         """How much was compared, and why not all of it."""
         facts: dict[str, float | int | str] = {"full_size_checked": self.elements}
         if self.blocks:
-            facts["full_size_coverage"] = (
-                f"{_percent(self.share)} of the elements compared; {_percent(self.blocks)} of the "
-                f"blocks run, in {'two orders' if self.orders > 1 else 'one order'}, "
-                f"{self.race_checked or 'none'} of them with all checks"
-            )
+            facts["full_size_coverage"] = self.in_words
         return facts | ({"full_size_unchecked": self.withheld} if self.withheld else {})
 
     @property
@@ -153,6 +160,7 @@ def judge_wide(
     kernels = _kernels(launches)
     complete = all(kernel.complete for kernel in kernels)
     checked = unsteady = 0
+    uncompared: list[str] = []
     for place, spec in enumerate(task.full.of_role("output")):
         if not spec.numel:
             continue
@@ -191,8 +199,36 @@ def judge_wide(
                 "written, though all blocks were run"
             ), Checked(checked)
         checked += found.checked
+        uncompared += [] if found.checked else [spec.name]
     withheld = f"{unsteady} elements hang on blocks that were not run" if unsteady else ""
-    return None, replace(_checked(task, kernels, checked, withheld), orders=2)
+    told = _checked(task, kernels, checked, withheld)
+    return None, replace(told, orders=2, uncompared=tuple(uncompared))
+
+
+def verified_by_sample(checked: Checked) -> StageResult:
+    """Return the verdict on a task of which nothing but a sample of each kernel's blocks is run.
+
+    `checked` says what two runs of them came to that did not fail (`judge_wide`). All that these
+    blocks wrote must have been compared: a kernel that looks at what others leave, and so may know
+    that few of them run, passes nothing here.
+    """
+    why = checked.withheld
+    if checked.uncompared and not why:
+        why = f"nothing that the blocks wrote to {', '.join(checked.uncompared)} could be compared"
+    if why or not checked.elements:
+        reason = (
+            "nothing smaller than the full dimensions runs, and a sample of the blocks does not "
+            f"tell right from wrong there: {why or 'nothing was compared'}; let blocks not depend "
+            "on each other, choose smaller sizes with --set NAME=VALUE, or verify it on a GPU"
+        )
+        return StageResult(
+            outcome=Outcome.UNSUPPORTED, reason=reason,
+            diagnostics=(Diagnostic(kind="not_compared", message=reason),),
+        )  # fmt: skip
+    return StageResult(
+        outcome=Outcome.PASSED,
+        facts={"verified_by_sample": f"at full dimensions, {checked.in_words}"},
+    )
 
 
 def _kernels(launches: Sequence[LaunchReport | TransferReport]) -> list[LaunchReport]:

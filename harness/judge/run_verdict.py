@@ -28,7 +28,7 @@ def judge_run(
             return failed.model_copy(update={"build": built})
     result = check_outputs(task, folder, outputs, report.cases, cases)
     if result.outcome is Outcome.PASSED:
-        result = _judge_repeat(task, cases, outputs) or _with_limits(result, task, folder)
+        result = _judge_repeat(task, cases, outputs) or with_limits(result, task, folder)
     if result.outcome in (Outcome.WRONG_ANSWER, Outcome.NONDETERMINISTIC):
         notes = [of_report(note) for case in report.cases for note in case.notes]
         result = explained(result, tuple(dict.fromkeys(notes)))
@@ -68,7 +68,8 @@ def limits_of_task(task: Task, weak_to: str, degenerate: str) -> dict[str, float
     return {name: words for name, words in told.items() if words}
 
 
-def _with_limits(passed: StageResult, task: Task, folder: Path) -> StageResult:
+def with_limits(passed: StageResult, task: Task, folder: Path) -> StageResult:
+    """Return a pass with what the cases of a task, listed in a folder, do not tell or vary."""
     facts = passed.facts | limits_of_task(task, read_weak_to(folder), read_degenerate(folder))
     return passed.model_copy(update={"facts": facts})
 

@@ -27,6 +27,9 @@ from .mutants import Mutants
 from .proof import Proof
 from .tolerances import Scale
 
+TRIED_OF_LARGE = 2
+"""Cases that are answered, and not kept, where a task is too large for more."""
+
 TIMED_SEEDS = (7, 8, 9)
 """Of draws like those that are timed: what they do not tell, a timed kernel need not compute."""
 
@@ -71,6 +74,26 @@ def write_cases(
     }
     text = json.dumps(document, indent=1)
     (directory / "cases.json").write_text(text, encoding="utf-8")
+
+
+def note_large(reference: Reference, directory: Path, variation: Variation) -> None:
+    """Write cases.json for a task that is too large for cases: what a few answers say of it.
+
+    Raises ReferenceFault, as `write_cases` does.
+    """
+    usual: Usual | None = None
+    proof = Proof()
+    for number, name, _ in CASES[:TRIED_OF_LARGE]:
+        case, how = first_finite(reference, variation, number, name, usual)
+        if usual is None:
+            _refuse_random(reference, case)
+            usual = Usual(how.still, case.finite, forms(case.outputs))
+        proof.add(case, case.tolerances(scale_of(name)))
+    document = {
+        "cases": [], "constants": [], "degenerate": degenerate(reference, variation, proof),
+        "weak_to": "; ".join(proof.weak_to()), "torch": torch.__version__,
+    }  # fmt: skip
+    (directory / "cases.json").write_text(json.dumps(document, indent=1), encoding="utf-8")
 
 
 def degenerate(reference: Reference, variation: Variation, proof: Proof) -> str:

@@ -4,7 +4,8 @@
 
 REQUEST: {"path", "source", "set": {NAME: value}, "verify": {NAME: value} | null, "cases": folder,
 "reading": how the reference is read,
-"variation": what may vary, where that is known, "secret": what the seeds are made of, 0 for none}.
+"variation": what may vary, where that is known, "secret": what the seeds are made of, 0 for none,
+"large": whether no cases are kept}.
 With "verify" null the task is described first and its verify dimensions are chosen; otherwise only
 the cases are made. With "answers": folder too, one case at full dimensions ("verify") is made, with
 its answers in that folder, or, with "exact": true, the tolerances of the case that lies there are.
@@ -20,6 +21,7 @@ from __future__ import annotations
 import ast
 import json
 import logging
+import math
 import resource
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,10 +32,11 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from ..records import TOLERANCES, Reading, Variation
+from ..records import DTYPE_BYTES, TOLERANCES, Reading, TaskVariant, Variation
 from ..task.claims import ClaimedInput, NotAnInput
 from ..task.dimensions import Dimension, find_dimensions, find_literals
-from .cases import write_cases
+from ..task.full_case import FULL_CASE_BYTES
+from .cases import note_large, write_cases
 from .claimed import write_claimed
 from .exploration import explore
 from .full_case import widen_tolerances, write_full_case
@@ -91,6 +94,8 @@ def _answer(request: Mapping[str, Any]) -> dict[str, Any]:
                 write_claimed(reference, cases, variation, ClaimedInput.model_validate(claim))
             except NotAnInput as refusal:
                 return {"not_an_input": str(refusal)}
+        elif request.get("large"):
+            note_large(reference, cases, variation)
         else:
             write_cases(reference, cases, variation, secret)
         return {"task": None}
@@ -111,13 +116,16 @@ def _described(
     verify = _small_variant(full, source, path, reading, (own, literals), chosen)
     small = program if verify is full or program is None else _program(verify)[0]
     _limit_memory()
-    variation = explore(verify.reference)
-    write_cases(verify.reference, cases, variation)
+    reference = verify.anew()
+    variation = explore(reference)
     outputs = [each["dtype"] for each in full.tensors if each["role"] == "output"]
     tolerance = TOLERANCES.get(outputs[0])
     written = own | {name: find_literals(tree)[name] for name in verify.dimensions
                      if name not in own}  # fmt: skip
     names = {name: each.value for name, each in written.items()}
+    shrunk = verify.described("verify", variation, names)
+    make = note_large if TaskVariant.model_validate(shrunk).is_large else write_cases
+    make(reference, cases, variation)
     described = full.described("full", variation, names)
     program, small = (_of_what_is_read(each, variation.unread) for each in (program, small))
     return {
@@ -125,7 +133,7 @@ def _described(
         "dtype": outputs[0],
         "tolerance": tolerance.model_dump() if tolerance else {"absolute": 0, "relative": 0},
         "full": described,
-        "verify": verify.described("verify", variation, names),
+        "verify": shrunk,
         "program": program,
         "program_failure": why_not,
         "verify_program": small,
@@ -182,7 +190,14 @@ def _notes(full: Variant, verify: Variant, variation: Variation) -> Iterator[str
     lost = [name for name in variation.updated if name in variation.unread]
     if lost:
         yield f"forward() updates {_some(lost)}, which no answer depends on: a kernel does not"
-    if not verify.cost.small:
+    if not verify.cost.possible:
+        yield (
+            f"nothing smaller runs ({verify.cost.given + verify.cost.kept} elements, "
+            f"{verify.cost.work} operations): on a GPU it is verified at its full dimensions, "
+            "without one by a sample of each kernel's blocks there; choose small sizes with "
+            "--set NAME=VALUE"
+        )
+    elif not verify.cost.small:
         larger = "its full dimensions" if not verify.dimensions else "the smallest dimensions found"
         yield (
             f"it is verified at {larger}, {verify.cost.given + verify.cost.kept} elements and "
@@ -212,15 +227,15 @@ def _limit_memory() -> None:
 def _program(full: Variant) -> tuple[dict[str, Any] | None, str]:
     """Return the exported program, or None and the reason."""
     try:
-        instance = full.instance
+        instance, reference = full.instance, full.reference
         if full.faked:
-            # Anew: what forward() has left in the model belongs to the mode that it was run in.
+            reference = full.anew()
             with FakeTensorMode(allow_non_fake_inputs=True):
-                instance = full.reference.instance(seed=0)
+                instance = reference.instance(seed=0)
         # Outside the fake mode, which export takes from the inputs: constants made in forward()
         # then keep their values.
-        with recurrent_at_once(), full.reference.surroundings.entered():
-            return export_program(instance, full.reference.path), ""
+        with recurrent_at_once(), reference.surroundings.entered():
+            return export_program(instance, reference.path), ""
     except NotExportable as error:
         return None, f"the graph of torch.export holds {error}"
     except Exception as error:  # torch.export raises many types, also of its own internals
@@ -267,6 +282,9 @@ def _small_variant(
         raise ReferenceFault(f"--set {words}: {why}")
     if search.cost.possible:
         return made[tuple(sorted(search.values.items()))] if search.values else full
+    total = sum(DTYPE_BYTES[each["dtype"]] * math.prod(each["shape"]) for each in full.tensors)
+    if not chosen and total <= FULL_CASE_BYTES:
+        return full
     names = ", ".join(sizes[0]) or "none"
     reason = f"; shrunk: {faults[0]}" if faults else ""
     raise ReferenceFault(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import resource
 import signal
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,11 +22,13 @@ from torch.utils._pytree import tree_leaves
 from ..records import Level, Variation
 from .draws import LADDERS, Draw, draw, kind_of, read_only_of
 from .epsilon import telling_width
-from .model import Instance, Reference, ReferenceFault
+from .model import Instance, Reference, ReferenceFault, clone_arguments, seed_all
 from .tolerances import all_finite
 
 TRIAL_SECONDS = 3
-"""Wall-clock limit of one trial: a number of steps taken from an input may be 2^60."""
+"""Of this thread, for one trial: a number of steps taken from an input may be 2^60. Longer where
+forward() itself is. Other work on the machine does not count: a task would be another one where
+that is much."""
 TRIAL_BYTES = 4 << 30
 """Memory that a trial may take beyond what is taken: so may a size."""
 TRIALS = ((1, "gaussian"), (2, "uniform"), (3, "large"))
@@ -34,6 +37,7 @@ TRIALS = ((1, "gaussian"), (2, "uniform"), (3, "large"))
 
 def explore(reference: Reference) -> Variation:
     """Return what may vary. Raises ReferenceFault where forward() fails on its own inputs."""
+    _require_all_given(reference)
     unread, updated = read_and_written(reference)
     plain = Variation(unread=unread, updated=updated)
     first, other = (read_only_of(reference.instance(seed), plain) for seed in (0, 1))
@@ -60,6 +64,45 @@ def explore(reference: Reference) -> Variation:
     trial = _Trial(reference, first)
     found = _freest(trial, start, ladders)
     return found.model_copy(update={"uniform_width": telling_width(reference, found)})
+
+
+def _require_all_given(reference: Reference) -> None:
+    """Raise ReferenceFault where answers, or their shapes, hang on what no kernel is given."""
+    own, other = reference.instance(0), reference.instance(1)
+    if own.scalars != other.scalars:
+        name = next(n for n, value in own.scalars.items() if other.scalars.get(n) != value)
+        raise ReferenceFault(
+            f"get_inputs() draws the number {name}, and a kernel is compiled for one: give it as a "
+            "tensor, torch.tensor(...), or write the number there"
+        )
+    given = clone_arguments(own.arguments, torch.clone)
+    kept = {n: each.detach().clone() for n, each in (own.parameters | own.buffers).items()}
+    drawn = reference.outputs(other.model, other.arguments)
+    seed_all(0)  # Where forward() draws numbers it is refused later, with what it draws.
+    answers = reference.outputs(own.model, own.arguments)
+    if _forms(answers) != _forms(drawn):
+        raise ReferenceFault(
+            "how much forward() returns hangs on the values of its inputs, and a kernel's outputs "
+            "have fixed shapes: let it return as much as there may be, with a mask or a count"
+        )
+    other = reference.instance(1)
+    with torch.no_grad():
+        for name, tensor in (other.parameters | other.buffers).items():
+            tensor.copy_(kept[name])
+    seed_all(0)
+    repeated = reference.outputs(other.model, given)
+    if all_finite(answers) and not all(map(_near, answers, repeated)):
+        raise ReferenceFault(
+            "the answer hangs on numbers drawn in Model(...) that are no parameters and no buffers "
+            "(tensors in a list, for example), which no kernel is given: register them, with "
+            "nn.ParameterList or register_buffer"
+        )
+
+
+def _near(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Say whether two answers are equal but for the order in which something was added."""
+    scale = float(one.abs().max()) if one.is_floating_point() and one.numel() else 0.0
+    return bool(torch.allclose(one.double(), other.double(), rtol=1e-2, atol=1e-2 * scale))
 
 
 def read_and_written(reference: Reference) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -144,7 +187,10 @@ class _Trial:
     def __init__(self, reference: Reference, first: Instance) -> None:
         self.inputs = frozenset(first.inputs)
         self._reference = reference
+        began = time.thread_time()
         outputs = reference.outputs(first.model, first.arguments)
+        took = time.thread_time() - began
+        self._seconds = max(TRIAL_SECONDS, 2 * len(TRIALS) * took)
         self._forms = _forms(outputs)
         # Some references answer with infinities by design (masks): then so may all trials.
         self._insist = all_finite(outputs)
@@ -152,7 +198,7 @@ class _Trial:
     def survives(self, variation: Variation) -> bool:
         """Say whether forward() answers as before: no error, the same shapes, finite numbers."""
         try:
-            with _limits():
+            with _limits(self._seconds):
                 for seed, distribution in TRIALS:
                     how = Draw(seed, distribution, factor=2.0 if distribution == "large" else 1.0)
                     instance = draw(self._reference, how, variation)
@@ -171,23 +217,26 @@ class _OutOfTime(Exception):
 
 
 @contextmanager
-def _limits() -> Iterator[None]:
+def _limits(seconds: float) -> Iterator[None]:
     """Have what asks for far too much time or memory fail, in the main thread of the child."""
 
-    def stop(number: int, frame: FrameType | None) -> None:
-        raise _OutOfTime(f"takes longer than {TRIAL_SECONDS} s")
+    began = time.thread_time()
+
+    def look(number: int, frame: FrameType | None) -> None:
+        if time.thread_time() - began >= seconds:
+            raise _OutOfTime(f"takes longer than {seconds:g} s")
 
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
     limit = pages * resource.getpagesize() + TRIAL_BYTES
     if soft == resource.RLIM_INFINITY or limit < soft:
         resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.alarm(TRIAL_SECONDS)
+    before = signal.signal(signal.SIGALRM, look)
+    signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)
     try:
         yield
     finally:
-        signal.alarm(0)
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
         signal.signal(signal.SIGALRM, before)
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 

@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy
 import torch
+from torch.nn.parameter import is_lazy
 
 from ..records import AS_WRITTEN, DTYPE_BYTES, Reading
 from ..task.dimensions import with_dimensions
@@ -49,6 +50,10 @@ _CPP_WORDS = frozenset(
     workspace_bytes main size_t cudaStream_t
     """.split()
 )
+
+
+_ONE_FILE = "a reference is one file, which also runs on other hosts"
+_PUT_INTO = "put what it needs of that into it"
 
 
 class ReferenceFault(Exception):
@@ -133,9 +138,7 @@ class Reference:
         return _named(model.to(self.device), moved)
 
     def _made(self, seed: int) -> tuple[torch.nn.Module, tuple[Any, ...]]:
-        torch.manual_seed(seed)
-        random.seed(seed)
-        numpy.random.seed(seed)
+        seed_all(seed)
         positional, named = self._initial()
         with self.running("Model(...)"):
             model = self._names["Model"](*positional, **named)
@@ -152,10 +155,14 @@ class Reference:
             _cast(model, wanted)
 
         def own(tensor: torch.Tensor) -> torch.Tensor:
+            _require_dense("one of get_inputs()", tensor)
             copied = tensor.detach().clone(memory_format=torch.contiguous_format)
             return copied.to(wanted) if wanted and copied.is_floating_point() else copied
 
         contiguous: tuple[Any, ...] = clone_arguments(arguments, own)
+        if any(map(is_lazy, model.parameters())):
+            # A lazy module has its parameters once it was called.
+            self.answer(model, clone_arguments(contiguous, torch.clone))
         return model, contiguous
 
     def _initial(self) -> tuple[list[Any], dict[str, Any]]:
@@ -185,7 +192,10 @@ class Reference:
         tensors = list(_flatten(self.answer(model, arguments)))
         for value in tensors:
             if not isinstance(value, torch.Tensor):
-                raise ReferenceFault(f"forward() returns a {type(value).__name__}, not a tensor")
+                raise ReferenceFault(
+                    f"forward() returns a {type(value).__name__}, not a tensor: let it return "
+                    "tensors, or lists, tuples and dictionaries of them"
+                )
         if not tensors:
             raise ReferenceFault("forward() returns no tensor")
         return tensors
@@ -203,6 +213,8 @@ class Reference:
             message = " ".join(str(error).split())[:300]
             if isinstance(error, ImportError):
                 raise ReferenceFault(_missing(error, self.path, where)) from error
+            if isinstance(error, FileNotFoundError):
+                where += f"; {_ONE_FILE}: let it draw what it loads"
             if not message:
                 # An assertion without words says what it asserts.
                 line = linecache.getline(frames[-1].filename, frames[-1].lineno or 0).strip()
@@ -210,6 +222,13 @@ class Reference:
             raise ReferenceFault(
                 f"{what} raises {type(error).__name__}: {message}{where}"
             ) from error
+
+
+def seed_all(seed: int) -> None:
+    """Have all that draws numbers draw from a seed."""
+    torch.manual_seed(seed)
+    random.seed(seed)
+    numpy.random.seed(seed)
 
 
 def clone_arguments(arguments: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> Any:
@@ -309,14 +328,13 @@ def _missing(error: ImportError, path: str, where: str) -> str:
     words = " ".join(str(error).split())[:200]
     name = error.name or ""
     top = name.split(".")[0]
+    if "relative import" in words:
+        return f"it imports from the package around it{where}: {_ONE_FILE}: {_PUT_INTO}"
     if not isinstance(error, ModuleNotFoundError) or not top:
         return f"an import fails: {type(error).__name__}: {words}{where}"
     beside = Path(path).resolve().parent / top
     if beside.with_suffix(".py").is_file() or beside.is_dir():
-        return (
-            f"it imports {name}, which lies beside it{where}: a reference is one file, which also "
-            "runs on other hosts; put what it needs of that into it"
-        )
+        return f"it imports {name}, which lies beside it{where}: {_ONE_FILE}: {_PUT_INTO}"
     package = _DISTRIBUTIONS.get(top, top)
     return f"it imports {name}, which is not installed{where}: pip install {package}"
 
@@ -326,12 +344,24 @@ def tensor_spec(name: str, tensor: torch.Tensor, role: str) -> dict[str, Any]:
     dtype = str(tensor.dtype).removeprefix("torch.")
     if dtype not in DTYPE_BYTES:
         known = ", ".join(DTYPE_BYTES)
-        raise ReferenceFault(f"{role} {name} has dtype {dtype}; supported are {known}")
-    if tensor.layout is not torch.strided:
-        raise ReferenceFault(f"{role} {name} is a sparse tensor; only dense ones are supported")
+        parts = "; torch.view_as_real gives its parts as one tensor" if tensor.is_complex() else ""
+        raise ReferenceFault(f"{role} {name} has dtype {dtype}; supported are {known}{parts}")
+    _require_dense(f"{role} {name}", tensor)
     if tensor.numel() == 0:
-        raise ReferenceFault(f"{role} {name} has no elements (shape {list(tensor.shape)})")
+        raise ReferenceFault(
+            f"{role} {name} has no elements (shape {list(tensor.shape)}): there is nothing to read "
+            "or write; leave it out, or give it a size of at least 1"
+        )
     return {"name": name, "shape": list(tensor.shape), "dtype": dtype, "role": role}
+
+
+def _require_dense(what: str, tensor: torch.Tensor) -> None:
+    """Raise ReferenceFault for a tensor whose elements are not all there, in order."""
+    if tensor.layout is not torch.strided or tensor.is_nested or tensor.is_quantized:
+        kind = "nested" if tensor.is_nested else "quantized" if tensor.is_quantized else "sparse"
+        raise ReferenceFault(
+            f"{what} is a {kind} tensor; only dense ones are supported: give what it consists of"
+        )
 
 
 def specs(instance: Instance, outputs: Sequence[torch.Tensor]) -> list[dict[str, Any]]:
@@ -359,12 +389,12 @@ def _named(model: torch.nn.Module, arguments: tuple[Any, ...]) -> Instance:
         elif isinstance(value, bool | int | float):
             scalars[_identifier(path, taken)] = value
             input_names.append(None)
-        elif value is None:
+        elif value is None or isinstance(value, str):
             input_names.append(None)
         else:
             raise ReferenceFault(
-                f"get_inputs() gives {path} as a {type(value).__name__}; tensors, numbers, and "
-                "lists and dictionaries of them are supported"
+                f"get_inputs() gives {path} as a {type(value).__name__}; tensors, numbers, words, "
+                "and lists and dictionaries of them are supported"
             )
     parameters: dict[str, torch.Tensor] = {}
     buffers: dict[str, torch.Tensor] = {}

@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
+from ..records import MOST_ELEMENTS, MOST_WORK
 from ..task.dimensions import Dimension
 
 SMALL_ELEMENTS = 1 << 20
@@ -20,11 +21,6 @@ SMALL_ELEMENTS = 1 << 20
 
 SMALL_WORK = 1 << 26
 """Most multiply-adds and elements written on the way to the answers of a small variant."""
-
-MOST_ELEMENTS = 48 << 20
-"""Largest total at which a task is verified that nothing makes smaller."""
-
-MOST_WORK = 1 << 33
 
 SCHEDULE = (
     (128, 128), (64, 64), (32, 32), (8, 32), (8, 16), (4, 16), (4, 8), (2, 8), (2, 4), (2, 2),
@@ -70,7 +66,7 @@ class Cost:
 
     @property
     def possible(self) -> bool:
-        """Whether a task can be verified with it at all."""
+        """Whether cases are kept of it; see `TaskVariant.is_large`."""
         return self.given + self.kept <= MOST_ELEMENTS and self.work <= MOST_WORK
 
     @property

@@ -25,6 +25,10 @@ from .small_variant import Cost
 _RECURRENT = ("lstm", "gru", "rnn_tanh", "rnn_relu")
 
 
+LEAST_NORMED = 4
+"""Elements of a group whose norm tells what is in them."""
+
+
 class Variant:
     """The reference at given sizes. Raises ReferenceFault where it does not do there."""
 
@@ -38,7 +42,7 @@ class Variant:
     ) -> None:
         """Run it; `faked` says with which tensors, by default with fake ones if that does."""
         self.dimensions = dict(dimensions)
-        self.reference = Reference(source, path, dimensions, reading=reading)
+        self._file = source, path, reading
         self.faked = True if faked is None else faked
         try:
             self._run()
@@ -89,7 +93,14 @@ class Variant:
             "work": self.cost.work,
         }  # fmt: skip
 
+    def anew(self) -> Reference:
+        """Return the reference as nothing has run it: what it keeps for itself (a cache, a table)
+        belongs to the kind of tensors that it was run with. Raises ReferenceFault."""
+        source, path, reading = self._file
+        return Reference(source, path, self.dimensions, reading=reading)
+
     def _run(self) -> None:
+        self.reference = self.anew()
         place: AbstractContextManager[Any] = nullcontext()
         if self.faked:
             place = FakeTensorMode(allow_non_fake_inputs=True)
@@ -119,6 +130,12 @@ class _Written(TorchDispatchMode):  # type: ignore[misc]
         self, function: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
         result = function(*args, **(kwargs or {}))
+        if function.overloadpacket is torch.ops.aten.native_group_norm:
+            # No result is of a group's shape: a norm of one element is another thing here too, and
+            # one of two tells little but which is larger.
+            _, _, _, _, channels, elements, groups, _ = args
+            in_group = int(channels) // int(groups) * int(elements)
+            self.shapes.append((1 if in_group < LEAST_NORMED else in_group,))
         for each in result if isinstance(result, list | tuple) else (result,):
             if isinstance(each, torch.Tensor):
                 shape = tuple(int(size) for size in each.shape)

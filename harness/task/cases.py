@@ -58,7 +58,7 @@ def prepare_cases_now(task: Task) -> Path:
 
 
 def read_cases(directory: Path) -> tuple[Case, ...]:
-    """Return the cases listed in a folder of prepare_cases."""
+    """Return the cases listed in a folder of prepare_cases; none of a task that is too large."""
     return tuple(Case.model_validate(case) for case in _listed(directory)["cases"])
 
 
@@ -120,7 +120,7 @@ def _make(task: Task, directory: Path, secret: int = 0) -> None:
     run_reference(
         Path(task.path), task.source, {}, task.verify.dimensions, directory,
         variation=task.variation, secret=secret, reading=task.reading,
-        seconds=task.reference_seconds,
+        asks={"large": task.verify.is_large}, seconds=task.reference_seconds,
     )  # fmt: skip
 
 

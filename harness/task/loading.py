@@ -202,7 +202,7 @@ def run_reference(
     """
     with scratch_folder("reference", cache_root()) as folder:
         request = {
-            "path": str(path), "source": source, "set": dict(chosen),
+            "path": str(path.absolute()), "source": source, "set": dict(chosen),
             "verify": None if verify is None else dict(verify), "cases": str(cases),
             "answers": None if answers is None else str(answers), "exact": exact,
             "outputs": outputs,

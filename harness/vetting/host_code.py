@@ -28,8 +28,8 @@ from .host_flow import (
 )
 
 SECONDS = 60.0
-MOST_CODE_BYTES = 1 << 18
-"""Of host machine code; what launches a few hundred kernels has a tenth of that."""
+MOST_CODE_BYTES = 1 << 20
+"""Of host machine code; what launches a thousand kernels has half of that."""
 _LISTING_BYTES = 128 * MOST_CODE_BYTES
 
 _X86, _ARM = 62, 183

@@ -34,6 +34,10 @@ _IDENTITIES = frozenset(
 )  # fmt: skip
 
 
+MOST_TOGETHER = 200
+"""Operations of a program whose values are described together, each by those before it."""
+
+
 def lower_program(task: Task) -> list[Stage]:
     """Return the stages that compute the task's outputs, in order of execution.
 
@@ -77,6 +81,8 @@ class _Lowering:
         """Lower every node, then give each output to a stage."""
         program = self._task.program
         assert program is not None
+        if len(program.nodes) > MOST_TOGETHER:
+            raise CannotWrite(f"{len(program.nodes)} operations are too many to join in kernels")
         for node in program.nodes:
             base = node.op.split(".")[1] if node.op.startswith("aten.") else node.op
             unread = "getitem" in node.op and node.args[1] != 0

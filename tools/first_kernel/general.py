@@ -30,6 +30,8 @@ Operator = Callable[[Writing, Call], Any]
 OPERATORS: Mapping[str, Operator] = {
     **movement.OPERATORS, **windows.OPERATORS, **sums.OPERATORS, **recurrent.OPERATORS,
 }  # fmt: skip
+MOST_OPERATIONS = 2500
+"""More kernels are more host code than a candidate may have (`MOST_CODE_BYTES`)."""
 _EFFECTLESS = ("_assert", "sym_constrain", "_check")
 
 
@@ -39,7 +41,13 @@ def write_general(task: Task) -> Sketch:
     Raises:
         CannotWrite: its shapes, dtypes or views are outside the writer's reach.
     """
-    unknown = _unknown(names_of(task))
+    named = names_of(task)
+    unknown = _unknown(named)
+    if len(named) > MOST_OPERATIONS:
+        raise CannotWrite(
+            f"it has {len(named)} operations, and a kernel for each of at most {MOST_OPERATIONS} "
+            "is written: bring a part of it, a layer for example, as a task of its own"
+        )
     try:
         sizes = Sizes(task)
         lowering = _Lowering(task, sizes, calls_of(task, sizes))

@@ -34,7 +34,6 @@ def back_tensors(
     output, workspace = FULL_SIZE_POISON[again]
     workspace = POISON if again and complete else workspace
     poison = np.full(TILE_BYTES, output, dtype=np.uint8)
-    case = Path(request["cases_directory"], request["cases"][0]["directory"])
     for tensor, allocation in candidate.tensors.items():
         if not tensor.nbytes:
             continue
@@ -48,6 +47,7 @@ def back_tensors(
                 length = -(-tensor.nbytes // PAGE) * PAGE
                 candidate.arena.back_with_tile(allocation, file.fileno(), length)
         else:
+            case = Path(request["cases_directory"], request["cases"][0]["directory"])
             values = np.fromfile(case / f"{tensor.name}.bin", dtype=np.uint8)
             if values.size >= tensor.nbytes:
                 candidate.arena.view(allocation)[:] = values[: tensor.nbytes]

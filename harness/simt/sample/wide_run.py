@@ -61,7 +61,9 @@ def run_wide(request: dict[str, Any]) -> ProfileReport:
             if not program.may_wait:
                 planned = [*wide["blocks"], *[1] * (index + 1)][index]
                 count = blocks if shared_counter(asked.launch) else planned
-                generator = random.Random(f"{wide['seed']} {index}")
+                # Launches of one grid take the same blocks: the second mostly reads what the first
+                # has written there.
+                generator = random.Random(f"{wide['seed']} {asked.launch.grid}")
                 order = _chosen(asked.launch.grid, count, generator)[:: -1 if again else 1]
             partly = len(order) < blocks
             result = runner.run(order, random=True, keep=partly, seed=int(again), fair=again)

@@ -218,6 +218,53 @@ LOADED: dict[str, tuple[str, dict[str, Any]]] = {
     "dropout in evaluation": (
         reference("return F.dropout(x, 0.5, self.training) * 2", X), {"mode": "eval"},
     ),
+    "what is compiled is answered as it is written": (
+        reference("return act(self.l(x))", X,
+                  init="n=64: self.l = torch.compile(nn.Linear(n, 8), mode='max-autotune')",
+                  top="@torch.compile(fullgraph=True)\ndef act(x):\n    return x * x.sigmoid()\n"),
+        {"out": ["float32[96, 8]"], "args": ["x", "l_weight", "l_bias"]},
+    ),
+    "a GPU that is written into the file": (
+        reference("torch.cuda.synchronize(); return self.l(x.to('cuda:0')) + "
+                  "torch.ones(8, device='cuda')", "[torch.randn(96, 64).cuda()]",
+                  init="n=64: self.l = nn.Linear(n, 8, device=torch.device('cuda'))",
+                  top="torch.set_default_device('cuda')\n"),
+        {"out": ["float32[96, 8]"]},
+    ),
+    "a default type of its own": (
+        reference("return x * torch.full((64,), 3.0)", X,
+                  top="torch.set_default_dtype(torch.bfloat16)\n"),
+        {"out": ["bfloat16[96, 64]"]},
+    ),
+    "a command line of its own": (
+        reference("return x * 2", X, top="import argparse\n"
+                  "arguments = argparse.ArgumentParser().parse_args()\n"),
+        {"args": ["x"]},
+    ),
+    "a word": (
+        reference("return F.interpolate(x, scale_factor=2, mode=mode)",
+                  "[torch.randn(2, 3, 8, 8), 'nearest']", given="x, mode"),
+        {"args": ["x"], "scalars": {}},
+    ),
+    "parameters that come with the first call": (
+        reference("return self.l(x)", X, init="n=8: self.l = nn.LazyLinear(n)"),
+        {"args": ["x", "l_weight", "l_bias"]},
+    ),
+    "a table that the file keeps": (
+        reference("return x * table(x.shape[-1])", X,
+                  top="from functools import cache\n@cache\ndef table(n):\n"
+                  "    return torch.arange(n).sin()\n"),
+        {"out": ["float32[96, 64]"]},
+    ),
+    "a size that is no integer's literal": (
+        reference("return x.exp()", "[torch.randn(ROWS, 64)]", top="ROWS = int(1e6)\n"),
+        {"small": True},
+    ),
+    "groups as many as channels would be": (
+        reference("return self.n(x)", "[torch.randn(1024, 8192)]",
+                  init="n=8192: self.n = nn.GroupNorm(256, n)"),
+        {"grouped": 256},
+    ),
     "a type asked for": (
         reference("return self.l(x)", X, init="n=64: self.l = nn.Linear(n, 8)"),
         {"dtype": "bf16", "out": ["bfloat16[96, 8]"]},
@@ -247,7 +294,40 @@ REFUSED = {
         "does not fit forward.*z",
     ),
     "complex numbers": (
-        reference("return torch.fft.fft(x)", X), "out0 has dtype complex64; supported are",
+        reference("return torch.fft.fft(x)", X),
+        "out0 has dtype complex64; supported are.*view_as_real",
+    ),
+    "casts that hang on the device": (
+        reference("\n        with torch.autocast('cuda', torch.bfloat16): return self.l(x)", X,
+                  init="n=64: self.l = nn.Linear(n, 8)"),
+        r"autocast\('cuda'\) casts other operations.*--dtype bf16",
+    ),
+    "a number that is drawn": (
+        reference("return x * alpha", "[torch.randn(96), random.random()]", given="x, alpha",
+                  top="import random\n"),
+        "draws the number alpha.*give it as a tensor",
+    ),
+    "weights that no kernel would be given": (
+        reference("return x * self.w[0]", X, init="n=64: self.w = [torch.randn(n)]"),
+        r"drawn in Model\(...\) that are no parameters.*nn\.ParameterList",
+    ),
+    "as many as are positive": (
+        reference("return x[x > 0]", X), "how much forward.. returns hangs on the values.*mask",
+    ),
+    "nothing to read": (
+        reference("return x.sum() + y", "[torch.randn(0, 4), torch.randn(4)]", given="x, y"),
+        r"input x has no elements \(shape \[0, 4\]\).*leave it out",
+    ),
+    "a sparse input": (
+        reference("return x @ x", "[torch.eye(4).to_sparse()]"), "a sparse tensor; only dense ones",
+    ),
+    "a package around it": (
+        "from .layers import Thing\n" + reference("return x", X),
+        r"imports from the package around it \(line 1\): a reference is one file",
+    ),
+    "weights in a file": (
+        reference("return x", X, init="n=0: torch.load('weights.pt')"),
+        r"No such file.*a reference is one file.*let it draw",
     ),
     "a result that is no tensor": (
         reference("return x, x.sum().item()", X), "returns a float, not a tensor",
@@ -308,6 +388,8 @@ def test_it_loads(name: str, told: dict[str, Told]) -> None:
     if task["program"]:
         known = {*arguments, *(node["name"] for node in task["program"]["nodes"])}
         assert {*re.findall(r"'ref': '(\w+)'", str(task["program"]))} <= known
+    if groups := wanted.get("grouped"):
+        assert verify[0]["shape"][1] >= 4 * groups
     if wanted.get("small"):
         total = sum(elements(each["shape"]) for each in verify)
         assert total <= 1 << 20 < sum(elements(each["shape"]) for each in full)

@@ -214,7 +214,7 @@ BROKEN = {
     "part": (OK.replace("x + 1", "(x, 3)"), "returns a int, not a tensor"),
     "complex": (OK.replace("x + 1", "torch.complex(x, x)"), "output out0 has dtype complex64"),
     "float8": (OK.replace("x + 1", "x.to(torch.float8_e4m3fn)"), "dtype float8_e4m3fn; supported"),
-    "string input": (OK.replace("[torch.rand(N, 64)]", "['a']"), "x as a str"),
+    "string input": (OK.replace("[torch.rand(N, 64)]", "[b'a']"), "x as a bytes"),
     "no list": (OK.replace("[torch.rand(N, 64)]", "torch.rand(3)"), "returns a Tensor, not a list"),
     "no elements": (OK.replace("x + 1", "x[:0]"), "out0 has no elements"),
     "sparse": (OK.replace("x + 1", "x.to_sparse()"), "sparse"),
@@ -224,7 +224,7 @@ BROKEN = {
         "no torch.nn.Module but a Model",
     ),
     "too large": (
-        OK.replace("N, 64", "*map(int, '100000 1000'.split())"),
+        OK.replace("N, 64", "*map(int, '100000 100000'.split())"),
         "too large to verify.*--set NAME=VALUE.*names: N",
     ),
 }
