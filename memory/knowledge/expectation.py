@@ -55,6 +55,9 @@ SETTING_REACH = 2.0
 """Doublings of a parameter's value at which two settings are 0.6 alike."""
 NEAREST = 32
 """Tries of a technique that a question is answered by."""
+ENOUGH, RECENT = 256, 2048
+"""Tries on one class of operation from which on others are not looked for, and the newest results
+among which those are that say whether the next one passes."""
 USUAL_US = 100.0
 """Time of a program where nobody says it."""
 BUILTIN = "builtin"
@@ -310,7 +313,7 @@ class Outlook:
         column = self._told._columns[technique]
         builtin = self._told._writer(BUILTIN)
         means, spreads, tries = _expected(column, seen, here, marks, priors, builtin)
-        passes = _reliability(column, seen.places, marks[0], builtin)
+        passes = _reliability(seen, marks[0], builtin)
         found = []
         for question, mean, spread in zip(questions, means, spreads, strict=True):
             gain = self._remembered(situation, question.action)
@@ -329,7 +332,8 @@ class Outlook:
         seen = self._of_technique(action.technique)
         if told is None or seen is None:
             return None
-        last = int(seen.ranks[told].max())
+        ranks = [int(seen.ranks[place]) for place in told if place < len(seen.ranks)]
+        last = max(ranks, default=-1)
         if last < 0 or seen.refuted[last]:
             return None
         column, place = self._told._columns[action.technique], seen.places[last]
@@ -417,11 +421,7 @@ def _expected(
     builtin: int,
 ) -> tuple[list[float], list[float], float]:
     """Return means and spreads of the log gains, and the number of tries they rest on."""
-    writers = column.codes[seen.places, _WRITER]
-    # Another model's failures are its own.
-    strange = (writers != marks[0, _WRITER]) & (writers != builtin)
-    heard = np.flatnonzero(~(strange & np.isnan(column.told[seen.places, 0])))
-    which = heard[column.nearest(seen.places[heard], here[0], marks[0], NEAREST)]
+    which = column.nearest(seen, here[0], marks[0], builtin)
     near = seen.places[which]
     x, c = column.rows[near], column.codes[near]
     gains, errors, _ = column.told[near].T
@@ -441,17 +441,14 @@ def _expected(
     return means, spreads, float(len(x) - failed.sum())
 
 
-def _reliability(
-    column: _Column, shown: NDArray[np.intp], mark: NDArray[np.int32], builtin: int
-) -> Reliability:
+def _reliability(seen: _Seen, mark: NDArray[np.int32], builtin: int) -> Reliability:
     """Return whether a technique's next try passes: of what was seen elsewhere as one case, then of
     the library's rewrite, then of the writer at hand; of each on all classes of operation, then on
     this one."""
-    codes = column.codes[shown]
-    passed = ~np.isnan(column.told[shown, 0])
+    codes, passed = seen.codes[-RECENT:], ~seen.failed[-RECENT:]
     foreign = _foreign(codes, mark)
     same = codes[:, _CLASS] == mark[_CLASS]
-    cases = [foreign] if foreign.any() else []
+    cases = [foreign]
     for writer in dict.fromkeys((builtin, int(mark[_WRITER]))):
         by = (codes[:, _WRITER] == writer) & ~foreign
         cases += [by, by & same]
@@ -489,6 +486,10 @@ class _Seen(NamedTuple):
     """Where they stand in the column."""
     ranks: NDArray[np.int64]
     """Of each in the column, which of these it is; -1: none."""
+    codes: NDArray[np.int32]
+    """Of each of these, what is alike or not."""
+    failed: NDArray[np.bool_]
+    """Of each of these."""
     refuted: NDArray[np.bool_]
     """Of each of these, whether it counts no more."""
 
@@ -509,6 +510,10 @@ class _Column:
         self._codes = np.empty((0, 0), np.int32)
         self._squares = np.empty((0, 1), np.float32)
         self._told = np.empty((0, 3))
+        self._ended: list[int] = []
+        """Numbers from which on tries count no more, in order."""
+        self._latest: tuple[tuple[int, int], _Seen] | None = None
+        """Of the newest question: how many tries and ends it knew, and what it saw."""
         self._since = np.empty((0, 3), np.int64)
         """Number of the try, from which number on it counts no more, and place of the first that
         told the same."""
@@ -572,10 +577,15 @@ class _Column:
         """Let a try, whoever told it, count no more from a number on."""
         since = self._since[: self.count]
         since[since[:, 2] == since[place, 2], 1] = sequence
+        self._ended.append(sequence)
 
     def seen(self, sequence: int, own: Sequence[int]) -> _Seen:
         """Return the tries up to a number and some more, each once."""
         numbers, ends, firsts = self._since[: self.count].T
+        count = int(np.searchsorted(numbers, sequence, "right"))
+        known = count, bisect_right(self._ended, sequence)
+        if not own and self._latest and self._latest[0] == known:
+            return self._latest[1]
         visible = numbers <= sequence
         visible[list(own)] = True
         visible &= ends > sequence
@@ -585,7 +595,12 @@ class _Column:
             places = places[np.sort(np.unique(firsts[places], return_index=True)[1])]
         ranks = np.full(self.count, -1)
         ranks[places] = np.arange(len(places))
-        return _Seen(places, ranks, self._refuted(places))
+        failed = np.isnan(self.told[places, 0])
+        codes = np.asfortranarray(self.codes[places])
+        found = _Seen(places, ranks, codes, failed, self._refuted(places))
+        if not own:
+            self._latest = known, found
+        return found
 
     def _refuted(self, places: NDArray[np.intp]) -> NDArray[np.bool_]:
         """Say which tries, in the order in which they were made, count no more.
@@ -612,25 +627,29 @@ class _Column:
         return found
 
     def nearest(
-        self, shown: NDArray[np.intp], here: NDArray[np.float32], mark: NDArray[np.int32], most: int
+        self, seen: _Seen, here: NDArray[np.float32], mark: NDArray[np.int32], builtin: int
     ) -> NDArray[np.intp]:
-        """Return which of the shown tries were made on the launches nearest to one, in order."""
-        if len(shown) <= most:
-            return np.arange(len(shown))
-        launch = here.copy()
+        """Return which tries were made on the launches nearest to one, the earliest made first."""
+        writers = seen.codes[:, _WRITER]
+        # Another model's failures are its own.
+        heard = ~seen.failed | (writers == mark[_WRITER]) | (writers == builtin)
+        alike = heard & (seen.codes[:, _CLASS] == mark[_CLASS])
+        which = np.flatnonzero(alike if np.count_nonzero(alike) >= ENOUGH else heard)
+        if len(which) <= NEAREST:
+            return which
+        launch, codes = here.copy(), seen.codes[which]
         launch[-2 * _PARAMETERS :] = 0.0
-        away = self._squares[: self.count, 0] - np.float32(2.0) * (self.rows @ launch)
-        codes = self.codes
+        places = seen.places[which]
+        away = self._squares[places, 0] - np.float32(2.0) * (self._rows[places] @ launch)
         away += np.float32(2.0) * (codes[:, _CLASS] != mark[_CLASS])
         away += np.float32(8.0) * _foreign(codes, mark)
         away -= np.float32(8.0) * (codes[:, _TASK] == mark[_TASK])
         # Rounded: where a row lies in memory moves the last bits. Of equals the newest count.
-        ranked = np.round(away[shown], 3)[::-1]
-        which = np.argpartition(ranked, most)[:most]
-        least = ranked[which].max()
+        ranked = np.round(away, 3)[::-1]
+        least = np.partition(ranked, NEAREST - 1)[NEAREST - 1]
         within = np.flatnonzero(ranked < least)
-        ties = np.flatnonzero(ranked == least)[: most - len(within)]
-        chosen: NDArray[np.intp] = len(shown) - 1 - np.concatenate([within, ties])
+        ties = np.flatnonzero(ranked == least)[: NEAREST - len(within)]
+        chosen: NDArray[np.intp] = which[len(which) - 1 - np.concatenate([within, ties])]
         return np.sort(chosen)
 
 

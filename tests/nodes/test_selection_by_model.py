@@ -114,7 +114,7 @@ def test_a_later_run_knows_a_technique_that_gained(
                   "kernel_writer", steps=1, knowledge=knowledge)  # fmt: skip
     assert f"- {NEW}: {CARD['description']}" in model.calls_of("optimization_proposer")[0].prompt
     assert CARD["notes"] in model.calls_of("kernel_writer")[0].prompt
-    assert len(ran.evidence) == 2 and ran.steps[0].technique == NEW
+    assert len(ran.evidence) == 2 and ran.steps[-1].technique == NEW
 
 
 def test_a_new_technique_without_gain_is_not_listed(

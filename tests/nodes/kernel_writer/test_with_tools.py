@@ -191,7 +191,7 @@ def test_a_submitted_kernel_passes_the_same_gates(
         [calls(("compile_kernel", {"source": RACE})), submit, fenced(GOOD)]
     )
     ran = write(tmp_path, monkeypatch, model)
-    assert ran.result.best_us == 20.0 and ran.evidence[0].repairs == 1
+    assert ran.result.best_us == 20.0 and sorted(row.repairs for row in ran.evidence) == [0, 1]
     assert "without a barrier" in str(model.calls[2].messages[-1].content)
 
 
