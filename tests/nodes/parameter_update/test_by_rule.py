@@ -188,7 +188,8 @@ def test_what_a_model_asks_for_rests_on_rows_that_it_was_shown() -> None:
         ({"action": "rename_state", "states": ["one"], "evidence": ["FIRST"]}, "there is no state"),
         ({"action": "split_state", "states": [STATE], "evidence": ["FIRST"]}, "one condition"),
         ({"action": "revise", "techniques": [WIDE], "evidence": ["FIRST"],
-          "conditions": [{"feature": "lsu", "comparison": "among", "value": 1}]}, "among cannot compare with 1"),
+          "conditions": [{"feature": "lsu", "comparison": "among", "value": 1}]},
+         "among cannot compare with 1"),
     ],
 )  # fmt: skip
 def test_what_means_nothing_is_refused_and_the_reason_said(
