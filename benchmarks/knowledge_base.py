@@ -2,7 +2,7 @@
 
 A base of plausible evidence, states, listings and lessons is made from a seed, the same for both
 sides: each writes it with its own code. Then each side, in a process of its own, opens it, makes
-the reads of one step (match the state, candidates, deprecations, beliefs, settings, lessons), the
+the reads of one step (match the state, candidates, deprecations, beliefs, lessons), the
 reads of a second step in another state, adds a row and reads again as of the new number.
 
 The older checkout opened the base anew for each visit of a step; so is it measured. Times are of
@@ -162,20 +162,17 @@ def measure(directory: Path, anew: bool) -> dict[str, Any]:
             held, _ = opened(directory)
         known = held.candidates(where, context, at)
         deprecated = held.deprecated(where, context, at)
-        names = sorted({optimization.technique for optimization, _ in known})
         beliefs = held.beliefs(where, held.seed().techniques, context, at)
-        gained = held.settings(where, names, context, at)
+        if hasattr(held, "settings"):  # Of versions whose beliefs did not hold them.
+            held.settings(where, sorted({card.technique for card, *_ in known}), context, at)
         lessons = held.lessons(at)
         if anew:
             held.close()
         timed(name, began)
         answers.append(
             [
-                [(item.technique, gain.mean_log, gain.std_log, gain.prepared_log, gain.score,
-                  gain.trials, gain.failures) for item, gain in (*known, *beliefs)],
+                [[card.technique for card, *_ in each] for each in (known, beliefs)],
                 sorted(deprecated),
-                [(name, [(each.parameters, each.mean_log, each.tries) for each in gained[name]])
-                 for name in names],
                 sum(lesson.contested for lesson in lessons),
                 len(lessons),
             ]
