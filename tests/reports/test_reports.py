@@ -249,7 +249,8 @@ def test_markdown_and_csv_hold_every_step(finished: RunAccount) -> None:
 def test_two_runs_are_set_beside_each_other(finished: RunAccount, again: RunAccount) -> None:
     found = compare_runs(finished, again)
     assert found.ratio == pytest.approx(finished.best[1] / again.best[1])  # type: ignore[index]
-    assert found.ratio_interval is None  # A text has no spread.
+    assert found.ratio_interval is not None  # As far as simulated times are told apart.
+    assert found.ratio_interval[0] < found.ratio < found.ratio_interval[1]
     assert {side.name for side in found.settings} == {"seed", "steps"}
     assert len(found.paths) == max(len(finished.result.path), len(again.result.path))  # type: ignore[union-attr]
     wide = [
