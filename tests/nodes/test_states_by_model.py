@@ -179,7 +179,6 @@ def test_a_new_state_has_the_models_name_and_the_profiles_place(
     assert (found.name, found.description) == (NEW["name"], NEW["description"])
     assert found.primary == "dram" and found.id.startswith("found_dram")
     assert ran.steps[0].state_id == found.id
-    assert any(x.kind == "new_state" and x.state == found.id for x in ran.lessons)
 
 
 def test_a_state_once_named_is_known_to_the_next_run(
