@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import pytest
 
@@ -325,3 +325,35 @@ def test_a_measured_launch_is_known_for_what_it_is(kernel: str) -> None:
     nearest = min(agreeing, key=lambda state: distance(values, state.centroid))
     assert nearest.id == expected
     assert distance(values, nearest.centroid) <= nearest.spread
+
+
+@pytest.mark.parametrize(
+    ("usual", "told", "found"),
+    [
+        ("dram_bandwidth_bound", {"at_bound": 1.0}, "near_roofline"),
+        ("latency_bound_low_occupancy",
+         {"stall_fetch": 0.6, "stall_memory": 0.1, "fma": 0.35, "alu": 0.35, "dram": 0.1,
+          "compute_balance": 0.85, "sm": 0.5, "occupancy": 0.5}, "instruction_cache"),
+        ("latency_bound_dependent_loads",
+         {"tail": 0.8, "occupancy": 0.45, "fma": 0.3, "lsu": 0.25, "compute_balance": 0.6,
+          "many_waves": 0.12}, "tail_imbalance"),
+        ("l2_bound", {"l1_hit": 0.2, "uncoalesced": 0.5, "load_sectors": 0.6, "asked_again": 0.6},
+         "l1_thrash"),
+        ("small_grid_tail",
+         {"l1_hit": 0.85, "uncoalesced": 0.4, "load_sectors": 0.6, "store_sectors": 0.6,
+          "stall_memory": 0.6, "duration": 0.6}, "scan_dependency"),
+    ],
+)  # fmt: skip
+def test_a_symptom_moves_a_kernel_to_the_state_that_names_it(
+    usual: str, told: Mapping[str, float], found: str
+) -> None:
+    centroid = {state.id: state.centroid for state in SEED.states}
+
+    def nearest(values: Sequence[float]) -> str:
+        return min(centroid, key=lambda name: distance(values, centroid[name]))
+
+    before = [value if value >= 0.0 else 0.0 for value in centroid[usual]]
+    after = list(before)
+    for place, dimension in enumerate(DIMENSIONS):
+        after[place] = told.get(dimension.name, before[place])
+    assert (nearest(before), nearest(after)) == (usual, found)
