@@ -72,7 +72,7 @@ def test_a_confirmed_claim_is_a_case_of_the_task_and_the_writer_mends_the_kernel
     )
     ran = lowered(tmp_path, monkeypatch, model)
     assert (ran.result.outcome, ran.result.best_us) == ("improved", 30.0)
-    assert [(row.outcome, row.repairs) for row in ran.evidence][-1] == ("passed", 1)
+    assert ("passed", 1) in [(row.outcome, row.repairs) for row in ran.evidence]
     assert [step.outcome for step in ran.steps] == ["passed"]
     again = str(model.calls_of("kernel_writer")[1].messages[-1].content)
     assert "Its results differ from PyTorch's" in again and "the sign is lost there" in again

@@ -39,7 +39,7 @@ from kernelblaster.tools.models.asking import (
     estimate_tokens,
 )
 from kernelblaster.tools.models.budgets import write_budgets
-from kernelblaster.tools.models.records import Answer, Budgets, Message, Price
+from kernelblaster.tools.models.records import Answer, Budgets, Message, Price, Role
 from kernelblaster.tools.models.reply_forms import find_object, strict_schema
 
 
@@ -78,10 +78,13 @@ def judge(
 ) -> Callable[..., Answer[Verdict]]:
     """Ask a scripted model for a Verdict."""
 
-    def ask(model: ScriptedChatModel, *place: int | str, **fields: Any) -> Answer[Verdict]:
+    def ask(
+        model: ScriptedChatModel, *place: int | str, role: Role = "optimization_selector",
+        **fields: Any,
+    ) -> Answer[Verdict]:  # fmt: skip
         plan = use(monkeypatch, model, **{"first_wait_seconds": 0.0, **fields})
         return asyncio.run(
-            asker(plan).structured("soft_verifier", place or (0,), QUESTION, Verdict)
+            asker(plan).structured(role, place or (0,), QUESTION, Verdict)
         )
 
     return ask
@@ -94,7 +97,7 @@ def test_a_good_reply_is_a_record(judge: Any, store: RunStore, method: str) -> N
     assert answer.value == Verdict(technique="tile", confidence=0.5, notes=("reads twice",))
     assert (answer.author, answer.reason, answer.calls) == (CURRENT, "", 1)
     assert answer.reply_sha256 == store.ledger.rows()[0].reply_sha256
-    assert model.calls[0].role == "soft_verifier"
+    assert model.calls[0].role == "optimization_selector"
     tools = model.calls[0].options.get("tools")
     if method == "function_calling":
         assert tools[0]["function"]["name"] == "Verdict"
@@ -221,14 +224,14 @@ def test_two_places_get_two_samples_of_one_prompt(
 def test_a_question_to_one_who_judges_is_asked_once_in_a_run(judge: Any, store: RunStore) -> None:
     """At another place its answer is read back, and the ledger says that nothing was sent."""
     model = ScriptedChatModel(["junk", GOOD])
-    first, second = judge(model, 0, 0), judge(model, 0, 1)
+    first, second = (judge(model, 0, place, role="soft_verifier") for place in (0, 1))
     assert (second.value, second.reply_sha256) == (first.value, first.reply_sha256)
     assert len(model.calls) == 2, "the junk, and what was asked for in its place"
     assert [row.outcome for row in store.ledger.rows()][-1] == "reused"
     (spent,) = store.ledger.by_role()
     assert (spent.calls, spent.malformed, spent.reused, spent.unanswered) == (2, 1, 2, 0)
     assert store.ledger.totals().calls == 2
-    again = judge(ScriptedChatModel(), 0, 1)
+    again = judge(ScriptedChatModel(), 0, 1, role="soft_verifier")
     assert again.value == first.value and len(store.ledger.rows()) == 4
 
 
