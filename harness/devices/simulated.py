@@ -400,7 +400,7 @@ class SimulatedDevice(Device):
         unsure = failed is not None and failed.diagnostics[0].kind == NOT_WRITTEN
         if full_case and (unsure or (sample and not failed)):
             wrong, wide = self._wide_answer(
-                built, plan, task, cases, full_case, reply.report, draw
+                built, plan, task, cases, full_case, reply.report, draw, WIDE_INSTRUCTIONS
             )
             if wrong:
                 failed = wrong
@@ -468,7 +468,7 @@ class SimulatedDevice(Device):
         full_case: FullCase,
         sampled: ProfileReport,
         draw: str,
-        budget: int = WIDE_INSTRUCTIONS,
+        budget: int,
     ) -> tuple[StageResult | None, Checked]:
         """Return how two runs of as many blocks as are affordable fail, and what was compared.
 
