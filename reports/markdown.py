@@ -40,6 +40,10 @@ def run_markdown(run: RunAccount) -> str:
             parts += [f"## Lessons of iteration {iteration.number + 1}",
                       bullets(f"{words.plain(each.kind)}: {each.text} ({each.author})"
                               for each in iteration.update.lessons)]  # fmt: skip
+        if iteration.update and iteration.update.edits:
+            parts += [f"## Edits of the policy by iteration {iteration.number + 1}",
+                      bullets(f"{each.text} ({each.author})"
+                              for each in iteration.update.edits)]  # fmt: skip
     if run.spending:
         spent = [
             (words.plain(each.role), each.model, words.count(each.calls),

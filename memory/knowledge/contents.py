@@ -199,7 +199,7 @@ class Contents:
             elif isinstance(edit, AddTechnique | AddMacro):
                 card = self.seed.with_todays_parameters(edit.card)
                 edit = edit.model_copy(update={"card": card})
-            self.edits.append(StoredEdit(entry.sequence, entry.id, edit))
+            self.edits.append(StoredEdit(entry.sequence, entry.id, edit, edit.rank))
         elif entry.kind == REVERT:
             revert = self._journal.read(Revert, entry)
             self.edits.append(StoredEdit(entry.sequence, entry.id, revert))

@@ -45,6 +45,8 @@ class StoredEdit(NamedTuple):
     sequence: int
     id: str
     content: Edit | Revert
+    rank: tuple[int, str, str] = (0, "", "")
+    """In which order edits are applied."""
 
 
 class Edits:
@@ -56,12 +58,15 @@ class Edits:
         for each in reversed(known):  # What undoes a revert came after it.
             if isinstance(each.content, Revert) and each.id not in undone:
                 undone.add(each.content.edit)
-        edits = [
+        self.standing: list[Edit] = [
             each.content
-            for each in known
+            for each in sorted(known, key=lambda each: each.rank)
             if not isinstance(each.content, Revert) and each.id not in undone
         ]
-        self.standing: list[Edit] = sorted(edits, key=lambda edit: edit.rank)
+        self._revisions: dict[str, list[Revise]] = {}
+        for edit in self.standing:
+            if isinstance(edit, Revise):
+                self._revisions.setdefault(edit.technique, []).append(edit)
 
     def optimizations(
         self, seed: Table, changes: Iterable[StateOptimization], device_kind: str
@@ -92,18 +97,17 @@ class Edits:
         """Return a card as the revisions of it leave it that speak of a state, or of all."""
         found = [
             edit
-            for edit in self.of(device_kind)
-            if isinstance(edit, Revise)
-            and edit.technique == card.technique
+            for edit in self._revisions.get(card.technique, ())
+            if comparable(edit.device_kind, device_kind)
             and (edit.state is None or self.joined.get(edit.state, edit.state) == state)
         ]
         told: set[str] = set()
         corrected = 0.0
         for edit in found:
             card = _applied(card, edit)
-            if not told.issuperset(edit.evidence):  # The same rows correct an expectation once.
-                corrected += edit.correction
-            told.update(edit.evidence)
+            if edit.correction and not told.issuperset(edit.evidence):
+                corrected += edit.correction  # The same rows correct an expectation once.
+                told.update(edit.evidence)
         most = MOST_CORRECTED_TOGETHER
         gain = card.prior_log_gain + min(max(corrected, -most), most)
         return card.model_copy(update={"prior_log_gain": gain}) if corrected else card
