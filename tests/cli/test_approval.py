@@ -78,7 +78,7 @@ def test_without_a_terminal_the_run_ends_saved_and_says_what_answers(
         command("resume", "run", "--answer", 'edit:{"technique": "magic"}', "--json")
     )["questions"]
     assert "'magic' is known" in asked[0]["hint"]
-    edit = 'edit:{"technique": "tune_block_size", "parameters": {"block": 128}}'
+    edit = 'edit:{"technique": "tune_block_size", "parameters": {"block_size": 128}}'
     shown = command("resume", "run", "--answer", edit).out
     assert "Announce this kernel, 1.11x" in shown and "-us: 100.0\n+us: 90.0" in shown
     rejected = last_json(command("resume", "run", "--answer", "reject:no gain", "--json"))

@@ -64,7 +64,7 @@ class TextRewrite:
 
 
 REWRITES = (
-    TextRewrite("tune_block_size", 0.9, parameters={"block": (256, 128)}),
+    TextRewrite("tune_block_size", 0.9, parameters={"block_size": (128, 64, 256, 512, 1024)}),
     TextRewrite("vectorize_memory_access", 0.5),
     TextRewrite("fast_math", 0.8),
     TextRewrite("unroll_loop", 1.3),
