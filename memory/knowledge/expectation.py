@@ -53,6 +53,8 @@ OTHER_CLASS, OTHER_DTYPE, OTHER_WRITER, OTHER_GPU, OTHER_FAMILY = 0.5, 0.7, 0.6,
 """How far kernels speak for one another that are alike but for this."""
 SETTING_REACH = 2.0
 """Doublings of a parameter's value at which two settings are 0.6 alike."""
+DIGITS = 9
+"""After the point, of a forecast."""
 NEAREST = 32
 """Tries of a technique that a question is answered by."""
 ENOUGH, RECENT = 256, 2048
@@ -379,7 +381,7 @@ _ANY = -1
 
 
 def _covariance(
-    x: NDArray[np.float32], c: NDArray[np.int32], y: NDArray[np.float32], d: NDArray[np.int32]
+    x: NDArray[np.float64], c: NDArray[np.int32], y: NDArray[np.float64], d: NDArray[np.int32]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the covariances of log gains of two lots of tries, and how alike the kernels are."""
     squares = (x * x).sum(1)[:, None] + (y * y).sum(1)[None, :] - 2.0 * (x @ y.T)
@@ -396,7 +398,10 @@ def _with_priors(
 ) -> tuple[list[float], list[float]]:
     """Return means and spreads of log gains, what is believed without evidence taken in."""
     joined = means + PRIOR_SHARE * variances / BEFORE * priors
-    return joined.tolist(), np.sqrt(variances + NOISE).tolist()
+    spreads = np.sqrt(variances + NOISE)
+    # How an array lies in memory moves the last digits of sums; a run and its repeat must not
+    # differ by them.
+    return joined.round(DIGITS).tolist(), spreads.round(DIGITS).tolist()
 
 
 def _doubts(
@@ -423,7 +428,7 @@ def _expected(
     """Return means and spreads of the log gains, and the number of tries they rest on."""
     which = column.nearest(seen, here[0], marks[0], builtin)
     near = seen.places[which]
-    x, c = column.rows[near], column.codes[near]
+    x, c = column.rows[near].astype(np.float64), column.codes[near]
     gains, errors, _ = column.told[near].T
     covariance, alike = _covariance(np.concatenate([x, here]), np.concatenate([c, marks]), x, c)
     among, across = covariance[: len(x)], covariance[len(x) :]

@@ -216,7 +216,7 @@ class KnowledgeBase:
             UserError: the id names no state.
         """
         with self._guard:
-            snapshot = self.snapshot(at)
+            snapshot = self._asked_of(context, at)
             known = self._known(state, snapshot)
             excluded = snapshot.deprecated(known.id, context.device_kind, context.op_class)
             return snapshot.policy(context.device_kind).candidates(known, context, excluded)
@@ -269,7 +269,7 @@ class KnowledgeBase:
             UserError: the id names no state.
         """
         with self._guard:
-            snapshot = self.snapshot(at)
+            snapshot = self._asked_of(context, at)
             kind = context.device_kind
             named = [
                 item
@@ -295,10 +295,17 @@ class KnowledgeBase:
             UserError: the id names no state.
         """
         with self._guard:
-            snapshot = self.snapshot(at)
+            snapshot = self._asked_of(context, at)
             policy = snapshot.policy(context.device_kind)
             known = self._known(state, snapshot)
             return policy.forecast(known, optimization, launch, setting, context)
+
+    def _asked_of(self, context: PolicyContext, at: int | None) -> Snapshot:
+        """Return the snapshot, with what the asker itself added since: that is read whatever
+        others have had read, or what is expected would hang on their timing."""
+        if context.own:
+            self._contents.read()
+        return self.snapshot(at)
 
     def lessons(
         self, at: int | None = None, technique: str | None = None, state: str | None = None

@@ -186,14 +186,14 @@ def with_text_rewrite(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
-@pytest.mark.parametrize("parameters", [{"block": 128}, {"block": "128"}, '{"block": 128}'])
+@pytest.mark.parametrize("parameters", [{"block_size": 128}, {"block_size": "128"}, '{"block_size": 128}'])
 def test_a_technique_is_applied_with_parameters_however_they_are_quoted(
     tools: Tools, monkeypatch: pytest.MonkeyPatch, parameters: Any
 ) -> None:
     with_text_rewrite(monkeypatch)
     told = ask(tools, "apply_technique", technique="Tune block size", source="us: 10.0\n",
                parameters=parameters)  # fmt: skip
-    assert "block=128" in told and "us: 9.0" in told
+    assert "block_size=128" in told and "us: 9.0" in told
     made = told.split(":")[0]
     assert "9 us" in ask(tools, "profile_kernel", source=made)
     again = ask(tools, "apply_technique", technique="tune_block_size", source=made)
