@@ -26,7 +26,8 @@ FIXED = (
 )  # fmt: skip
 """Fields of a run's plan that say which run it is."""
 WHICH_RUN = "it says which run this is; start another run"
-ONLY_LESSONS = "of an update lessons can be left out, before keep_lessons reads them"
+MAY_GO = ("lessons", "edits")
+ONLY_THESE = "of an update lessons and edits can be left out, before keep_lessons reads them"
 
 
 class Recorded(LastValue[Any]):
@@ -34,7 +35,7 @@ class Recorded(LastValue[Any]):
 
     A dictionary written over a record is an edit: the fields that it has not stay as they were; one
     that has all of them is the value itself. Of a run's plan only those can be edited that do not
-    say which run it is, of an update only its lessons, which can be left out.
+    say which run it is, of an update only its lessons and edits, which can be left out.
     """
 
     __slots__ = ()
@@ -75,10 +76,11 @@ class Recorded(LastValue[Any]):
         elif isinstance(before, ParameterUpdate):
             if whole and after.iteration != before.iteration:
                 return after
-            others = [name for name in type(before).model_fields if name != "lessons"]
-            _require_same(before, after, others, self.key, ONLY_LESSONS)
-            if not set(after.lessons) <= set(before.lessons):
-                raise BadValue(f"{self.key}.lessons cannot be edited: {ONLY_LESSONS}")
+            others = [name for name in type(before).model_fields if name not in MAY_GO]
+            _require_same(before, after, others, self.key, ONLY_THESE)
+            for name in MAY_GO:
+                if not set(getattr(after, name)) <= set(getattr(before, name)):
+                    raise BadValue(f"{self.key}.{name} cannot be edited: {ONLY_THESE}")
         elif isinstance(before, TechniqueChoice) and not whole:
             return after.model_copy(update=_of_a_person(value, before))
         return after

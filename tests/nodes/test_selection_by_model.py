@@ -111,7 +111,7 @@ def test_a_later_run_knows_a_technique_that_gained(
             by_role={"optimization_proposer": [reply], "kernel_writer": [good("kernel_writer")]}
         )
         ran = run(new_folder(tmp_path, name), monkeypatch, model, "optimization_proposer",
-                  "kernel_writer", steps=1, knowledge=knowledge)  # fmt: skip
+                  "kernel_writer", steps=1, knowledge=knowledge, start=INITIAL)  # fmt: skip
     assert f"- {NEW}: {CARD['description']}" in model.calls_of("optimization_proposer")[0].prompt
     assert CARD["notes"] in model.calls_of("kernel_writer")[0].prompt
     assert len(ran.evidence) == 2 and ran.steps[-1].technique == NEW
