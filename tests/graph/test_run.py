@@ -54,7 +54,7 @@ def test_a_run_improves_learns_and_writes_its_results(tmp_path: Path, text_devic
     steps = replayed(tmp_path / "run")
     mended = sum(len(step["refused"]) for step in steps)
     assert stats["evidence"] == kinds.count("step") + mended > len(steps), "every attempt is a row"
-    assert stats["lessons"] == len(result.lessons) > 0
+    assert 0 < stats["lessons"] <= len(result.lessons), "several may be one"
 
 
 class PairingDevice(graph_support.TextDevice):

@@ -10,7 +10,7 @@ from typing import Any
 import graph_support
 import pytest
 from every_role import CARD, NEW, good
-from graph_support import TextRewrite
+from graph_support import INITIAL, TextRewrite
 from hypothesis import HealthCheck, given, settings
 from model_role_support import BAD, jsonish, new_folder, run
 from pydantic import ValidationError

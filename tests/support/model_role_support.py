@@ -87,7 +87,7 @@ def run(
     with KnowledgeBase.open(directory, knowledge_seed()) as knowledge:
         return Ran(
             result, events, steps,
-            knowledge.snapshot().evidence(), knowledge.lessons(),
+            knowledge.snapshot().evidence(), knowledge.written_lessons(),
             knowledge.states(), knowledge.snapshot().optimizations("simulated"),
         )  # fmt: skip
 

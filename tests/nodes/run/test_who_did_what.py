@@ -117,10 +117,9 @@ def test_a_state_that_a_model_described_is_signed_by_it(
             "reason": "None fits."}  # fmt: skip
     ran = run(tmp_path / "model", monkeypatch, ScriptedChatModel(otherwise=said), "state_selector",
               steps=1)  # fmt: skip
-    assert signed(ran, "reached a new state: Rows come one by one.") == {CURRENT}
-    rule = run(tmp_path / "rule", monkeypatch, ScriptedChatModel(), steps=2)
-    found = [lesson for lesson in rule.lessons if lesson.kind == "new_state"]
-    assert found and {lesson.author for lesson in found} == {BUILTIN}
+    assert [step.state_author for step in ran.steps] == [CURRENT]
+    rule = run(tmp_path / "rule", monkeypatch, ScriptedChatModel(), steps=1)
+    assert [step.state_author for step in rule.steps] == [BUILTIN]
 
 
 # The initial kernel ------------------------------------------------------------------------------
