@@ -81,8 +81,9 @@ class Lessons:
 def merged(lessons: Iterable[Lesson]) -> list[Lesson]:
     """Return one lesson for each key, in the order given: the one that speaks for all of its key.
 
-    That is one that nothing contests, then in a model's or a person's words, then with most
-    evidence. What describes a state is no lesson; deprecations each speak for their state.
+    That is one that nothing contests, then in a model's or a person's words, then one that says
+    when it holds, then with most evidence. What describes a state is no lesson; deprecations each
+    speak for their state.
     """
     groups: dict[object, list[Lesson]] = {}
     for lesson in lessons:
@@ -96,7 +97,8 @@ def _spoken(group: Sequence[Lesson]) -> Lesson:
     best = min(
         group,
         key=lambda each: (
-            each.contested, each.author == BUILTIN, -len(each.evidence), each.order, each.id
+            each.contested, each.author == BUILTIN, each.kind != "condition",
+            -len(each.evidence), each.order, each.id,
         ),
     )  # fmt: skip
     if len({lesson.state for lesson in group}) > 1:

@@ -85,7 +85,7 @@ def test_a_new_technique_goes_from_proposal_to_knowledge(finished: Any) -> None:
     assert listed[0].applies_when == "Rows are reread." and "Pad rows." in listed[0].notes
     assert 0 < listed[0].prior_log_gain < max(row.log_gain or 0 for row in rows), "from evidence"
     assert {lesson.author for lesson in lessons} >= {CURRENT}
-    assert any("It pays where rows are read again. Measured:" in x.text for x in lessons)
+    assert any("It pays where rows are read again. Simulated:" in x.text for x in lessons)
 
 
 def test_the_second_iteration_reads_what_the_first_wrote(finished: Any) -> None:

@@ -186,7 +186,9 @@ def with_text_rewrite(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
-@pytest.mark.parametrize("parameters", [{"block_size": 128}, {"block_size": "128"}, '{"block_size": 128}'])
+@pytest.mark.parametrize(
+    "parameters", [{"block_size": 128}, {"block_size": "128"}, '{"block_size": 128}']
+)
 def test_a_technique_is_applied_with_parameters_however_they_are_quoted(
     tools: Tools, monkeypatch: pytest.MonkeyPatch, parameters: Any
 ) -> None:
