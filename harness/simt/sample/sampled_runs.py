@@ -101,6 +101,15 @@ class SampledRuns:
         if not self.samples or self.blocks == 1 or len(self.samples[0][0]) == self.blocks:
             # Where all have run the longest is known, and the model goes by it.
             return False
+        return self._is_uneven()
+
+    def lonely_block(self) -> int | None:
+        """Return the block that does most of a grid of which few blocks do much, else None."""
+        if not self.samples or self.blocks == 1 or not self._is_uneven():
+            return None
+        return max(sorted(self.runner.work), key=self.runner.work.__getitem__)
+
+    def _is_uneven(self) -> bool:
         work = np.concatenate([result.work for _, result in self.samples])
         busiest = max(int(result.work.max()) for _, result in self.runner.uses)
         return is_uneven(self.gpu, work, busiest, self.blocks)

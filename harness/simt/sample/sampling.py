@@ -154,6 +154,13 @@ def _scaled(
     slowest = slowest_path(
         launch.module, runs.probe, warps / blocks, machine, machine_chain
     )  # fmt: skip
+    longest = runs.longest_block()
+    if machine is not None and (block := runs.lonely_block()) is not None:
+        # Beside idle blocks an average warp has next to nothing to wait for: the block that does
+        # the work waits as long as it does alone.
+        of_one = warps / blocks
+        alone = machine.executions(runner.run([block]), 1.0, of_one)
+        chain = max(chain, machine_chain(alone, of_one) / longest)
     for counts in samples:
         counts.barriers_per_warp = max(counts.barriers_per_warp, slowest.barriers)
     return LaunchCounters(
@@ -166,7 +173,7 @@ def _scaled(
         resident_blocks=max(1, held.blocks),
         chain_clocks=chain * slowest.delay,
         slowest_warp=slowest.delay,
-        longest_block=runs.longest_block(),
+        longest_block=longest,
         standard_error=runs.standard_error(),
         l1_load_sectors=traffic.load_sectors,
         l1_hit_sectors=traffic.hit_sectors,

@@ -229,8 +229,8 @@ def test_code_that_runs_at_load_is_refused(tmp_path: Path, text: str) -> None:
 
 
 def test_much_host_code_is_refused_before_it_is_read(tmp_path: Path) -> None:
-    found = messages(tmp_path, 'asm(".text\\n.fill 300000, 1, 0x90\\n");')
-    assert len(found) == 1 and "KiB of host machine code; the limit is 256 KiB" in found[0]
+    found = messages(tmp_path, 'asm(".text\\n.fill 1200000, 1, 0x90\\n");')
+    assert len(found) == 1 and "KiB of host machine code; the limit is 1024 KiB" in found[0]
 
 
 @only_x86
