@@ -120,6 +120,7 @@ class Condition(Record):
     """at_least and at_most compare numbers, equals a number or a word; among says that the fact (of
     several words, one at least) is one of the value's words, lacks that it is none."""
     value: float | str | tuple[str, ...]
+    """What it is compared with."""
 
     @model_validator(mode="after")
     def _compares_what_it_can(self) -> Condition:
@@ -164,6 +165,7 @@ class MacroStep(Record):
     """One technique of a sequence that is chosen as one."""
 
     technique: str
+    """What is applied."""
     parameters: dict[str, Any] = Field(default_factory=dict)
     """With which values; those left out take their default."""
 
@@ -563,6 +565,7 @@ class Revise(EditBase):
 
     edit: Literal["revise"] = "revise"
     technique: str
+    """Of which entry."""
     state: str | None = None
     """Under this state alone; None: wherever it is listed or could be tried."""
     conditions: tuple[Condition, ...] = ()
@@ -607,6 +610,7 @@ class Deprecate(EditBase):
 
     edit: Literal["deprecate"] = "deprecate"
     technique: str
+    """Which is not to be tried."""
     op_class: str
     writer: str | None = None
     """Author of the kernels that failed; None: whoever writes."""

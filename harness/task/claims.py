@@ -25,6 +25,7 @@ class Place(Record):
     index: tuple[int | None, ...] = Field(max_length=8)
     """One number an axis, counted from 0; null: all along it."""
     value: float
+    """What they hold."""
 
 
 class Fill(Record):
@@ -60,6 +61,7 @@ class ClaimedInput(Record):
     """An input of a task; tensors that are not named hold their own values."""
 
     tensors: tuple[Fill, ...] = Field(min_length=1, max_length=MOST_TENSORS)
+    """What each of those named holds."""
 
     @property
     def id(self) -> str:

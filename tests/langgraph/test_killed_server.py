@@ -36,7 +36,7 @@ async def test_a_run_of_a_killed_server_goes_on_elsewhere(
         assert Path(answer["result"]["run"]) != directory, "the next run begins beside it"
     graph_support.install(monkeypatch.setattr)
     result = await aresume(directory)
-    assert result.gain > 1 and {step.iteration for step in result.steps} >= {0, 5}
+    assert result.gain > 1 and {step.iteration for step in result.steps} >= {0, 1}
 
 
 @pytest.mark.parametrize("moment", ["asked", "directory"])

@@ -315,9 +315,10 @@ BUGS = {
     "softmax without its maximum": rows(f"{HERE} row(o, from, !FULL);", words="differ"),
     "a variance in one pass": rows(
         "long long r = blockIdx.x * 32 + threadIdx.x; if (r >= X_SIZE_0) return;"
-        "const float* from = x + r * X_SIZE_1; float sum = 0, squares = 0;"
+        "const float* from = x + r * X_SIZE_1; float sum = 0, squares = 0, mean = 0;"
+        "if (!FULL) for (int i = 0; i < X_SIZE_1; i++) mean += from[i] / X_SIZE_1;"
         "for (int i = 0; i < X_SIZE_1; i++) {"
-        "float v = FULL ? from[i] : from[i] - from[0]; sum += v; squares += v * v; }"
+        "float v = from[i] - mean; sum += v; squares += v * v; }"
         "sum /= X_SIZE_1; y[r] = squares / X_SIZE_1 - sum * sum;",
         "k<<<(X_SIZE_0 + 31) / 32, 32, 0, stream>>>(x, out0, (int*)workspace);",
         task="variance", words="differ",
