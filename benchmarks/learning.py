@@ -186,8 +186,7 @@ def worth(step: Step) -> float:
 
 def forecast(step: Step) -> float:
     """Return what a try was ordered by before its outcome."""
-    passing = getattr(step, "forecast_pass", None)
-    success = 1.0 if passing is None else passing
+    success = 1.0 if step.forecast_pass is None else step.forecast_pass
     return success * step.expected_log_gain - (1.0 - success) * FAILURE_COST
 
 
@@ -207,8 +206,7 @@ def losses(run: Run) -> list[float]:
     """Return the log loss of each forecast: fails, gains nothing worth the name, gains more."""
     found = []
     for step in run.steps:
-        passing = getattr(step, "forecast_pass", None)
-        spread = getattr(step, "forecast_std", None)
+        passing, spread = step.forecast_pass, step.forecast_std
         if passing is None or not spread:
             continue
         more = 0.5 * math.erfc((NO_GAIN - step.expected_log_gain) / (spread * math.sqrt(2.0)))

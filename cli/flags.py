@@ -23,6 +23,9 @@ Gpus = Annotated[
     str | None, typer.Option("--gpus", help="Numbers of this machine's GPUs to work on: 0,1.")
 ]
 KnowledgeDirectory = Annotated[Path | None, typer.Option("--kb", help="Knowledge base directory.")]
+Measured = Annotated[
+    bool, typer.Option("--measured", help="What real GPUs said, instead of the simulated one.")
+]
 MaxTokens = Annotated[int | None, typer.Option(help="Cap on tokens of all model calls.")]
 MaxMoney = Annotated[float | None, typer.Option(help="Cap on dollars, by the table of prices.")]
 MaxCalls = Annotated[int | None, typer.Option(help="Cap on model calls.")]

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from ..harness.errors import UserError
-from .flags import Json, KnowledgeDirectory, knowledge_directory
+from .flags import Json, KnowledgeDirectory, Measured, knowledge_directory
 from .knowledge_edits import add_edit_commands
 from .knowledge_exchange import add_exchange_commands
 from .output import print_json, say
@@ -16,9 +16,6 @@ from .terminal import Terminal
 knowledge_app = typer.Typer(help="The knowledge base.", no_args_is_help=True)
 add_exchange_commands(knowledge_app)
 add_edit_commands(knowledge_app)
-Measured = Annotated[
-    bool, typer.Option("--measured", help="What real GPUs said, instead of the simulated one.")
-]
 
 
 @knowledge_app.command("show")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..harness.errors import UserError
-from .flags import Json, KnowledgeDirectory, knowledge_directory
+from .flags import Json, KnowledgeDirectory, Measured, knowledge_directory
 from .output import print_json, say
 
 if TYPE_CHECKING:
@@ -18,9 +18,6 @@ if TYPE_CHECKING:
 
 SHOWN = 10
 """Characters of an id."""
-Measured = Annotated[
-    bool, typer.Option("--measured", help="What real GPUs said, instead of the simulated one.")
-]
 Technique = Annotated[str | None, typer.Option(help="Only those on this technique.")]
 
 

@@ -9,15 +9,12 @@ import typer
 
 from ..harness.errors import UserError
 from ..harness.files import write_atomically
-from .flags import Json, KnowledgeDirectory, knowledge_directory
+from .flags import Json, KnowledgeDirectory, Measured, knowledge_directory
 from .output import print_json, say
 
 if TYPE_CHECKING:
     from ..memory.knowledge.knowledge_base import KnowledgeBase
 
-Measured = Annotated[
-    bool, typer.Option("--measured", help="What real GPUs said, instead of the simulated one.")
-]
 
 
 def kb_export(

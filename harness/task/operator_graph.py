@@ -46,12 +46,12 @@ def operator_graph(task: Task) -> OperatorGraph:
     ranks = [(tensor.role, len(tensor.shape)) for tensor in task.full.tensors]
     return OperatorGraph(
         sha256=sha256_of_json([told, outputs, ranks]),
-        operators=tuple(sorted(_operator(node.op) for node in program.nodes)),
+        operators=tuple(sorted(operator_name(node.op) for node in program.nodes)),
     )
 
 
-def _operator(op: str) -> str:
-    """Return the name of an operator without its library and overload."""
+def operator_name(op: str) -> str:
+    """Return the name of an operator without its library, overload and underscore."""
     parts = op.split(".")
     return (parts[1] if len(parts) > 1 else parts[0]).removesuffix("_")
 

@@ -9,6 +9,7 @@ from typing import get_args
 
 from ...harness.gpus import architecture_family
 from ...harness.records import Bottleneck, DeviceIdentity, Profile, Task
+from ...harness.task.operator_graph import operator_name
 from ..records import Condition, Evidence, Fact
 from .signature import DIMENSIONS, bottlenecks_of, named, signature_of
 
@@ -128,8 +129,7 @@ def evidence_facts(row: Evidence) -> KernelFacts:
 def operators(task: Task) -> frozenset[str]:
     """Return the operators of a task's graph, without namespace, overload and underscore."""
     nodes = task.program.nodes if task.program is not None else ()
-    parts = (node.op.split(".") for node in nodes)
-    return frozenset((each[1] if len(each) > 1 else each[0]).removesuffix("_") for each in parts)
+    return frozenset(operator_name(node.op) for node in nodes)
 
 
 def unmet(conditions: Iterable[Condition], facts: KernelFacts) -> Condition | None:

@@ -22,7 +22,7 @@ from ..records import (
     SplitState,
 )
 from .conditions import KernelFacts, evidence_facts, misnamed
-from .edits import Table, gained, lost, passes
+from .edits import Table, gained, lost, passes, worse_without
 from .facts import comparable
 from .signature import DIMENSIONS, distance
 from .snapshot import Snapshot
@@ -221,10 +221,7 @@ def _check_macro(edit: AddMacro, rows: Sequence[Evidence], ground: Ground) -> No
         alone = [row for row in ground.cited(proof.gained) if gained(row)]
         own = any(row.technique == names[at] for row in alone)
         left_out = at + 1 < len(rows) and any(
-            (row.technique, row.task_id) == (names[at + 1], rows[at].task_id)
-            and row.previous_technique != names[at]
-            and (lost(row) or (row.log_gain or 0.0) < (rows[at + 1].log_gain or 0.0) - NO_GAIN)
-            for row in ground.cited(proof.without)
+            worse_without(row, rows[at], rows[at + 1]) for row in ground.cited(proof.without)
         )
         if not (own or left_out):
             raise Refused(

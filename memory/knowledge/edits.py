@@ -197,6 +197,16 @@ def gained(row: Evidence) -> bool:
     return row.log_gain is not None and row.log_gain > NO_GAIN
 
 
+def worse_without(row: Evidence, step: Evidence, following: Evidence) -> bool:
+    """Say whether a row shows what a step is good for: the one that follows it did worse without
+    it before, on the same task."""
+    return (
+        (row.technique, row.task_id) == (following.technique, step.task_id)
+        and row.previous_technique != step.technique
+        and (lost(row) or (row.log_gain or 0.0) < (following.log_gain or 0.0) - NO_GAIN)
+    )
+
+
 def _applied(card: Optimization, edit: Revise) -> Optimization:
     parameters = {
         name: [

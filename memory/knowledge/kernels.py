@@ -253,7 +253,7 @@ def tried_on(
     for row in rows:
         if row.task_id == task_id and source_sha256 in (None, row.parent_sha256):
             key = (
-                row.parent_sha256, row.technique, str(sorted(row.parameters.items())), _launch(row),
+                row.parent_sha256, row.technique, str(sorted(row.parameters.items())), row.launch,
                 row.outcome, row.child_sha256, row.gpu, row.device_kind,
             )  # fmt: skip
             alike.setdefault(key, []).append(row)
@@ -334,17 +334,13 @@ def _shared(task: TaskSeen, seen: TaskSeen) -> float:
     return (one & other).total() / union if union else 0.0
 
 
-def _launch(row: Evidence) -> str:
-    return str(getattr(row, "launch", ""))
-
-
 def _joined(rows: list[Evidence]) -> Tried:
     first = rows[0]
     gains = [row.log_gain for row in rows if row.log_gain is not None]
     return Tried(
         technique=first.technique,
         parameters=first.parameters,
-        launch=_launch(first),
+        launch=first.launch,
         outcome=first.outcome,
         log_gain=statistics.median(gains) if gains else None,
         tries=len(rows),

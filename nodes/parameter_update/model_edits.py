@@ -11,13 +11,12 @@ from pydantic import ValidationError
 from ...harness.errors import told_of
 from ...harness.records import sha256_of_json
 from ...memory.knowledge.edit_checks import Ground
-from ...memory.knowledge.edits import gained, lost
+from ...memory.knowledge.edits import gained, worse_without
 from ...memory.knowledge.facts import comparable
 from ...memory.knowledge.matching import DISCOVERED_SPREAD
 from ...memory.knowledge.signature import mean_of
 from ...memory.records import (
     MOST_CORRECTED,
-    NO_GAIN,
     AddMacro,
     Condition,
     Deprecate,
@@ -153,9 +152,7 @@ def _proof(
         without = [
             name
             for name, row in sorted(source.learned.of(following.technique).items())
-            if row.task_id == following.task_id
-            and row.previous_technique != rows[at].technique
-            and (lost(row) or (row.log_gain or 0.0) < (following.log_gain or 0.0) - NO_GAIN)
+            if worse_without(row, rows[at], following)
         ]
     return StepProof(gained=own, without=tuple(without))
 

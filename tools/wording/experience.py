@@ -148,7 +148,7 @@ def lessons_text(
     for lesson in lessons:
         if (lesson.device_kind == "simulated") != (device_kind == "simulated"):
             continue
-        if lesson.op_class not in (None, op_class) or lesson.kind == "new_state":
+        if lesson.op_class not in (None, op_class):
             continue
         if lesson.kind == "observation" and lesson.author == BUILTIN:
             continue  # by rule it says that an expectation held
