@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping, Sequence
+from math import prod
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -53,6 +54,8 @@ class LoadedProgram(Protocol):
     workspace_bytes: int
     launch_count: int
     """Kernels that one call launches."""
+    block_threads: int
+    """Of the largest block that one of them has."""
 
     def prepare(self, buffers: Buffers) -> PreparedCall:
         """Return a call on these buffers."""
@@ -86,6 +89,7 @@ class DriverProgram:
         self._driver, self._stream, self._plan = driver, stream, program.plan
         self.workspace_bytes = program.plan.workspace_bytes
         self.launch_count = len(program.plan.launches)
+        self.block_threads = max((prod(step.block) for step in program.plan.launches), default=1)
         self._events: list[ctypes.c_void_p] = []
         try:
             self._module = driver.load(program.image.read_bytes())

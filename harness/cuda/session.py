@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import re
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Protocol
@@ -14,6 +15,7 @@ import torch
 from ..gpus import Limits
 from ..host.properties import GpuProperties
 from .candidate import DriverProgram, Fault, LoadedProgram, Program
+from .crowd import Crowd
 from .driver import Driver
 
 FLUSH_FACTOR = 4
@@ -59,6 +61,10 @@ class GpuSession(Protocol):
         """Wait for everything on the GPU; return what went wrong."""
         ...
 
+    def crowded(self, threads: int) -> AbstractContextManager[None]:
+        """Leave room on the GPU for one block of so many threads, for a while: see `Crowd`."""
+        ...
+
     def is_broken(self) -> bool:
         """Whether the context is lost, so that this process is of no more use."""
         ...
@@ -82,7 +88,7 @@ class CudaSession:
     def __init__(self, replay: Path) -> None:
         """Open the context; `replay` is replay.c, compiled.
 
-        Raises RuntimeError or OSError where CUDA does not work here.
+        Raises RuntimeError, OSError or DriverError where CUDA does not work here.
         """
         self.device = torch.device("cuda", 0)
         torch.zeros(1, device=self.device)
@@ -106,6 +112,8 @@ class CudaSession:
         self._begin = torch.cuda.Event(enable_timing=True)
         self._end = torch.cuda.Event(enable_timing=True)
         self._copy_bandwidth = 0.0
+        ask = self._attribute
+        self._crowd = Crowd(self.driver, sms=ask(16), threads=ask(39), shared_bytes=ask(97))
         self.clock(lambda: None)
 
     def load(self, program: Program) -> LoadedProgram:
@@ -119,6 +127,10 @@ class CudaSession:
     def finish_device(self) -> Fault | None:
         """See GpuSession."""
         return self._fault(self._runtime.cudaDeviceSynchronize())
+
+    def crowded(self, threads: int) -> AbstractContextManager[None]:
+        """See GpuSession."""
+        return self._crowd.leaving_room_for(threads)
 
     def is_broken(self) -> bool:
         """See GpuSession."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict
 from typing import Any
 
@@ -102,12 +103,17 @@ def allocate(
 
 
 def call_and_finish(
-    machine: GpuSession, candidate: LoadedProgram, buffers: Buffers
+    machine: GpuSession, candidate: LoadedProgram, buffers: Buffers, *, crowded: bool
 ) -> list[Fault]:
-    """Carry out the plan, wait, and return every fault: of enqueuing it, and of the GPU."""
+    """Carry out the plan, wait, and return every fault: of enqueuing it, and of the GPU.
+
+    `crowded` leaves the GPU to it but for one block, for a while (see `Crowd`).
+    """
     call = candidate.prepare(buffers)
-    call()
-    fault = machine.finish_stream() or machine.finish_device()
+    with machine.crowded(candidate.block_threads) if crowded else nullcontext():
+        call()
+        fault = machine.finish_stream()
+    fault = fault or machine.finish_device()
     return [*call.faults(), *([fault] if fault else [])]
 
 
@@ -135,7 +141,8 @@ class _Verification:
         self._exact_cases, self._exact_seconds = 0, 0.0
 
     def case(self, plan: CasePlan) -> bool:
-        """Run one case twice; say whether the next may follow."""
+        """Run one case twice, on an idle GPU and on a crowded one; say whether the next may follow.
+        """
         self._stage("reference")
         instance = self._context.instance_of(plan)
         values = values_of(instance)
@@ -149,7 +156,9 @@ class _Verification:
             self._buffers.fill(values, place=len(self.cases) + repeat, painting=painting)
             self._machine.finish_device()
             if self._candidate:
-                found.faults = call_and_finish(self._machine, self._candidate, self._buffers)
+                found.faults = call_and_finish(
+                    self._machine, self._candidate, self._buffers, crowded=repeat > 0
+                )
                 if found.faults:
                     return False
                 self._launches = max(self._launches, self._candidate.launch_count)

@@ -7,6 +7,7 @@ import secrets
 import subprocess
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ class HostProgram:
             asked.restype = ctypes.c_size_t
         self.workspace_bytes = asked() if asked is not None else 0
         self.launch_count = 0
+        self.block_threads = 1
 
     def prepare(self, buffers: Buffers) -> HostCall:
         return HostCall(self._library.launch, buffers)
@@ -76,6 +78,9 @@ class HostMachine:
 
     def finish_device(self) -> Fault | None:
         return None
+
+    def crowded(self, threads: int) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def is_broken(self) -> bool:
         return False

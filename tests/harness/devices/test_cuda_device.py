@@ -80,6 +80,67 @@ async def test_right_kernels_pass(device: CudaDevice, task: Task, source: str) -
     assert result.facts["precision_ratio"] < 10
 
 
+OTHERS_BLOCKS = kernels.HEAD + """
+extern "C" size_t workspace_bytes() { return 64 << 20; }
+__global__ void scale(const float* x, float* y, unsigned* space) {
+    long long i = blockIdx.x * 256ll + threadIdx.x;
+    volatile unsigned* ended = space + 1;
+    __shared__ bool seen;
+    if (threadIdx.x == 0) { BEFORE }
+    __syncthreads();
+    if (i < X_NUMEL) y[i] = seen ? 0.0f : x[i] * 2.0f + 1.0f;
+    __syncthreads();
+    if (threadIdx.x == 0) { AFTER }
+}
+""" + kernels.LAUNCH + """
+    cudaMemsetAsync(workspace, 0, 64 << 20, stream);
+    scale<<<(X_NUMEL + 255) / 256, 256, 0, stream>>>(x, out0, (unsigned*)workspace);
+}
+"""
+LEAVES_OUT = {
+    "where the block before has ended": (
+        "seen = blockIdx.x > 100 && ended[blockIdx.x - 1];", "ended[blockIdx.x] = 1;"),
+    "where nobody runs beside it": (
+        "seen = atomicAdd(space, 1) == 0 && blockIdx.x > 100;", "atomicSub(space, 1);"),
+    "where all blocks before it have ended": (
+        "seen = blockIdx.x > 1 && ended[0] == blockIdx.x;",
+        "__threadfence(); atomicAdd((unsigned*)ended, 1);"),
+}  # fmt: skip
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("when", LEAVES_OUT)
+async def test_blocks_also_run_one_after_another(
+    device: CudaDevice, task: Task, when: str
+) -> None:
+    before, after = LEAVES_OUT[when]
+    source = OTHERS_BLOCKS.replace("BEFORE", before).replace("AFTER", after)
+    result = await device.verify(task, source)
+    assert result.outcome in (Outcome.WRONG_ANSWER, Outcome.NONDETERMINISTIC), result.reason
+
+
+@pytest.mark.gpu
+async def test_blocks_that_wait_for_each_other_pass(device: CudaDevice, task: Task) -> None:
+    source = kernels.HEAD + """
+extern "C" size_t workspace_bytes() { return 4; }
+__global__ void scale(const float* x, float* y, unsigned* arrived) {
+    if (threadIdx.x == 0) {
+        atomicAdd(arrived, 1);
+        while (*(volatile unsigned*)arrived < gridDim.x) { }
+    }
+    __syncthreads();
+    for (long long i = blockIdx.x * 256ll + threadIdx.x; i < X_NUMEL; i += gridDim.x * 256ll)
+        y[i] = x[i] * 2.0f + 1.0f;
+}
+""" + kernels.LAUNCH + """
+    cudaMemsetAsync(workspace, 0, 4, stream);
+    scale<<<100, 256, 0, stream>>>(x, out0, (unsigned*)workspace);
+}
+"""
+    result = await device.verify(task, source)
+    assert result.outcome is Outcome.PASSED, result.reason
+
+
 @pytest.mark.gpu
 async def test_a_time_is_measured_beside_pytorch(device: CudaDevice, task: Task) -> None:
     measured = await device.profile(task, kernels.WORKSPACE_AND_TWO_LAUNCHES)

@@ -1,0 +1,112 @@
+"""A GPU on which others leave room for one block, so that a candidate's blocks run one by one.
+
+A GPU of its own runs a hundred blocks at a time, and a candidate that is wrong only where the
+blocks before one have ended is right there on most days. Here one block of the largest size that a
+launch has fits beside those that wait, so the hardware starts the next, in order, when one ends.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+from .driver import Driver, LaunchStep, Steps
+
+CROWDED_SECONDS = 0.01
+"""After which those that wait leave by themselves: a launch whose blocks wait for each other, or
+need all of the GPU, then goes on as it would have."""
+_BLOCK = 1024
+_WARP = 32
+_WAITS = b"""
+.version 7.0
+.target sm_70
+.address_size 64
+.visible .entry waits(.param .u64 words, .param .u32 place, .param .u64 nanoseconds)
+{
+    .reg .pred %p<4>;
+    .reg .b32 %r<6>;
+    .reg .b64 %rd<8>;
+    mov.u32 %r1, %tid.x;
+    setp.ne.u32 %p1, %r1, 0;
+    @%p1 bra LEAVE;
+    mov.u64 %rd1, %globaltimer;
+    ld.param.u64 %rd2, [words];
+    ld.param.u32 %r2, [place];
+    ld.param.u64 %rd3, [nanoseconds];
+    mov.u32 %r3, %ctaid.x;
+    add.u32 %r2, %r2, %r3;
+    mul.wide.u32 %rd4, %r2, 4;
+    add.u64 %rd4, %rd4, %rd2;
+    mov.u32 %r4, 1;
+    st.volatile.global.u32 [%rd4], %r4;
+AGAIN:
+    ld.volatile.global.u32 %r5, [%rd2];
+    setp.ne.u32 %p2, %r5, 0;
+    @%p2 bra LEAVE;
+    nanosleep.u32 2000;
+    mov.u64 %rd5, %globaltimer;
+    sub.u64 %rd6, %rd5, %rd1;
+    setp.lt.u64 %p3, %rd6, %rd3;
+    @%p3 bra AGAIN;
+LEAVE:
+    bar.sync 0;
+    ret;
+}
+\0"""
+"""Words are the host's: the first says that all may leave, each further one that a block came."""
+
+
+class Crowd:
+    """Blocks that wait on a GPU, in streams of their own.
+
+    Args:
+        sms: multiprocessors of the GPU.
+        threads: that one of them holds.
+        shared_bytes: the most dynamic shared memory that a block may have: nothing fits beside it.
+    """
+
+    def __init__(self, driver: Driver, sms: int, threads: int, shared_bytes: int) -> None:
+        """Load the program that waits. Raises DriverError."""
+        self._driver, self._sms, self._threads = driver, sms, threads
+        self._shared_bytes = shared_bytes
+        self._function = driver.function(driver.load(_WAITS), "waits", shared_bytes)
+        parts = 1 + -(-threads // _BLOCK)
+        self._words = torch.zeros(sms + parts, dtype=torch.int32, pin_memory=True)
+        self._seen = self._words.numpy()
+        self._streams = [torch.cuda.Stream() for _ in range(parts)]
+
+    @contextmanager
+    def leaving_room_for(self, threads: int) -> Iterator[None]:
+        """Hold the GPU, but for one block of so many threads, until the end or for a while.
+
+        The GPU must be idle before; those that waited may still be leaving after.
+        """
+        self._seen[:] = 0
+        ends = time.monotonic() + CROWDED_SECONDS
+        self._place(0, self._sms - 1, _BLOCK, self._shared_bytes, ends)
+        spare, place = self._threads - -(-threads // _WARP) * _WARP, self._sms - 1
+        while spare > 0:
+            self._place(place, 1, min(_BLOCK, spare), 0, ends)
+            spare, place = spare - _BLOCK, place + 1
+        try:
+            yield
+        finally:
+            self._seen[0] = 1
+
+    def _place(self, place: int, blocks: int, threads: int, shared_bytes: int, ends: float) -> None:
+        """Start blocks that wait, and see them come."""
+        if blocks < 1:
+            return
+        words = (
+            self._words.data_ptr().to_bytes(8, "little"),
+            (1 + place).to_bytes(4, "little"),
+            int(1e9 * CROWDED_SECONDS).to_bytes(8, "little"),
+        )
+        step = LaunchStep(self._function, (blocks, 1, 1), (threads, 1, 1), shared_bytes, (), words)
+        stream = self._streams[max(0, place - self._sms + 2)]
+        Steps(self._driver, [step]).run(int(stream.cuda_stream))
+        while not self._seen[1 + place : 1 + place + blocks].all() and time.monotonic() < ends:
+            pass
