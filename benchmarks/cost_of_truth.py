@@ -1,11 +1,14 @@
-"""What a verdict and a time cost on a GPU, beside what PyTorch's load_inline and 100 runs cost.
+"""What a verdict and a time cost, beside PyTorch's load_inline and 100 runs, or another checkout.
 
     python benchmarks/cost_of_truth.py [--out FILE.json] [--repeats 5] [--inline 2]
+    python benchmarks/cost_of_truth.py [--device simulated] --beside CHECKOUT [--turns 2]
 
 Five small tasks with one honest kernel each. For each: seconds from source text to verdict and time
 with a warm worker and a source that was never compiled, without and with a profile by hardware
 counters; and, side by side in the same run, seconds of torch.utils.cpp_extension.load_inline plus
 100 timed runs of the same kernel, with neither a verdict nor a profile. Needs a GPU, nvcc, ninja.
+The second form does the same with this checkout and another one's package, in turns, each with a
+cache of its own, and tells the ratio; the simulated device's time comes with its profile.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ import argparse
 import asyncio
 import datetime
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -24,6 +28,8 @@ from pathlib import Path
 from typing import Any
 
 from kernelblaster.harness.devices.cuda import CudaDevice
+from kernelblaster.harness.devices.protocol import Device
+from kernelblaster.harness.devices.simulated import SimulatedDevice
 from kernelblaster.harness.errors import UserError
 from kernelblaster.harness.records import Outcome, Task
 from kernelblaster.harness.task.contract import header
@@ -104,7 +110,7 @@ torch::Tensor call(torch::Tensor x) {
 """
 
 
-async def evaluate(device: CudaDevice, task: Task, source: str) -> float:
+async def evaluate(device: Device, task: Task, source: str) -> float:
     """Return the seconds from source text to a verdict and a time."""
     fresh = f"{source}// {uuid.uuid4()}\n"  # Nothing comes from the build cache.
     began = time.monotonic()
@@ -131,15 +137,58 @@ def inline(task: Task, source: str) -> dict[str, float]:
     return found
 
 
+def side_by_side(given: argparse.Namespace) -> None:
+    """Measure this checkout and another one in turns, each in processes of its own."""
+    checkouts = {"here": Path(__file__).resolve().parents[1], "beside": given.beside.resolve()}
+    found: dict[str, list[dict[str, Any]]] = {name: [] for name in checkouts}
+    with tempfile.TemporaryDirectory() as folder:
+        for turn in range(given.turns):
+            for name, checkout in checkouts.items():
+                package = Path(folder, name)
+                package.mkdir(exist_ok=True)
+                if not (package / "kernelblaster").exists():
+                    (package / "kernelblaster").symlink_to(checkout)
+                out = package / f"{turn}.json"
+                path = os.pathsep.join([str(package), *filter(None, sys.path)])
+                subprocess.run(
+                    [
+                        sys.executable, __file__, "--device", given.device, "--inline", "0",
+                        "--repeats", str(given.repeats), "--out", str(out),
+                    ],
+                    env=os.environ
+                    | {"PYTHONPATH": path, "KERNELBLASTER_CACHE": str(package / "cache")},
+                    stdout=subprocess.DEVNULL, check=True,
+                )  # fmt: skip
+                found[name].append(json.loads(out.read_text()))
+                print(name, json.dumps(found[name][-1]), flush=True)
+    document: dict[str, Any] = {"device": given.device, "turns": found}
+    for what in ("median_verdict_and_time", "median_with_profile"):
+        if what in found["here"][0]:
+            here, beside = (
+                statistics.median(each[what] for each in found[name]) for name in checkouts
+            )
+            document[what] = {"here": here, "beside": beside, "ratio": here / beside}
+    print(json.dumps({key: value for key, value in document.items() if key != "turns"}))
+    if given.out:
+        given.out.write_text(json.dumps(document, indent=1) + "\n")
+
+
 async def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--out", type=Path)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--inline", type=int, default=2, help="tasks also built with load_inline")
+    parser.add_argument("--device", choices=("cuda", "simulated"), default="cuda")
+    parser.add_argument("--beside", type=Path, help="another checkout of this repository")
+    parser.add_argument("--turns", type=int, default=2)
     given = parser.parse_args()
-    plain = CudaDevice(with_counters=False)
-    full = CudaDevice(with_counters=True)
+    if given.beside:
+        side_by_side(given)
+        return
+    simulated = given.device == "simulated"
+    plain = SimulatedDevice("H100") if simulated else CudaDevice(with_counters=False)
+    full = None if simulated else CudaDevice(with_counters=True)
     rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as folder:
         for number, (name, (answer, source)) in enumerate(TASKS.items()):
@@ -151,15 +200,17 @@ async def main() -> None:
             row["verdict_and_time"] = [
                 round(await evaluate(plain, task, source), 3) for _ in range(given.repeats)
             ]
-            row["with_profile"] = [
-                round(await evaluate(full, task, source), 3) for _ in range(given.repeats)
-            ]
+            if full:
+                row["with_profile"] = [
+                    round(await evaluate(full, task, source), 3) for _ in range(given.repeats)
+                ]
             if number < given.inline:
                 row["load_inline"] = inline(task, source)
                 row["verdict_and_time_again"] = round(await evaluate(plain, task, source), 3)
             rows.append(row)
             print(json.dumps(row), flush=True)
-    plain.close()
+    if full:
+        plain.close()
     here = [value for row in rows for value in row["verdict_and_time"]]
     theirs = [row["load_inline"]["seconds"] for row in rows if "load_inline" in row]
     document: dict[str, Any] = {
@@ -167,8 +218,11 @@ async def main() -> None:
         "device": plain.identity.model_dump(),
         "rows": rows,
         "median_verdict_and_time": statistics.median(here),
-        "median_with_profile": statistics.median(v for row in rows for v in row["with_profile"]),
     }
+    if full:
+        document["median_with_profile"] = statistics.median(
+            value for row in rows for value in row["with_profile"]
+        )
     if theirs:
         document["median_load_inline"] = statistics.median(theirs)
         document["load_inline_over_verdict_and_time"] = statistics.median(theirs) / (
