@@ -40,13 +40,11 @@ CLASSES = ("elementwise", "softmax", "layernorm", "matmul", "reduction", "poolin
 
 def fill(directory: Path, rows: int) -> None:
     """Write a base of so many rows of evidence, and what goes with them."""
-    from kernelblaster.memory.records import (
-        Evidence,
-        KnowledgeUpdate,
-        Lesson,
-        Signature,
-        StateOptimization,
-    )
+    from kernelblaster.memory.records.evidence import Evidence
+    from kernelblaster.memory.records.lessons import Lesson
+    from kernelblaster.memory.records.optimizations import StateOptimization
+    from kernelblaster.memory.records.states import Signature
+    from kernelblaster.memory.records.update import KnowledgeUpdate
 
     base, discover = opened(directory)
     source = random.Random(rows)
@@ -127,7 +125,9 @@ def fill(directory: Path, rows: int) -> None:
 
 def measure(directory: Path, anew: bool) -> dict[str, Any]:
     """Return milliseconds of each thing, and what was answered; `anew`: opened for each visit."""
-    from kernelblaster.memory.records import Evidence, PolicyContext, Signature
+    from kernelblaster.memory.records.evidence import Evidence
+    from kernelblaster.memory.records.policy import PolicyContext
+    from kernelblaster.memory.records.states import Signature
 
     took: dict[str, list[float]] = {}
     steps = STEPS_BEFORE if anew else STEPS

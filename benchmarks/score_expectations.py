@@ -37,12 +37,9 @@ from kernelblaster.memory.knowledge.expectation import (
 from kernelblaster.memory.knowledge.facts import Facts
 from kernelblaster.memory.knowledge.matching import States, best, discover
 from kernelblaster.memory.knowledge.policy import Policy, unknown_technique
-from kernelblaster.memory.records import (
-    NO_GAIN,
-    PerformanceState,
-    PolicyContext,
-    Signature,
-)
+from kernelblaster.memory.records.evidence import NO_GAIN
+from kernelblaster.memory.records.policy import PolicyContext
+from kernelblaster.memory.records.states import PerformanceState, Signature
 from kernelblaster.tools.techniques.catalogue import knowledge_seed
 
 SEED = knowledge_seed()

@@ -55,7 +55,7 @@ def kb_edits(
     kb: KnowledgeDirectory = None, technique: Technique = None, as_json: Json = False
 ) -> None:
     """List the edits of the policy, with those that were undone."""
-    from ..memory.records import Revert
+    from ..memory.records.edits import Revert
     from ..tools.wording.edits import edit_text, technique_of
     from ..tools.workspace import open_knowledge
 

@@ -155,6 +155,13 @@ def test_modules_say_why_they_exist_and_import_relatively(path: Path) -> None:
             assert not any(item.name.startswith("kernelblaster") for item in node.names), path
 
 
+@pytest.mark.parametrize("room", ["memory", "nodes"])
+def test_records_are_imported_from_their_modules(room: str) -> None:
+    """The room itself answers to checkpoints alone."""
+    askers = {path for path in SOURCES if (room, "records") in imported(path)}
+    assert askers == {ROOT / "graph" / "checkpoints.py"}
+
+
 def test_only_the_face_lives_in_the_root() -> None:
     assert {path.name for path in ROOT.glob("*.py")} == FACE
 

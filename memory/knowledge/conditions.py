@@ -10,7 +10,8 @@ from typing import get_args
 from ...harness.gpus import architecture_family
 from ...harness.records import Bottleneck, DeviceIdentity, Profile, Task
 from ...harness.task.operator_graph import operator_name
-from ..records import Condition, Evidence, Fact
+from ..records.conditions import Condition, Fact
+from ..records.evidence import Evidence
 from .signature import DIMENSIONS, bottlenecks_of, named, signature_of
 
 KernelFacts = Mapping[str, Fact]

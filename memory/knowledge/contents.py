@@ -7,20 +7,12 @@ from functools import cached_property
 from typing import Literal, NamedTuple
 
 from ...harness.records import Outcome, Record
-from ..records import (
-    AddMacro,
-    AddTechnique,
-    Evidence,
-    Lesson,
-    Optimization,
-    Overturned,
-    PerformanceState,
-    Revert,
-    SplitState,
-    StateOptimization,
-    Withdrawal,
-    setting_name,
-)
+from ..records.edits import AddMacro, AddTechnique, Revert, SplitState
+from ..records.evidence import Evidence, Overturned
+from ..records.lessons import Lesson, Withdrawal
+from ..records.optimizations import Optimization, StateOptimization
+from ..records.policy import setting_name
+from ..records.states import PerformanceState
 from .edits import StoredEdit, WrittenEdit
 from .expectation import USUAL_US, Action, Expectations, Situation, Tried, writer_of
 from .facts import Facts

@@ -6,7 +6,8 @@ import math
 from collections.abc import Iterator, Mapping
 
 from ...harness.records import Record
-from ..records import Deprecate, Optimization
+from ..records.edits import Deprecate
+from ..records.optimizations import Optimization
 from .snapshot import Snapshot
 
 

@@ -6,21 +6,20 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from ..records import (
-    NO_GAIN,
+from ..records.conditions import Condition
+from ..records.edits import (
     AddMacro,
     AddTechnique,
-    Condition,
     Deprecate,
     Edit,
-    Evidence,
     JoinStates,
-    Optimization,
-    PerformanceState,
     RenameState,
     Revise,
     SplitState,
 )
+from ..records.evidence import NO_GAIN, Evidence
+from ..records.optimizations import Optimization
+from ..records.states import PerformanceState
 from .conditions import KernelFacts, evidence_facts, misnamed
 from .edits import Table, gained, lost, passes, worse_without
 from .facts import comparable

@@ -7,23 +7,21 @@ from functools import cached_property
 from typing import NamedTuple
 
 from ...harness.records import Record
-from ..records import (
-    NO_GAIN,
+from ..records.conditions import Condition
+from ..records.edits import (
     AddMacro,
     AddTechnique,
-    Condition,
     Deprecate,
     Edit,
-    Evidence,
     JoinStates,
-    Optimization,
-    PerformanceState,
     RenameState,
     Revert,
     Revise,
     SplitState,
-    StateOptimization,
 )
+from ..records.evidence import NO_GAIN, Evidence
+from ..records.optimizations import Optimization, StateOptimization
+from ..records.states import PerformanceState
 from .conditions import KernelFacts, unmet
 from .facts import comparable
 

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from ..records import setting_name
+from ..records.policy import setting_name
 from .failures import Reliability, believed
 from .signature import embed
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import NamedTuple
 
-from ..records import Evidence
+from ..records.evidence import Evidence
 
 
 def comparable(first_kind: str, second_kind: str) -> bool:

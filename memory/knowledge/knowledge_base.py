@@ -10,19 +10,13 @@ from typing import Any, Self
 
 from ...harness.errors import UserError
 from ...harness.records import Bottleneck
-from ..records import (
-    READ_OF_A_LESSON,
-    Edit,
-    Evidence,
-    KnowledgeUpdate,
-    Lesson,
-    Optimization,
-    Overturned,
-    PerformanceState,
-    PolicyContext,
-    Signature,
-    StateOptimization,
-)
+from ..records.edits import Edit
+from ..records.evidence import Evidence, Overturned
+from ..records.lessons import READ_OF_A_LESSON, Lesson
+from ..records.optimizations import Optimization, StateOptimization
+from ..records.policy import PolicyContext
+from ..records.states import PerformanceState, Signature
+from ..records.update import KnowledgeUpdate
 from .conditions import KernelFacts
 from .contents import (
     EDIT,

@@ -7,7 +7,8 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 
 from ...harness.records import Outcome
-from ..records import NO_GAIN, Evidence, Lesson
+from ..records.evidence import NO_GAIN, Evidence
+from ..records.lessons import Lesson
 from .conditions import KernelFacts, evidence_facts, unmet
 from .contents import Contents, StoredLesson, Subject
 from .facts import Told, comparable

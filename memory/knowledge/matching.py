@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...harness.records import Bottleneck, sha256_of_json
-from ..records import PerformanceState, Signature
+from ..records.states import PerformanceState, Signature
 from .signature import EARLIER, UNKNOWN, WEIGHTS, distances, explain
 
 OTHER_SECOND, OTHER_FIRST = 0.02, 0.05

@@ -13,14 +13,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..records import (
-    ExpectedGain,
-    LaunchAtHand,
-    Optimization,
-    PerformanceState,
-    PolicyContext,
-    setting_name,
-)
+from ..records.optimizations import Optimization
+from ..records.policy import ExpectedGain, LaunchAtHand, PolicyContext, setting_name
+from ..records.states import PerformanceState
 from .expectation import (
     USUAL_US,
     Action,

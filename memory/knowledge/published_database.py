@@ -16,7 +16,8 @@ from pydantic import Field, ValidationError
 
 from ...harness.errors import told_of
 from ...harness.records import Record
-from ..records import KnowledgeUpdate, Optimization, StateOptimization
+from ..records.optimizations import Optimization, StateOptimization
+from ..records.update import KnowledgeUpdate
 from .seed import Seed
 from .words import Rarity, ranked, stems
 

@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 from importlib import resources
 from typing import Any
 
-from ..records import Evidence, Optimization, PerformanceState
+from ..records.evidence import Evidence
+from ..records.optimizations import Optimization
+from ..records.states import PerformanceState
 from .signature import centroid_of
 
 

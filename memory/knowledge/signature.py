@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from ...harness.nsight.bottleneck import second_of, stalls
 from ...harness.records import Bottleneck, LaunchProfile, Profile
-from ..records import Signature
+from ..records.states import Signature
 
 Metrics = Mapping[str, float]
 Measure = Callable[[Profile, LaunchProfile], float | None]

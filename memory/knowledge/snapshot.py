@@ -6,7 +6,11 @@ from collections import Counter
 from collections.abc import Iterable
 
 from ...harness.records import Bottleneck
-from ..records import Deprecate, Evidence, Lesson, Optimization, PerformanceState, Signature
+from ..records.edits import Deprecate
+from ..records.evidence import Evidence
+from ..records.lessons import Lesson
+from ..records.optimizations import Optimization
+from ..records.states import PerformanceState, Signature
 from .conditions import KernelFacts
 from .contents import Contents
 from .edits import Edits, StoredEdit

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ...harness.errors import UserError
-from ..records import Edit, KnowledgeUpdate, Lesson, Revert, Withdrawal
+from ..records.edits import Edit, Revert
+from ..records.lessons import Lesson, Withdrawal
+from ..records.update import KnowledgeUpdate
 from .contents import EDIT, LESSON, REVERT
 from .knowledge_base import UPDATE, KnowledgeBase
 

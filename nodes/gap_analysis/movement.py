@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from ...memory.knowledge.signature import DIMENSIONS, UNKNOWN, mean_of
-from ...memory.records import PerformanceState
+from ...memory.records.states import PerformanceState
 from ...tools.techniques.catalogue import techniques
 
 MOVED = 0.05

@@ -16,7 +16,8 @@ import numpy as np
 from ...harness.records import Evaluation, Profile, Task
 from ...memory.knowledge.matching import States
 from ...memory.knowledge.signature import bottlenecks_of, signature_of
-from ...memory.records import Optimization, PerformanceState
+from ...memory.records.optimizations import Optimization
+from ...memory.records.states import PerformanceState
 from ...tools.techniques.catalogue import applicable, knowledge_seed
 from ...tools.wording.failures import MEANING
 from ..common.randomness import generator

@@ -15,22 +15,21 @@ from ...memory.knowledge.edits import gained, worse_without
 from ...memory.knowledge.facts import comparable
 from ...memory.knowledge.matching import DISCOVERED_SPREAD
 from ...memory.knowledge.signature import mean_of
-from ...memory.records import (
+from ...memory.records.conditions import Condition
+from ...memory.records.edits import (
     MOST_CORRECTED,
     AddMacro,
-    Condition,
     Deprecate,
     Edit,
-    Evidence,
     JoinStates,
-    MacroStep,
-    Optimization,
-    PerformanceState,
     RenameState,
     Revise,
     SplitState,
     StepProof,
 )
+from ...memory.records.evidence import Evidence
+from ...memory.records.optimizations import MacroStep, Optimization
+from ...memory.records.states import PerformanceState
 from ...tools.techniques.macros import macro_name
 from .by_rule import PRIOR_SHARE, PRIOR_STRENGTH, Learned
 from .reply import PolicyEdit

@@ -30,7 +30,8 @@ from ...tools.progress import progress_writer, report_progress
 from ...tools.workspace import open_runs
 from ..common.policies import RULES, by_rounds, in_graph
 from ..common.workspaces import workspace_of
-from ..records import OptimizeRequest, Policy, RunContext, RunPlan, Settings, TaskSummary
+from ..records.plan import OptimizeRequest, Policy, RunContext, RunPlan, Settings
+from ..records.task import TaskSummary
 from .begin import TASK_FILE, begin_run, checked, given_texts, resolve_plan, stored_plan
 from .lineage import note
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...harness.records import Bottleneck, KernelShare, Profile
 from ...memory.knowledge.signature import bottlenecks_of, explain, named, signature_of
-from ..records import LaunchSeen, Observation
+from ..records.observations import LaunchSeen, Observation
 
 CAUSES: dict[Bottleneck, str] = {
     "dram": "limited by device memory bandwidth",

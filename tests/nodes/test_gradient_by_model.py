@@ -20,7 +20,7 @@ from pydantic import ValidationError
 from scripted_chat_model import CURRENT, ScriptedChatModel
 
 from kernelblaster.memory.knowledge.signature import DIMENSIONS
-from kernelblaster.memory.records import Step
+from kernelblaster.memory.records.evidence import Step
 from kernelblaster.nodes.common.prompts.iteration import (
     diffs_text,
     evidence_of,

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from ...harness.gpus import known_gpu
 from ...harness.records import DeviceIdentity, Profile, Provenance, Task
 from ...memory.knowledge.conditions import KernelFacts, kernel_facts
-from ...memory.records import Condition
+from ...memory.records.conditions import Condition
 from .operators import PRODUCTS, ROWS, convolutions, may_compute
 
 OTHER_TASK = "not for this task on this device"

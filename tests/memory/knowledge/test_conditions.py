@@ -16,7 +16,9 @@ from kernelblaster.memory.knowledge.conditions import (
     misnamed,
     unmet,
 )
-from kernelblaster.memory.records import Condition, Lesson, Optimization, StateOptimization
+from kernelblaster.memory.records.conditions import Condition
+from kernelblaster.memory.records.lessons import Lesson
+from kernelblaster.memory.records.optimizations import Optimization, StateOptimization
 
 PLAIN = Optimization(
     technique="t", description="d", applies_when="a", avoid_when="v", side_effects="s",

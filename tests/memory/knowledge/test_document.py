@@ -21,7 +21,9 @@ from kernelblaster.memory.knowledge.document import (
     thinned,
 )
 from kernelblaster.memory.knowledge.knowledge_base import KnowledgeBase
-from kernelblaster.memory.records import Evidence, KnowledgeUpdate, Lesson
+from kernelblaster.memory.records.evidence import Evidence
+from kernelblaster.memory.records.lessons import Lesson
+from kernelblaster.memory.records.update import KnowledgeUpdate
 from kernelblaster.tools.techniques.catalogue import knowledge_seed
 
 STATE = "dram_bandwidth_bound"

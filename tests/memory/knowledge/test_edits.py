@@ -16,24 +16,24 @@ from kernelblaster.memory.knowledge.edit_checks import Ground, refusal
 from kernelblaster.memory.knowledge.knowledge_base import KnowledgeBase
 from kernelblaster.memory.knowledge.signature import centroid_of
 from kernelblaster.memory.knowledge.undoing import undo
-from kernelblaster.memory.records import (
+from kernelblaster.memory.records.conditions import Condition
+from kernelblaster.memory.records.edits import (
     MOST_CORRECTED,
     AddMacro,
     AddTechnique,
-    Condition,
     Deprecate,
     Edit,
-    Evidence,
     JoinStates,
-    KnowledgeUpdate,
-    Lesson,
-    MacroStep,
-    PerformanceState,
     RenameState,
     Revise,
     SplitState,
     StepProof,
 )
+from kernelblaster.memory.records.evidence import Evidence
+from kernelblaster.memory.records.lessons import Lesson
+from kernelblaster.memory.records.optimizations import MacroStep
+from kernelblaster.memory.records.states import PerformanceState
+from kernelblaster.memory.records.update import KnowledgeUpdate
 from kernelblaster.tools.techniques.catalogue import knowledge_seed
 
 SEED = knowledge_seed()

@@ -19,7 +19,7 @@ from kernelblaster.memory.knowledge.ablation import open_under
 from kernelblaster.memory.knowledge.document import export, take_over
 from kernelblaster.memory.knowledge.kernels import KnownKernel, TaskSeen, renamed, worth_keeping
 from kernelblaster.memory.knowledge.knowledge_base import KnowledgeBase
-from kernelblaster.memory.records import Ablation, Memory
+from kernelblaster.memory.records.ablation import Ablation, Memory
 from kernelblaster.tools.techniques.catalogue import knowledge_seed
 
 SEED = knowledge_seed()

@@ -22,15 +22,12 @@ from kernelblaster.memory.knowledge.matching import discover
 from kernelblaster.memory.knowledge.signature import DIMENSIONS, EARLIER, UNKNOWN, centroid_of
 from kernelblaster.memory.knowledge.snapshot import Snapshot
 from kernelblaster.memory.knowledge.words import embed_words
-from kernelblaster.memory.records import (
-    Evidence,
-    KnowledgeUpdate,
-    Lesson,
-    PolicyContext,
-    Signature,
-    StateOptimization,
-    Withdrawal,
-)
+from kernelblaster.memory.records.evidence import Evidence
+from kernelblaster.memory.records.lessons import Lesson, Withdrawal
+from kernelblaster.memory.records.optimizations import StateOptimization
+from kernelblaster.memory.records.policy import PolicyContext
+from kernelblaster.memory.records.states import Signature
+from kernelblaster.memory.records.update import KnowledgeUpdate
 from kernelblaster.tools.techniques.catalogue import knowledge_seed
 
 HERE = PolicyContext(

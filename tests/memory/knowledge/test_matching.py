@@ -24,7 +24,7 @@ from kernelblaster.memory.knowledge.signature import (
     centroid_of,
     signature_of,
 )
-from kernelblaster.memory.records import PerformanceState, Signature
+from kernelblaster.memory.records.states import PerformanceState, Signature
 from kernelblaster.tools.techniques.catalogue import knowledge_seed
 
 SEED = knowledge_seed().states

@@ -17,18 +17,16 @@ from kernelblaster.memory.knowledge.contents import EVIDENCE, OVERTURNED, Conten
 from kernelblaster.memory.knowledge.journal import Entry, Journal
 from kernelblaster.memory.knowledge.policy import Prospect, thompson_sample, unknown_technique
 from kernelblaster.memory.knowledge.snapshot import Snapshot
-from kernelblaster.memory.records import (
-    LATER_FIELDS,
-    Evidence,
+from kernelblaster.memory.records.evidence import LATER_FIELDS, Evidence, Overturned
+from kernelblaster.memory.records.optimizations import Optimization
+from kernelblaster.memory.records.policy import (
     ExpectedGain,
     KernelAtHand,
     LaunchAtHand,
-    Optimization,
-    Overturned,
-    PerformanceState,
     PolicyContext,
     setting_name,
 )
+from kernelblaster.memory.records.states import PerformanceState
 from kernelblaster.tools.techniques.catalogue import knowledge_seed
 
 SEED = knowledge_seed()

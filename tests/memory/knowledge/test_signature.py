@@ -21,7 +21,7 @@ from kernelblaster.memory.knowledge.signature import (
     signature_of,
 )
 from kernelblaster.memory.knowledge.signature import named as known
-from kernelblaster.memory.records import Signature
+from kernelblaster.memory.records.states import Signature
 
 PEAK = "avg.pct_of_peak_sustained_elapsed"
 METRICS = {

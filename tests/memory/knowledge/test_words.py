@@ -15,7 +15,8 @@ from kernelblaster.harness.records import TaskVariant
 from kernelblaster.memory.knowledge.kernels import KnownKernel, TaskSeen
 from kernelblaster.memory.knowledge.knowledge_base import KnowledgeBase
 from kernelblaster.memory.knowledge.words import DIMENSIONS, Rarity, embed_words, ranked, stems
-from kernelblaster.memory.records import KnowledgeUpdate, Lesson
+from kernelblaster.memory.records.lessons import Lesson
+from kernelblaster.memory.records.update import KnowledgeUpdate
 from kernelblaster.tools.techniques.catalogue import knowledge_seed
 
 WORDS = "tile warp barrier shuffle padding occupancy register spill cache stride vector".split()

@@ -28,7 +28,9 @@ from kernelblaster.harness.task.contract import header
 from kernelblaster.memory.knowledge.expectation import Forecast
 from kernelblaster.memory.knowledge.failures import Reliability
 from kernelblaster.memory.knowledge.policy import Prospect
-from kernelblaster.memory.records import ExpectedGain, Lesson, Step
+from kernelblaster.memory.records.evidence import Step
+from kernelblaster.memory.records.lessons import Lesson
+from kernelblaster.memory.records.policy import ExpectedGain
 from kernelblaster.nodes.common.prompts.changes import change_text
 from kernelblaster.tools.techniques.catalogue import knowledge_seed
 from kernelblaster.tools.wording.bounds import bounds_text, products_text
