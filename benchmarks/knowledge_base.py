@@ -40,11 +40,13 @@ CLASSES = ("elementwise", "softmax", "layernorm", "matmul", "reduction", "poolin
 
 def fill(directory: Path, rows: int) -> None:
     """Write a base of so many rows of evidence, and what goes with them."""
-    from kernelblaster.memory.records.evidence import Evidence
-    from kernelblaster.memory.records.lessons import Lesson
-    from kernelblaster.memory.records.optimizations import StateOptimization
-    from kernelblaster.memory.records.states import Signature
-    from kernelblaster.memory.records.update import KnowledgeUpdate
+    from kernelblaster.memory.records import (
+        Evidence,
+        KnowledgeUpdate,
+        Lesson,
+        Signature,
+        StateOptimization,
+    )
 
     base, discover = opened(directory)
     source = random.Random(rows)
@@ -125,9 +127,7 @@ def fill(directory: Path, rows: int) -> None:
 
 def measure(directory: Path, anew: bool) -> dict[str, Any]:
     """Return milliseconds of each thing, and what was answered; `anew`: opened for each visit."""
-    from kernelblaster.memory.records.evidence import Evidence
-    from kernelblaster.memory.records.policy import PolicyContext
-    from kernelblaster.memory.records.states import Signature
+    from kernelblaster.memory.records import Evidence, PolicyContext, Signature
 
     took: dict[str, list[float]] = {}
     steps = STEPS_BEFORE if anew else STEPS
@@ -220,7 +220,8 @@ def opened(directory: Path) -> tuple[Any, Any]:
     if importlib.util.find_spec(f"{room}.knowledge"):
         room = f"{room}.knowledge"
     base = importlib.import_module(f"{room}.knowledge_base")
-    discover = importlib.import_module(f"{room}.snapshot").discover
+    reading = f"{room}.snapshots" if importlib.util.find_spec(f"{room}.snapshots") else room
+    discover = importlib.import_module(f"{reading}.snapshot").discover
     try:
         from kernelblaster.tools.techniques.catalogue import knowledge_seed
     except ImportError:  # When the techniques' texts stood in the seed.

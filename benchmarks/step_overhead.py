@@ -95,7 +95,7 @@ def new_session(directory: Path, asked: dict[str, Any]) -> Any:
     try:
         from asked import Asked
     except ImportError:  # Before request and context were two.
-        from kernelblaster.nodes.records.plan import OptimizeRequest
+        from kernelblaster.nodes.records import OptimizeRequest
 
         return Session.create(directory, OptimizeRequest(task="text.py", **asked))
     return Asked.of(task="text.py", **asked).session(directory)

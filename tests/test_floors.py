@@ -33,6 +33,10 @@ ORDER: dict[str, tuple[str | tuple[str, ...], ...]] = {
         ("child", "worker"),
     ),
     "memory": (("records", "database", "locations"), ("run", "knowledge")),
+    "memory/knowledge": (
+        ("directory", "journal", "kernels"), "retrieval", "states", "seed", "policy", "snapshots",
+        "knowledge_base", ("ablation", "changes", "exchange"),
+    ),
     "tools": (
         ("progress", "waiting"), "models", "rewriting", "techniques", "first_kernel", "solutions",
         "wording", "evaluation", "exporting", "workspace", "for_agents",

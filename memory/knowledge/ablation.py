@@ -14,11 +14,11 @@ from ..records.lessons import Lesson
 from ..records.states import PerformanceState
 from ..records.update import KnowledgeUpdate
 from .directory import prepare
-from .expectation import Expectations, Outlook, Tried
 from .kernels import KnownKernel, TaskSeen
 from .knowledge_base import KnowledgeBase
+from .policy.expectation import Expectations, Outlook, Tried
 from .seed import Seed
-from .snapshot import Snapshot
+from .snapshots.snapshot import Snapshot
 
 
 def open_under(ablation: Ablation, directory: Path, seed: Seed) -> KnowledgeBase:

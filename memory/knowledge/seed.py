@@ -11,7 +11,7 @@ from typing import Any
 from ..records.evidence import Evidence
 from ..records.optimizations import Optimization
 from ..records.states import PerformanceState
-from .signature import centroid_of
+from .states.signature import centroid_of
 
 
 @dataclass(frozen=True)

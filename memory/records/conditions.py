@@ -18,7 +18,7 @@ class Condition(Record):
     """What must be so of a kernel, in a form that a machine checks."""
 
     feature: str
-    """Name of a fact; `memory.knowledge.conditions` lists them."""
+    """Name of a fact; `memory.knowledge.states.conditions` lists them."""
     comparison: Comparison
     """at_least and at_most compare numbers, equals a number or a word; among says that the fact (of
     several words, one at least) is one of the value's words, lacks that it is none."""

@@ -13,7 +13,7 @@ EARLIER_SIGNATURES = ("signature/v1",)
 
 
 class Signature(Record):
-    """A profile as a fixed vector; `memory.knowledge.signature` names its dimensions."""
+    """A profile as a fixed vector; `memory.knowledge.states.signature` names its dimensions."""
 
     name: Literal["signature/v2"] = SIGNATURE_NAME
     values: tuple[float, ...]
@@ -34,7 +34,8 @@ class PerformanceState(Record):
     centroid: tuple[float, ...]
     """Signature values in the middle of the state."""
     spread: float
-    """Largest signature distance (root mean square: `memory.knowledge.signature`) of a member."""
+    """Largest signature distance (root mean square: `memory.knowledge.states.signature`) of a
+    member."""
     description: str
     """How a kernel in it behaves."""
     origin: Literal["seed", "discovered"]

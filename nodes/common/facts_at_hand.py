@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ...harness.records import Profile
-from ...memory.knowledge.conditions import KernelFacts, kernel_facts
+from ...memory.knowledge.states.conditions import KernelFacts, kernel_facts
 from ...tools.techniques.conditions import APPLIED_GAIN
 from ...tools.workspace import Workspace
 from ..records.kernels import TechniqueStep

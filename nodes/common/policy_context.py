@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ...harness.records import DeviceIdentity, Outcome, Profile
-from ...memory.knowledge.signature import signature_of
+from ...memory.knowledge.states.signature import signature_of
 from ...memory.records.evidence import Step
 from ...memory.records.policy import KernelAtHand, LaunchAtHand, PolicyContext, setting_name
 from ...tools.workspace import Workspace

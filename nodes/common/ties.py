@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...memory.knowledge.matching import Near, tied
+from ...memory.knowledge.states.matching import Near, tied
 from ...tools.models.records import BUILTIN, Role
 from ..records.plan import RunPlan
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from ...memory.knowledge.signature import DIMENSIONS, UNKNOWN, mean_of
+from ...memory.knowledge.states.signature import DIMENSIONS, UNKNOWN, mean_of
 from ...memory.records.states import PerformanceState
 from ...tools.techniques.catalogue import techniques
 

@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any, TypedDict
 
-from ...memory.knowledge.signature import signature_of
+from ...memory.knowledge.states.signature import signature_of
 from ...memory.records.evidence import Step
 from ...memory.records.states import PerformanceState
 from ...tools.models.records import BUILTIN, Answer, Message

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...harness.records import Evaluation, Profile, Task
-from ...memory.knowledge.signature import signature_of
+from ...memory.knowledge.states.signature import signature_of
 from ...memory.records.evidence import Step
 from ...tools.models.records import Message
 from ...tools.workspace import Workspace

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from ...harness.records import Task
-from ...memory.knowledge.policy import Prospect
+from ...memory.knowledge.policy.policy import Prospect
 from ...memory.records.lessons import Lesson
 from ...memory.records.optimizations import Optimization
 from ...memory.records.policy import ExpectedGain

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from ...harness.records import Evaluation, Task
 from ...memory.knowledge.knowledge_base import KnowledgeBase
-from ...memory.knowledge.policy import Prospect
+from ...memory.knowledge.policy.policy import Prospect
 from ...memory.records.evidence import Step
 from ...memory.records.optimizations import Optimization
 from ...tools.models.records import Answer, Message

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ...memory.knowledge.policy import thompson_sample
+from ...memory.knowledge.policy.policy import thompson_sample
 from ..common.randomness import explores, generator
 from ..records.choices import Proposal, TechniqueChoice
 from ..records.plan import RunPlan

@@ -11,8 +11,8 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ...memory.knowledge.edit_checks import grounded
-from ...memory.knowledge.facts import comparable
+from ...memory.knowledge.changes.edit_checks import grounded
+from ...memory.knowledge.policy.facts import comparable
 from ...memory.records.edits import Deprecate, Edit
 from ...memory.records.evidence import NO_GAIN
 from ...memory.records.lessons import Lesson, LessonKind

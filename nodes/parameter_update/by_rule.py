@@ -6,12 +6,12 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ...memory.knowledge.conditions import KernelFacts, evidence_facts
-from ...memory.knowledge.edit_checks import Ground
-from ...memory.knowledge.edits import gained, lost
-from ...memory.knowledge.facts import comparable
-from ...memory.knowledge.policy import unknown_technique
-from ...memory.knowledge.snapshot import Snapshot
+from ...memory.knowledge.changes.edit_checks import Ground
+from ...memory.knowledge.policy.facts import comparable
+from ...memory.knowledge.policy.policy import unknown_technique
+from ...memory.knowledge.snapshots.edits import gained, lost
+from ...memory.knowledge.snapshots.snapshot import Snapshot
+from ...memory.knowledge.states.conditions import KernelFacts, evidence_facts
 from ...memory.records.conditions import Condition
 from ...memory.records.edits import (
     MOST_CORRECTED,

@@ -10,11 +10,11 @@ from pydantic import ValidationError
 
 from ...harness.errors import told_of
 from ...harness.records import sha256_of_json
-from ...memory.knowledge.edit_checks import Ground
-from ...memory.knowledge.edits import gained, worse_without
-from ...memory.knowledge.facts import comparable
-from ...memory.knowledge.matching import DISCOVERED_SPREAD
-from ...memory.knowledge.signature import mean_of
+from ...memory.knowledge.changes.edit_checks import Ground
+from ...memory.knowledge.policy.facts import comparable
+from ...memory.knowledge.snapshots.edits import gained, worse_without
+from ...memory.knowledge.states.matching import DISCOVERED_SPREAD
+from ...memory.knowledge.states.signature import mean_of
 from ...memory.records.conditions import Condition
 from ...memory.records.edits import (
     MOST_CORRECTED,

@@ -12,8 +12,8 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any, TypedDict
 
-from ...memory.knowledge.conditions import KernelFacts
 from ...memory.knowledge.knowledge_base import KnowledgeBase
+from ...memory.knowledge.states.conditions import KernelFacts
 from ...memory.records.evidence import Step
 from ...memory.records.update import KnowledgeUpdate
 from ...tools.models.records import BUILTIN, Answer, Message

@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from ...memory.knowledge.conditions import FEATURES, KernelFacts
-from ...memory.knowledge.edit_checks import grounded
+from ...memory.knowledge.changes.edit_checks import grounded
+from ...memory.knowledge.states.conditions import FEATURES, KernelFacts
 from ...memory.records.edits import AddTechnique
 from ...memory.records.evidence import Step
 from ...memory.records.lessons import Lesson

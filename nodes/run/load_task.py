@@ -22,7 +22,7 @@ from ...harness.process.scratch import scratch_folder
 from ...harness.records import Task
 from ...harness.task.loading import load_task as read_task
 from ...harness.task.loading import small_variant_in_words
-from ...memory.knowledge.chroma_index import import_chroma
+from ...memory.knowledge.retrieval.chroma_index import import_chroma
 from ...memory.run.directory import reference_seconds_of
 from ...memory.run.journal import Entry
 from ...tools.models.endpoint import require_endpoint

@@ -12,8 +12,8 @@ import math
 from typing import Any, NotRequired, TypedDict
 
 from ...harness.records import DeviceIdentity, Outcome, Provenance
-from ...memory.knowledge.expectation import writer_of
-from ...memory.knowledge.policy import unknown_technique
+from ...memory.knowledge.policy.expectation import writer_of
+from ...memory.knowledge.policy.policy import unknown_technique
 from ...memory.records.evidence import Applied, Circumstances, Evidence, Step
 from ...memory.records.optimizations import Optimization
 from ...memory.records.states import PerformanceState, Signature

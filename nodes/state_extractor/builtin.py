@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...harness.records import Bottleneck, KernelShare, Profile
-from ...memory.knowledge.signature import bottlenecks_of, explain, named, signature_of
+from ...memory.knowledge.states.signature import bottlenecks_of, explain, named, signature_of
 from ..records.observations import LaunchSeen, Observation
 
 CAUSES: dict[Bottleneck, str] = {

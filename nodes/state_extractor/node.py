@@ -13,7 +13,7 @@ import asyncio
 from typing import Any, NotRequired, TypedDict
 
 from ...harness.records import Profile
-from ...memory.knowledge.matching import Near, tied
+from ...memory.knowledge.states.matching import Near, tied
 from ...memory.records.states import PerformanceState, Signature
 from ...tools.models.records import Answer, Message
 from ...tools.progress import report_progress

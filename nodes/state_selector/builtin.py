@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ...memory.knowledge.knowledge_base import KnowledgeBase
-from ...memory.knowledge.matching import Near
+from ...memory.knowledge.states.matching import Near
 from ...memory.records.states import PerformanceState, Signature
 from ...tools.models.records import BUILTIN
 from ..records.observations import LaunchSeen, Observation, StateChoice

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any, NotRequired, TypedDict
 
-from ...memory.knowledge.matching import Near, tied
+from ...memory.knowledge.states.matching import Near, tied
 from ...memory.records.states import PerformanceState
 from ...tools.models.records import Message
 from ...tools.progress import report_progress

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kernelblaster.memory.knowledge.signature import centroid_of
+from kernelblaster.memory.knowledge.states.signature import centroid_of
 from kernelblaster.memory.records.evidence import Evidence
 
 

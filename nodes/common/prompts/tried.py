@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ....harness.records import Evaluation, Task
-from ....memory.knowledge.signature import signature_of
+from ....memory.knowledge.states.signature import signature_of
 from ....memory.records.evidence import Step
 from ....tools.wording.experience import tried_text
 from ....tools.workspace import Workspace

@@ -10,7 +10,7 @@ import pytest
 
 from kernelblaster.memory.knowledge.ablation import open_under
 from kernelblaster.memory.knowledge.knowledge_base import KnowledgeBase
-from kernelblaster.memory.knowledge.matching import discover
+from kernelblaster.memory.knowledge.states.matching import discover
 from kernelblaster.memory.records.ablation import Ablation, Memory
 from kernelblaster.memory.records.evidence import Evidence
 from kernelblaster.memory.records.lessons import Lesson

@@ -16,7 +16,7 @@ from kernelblaster.harness.errors import UserError
 from kernelblaster.harness.records import TaskVariant, TensorSpec
 from kernelblaster.memory.knowledge import knowledge_base
 from kernelblaster.memory.knowledge.ablation import open_under
-from kernelblaster.memory.knowledge.document import export, take_over
+from kernelblaster.memory.knowledge.exchange.document import export, take_over
 from kernelblaster.memory.knowledge.kernels import KnownKernel, TaskSeen, renamed, worth_keeping
 from kernelblaster.memory.knowledge.knowledge_base import KnowledgeBase
 from kernelblaster.memory.records.ablation import Ablation, Memory

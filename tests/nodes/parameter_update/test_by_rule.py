@@ -7,9 +7,9 @@ from typing import Any, cast
 import pytest
 from rows import row
 
-from kernelblaster.memory.knowledge.contents import Contents
-from kernelblaster.memory.knowledge.edit_checks import refusal
-from kernelblaster.memory.knowledge.snapshot import Snapshot
+from kernelblaster.memory.knowledge.changes.edit_checks import refusal
+from kernelblaster.memory.knowledge.snapshots.contents import Contents
+from kernelblaster.memory.knowledge.snapshots.snapshot import Snapshot
 from kernelblaster.memory.records.conditions import Condition
 from kernelblaster.memory.records.edits import MOST_CORRECTED, AddMacro, Deprecate, Edit, Revise
 from kernelblaster.memory.records.evidence import Evidence
