@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from kernelblaster.graph.optimize import build_graph as build_optimize_graph
     from kernelblaster.harness.errors import UserError
     from kernelblaster.harness.records import Evaluation
-    from kernelblaster.nodes.records import OptimizeRequest, RunContext, RunResult
+    from kernelblaster.nodes.records.plan import OptimizeRequest, RunContext
+    from kernelblaster.nodes.records.result import RunResult
 
 __version__ = "0.1.0"
 
@@ -31,9 +32,9 @@ __all__ = [
 
 _HOMES = {
     "Evaluation": "harness.records",
-    "OptimizeRequest": "nodes.records",
-    "RunContext": "nodes.records",
-    "RunResult": "nodes.records",
+    "OptimizeRequest": "nodes.records.plan",
+    "RunContext": "nodes.records.plan",
+    "RunResult": "nodes.records.result",
     "UserError": "harness.errors",
     "agent_tools": "graph.agent_tools",
     "aoptimize": "graph.embedding",

@@ -13,7 +13,8 @@ from ..harness.errors import UserError
 from ..harness.metrics import VALID, TaskOutcome
 from ..memory.run.directory import PLAN_FILE
 from ..memory.run.run_store import RunStore
-from ..nodes.records import OptimizeRequest, RunResult
+from ..nodes.records.plan import OptimizeRequest
+from ..nodes.records.result import RunResult
 from .directory import prepare_knowledge, run_path, task_path, write_ended
 from .records import Ended, PlannedRun, SuiteLock
 

@@ -10,7 +10,7 @@ from ..harness.errors import UserError
 from ..harness.records import DeviceIdentity, Reading, sha256_of
 from ..harness.suites.records import SuiteTasks
 from ..harness.task.pytorch import torch_version
-from ..nodes.records import RunContext
+from ..nodes.records.plan import RunContext
 from ..nodes.run.begin import resolve_models
 from .records import Knowledge, LockedTask, SuiteLock, Variant
 from .variants import lengthened

@@ -10,7 +10,7 @@ from ..harness.metrics import TaskOutcome
 from ..harness.records import DeviceIdentity, Integer, Reading, Record
 from ..harness.suites.records import LeftOut
 from ..nodes.common.policies import under_policy
-from ..nodes.records import RunContext
+from ..nodes.records.plan import RunContext
 
 SUITE_FORMAT = "kernelblaster-suite/1"
 

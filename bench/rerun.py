@@ -34,7 +34,8 @@ from ..memory.run.artifacts import ArtifactStore
 from ..memory.run.directory import ARTIFACTS
 from ..memory.run.journal import latest
 from ..memory.run.run_store import RunStore
-from ..nodes.records import RunPlan, RunResult
+from ..nodes.records.plan import RunPlan
+from ..nodes.records.result import RunResult
 from ..nodes.run.begin import stored_plan
 from ..nodes.run.circumstances import baselines_of
 from ..nodes.run.confirm_winner import gain_of

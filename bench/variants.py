@@ -17,7 +17,7 @@ from ..nodes.common.policies import (
     require_counted,
     under_policy,
 )
-from ..nodes.records import POLICIES, RunContext
+from ..nodes.records.plan import POLICIES, RunContext
 from ..tools.models.chat_models import parse_models
 from ..tools.models.records import BUILTIN
 from .records import Variant

@@ -17,7 +17,7 @@ import statistics
 import time
 from pathlib import Path
 
-from kernelblaster.memory.knowledge.expectation import (
+from kernelblaster.memory.knowledge.policy.expectation import (
     Action,
     Expectations,
     Question,

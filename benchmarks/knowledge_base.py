@@ -220,7 +220,13 @@ def opened(directory: Path) -> tuple[Any, Any]:
     if importlib.util.find_spec(f"{room}.knowledge"):
         room = f"{room}.knowledge"
     base = importlib.import_module(f"{room}.knowledge_base")
-    discover = importlib.import_module(f"{room}.snapshot").discover
+    if importlib.util.find_spec(f"{room}.states"):
+        makes = importlib.import_module(f"{room}.states.matching")
+    else:
+        makes = importlib.import_module(f"{room}.snapshot")
+        if not hasattr(makes, "discover"):
+            makes = importlib.import_module(f"{room}.matching")
+    discover = makes.discover
     try:
         from kernelblaster.tools.techniques.catalogue import knowledge_seed
     except ImportError:  # When the techniques' texts stood in the seed.

@@ -44,7 +44,7 @@ from typing import NamedTuple
 from kernelblaster.bench.directory import read_suite, run_path
 from kernelblaster.harness.task.loading import load_task_now
 from kernelblaster.memory.knowledge.journal import Entry, Journal
-from kernelblaster.memory.records import NO_GAIN, Step
+from kernelblaster.memory.records.evidence import NO_GAIN, Step
 from kernelblaster.memory.run.run_store import RunStore
 
 HERE = Path(__file__).resolve().parent

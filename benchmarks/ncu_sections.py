@@ -31,7 +31,7 @@ from kernelblaster.harness.nsight.command import BASIC, DEFAULT, DETAILED, FULL,
 from kernelblaster.harness.nsight.ncu import find_ncu, profile_program, python_modules, read_report
 from kernelblaster.harness.nsight.profile import NcuResult
 from kernelblaster.harness.records import LaunchProfile, Profile
-from kernelblaster.memory.knowledge.signature import distance, signature_of
+from kernelblaster.memory.knowledge.states.signature import distance, signature_of
 
 SECONDS = 600.0
 

@@ -12,8 +12,8 @@ stopped and started at any time. `--part I/N` takes each Nth walk, for several p
 DIR/GPU-TASK.jsonl holds two kinds of lines. A kernel: the context of all tries made from it (task,
 operator class, dtype, GPU, microseconds, speed of light in microseconds, bytes and operations of
 the task, what its lineage applied; of each kernel launched the share of the time, bottlenecks and
-signature in thousandths, in the order of `memory/knowledge/signature.py`). A try: its kernel,
-technique, setting, launch that it changed, writer, outcome and log gain.
+signature in thousandths, in the order of `memory/knowledge/states/signature.py`). A try: its
+kernel, technique, setting, launch that it changed, writer, outcome and log gain.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from kernelblaster.harness.errors import UserError
 from kernelblaster.harness.gpus import known_gpu
 from kernelblaster.harness.records import Evaluation, Outcome, Task, source_sha256
 from kernelblaster.harness.task.loading import load_task_now
-from kernelblaster.memory.knowledge.signature import bottlenecks_of, signature_of
+from kernelblaster.memory.knowledge.states.signature import bottlenecks_of, signature_of
 from kernelblaster.memory.run.run_store import RunStore
 from kernelblaster.nodes.initial_cuda.builtin import translate
 from kernelblaster.tools.evaluation.evaluator import Evaluator

@@ -3,9 +3,9 @@
     python benchmarks/score_expectations.py [--out FILE]
 
 Who forecasts: the seed's priors, the mean of a technique (first use and repetition apart), and
-`memory/knowledge/expectation.py`, which runs choose by: with the seed for a prior, and without;
-with all evidence told twice; with a half of the tasks; with the outcomes of what it learns from
-shuffled; and, as in a run, with what came before on the task itself.
+`memory/knowledge/policy/expectation.py`, which runs choose by: with the seed for a prior, and
+without; with all evidence told twice; with a half of the tasks; with the outcomes of what it
+learns from shuffled; and, as in a run, with what came before on the task itself.
 
 Left out in turn: each task, each class of operation, each GPU. Pairs: of the tries of one kernel,
 those whose worth (log gain; of a failure its cost) differs by more than `NO_GAIN`; the share
@@ -28,21 +28,18 @@ from typing import NamedTuple
 from recorded_tries import Try, recorded
 
 from kernelblaster.harness.gpus import GPUS, architecture_family
-from kernelblaster.memory.knowledge.expectation import (
+from kernelblaster.memory.knowledge.policy.expectation import (
     FAILURE_COST,
     Expectations,
     Question,
     Tried,
 )
-from kernelblaster.memory.knowledge.facts import Facts
-from kernelblaster.memory.knowledge.matching import States, best, discover
-from kernelblaster.memory.knowledge.policy import Policy, unknown_technique
-from kernelblaster.memory.records import (
-    NO_GAIN,
-    PerformanceState,
-    PolicyContext,
-    Signature,
-)
+from kernelblaster.memory.knowledge.policy.facts import Facts
+from kernelblaster.memory.knowledge.policy.policy import Policy, unknown_technique
+from kernelblaster.memory.knowledge.states.matching import States, best, discover
+from kernelblaster.memory.records.evidence import NO_GAIN
+from kernelblaster.memory.records.policy import PolicyContext
+from kernelblaster.memory.records.states import PerformanceState, Signature
 from kernelblaster.tools.techniques.catalogue import knowledge_seed
 
 SEED = knowledge_seed()

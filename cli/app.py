@@ -164,7 +164,7 @@ def optimize(
     from ..graph.session import Session
     from ..nodes.common.approval import parse_approvals
     from ..nodes.common.policies import by_rounds, require_counted
-    from ..nodes.records import OptimizeRequest, RunContext
+    from ..nodes.records.plan import OptimizeRequest, RunContext
     from ..nodes.run.begin import resolve_plan
 
     settings = read_settings(

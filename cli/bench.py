@@ -35,7 +35,7 @@ from .terminal import Terminal
 
 if TYPE_CHECKING:
     from ..bench.records import SuiteLock
-    from ..nodes.records import RunContext
+    from ..nodes.records.plan import RunContext
 
 CAPS = {
     "evaluations": "evaluations", "tokens": "tokens", "money": "money", "calls": "calls",
@@ -106,7 +106,7 @@ def bench(
     from ..bench import directory as place
     from ..bench.planning import require_same
     from ..bench.results import write_results
-    from ..nodes.records import RunContext
+    from ..nodes.records.plan import RunContext
 
     origin = _origin(suite, flags)
     going_on = place.is_suite(Path(origin))

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from pydantic_settings import SettingsError
 
 from ..harness.errors import UserError, shown
-from ..memory.records import Memory
+from ..memory.records.ablation import Memory
 from ..settings import Settings
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]

@@ -11,9 +11,9 @@ from rich.table import Table
 
 from ..harness.errors import UserError
 from ..harness.task.loading import load_task_now
-from ..memory.knowledge.facts import comparable
 from ..memory.knowledge.kernels import KnownKernel, TaskSeen, Tried
 from ..memory.knowledge.knowledge_base import KnowledgeBase
+from ..memory.knowledge.policy.facts import comparable
 from ..tools.wording.kernel_tree import tree_lines
 
 SHORT = 8

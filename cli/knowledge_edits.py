@@ -12,9 +12,9 @@ from .flags import Json, KnowledgeDirectory, Measured, knowledge_directory
 from .output import print_json, say
 
 if TYPE_CHECKING:
-    from ..memory.knowledge.difference import Difference
+    from ..memory.knowledge.changes.difference import Difference
     from ..memory.knowledge.knowledge_base import KnowledgeBase
-    from ..memory.knowledge.snapshot import Snapshot
+    from ..memory.knowledge.snapshots.snapshot import Snapshot
 
 SHOWN = 10
 """Characters of an id."""
@@ -29,7 +29,7 @@ def kb_lessons(
     as_json: Json = False,
 ) -> None:
     """List the lessons, one for each technique, class of operation and condition."""
-    from ..memory.knowledge.facts import comparable
+    from ..memory.knowledge.policy.facts import comparable
     from ..tools.wording.experience import lesson_line
     from ..tools.workspace import open_knowledge
 
@@ -55,7 +55,7 @@ def kb_edits(
     kb: KnowledgeDirectory = None, technique: Technique = None, as_json: Json = False
 ) -> None:
     """List the edits of the policy, with those that were undone."""
-    from ..memory.records import Revert
+    from ..memory.records.edits import Revert
     from ..tools.wording.edits import edit_text, technique_of
     from ..tools.workspace import open_knowledge
 
@@ -94,7 +94,7 @@ def kb_diff(
     as_json: Json = False,
 ) -> None:
     """Show what a knowledge base has learned between two numbers, or two bases differ in."""
-    from ..memory.knowledge.difference import difference
+    from ..memory.knowledge.changes.difference import difference
     from ..tools.workspace import open_knowledge
 
     kind = "cuda" if measured else "simulated"
@@ -123,7 +123,7 @@ def kb_revert(
     as_json: Json = False,
 ) -> None:
     """Undo an edit, a lesson, or a whole parameter update; undo a revert by its own number."""
-    from ..memory.knowledge.undoing import undo
+    from ..memory.knowledge.changes.undoing import undo
     from ..tools.wording.edits import edit_text
     from ..tools.workspace import open_knowledge
 

@@ -26,7 +26,7 @@ def kb_export(
     ] = False,
 ) -> None:
     """Write what the base knows to one JSON file: for reading, and for `kb import`."""
-    from ..memory.knowledge.document import export
+    from ..memory.knowledge.exchange.document import export
     from ..tools.workspace import open_knowledge
 
     with open_knowledge(str(knowledge_directory(kb)), create=False) as knowledge:
@@ -46,8 +46,8 @@ def kb_import(
     as_json: Json = False,
 ) -> None:
     """Take over an exported base, or the optimization_database.json of the paper's program."""
-    from ..memory.knowledge.document import is_document, read_document, take_over
-    from ..memory.knowledge.published_database import is_published_database
+    from ..memory.knowledge.exchange.document import is_document, read_document, take_over
+    from ..memory.knowledge.exchange.published_database import is_published_database
     from ..tools.workspace import open_knowledge
 
     value = read_document(file)
@@ -97,7 +97,7 @@ def kb_prune(
     ] = None,
 ) -> None:
     """Write a smaller base: without repeats and all but the newest tries. This one stays."""
-    from ..memory.knowledge.document import thinned
+    from ..memory.knowledge.exchange.document import thinned
     from ..tools.workspace import open_knowledge
 
     if directory.exists() and any(directory.iterdir()):
@@ -113,7 +113,7 @@ def kb_prune(
 
 def kb_schema() -> None:
     """Print the JSON schema of what `kb export` writes."""
-    from ..memory.knowledge.document import document_schema
+    from ..memory.knowledge.exchange.document import document_schema
 
     print_json(document_schema())
 
@@ -131,7 +131,7 @@ def _published(
     knowledge: KnowledgeBase, value: object, file: Path
 ) -> tuple[dict[str, object], list[str]]:
     """Take over the paper's database; return what became of it, for machines and people."""
-    from ..memory.knowledge.published_database import read_published_database
+    from ..memory.knowledge.exchange.published_database import read_published_database
 
     name = f"import of {file.name}"
     try:

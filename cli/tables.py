@@ -18,7 +18,7 @@ from ..harness.doctor import Check
 from ..harness.files import read_text
 from ..harness.gpus import GPUS, known_gpu
 from ..harness.records import Evaluation, Task, outcome_in_words
-from ..nodes.records import RunResult
+from ..nodes.records.result import RunResult
 from ..nodes.run.best_so_far import BestSoFar
 from ..tools.wording.measurements import costliest, kernels_text
 

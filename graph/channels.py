@@ -16,7 +16,9 @@ from langgraph.channels.last_value import LastValue
 from ..harness.errors import BadValue, UserError, typed
 from ..harness.records import Record
 from ..nodes.common.approval import PERSON
-from ..nodes.records import ParameterUpdate, RunPlan, TechniqueChoice
+from ..nodes.records.choices import TechniqueChoice
+from ..nodes.records.gradient import ParameterUpdate
+from ..nodes.records.plan import RunPlan
 from ..nodes.run.begin import check_asked
 
 FIXED = (

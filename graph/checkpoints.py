@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 import zlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import aiosqlite
@@ -125,13 +128,22 @@ def checkpoint_types() -> list[tuple[str, ...]]:
     from ..memory import records as memory_records
     from ..tools.models import records as model_records
 
-    modules = (harness_records, memory_records, node_records, model_records)
-    kinds: list[type[Any]] = [
-        kind
-        for module in modules
-        for kind in vars(module).values()
-        if isinstance(kind, type) and kind.__module__ == module.__name__
-    ]
+    kinds = [*_types_of(harness_records), *_types_of(model_records)]
+    older: list[tuple[str, ...]] = []
+    for room in (memory_records, node_records):
+        for module in pkgutil.iter_modules(room.__path__, f"{room.__name__}."):
+            found = _types_of(importlib.import_module(module.name))
+            kinds += found
+            # Older checkpoints name the room alone.
+            older += [(room.__name__, kind.__name__) for kind in found]
     # What a node raised is kept too, as the words that a server tells of it.
     errors: list[type[Any]] = [UserError, *UserError.__subclasses__()]
-    return [(kind.__module__, kind.__name__) for kind in (*kinds, *errors)]
+    return [*((kind.__module__, kind.__name__) for kind in (*kinds, *errors)), *older]
+
+
+def _types_of(module: ModuleType) -> list[type[Any]]:
+    """Return the classes that a module defines itself."""
+    named = vars(module).values()
+    return [
+        kind for kind in named if isinstance(kind, type) and kind.__module__ == module.__name__
+    ]

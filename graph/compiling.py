@@ -18,7 +18,7 @@ from langgraph.typing import ContextT, InputT, OutputT, StateT
 from pydantic import Field
 
 from ..harness.errors import BadValue, UserError
-from ..nodes.records import RunContext
+from ..nodes.records.plan import RunContext
 from .channels import Recorded
 
 INTERRUPT = "__interrupt__"

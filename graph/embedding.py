@@ -13,7 +13,8 @@ from langgraph.runtime import get_runtime
 
 from ..harness.errors import UserError
 from ..harness.records import Evaluation, Mode, Precision, Reading
-from ..nodes.records import OptimizeRequest, RunContext, RunResult
+from ..nodes.records.plan import OptimizeRequest, RunContext
+from ..nodes.records.result import RunResult
 from ..nodes.run.begin import checked
 from ..tools.evaluation.file import evaluate_file
 from ..tools.for_agents.arguments import Arguments, complaint, short

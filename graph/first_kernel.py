@@ -11,7 +11,8 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.graph import START
 
 from ..nodes.initial_cuda.node import initial_cuda as write
-from ..nodes.records import RunPlan, TaskSummary
+from ..nodes.records.plan import RunPlan
+from ..nodes.records.task import TaskSummary
 from ..nodes.soft_verifier.candidates import review_first, try_first
 from .compiling import AgentGraph
 from .state import FirstKernelInput, FirstKernelOutput, FirstKernelState

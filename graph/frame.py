@@ -10,7 +10,8 @@ from typing import Any, Literal
 
 from langgraph.graph import END, START
 
-from ..nodes.records import Policy, SoftReview
+from ..nodes.records.plan import Policy
+from ..nodes.records.reviews import SoftReview
 from ..nodes.run.approve_plan import approve_plan
 from ..nodes.run.approve_winner import approve_winner
 from ..nodes.run.confirm_winner import confirm_winner

@@ -15,7 +15,7 @@ from ..harness.records import Outcome
 from ..nodes.common.authors import is_built_in
 from ..nodes.kernel_writer.node import kernel_writer
 from ..nodes.kernel_writer.tool_rounds import use_tools
-from ..nodes.records import evaluated_sources
+from ..nodes.records.lowering import evaluated_sources
 from ..nodes.run.attempt_stages import (
     compile_candidate,
     conclude_lowering,

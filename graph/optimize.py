@@ -19,7 +19,7 @@ from ..nodes.common.until import end_of_search
 from ..nodes.gap_analysis.node import gap_analysis
 from ..nodes.parameter_update.node import parameter_update
 from ..nodes.policy_evaluation.node import policy_evaluation
-from ..nodes.records import Settings
+from ..nodes.records.plan import Settings
 from ..nodes.run.keep_lessons import keep_lessons
 from ..nodes.run.lineage import of_one_line
 from ..nodes.run.start_point import start_point

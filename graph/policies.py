@@ -6,7 +6,7 @@ import functools
 from typing import Any
 
 from ..nodes.common.policies import RULES, graph_name
-from ..nodes.records import Policy
+from ..nodes.records.plan import Policy
 from . import optimize
 from .compiling import AgentGraph
 from .rounds import build_rounds

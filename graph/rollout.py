@@ -10,7 +10,7 @@ from langgraph.graph import END, START
 from ..nodes.common.caps import newly_evaluated
 from ..nodes.optimization_proposer.node import optimization_proposer
 from ..nodes.optimization_selector.node import optimization_selector
-from ..nodes.records import Trajectory
+from ..nodes.records.trajectories import Trajectory
 from ..nodes.run.approve_technique import Reads, approve_technique, wanted_technique
 from ..nodes.run.record_step import record_step
 from ..nodes.state_extractor.node import state_extractor

@@ -13,7 +13,7 @@ from ..nodes.coder.node import coder
 from ..nodes.common.policies import RULES
 from ..nodes.common.until import end_of_search
 from ..nodes.judge.node import judge
-from ..nodes.records import Policy, Settings
+from ..nodes.records.plan import Policy, Settings
 from ..nodes.run.lineage import of_one_line
 from ..nodes.run.rounds import begin_rounds, evaluate_candidate, record_round
 from ..nodes.soft_verifier.candidates import review_candidate, try_candidate

@@ -22,7 +22,8 @@ from ..memory.run.journal import Entry, latest
 from ..memory.run.ledger import Ledger
 from ..nodes.common.policies import graph_name
 from ..nodes.common.workspaces import workspace_of
-from ..nodes.records import Approval, OptimizeRequest, RunContext, RunPlan, RunResult
+from ..nodes.records.plan import Approval, OptimizeRequest, RunContext, RunPlan
+from ..nodes.records.result import RunResult
 from ..nodes.run.begin import begin_run, changed_since, given_texts, resolve_plan, take_up
 from ..nodes.run.best_so_far import BestSoFar, keep_best
 from ..nodes.run.report import stored_result

@@ -7,33 +7,18 @@ from typing import Annotated, Any
 from pydantic import with_config
 from typing_extensions import TypedDict
 
-from ..memory.records import PerformanceState
-from ..nodes.records import (
-    Attempt,
-    Candidate,
-    CandidateReview,
-    Confirmation,
-    Feedback,
-    GapAnalysis,
-    KernelPoint,
-    KnownStart,
-    LoweringResult,
-    Observation,
-    ParameterUpdate,
-    PolicyEvaluation,
-    Proposal,
-    RunPlan,
-    RunResult,
-    ShapeCheck,
-    SoftReview,
-    StateChoice,
-    TaskSummary,
-    TechniqueChoice,
-    ToolRound,
-    Trajectory,
-    merge_newest,
-    merge_reviews,
-)
+from ..memory.records.states import PerformanceState
+from ..nodes.records.choices import Proposal, TechniqueChoice
+from ..nodes.records.gradient import GapAnalysis, ParameterUpdate, PolicyEvaluation
+from ..nodes.records.kernels import KernelPoint, KnownStart
+from ..nodes.records.lowering import Attempt, LoweringResult, ToolRound
+from ..nodes.records.observations import Observation, StateChoice
+from ..nodes.records.plan import RunPlan
+from ..nodes.records.result import Confirmation, RunResult, ShapeCheck
+from ..nodes.records.reviews import CandidateReview, SoftReview, merge_reviews
+from ..nodes.records.rounds import Candidate, Feedback
+from ..nodes.records.task import TaskSummary
+from ..nodes.records.trajectories import Trajectory, merge_newest
 from .channels import Merged, Recorded
 
 

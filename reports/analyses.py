@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from ..harness.records import Outcome
-from ..memory.records import NO_GAIN, Step
+from ..memory.records.evidence import NO_GAIN, Step
 from ..nodes.common.policies import reads_knowledge
 from .reading import RunAccount
 

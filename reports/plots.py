@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ..memory.records import Step
+from ..memory.records.evidence import Step
 from ..nodes.common.steps import Way
 from . import words
 from .analyses import (

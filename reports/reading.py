@@ -15,26 +15,21 @@ from pydantic import ValidationError
 
 from ..harness.errors import UserError
 from ..harness.records import Evaluation, Record, Task
-from ..memory.records import Step
+from ..memory.records.evidence import Step
 from ..memory.run.artifacts import ArtifactStore
 from ..memory.run.directory import ARTIFACTS, is_held
 from ..memory.run.journal import Entry
 from ..memory.run.ledger import CallRow, RoleTotals, Totals
 from ..memory.run.run_store import RunStore, Verdict
 from ..nodes.common.steps import Way, ways_through
-from ..nodes.records import (
-    Confirmation,
-    GapAnalysis,
-    KernelPoint,
-    ParameterUpdate,
-    PolicyEvaluation,
-    RunPlan,
-    RunResult,
-    SoftReview,
-    StepAccount,
-    TaskSummary,
-    Trajectory,
-)
+from ..nodes.records.accounts import StepAccount
+from ..nodes.records.gradient import GapAnalysis, ParameterUpdate, PolicyEvaluation
+from ..nodes.records.kernels import KernelPoint
+from ..nodes.records.plan import RunPlan
+from ..nodes.records.result import Confirmation, RunResult
+from ..nodes.records.reviews import SoftReview
+from ..nodes.records.task import TaskSummary
+from ..nodes.records.trajectories import Trajectory
 from ..nodes.run.begin import stored_plan
 from ..nodes.run.report import stored_result
 from ..tools.techniques.catalogue import knowledge_seed

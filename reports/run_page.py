@@ -11,9 +11,10 @@ from typing import Literal, NamedTuple
 from ..harness.bound.speed_of_light import speed_of_light
 from ..harness.gpus import known_gpu
 from ..harness.records import Evaluation, Outcome
-from ..memory.records import NO_GAIN, Step
+from ..memory.records.evidence import NO_GAIN, Step
 from ..nodes.common.policies import by_rounds
-from ..nodes.records import StepAccount, Trajectory
+from ..nodes.records.accounts import StepAccount
+from ..nodes.records.trajectories import Trajectory
 from . import analyses, profiles, words
 from .page import render_page
 from .plots import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..memory.records import Step
+from ..memory.records.evidence import Step
 from . import analyses, words
 from .page import render_page
 from .reading import RunAccount

@@ -13,7 +13,7 @@ from typing import Any
 
 from ..harness.records import Task
 from ..harness.task.loading import small_variant_in_words
-from ..memory.records import Step
+from ..memory.records.evidence import Step
 from ..memory.run.directory import is_held
 from ..nodes.common.policies import RULES, by_rounds
 from ..nodes.run.record_step import NEUTRAL

@@ -33,6 +33,10 @@ ORDER: dict[str, tuple[str | tuple[str, ...], ...]] = {
         ("child", "worker"),
     ),
     "memory": (("records", "database", "locations"), ("run", "knowledge")),
+    "memory/knowledge": (
+        ("directory", "journal", "kernels"), "retrieval", "states", "seed", "policy", "snapshots",
+        "knowledge_base", ("ablation", "changes", "exchange"),
+    ),
     "tools": (
         ("progress", "waiting"), "models", "rewriting", "techniques", "first_kernel", "solutions",
         "wording", "evaluation", "exporting", "workspace", "for_agents",
@@ -153,6 +157,13 @@ def test_modules_say_why_they_exist_and_import_relatively(path: Path) -> None:
             assert not (node.module or "").startswith("kernelblaster"), path
         if isinstance(node, ast.Import):
             assert not any(item.name.startswith("kernelblaster") for item in node.names), path
+
+
+@pytest.mark.parametrize("room", ["memory", "nodes"])
+def test_records_are_imported_from_their_modules(room: str) -> None:
+    """The room itself answers to checkpoints alone."""
+    askers = {path for path in SOURCES if (room, "records") in imported(path)}
+    assert askers == {ROOT / "graph" / "checkpoints.py"}
 
 
 def test_only_the_face_lives_in_the_root() -> None:

@@ -18,7 +18,7 @@ from ..harness.errors import UserError
 from ..harness.records import DeviceIdentity, Evaluation, Task
 from ..memory.knowledge.ablation import open_under
 from ..memory.knowledge.knowledge_base import KnowledgeBase
-from ..memory.records import WHOLE, Ablation
+from ..memory.records.ablation import WHOLE, Ablation
 from ..memory.run.artifacts import ArtifactStore
 from ..memory.run.directory import ARTIFACTS, RunDirectory, reference_seconds_of
 from ..memory.run.run_store import RunStore

@@ -8,13 +8,17 @@ from dataclasses import replace
 from pathlib import Path
 
 from ...harness.records import sha256_of
-from ..records import Ablation, Evidence, KnowledgeUpdate, Lesson, Overturned, PerformanceState
+from ..records.ablation import Ablation
+from ..records.evidence import Evidence, Overturned
+from ..records.lessons import Lesson
+from ..records.states import PerformanceState
+from ..records.update import KnowledgeUpdate
 from .directory import prepare
-from .expectation import Expectations, Outlook, Tried
 from .kernels import KnownKernel, TaskSeen
 from .knowledge_base import KnowledgeBase
+from .policy.expectation import Expectations, Outlook, Tried
 from .seed import Seed
-from .snapshot import Snapshot
+from .snapshots.snapshot import Snapshot
 
 
 def open_under(ablation: Ablation, directory: Path, seed: Seed) -> KnowledgeBase:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ...harness.errors import UserError
 from ...harness.files import read_json
-from ..records import EARLIER_SIGNATURES, SIGNATURE_NAME
+from ..records.states import EARLIER_SIGNATURES, SIGNATURE_NAME
 
 FORMAT = "kernelblaster-knowledge-base"
 VERSION = 1

@@ -14,7 +14,8 @@ from pydantic import Field
 from ...harness.records import Outcome, Record, Task, TaskVariant, sha256_of_json
 from ...harness.task.names import constants_of
 from ...harness.task.operator_graph import operator_graph
-from ..records import Author, Evidence
+from ..records.evidence import Evidence
+from ..records.identity import Author
 
 MOST_SOURCES = 512
 """Winning sources that a knowledge base keeps: the best of each task before any second."""

@@ -10,21 +10,31 @@ from typing import Any, Self
 
 from ...harness.errors import UserError
 from ...harness.records import Bottleneck
-from ..records import (
-    READ_OF_A_LESSON,
-    Edit,
-    Evidence,
-    KnowledgeUpdate,
-    Lesson,
-    Optimization,
-    Overturned,
-    PerformanceState,
-    PolicyContext,
-    Signature,
-    StateOptimization,
+from ..records.edits import Edit
+from ..records.evidence import Evidence, Overturned
+from ..records.lessons import READ_OF_A_LESSON, Lesson
+from ..records.optimizations import Optimization, StateOptimization
+from ..records.policy import PolicyContext
+from ..records.states import PerformanceState, Signature
+from ..records.update import KnowledgeUpdate
+from .directory import Lock, prepare
+from .journal import Entry, Journal
+from .kernels import (
+    LARGEST_SOURCE,
+    MOST_SOURCES,
+    Found,
+    KnownKernel,
+    TaskSeen,
+    Tried,
+    tried_on,
+    worth_keeping,
 )
-from .conditions import KernelFacts
-from .contents import (
+from .policy.expectation import Expectations, Forecast, Question
+from .policy.facts import comparable
+from .policy.policy import Prospect, unknown_technique
+from .retrieval.text_index import KINDS, IndexedText, Kind, TextIndex, closest, nearest_texts
+from .seed import Seed
+from .snapshots.contents import (
     EDIT,
     EVIDENCE,
     KERNEL,
@@ -37,26 +47,10 @@ from .contents import (
     WITHDRAWAL,
     Contents,
 )
-from .directory import Lock, prepare
-from .edits import WrittenEdit
-from .expectation import Expectations, Forecast, Question
-from .facts import comparable
-from .journal import Entry, Journal
-from .kernels import (
-    LARGEST_SOURCE,
-    MOST_SOURCES,
-    Found,
-    KnownKernel,
-    TaskSeen,
-    Tried,
-    tried_on,
-    worth_keeping,
-)
-from .matching import Near, best, discover
-from .policy import Prospect, unknown_technique
-from .seed import Seed
-from .snapshot import Snapshot
-from .text_index import KINDS, IndexedText, Kind, TextIndex, closest, nearest_texts
+from .snapshots.edits import WrittenEdit
+from .snapshots.snapshot import Snapshot
+from .states.conditions import KernelFacts
+from .states.matching import Near, best, discover
 
 UPDATE = "update"
 KEPT_SNAPSHOTS = 4

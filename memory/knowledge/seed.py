@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 from importlib import resources
 from typing import Any
 
-from ..records import Evidence, Optimization, PerformanceState
-from .signature import centroid_of
+from ..records.evidence import Evidence
+from ..records.optimizations import Optimization
+from ..records.states import PerformanceState
+from .states.signature import centroid_of
 
 
 @dataclass(frozen=True)

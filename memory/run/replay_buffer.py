@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ..database import Database
-from ..records import Step
+from ..records.evidence import Step
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS steps (

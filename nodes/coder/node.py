@@ -19,7 +19,10 @@ from ..common.asking import stand_in
 from ..common.interrupts import budgeted
 from ..common.policies import RULES
 from ..common.workspaces import opened, workspace_of
-from ..records import Candidate, Feedback, KernelPoint, RunPlan, TaskSummary
+from ..records.kernels import KernelPoint
+from ..records.plan import RunPlan
+from ..records.rounds import Candidate, Feedback
+from ..records.task import TaskSummary
 from .builtin import Written, draw, follow
 from .prompt import coder_messages
 

@@ -16,7 +16,7 @@ from ...tools.wording.measurements import profile_text, summary_text
 from ...tools.workspace import Workspace
 from ..common.prompts.render import render
 from ..common.prompts.subject import bounds_context, task_context
-from ..records import Candidate, Feedback
+from ..records.rounds import Candidate, Feedback
 
 State = Mapping[str, Any]
 """What the node reads."""

@@ -21,7 +21,7 @@ from ...harness.errors import UserError, shown
 from ...harness.files import read_json, write_atomically
 from ...tools.progress import report_progress
 from ...tools.workspace import open_runs
-from ..records import Approval, RunPlan
+from ..records.plan import Approval, RunPlan
 from .questions import Decision, Misunderstood, Question, read_decision
 
 Value = TypeVar("Value")

@@ -8,7 +8,7 @@ from typing import Any
 
 from ...tools.models.records import Answer, Message, Role
 from ...tools.workspace import Workspace
-from ..records import RunPlan
+from ..records.plan import RunPlan
 from .interrupts import SearchEnds, budgeted
 from .replies import Form
 from .workspaces import opened

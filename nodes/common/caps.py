@@ -7,7 +7,7 @@ from collections.abc import Collection
 
 from ...memory.run.run_store import RunStore
 from ...tools.models.budgets import read_budgets, require_room
-from ..records import RunPlan
+from ..records.plan import RunPlan
 from .interrupts import SearchEnds, budgeted
 from .workspaces import opened
 

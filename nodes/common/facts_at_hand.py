@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ...harness.records import Profile
-from ...memory.knowledge.conditions import KernelFacts, kernel_facts
+from ...memory.knowledge.states.conditions import KernelFacts, kernel_facts
 from ...tools.techniques.conditions import APPLIED_GAIN
 from ...tools.workspace import Workspace
-from ..records import RunPlan, TaskSummary, TechniqueStep
+from ..records.kernels import TechniqueStep
+from ..records.plan import RunPlan
+from ..records.task import TaskSummary
 
 
 def facts_at_hand(

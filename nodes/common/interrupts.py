@@ -22,7 +22,7 @@ from ...memory.run.exchange import import_results
 from ...tools.models.budgets import raise_budgets
 from ...tools.models.pauses import BudgetReached, Paused
 from ...tools.workspace import Workspace, open_runs
-from ..records import RunPlan
+from ..records.plan import RunPlan
 from .questions import JobsQuestion, PauseQuestion, Question, cost_of
 from .standstill import Rollouts, rollouts_at_hand
 from .workspaces import opened

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal
 
-from ...memory.records import KnowledgeUpdate, Lesson, LessonKind, Overturned, Step
+from ...memory.records.evidence import Overturned, Step
+from ...memory.records.lessons import Lesson, LessonKind
+from ...memory.records.update import KnowledgeUpdate
 from ...tools.workspace import Workspace
-from ..records import RunPlan, TaskSummary
+from ..records.plan import RunPlan
+from ..records.task import TaskSummary
 from .policies import reads_knowledge
 from .steps import path_to
 from .workspaces import workspace_of

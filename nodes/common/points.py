@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...harness.records import Evaluation
-from ..records import KernelPoint
+from ..records.kernels import KernelPoint
 
 
 def kernel_point(

@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 
 from ...harness.errors import UserError
 from ...tools.models.records import ROLES, Role
-from ..records import Policy, RunContext
+from ..records.plan import Policy, RunContext
 
 Mode = Literal["correction", "optimisation"]
 

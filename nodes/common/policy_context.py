@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ...harness.records import DeviceIdentity, Outcome, Profile
-from ...memory.knowledge.signature import signature_of
-from ...memory.records import KernelAtHand, LaunchAtHand, PolicyContext, Step, setting_name
+from ...memory.knowledge.states.signature import signature_of
+from ...memory.records.evidence import Step
+from ...memory.records.policy import KernelAtHand, LaunchAtHand, PolicyContext, setting_name
 from ...tools.workspace import Workspace
-from ..records import KernelPoint, RunPlan, TaskSummary
+from ..records.kernels import KernelPoint
+from ..records.plan import RunPlan
+from ..records.task import TaskSummary
 from .steps import Place, visible_steps, ways_through
 
 

@@ -6,7 +6,7 @@ import hashlib
 
 import numpy as np
 
-from ..records import RunPlan
+from ..records.plan import RunPlan
 
 
 def generator(seed: int, *place: int | str) -> np.random.Generator:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from ...memory.records import Step
+from ...memory.records.evidence import Step
 from .prompts.iteration import resolve
 
 SEQUENCE_GAIN = math.log(1.05)

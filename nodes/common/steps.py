@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from ...memory.records import Step
+from ...memory.records.evidence import Step
 from ...tools.workspace import Workspace
-from ..records import TechniqueStep
+from ..records.kernels import TechniqueStep
 
 Place = tuple[int, int, int]
 """Iteration, rollout and step."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...memory.knowledge.matching import Near, tied
+from ...memory.knowledge.states.matching import Near, tied
 from ...tools.models.records import BUILTIN, Role
-from ..records import RunPlan
+from ..records.plan import RunPlan
 
 
 def asks_model(plan: RunPlan, role: Role, near: Sequence[Near]) -> bool:

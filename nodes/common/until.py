@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from ..records import KernelPoint, RunPlan, TaskSummary
+from ..records.kernels import KernelPoint
+from ..records.plan import RunPlan
+from ..records.task import TaskSummary
 
 
 def end_of_search(plan: RunPlan, summary: TaskSummary, best: KernelPoint) -> str:

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 from ...tools.workspace import Workspace, open_runs
-from ..records import RunPlan
+from ..records.plan import RunPlan
 
 
 @contextmanager

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from ...memory.records import NO_GAIN, PerformanceState, Step
+from ...memory.records.evidence import NO_GAIN, Step
+from ...memory.records.states import PerformanceState
 from ...tools.models.records import BUILTIN
 from ...tools.wording.experience import measured_gain
 from ..common.sequences import is_sequence
-from ..records import Gap, GapAnalysis, PolicyEvaluation, TechniqueReview, Trajectory
+from ..records.gradient import Gap, GapAnalysis, PolicyEvaluation, TechniqueReview
+from ..records.trajectories import Trajectory
 from .movement import Movement, Pair, movement
 
 AGREEMENT = 0.10

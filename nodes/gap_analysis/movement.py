@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from ...memory.knowledge.signature import DIMENSIONS, UNKNOWN, mean_of
-from ...memory.records import PerformanceState
+from ...memory.knowledge.states.signature import DIMENSIONS, UNKNOWN, mean_of
+from ...memory.records.states import PerformanceState
 from ...tools.techniques.catalogue import techniques
 
 MOVED = 0.05

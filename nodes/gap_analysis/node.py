@@ -12,8 +12,9 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any, TypedDict
 
-from ...memory.knowledge.signature import signature_of
-from ...memory.records import PerformanceState, Step
+from ...memory.knowledge.states.signature import signature_of
+from ...memory.records.evidence import Step
+from ...memory.records.states import PerformanceState
 from ...tools.models.records import BUILTIN, Answer, Message
 from ...tools.progress import report_progress
 from ...tools.workspace import Workspace
@@ -21,13 +22,10 @@ from ..common.asking import asked, stand_in
 from ..common.authors import together
 from ..common.sequences import chain_of
 from ..common.workspaces import workspace_of
-from ..records import (
-    GapAnalysis,
-    PolicyEvaluation,
-    RunPlan,
-    TaskSummary,
-    Trajectory,
-)
+from ..records.gradient import GapAnalysis, PolicyEvaluation
+from ..records.plan import RunPlan
+from ..records.task import TaskSummary
+from ..records.trajectories import Trajectory
 from .builtin import analyze, sequence_gap
 from .movement import Pair
 from .prompt import gap_messages, profiles_around

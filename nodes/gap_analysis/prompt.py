@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...harness.records import Evaluation, Profile, Task
-from ...memory.knowledge.signature import signature_of
-from ...memory.records import Step
+from ...memory.knowledge.states.signature import signature_of
+from ...memory.records.evidence import Step
 from ...tools.models.records import Message
 from ...tools.workspace import Workspace
 from ..common.prompts.changes import change_text
@@ -20,7 +20,9 @@ from ..common.prompts.iteration import (
 )
 from ..common.prompts.render import render
 from ..common.prompts.subject import task_context
-from ..records import GapAnalysis, RunPlan, TaskSummary
+from ..records.gradient import GapAnalysis
+from ..records.plan import RunPlan
+from ..records.task import TaskSummary
 
 
 def gap_messages(

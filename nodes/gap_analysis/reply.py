@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from pydantic import Field
 
-from ...memory.records import Step
+from ...memory.records.evidence import Step
 from ..common.replies import Line, Reply, checked
 from ..common.sequences import chain_of
-from ..records import Gap
+from ..records.gradient import Gap
 
 
 class Cause(Reply):

@@ -15,7 +15,9 @@ from ..common.interrupts import awaited
 from ..common.points import kernel_point
 from ..common.policies import reads_kernels
 from ..common.workspaces import opened
-from ..records import KnownStart, RunPlan, TaskSummary
+from ..records.kernels import KnownStart
+from ..records.plan import RunPlan
+from ..records.task import TaskSummary
 
 MOST_TRIED = 3
 """Known kernels that are evaluated before the search begins without one."""

@@ -30,7 +30,9 @@ from ...tools.solutions.reading import NotRestated
 from ..common.interrupts import SearchEnds, awaited, budgeted
 from ..common.prompts.repair import reply_words
 from ..common.workspaces import opened, workspace_of
-from ..records import KnownStart, RunPlan, TaskSummary
+from ..records.kernels import KnownStart
+from ..records.plan import RunPlan
+from ..records.task import TaskSummary
 from .builtin import sketch, translate
 from .known import Example, Remembered, remembered
 from .prompt import first_messages, mending_messages

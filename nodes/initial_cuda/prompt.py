@@ -11,7 +11,7 @@ from ...tools.workspace import Workspace
 from ..common.prompts.render import render
 from ..common.prompts.repair import repair_messages
 from ..common.prompts.subject import bounds_context, task_context
-from ..records import RunPlan
+from ..records.plan import RunPlan
 from .known import Example
 
 

@@ -14,9 +14,10 @@ from typing import NamedTuple
 import numpy as np
 
 from ...harness.records import Evaluation, Profile, Task
-from ...memory.knowledge.matching import States
-from ...memory.knowledge.signature import bottlenecks_of, signature_of
-from ...memory.records import Optimization, PerformanceState
+from ...memory.knowledge.states.matching import States
+from ...memory.knowledge.states.signature import bottlenecks_of, signature_of
+from ...memory.records.optimizations import Optimization
+from ...memory.records.states import PerformanceState
 from ...tools.techniques.catalogue import applicable, knowledge_seed
 from ...tools.wording.failures import MEANING
 from ..common.randomness import generator

@@ -17,7 +17,10 @@ from ...tools.workspace import Workspace
 from ..common.asking import asked, stand_in
 from ..common.policies import RULES, Mode
 from ..common.workspaces import workspace_of
-from ..records import Candidate, Feedback, KernelPoint, RunPlan, TaskSummary
+from ..records.kernels import KernelPoint
+from ..records.plan import RunPlan
+from ..records.rounds import Candidate, Feedback
+from ..records.task import TaskSummary
 from .builtin import Advice, correct, optimise
 from .prompt import Subject, judge_messages, shown_counters
 from .reply import Correction, Optimisation, optimisation_on

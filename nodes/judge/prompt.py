@@ -19,7 +19,7 @@ from ..common.policies import Mode
 from ..common.prompts.render import render
 from ..common.prompts.subject import task_context
 from ..common.subset import metric_subset
-from ..records import Candidate, Feedback
+from ..records.rounds import Candidate, Feedback
 
 State = Mapping[str, Any]
 """What the node reads."""

@@ -10,7 +10,7 @@ from ...tools.rewriting.records import Rewritten
 from ...tools.techniques.catalogue import rewrites
 from ...tools.techniques.macros import macro_rewrite
 from ..common.randomness import generator
-from ..records import TechniqueChoice
+from ..records.choices import TechniqueChoice
 
 
 class Written(Record):

@@ -21,15 +21,12 @@ from ..common.asking import stand_in
 from ..common.interrupts import SearchEnds, budgeted
 from ..common.randomness import explores
 from ..common.workspaces import opened, workspace_of
-from ..records import (
-    Attempt,
-    KernelPoint,
-    RunPlan,
-    StateChoice,
-    TaskSummary,
-    TechniqueChoice,
-    ToolRound,
-)
+from ..records.choices import TechniqueChoice
+from ..records.kernels import KernelPoint
+from ..records.lowering import Attempt, ToolRound
+from ..records.observations import StateChoice
+from ..records.plan import RunPlan
+from ..records.task import TaskSummary
 from .builtin import rewrite
 from .prompt import lowering_messages
 from .tool_rounds import may_call, schemas, submitted, tried_kernels

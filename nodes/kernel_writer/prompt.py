@@ -7,12 +7,10 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from ...harness.records import Task
-from ...memory.knowledge.policy import Prospect
-from ...memory.records import (
-    ExpectedGain,
-    Lesson,
-    Optimization,
-)
+from ...memory.knowledge.policy.policy import Prospect
+from ...memory.records.lessons import Lesson
+from ...memory.records.optimizations import Optimization
+from ...memory.records.policy import ExpectedGain
 from ...tools.for_agents.desk import kernel_id
 from ...tools.models.code_reply import fenced, holds_edits
 from ...tools.models.records import Message
@@ -30,7 +28,10 @@ from ..common.prompts.repair import repair_messages, reply_words
 from ..common.prompts.subject import kernel_context, task_context
 from ..common.prompts.tried import came_by, tried_on
 from ..common.steps import path_to, visible_steps
-from ..records import Attempt, KernelPoint, RunPlan, TechniqueChoice
+from ..records.choices import TechniqueChoice
+from ..records.kernels import KernelPoint
+from ..records.lowering import Attempt
+from ..records.plan import RunPlan
 from .tool_rounds import MOST_ROUNDS, may_call, round_messages, without_more
 
 State = Mapping[str, Any]

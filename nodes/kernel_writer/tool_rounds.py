@@ -28,14 +28,10 @@ from ...tools.workspace import Workspace
 from ..common.caps import search_over
 from ..common.interrupts import awaited
 from ..common.workspaces import opened, workspace_of
-from ..records import (
-    Attempt,
-    KernelPoint,
-    RunPlan,
-    TaskSummary,
-    ToolRound,
-    evaluated_sources,
-)
+from ..records.kernels import KernelPoint
+from ..records.lowering import Attempt, ToolRound, evaluated_sources
+from ..records.plan import RunPlan
+from ..records.task import TaskSummary
 
 MOST_ROUNDS = 8
 """Replies with tool calls for one technique, all attempts at it together."""

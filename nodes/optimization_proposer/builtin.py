@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from ...harness.records import Task
-from ...memory.knowledge.policy import Prospect
-from ...memory.records import Optimization
+from ...memory.knowledge.policy.policy import Prospect
+from ...memory.records.optimizations import Optimization
 from ...tools.rewriting.records import Inapplicable
 from ...tools.techniques.catalogue import rewrites
 from ...tools.techniques.macros import macro_rewrite
-from ..records import Proposal
+from ..records.choices import Proposal
 
 
 def propose(

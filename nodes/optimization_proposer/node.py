@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NotRequired, TypedDict
 
 from ...harness.records import Evaluation
-from ...memory.records import Step
+from ...memory.records.evidence import Step
 from ...tools.models.records import BUILTIN, Message
 from ...tools.progress import report_progress
 from ...tools.rewriting.records import Inapplicable, Rewritten
@@ -25,7 +25,11 @@ from ..common.facts_at_hand import facts_at_hand
 from ..common.policy_context import kernel_in_context, policy_context
 from ..common.steps import Place, path_to, visible_steps
 from ..common.workspaces import workspace_of
-from ..records import KernelPoint, Observation, Proposal, RunPlan, StateChoice, TaskSummary
+from ..records.choices import Proposal
+from ..records.kernels import KernelPoint
+from ..records.observations import Observation, StateChoice
+from ..records.plan import RunPlan
+from ..records.task import TaskSummary
 from .builtin import macro_reasons, propose
 from .prompt import proposals_of, proposals_on, proposer_messages
 from .reply import Proposals

@@ -8,8 +8,9 @@ from typing import NamedTuple
 
 from ...harness.records import Evaluation, Task
 from ...memory.knowledge.knowledge_base import KnowledgeBase
-from ...memory.knowledge.policy import Prospect
-from ...memory.records import Optimization, Step
+from ...memory.knowledge.policy.policy import Prospect
+from ...memory.records.evidence import Step
+from ...memory.records.optimizations import Optimization
 from ...tools.models.records import Answer, Message
 from ...tools.techniques.catalogue import techniques, unfit
 from ...tools.techniques.conditions import OTHER_TASK
@@ -28,7 +29,10 @@ from ..common.prompts.tried import came_by, tried_on
 from ..common.replies import checked
 from ..common.steps import path_to
 from ..common.untried import MOST_EXPECTED, NEW_SHARE, NEW_STRENGTH
-from ..records import KernelPoint, Observation, Proposal, RunPlan
+from ..records.choices import Proposal
+from ..records.kernels import KernelPoint
+from ..records.observations import Observation
+from ..records.plan import RunPlan
 from .reply import Proposals, ProposedTechnique
 from .table import Table, kernel_at_hand
 

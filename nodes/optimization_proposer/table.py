@@ -7,12 +7,15 @@ from typing import NamedTuple
 
 from ...harness.records import Evaluation, Task
 from ...memory.knowledge.knowledge_base import KnowledgeBase
-from ...memory.knowledge.policy import Prospect
-from ...memory.records import Lesson, Optimization, PerformanceState, PolicyContext
+from ...memory.knowledge.policy.policy import Prospect
+from ...memory.records.lessons import Lesson
+from ...memory.records.optimizations import Optimization
+from ...memory.records.policy import PolicyContext
+from ...memory.records.states import PerformanceState
 from ...tools.techniques.conditions import APPLIED_GAIN, AtHand
 from ..common.learned_notes import LEARNED
 from ..common.untried import NEW_STRENGTH
-from ..records import TechniqueStep
+from ..records.kernels import TechniqueStep
 
 FORBIDDEN: tuple[tuple[frozenset[str], str], ...] = (
     (

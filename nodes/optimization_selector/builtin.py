@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ...memory.knowledge.policy import thompson_sample
+from ...memory.knowledge.policy.policy import thompson_sample
 from ..common.randomness import explores, generator
-from ..records import Proposal, RunPlan, TechniqueChoice
+from ..records.choices import Proposal, TechniqueChoice
+from ..records.plan import RunPlan
 
 TOP = 3
 """How many of the best draws stay in the lottery."""

@@ -13,15 +13,11 @@ from ...tools.models.records import BUILTIN, Message
 from ...tools.progress import report_progress
 from ...tools.workspace import Workspace
 from ..common.asking import asked, stand_in
-from ..records import (
-    KernelPoint,
-    Observation,
-    Proposal,
-    RunPlan,
-    StateChoice,
-    TaskSummary,
-    TechniqueChoice,
-)
+from ..records.choices import Proposal, TechniqueChoice
+from ..records.kernels import KernelPoint
+from ..records.observations import Observation, StateChoice
+from ..records.plan import RunPlan
+from ..records.task import TaskSummary
 from .builtin import select
 from .prompt import selector_messages
 from .reply import STOP, Selection, selection_among

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ...memory.records import Optimization
+from ...memory.records.optimizations import Optimization
 from ...tools.models.records import Message
 from ...tools.wording.experience import (
     ceiling_text,
@@ -22,7 +22,7 @@ from ..common.prompts.render import render
 from ..common.randomness import explores
 from ..common.steps import path_to, visible_steps
 from ..common.untried import MOST_EXPECTED, NEW_SHARE
-from ..records import Proposal, TechniqueChoice
+from ..records.choices import Proposal, TechniqueChoice
 
 State = Mapping[str, Any]
 """What the node reads."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from ..common.replies import Line, Reply, checked
-from ..records import Proposal
+from ..records.choices import Proposal
 
 
 class Selection(Reply):

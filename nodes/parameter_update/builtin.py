@@ -11,18 +11,14 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ...memory.knowledge.edit_checks import grounded
-from ...memory.knowledge.facts import comparable
-from ...memory.records import (
-    NO_GAIN,
-    Deprecate,
-    Edit,
-    KnowledgeUpdate,
-    Lesson,
-    LessonKind,
-)
+from ...memory.knowledge.changes.edit_checks import grounded
+from ...memory.knowledge.policy.facts import comparable
+from ...memory.records.edits import Deprecate, Edit
+from ...memory.records.evidence import NO_GAIN
+from ...memory.records.lessons import Lesson, LessonKind
+from ...memory.records.update import KnowledgeUpdate
 from ...tools.wording.edits import edit_text
-from ..records import Gap, GapAnalysis, WrittenEdit, WrittenLesson
+from ..records.gradient import Gap, GapAnalysis, WrittenEdit, WrittenLesson
 from .by_rule import Learned, edits_by_rule
 
 KINDS: dict[str, LessonKind] = {

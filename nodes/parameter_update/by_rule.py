@@ -6,33 +6,31 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ...memory.knowledge.conditions import KernelFacts, evidence_facts
-from ...memory.knowledge.edit_checks import Ground
-from ...memory.knowledge.edits import gained, lost
-from ...memory.knowledge.facts import comparable
-from ...memory.knowledge.policy import unknown_technique
-from ...memory.knowledge.snapshot import Snapshot
-from ...memory.records import (
+from ...memory.knowledge.changes.edit_checks import Ground
+from ...memory.knowledge.policy.facts import comparable
+from ...memory.knowledge.policy.policy import unknown_technique
+from ...memory.knowledge.snapshots.edits import gained, lost
+from ...memory.knowledge.snapshots.snapshot import Snapshot
+from ...memory.knowledge.states.conditions import KernelFacts, evidence_facts
+from ...memory.records.conditions import Condition
+from ...memory.records.edits import (
     MOST_CORRECTED,
-    NO_GAIN,
     AddMacro,
     AddTechnique,
-    Condition,
     Deprecate,
     Edit,
-    Evidence,
-    MacroStep,
-    Optimization,
-    PerformanceState,
     Revise,
     StepProof,
 )
+from ...memory.records.evidence import NO_GAIN, Evidence
+from ...memory.records.optimizations import MacroStep, Optimization
+from ...memory.records.states import PerformanceState
 from ...tools.models.records import BUILTIN
 from ...tools.techniques.catalogue import techniques
 from ...tools.techniques.macros import macro_name
 from ..common.learned_notes import LEARNED
 from ..common.sequences import SEQUENCE_GAIN
-from ..records import Gap
+from ..records.gradient import Gap
 
 LISTED_GAIN = 0.05
 """Log gain above which a technique is listed under the state (about 5 %)."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from ...memory.knowledge.conditions import evidence_facts
-from ...memory.records import Evidence, Step
+from ...memory.knowledge.states.conditions import evidence_facts
+from ...memory.records.evidence import Evidence, Step
 from ...tools.techniques.catalogue import techniques
 from ...tools.wording.experience import gain_text
 from ..common.prompts.iteration import labels_of

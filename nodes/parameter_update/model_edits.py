@@ -10,27 +10,26 @@ from pydantic import ValidationError
 
 from ...harness.errors import told_of
 from ...harness.records import sha256_of_json
-from ...memory.knowledge.edit_checks import Ground
-from ...memory.knowledge.edits import gained, worse_without
-from ...memory.knowledge.facts import comparable
-from ...memory.knowledge.matching import DISCOVERED_SPREAD
-from ...memory.knowledge.signature import mean_of
-from ...memory.records import (
+from ...memory.knowledge.changes.edit_checks import Ground
+from ...memory.knowledge.policy.facts import comparable
+from ...memory.knowledge.snapshots.edits import gained, worse_without
+from ...memory.knowledge.states.matching import DISCOVERED_SPREAD
+from ...memory.knowledge.states.signature import mean_of
+from ...memory.records.conditions import Condition
+from ...memory.records.edits import (
     MOST_CORRECTED,
     AddMacro,
-    Condition,
     Deprecate,
     Edit,
-    Evidence,
     JoinStates,
-    MacroStep,
-    Optimization,
-    PerformanceState,
     RenameState,
     Revise,
     SplitState,
     StepProof,
 )
+from ...memory.records.evidence import Evidence
+from ...memory.records.optimizations import MacroStep, Optimization
+from ...memory.records.states import PerformanceState
 from ...tools.techniques.macros import macro_name
 from .by_rule import PRIOR_SHARE, PRIOR_STRENGTH, Learned
 from .reply import PolicyEdit

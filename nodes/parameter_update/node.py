@@ -12,9 +12,10 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any, TypedDict
 
-from ...memory.knowledge.conditions import KernelFacts
 from ...memory.knowledge.knowledge_base import KnowledgeBase
-from ...memory.records import KnowledgeUpdate, Step
+from ...memory.knowledge.states.conditions import KernelFacts
+from ...memory.records.evidence import Step
+from ...memory.records.update import KnowledgeUpdate
 from ...tools.models.records import BUILTIN, Answer, Message
 from ...tools.progress import report_progress
 from ...tools.workspace import Workspace
@@ -23,16 +24,11 @@ from ..common.facts_at_hand import facts_at_hand
 from ..common.policy_context import policy_context
 from ..common.steps import path_to
 from ..common.workspaces import workspace_of
-from ..records import (
-    Gap,
-    GapAnalysis,
-    KernelPoint,
-    ParameterUpdate,
-    RunPlan,
-    TaskSummary,
-    Trajectory,
-    best_so_far,
-)
+from ..records.gradient import Gap, GapAnalysis, ParameterUpdate
+from ..records.kernels import KernelPoint
+from ..records.plan import RunPlan
+from ..records.task import TaskSummary
+from ..records.trajectories import Trajectory, best_so_far
 from .builtin import Change, Known, knowledge_update, written_edits, written_lessons
 from .by_rule import Learned
 from .prompt import Iteration, lesson_messages, notes_on, with_notes

@@ -7,9 +7,12 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from ...memory.knowledge.conditions import FEATURES, KernelFacts
-from ...memory.knowledge.edit_checks import grounded
-from ...memory.records import AddTechnique, Lesson, Optimization, Step
+from ...memory.knowledge.changes.edit_checks import grounded
+from ...memory.knowledge.states.conditions import FEATURES, KernelFacts
+from ...memory.records.edits import AddTechnique
+from ...memory.records.evidence import Step
+from ...memory.records.lessons import Lesson
+from ...memory.records.optimizations import Optimization
 from ...tools.models.records import Answer, Message
 from ...tools.wording.edits import edit_text
 from ...tools.wording.experience import gain_text, lessons_text, technique_text
@@ -17,7 +20,9 @@ from ..common.prompts.iteration import gap_lines, measured_text, resolve, steps_
 from ..common.prompts.render import render
 from ..common.replies import checked
 from ..common.sequences import chain_of
-from ..records import GapAnalysis, RunPlan, TaskSummary
+from ..records.gradient import GapAnalysis
+from ..records.plan import RunPlan
+from ..records.task import TaskSummary
 from .builtin import Change
 from .by_rule import Learned
 from .entries import entries_text, shown_ids

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from ...memory.records import Comparison
+from ...memory.records.conditions import Comparison
 from ..common.replies import Line, Reply
 
 

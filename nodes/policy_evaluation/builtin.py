@@ -6,8 +6,8 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 
-from ...memory.records import Step
-from ..records import PolicyEvaluation, TechniqueReview
+from ...memory.records.evidence import Step
+from ..records.gradient import PolicyEvaluation, TechniqueReview
 from .scoring import score
 
 OFF = 0.1

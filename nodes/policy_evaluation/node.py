@@ -16,7 +16,9 @@ from ...tools.workspace import Workspace
 from ..common.asking import asked, stand_in
 from ..common.prompts.iteration import resolve
 from ..common.workspaces import workspace_of
-from ..records import PolicyEvaluation, RunPlan, TaskSummary
+from ..records.gradient import PolicyEvaluation
+from ..records.plan import RunPlan
+from ..records.task import TaskSummary
 from .builtin import evaluate
 from .prompt import Figures, evaluation_messages
 from .reply import PolicyRemarks, remarks_on

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from ...memory.records import Step
+from ...memory.records.evidence import Step
 from ...tools.models.records import Message
 from ...tools.wording.experience import gain_text, measured_gain
 from ...tools.workspace import Workspace
 from ..common.prompts.iteration import labels_of, steps_text
 from ..common.prompts.render import render
-from ..records import ForecastScore, PolicyEvaluation, TechniqueReview
+from ..records.gradient import ForecastScore, PolicyEvaluation, TechniqueReview
 from .builtin import OFF
 
 State = Mapping[str, Any]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from pydantic import Field
 
-from ...memory.records import Step
+from ...memory.records.evidence import Step
 from ..common.prompts.iteration import resolve
 from ..common.replies import Line, Reply, checked
 

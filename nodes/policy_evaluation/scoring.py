@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from ...memory.records import Step
-from ..records import ForecastScore
+from ...memory.records.evidence import Step
+from ..records.gradient import ForecastScore
 
 COVERING = 1.645
 """Standard deviations within which nine of ten outcomes should lie."""

@@ -21,7 +21,8 @@ from ..common.lesson import write_lesson
 from ..common.policies import RULES, by_rounds, editable, loop_in_words
 from ..common.questions import Decision, Misunderstood, PlanQuestion, cost_of
 from ..common.workspaces import opened
-from ..records import RunPlan, TaskSummary
+from ..records.plan import RunPlan
+from ..records.task import TaskSummary
 
 
 class Reads(TypedDict):

@@ -14,22 +14,18 @@ from collections.abc import Sequence
 from typing import Any, NotRequired, TypedDict
 
 from ...harness.errors import UserError, shown
-from ...memory.records import ExpectedGain
+from ...memory.records.policy import ExpectedGain
 from ...tools.workspace import Workspace
 from ..common.approval import PERSON, decided, is_asked
 from ..common.lesson import write_lesson
 from ..common.policy_context import kernel_in_context
 from ..common.questions import Decision, Expected, Misunderstood, TechniqueQuestion, cost_of
 from ..common.workspaces import opened, workspace_of
-from ..records import (
-    KernelPoint,
-    Observation,
-    Proposal,
-    RunPlan,
-    StateChoice,
-    TaskSummary,
-    TechniqueChoice,
-)
+from ..records.choices import Proposal, TechniqueChoice
+from ..records.kernels import KernelPoint
+from ..records.observations import Observation, StateChoice
+from ..records.plan import RunPlan
+from ..records.task import TaskSummary
 
 OTHERS_SHOWN = 12
 """What else is on the table."""

@@ -16,7 +16,11 @@ from ..common.lesson import write_veto
 from ..common.questions import Decision, Expected, Misunderstood, WinnerQuestion, cost_of
 from ..common.steps import path_to
 from ..common.workspaces import opened
-from ..records import Confirmation, KernelPoint, RunPlan, SoftReview, TaskSummary
+from ..records.kernels import KernelPoint
+from ..records.plan import RunPlan
+from ..records.result import Confirmation
+from ..records.reviews import SoftReview
+from ..records.task import TaskSummary
 
 LONGEST_DIFF = 6000
 """Characters: a question stays small, the whole is in the artifacts."""

@@ -18,15 +18,11 @@ from ...tools.workspace import Workspace
 from ..common.interrupts import awaited
 from ..common.points import kernel_point
 from ..common.workspaces import opened
-from ..records import (
-    Attempt,
-    KernelPoint,
-    LoweringResult,
-    RunPlan,
-    TaskSummary,
-    TechniqueChoice,
-    ToolRound,
-)
+from ..records.choices import TechniqueChoice
+from ..records.kernels import KernelPoint
+from ..records.lowering import Attempt, LoweringResult, ToolRound
+from ..records.plan import RunPlan
+from ..records.task import TaskSummary
 
 
 class Reads(TypedDict):

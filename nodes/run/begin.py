@@ -24,7 +24,7 @@ from ...tools.models.chat_models import check_models, parse_models
 from ...tools.models.records import BUILTIN, ModelPlan, Role
 from ...tools.workspace import open_knowledge, open_runs
 from ..common.policies import RULES, under_policy
-from ..records import OptimizeRequest, RunContext, RunPlan
+from ..records.plan import OptimizeRequest, RunContext, RunPlan
 
 TASK_FILE, START_FILE = "task.py", "start.cu"
 """Where in a run's directory the texts lie that were given in place of paths."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from ...harness.records import Record
 from ...memory.run.artifacts import ArtifactStore
 from ...memory.run.run_store import RunStore
-from ..records import KernelPoint
+from ..records.kernels import KernelPoint
 from .report import write_file
 
 

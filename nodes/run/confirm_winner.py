@@ -16,7 +16,7 @@ from typing import Any, NotRequired, TypedDict
 from ...harness.devices.gates import unconfirmed_because
 from ...harness.judge.timing import Ratio
 from ...harness.records import SIMULATED_RESOLUTION, Provenance, Timing, outcome_in_words
-from ...memory.records import Step
+from ...memory.records.evidence import Step
 from ...tools.evaluation.evaluator import Evaluator
 from ...tools.progress import report_progress
 from ...tools.wording.listing import line_of
@@ -25,7 +25,11 @@ from ..common.lesson import overturn
 from ..common.points import kernel_point
 from ..common.steps import Way, ways_through
 from ..common.workspaces import opened, workspace_of
-from ..records import Confirmation, KernelPoint, RunPlan, SoftReview, TaskSummary
+from ..records.kernels import KernelPoint
+from ..records.plan import RunPlan
+from ..records.result import Confirmation
+from ..records.reviews import SoftReview
+from ..records.task import TaskSummary
 
 TRIES = 3
 """Kernels that may fail to hold, or be vetoed, before the initial one is announced."""

@@ -9,14 +9,10 @@ from ...memory.knowledge.kernels import KnownKernel, TaskSeen
 from ...tools.models.records import BUILTIN
 from ...tools.workspace import Workspace
 from ..common.policies import reads_knowledge
-from ..records import (
-    Confirmation,
-    KernelPoint,
-    KnownStart,
-    RunPlan,
-    TaskSummary,
-    TechniqueStep,
-)
+from ..records.kernels import KernelPoint, KnownStart, TechniqueStep
+from ..records.plan import RunPlan
+from ..records.result import Confirmation
+from ..records.task import TaskSummary
 
 
 def keep_kernel(

@@ -10,11 +10,14 @@ from __future__ import annotations
 import asyncio
 from typing import Any, TypedDict
 
-from ...memory.records import KnowledgeUpdate, Revert, Withdrawal
+from ...memory.records.edits import Revert
+from ...memory.records.lessons import Withdrawal
+from ...memory.records.update import KnowledgeUpdate
 from ...tools.progress import report_progress
 from ..common.approval import PERSON
 from ..common.workspaces import workspace_of
-from ..records import ParameterUpdate, RunPlan
+from ..records.gradient import ParameterUpdate
+from ..records.plan import RunPlan
 
 
 class Reads(TypedDict):

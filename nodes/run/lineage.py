@@ -26,7 +26,7 @@ from ...tools.progress import report_progress
 from ...tools.workspace import Workspace, open_runs
 from ..common.approval import approvals_of, change_approvals
 from ..common.workspaces import workspace_of
-from ..records import RunPlan
+from ..records.plan import RunPlan
 from .begin import fork_directory, stored_plan
 
 Node = Callable[..., Awaitable[dict[str, Any]]]

@@ -22,7 +22,7 @@ from ...harness.process.scratch import scratch_folder
 from ...harness.records import Task
 from ...harness.task.loading import load_task as read_task
 from ...harness.task.loading import small_variant_in_words
-from ...memory.knowledge.chroma_index import import_chroma
+from ...memory.knowledge.retrieval.chroma_index import import_chroma
 from ...memory.run.directory import reference_seconds_of
 from ...memory.run.journal import Entry
 from ...tools.models.endpoint import require_endpoint
@@ -30,7 +30,8 @@ from ...tools.progress import progress_writer, report_progress
 from ...tools.workspace import open_runs
 from ..common.policies import RULES, by_rounds, in_graph
 from ..common.workspaces import workspace_of
-from ..records import OptimizeRequest, Policy, RunContext, RunPlan, Settings, TaskSummary
+from ..records.plan import OptimizeRequest, Policy, RunContext, RunPlan, Settings
+from ..records.task import TaskSummary
 from .begin import TASK_FILE, begin_run, checked, given_texts, resolve_plan, stored_plan
 from .lineage import note
 

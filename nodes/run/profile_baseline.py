@@ -13,13 +13,15 @@ from typing import Any, NotRequired, TypedDict
 
 from ...harness.errors import UserError
 from ...harness.records import Evaluation, Outcome, Task, outcome_in_words
-from ...memory.records import Step
+from ...memory.records.evidence import Step
 from ...tools.models.records import BUILTIN
 from ...tools.progress import report_progress
 from ..common.interrupts import awaited
 from ..common.points import kernel_point
 from ..common.workspaces import opened
-from ..records import KNOWN_KERNEL, KernelPoint, KnownStart, RunPlan, TaskSummary, faster
+from ..records.kernels import KNOWN_KERNEL, KernelPoint, KnownStart, faster
+from ..records.plan import RunPlan
+from ..records.task import TaskSummary
 
 
 class Reads(TypedDict):

@@ -12,36 +12,24 @@ import math
 from typing import Any, NotRequired, TypedDict
 
 from ...harness.records import DeviceIdentity, Outcome, Provenance
-from ...memory.knowledge.expectation import writer_of
-from ...memory.knowledge.policy import unknown_technique
-from ...memory.records import (
-    Applied,
-    Circumstances,
-    Evidence,
-    Optimization,
-    PerformanceState,
-    Signature,
-    Step,
-)
+from ...memory.knowledge.policy.expectation import writer_of
+from ...memory.knowledge.policy.policy import unknown_technique
+from ...memory.records.evidence import Applied, Circumstances, Evidence, Step
+from ...memory.records.optimizations import Optimization
+from ...memory.records.states import PerformanceState, Signature
 from ...tools.progress import report_progress
 from ...tools.workspace import Workspace
 from ..common.policy_context import kernel_in_context
 from ..common.randomness import explores
 from ..common.until import end_of_search
 from ..common.workspaces import workspace_of
-from ..records import (
-    KernelPoint,
-    LoweringResult,
-    Observation,
-    Proposal,
-    RunPlan,
-    Said,
-    StateChoice,
-    StepAccount,
-    TaskSummary,
-    TechniqueChoice,
-    faster,
-)
+from ..records.accounts import Said, StepAccount
+from ..records.choices import Proposal, TechniqueChoice
+from ..records.kernels import KernelPoint, faster
+from ..records.lowering import LoweringResult
+from ..records.observations import Observation, StateChoice
+from ..records.plan import RunPlan
+from ..records.task import TaskSummary
 from ..state_extractor.builtin import describe_state
 
 NEUTRAL = 0.97

@@ -15,7 +15,7 @@ from ...harness.errors import UserError
 from ...harness.files import read_json, write_atomically
 from ...harness.gpus import known_gpu
 from ...harness.records import DeviceIdentity
-from ...memory.records import Step
+from ...memory.records.evidence import Step
 from ...memory.run.claim_book import TriedClaim
 from ...memory.run.ledger import RoleTotals, Totals
 from ...tools.progress import report_progress
@@ -25,16 +25,11 @@ from ..common.policies import RULES
 from ..common.steps import path_to
 from ..common.until import end_of_search
 from ..common.workspaces import workspace_of
-from ..records import (
-    Confirmation,
-    KernelPoint,
-    KnownStart,
-    RunPlan,
-    RunResult,
-    ShapeCheck,
-    StepAuthors,
-    TaskSummary,
-)
+from ..records.accounts import StepAuthors
+from ..records.kernels import KernelPoint, KnownStart
+from ..records.plan import RunPlan
+from ..records.result import Confirmation, RunResult, ShapeCheck
+from ..records.task import TaskSummary
 from .circumstances import baselines_of, cycles_of, facts_of, notes_of
 from .keep_kernel import keep_kernel
 from .report_text import report_text

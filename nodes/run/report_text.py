@@ -7,11 +7,13 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from ...harness.records import Outcome, outcome_in_words
-from ...memory.records import Lesson, Step
+from ...memory.records.evidence import Step
+from ...memory.records.lessons import Lesson
 from ...memory.run.ledger import RoleTotals
 from ...tools.models.records import BUILTIN
 from ..common.authors import roles_in_words
-from ..records import KNOWN_KERNEL, RunResult
+from ..records.kernels import KNOWN_KERNEL
+from ..records.result import RunResult
 
 
 def report_text(

@@ -11,7 +11,7 @@ import math
 from typing import Any, TypedDict
 
 from ...harness.records import Outcome
-from ...memory.records import Step
+from ...memory.records.evidence import Step
 from ...tools.models.records import BUILTIN
 from ...tools.progress import report_progress
 from ..common.caps import search_over
@@ -19,16 +19,11 @@ from ..common.interrupts import awaited
 from ..common.points import kernel_point
 from ..common.policies import RULES
 from ..common.workspaces import opened, workspace_of
-from ..records import (
-    Candidate,
-    Feedback,
-    KernelPoint,
-    RunPlan,
-    Said,
-    StepAccount,
-    TaskSummary,
-    faster,
-)
+from ..records.accounts import Said, StepAccount
+from ..records.kernels import KernelPoint, faster
+from ..records.plan import RunPlan
+from ..records.rounds import Candidate, Feedback
+from ..records.task import TaskSummary
 
 
 class Begins(TypedDict):

@@ -14,13 +14,15 @@ from typing import TypedDict
 
 import numpy as np
 
-from ...memory.records import Step
+from ...memory.records.evidence import Step
 from ...tools.workspace import Workspace
 from ..common.points import kernel_point
 from ..common.randomness import generator
 from ..common.steps import Way, ways_through
 from ..common.workspaces import opened, workspace_of
-from ..records import KNOWN_KERNEL, KernelPoint, RunPlan, TaskSummary
+from ..records.kernels import KNOWN_KERNEL, KernelPoint
+from ..records.plan import RunPlan
+from ..records.task import TaskSummary
 
 MOST_PARENTS, FEWEST_PARENTS = 4, 2
 """Kernels that rollouts may begin at; of one design, the initial one is the second."""

@@ -16,7 +16,9 @@ from ...harness.task.unseen import changed_dimensions, unseen_tasks
 from ...tools.evaluation.evaluator import Evaluator
 from ...tools.progress import report_progress
 from ..common.workspaces import opened
-from ..records import Confirmation, RunPlan, ShapeCheck, TaskSummary
+from ..records.plan import RunPlan
+from ..records.result import Confirmation, ShapeCheck
+from ..records.task import TaskSummary
 from .circumstances import baselines_of
 
 SHAPES_SECONDS = 120.0

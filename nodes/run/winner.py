@@ -12,7 +12,9 @@ from ...memory.run.artifacts import ArtifactStore
 from ...memory.run.directory import ARTIFACTS
 from ...memory.run.run_store import RunStore
 from ...tools.exporting.winner import Winner
-from ..records import RunPlan, RunResult, TaskSummary
+from ..records.plan import RunPlan
+from ..records.result import RunResult
+from ..records.task import TaskSummary
 from .begin import stored_plan
 from .report import stored_result
 

@@ -9,7 +9,8 @@ from ...tools.models.records import Answer, Message
 from ...tools.workspace import Workspace
 from ..common.asking import asked
 from ..common.workspaces import opened
-from ..records import RunPlan, TaskSummary
+from ..records.plan import RunPlan
+from ..records.task import TaskSummary
 from .prompt import verifier_messages
 from .reply import SoftVerdict, verdict_on
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ...harness.records import Task
-from ..records import SoftReview
+from ..records.reviews import SoftReview
 
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
 

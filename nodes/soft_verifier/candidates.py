@@ -13,14 +13,19 @@ from functools import partial
 from typing import Any, NotRequired, TypedDict
 
 from ...harness.records import Outcome
-from ...memory.records import Step
+from ...memory.records.evidence import Step
 from ...tools.models.records import BUILTIN
 from ...tools.progress import report_progress
 from ..common.authors import is_built_in
 from ..common.interrupts import awaited
 from ..common.steps import visible_steps
 from ..common.workspaces import opened, workspace_of
-from ..records import Attempt, Candidate, CandidateReview, RunPlan, TaskSummary, TechniqueChoice
+from ..records.choices import TechniqueChoice
+from ..records.lowering import Attempt
+from ..records.plan import RunPlan
+from ..records.reviews import CandidateReview
+from ..records.rounds import Candidate
+from ..records.task import TaskSummary
 from .asking import source_of, verdict_of_model
 from .claims import tried_claims
 from .reply import objections_of

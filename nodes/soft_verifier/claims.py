@@ -17,7 +17,9 @@ from ...tools.progress import report_progress
 from ...tools.workspace import Workspace
 from ..common.interrupts import awaited
 from ..common.workspaces import opened
-from ..records import Objected, RunPlan, TaskSummary
+from ..records.plan import RunPlan
+from ..records.reviews import Objected
+from ..records.task import TaskSummary
 
 Place = tuple[int, int, int]
 

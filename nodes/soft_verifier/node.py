@@ -18,14 +18,11 @@ from ...tools.progress import report_progress
 from ..common.asking import stand_in
 from ..common.lesson import write_veto
 from ..common.workspaces import opened
-from ..records import (
-    CandidateReview,
-    Confirmation,
-    KernelPoint,
-    RunPlan,
-    SoftReview,
-    TaskSummary,
-)
+from ..records.kernels import KernelPoint
+from ..records.plan import RunPlan
+from ..records.result import Confirmation
+from ..records.reviews import CandidateReview, SoftReview
+from ..records.task import TaskSummary
 from .asking import source_of, verdict_of_model
 from .builtin import review as review_builtin
 from .candidates import ACCEPTED

@@ -11,7 +11,7 @@ from ...tools.wording.listing import line_of, listing
 from ...tools.workspace import Workspace
 from ..common.prompts.render import render
 from ..common.prompts.subject import task_context
-from ..records import RunPlan
+from ..records.plan import RunPlan
 
 MOST_REFUTED = 6
 """Claims told of that showed nothing."""

@@ -17,7 +17,7 @@ from ...harness.task.claims import (
 )
 from ...tools.wording.listing import line_of
 from ..common.replies import Reply, checked
-from ..records import Objected
+from ..records.reviews import Objected
 
 NEEDS_NO_INPUT = "delegated"
 """The kind of objection that no input would show."""

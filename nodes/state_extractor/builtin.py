@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ...harness.records import Bottleneck, KernelShare, Profile
-from ...memory.knowledge.signature import bottlenecks_of, explain, named, signature_of
-from ..records import LaunchSeen, Observation
+from ...memory.knowledge.states.signature import bottlenecks_of, explain, named, signature_of
+from ..records.observations import LaunchSeen, Observation
 
 CAUSES: dict[Bottleneck, str] = {
     "dram": "limited by device memory bandwidth",

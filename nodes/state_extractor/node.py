@@ -13,8 +13,8 @@ import asyncio
 from typing import Any, NotRequired, TypedDict
 
 from ...harness.records import Profile
-from ...memory.knowledge.matching import Near, tied
-from ...memory.records import PerformanceState, Signature
+from ...memory.knowledge.states.matching import Near, tied
+from ...memory.records.states import PerformanceState, Signature
 from ...tools.models.records import Answer, Message
 from ...tools.progress import report_progress
 from ...tools.workspace import Workspace
@@ -22,7 +22,10 @@ from ..common.asking import asked, stand_in
 from ..common.caps import search_over
 from ..common.ties import asks_model
 from ..common.workspaces import workspace_of
-from ..records import KernelPoint, LaunchSeen, Observation, RunPlan, TaskSummary
+from ..records.kernels import KernelPoint
+from ..records.observations import LaunchSeen, Observation
+from ..records.plan import RunPlan
+from ..records.task import TaskSummary
 from .builtin import describe_state
 from .prompt import extractor_messages
 from .reply import StateReading, reading_of

@@ -7,15 +7,15 @@ from typing import Any
 
 from ...harness.judge.by_time import NO_COUNTERS
 from ...harness.records import Bottleneck, Profile
-from ...memory.knowledge.matching import Near
-from ...memory.knowledge.signature import DIMENSIONS, completed, explain
-from ...memory.records import Signature
+from ...memory.knowledge.states.matching import Near
+from ...memory.knowledge.states.signature import DIMENSIONS, completed, explain
+from ...memory.records.states import Signature
 from ...tools.models.records import Message
 from ...tools.workspace import Workspace
 from ..common.prompts.render import render
 from ..common.prompts.subject import kernel_context, task_context
 from ..common.steps import path_to, visible_steps
-from ..records import Observation
+from ..records.observations import Observation
 from .builtin import CAUSES
 from .reply import plausible
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ...memory.knowledge.knowledge_base import KnowledgeBase
-from ...memory.knowledge.matching import Near
-from ...memory.records import PerformanceState, Signature
+from ...memory.knowledge.states.matching import Near
+from ...memory.records.states import PerformanceState, Signature
 from ...tools.models.records import BUILTIN
-from ..records import LaunchSeen, Observation, StateChoice
+from ..records.observations import LaunchSeen, Observation, StateChoice
 
 
 def subject(observation: Observation) -> LaunchSeen | Observation:

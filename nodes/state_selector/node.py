@@ -12,15 +12,17 @@ from __future__ import annotations
 import asyncio
 from typing import Any, NotRequired, TypedDict
 
-from ...memory.knowledge.matching import Near, tied
-from ...memory.records import PerformanceState
+from ...memory.knowledge.states.matching import Near, tied
+from ...memory.records.states import PerformanceState
 from ...tools.models.records import Message
 from ...tools.progress import report_progress
 from ...tools.workspace import Workspace
 from ..common.asking import asked, stand_in
 from ..common.ties import asks_model
 from ..common.workspaces import opened, workspace_of
-from ..records import Observation, RunPlan, StateChoice, TaskSummary
+from ..records.observations import Observation, StateChoice
+from ..records.plan import RunPlan
+from ..records.task import TaskSummary
 from .builtin import match, near, subject
 from .prompt import candidates, chosen, match_messages
 from .reply import StateMatch, match_among

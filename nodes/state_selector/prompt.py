@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...memory.knowledge.knowledge_base import KnowledgeBase
-from ...memory.knowledge.matching import Near, discover
-from ...memory.knowledge.signature import distance, explain
-from ...memory.records import Signature
+from ...memory.knowledge.states.matching import Near, discover
+from ...memory.knowledge.states.signature import distance, explain
+from ...memory.records.states import Signature
 from ...tools.models.records import Answer, Message
 from ..common.prompts.render import render
-from ..records import LaunchSeen, Observation, RunPlan, StateChoice, TaskSummary
+from ..records.observations import LaunchSeen, Observation, StateChoice
+from ..records.plan import RunPlan
+from ..records.task import TaskSummary
 from .builtin import subject
 from .reply import NEW, StateMatch
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from ...memory.records import PerformanceState
+from ...memory.records.states import PerformanceState
 from ..common.replies import Line, Reply, checked
 
 

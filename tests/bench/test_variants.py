@@ -6,7 +6,7 @@ import pytest
 
 from kernelblaster.bench.variants import ablation, lengthened, parse_variants
 from kernelblaster.harness.errors import UserError
-from kernelblaster.nodes.records import RunContext
+from kernelblaster.nodes.records.plan import RunContext
 from kernelblaster.tools.models.records import Budgets
 
 COMMON = RunContext(device="simulated", budgets=Budgets(evaluations=12))

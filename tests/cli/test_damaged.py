@@ -19,7 +19,7 @@ from pydantic import BaseModel
 from kernelblaster.graph.session import Interrupted
 from kernelblaster.memory.knowledge.knowledge_base import KnowledgeBase
 from kernelblaster.memory.run.run_store import RunStore
-from kernelblaster.nodes.records import RunPlan
+from kernelblaster.nodes.records.plan import RunPlan
 from kernelblaster.settings import Settings
 from kernelblaster.tools.techniques.catalogue import knowledge_seed
 

@@ -17,7 +17,7 @@ from slim_host import run_slim
 
 from kernelblaster.harness.devices.job_records import read_results
 from kernelblaster.memory.run.exchange import export_jobs, import_results
-from kernelblaster.nodes.records import RunResult
+from kernelblaster.nodes.records.result import RunResult
 
 SMALL = ("--iterations", "1", "--rollouts", "2", "--steps", "1", "--seed", "3", "--gpu", "H200")
 

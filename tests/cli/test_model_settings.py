@@ -30,7 +30,8 @@ from kernelblaster.harness.errors import UserError
 from kernelblaster.harness.process.children import python_environment, scrubbed_environment
 from kernelblaster.harness.records import DeviceIdentity
 from kernelblaster.memory.run.run_store import RunStore
-from kernelblaster.nodes.records import OptimizeRequest, RunContext, RunPlan, RunResult
+from kernelblaster.nodes.records.plan import OptimizeRequest, RunContext, RunPlan
+from kernelblaster.nodes.records.result import RunResult
 from kernelblaster.settings import LIST_PRICES, Settings
 from kernelblaster.tools.models.budgets import read_budgets
 from kernelblaster.tools.models.chat_models import (

@@ -17,7 +17,7 @@ from kernelblaster.harness.records import Task
 from kernelblaster.harness.task import cases, full_case, loading
 from kernelblaster.memory.run.directory import change_reference_seconds, reference_seconds_of
 from kernelblaster.nodes.common.workspaces import workspace_of
-from kernelblaster.nodes.records import RunPlan
+from kernelblaster.nodes.records.plan import RunPlan
 
 VARIABLE = "KERNELBLASTER_REFERENCE_SECONDS"
 Done = SimpleNamespace

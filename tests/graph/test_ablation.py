@@ -20,11 +20,11 @@ from text_runs import resume
 from kernelblaster.graph.session import Session
 from kernelblaster.harness.errors import UserError
 from kernelblaster.memory.knowledge.knowledge_base import KnowledgeBase
-from kernelblaster.memory.records import ExpectedGain
+from kernelblaster.memory.records.policy import ExpectedGain
 from kernelblaster.nodes.common.workspaces import workspace_of
 from kernelblaster.nodes.optimization_proposer import node as proposer
 from kernelblaster.nodes.optimization_proposer.table import Table
-from kernelblaster.nodes.records import RunResult
+from kernelblaster.nodes.records.result import RunResult
 from kernelblaster.tools.techniques.catalogue import knowledge_seed
 
 TRIED = ("fast_math", "unroll_loop")

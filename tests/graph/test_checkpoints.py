@@ -21,7 +21,8 @@ from kernelblaster.graph.checkpoints import (
     UnreadableCheckpoint,
     checkpoint_serializer,
 )
-from kernelblaster.nodes.records import KernelPoint, Trajectory
+from kernelblaster.nodes.records.kernels import KernelPoint
+from kernelblaster.nodes.records.trajectories import Trajectory
 
 EARLIER = Path(__file__).parents[1] / "data/checkpoints/before_references.json"
 

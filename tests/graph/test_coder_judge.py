@@ -23,7 +23,8 @@ from kernelblaster.graph.checkpoints import checkpoint_serializer
 from kernelblaster.graph.policies import build_policy_graph
 from kernelblaster.graph.session import Capped, Session
 from kernelblaster.memory.run.run_store import RunStore
-from kernelblaster.nodes.records import Candidate, KernelPoint
+from kernelblaster.nodes.records.kernels import KernelPoint
+from kernelblaster.nodes.records.rounds import Candidate
 from kernelblaster.nodes.run.begin import stored_plan
 from kernelblaster.tools.models.budgets import write_budgets
 from kernelblaster.tools.models.code_reply import fenced

@@ -19,7 +19,7 @@ from kernelblaster.cli.app import app
 from kernelblaster.harness.records import Task
 from kernelblaster.memory.knowledge.kernels import KnownKernel, TaskSeen
 from kernelblaster.memory.knowledge.knowledge_base import KnowledgeBase
-from kernelblaster.nodes.records import RunResult
+from kernelblaster.nodes.records.result import RunResult
 from kernelblaster.tools.first_kernel.writer import NotWritten
 from kernelblaster.tools.models.code_reply import fenced
 from kernelblaster.tools.techniques.catalogue import knowledge_seed

@@ -18,7 +18,7 @@ from kernelblaster import RunContext, UserError
 from kernelblaster.graph.checkpoints import checkpoint_serializer
 from kernelblaster.graph.rollout import build_graph as build_rollout
 from kernelblaster.graph.rollout import graph as rollout_graph
-from kernelblaster.memory.records import Step
+from kernelblaster.memory.records.evidence import Step
 from kernelblaster.memory.run.directory import is_held
 from kernelblaster.memory.run.run_store import RunStore
 from kernelblaster.nodes.common.approval import change_approvals

@@ -32,7 +32,7 @@ import kernelblaster
 from kernelblaster import RunContext, RunResult, UserError
 from kernelblaster.graph.optimize import graph
 from kernelblaster.memory.run.directory import is_held
-from kernelblaster.nodes.records import OptimizeRequest
+from kernelblaster.nodes.records.plan import OptimizeRequest
 from kernelblaster.tools.models.budgets import write_budgets
 from kernelblaster.tools.models.records import Budgets
 

@@ -22,7 +22,7 @@ from kernelblaster.graph.optimize import build_graph
 from kernelblaster.graph.session import Session, Undecided
 from kernelblaster.harness.errors import UserError
 from kernelblaster.memory.knowledge.knowledge_base import KnowledgeBase
-from kernelblaster.memory.records import Lesson
+from kernelblaster.memory.records.lessons import Lesson
 from kernelblaster.memory.run.directory import is_held
 from kernelblaster.tools.techniques.catalogue import knowledge_seed
 

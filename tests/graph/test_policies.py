@@ -17,7 +17,8 @@ from kernelblaster.graph.policies import build_policy_graph, policy_graph
 from kernelblaster.harness.errors import UserError
 from kernelblaster.memory.run.run_store import RunStore
 from kernelblaster.nodes.common.policies import RULES, require_counted, under_policy
-from kernelblaster.nodes.records import POLICIES, RunContext, RunResult
+from kernelblaster.nodes.records.plan import POLICIES, RunContext
+from kernelblaster.nodes.records.result import RunResult
 from kernelblaster.nodes.run.begin import checked
 
 

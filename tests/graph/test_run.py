@@ -27,7 +27,7 @@ from kernelblaster.harness.errors import UserError
 from kernelblaster.harness.judge.timing import Ratio
 from kernelblaster.harness.records import Outcome, StageResult, Task
 from kernelblaster.memory.knowledge.knowledge_base import KnowledgeBase
-from kernelblaster.nodes.records import RunResult
+from kernelblaster.nodes.records.result import RunResult
 from kernelblaster.nodes.run.overview import list_runs
 from kernelblaster.tools.techniques.catalogue import knowledge_seed
 

@@ -10,7 +10,7 @@ import pytest
 from kernelblaster.graph.session import Session
 from kernelblaster.harness.errors import UserError
 from kernelblaster.harness.task import loading
-from kernelblaster.nodes.records import OptimizeRequest, RunContext
+from kernelblaster.nodes.records.plan import OptimizeRequest, RunContext
 
 
 async def test_that_pytorch_is_at_work_is_no_beginning(

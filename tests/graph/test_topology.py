@@ -12,7 +12,7 @@ from kernelblaster.graph import first_kernel, lowering, optimize, rollout
 from kernelblaster.graph.compiling import RECURSION_LIMIT
 from kernelblaster.graph.policies import policy_graph
 from kernelblaster.nodes.kernel_writer.tool_rounds import MOST_ROUNDS
-from kernelblaster.nodes.records import LONGEST_LOOP
+from kernelblaster.nodes.records.plan import LONGEST_LOOP
 
 LOOP = {"rollout", "policy_evaluation", "gap_analysis", "parameter_update", "keep_lessons"}
 """Nodes of `optimize` that no policy by rounds has."""

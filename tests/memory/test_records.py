@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 
-from kernelblaster.memory.records import (
+from kernelblaster.memory.records.evidence import (
     LATER_FIELDS,
     Applied,
     Circumstances,
     Evidence,
-    PolicyContext,
     Step,
 )
+from kernelblaster.memory.records.policy import PolicyContext
 
 EVIDENCE = (
     '{"task_id":"t","run":"r-1","iteration":1,"rollout":0,"step":2,"op_class":"softmax",'

@@ -19,8 +19,8 @@ from model_role_support import BAD, TWO, jsonish, new_folder, run
 from pydantic import ValidationError
 from scripted_chat_model import CURRENT, ScriptedChatModel
 
-from kernelblaster.memory.knowledge.signature import DIMENSIONS
-from kernelblaster.memory.records import Step
+from kernelblaster.memory.knowledge.states.signature import DIMENSIONS
+from kernelblaster.memory.records.evidence import Step
 from kernelblaster.nodes.common.prompts.iteration import (
     diffs_text,
     evidence_of,

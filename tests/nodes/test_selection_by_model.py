@@ -17,7 +17,8 @@ from pydantic import ValidationError
 from scripted_chat_model import CURRENT, ScriptedChatModel
 
 from kernelblaster.memory.knowledge.knowledge_base import KnowledgeBase
-from kernelblaster.memory.records import KnowledgeUpdate, Lesson
+from kernelblaster.memory.records.lessons import Lesson
+from kernelblaster.memory.records.update import KnowledgeUpdate
 from kernelblaster.nodes.common.untried import MOST_EXPECTED
 from kernelblaster.nodes.optimization_proposer.prompt import new_optimization
 from kernelblaster.nodes.optimization_proposer.reply import Proposals, ProposedTechnique

@@ -14,9 +14,9 @@ from pydantic import ValidationError
 from scripted_chat_model import CURRENT, ScriptedChatModel
 
 from kernelblaster.harness.records import LaunchProfile, Profile, Provenance
-from kernelblaster.memory.knowledge import matching
 from kernelblaster.memory.knowledge.knowledge_base import KnowledgeBase
-from kernelblaster.nodes.records import Observation
+from kernelblaster.memory.knowledge.states import matching
+from kernelblaster.nodes.records.observations import Observation
 from kernelblaster.nodes.state_extractor.builtin import describe_state
 from kernelblaster.nodes.state_extractor.prompt import second_resource, unusual
 from kernelblaster.nodes.state_extractor.reply import plausible, reading_of

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kernelblaster.harness.records import Outcome
-from kernelblaster.memory.records import Step
+from kernelblaster.memory.records.evidence import Step
 from kernelblaster.memory.run.run_store import Verdict
 from kernelblaster.nodes.common.steps import ways_through
 from kernelblaster.reports import analyses, words

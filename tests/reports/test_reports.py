@@ -28,7 +28,9 @@ from kernelblaster.harness.records import Outcome, Provenance
 from kernelblaster.memory import database
 from kernelblaster.memory.run.directory import RunDirectory
 from kernelblaster.memory.run.ledger import RoleTotals
-from kernelblaster.nodes.records import ParameterUpdate, ShapeCheck, StepAccount, WrittenLesson
+from kernelblaster.nodes.records.accounts import StepAccount
+from kernelblaster.nodes.records.gradient import ParameterUpdate, WrittenLesson
+from kernelblaster.nodes.records.result import ShapeCheck
 from kernelblaster.reports import run_page
 from kernelblaster.reports.comparison import compare_runs
 from kernelblaster.reports.csv_tables import steps_csv

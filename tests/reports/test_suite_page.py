@@ -16,7 +16,7 @@ from kernelblaster.harness.errors import UserError
 from kernelblaster.harness.metrics import TaskOutcome
 from kernelblaster.harness.records import AS_WRITTEN, DeviceIdentity, Provenance, sha256_of
 from kernelblaster.harness.suites.records import SuiteTask
-from kernelblaster.nodes.records import RunContext
+from kernelblaster.nodes.records.plan import RunContext
 from kernelblaster.reports.suite_comparison import compare_suites
 from kernelblaster.reports.suite_page import suite_html
 

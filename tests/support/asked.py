@@ -7,7 +7,7 @@ from typing import Any
 
 from kernelblaster.graph.session import Session
 from kernelblaster.harness.records import Record
-from kernelblaster.nodes.records import OptimizeRequest, RunContext
+from kernelblaster.nodes.records.plan import OptimizeRequest, RunContext
 
 
 class Asked(Record):

@@ -14,7 +14,7 @@ from kernelblaster.bench.running import Bench
 from kernelblaster.bench.variants import parse_variants
 from kernelblaster.harness.records import AS_WRITTEN
 from kernelblaster.harness.suites.records import SuiteTask, SuiteTasks
-from kernelblaster.nodes.records import RunContext
+from kernelblaster.nodes.records.plan import RunContext
 from kernelblaster.tools.models.records import Budgets
 
 

@@ -28,7 +28,7 @@ from kernelblaster.harness.records import (
     source_sha256,
 )
 from kernelblaster.memory.run.exchange import export_jobs, import_results
-from kernelblaster.nodes.records import RunResult
+from kernelblaster.nodes.records.result import RunResult
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,12 @@ from hypothesis import strategies as st
 from scripted_chat_model import CURRENT, ScriptedChatModel, cut_off, http_error, refusal, use
 
 from kernelblaster.memory.knowledge.knowledge_base import KnowledgeBase
-from kernelblaster.memory.records import Evidence, Lesson, Optimization, PerformanceState, Step
+from kernelblaster.memory.records.evidence import Evidence, Step
+from kernelblaster.memory.records.lessons import Lesson
+from kernelblaster.memory.records.optimizations import Optimization
+from kernelblaster.memory.records.states import PerformanceState
 from kernelblaster.memory.run.run_store import RunStore
-from kernelblaster.nodes.records import RunResult
+from kernelblaster.nodes.records.result import RunResult
 from kernelblaster.tools.models.records import Role
 from kernelblaster.tools.techniques.catalogue import knowledge_seed
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from kernelblaster.memory.knowledge.signature import centroid_of
-from kernelblaster.memory.records import Evidence
+from kernelblaster.memory.knowledge.states.signature import centroid_of
+from kernelblaster.memory.records.evidence import Evidence
 
 
 def row(number: int = 0, log_gain: float | None = 0.5, **changes: object) -> Evidence:

@@ -12,7 +12,7 @@ from asked import Asked
 
 from kernelblaster.graph.embedding import Watch
 from kernelblaster.graph.session import Session
-from kernelblaster.nodes.records import RunResult
+from kernelblaster.nodes.records.result import RunResult
 
 
 def request(folder: Path, **changes: Any) -> Asked:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from ...harness.errors import shown
 from ...harness.records import DeviceIdentity, Record, Task
 from ...memory.knowledge.knowledge_base import KnowledgeBase
-from ...memory.records import PolicyContext
+from ...memory.records.policy import PolicyContext
 from ...memory.run.artifacts import ArtifactStore
 from ..evaluation.evaluator import Evaluator
 from ..models.code_reply import read_source

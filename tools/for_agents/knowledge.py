@@ -9,8 +9,8 @@ import re
 from ...harness.errors import shown
 from ...harness.records import Profile
 from ...memory.knowledge.knowledge_base import KnowledgeBase
-from ...memory.knowledge.signature import bottlenecks_of, explain, signature_of
-from ...memory.records import PerformanceState
+from ...memory.knowledge.states.signature import bottlenecks_of, explain, signature_of
+from ...memory.records.states import PerformanceState
 from ..models.reply_forms import MalformedReply
 from ..techniques.catalogue import techniques
 from ..wording.experience import expected_text, lessons_text, technique_text

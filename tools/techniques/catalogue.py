@@ -11,8 +11,8 @@ from types import MappingProxyType
 
 from ...harness.errors import UserError
 from ...harness.records import Task
-from ...memory.knowledge.conditions import KernelFacts, unmet
 from ...memory.knowledge.seed import Seed, load_seed
+from ...memory.knowledge.states.conditions import KernelFacts, unmet
 from ..rewriting.records import Inapplicable, Rewritten
 from ..rewriting.rewrite import Rewrite
 from .conditions import OTHER_TASK, AtHand

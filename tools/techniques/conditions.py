@@ -1,8 +1,8 @@
 """What is known of a kernel at hand, and what several techniques ask of it.
 
-Where facts have a name (`memory.knowledge.conditions`), a technique states conditions on them. The
-rest are functions, which look at the source or the profile: each returns in a few words why a
-technique cannot act, None where nothing says so.
+Where facts have a name (`memory.knowledge.states.conditions`), a technique states conditions on
+them. The rest are functions, which look at the source or the profile: each returns in a few words
+why a technique cannot act, None where nothing says so.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from ...harness.gpus import known_gpu
 from ...harness.records import DeviceIdentity, Profile, Provenance, Task
-from ...memory.knowledge.conditions import KernelFacts, kernel_facts
-from ...memory.records import Condition
+from ...memory.knowledge.states.conditions import KernelFacts, kernel_facts
+from ...memory.records.conditions import Condition
 from .operators import PRODUCTS, ROWS, convolutions, may_compute
 
 OTHER_TASK = "not for this task on this device"

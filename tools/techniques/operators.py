@@ -8,7 +8,7 @@ from __future__ import annotations
 from ...harness.bound.flow import Flow
 from ...harness.bound.windows import Axis, Convolution, convolution_of, pool_axes
 from ...harness.records import Task
-from ...memory.knowledge.conditions import operators
+from ...memory.knowledge.states.conditions import operators
 
 PRODUCTS = (
     "mm", "bmm", "matmul", "linear", "addmm", "baddbmm", "addbmm", "mv", "addmv", "dot", "vdot",

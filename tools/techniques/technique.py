@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ...memory.records import Condition, Optimization
+from ...memory.records.conditions import Condition
+from ...memory.records.optimizations import Optimization
 from ..rewriting.records import Apply
 from ..rewriting.rewrite import Rewrite
 from .conditions import Unfit

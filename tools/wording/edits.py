@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from ...memory.records import (
+from ...memory.records.edits import (
     AddMacro,
     AddTechnique,
     Deprecate,

@@ -7,9 +7,12 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from ...memory.knowledge.conditions import KernelFacts, unmet
-from ...memory.knowledge.policy import Prospect
-from ...memory.records import NO_GAIN, ExpectedGain, Lesson, Optimization, Step
+from ...memory.knowledge.policy.policy import Prospect
+from ...memory.knowledge.states.conditions import KernelFacts, unmet
+from ...memory.records.evidence import NO_GAIN, Step
+from ...memory.records.lessons import Lesson
+from ...memory.records.optimizations import Optimization
+from ...memory.records.policy import ExpectedGain
 from ..models.records import BUILTIN
 
 MOST_TRIED = 8

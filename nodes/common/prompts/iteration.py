@@ -6,10 +6,10 @@ import difflib
 import math
 from collections.abc import Mapping, Sequence
 
-from ....memory.knowledge.signature import DIMENSIONS, completed
-from ....memory.records import Step
+from ....memory.knowledge.states.signature import DIMENSIONS, completed
+from ....memory.records.evidence import Step
 from ....tools.wording.experience import gain_text, measured_gain, outcome_text, parameters_text
-from ...records import Gap
+from ...records.gradient import Gap
 
 SHORTEST_ID = 6
 """Characters of an evidence id that are shown, at least."""

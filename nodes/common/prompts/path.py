@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from ....tools.wording.experience import measured_gain, parameters_text
-from ...records import KNOWN_KERNEL, TechniqueStep
+from ...records.kernels import KNOWN_KERNEL, TechniqueStep
 
 
 def path_text(path: Sequence[TechniqueStep]) -> str:

@@ -13,7 +13,7 @@ from ....tools.wording.device import device_text, tensor_text
 from ....tools.wording.listing import excerpt, hot_lines, listing
 from ....tools.wording.measurements import profile_text, summary_text
 from ....tools.wording.rules import rules_context
-from ...records import TechniqueStep
+from ...records.kernels import TechniqueStep
 from .path import path_text
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ....harness.records import Evaluation, Task
-from ....memory.knowledge.signature import signature_of
-from ....memory.records import Step
+from ....memory.knowledge.states.signature import signature_of
+from ....memory.records.evidence import Step
 from ....tools.wording.experience import tried_text
 from ....tools.workspace import Workspace
 from .changes import change_text

@@ -37,7 +37,12 @@ from kernelblaster.harness.nsight.pages import base_factor, is_kept, kernel_name
 from kernelblaster.harness.nsight.profile import NcuResult, profile_from_pages
 from kernelblaster.harness.process.children import scrubbed_environment
 from kernelblaster.harness.records import LaunchProfile, Outcome, Profile, Provenance
-from kernelblaster.memory.knowledge.signature import DIMENSIONS, distance, explain, signature_of
+from kernelblaster.memory.knowledge.states.signature import (
+    DIMENSIONS,
+    distance,
+    explain,
+    signature_of,
+)
 
 NCU = DATA / "ncu"
 ELAPSED = "avg.pct_of_peak_sustained_elapsed"

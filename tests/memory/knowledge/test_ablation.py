@@ -10,17 +10,13 @@ import pytest
 
 from kernelblaster.memory.knowledge.ablation import open_under
 from kernelblaster.memory.knowledge.knowledge_base import KnowledgeBase
-from kernelblaster.memory.knowledge.matching import discover
-from kernelblaster.memory.records import (
-    Ablation,
-    Evidence,
-    KnowledgeUpdate,
-    Lesson,
-    Memory,
-    PerformanceState,
-    PolicyContext,
-    Signature,
-)
+from kernelblaster.memory.knowledge.states.matching import discover
+from kernelblaster.memory.records.ablation import Ablation, Memory
+from kernelblaster.memory.records.evidence import Evidence
+from kernelblaster.memory.records.lessons import Lesson
+from kernelblaster.memory.records.policy import PolicyContext
+from kernelblaster.memory.records.states import PerformanceState, Signature
+from kernelblaster.memory.records.update import KnowledgeUpdate
 from kernelblaster.tools.techniques.catalogue import knowledge_seed
 
 SEED = knowledge_seed()

@@ -12,8 +12,9 @@ import pytest
 from kernelblaster.memory.knowledge.directory import prepare
 from kernelblaster.memory.knowledge.journal import Entry, Journal
 from kernelblaster.memory.knowledge.knowledge_base import KnowledgeBase
-from kernelblaster.memory.knowledge.signature import EARLIER, centroid_of
-from kernelblaster.memory.records import Evidence, StateOptimization
+from kernelblaster.memory.knowledge.states.signature import EARLIER, centroid_of
+from kernelblaster.memory.records.evidence import Evidence
+from kernelblaster.memory.records.optimizations import StateOptimization
 from kernelblaster.tools.techniques.catalogue import knowledge_seed, techniques
 
 STATE = "dram_bandwidth_bound"

@@ -16,10 +16,10 @@ from kernelblaster.harness.errors import UserError
 from kernelblaster.harness.records import TaskVariant, TensorSpec
 from kernelblaster.memory.knowledge import knowledge_base
 from kernelblaster.memory.knowledge.ablation import open_under
-from kernelblaster.memory.knowledge.document import export, take_over
+from kernelblaster.memory.knowledge.exchange.document import export, take_over
 from kernelblaster.memory.knowledge.kernels import KnownKernel, TaskSeen, renamed, worth_keeping
 from kernelblaster.memory.knowledge.knowledge_base import KnowledgeBase
-from kernelblaster.memory.records import Ablation, Memory
+from kernelblaster.memory.records.ablation import Ablation, Memory
 from kernelblaster.tools.techniques.catalogue import knowledge_seed
 
 SEED = knowledge_seed()

@@ -15,22 +15,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernelblaster.harness.errors import UserError
-from kernelblaster.memory.knowledge.contents import EVIDENCE, Contents
 from kernelblaster.memory.knowledge.journal import Entry, Journal
 from kernelblaster.memory.knowledge.knowledge_base import KnowledgeBase
-from kernelblaster.memory.knowledge.matching import discover
-from kernelblaster.memory.knowledge.signature import DIMENSIONS, EARLIER, UNKNOWN, centroid_of
-from kernelblaster.memory.knowledge.snapshot import Snapshot
-from kernelblaster.memory.knowledge.words import embed_words
-from kernelblaster.memory.records import (
-    Evidence,
-    KnowledgeUpdate,
-    Lesson,
-    PolicyContext,
-    Signature,
-    StateOptimization,
-    Withdrawal,
+from kernelblaster.memory.knowledge.retrieval.words import embed_words
+from kernelblaster.memory.knowledge.snapshots.contents import EVIDENCE, Contents
+from kernelblaster.memory.knowledge.snapshots.snapshot import Snapshot
+from kernelblaster.memory.knowledge.states.matching import discover
+from kernelblaster.memory.knowledge.states.signature import (
+    DIMENSIONS,
+    EARLIER,
+    UNKNOWN,
+    centroid_of,
 )
+from kernelblaster.memory.records.evidence import Evidence
+from kernelblaster.memory.records.lessons import Lesson, Withdrawal
+from kernelblaster.memory.records.optimizations import StateOptimization
+from kernelblaster.memory.records.policy import PolicyContext
+from kernelblaster.memory.records.states import Signature
+from kernelblaster.memory.records.update import KnowledgeUpdate
 from kernelblaster.tools.techniques.catalogue import knowledge_seed
 
 HERE = PolicyContext(
@@ -537,7 +539,7 @@ def test_the_embedding_is_registered_under_its_name(knowledge: KnowledgeBase) ->
     assert knowledge.reindex() == len(seed.states) + len(seed.techniques)
     from chromadb.utils.embedding_functions import known_embedding_functions
 
-    from kernelblaster.memory.knowledge.embedding import WORDS_EMBEDDING, WordsEmbedding
+    from kernelblaster.memory.knowledge.retrieval.embedding import WORDS_EMBEDDING, WordsEmbedding
 
     assert WORDS_EMBEDDING == "kernelblaster-words-v1"
     assert known_embedding_functions[WORDS_EMBEDDING] is WordsEmbedding

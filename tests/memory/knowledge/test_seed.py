@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from kernelblaster.memory.knowledge.signature import DIMENSIONS, centroid_of, distance
+from kernelblaster.memory.knowledge.states.signature import DIMENSIONS, centroid_of, distance
 from kernelblaster.tools.techniques.catalogue import knowledge_seed
 
 SEED = knowledge_seed()

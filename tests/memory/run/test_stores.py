@@ -23,7 +23,7 @@ from kernelblaster.harness.records import (
     evaluation_key,
     sha256_of,
 )
-from kernelblaster.memory.records import Step
+from kernelblaster.memory.records.evidence import Step
 from kernelblaster.memory.run.artifacts import ArtifactStore
 from kernelblaster.memory.run.run_store import RunStore
 

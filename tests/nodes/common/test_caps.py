@@ -12,7 +12,7 @@ from text_runs import comparable, replayed, request, resume, run
 from kernelblaster.graph.session import Capped
 from kernelblaster.memory.run.run_store import RunStore
 from kernelblaster.nodes.common.caps import newly_evaluated, share_of
-from kernelblaster.nodes.records import Attempt, evaluated_sources
+from kernelblaster.nodes.records.lowering import Attempt, evaluated_sources
 from kernelblaster.nodes.run.begin import stored_plan
 from kernelblaster.tools.models.budgets import change_budgets
 from kernelblaster.tools.models.records import Budgets

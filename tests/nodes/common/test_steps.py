@@ -9,9 +9,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelblaster.memory.records import Step
+from kernelblaster.memory.records.evidence import Step
 from kernelblaster.nodes.common.steps import path_to, ways_through
-from kernelblaster.nodes.records import Trajectory, merge_newest
+from kernelblaster.nodes.records.trajectories import Trajectory, merge_newest
 from kernelblaster.nodes.run.start_point import MOST_PARENTS, parents, times_of
 
 TIMES = {"a": 100.0, "b": 90.0, "c": 80.0, "d": 120.0, "e": 80.0}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kernelblaster.memory.knowledge.signature import DIMENSIONS, centroid_of
+from kernelblaster.memory.knowledge.states.signature import DIMENSIONS, centroid_of
 from kernelblaster.nodes.gap_analysis.movement import Movement, expected, movement
 from kernelblaster.tools.techniques.catalogue import knowledge_seed, techniques
 

@@ -22,10 +22,12 @@ from text_runs import resume
 from kernelblaster.graph.session import Capped
 from kernelblaster.harness.files import LARGEST_SOURCE_BYTES
 from kernelblaster.memory.knowledge.knowledge_base import KnowledgeBase
-from kernelblaster.memory.records import Evidence, PolicyContext, Step
+from kernelblaster.memory.records.evidence import Evidence, Step
+from kernelblaster.memory.records.policy import PolicyContext
 from kernelblaster.memory.run.artifacts import ArtifactStore
 from kernelblaster.memory.run.run_store import RunStore
-from kernelblaster.nodes.records import Attempt, RunResult
+from kernelblaster.nodes.records.lowering import Attempt
+from kernelblaster.nodes.records.result import RunResult
 from kernelblaster.tools.models.asking import MalformedReply
 from kernelblaster.tools.models.budgets import write_budgets
 from kernelblaster.tools.models.code_reply import (

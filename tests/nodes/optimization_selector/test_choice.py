@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from kernelblaster.memory.records import ExpectedGain
+from kernelblaster.memory.records.policy import ExpectedGain
 from kernelblaster.nodes.common.randomness import explores
 from kernelblaster.nodes.optimization_selector.builtin import select
-from kernelblaster.nodes.records import Proposal, RunPlan
+from kernelblaster.nodes.records.choices import Proposal
+from kernelblaster.nodes.records.plan import RunPlan
 
 PLACES = [(0, rollout, step) for rollout in range(3) for step in range(100)]
 

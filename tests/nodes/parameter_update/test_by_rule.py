@@ -7,22 +7,16 @@ from typing import Any, cast
 import pytest
 from rows import row
 
-from kernelblaster.memory.knowledge.contents import Contents
-from kernelblaster.memory.knowledge.edit_checks import refusal
-from kernelblaster.memory.knowledge.snapshot import Snapshot
-from kernelblaster.memory.records import (
-    MOST_CORRECTED,
-    AddMacro,
-    Condition,
-    Deprecate,
-    Edit,
-    Evidence,
-    Revise,
-)
+from kernelblaster.memory.knowledge.changes.edit_checks import refusal
+from kernelblaster.memory.knowledge.snapshots.contents import Contents
+from kernelblaster.memory.knowledge.snapshots.snapshot import Snapshot
+from kernelblaster.memory.records.conditions import Condition
+from kernelblaster.memory.records.edits import MOST_CORRECTED, AddMacro, Deprecate, Edit, Revise
+from kernelblaster.memory.records.evidence import Evidence
 from kernelblaster.nodes.parameter_update.by_rule import Learned, edits_by_rule
 from kernelblaster.nodes.parameter_update.model_edits import Source, edits_of
 from kernelblaster.nodes.parameter_update.reply import PolicyEdit
-from kernelblaster.nodes.records import Gap
+from kernelblaster.nodes.records.gradient import Gap
 from kernelblaster.tools.techniques.catalogue import knowledge_seed
 
 SEED = knowledge_seed()

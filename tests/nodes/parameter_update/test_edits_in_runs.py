@@ -12,17 +12,10 @@ from rows import row
 from text_runs import replayed, run
 
 from kernelblaster.memory.knowledge.knowledge_base import KnowledgeBase
-from kernelblaster.memory.records import (
-    AddMacro,
-    Condition,
-    Deprecate,
-    Edit,
-    KnowledgeUpdate,
-    MacroStep,
-    Optimization,
-    Revise,
-    StepProof,
-)
+from kernelblaster.memory.records.conditions import Condition
+from kernelblaster.memory.records.edits import AddMacro, Deprecate, Edit, Revise, StepProof
+from kernelblaster.memory.records.optimizations import MacroStep, Optimization
+from kernelblaster.memory.records.update import KnowledgeUpdate
 from kernelblaster.tools.techniques.catalogue import knowledge_seed
 
 SHORT = {"iterations": 1, "rollouts": 1, "steps": 1}

@@ -15,31 +15,21 @@ from asked import Asked
 
 from kernelblaster.graph.session import Session
 from kernelblaster.harness.records import Outcome
-from kernelblaster.memory.knowledge.contents import Contents
 from kernelblaster.memory.knowledge.knowledge_base import KnowledgeBase
-from kernelblaster.memory.knowledge.matching import discover
-from kernelblaster.memory.knowledge.signature import DIMENSIONS
-from kernelblaster.memory.knowledge.snapshot import Snapshot
-from kernelblaster.memory.records import (
-    AddTechnique,
-    Deprecate,
-    Edit,
-    Evidence,
-    KnowledgeUpdate,
-    PolicyContext,
-    Signature,
-    Step,
-)
+from kernelblaster.memory.knowledge.snapshots.contents import Contents
+from kernelblaster.memory.knowledge.snapshots.snapshot import Snapshot
+from kernelblaster.memory.knowledge.states.matching import discover
+from kernelblaster.memory.knowledge.states.signature import DIMENSIONS
+from kernelblaster.memory.records.edits import AddTechnique, Deprecate, Edit
+from kernelblaster.memory.records.evidence import Evidence, Step
+from kernelblaster.memory.records.policy import PolicyContext
+from kernelblaster.memory.records.states import Signature
+from kernelblaster.memory.records.update import KnowledgeUpdate
 from kernelblaster.nodes.common.sequences import is_sequence
 from kernelblaster.nodes.gap_analysis.builtin import analyze
 from kernelblaster.nodes.parameter_update.builtin import Known, knowledge_update
 from kernelblaster.nodes.parameter_update.by_rule import Learned
-from kernelblaster.nodes.records import (
-    Gap,
-    GapAnalysis,
-    PolicyEvaluation,
-    TechniqueReview,
-)
+from kernelblaster.nodes.records.gradient import Gap, GapAnalysis, PolicyEvaluation, TechniqueReview
 from kernelblaster.tools.techniques.catalogue import knowledge_seed
 
 SEED = knowledge_seed()

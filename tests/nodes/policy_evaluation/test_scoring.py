@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kernelblaster.memory.records import Step
+from kernelblaster.memory.records.evidence import Step
 from kernelblaster.nodes.policy_evaluation.builtin import evaluate
 from kernelblaster.nodes.policy_evaluation.scoring import score
 

@@ -18,7 +18,7 @@ from kernelblaster.cli.progress import ProgressView
 from kernelblaster.harness.errors import UserError
 from kernelblaster.nodes.common.authors import roles_in_words, together
 from kernelblaster.nodes.common.policies import RULES
-from kernelblaster.nodes.records import RunResult
+from kernelblaster.nodes.records.result import RunResult
 from kernelblaster.tools.models.code_reply import fenced
 from kernelblaster.tools.models.records import BUILTIN
 

@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from scripted_chat_model import ScriptedChatModel, cut_off, http_error, refusal, use
 
 from kernelblaster.harness.records import Task
-from kernelblaster.nodes.records import RunResult
+from kernelblaster.nodes.records.result import RunResult
 from kernelblaster.nodes.soft_verifier.builtin import review
 from kernelblaster.nodes.soft_verifier.reply import verdict_on
 from kernelblaster.tools.models.records import ModelPlan

@@ -20,7 +20,8 @@ from kernelblaster.harness.errors import UserError
 from kernelblaster.harness.records import Reading, Task
 from kernelblaster.harness.task.contract import signature
 from kernelblaster.memory.knowledge.knowledge_base import KnowledgeBase
-from kernelblaster.memory.records import KnowledgeUpdate, Lesson
+from kernelblaster.memory.records.lessons import Lesson
+from kernelblaster.memory.records.update import KnowledgeUpdate
 from kernelblaster.tools.for_agents.desk import LONGEST_ANSWER
 from kernelblaster.tools.techniques.catalogue import knowledge_seed, techniques
 from kernelblaster.tools.techniques.technique import Technique

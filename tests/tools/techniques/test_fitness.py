@@ -17,7 +17,7 @@ from builtin_support import (
 )
 
 from kernelblaster.harness.records import LaunchProfile, Profile, Provenance, Task
-from kernelblaster.memory.knowledge.conditions import misnamed
+from kernelblaster.memory.knowledge.states.conditions import misnamed
 from kernelblaster.tools.techniques import operators
 from kernelblaster.tools.techniques.catalogue import techniques, unfit
 from kernelblaster.tools.techniques.conditions import OTHER_TASK, AtHand

@@ -25,10 +25,12 @@ from kernelblaster.harness.records import (
 )
 from kernelblaster.harness.simt.model.time_model import together
 from kernelblaster.harness.task.contract import header
-from kernelblaster.memory.knowledge.expectation import Forecast
-from kernelblaster.memory.knowledge.failures import Reliability
-from kernelblaster.memory.knowledge.policy import Prospect
-from kernelblaster.memory.records import ExpectedGain, Lesson, Step
+from kernelblaster.memory.knowledge.policy.expectation import Forecast
+from kernelblaster.memory.knowledge.policy.failures import Reliability
+from kernelblaster.memory.knowledge.policy.policy import Prospect
+from kernelblaster.memory.records.evidence import Step
+from kernelblaster.memory.records.lessons import Lesson
+from kernelblaster.memory.records.policy import ExpectedGain
 from kernelblaster.nodes.common.prompts.changes import change_text
 from kernelblaster.tools.techniques.catalogue import knowledge_seed
 from kernelblaster.tools.wording.bounds import bounds_text, products_text

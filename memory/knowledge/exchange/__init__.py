@@ -1,0 +1,1 @@
+"""Knowledge that comes from elsewhere or goes there: documents, the published database."""

@@ -1,0 +1,248 @@
+"""Edits of the policy as of a sequence number: which stand, and what they make of the seed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import NamedTuple
+
+from ....harness.records import Record
+from ...records.conditions import Condition
+from ...records.edits import (
+    AddMacro,
+    AddTechnique,
+    Deprecate,
+    Edit,
+    JoinStates,
+    RenameState,
+    Revert,
+    Revise,
+    SplitState,
+)
+from ...records.evidence import NO_GAIN, Evidence
+from ...records.optimizations import Optimization, StateOptimization
+from ...records.states import PerformanceState
+from ..policy.facts import comparable
+from ..states.conditions import KernelFacts, unmet
+
+MOST_CORRECTED_TOGETHER = 0.5
+"""Log gain by which all edits together may correct one expectation (about 65 %)."""
+Table = dict[str, dict[str, Optimization]]
+"""Optimizations by state and technique."""
+
+
+class WrittenEdit(Record):
+    """An edit as the journal holds it, whichever it is."""
+
+    edit: Edit
+
+
+class StoredEdit(NamedTuple):
+    """An edit, or what undoes one, as it entered the knowledge base."""
+
+    sequence: int
+    id: str
+    content: Edit | Revert
+    rank: tuple[int, str, str] = (0, "", "")
+    """In which order edits are applied."""
+
+
+class Edits:
+    """The edits that stand at a sequence number, in the order in which they are applied."""
+
+    def __init__(self, stored: Sequence[StoredEdit], at: int) -> None:
+        known = [each for each in stored if each.sequence <= at]
+        undone: set[str] = set()
+        for each in reversed(known):  # What undoes a revert came after it.
+            if isinstance(each.content, Revert) and each.id not in undone:
+                undone.add(each.content.edit)
+        self.standing: list[Edit] = [
+            each.content
+            for each in sorted(known, key=lambda each: each.rank)
+            if not isinstance(each.content, Revert) and each.id not in undone
+        ]
+        self._revisions: dict[str, list[Revise]] = {}
+        for edit in self.standing:
+            if isinstance(edit, Revise):
+                self._revisions.setdefault(edit.technique, []).append(edit)
+
+    def optimizations(
+        self, seed: Table, changes: Iterable[StateOptimization], device_kind: str
+    ) -> Table:
+        """Return the seed's table as whole entries and then revisions of them change it."""
+        table = {state: dict(known) for state, known in seed.items()}
+        entries: list[tuple[tuple[int, str, str], str, Optimization]] = [
+            (each.rank, each.state_id, each.optimization)
+            for each in changes
+            if comparable(each.device_kind, device_kind)
+        ]
+        entries += [
+            (edit.rank, edit.state, edit.card)
+            for edit in self.of(device_kind)
+            if isinstance(edit, AddTechnique | AddMacro)
+        ]
+        for _, state, card in sorted(entries, key=lambda entry: entry[0]):
+            table.setdefault(self.joined.get(state, state), {})[card.technique] = card
+        for state, under in table.items():
+            for technique in under:
+                under[technique] = self.revised(under[technique], state, device_kind)
+        for gone, into in self.joined.items():
+            for technique, card in table.pop(gone, {}).items():
+                table.setdefault(into, {}).setdefault(technique, card)
+        return table
+
+    def revised(self, card: Optimization, state: str | None, device_kind: str) -> Optimization:
+        """Return a card as the revisions of it leave it that speak of a state, or of all."""
+        found = [
+            edit
+            for edit in self._revisions.get(card.technique, ())
+            if comparable(edit.device_kind, device_kind)
+            and (edit.state is None or self.joined.get(edit.state, edit.state) == state)
+        ]
+        told: set[str] = set()
+        corrected = 0.0
+        for edit in found:
+            card = _applied(card, edit)
+            if edit.correction and not told.issuperset(edit.evidence):
+                corrected += edit.correction  # The same rows correct an expectation once.
+                told.update(edit.evidence)
+        most = MOST_CORRECTED_TOGETHER
+        gain = card.prior_log_gain + min(max(corrected, -most), most)
+        return card.model_copy(update={"prior_log_gain": gain}) if corrected else card
+
+    def revision(self, technique: str, state: str | None) -> int:
+        """Return the number of the newest revision of an entry; 0 where nobody revised it."""
+        return max((edit.revision for edit in self.standing if _is_of(edit, technique, state)),
+                   default=0)  # fmt: skip
+
+    @cached_property
+    def joined(self) -> Mapping[str, str]:
+        """States that are another now, by id, with the one that remains."""
+        into: dict[str, str] = {}
+        for edit in self.standing:
+            if isinstance(edit, JoinStates):
+                into |= {state: edit.into for state in edit.states if state != edit.into}
+        return {state: found for state in into if (found := _end(into, state)) is not None}
+
+    def states(self, known: Iterable[PerformanceState]) -> dict[str, PerformanceState]:
+        """Return the states by id: those split off with them, joined ones left out, renamed."""
+        found = {state.id: state for state in known}
+        for edit in self.standing:
+            if isinstance(edit, SplitState):
+                found.setdefault(edit.other.id, edit.other)
+        for edit in self.standing:
+            if isinstance(edit, RenameState) and edit.state in found:
+                words = {"name": edit.name, "description": edit.description}
+                found[edit.state] = found[edit.state].model_copy(update=words)
+        return {
+            name: state
+            for name, state in found.items()
+            if self.joined.get(name, name) == name or self.joined[name] not in found
+        }
+
+    def withheld(
+        self,
+        cards: Mapping[str, Optimization],
+        facts: KernelFacts,
+        device_kind: str,
+        rows: Mapping[str, Sequence[Evidence]],
+    ) -> dict[str, str]:
+        """Return the techniques that are not to be tried on a kernel, and why.
+
+        Args:
+            cards: what could be tried, by name, as it is listed under the state.
+            facts: what is known of the kernel.
+            device_kind: of what it is measured with.
+            rows: evidence of comparable devices, by technique: a pass ends a deprecation.
+        """
+        why = {}
+        for technique, card in cards.items():
+            failed = unmet(card.conditions, facts)
+            if failed is not None:
+                why[technique] = f"its condition does not hold: {failed}{_instead(failed, facts)}"
+        for edit in self.of(device_kind):
+            if (
+                isinstance(edit, Deprecate)
+                and edit.op_class == facts.get("op_class")
+                and edit.writer in (None, facts.get("writer"))
+                and not any(passes(edit, row) for row in rows.get(edit.technique, ()))
+            ):
+                why[edit.technique] = edit.reason
+        return why
+
+    def of(self, device_kind: str) -> Iterable[Edit]:
+        """Return those that were learned on comparable devices."""
+        return (each for each in self.standing if comparable(each.device_kind, device_kind))
+
+
+def passes(deprecation: Deprecate, row: Evidence) -> bool:
+    """Say whether a row is a pass where a deprecation says that there is none."""
+    return (
+        row.log_gain is not None
+        and (row.technique, row.op_class) == (deprecation.technique, deprecation.op_class)
+        and deprecation.writer in (None, row.author)
+        and comparable(row.device_kind, deprecation.device_kind)
+    )
+
+
+def lost(row: Evidence) -> bool:
+    """Say whether a try did not pay: it broke the kernel, or made it slower."""
+    return row.outcome.breaks_kernel or (row.log_gain is not None and row.log_gain < -NO_GAIN)
+
+
+def gained(row: Evidence) -> bool:
+    """Say whether a try paid."""
+    return row.log_gain is not None and row.log_gain > NO_GAIN
+
+
+def worse_without(row: Evidence, step: Evidence, following: Evidence) -> bool:
+    """Say whether a row shows what a step is good for: the one that follows it did worse without
+    it before, on the same task."""
+    return (
+        (row.technique, row.task_id) == (following.technique, step.task_id)
+        and row.previous_technique != step.technique
+        and (lost(row) or (row.log_gain or 0.0) < (following.log_gain or 0.0) - NO_GAIN)
+    )
+
+
+def _applied(card: Optimization, edit: Revise) -> Optimization:
+    parameters = {
+        name: [
+            *[value for value in edit.parameters.get(name, ()) if value in values],
+            *[value for value in values if value not in edit.parameters.get(name, ())],
+        ]
+        for name, values in card.parameters.items()
+    }
+    return card.model_copy(
+        update={
+            "conditions": tuple(dict.fromkeys((*card.conditions, *edit.conditions))),
+            "notes": " ".join(filter(None, (card.notes, edit.notes))),
+            "parameters": parameters,
+        }
+    )
+
+
+def _is_of(edit: Edit, technique: str, state: str | None) -> bool:
+    if isinstance(edit, Revise):
+        return (edit.technique, edit.state) == (technique, state)
+    if isinstance(edit, AddTechnique | AddMacro):
+        return (edit.card.technique, edit.state) == (technique, state)
+    return False
+
+
+def _end(into: Mapping[str, str], state: str) -> str | None:
+    """Return where a chain of joins ends; of a ring, its first by name (None for that one)."""
+    met = [state]
+    while (following := into.get(met[-1])) is not None:
+        if following in met:
+            first = min(met[met.index(following) :])
+            return first if first != state else None
+        met.append(following)
+    return met[-1]
+
+
+def _instead(condition: Condition, facts: KernelFacts) -> str:
+    fact = facts.get(condition.feature)
+    if isinstance(fact, frozenset):
+        return ""
+    return f" (here {fact:.3g})" if isinstance(fact, float | int) else f" (here {fact})"

@@ -1,0 +1,130 @@
+"""Knowledge as a document: what is exported is taken over whole, or not at all."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rows import row
+
+from kernelblaster.harness.errors import UserError
+from kernelblaster.memory.knowledge.exchange.document import (
+    KnowledgeDocument,
+    document_schema,
+    export,
+    is_document,
+    read_document,
+    take_over,
+    thinned,
+)
+from kernelblaster.memory.knowledge.knowledge_base import KnowledgeBase
+from kernelblaster.memory.records.evidence import Evidence
+from kernelblaster.memory.records.lessons import Lesson
+from kernelblaster.memory.records.update import KnowledgeUpdate
+from kernelblaster.tools.techniques.catalogue import knowledge_seed
+
+STATE = "dram_bandwidth_bound"
+Made = Callable[[str], KnowledgeBase]
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Iterator[Made]:
+    opened: list[KnowledgeBase] = []
+
+    def make(name: str) -> KnowledgeBase:
+        opened.append(KnowledgeBase.open(tmp_path / name, knowledge_seed()))
+        return opened[-1]
+
+    yield make
+    for each in opened:
+        each.close()
+
+
+def lesson(*rests_on: Evidence) -> KnowledgeUpdate:
+    told = Lesson(
+        text="read four floats at once", kind="observation", technique="vectorize_memory_access",
+        state=STATE, evidence=tuple(each.id for each in rests_on), device_kind="simulated",
+        author="builtin", run="run", iteration=0,
+    )  # fmt: skip
+    return KnowledgeUpdate(run="run", iteration=0, lessons=(told,))
+
+
+def as_value(document: KnowledgeDocument) -> Any:
+    return json.loads(document.model_dump_json())
+
+
+def test_all_of_a_base_comes_over_and_nothing_twice(made: Made, tmp_path: Path) -> None:
+    base, other = made("base"), made("other")
+    base.add_evidence([row(step) for step in range(3)])
+    base.apply_update(lesson(row(0)))
+    value = as_value(export(base, measured=False, whole=True))
+    assert is_document(value)
+    assert take_over(other, value, tmp_path) == 4  # Marks of updates stay behind.
+    assert take_over(other, value, tmp_path) == 0
+    assert other.snapshot().evidence() == base.snapshot().evidence()
+    assert [each.text for each in other.lessons()] == [each.text for each in base.lessons()]
+
+
+def test_a_small_export_tells_of_what_was_learned_alone_and_is_small(made: Made) -> None:
+    base = made("base")
+    assert export(base, measured=False, whole=False).states == ()
+    base.add_evidence([row(step) for step in range(100)])
+    base.apply_update(lesson())
+    document = export(base, measured=False, whole=False)
+    (state,) = document.states
+    assert state["id"] == STATE and [each["tries"] for each in state["optimizations"]] == [100]
+    assert [each.kind for each in document.entries] == ["lesson"]
+    assert len(document.model_dump_json()) < 50_000
+    assert export(base, measured=True, whole=False).states == ()
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (lambda value: value["entries"][0].pop("kind"), "damaged"),
+        (lambda value: value["entries"][1]["content"].update(log_gain="much"), "nothing was taken"),
+        (lambda value: value["entries"][1]["content"].update(signature_before=[0.5]), "taken over"),
+        (lambda value: value.update(format="kernelblaster-knowledge/9"), "this program reads"),
+        (lambda value: value.update(sources={"0" * 64: "text"}), "is not what it was"),
+    ],
+)
+def test_a_damaged_document_changes_nothing(
+    made: Made, tmp_path: Path, spoil: Callable[[Any], object], words: str
+) -> None:
+    base, other = made("base"), made("other")
+    base.add_evidence([row(step) for step in range(2)])
+    value = as_value(export(base, measured=False, whole=True))
+    spoil(value)
+    with pytest.raises(UserError, match=words):
+        take_over(other, value, tmp_path / "export.json")
+    assert other.sequence() == 0
+
+
+def test_a_file_that_is_none_is_refused_in_a_line(tmp_path: Path) -> None:
+    (tmp_path / "nested.json").write_text("[" * 100_000)
+    for name in ("nowhere.json", "nested.json"):
+        with pytest.raises(UserError, match="kb export"):
+            read_document(tmp_path / name)
+
+
+def test_a_smaller_base_keeps_the_newest_tries_and_what_something_rests_on(made: Made) -> None:
+    base = made("base")
+    rows = [row(step) for step in range(10)]
+    base.add_evidence(rows)
+    base.add_evidence([row(9, run="another")])  # The same fact, told again.
+    base.apply_update(lesson(rows[0]))
+    kept = {each.id for each in thinned(base, most=3, harness=None)}
+    evidence_kept = kept & {row.id for row in base.snapshot().evidence()}
+    assert len(evidence_kept) == 4 and rows[0].id in evidence_kept
+    assert {rows[8].id, rows[7].id} <= evidence_kept
+    none = {each.id for each in thinned(base, most=3, harness="of nobody")}
+    assert none & {row.id for row in rows} == {rows[0].id}
+
+
+def test_the_schema_is_published() -> None:
+    published = Path(__file__).resolve().parents[4] / "docs" / "knowledge.schema.json"
+    remedy = "kernelblaster kb schema > docs/knowledge.schema.json"
+    assert json.loads(published.read_text()) == document_schema(), remedy
