@@ -1,4 +1,4 @@
-"""Policies and their settings by name, and the ablations that a word stands for."""
+"""Reads `--policy` and `--ablate`: each a word that stands for a policy and its settings."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What is true: tasks, toolchain, devices, verification, timing, profiles."""
+"""What is true: tasks, builds, vetting, isolation, devices (one simulated), verdicts, times."""

@@ -1,1 +1,1 @@
-"""What outlives a run: knowledge base, evidence, replay buffer, artifacts."""
+"""What outlives a step: a run's replay buffer, artifacts and ledger, and the knowledge base."""

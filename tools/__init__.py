@@ -1,1 +1,1 @@
-"""Compile, verify, profile and knowledge search as functions and LangChain tools."""
+"""What agents act with: models, CUDA source, techniques, first kernels, the gates, wording."""

@@ -1,4 +1,4 @@
-"""What one run measured: evaluations, finished stages and the replay buffer, in `run.sqlite`."""
+"""One run's database, `run.sqlite`: evaluations, stages, replay buffer, ledger, jobs, journal."""
 
 from __future__ import annotations
 

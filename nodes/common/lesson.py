@@ -1,4 +1,4 @@
-"""Write to the knowledge base beside parameter update: one lesson, what does not stand."""
+"""Writes at once what need not wait for parameter update: a lesson, a row that is overturned."""
 
 from __future__ import annotations
 

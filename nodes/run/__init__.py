@@ -1,1 +1,1 @@
-"""The steps of a run that are no agents: load, profile, gates, record, confirm, report."""
+"""The steps of a run that are no agents, and what a finished run is read by for its report."""

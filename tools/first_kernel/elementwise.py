@@ -1,4 +1,4 @@
-"""One element from one element of each operand: what each ATen operation is in C."""
+"""The elementwise operations of general.py alone: other dtypes, comparisons, several operands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The elementwise operations of ATen as C expressions in fp32."""
+"""The elementwise operations that every form of a first kernel knows, as C in fp32."""
 
 from __future__ import annotations
 
