@@ -75,6 +75,8 @@ class Contents:
         self.changes: list[StoredChange] = []
         self.lessons: dict[Subject, list[StoredLesson]] = {}
         """By what they speak of, in order of arrival."""
+        self.deprecations: dict[Subject, list[StoredLesson]] = {}
+        """Those of them that advise against something."""
         self.withdrawn: dict[str, int] = {}
         """Lessons that do not stand, by id, with the sequence from which on."""
         self.edits: list[StoredEdit] = []
@@ -174,6 +176,8 @@ class Contents:
             lesson = lesson.model_copy(update={"created": entry.sequence})
             stored = StoredLesson((*lesson.order, entry.id), lesson)
             self.lessons.setdefault(subject(lesson), []).append(stored)
+            if lesson.kind == "deprecation":
+                self.deprecations.setdefault(subject(lesson), []).append(stored)
         elif entry.kind == WITHDRAWAL:
             withdrawal = self._journal.read(Withdrawal, entry)
             self.withdrawn.setdefault(withdrawal.lesson, entry.sequence)
