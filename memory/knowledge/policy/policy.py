@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -79,24 +79,41 @@ class Policy:
         }
         self._borrowed: dict[tuple[object, ...], dict[str, Optimization]] = {}
 
+    def offered(
+        self,
+        state: PerformanceState,
+        context: PolicyContext,
+        excluded: frozenset[str] = frozenset(),
+    ) -> list[Optimization]:
+        """Return the techniques that `candidates` asks about, as they are listed here.
+
+        The state's own optimizations, those of its nearest neighbours at a discount, and
+        techniques that only evidence knows; less `context.tried` and `excluded`.
+        """
+        left_out = excluded | set(context.tried)
+        return [
+            optimization
+            for technique, optimization in self._offered(state, context).items()
+            if technique not in left_out
+        ]
+
     def candidates(
         self,
         state: PerformanceState,
         context: PolicyContext,
         excluded: frozenset[str] = frozenset(),
+        only: Collection[str] | None = None,
     ) -> list[Prospect]:
         """Return what could be tried in a state, highest score first, ties by technique name.
 
-        The state's own optimizations, those of its nearest neighbours at a discount, and
-        techniques that only evidence knows; less `context.tried`, `excluded` and what was refused.
+        Of what is offered, or of that `only` what it names; less what was refused.
         """
-        left_out = excluded | set(context.tried)
-        offered = [
+        asked = [
             optimization
-            for technique, optimization in self._offered(state, context).items()
-            if technique not in left_out
+            for optimization in self.offered(state, context, excluded)
+            if only is None or optimization.technique in only
         ]
-        found = [each for each in self._prospects(state, offered, context) if each.settings]
+        found = [each for each in self._prospects(state, asked, context) if each.settings]
         return sorted(found, key=lambda each: (-each.expected.score, each.optimization.technique))
 
     def beliefs(
