@@ -14,10 +14,11 @@ timing of parallel rollouts nor the order of merging changes a forecast.
 
 from __future__ import annotations
 
+import functools
 import math
 import zlib
 from bisect import bisect_right
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,36 +28,29 @@ from numpy.typing import NDArray
 from ...records.policy import setting_name
 from ..states.signature import embed
 from .failures import Reliability, believed
+from .regression import (
+    ANY,
+    BEFORE,
+    FAILURE_COST,
+    NEAREST,
+    OF_CLASS,
+    OF_HARNESS,
+    OF_KIND,
+    OF_TASK,
+    OF_WRITER,
+    Case,
+    Gain,
+    foreign_to,
+    gains,
+    with_priors,
+)
 
-FAILURE_COST = 0.05
-"""What a try that fails costs, in log speedup: about what a small step would have gained."""
-
-SHARED, SHARED_CLASS, LOCAL, TASK = 0.045, 0.03, 0.105, 0.03
-"""Variances of log gains of one technique: what all tries share, those on one class of operation,
-kernels with like profiles, and the effect of a task."""
-BEFORE = SHARED + SHARED_CLASS + LOCAL + TASK
-"""Variance before any try."""
-NOISE = 0.003
-"""Variance of a log gain that nothing of the context says."""
-ONE_TRY = TASK + NOISE
-"""Variance of what a task's tries say together of another: simulated ones of a measured kernel are
-worth no more than one such, however many they are."""
-PRIOR_SHARE = 0.5
-"""Of what was believed without evidence, what is expected as long as nothing near was tried."""
 REACH = 0.2
 """Distance of signatures at which two kernels are 0.6 alike."""
 TIME_REACH, HEADROOM_REACH, SHARE_REACH = 3.0, 1.2, 0.4
 """The same for the logarithms of time and of the time over its bound, and for shares of time."""
-REPEATED = 0.25
-"""How far a first use speaks for a repetition, and back."""
-OTHER_CLASS, OTHER_DTYPE, OTHER_WRITER, OTHER_GPU, OTHER_FAMILY = 0.5, 0.7, 0.6, 0.95, 0.85
-"""How far kernels speak for one another that are alike but for this."""
 SETTING_REACH = 2.0
 """Doublings of a parameter's value at which two settings are 0.6 alike."""
-DIGITS = 9
-"""After the point, of a forecast."""
-NEAREST = 32
-"""Tries of a technique that a question is answered by."""
 ENOUGH, RECENT = 256, 2048
 """Tries on one class of operation from which on others are not looked for, and the newest results
 among which those are that say whether the next one passes."""
@@ -66,8 +60,6 @@ BUILTIN = "builtin"
 """The writer whose failures others hear of: the library's rewrite is the same whoever asks."""
 EXACT, SURE = 0.01, Reliability(99.0, 1.0)
 """Spread and reliability of what was done to this very kernel before, and passed."""
-CONTRARY = 0.3
-"""Difference of two log gains under like circumstances from which the later doubts the earlier."""
 SHORT, RESULTS = 0.12, 3
 """So many results of a technique and writer in a row, each so far below its forecast, refute what
 they were forecast by: earlier gains as far above all of them count no more."""
@@ -175,8 +167,8 @@ class Expectations:
     def __init__(self) -> None:
         self._sequence = 0
         self._columns: dict[str, _Column] = {}
-        self._places: dict[tuple[object, ...], list[int]] = {}
-        """By what was done to which kernel, in order of arrival."""
+        self._places: dict[tuple[object, ...], dict[tuple[object, ...], list[int]]] = {}
+        """By kernel, then by what was done to it, in order of arrival."""
         self._named: dict[str, tuple[str, int]] = {}
         self._words: dict[str, int] = {}
 
@@ -195,10 +187,13 @@ class Expectations:
         self._sequence = self._sequence + 1 if sequence is None else sequence
         situation, action = tried.situation, tried.action
         column = self._columns.setdefault(action.technique, _Column())
-        row, codes = self._row(self._launch(situation), action)
+        launch, marks = self._launch(situation)
+        settings, uses = self._row(action)
+        row, codes = [*launch, *settings], [*marks, *uses]
         place = column.append(row, codes, tried, self._sequence)
         if situation.source:
-            told = self._places.setdefault(_identity(situation, action), [])
+            done = self._places.setdefault(_kernel(situation), {})
+            told = done.setdefault(_deed(action), [])
             column.repeat(place, told)
             told.append(place)
         if name:
@@ -238,25 +233,22 @@ class Expectations:
         codes = [self._words.setdefault(word, len(self._words)) for word in words]
         return row, [*codes, self._harness(situation), int(situation.simulated)]
 
-    def _row(
-        self, launch: tuple[list[float], list[int]], action: Action
-    ) -> tuple[list[float], list[int]]:
-        """Return the same of an action on a launch."""
+    def _row(self, action: Action) -> tuple[list[float], list[int]]:
+        """Return the same of what is done to it."""
         values = _numbers(action.setting)
         earlier = _numbers(action.earlier) if action.earlier else values
         row = [
-            *launch[0],
             *(value / SETTING_REACH for value in values),
             *((new - old) / SETTING_REACH for new, old in zip(values, earlier, strict=True)),
         ]
-        return row, [*launch[1], self._writer(action.writer), int(action.earlier is not None)]
+        return row, [self._writer(action.writer), int(action.earlier is not None)]
 
     def _writer(self, name: str) -> int:
         return self._words.setdefault(f"writer {name}", len(self._words))
 
     def _harness(self, situation: Situation) -> int:
         name = situation.harness
-        return self._words.setdefault(f"harness {name}", len(self._words)) if name else _ANY
+        return self._words.setdefault(f"harness {name}", len(self._words)) if name else ANY
 
 
 class Outlook:
@@ -279,60 +271,76 @@ class Outlook:
 
     def forecasts(self, asked: Sequence[Question]) -> list[Forecast]:
         """Return what to expect of each action, in the order asked."""
-        found: dict[int, Forecast] = {}
         cases: dict[tuple[int, str, str], list[int]] = {}
         for place, (situation, action, _) in enumerate(asked):
             case = id(situation), action.technique, action.writer
             cases.setdefault(case, []).append(place)
         launches: dict[int, tuple[list[float], list[int]]] = {}
-        for (key, _, _), places in cases.items():
+        found: dict[int, Forecast] = {}
+        known: list[tuple[list[int], Case, Reliability]] = []
+        for (key, technique, _), places in cases.items():
+            seen = self._of_technique(technique)
             questions = [asked[place] for place in places]
+            if seen is None:
+                none = np.zeros(len(questions))
+                given = Gain(none, none + BEFORE, 0.0), Reliability()
+                found.update(zip(places, self._forecasts(questions, *given), strict=True))
+                continue
             if key not in launches:
                 launches[key] = self._told._launch(questions[0].situation)
-            for place, forecast in zip(places, self._of(questions, launches[key]), strict=True):
-                found[place] = forecast
+            known.append((places, *self._case(questions, seen, launches[key])))
+        answers = gains([case for _, case, _ in known])
+        for (places, _, passes), gain in zip(known, answers, strict=True):
+            questions = [asked[place] for place in places]
+            found.update(zip(places, self._forecasts(questions, gain, passes), strict=True))
         return [found[place] for place in range(len(asked))]
 
-    def _of(
-        self, questions: Sequence[Question], launch: tuple[list[float], list[int]]
-    ) -> list[Forecast]:
-        """Return what to expect of settings of a technique on one launch, by one writer."""
-        situation, technique = questions[0].situation, questions[0].action.technique
+    def _case(
+        self, questions: Sequence[Question], seen: _Seen, launch: tuple[list[float], list[int]]
+    ) -> tuple[Case, Reliability]:
+        """Return settings of a technique on one launch, by one writer, as they are asked, and
+        whether what is tried passes."""
+        settings, uses = zip(*(self._told._row(each.action) for each in questions), strict=True)
+        here = np.empty((len(questions), len(launch[0]) + len(settings[0])), np.float32)
+        here[:, : len(launch[0])], here[:, len(launch[0]) :] = launch[0], settings
+        marks = np.empty((len(questions), len(launch[1]) + len(uses[0])), np.int32)
+        marks[:, : len(launch[1])], marks[:, len(launch[1]) :] = launch[1], uses
+        column = self._told._columns[questions[0].action.technique]
+        builtin = self._told._writer(BUILTIN)
+        which = column.nearest(seen, here[0], marks[0], builtin)
+        near = seen.places[which]
+        case = Case(
+            here, marks, column.rows[near], column.codes[near], column.told[near, :2],
+            seen.refuted[which],
+        )  # fmt: skip
+        return case, _reliability(seen, marks[0], builtin)
+
+    def _forecasts(
+        self, questions: Sequence[Question], gain: Gain, passes: Reliability
+    ) -> Iterator[Forecast]:
+        """Give the forecasts of settings of a technique on one launch, by one writer."""
+        situation = questions[0].situation
         cap = most_gain(situation)
         priors = np.array([min(each.prior, cap) for each in questions])
-        seen = self._of_technique(technique)
-        if seen is None:
-            none = np.zeros(len(questions))
-            means, spreads = _with_priors(none, none + BEFORE, priors)
-            return [
-                Forecast(min(mean, cap), spread, cap, Reliability(), 0.0)
-                for mean, spread in zip(means, spreads, strict=True)
-            ]
-        rows, codes = zip(
-            *(self._told._row(launch, each.action) for each in questions), strict=True
-        )
-        here, marks = np.array(rows, np.float32), np.array(codes, np.int32)
-        column = self._told._columns[technique]
-        builtin = self._told._writer(BUILTIN)
-        means, spreads, tries = _expected(column, seen, here, marks, priors, builtin)
-        passes = _reliability(seen, marks[0], builtin)
-        found = []
+        means, spreads = with_priors(gain.means, gain.variances, priors)
         for question, mean, spread in zip(questions, means, spreads, strict=True):
-            gain = self._remembered(situation, question.action)
-            if gain is None or math.isnan(gain):
-                found.append(Forecast(min(mean, cap), spread, cap, passes, tries))
+            known = self._remembered(situation, question.action)
+            if known is None or math.isnan(known):
+                yield Forecast(min(mean, cap), spread, cap, passes, gain.tries)
             else:
-                found.append(Forecast(gain, EXACT, cap, SURE, tries))
-        return found
+                yield Forecast(known, EXACT, cap, SURE, gain.tries)
 
     def _remembered(self, situation: Situation, action: Action) -> float | None:
         """Return what came of this very action on this very kernel last: NaN where it failed.
 
         None where nothing is known, or where what is known was refuted.
         """
-        told = self._told._places.get(_identity(situation, action))
+        done = self._told._places.get(_kernel(situation))
+        told = None if done is None else done.get(_deed(action))
+        if told is None:
+            return None
         seen = self._of_technique(action.technique)
-        if told is None or seen is None:
+        if seen is None:
             return None
         ranks = [int(seen.ranks[place]) for place in told if place < len(seen.ranks)]
         last = max(ranks, default=-1)
@@ -340,7 +348,7 @@ class Outlook:
             return None
         column, place = self._told._columns[action.technique], seen.places[last]
         harness = self._told._harness(situation)
-        if harness not in (_ANY, column.codes[place, _HARNESS]):
+        if harness not in (ANY, column.codes[place, OF_HARNESS]):
             return None
         return float(column.told[place, 0])
 
@@ -368,120 +376,49 @@ def most_gain(situation: Situation) -> float:
     return min(by_share, max(0.0, math.log(situation.microseconds / situation.bound_us)))
 
 
-_TASK, _CLASS, _DTYPE, _GPU, _FAMILY, _HARNESS, _KIND, _WRITER, _REPEATED = range(9)
-_FOREIGN = np.zeros(9)
-_FOREIGN[[_CLASS, _DTYPE, _GPU, _FAMILY, _WRITER]] = np.log(
-    [OTHER_CLASS, OTHER_DTYPE, OTHER_GPU, OTHER_FAMILY, OTHER_WRITER]
-)
 _PARAMETERS = 8
 """Places for the numbers of a setting; which is whose follows from the parameter's name."""
 _NEVER = np.iinfo(np.int64).max
-_ANY = -1
-"""Code of a harness that nobody named."""
-
-
-def _covariance(
-    x: NDArray[np.float64], c: NDArray[np.int32], y: NDArray[np.float64], d: NDArray[np.int32]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the covariances of log gains of two lots of tries, and how alike the kernels are."""
-    squares = (x * x).sum(1)[:, None] + (y * y).sum(1)[None, :] - 2.0 * (x @ y.T)
-    differs = c[:, None, :] != d[None, :, :]
-    alike = np.exp(differs @ _FOREIGN - 0.5 * np.maximum(squares, 0.0))
-    shared = SHARED + SHARED_CLASS + TASK + LOCAL * alike
-    shared -= SHARED_CLASS * differs[:, :, _CLASS] + TASK * differs[:, :, _TASK]
-    use = np.where(differs[:, :, _REPEATED], REPEATED, 1.0)
-    return use * shared, use * alike
-
-
-def _with_priors(
-    means: NDArray[np.float64], variances: NDArray[np.float64], priors: NDArray[np.float64]
-) -> tuple[list[float], list[float]]:
-    """Return means and spreads of log gains, what is believed without evidence taken in."""
-    joined = means + PRIOR_SHARE * variances / BEFORE * priors
-    spreads = np.sqrt(variances + NOISE)
-    # How an array lies in memory moves the last digits of sums; a run and its repeat must not
-    # differ by them.
-    return joined.round(DIGITS).tolist(), spreads.round(DIGITS).tolist()
-
-
-def _doubts(
-    alike: NDArray[np.float64], values: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """Return the noise that later, contrary results under like circumstances add to each try.
-
-    A later failure is contrary to a gain too. Rows are in order of arrival.
-    """
-    apart = (values[:, None] - values[None, :]) / CONTRARY
-    doubts = np.triu(alike, 1) * np.maximum(apart * apart - 1.0, 0.0)
-    noise: NDArray[np.float64] = NOISE * doubts.sum(axis=1)
-    return noise
-
-
-def _expected(
-    column: _Column,
-    seen: _Seen,
-    here: NDArray[np.float32],
-    marks: NDArray[np.int32],
-    priors: NDArray[np.float64],
-    builtin: int,
-) -> tuple[list[float], list[float], float]:
-    """Return means and spreads of the log gains, and the number of tries they rest on."""
-    which = column.nearest(seen, here[0], marks[0], builtin)
-    near = seen.places[which]
-    x, c = column.rows[near].astype(np.float64), column.codes[near]
-    gains, errors, _ = column.told[near].T
-    covariance, alike = _covariance(np.concatenate([x, here]), np.concatenate([c, marks]), x, c)
-    among, across = covariance[: len(x)], covariance[len(x) :]
-    failed = np.isnan(gains)
-    noise = NOISE + errors**2 + _doubts(alike[: len(x)], np.where(failed, -FAILURE_COST, gains))
-    foreign = _foreign(c, marks[0])
-    if foreign.any():
-        noise[foreign] = np.maximum(noise[foreign], foreign.sum() * ONE_TRY)
-    noise[failed | seen.refuted[which]] = 1e6
-    among.flat[:: len(x) + 1] += noise
-    told = np.where(failed, 0.0, gains)
-    solved = np.linalg.solve(among, np.concatenate([told[:, None], across.T], axis=1))
-    variances = np.maximum(BEFORE - (across * solved[:, 1:].T).sum(1), 1e-6)
-    means, spreads = _with_priors(across @ solved[:, 0], variances, priors)
-    return means, spreads, float(len(x) - failed.sum())
-
-
 def _reliability(seen: _Seen, mark: NDArray[np.int32], builtin: int) -> Reliability:
     """Return whether a technique's next try passes: of what was seen elsewhere as one case, then of
     the library's rewrite, then of the writer at hand; of each on all classes of operation, then on
     this one."""
-    codes, passed = seen.codes[-RECENT:], ~seen.failed[-RECENT:]
-    foreign = _foreign(codes, mark)
-    same = codes[:, _CLASS] == mark[_CLASS]
-    cases = [foreign]
-    for writer in dict.fromkeys((builtin, int(mark[_WRITER]))):
-        by = (codes[:, _WRITER] == writer) & ~foreign
-        cases += [by, by & same]
-    return believed(passed[case] for case in cases)
+    asked = tuple(mark[[OF_CLASS, OF_HARNESS, OF_KIND, OF_WRITER]].tolist())
+    if asked not in seen.passing:
+        codes, passed = seen.codes[-RECENT:], ~seen.failed[-RECENT:]
+        foreign = foreign_to(codes, mark)
+        same = codes[:, OF_CLASS] == mark[OF_CLASS]
+        cases = [foreign]
+        for writer in dict.fromkeys((builtin, int(mark[OF_WRITER]))):
+            by = (codes[:, OF_WRITER] == writer) & ~foreign
+            cases += [by, by & same]
+        seen.passing[asked] = believed(passed[case] for case in cases)
+    return seen.passing[asked]
 
 
-def _foreign(codes: NDArray[np.int32], mark: NDArray[np.int32]) -> NDArray[np.bool_]:
-    """Say which tries were measured otherwise: on the other kind of device, or by another harness
-    where one is named."""
-    found: NDArray[np.bool_] = codes[:, _KIND] != mark[_KIND]
-    return found if mark[_HARNESS] == _ANY else found | (codes[:, _HARNESS] != mark[_HARNESS])
-
-
-def _numbers(given: Mapping[str, Any]) -> list[float]:
+def _numbers(given: Mapping[str, Any]) -> tuple[float, ...]:
     """Return the numbers of a setting as logarithms, each parameter in a place of its own."""
+    numbers = ((name, value) for name, value in given.items() if isinstance(value, int | float))
+    return _in_places(tuple(numbers))
+
+
+@functools.lru_cache(maxsize=4096)
+def _in_places(given: tuple[tuple[str, float], ...]) -> tuple[float, ...]:
     found = [0.0] * _PARAMETERS
-    for name, value in given.items():
-        if isinstance(value, int | float) and value > 0:
+    for name, value in given:
+        if value > 0:
             found[zlib.crc32(name.encode()) % _PARAMETERS] += math.log2(value)
-    return found
+    return tuple(found)
 
 
-def _identity(situation: Situation, action: Action) -> tuple[object, ...]:
-    """Return what says that the same was done to the same kernel."""
-    return (
-        situation.task, situation.source, situation.gpu, situation.simulated, action.technique,
-        action.launch, setting_name(action.setting), action.writer,
-    )  # fmt: skip
+def _kernel(situation: Situation) -> tuple[object, ...]:
+    """Return what says that a kernel is the same."""
+    return situation.task, situation.source, situation.gpu, situation.simulated
+
+
+def _deed(action: Action) -> tuple[object, ...]:
+    """Return what says that the same was done to it."""
+    return action.technique, action.launch, setting_name(action.setting), action.writer
 
 
 class _Seen(NamedTuple):
@@ -497,6 +434,25 @@ class _Seen(NamedTuple):
     """Of each of these."""
     refuted: NDArray[np.bool_]
     """Of each of these, whether it counts no more."""
+    passing: dict[tuple[int, ...], Reliability]
+    """Whether the next try passes, where it was asked before."""
+    heard: dict[tuple[int, ...], _Heard]
+    """Those that bear on a question, where it was asked before."""
+
+
+class _Heard(NamedTuple):
+    """The tries that bear on questions on one class of operation, by one writer, measured in one
+    way."""
+
+    which: NDArray[np.intp]
+    """Of those seen."""
+    places: NDArray[np.intp]
+    """Where they stand in the column."""
+    tasks: NDArray[np.int32]
+    other: NDArray[np.bool_]
+    """Of each, whether it was on another class."""
+    foreign: NDArray[np.bool_]
+    """Of each, whether it was measured otherwise."""
 
 
 class _Column:
@@ -573,7 +529,7 @@ class _Column:
             if self._children[other] == self._children[place] and np.allclose(
                 self._told[other, 0], self._told[place, 0], rtol=0.0, atol=1e-6, equal_nan=True
             ):
-                if self._codes[other, _HARNESS] == self._codes[place, _HARNESS]:
+                if self._codes[other, OF_HARNESS] == self._codes[place, OF_HARNESS]:
                     self._since[place, 1:] = self._since[other, 1:]
                     self.different -= 1
                     return
@@ -602,7 +558,7 @@ class _Column:
         ranks[places] = np.arange(len(places))
         failed = np.isnan(self.told[places, 0])
         codes = np.asfortranarray(self.codes[places])
-        found = _Seen(places, ranks, codes, failed, self._refuted(places))
+        found = _Seen(places, ranks, codes, failed, self._refuted(places), {}, {})
         if not own:
             self._latest = known, found
         return found
@@ -616,7 +572,7 @@ class _Column:
         gains, _, expected = self.told[places].T
         values = np.where(np.isnan(gains), -FAILURE_COST, gains)
         found = np.zeros(len(places), np.bool_)
-        writers = np.where(np.isnan(expected), -1, self.codes[places, _WRITER])
+        writers = np.where(np.isnan(expected), -1, self.codes[places, OF_WRITER])
         for writer in np.unique(writers[expected - values >= SHORT]):
             rows = np.flatnonzero(writers == writer)
             if len(rows) < RESULTS:
@@ -627,7 +583,7 @@ class _Column:
             levels = np.full(len(places) + 1, np.inf)
             levels[rows[: len(highest)][short]] = highest[short] + SHORT
             lowest_after = np.minimum.accumulate(levels[::-1])[::-1][1:]
-            same = self.codes[places, _WRITER] == writer
+            same = self.codes[places, OF_WRITER] == writer
             found |= same & (values > lowest_after)
         return found
 
@@ -635,20 +591,18 @@ class _Column:
         self, seen: _Seen, here: NDArray[np.float32], mark: NDArray[np.int32], builtin: int
     ) -> NDArray[np.intp]:
         """Return which tries were made on the launches nearest to one, the earliest made first."""
-        writers = seen.codes[:, _WRITER]
-        # Another model's failures are its own.
-        heard = ~seen.failed | (writers == mark[_WRITER]) | (writers == builtin)
-        alike = heard & (seen.codes[:, _CLASS] == mark[_CLASS])
-        which = np.flatnonzero(alike if np.count_nonzero(alike) >= ENOUGH else heard)
+        asked = tuple(mark[[OF_CLASS, OF_HARNESS, OF_KIND, OF_WRITER]].tolist())
+        if asked not in seen.heard:
+            seen.heard[asked] = _heard(seen, mark, builtin)
+        which, places, tasks, other, foreign = seen.heard[asked]
         if len(which) <= NEAREST:
             return which
-        launch, codes = here.copy(), seen.codes[which]
+        launch = here.copy()
         launch[-2 * _PARAMETERS :] = 0.0
-        places = seen.places[which]
         away = self._squares[places, 0] - np.float32(2.0) * (self._rows[places] @ launch)
-        away += np.float32(2.0) * (codes[:, _CLASS] != mark[_CLASS])
-        away += np.float32(8.0) * _foreign(codes, mark)
-        away -= np.float32(8.0) * (codes[:, _TASK] == mark[_TASK])
+        away += np.float32(2.0) * other
+        away += np.float32(8.0) * foreign
+        away -= np.float32(8.0) * (tasks == mark[OF_TASK])
         # Rounded: where a row lies in memory moves the last bits. Of equals the newest count.
         ranked = np.round(away, 3)[::-1]
         least = np.partition(ranked, NEAREST - 1)[NEAREST - 1]
@@ -656,6 +610,18 @@ class _Column:
         ties = np.flatnonzero(ranked == least)[: NEAREST - len(within)]
         chosen: NDArray[np.intp] = which[len(which) - 1 - np.concatenate([within, ties])]
         return np.sort(chosen)
+
+
+def _heard(seen: _Seen, mark: NDArray[np.int32], builtin: int) -> _Heard:
+    writers = seen.codes[:, OF_WRITER]
+    # Another model's failures are its own.
+    heard = ~seen.failed | (writers == mark[OF_WRITER]) | (writers == builtin)
+    alike = heard & (seen.codes[:, OF_CLASS] == mark[OF_CLASS])
+    which = np.flatnonzero(alike if np.count_nonzero(alike) >= ENOUGH else heard)
+    codes = seen.codes[which]
+    other: NDArray[np.bool_] = codes[:, OF_CLASS] != mark[OF_CLASS]
+    tasks = codes[:, OF_TASK].copy()
+    return _Heard(which, seen.places[which], tasks, other, foreign_to(codes, mark))
 
 
 def _grown(array: NDArray[Any], length: int, width: int) -> NDArray[Any]:

@@ -143,7 +143,8 @@ class Policy:
         (target,) = [each for each in _launches(state, context) if each.kernel == launch] or [
             _launches(state, context)[0]
         ]
-        question = _question(card, target, setting, context)
+        where = _situation(target, context)
+        (question,) = _questions(card, where, target, [setting], context)
         return question, self._as_known_to(context).forecasts([question])[0]
 
     def _prospects(
@@ -154,14 +155,15 @@ class Policy:
     ) -> list[Prospect]:
         outlook, refused = self._as_known_to(context), _refused(context)
         launches = _launches(state, context)
+        situations = {launch.kernel: _situation(launch, context) for launch in launches}
         asked: list[Question] = []
         places: list[list[list[int]]] = []
         for optimization in techniques:
             at_launches = []
             for launch in _aims(optimization.technique, launches, context):
                 first = len(asked)
-                for setting in _settings(optimization):
-                    asked.append(_question(optimization, launch, setting, context))
+                where = situations[launch.kernel]
+                asked += _questions(optimization, where, launch, _settings(optimization), context)
                 at_launches.append(list(range(first, len(asked))))
             places.append(at_launches)
         told = outlook.forecasts(asked)
@@ -288,19 +290,9 @@ def _settings(optimization: Optimization) -> Iterator[dict[str, Any]]:
         yield dict(zip(names, values, strict=True))
 
 
-def _question(
-    optimization: Optimization,
-    launch: LaunchAtHand,
-    setting: Mapping[str, Any],
-    context: PolicyContext,
-) -> Question:
-    technique, kernel = optimization.technique, context.kernel
-    before = [
-        values
-        for applied, where, values in (kernel.applied if kernel else ())
-        if applied == technique and (where == launch.kernel or _only_one(context))
-    ]
-    situation = Situation(
+def _situation(launch: LaunchAtHand, context: PolicyContext) -> Situation:
+    kernel = context.kernel
+    return Situation(
         task=kernel.task_id if kernel else "",
         op_class=context.op_class,
         dtype=context.dtype,
@@ -314,16 +306,32 @@ def _question(
         source=kernel.source_sha256 if kernel else "",
         harness=context.harness,
     )
-    action = Action(
-        technique=technique,
-        launch=launch.kernel,
-        setting=setting,
-        earlier=before[-1] if before else None,
-        writer=context.writer,
-    )
+
+
+def _questions(
+    optimization: Optimization,
+    situation: Situation,
+    launch: LaunchAtHand,
+    settings: Iterable[Mapping[str, Any]],
+    context: PolicyContext,
+) -> list[Question]:
+    """Return what to ask of settings of a technique on one launch."""
+    technique, kernel = optimization.technique, context.kernel
+    before = [
+        values
+        for applied, where, values in (kernel.applied if kernel else ())
+        if applied == technique and (where == launch.kernel or _only_one(context))
+    ]
+    earlier = before[-1] if before else None
     # A prior is of a first use. One drawn from evidence would count that again.
     told = not before and not optimization.prior_evidence
-    return Question(situation, action, optimization.prior_log_gain if told else 0.0)
+    prior = optimization.prior_log_gain if told else 0.0
+    return [
+        Question(
+            situation, Action(technique, launch.kernel, setting, earlier, context.writer), prior
+        )
+        for setting in settings
+    ]
 
 
 def _only_one(context: PolicyContext) -> bool:
