@@ -15,6 +15,7 @@ timing of parallel rollouts nor the order of merging changes a forecast.
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 import zlib
 from bisect import bisect_right
@@ -188,8 +189,7 @@ class Expectations:
         situation, action = tried.situation, tried.action
         column = self._columns.setdefault(action.technique, _Column())
         launch, marks = self._launch(situation)
-        settings, uses = self._row(action)
-        row, codes = [*launch, *settings], [*marks, *uses]
+        row, codes = [*launch, *_numbers(action)], [*marks, *self._uses(action)]
         place = column.append(row, codes, tried, self._sequence)
         if situation.source:
             done = self._places.setdefault(_kernel(situation), {})
@@ -233,15 +233,9 @@ class Expectations:
         codes = [self._words.setdefault(word, len(self._words)) for word in words]
         return row, [*codes, self._harness(situation), int(situation.simulated)]
 
-    def _row(self, action: Action) -> tuple[list[float], list[int]]:
-        """Return the same of what is done to it."""
-        values = _numbers(action.setting)
-        earlier = _numbers(action.earlier) if action.earlier else values
-        row = [
-            *(value / SETTING_REACH for value in values),
-            *((new - old) / SETTING_REACH for new, old in zip(values, earlier, strict=True)),
-        ]
-        return row, [self._writer(action.writer), int(action.earlier is not None)]
+    def _uses(self, action: Action) -> list[int]:
+        """Return what is alike or not of what is done to it."""
+        return [self._writer(action.writer), int(action.earlier is not None)]
 
     def _writer(self, name: str) -> int:
         return self._words.setdefault(f"writer {name}", len(self._words))
@@ -271,40 +265,43 @@ class Outlook:
 
     def forecasts(self, asked: Sequence[Question]) -> list[Forecast]:
         """Return what to expect of each action, in the order asked."""
+        if not asked:
+            return []
         cases: dict[tuple[int, str, str], list[int]] = {}
         for place, (situation, action, _) in enumerate(asked):
             case = id(situation), action.technique, action.writer
             cases.setdefault(case, []).append(place)
-        launches: dict[int, tuple[list[float], list[int]]] = {}
-        found: dict[int, Forecast] = {}
-        known: list[tuple[list[int], Case, Reliability]] = []
-        for (key, technique, _), places in cases.items():
+        launches: dict[int, tuple[NDArray[np.float32], NDArray[np.int32]]] = {}
+        lots = [[asked[place] for place in places] for places in cases.values()]
+        known: dict[int, Case] = {}
+        passing = [Reliability()] * len(lots)
+        for number, ((key, technique, _), questions) in enumerate(zip(cases, lots, strict=True)):
             seen = self._of_technique(technique)
-            questions = [asked[place] for place in places]
-            if seen is None:
-                none = np.zeros(len(questions))
-                given = Gain(none, none + BEFORE, 0.0), Reliability()
-                found.update(zip(places, self._forecasts(questions, *given), strict=True))
-                continue
-            if key not in launches:
-                launches[key] = self._told._launch(questions[0].situation)
-            known.append((places, *self._case(questions, seen, launches[key])))
-        answers = gains([case for _, case, _ in known])
-        for (places, _, passes), gain in zip(known, answers, strict=True):
-            questions = [asked[place] for place in places]
-            found.update(zip(places, self._forecasts(questions, gain, passes), strict=True))
-        return [found[place] for place in range(len(asked))]
+            if seen is not None:
+                if key not in launches:
+                    row, codes = self._told._launch(questions[0].situation)
+                    launches[key] = np.array(row, np.float32), np.array(codes, np.int32)
+                known[number], passing[number] = self._case(questions, seen, launches[key])
+        answers = dict(zip(known, gains(list(known.values())), strict=True))
+        found = self._forecasts(lots, [answers.get(number) for number in range(len(lots))], passing)
+        places = itertools.chain.from_iterable(cases.values())
+        return [forecast for _, forecast in sorted(zip(places, found, strict=True))]
 
     def _case(
-        self, questions: Sequence[Question], seen: _Seen, launch: tuple[list[float], list[int]]
+        self,
+        questions: Sequence[Question],
+        seen: _Seen,
+        launch: tuple[NDArray[np.float32], NDArray[np.int32]],
     ) -> tuple[Case, Reliability]:
         """Return settings of a technique on one launch, by one writer, as they are asked, and
         whether what is tried passes."""
-        settings, uses = zip(*(self._told._row(each.action) for each in questions), strict=True)
-        here = np.empty((len(questions), len(launch[0]) + len(settings[0])), np.float32)
-        here[:, : len(launch[0])], here[:, len(launch[0]) :] = launch[0], settings
-        marks = np.empty((len(questions), len(launch[1]) + len(uses[0])), np.int32)
-        marks[:, : len(launch[1])], marks[:, len(launch[1]) :] = launch[1], uses
+        count = len(launch[0])
+        here = np.empty((len(questions), count + 2 * _PARAMETERS), np.float32)
+        here[:, :count] = launch[0]
+        here[:, count:] = [_numbers(each.action) for each in questions]
+        marks = np.empty((len(questions), len(launch[1]) + 2), np.int32)
+        marks[:, :-2] = launch[1]
+        marks[:, -2:] = [self._told._uses(each.action) for each in questions]
         column = self._told._columns[questions[0].action.technique]
         builtin = self._told._writer(BUILTIN)
         which = column.nearest(seen, here[0], marks[0], builtin)
@@ -316,19 +313,33 @@ class Outlook:
         return case, _reliability(seen, marks[0], builtin)
 
     def _forecasts(
-        self, questions: Sequence[Question], gain: Gain, passes: Reliability
+        self,
+        lots: Sequence[Sequence[Question]],
+        answers: Sequence[Gain | None],
+        passing: Sequence[Reliability],
     ) -> Iterator[Forecast]:
-        """Give the forecasts of settings of a technique on one launch, by one writer."""
-        situation = questions[0].situation
-        cap = most_gain(situation)
-        priors = np.array([min(each.prior, cap) for each in questions])
-        means, spreads = with_priors(gain.means, gain.variances, priors)
-        for question, mean, spread in zip(questions, means, spreads, strict=True):
-            known = self._remembered(situation, question.action)
-            if known is None or math.isnan(known):
-                yield Forecast(min(mean, cap), spread, cap, passes, gain.tries)
-            else:
-                yield Forecast(known, EXACT, cap, SURE, gain.tries)
+        """Give the forecasts of lots of settings of a technique on one launch, by one writer."""
+        none = [(np.zeros(len(lot)), np.full(len(lot), BEFORE), 0.0) for lot in lots]
+        told = [answer or Gain(*given) for answer, given in zip(answers, none, strict=True)]
+        caps = [most_gain(lot[0].situation) for lot in lots]
+        priors = [
+            min(each.prior, cap) for lot, cap in zip(lots, caps, strict=True) for each in lot
+        ]
+        means, spreads = with_priors(
+            np.concatenate([gain.means for gain in told]),
+            np.concatenate([gain.variances for gain in told]),
+            np.array(priors),
+        )
+        said = zip(means, spreads, strict=True)
+        for lot, gain, cap, passes in zip(lots, told, caps, passing, strict=True):
+            done = self._told._places.get(_kernel(lot[0].situation))
+            for question in lot:
+                mean, spread = next(said)
+                known = None if done is None else self._remembered(*question[:2])
+                if known is None or math.isnan(known):
+                    yield Forecast(min(mean, cap), spread, cap, passes, gain.tries)
+                else:
+                    yield Forecast(known, EXACT, cap, SURE, gain.tries)
 
     def _remembered(self, situation: Situation, action: Action) -> float | None:
         """Return what came of this very action on this very kernel last: NaN where it failed.
@@ -396,19 +407,32 @@ def _reliability(seen: _Seen, mark: NDArray[np.int32], builtin: int) -> Reliabil
     return seen.passing[asked]
 
 
-def _numbers(given: Mapping[str, Any]) -> tuple[float, ...]:
-    """Return the numbers of a setting as logarithms, each parameter in a place of its own."""
-    numbers = ((name, value) for name, value in given.items() if isinstance(value, int | float))
-    return _in_places(tuple(numbers))
+def _numbers(action: Action) -> tuple[float, ...]:
+    """Return the numbers of a setting, and by how much they are others than before, as logarithms,
+    in units of their reach."""
+    return _doublings(_of(action.setting), _of(action.earlier or action.setting))
+
+
+def _of(setting: Mapping[str, Any]) -> tuple[tuple[str, float], ...]:
+    return tuple((name, each) for name, each in setting.items() if isinstance(each, int | float))
 
 
 @functools.lru_cache(maxsize=4096)
-def _in_places(given: tuple[tuple[str, float], ...]) -> tuple[float, ...]:
+def _doublings(
+    given: tuple[tuple[str, float], ...], before: tuple[tuple[str, float], ...]
+) -> tuple[float, ...]:
+    values, earlier = _in_places(given), _in_places(before)
+    moved = (new - old for new, old in zip(values, earlier, strict=True))
+    return tuple(each / SETTING_REACH for each in (*values, *moved))
+
+
+def _in_places(given: tuple[tuple[str, float], ...]) -> list[float]:
+    """Return logarithms of numbers, each parameter's in a place of its own."""
     found = [0.0] * _PARAMETERS
     for name, value in given:
         if value > 0:
             found[zlib.crc32(name.encode()) % _PARAMETERS] += math.log2(value)
-    return tuple(found)
+    return found
 
 
 def _kernel(situation: Situation) -> tuple[object, ...]:

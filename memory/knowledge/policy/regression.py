@@ -160,8 +160,10 @@ def _covariance(
     alike = np.exp(logarithm)
     shared = SHARED + SHARED_CLASS + TASK + LOCAL * alike
     shared -= SHARED_CLASS * differs(OF_CLASS) + TASK * differs(OF_TASK)
-    use = np.where(differs(OF_REPEATED), REPEATED, 1.0)
-    return use * shared, use * alike
+    other = differs(OF_REPEATED)
+    shared[other] *= REPEATED
+    alike[other] *= REPEATED
+    return shared, alike
 
 
 def _doubts(alike: NDArray[np.float64], values: NDArray[np.float64]) -> NDArray[np.float64]:
