@@ -29,7 +29,8 @@ from .kernels import (
     tried_on,
     worth_keeping,
 )
-from .policy.expectation import Expectations, Forecast, Question
+from .policy.actions import Forecast, Question
+from .policy.expectation import Expectations
 from .policy.facts import comparable
 from .policy.policy import Prospect, unknown_technique
 from .retrieval.text_index import KINDS, IndexedText, Kind, TextIndex, closest, nearest_texts

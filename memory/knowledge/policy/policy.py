@@ -17,15 +17,8 @@ from ...records.optimizations import Optimization
 from ...records.policy import ExpectedGain, LaunchAtHand, PolicyContext, setting_name
 from ...records.states import PerformanceState
 from ..states.signature import distances
-from .expectation import (
-    USUAL_US,
-    Action,
-    Expectations,
-    Forecast,
-    Outlook,
-    Question,
-    Situation,
-)
+from .actions import USUAL_US, Action, Forecast, Question, Situation
+from .expectation import Expectations, Outlook
 from .facts import Facts
 from .failures import Reliability
 

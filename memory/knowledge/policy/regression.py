@@ -137,9 +137,9 @@ def foreign_to(codes: NDArray[np.int32], mark: NDArray[np.int32]) -> NDArray[np.
     """Say which tries were measured otherwise than what is asked about: on the other kind of
     device, or by another harness where one is named."""
     harness = mark[..., OF_HARNESS]
-    other: NDArray[np.bool_] = codes[..., OF_HARNESS] != harness
-    found: NDArray[np.bool_] = codes[..., OF_KIND] != mark[..., OF_KIND]
-    return found | (other & (harness != ANY))
+    other = (codes[..., OF_HARNESS] != harness) & (harness != ANY)
+    found: NDArray[np.bool_] = (codes[..., OF_KIND] != mark[..., OF_KIND]) | other
+    return found
 
 
 def _covariance(

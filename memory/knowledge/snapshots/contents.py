@@ -15,7 +15,8 @@ from ...records.policy import setting_name
 from ...records.states import PerformanceState
 from ..journal import Entry, Journal
 from ..kernels import Kernels, KnownKernel, TaskSeen
-from ..policy.expectation import USUAL_US, Action, Expectations, Situation, Tried, writer_of
+from ..policy.actions import USUAL_US, Action, Situation, Tried, writer_of
+from ..policy.expectation import Expectations
 from ..policy.facts import Facts
 from ..retrieval.text_index import IndexedText
 from ..retrieval.words import Rarity
