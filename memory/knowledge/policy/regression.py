@@ -150,8 +150,10 @@ def _covariance(
     squares = (x * x).sum(axis=2)[:, :, None] + (y * y).sum(axis=2)[:, None, :]
     squares -= 2.0 * (x @ y.transpose(0, 2, 1))
 
+    first, second = (np.ascontiguousarray(np.moveaxis(codes, 2, 0)) for codes in (c, d))
+
     def differs(code: int) -> NDArray[np.bool_]:
-        apart: NDArray[np.bool_] = c[:, :, None, code] != d[:, None, :, code]
+        apart: NDArray[np.bool_] = first[code, :, :, None] != second[code, :, None, :]
         return apart
 
     logarithm = -0.5 * np.maximum(squares, 0.0)
