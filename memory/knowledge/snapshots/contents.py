@@ -90,6 +90,7 @@ class Contents:
         self._began: dict[str, str] = {}
         """When each run wrote its first row."""
         self._discovered: set[str] = set()
+        self._signatures: dict[tuple[float, ...], tuple[float, ...]] = {}
         self._texts: tuple[IndexedText, ...] = ()
         self._texts_of = (-1, -1)
 
@@ -149,9 +150,14 @@ class Contents:
     def _take(self, entry: Entry) -> None:
         if entry.kind == EVIDENCE:
             told = self._journal.read(Evidence, entry)
-            signature = self._completed(entry, told.signature_before)
+            signature = self._once(self._completed(entry, told.signature_before))
             row = self.seed.in_todays_words(
-                told.model_copy(update={"signature_before": signature})
+                told.model_copy(
+                    update={
+                        "signature_before": signature,
+                        "launch_signature": self._once(told.launch_signature),
+                    }
+                )
             )
             self.facts.add(entry.sequence, entry.id, row)
             self._learn(entry, row)
@@ -223,6 +229,10 @@ class Contents:
     def withdrawn_at(self, at: int) -> frozenset[str]:
         """Return the ids of the lessons that do not stand at a sequence number."""
         return frozenset(name for name, since in self.withdrawn.items() if since <= at)
+
+    def _once(self, signature: tuple[float, ...]) -> tuple[float, ...]:
+        """Return the first signature with these values: a kernel's many tries share it."""
+        return self._signatures.setdefault(signature, signature)
 
     def _completed(self, entry: Entry, signature: tuple[float, ...]) -> tuple[float, ...]:
         try:
