@@ -17,13 +17,8 @@ import statistics
 import time
 from pathlib import Path
 
-from kernelblaster.memory.knowledge.policy.expectation import (
-    Action,
-    Expectations,
-    Question,
-    Situation,
-    Tried,
-)
+from kernelblaster.memory.knowledge.policy.actions import Action, Question, Situation, Tried
+from kernelblaster.memory.knowledge.policy.expectation import Expectations
 from kernelblaster.tools.techniques.catalogue import knowledge_seed
 
 SETTINGS = (64, 128, 256, 512)

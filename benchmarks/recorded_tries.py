@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from kernelblaster.harness.gpus import architecture_family, known_gpu
 from kernelblaster.harness.records import Outcome
-from kernelblaster.memory.knowledge.policy.expectation import Action, Situation
+from kernelblaster.memory.knowledge.policy.actions import Action, Situation
 from kernelblaster.memory.knowledge.states.signature import UNKNOWN, completed
 
 RECORDED = Path(__file__).resolve().parent / "recorded_tries"

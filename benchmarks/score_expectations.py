@@ -28,14 +28,11 @@ from typing import NamedTuple
 from recorded_tries import Try, recorded
 
 from kernelblaster.harness.gpus import GPUS, architecture_family
-from kernelblaster.memory.knowledge.policy.expectation import (
-    FAILURE_COST,
-    Expectations,
-    Question,
-    Tried,
-)
+from kernelblaster.memory.knowledge.policy.actions import Question, Tried
+from kernelblaster.memory.knowledge.policy.expectation import Expectations
 from kernelblaster.memory.knowledge.policy.facts import Facts
 from kernelblaster.memory.knowledge.policy.policy import Policy, unknown_technique
+from kernelblaster.memory.knowledge.policy.regression import FAILURE_COST
 from kernelblaster.memory.knowledge.states.matching import States, best, discover
 from kernelblaster.memory.records.evidence import NO_GAIN
 from kernelblaster.memory.records.policy import PolicyContext

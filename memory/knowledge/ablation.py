@@ -16,7 +16,8 @@ from ..records.update import KnowledgeUpdate
 from .directory import prepare
 from .kernels import KnownKernel, TaskSeen
 from .knowledge_base import KnowledgeBase
-from .policy.expectation import Expectations, Outlook, Tried
+from .policy.actions import Tried
+from .policy.expectation import Expectations, Outlook
 from .seed import Seed
 from .snapshots.snapshot import Snapshot
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -29,7 +29,8 @@ from .kernels import (
     tried_on,
     worth_keeping,
 )
-from .policy.expectation import Expectations, Forecast, Question
+from .policy.actions import Forecast, Question
+from .policy.expectation import Expectations
 from .policy.facts import comparable
 from .policy.policy import Prospect, unknown_technique
 from .retrieval.text_index import KINDS, IndexedText, Kind, TextIndex, closest, nearest_texts
@@ -198,22 +199,39 @@ class KnowledgeBase:
             return same.state, same.away, False
         return new, near[0].away if near else 1.0, True
 
-    def candidates(
+    def offered(
         self, state: PerformanceState | str, context: PolicyContext, at: int | None = None
-    ) -> list[Prospect]:
-        """Return what could be tried in a state, highest score first.
+    ) -> list[Optimization]:
+        """Return the techniques that `candidates` asks about, as they are listed in a state.
 
         The state may be a new one that `match_state` made. Left out: what `context.tried` names,
-        what was refused, and what an uncontested lesson deprecates in this state.
+        and what an uncontested lesson deprecates in this state.
 
         Raises:
             UserError: the id names no state.
         """
         with self._guard:
-            snapshot = self._asked_of(context, at)
-            known = self._known(state, snapshot)
-            excluded = snapshot.deprecated(known.id, context.device_kind, context.op_class)
-            return snapshot.policy(context.device_kind).candidates(known, context, excluded)
+            snapshot, known, excluded = self._open_to(state, context, at)
+            return snapshot.policy(context.device_kind).offered(known, context, excluded)
+
+    def candidates(
+        self,
+        state: PerformanceState | str,
+        context: PolicyContext,
+        at: int | None = None,
+        only: Collection[str] | None = None,
+    ) -> list[Prospect]:
+        """Return what could be tried in a state, highest score first.
+
+        What is `offered`, or of that `only` what it names; less what was refused.
+
+        Raises:
+            UserError: the id names no state.
+        """
+        with self._guard:
+            snapshot, known, excluded = self._open_to(state, context, at)
+            policy = snapshot.policy(context.device_kind)
+            return policy.candidates(known, context, excluded, only)
 
     def deprecated(
         self, state: PerformanceState | str, context: PolicyContext, at: int | None = None
@@ -293,6 +311,14 @@ class KnowledgeBase:
             policy = snapshot.policy(context.device_kind)
             known = self._known(state, snapshot)
             return policy.forecast(known, optimization, launch, setting, context)
+
+    def _open_to(
+        self, state: PerformanceState | str, context: PolicyContext, at: int | None
+    ) -> tuple[Snapshot, PerformanceState, frozenset[str]]:
+        """Return the snapshot, the state, and the techniques that lessons deprecate in it."""
+        snapshot = self._asked_of(context, at)
+        known = self._known(state, snapshot)
+        return snapshot, known, snapshot.deprecated(known.id, context.device_kind, context.op_class)
 
     def _asked_of(self, context: PolicyContext, at: int | None) -> Snapshot:
         """Return the snapshot, with what the asker itself added since: that is read whatever

@@ -19,25 +19,23 @@ def propose(
     reasons: Mapping[str, str | None],
     *,
     cards: Mapping[str, Optimization | None] | None = None,
-) -> tuple[tuple[Proposal, ...], int]:
-    """Return the proposals, best expected score first, and how many techniques did not apply.
+) -> tuple[Proposal, ...]:
+    """Return the proposals, best expected score first.
 
     `known` are the knowledge base's optimizations for the state and its neighbours, `unlisted`
     its beliefs about techniques it does not list there; `reasons` says for each technique with a
     built-in rewrite why it does not apply to the code, None where it does. A technique for which no
-    rewrite exists needs a language model: it counts as not applicable, unless lowering has one.
+    rewrite exists needs a language model: it is left out, unless lowering has one.
     `cards` then holds every technique, with what must be told of those that the seed does not
     describe. One of which every setting was refused is out.
     """
     cards = cards or {}
     proposals = []
-    dropped = 0
     for origin, entries in (("knowledge base", known), ("proposer", unlisted)):
         for prospect in entries:
             technique = prospect.optimization.technique
             by_model = technique not in reasons and technique in cards
             if not by_model and reasons.get(technique, "no rewrite") is not None:
-                dropped += 1
                 continue
             if not prospect.settings:
                 continue
@@ -54,7 +52,7 @@ def propose(
                     reason=prospect.optimization.applies_when,
                 )
             )
-    return tuple(sorted(proposals, key=lambda p: (-p.expected.score, p.technique))), dropped
+    return tuple(sorted(proposals, key=lambda p: (-p.expected.score, p.technique)))
 
 
 def macro_reasons(

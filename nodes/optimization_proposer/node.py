@@ -65,7 +65,8 @@ async def optimization_proposer(state: Reads) -> dict[str, Any]:
         proposals, told = await _ask(state, table)
         changes["described"] = _described(state, proposals)
     else:
-        proposals, told["inapplicable"] = _builtin(table)
+        proposals = _builtin(table)
+        told["inapplicable"] = table.inapplicable
     told["withheld"] = dict(table.withheld)
     report_progress(
         "proposals",
@@ -84,10 +85,8 @@ def _described(state: Reads, proposals: tuple[Proposal, ...]) -> tuple[Proposal,
     return tuple(each for _, each in sorted(found.items()) if each.optimization is not None)
 
 
-def _builtin(table: Table) -> tuple[tuple[Proposal, ...], int]:
-    return propose(
-        table.known, table.unlisted, table.reasons, cards=table.cards()
-    )
+def _builtin(table: Table) -> tuple[Proposal, ...]:
+    return propose(table.known, table.unlisted, table.reasons, cards=table.cards())
 
 
 def _table(state: Reads) -> Table:
@@ -111,13 +110,15 @@ def _table(state: Reads) -> Table:
             for technique, found in made.items()
         }
         knowledge = workspace.knowledge
-        known = knowledge.candidates(where, context, at)
-        reasons |= macro_reasons((each.optimization for each in known), source, task)
-        settled = {each.optimization.technique for each in known} | set(tried)
-        deprecated = knowledge.deprecated(where, context, at)
-        settled |= deprecated
+        offered = knowledge.offered(where, context, at)
+        reasons |= macro_reasons(offered, source, task)
+        by_rewrite = {technique for technique, why in reasons.items() if why is None}
         by_model = plan.models.model_of("kernel_writer") != BUILTIN
-        beyond = set(reasons)
+        # What no rewrite can do to this source only a model could write: nothing is asked of it.
+        known = knowledge.candidates(where, context, at, None if by_model else by_rewrite)
+        deprecated = knowledge.deprecated(where, context, at)
+        settled = {card.technique for card in offered} | set(tried) | deprecated
+        beyond = set(reasons) if by_model else by_rewrite
         if by_model and plan.memory == "off":  # No state lists what a model could write.
             path = path_to(current.source_sha256, steps)
             at_hand = kernel_at_hand(
@@ -125,7 +126,8 @@ def _table(state: Reads) -> Table:
             )
             beyond |= techniques().keys() - unfit(techniques(), at_hand).keys()
         unlisted = knowledge.beliefs(where, sorted(beyond - settled), context, at)
-        lessons = knowledge.lessons(at)
+        asks = plan.models.model_of("optimization_proposer") != BUILTIN
+        lessons = knowledge.lessons(at) if asks else []
         described = described_in(knowledge, identity.kind, at)
         seed = frozenset(knowledge.seed().techniques)
     described |= {
@@ -141,6 +143,7 @@ def _table(state: Reads) -> Table:
         known=known,
         unlisted=unlisted,
         reasons=reasons,
+        inapplicable=sum(card.technique not in by_rewrite for card in offered),
         refused=refusals(tried, deprecated, lessons, where.id) | withheld,
         withheld=withheld,
         seed=seed,
@@ -209,10 +212,9 @@ async def _ask(state: Reads, table: Table) -> tuple[tuple[Proposal, ...], dict[s
     answer = await asked(state["plan"], "optimization_proposer", _place(state), prepare)
     if answer.value is None:
         author = stand_in(answer)
-        proposals, dropped = _builtin(table)
         return (
-            tuple(each.model_copy(update={"author": author}) for each in proposals),
-            {"inapplicable": dropped, "author": author},
+            tuple(each.model_copy(update={"author": author}) for each in _builtin(table)),
+            {"inapplicable": table.inapplicable, "author": author},
         )
 
     def settle() -> tuple[tuple[Proposal, ...], dict[str, str]]:

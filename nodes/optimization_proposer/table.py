@@ -46,6 +46,8 @@ class Table(NamedTuple):
     """What a built-in rewrite could do though the knowledge base does not list it there."""
     reasons: Mapping[str, str | None]
     """Why a built-in rewrite does not apply to the code; None where it does."""
+    inapplicable: int
+    """Techniques offered that no built-in rewrite can do to the code."""
     refused: Mapping[str, str]
     """Techniques that may not be proposed, and why."""
     withheld: Mapping[str, str]

@@ -12,7 +12,7 @@ import math
 from typing import Any, NotRequired, TypedDict
 
 from ...harness.records import DeviceIdentity, Outcome, Provenance
-from ...memory.knowledge.policy.expectation import writer_of
+from ...memory.knowledge.policy.actions import writer_of
 from ...memory.knowledge.policy.policy import unknown_technique
 from ...memory.records.evidence import Applied, Circumstances, Evidence, Step
 from ...memory.records.optimizations import Optimization

@@ -14,159 +14,26 @@ timing of parallel rollouts nor the order of merging changes a forecast.
 
 from __future__ import annotations
 
+import itertools
 import math
-import zlib
-from bisect import bisect_right
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Collection, Iterator, Sequence
 
 import numpy as np
-from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from ...records.policy import setting_name
 from ..states.signature import embed
-from .failures import Reliability, believed
+from .actions import BUILTIN, Action, Forecast, Question, Situation, Tried, most_gain
+from .failures import Reliability
+from .regression import ANY, BEFORE, OF_HARNESS, Case, Gain, gains, with_priors
+from .tries import PARAMETERS, Seen, Tries, numbers, reliability
 
-FAILURE_COST = 0.05
-"""What a try that fails costs, in log speedup: about what a small step would have gained."""
-
-SHARED, SHARED_CLASS, LOCAL, TASK = 0.045, 0.03, 0.105, 0.03
-"""Variances of log gains of one technique: what all tries share, those on one class of operation,
-kernels with like profiles, and the effect of a task."""
-BEFORE = SHARED + SHARED_CLASS + LOCAL + TASK
-"""Variance before any try."""
-NOISE = 0.003
-"""Variance of a log gain that nothing of the context says."""
-ONE_TRY = TASK + NOISE
-"""Variance of what a task's tries say together of another: simulated ones of a measured kernel are
-worth no more than one such, however many they are."""
-PRIOR_SHARE = 0.5
-"""Of what was believed without evidence, what is expected as long as nothing near was tried."""
 REACH = 0.2
 """Distance of signatures at which two kernels are 0.6 alike."""
 TIME_REACH, HEADROOM_REACH, SHARE_REACH = 3.0, 1.2, 0.4
 """The same for the logarithms of time and of the time over its bound, and for shares of time."""
-REPEATED = 0.25
-"""How far a first use speaks for a repetition, and back."""
-OTHER_CLASS, OTHER_DTYPE, OTHER_WRITER, OTHER_GPU, OTHER_FAMILY = 0.5, 0.7, 0.6, 0.95, 0.85
-"""How far kernels speak for one another that are alike but for this."""
-SETTING_REACH = 2.0
-"""Doublings of a parameter's value at which two settings are 0.6 alike."""
-DIGITS = 9
-"""After the point, of a forecast."""
-NEAREST = 32
-"""Tries of a technique that a question is answered by."""
-ENOUGH, RECENT = 256, 2048
-"""Tries on one class of operation from which on others are not looked for, and the newest results
-among which those are that say whether the next one passes."""
-USUAL_US = 100.0
-"""Time of a program where nobody says it."""
-BUILTIN = "builtin"
-"""The writer whose failures others hear of: the library's rewrite is the same whoever asks."""
 EXACT, SURE = 0.01, Reliability(99.0, 1.0)
 """Spread and reliability of what was done to this very kernel before, and passed."""
-CONTRARY = 0.3
-"""Difference of two log gains under like circumstances from which the later doubts the earlier."""
-SHORT, RESULTS = 0.12, 3
-"""So many results of a technique and writer in a row, each so far below its forecast, refute what
-they were forecast by: earlier gains as far above all of them count no more."""
-
-
-class Situation(NamedTuple):
-    """A launch of a kernel before anything is tried on it."""
-
-    task: str
-    op_class: str
-    dtype: str
-    gpu: str
-    family: str
-    simulated: bool
-    signature: tuple[float, ...]
-    """Of the launch."""
-    share: float
-    """Of the program's time that the launches of its kernel take (Amdahl)."""
-    microseconds: float
-    """Of the program."""
-    bound_us: float | None
-    """That no kernel of the task can be faster than."""
-    source: str = ""
-    """Name of the source: what was refused of it is refused again."""
-    harness: str = ""
-    """Version of what measures: what another measured is worth one try at most. Empty: any."""
-
-
-class Action(NamedTuple):
-    """What can be done to it."""
-
-    technique: str
-    launch: str = ""
-    setting: Mapping[str, Any] = {}
-    earlier: Mapping[str, Any] | None = None
-    """Setting with which the lineage has it applied to this launch; None at a first use."""
-    writer: str = "builtin"
-    """Who is to write it: the library's rewrite, or a model by name."""
-
-
-class Forecast(NamedTuple):
-    """What to expect of an action, before it is tried."""
-
-    mean: float
-    """Of the log gain of this try, given that it passes."""
-    spread: float
-    """Standard deviation of the same."""
-    cap: float
-    """Log gain that the launch's share of the time, or the task's bound, allows at most."""
-    passes: Reliability
-    tries: float
-    """Tries of the technique that it rests on."""
-
-    @property
-    def value(self) -> float:
-        """Expected log gain of trying, failures taken in: what actions are ordered by."""
-        return self._worth(self.passes.probability, self.mean)
-
-    def sample(self, generator: np.random.Generator) -> float:
-        """Draw one plausible value of trying."""
-        success = float(generator.beta(self.passes.passed, self.passes.failed))
-        return self._worth(success, min(float(generator.normal(self.mean, self.spread)), self.cap))
-
-    def chances(self, least: float) -> tuple[float, float, float]:
-        """Return the probabilities that it fails, gains no more than `least`, and gains more."""
-        success = self.passes.probability
-        more = 0.5 * math.erfc((least - self.mean) / (self.spread * math.sqrt(2.0)))
-        return 1.0 - success, success * (1.0 - more), success * more
-
-    def _worth(self, success: float, gain: float) -> float:
-        return success * gain - (1.0 - success) * FAILURE_COST
-
-
-class Question(NamedTuple):
-    """An action on a launch, with what is believed of it before any try."""
-
-    situation: Situation
-    action: Action
-    prior: float = 0.0
-    """Log gain expected without evidence: the seed's, or a technique's card."""
-
-
-class Tried(NamedTuple):
-    """What came of an action."""
-
-    situation: Situation
-    action: Action
-    log_gain: float | None
-    """None where it failed."""
-    reason: str = ""
-    """Why it failed: an outcome's name."""
-    standard_error: float = 0.0
-    """Of the log gain."""
-    expected: float | None = None
-    """Log gain that was forecast before it was tried; None where nobody noted it."""
-    child: str = ""
-    """Name of the source that came of it: another one is another try."""
-    made: tuple[Any, ...] = ()
-    """What tries are ordered by, the later the greater; empty: by arrival."""
 
 
 class Expectations:
@@ -174,9 +41,9 @@ class Expectations:
 
     def __init__(self) -> None:
         self._sequence = 0
-        self._columns: dict[str, _Column] = {}
-        self._places: dict[tuple[object, ...], list[int]] = {}
-        """By what was done to which kernel, in order of arrival."""
+        self._columns: dict[str, Tries] = {}
+        self._places: dict[tuple[object, ...], dict[tuple[object, ...], list[int]]] = {}
+        """By kernel, then by what was done to it, in order of arrival."""
         self._named: dict[str, tuple[str, int]] = {}
         self._words: dict[str, int] = {}
 
@@ -194,11 +61,13 @@ class Expectations:
         """
         self._sequence = self._sequence + 1 if sequence is None else sequence
         situation, action = tried.situation, tried.action
-        column = self._columns.setdefault(action.technique, _Column())
-        row, codes = self._row(self._launch(situation), action)
+        column = self._columns.setdefault(action.technique, Tries())
+        launch, marks = self._launch(situation)
+        row, codes = [*launch, *numbers(action)], [*marks, *self._uses(action)]
         place = column.append(row, codes, tried, self._sequence)
         if situation.source:
-            told = self._places.setdefault(_identity(situation, action), [])
+            done = self._places.setdefault(_kernel(situation), {})
+            told = done.setdefault(_deed(action), [])
             column.repeat(place, told)
             told.append(place)
         if name:
@@ -238,25 +107,16 @@ class Expectations:
         codes = [self._words.setdefault(word, len(self._words)) for word in words]
         return row, [*codes, self._harness(situation), int(situation.simulated)]
 
-    def _row(
-        self, launch: tuple[list[float], list[int]], action: Action
-    ) -> tuple[list[float], list[int]]:
-        """Return the same of an action on a launch."""
-        values = _numbers(action.setting)
-        earlier = _numbers(action.earlier) if action.earlier else values
-        row = [
-            *launch[0],
-            *(value / SETTING_REACH for value in values),
-            *((new - old) / SETTING_REACH for new, old in zip(values, earlier, strict=True)),
-        ]
-        return row, [*launch[1], self._writer(action.writer), int(action.earlier is not None)]
+    def _uses(self, action: Action) -> list[int]:
+        """Return what is alike or not of what is done to it."""
+        return [self._writer(action.writer), int(action.earlier is not None)]
 
     def _writer(self, name: str) -> int:
         return self._words.setdefault(f"writer {name}", len(self._words))
 
     def _harness(self, situation: Situation) -> int:
         name = situation.harness
-        return self._words.setdefault(f"harness {name}", len(self._words)) if name else _ANY
+        return self._words.setdefault(f"harness {name}", len(self._words)) if name else ANY
 
 
 class Outlook:
@@ -270,7 +130,7 @@ class Outlook:
             if name in told._named:
                 technique, place = told._named[name]
                 self._own.setdefault(technique, []).append(place)
-        self._seen: dict[str, _Seen | None] = {}
+        self._seen: dict[str, Seen | None] = {}
 
     def refused(self, situation: Situation, action: Action) -> bool:
         """Say whether this very action failed on this very kernel: it is out."""
@@ -279,60 +139,93 @@ class Outlook:
 
     def forecasts(self, asked: Sequence[Question]) -> list[Forecast]:
         """Return what to expect of each action, in the order asked."""
-        found: dict[int, Forecast] = {}
+        if not asked:
+            return []
         cases: dict[tuple[int, str, str], list[int]] = {}
         for place, (situation, action, _) in enumerate(asked):
             case = id(situation), action.technique, action.writer
             cases.setdefault(case, []).append(place)
-        launches: dict[int, tuple[list[float], list[int]]] = {}
-        for (key, _, _), places in cases.items():
-            questions = [asked[place] for place in places]
-            if key not in launches:
-                launches[key] = self._told._launch(questions[0].situation)
-            for place, forecast in zip(places, self._of(questions, launches[key]), strict=True):
-                found[place] = forecast
-        return [found[place] for place in range(len(asked))]
+        launches: dict[int, tuple[NDArray[np.float32], NDArray[np.int32]]] = {}
+        lots = [[asked[place] for place in places] for places in cases.values()]
+        known: dict[int, Case] = {}
+        passing = [Reliability()] * len(lots)
+        for number, ((key, technique, _), questions) in enumerate(zip(cases, lots, strict=True)):
+            seen = self._of_technique(technique)
+            if seen is not None:
+                if key not in launches:
+                    row, codes = self._told._launch(questions[0].situation)
+                    launches[key] = np.array(row, np.float32), np.array(codes, np.int32)
+                known[number], passing[number] = self._case(questions, seen, launches[key])
+        answers = dict(zip(known, gains(list(known.values())), strict=True))
+        found = self._forecasts(lots, [answers.get(number) for number in range(len(lots))], passing)
+        places = itertools.chain.from_iterable(cases.values())
+        return [forecast for _, forecast in sorted(zip(places, found, strict=True))]
 
-    def _of(
-        self, questions: Sequence[Question], launch: tuple[list[float], list[int]]
-    ) -> list[Forecast]:
-        """Return what to expect of settings of a technique on one launch, by one writer."""
-        situation, technique = questions[0].situation, questions[0].action.technique
-        cap = most_gain(situation)
-        priors = np.array([min(each.prior, cap) for each in questions])
-        seen = self._of_technique(technique)
-        if seen is None:
-            none = np.zeros(len(questions))
-            means, spreads = _with_priors(none, none + BEFORE, priors)
-            return [
-                Forecast(min(mean, cap), spread, cap, Reliability(), 0.0)
-                for mean, spread in zip(means, spreads, strict=True)
-            ]
-        rows, codes = zip(
-            *(self._told._row(launch, each.action) for each in questions), strict=True
-        )
-        here, marks = np.array(rows, np.float32), np.array(codes, np.int32)
-        column = self._told._columns[technique]
+    def _case(
+        self,
+        questions: Sequence[Question],
+        seen: Seen,
+        launch: tuple[NDArray[np.float32], NDArray[np.int32]],
+    ) -> tuple[Case, Reliability]:
+        """Return settings of a technique on one launch, by one writer, as they are asked, and
+        whether what is tried passes."""
+        count = len(launch[0])
+        here = np.empty((len(questions), count + 2 * PARAMETERS), np.float32)
+        here[:, :count] = launch[0]
+        here[:, count:] = [numbers(each.action) for each in questions]
+        marks = np.empty((len(questions), len(launch[1]) + 2), np.int32)
+        marks[:, :-2] = launch[1]
+        marks[:, -2:] = [self._told._uses(each.action) for each in questions]
+        column = self._told._columns[questions[0].action.technique]
         builtin = self._told._writer(BUILTIN)
-        means, spreads, tries = _expected(column, seen, here, marks, priors, builtin)
-        passes = _reliability(seen, marks[0], builtin)
-        found = []
-        for question, mean, spread in zip(questions, means, spreads, strict=True):
-            gain = self._remembered(situation, question.action)
-            if gain is None or math.isnan(gain):
-                found.append(Forecast(min(mean, cap), spread, cap, passes, tries))
-            else:
-                found.append(Forecast(gain, EXACT, cap, SURE, tries))
-        return found
+        which = column.nearest(seen, here[0], marks[0], builtin)
+        near = seen.places[which]
+        case = Case(
+            here, marks, column.rows[near], column.codes[near], column.told[near, :2],
+            seen.refuted[which],
+        )  # fmt: skip
+        return case, reliability(seen, marks[0], builtin)
+
+    def _forecasts(
+        self,
+        lots: Sequence[Sequence[Question]],
+        answers: Sequence[Gain | None],
+        passing: Sequence[Reliability],
+    ) -> Iterator[Forecast]:
+        """Give the forecasts of lots of settings of a technique on one launch, by one writer."""
+        none = [(np.zeros(len(lot)), np.full(len(lot), BEFORE), 0.0) for lot in lots]
+        told = [answer or Gain(*given) for answer, given in zip(answers, none, strict=True)]
+        caps = [most_gain(lot[0].situation) for lot in lots]
+        priors = [
+            min(each.prior, cap) for lot, cap in zip(lots, caps, strict=True) for each in lot
+        ]
+        means, spreads = with_priors(
+            np.concatenate([gain.means for gain in told]),
+            np.concatenate([gain.variances for gain in told]),
+            np.array(priors),
+        )
+        said = zip(means, spreads, strict=True)
+        for lot, gain, cap, passes in zip(lots, told, caps, passing, strict=True):
+            done = self._told._places.get(_kernel(lot[0].situation))
+            for question in lot:
+                mean, spread = next(said)
+                known = None if done is None else self._remembered(*question[:2])
+                if known is None or math.isnan(known):
+                    yield Forecast(min(mean, cap), spread, cap, passes, gain.tries)
+                else:
+                    yield Forecast(known, EXACT, cap, SURE, gain.tries)
 
     def _remembered(self, situation: Situation, action: Action) -> float | None:
         """Return what came of this very action on this very kernel last: NaN where it failed.
 
         None where nothing is known, or where what is known was refuted.
         """
-        told = self._told._places.get(_identity(situation, action))
+        done = self._told._places.get(_kernel(situation))
+        told = None if done is None else done.get(_deed(action))
+        if told is None:
+            return None
         seen = self._of_technique(action.technique)
-        if told is None or seen is None:
+        if seen is None:
             return None
         ranks = [int(seen.ranks[place]) for place in told if place < len(seen.ranks)]
         last = max(ranks, default=-1)
@@ -340,11 +233,11 @@ class Outlook:
             return None
         column, place = self._told._columns[action.technique], seen.places[last]
         harness = self._told._harness(situation)
-        if harness not in (_ANY, column.codes[place, _HARNESS]):
+        if harness not in (ANY, column.codes[place, OF_HARNESS]):
             return None
         return float(column.told[place, 0])
 
-    def _of_technique(self, technique: str) -> _Seen | None:
+    def _of_technique(self, technique: str) -> Seen | None:
         """Return what is known here of a technique; None where nothing is."""
         if technique not in self._seen:
             column = self._told._columns.get(technique)
@@ -354,312 +247,11 @@ class Outlook:
         return self._seen[technique]
 
 
-def writer_of(author: str) -> str:
-    """Return who wrote what an author stands for: who stands in for a model says why in
-    brackets."""
-    return BUILTIN if author.startswith(f"{BUILTIN} (") else author
+def _kernel(situation: Situation) -> tuple[object, ...]:
+    """Return what says that a kernel is the same."""
+    return situation.task, situation.source, situation.gpu, situation.simulated
 
 
-def most_gain(situation: Situation) -> float:
-    """Return the log gain that no action on a launch can exceed: by its share, by the bound."""
-    by_share = math.inf if situation.share >= 1.0 else -math.log1p(-situation.share)
-    if situation.bound_us is None:
-        return by_share
-    return min(by_share, max(0.0, math.log(situation.microseconds / situation.bound_us)))
-
-
-_TASK, _CLASS, _DTYPE, _GPU, _FAMILY, _HARNESS, _KIND, _WRITER, _REPEATED = range(9)
-_FOREIGN = np.zeros(9)
-_FOREIGN[[_CLASS, _DTYPE, _GPU, _FAMILY, _WRITER]] = np.log(
-    [OTHER_CLASS, OTHER_DTYPE, OTHER_GPU, OTHER_FAMILY, OTHER_WRITER]
-)
-_PARAMETERS = 8
-"""Places for the numbers of a setting; which is whose follows from the parameter's name."""
-_NEVER = np.iinfo(np.int64).max
-_ANY = -1
-"""Code of a harness that nobody named."""
-
-
-def _covariance(
-    x: NDArray[np.float64], c: NDArray[np.int32], y: NDArray[np.float64], d: NDArray[np.int32]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the covariances of log gains of two lots of tries, and how alike the kernels are."""
-    squares = (x * x).sum(1)[:, None] + (y * y).sum(1)[None, :] - 2.0 * (x @ y.T)
-    differs = c[:, None, :] != d[None, :, :]
-    alike = np.exp(differs @ _FOREIGN - 0.5 * np.maximum(squares, 0.0))
-    shared = SHARED + SHARED_CLASS + TASK + LOCAL * alike
-    shared -= SHARED_CLASS * differs[:, :, _CLASS] + TASK * differs[:, :, _TASK]
-    use = np.where(differs[:, :, _REPEATED], REPEATED, 1.0)
-    return use * shared, use * alike
-
-
-def _with_priors(
-    means: NDArray[np.float64], variances: NDArray[np.float64], priors: NDArray[np.float64]
-) -> tuple[list[float], list[float]]:
-    """Return means and spreads of log gains, what is believed without evidence taken in."""
-    joined = means + PRIOR_SHARE * variances / BEFORE * priors
-    spreads = np.sqrt(variances + NOISE)
-    # How an array lies in memory moves the last digits of sums; a run and its repeat must not
-    # differ by them.
-    return joined.round(DIGITS).tolist(), spreads.round(DIGITS).tolist()
-
-
-def _doubts(
-    alike: NDArray[np.float64], values: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """Return the noise that later, contrary results under like circumstances add to each try.
-
-    A later failure is contrary to a gain too. Rows are in order of arrival.
-    """
-    apart = (values[:, None] - values[None, :]) / CONTRARY
-    doubts = np.triu(alike, 1) * np.maximum(apart * apart - 1.0, 0.0)
-    noise: NDArray[np.float64] = NOISE * doubts.sum(axis=1)
-    return noise
-
-
-def _expected(
-    column: _Column,
-    seen: _Seen,
-    here: NDArray[np.float32],
-    marks: NDArray[np.int32],
-    priors: NDArray[np.float64],
-    builtin: int,
-) -> tuple[list[float], list[float], float]:
-    """Return means and spreads of the log gains, and the number of tries they rest on."""
-    which = column.nearest(seen, here[0], marks[0], builtin)
-    near = seen.places[which]
-    x, c = column.rows[near].astype(np.float64), column.codes[near]
-    gains, errors, _ = column.told[near].T
-    covariance, alike = _covariance(np.concatenate([x, here]), np.concatenate([c, marks]), x, c)
-    among, across = covariance[: len(x)], covariance[len(x) :]
-    failed = np.isnan(gains)
-    noise = NOISE + errors**2 + _doubts(alike[: len(x)], np.where(failed, -FAILURE_COST, gains))
-    foreign = _foreign(c, marks[0])
-    if foreign.any():
-        noise[foreign] = np.maximum(noise[foreign], foreign.sum() * ONE_TRY)
-    noise[failed | seen.refuted[which]] = 1e6
-    among.flat[:: len(x) + 1] += noise
-    told = np.where(failed, 0.0, gains)
-    solved = np.linalg.solve(among, np.concatenate([told[:, None], across.T], axis=1))
-    variances = np.maximum(BEFORE - (across * solved[:, 1:].T).sum(1), 1e-6)
-    means, spreads = _with_priors(across @ solved[:, 0], variances, priors)
-    return means, spreads, float(len(x) - failed.sum())
-
-
-def _reliability(seen: _Seen, mark: NDArray[np.int32], builtin: int) -> Reliability:
-    """Return whether a technique's next try passes: of what was seen elsewhere as one case, then of
-    the library's rewrite, then of the writer at hand; of each on all classes of operation, then on
-    this one."""
-    codes, passed = seen.codes[-RECENT:], ~seen.failed[-RECENT:]
-    foreign = _foreign(codes, mark)
-    same = codes[:, _CLASS] == mark[_CLASS]
-    cases = [foreign]
-    for writer in dict.fromkeys((builtin, int(mark[_WRITER]))):
-        by = (codes[:, _WRITER] == writer) & ~foreign
-        cases += [by, by & same]
-    return believed(passed[case] for case in cases)
-
-
-def _foreign(codes: NDArray[np.int32], mark: NDArray[np.int32]) -> NDArray[np.bool_]:
-    """Say which tries were measured otherwise: on the other kind of device, or by another harness
-    where one is named."""
-    found: NDArray[np.bool_] = codes[:, _KIND] != mark[_KIND]
-    return found if mark[_HARNESS] == _ANY else found | (codes[:, _HARNESS] != mark[_HARNESS])
-
-
-def _numbers(given: Mapping[str, Any]) -> list[float]:
-    """Return the numbers of a setting as logarithms, each parameter in a place of its own."""
-    found = [0.0] * _PARAMETERS
-    for name, value in given.items():
-        if isinstance(value, int | float) and value > 0:
-            found[zlib.crc32(name.encode()) % _PARAMETERS] += math.log2(value)
-    return found
-
-
-def _identity(situation: Situation, action: Action) -> tuple[object, ...]:
-    """Return what says that the same was done to the same kernel."""
-    return (
-        situation.task, situation.source, situation.gpu, situation.simulated, action.technique,
-        action.launch, setting_name(action.setting), action.writer,
-    )  # fmt: skip
-
-
-class _Seen(NamedTuple):
-    """The tries of one technique that an outlook knows, the earliest made first."""
-
-    places: NDArray[np.intp]
-    """Where they stand in the column."""
-    ranks: NDArray[np.int64]
-    """Of each in the column, which of these it is; -1: none."""
-    codes: NDArray[np.int32]
-    """Of each of these, what is alike or not."""
-    failed: NDArray[np.bool_]
-    """Of each of these."""
-    refuted: NDArray[np.bool_]
-    """Of each of these, whether it counts no more."""
-
-
-class _Column:
-    """The tries of one technique, in arrays that grow by doubling."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.different = 0
-        """Tries, each once however often it was told."""
-        self._children: list[str] = []
-        self._made: list[tuple[Any, ...]] = []
-        """Of each in order of when it was made."""
-        self._order = np.empty((0, 1), np.int32)
-        """Places in that order."""
-        self._rows = np.empty((0, 0), np.float32)
-        self._codes = np.empty((0, 0), np.int32)
-        self._squares = np.empty((0, 1), np.float32)
-        self._told = np.empty((0, 3))
-        self._ended: list[int] = []
-        """Numbers from which on tries count no more, in order."""
-        self._latest: tuple[tuple[int, int], _Seen] | None = None
-        """Of the newest question: how many tries and ends it knew, and what it saw."""
-        self._since = np.empty((0, 3), np.int64)
-        """Number of the try, from which number on it counts no more, and place of the first that
-        told the same."""
-
-    @property
-    def rows(self) -> NDArray[np.float32]:
-        """What distances are taken of."""
-        return self._rows[: self.count]
-
-    @property
-    def codes(self) -> NDArray[np.int32]:
-        """What is alike or not."""
-        return self._codes[: self.count]
-
-    @property
-    def told(self) -> NDArray[np.float64]:
-        """Log gain (NaN where it failed), its standard error, and its forecast (NaN: none)."""
-        return self._told[: self.count]
-
-    def append(self, row: list[float], codes: list[int], tried: Tried, sequence: int) -> int:
-        """Add a try; return its place."""
-        if self.count == len(self._rows):
-            length = max(16, 2 * self.count)
-            self._rows = _grown(self._rows, length, len(row))
-            self._codes = _grown(self._codes, length, len(codes))
-            self._squares = _grown(self._squares, length, 1)
-            self._told = _grown(self._told, length, 3)
-            self._since = _grown(self._since, length, 3)
-            self._order = _grown(self._order, length, 1)
-        place = self.count
-        self._rows[place], self._codes[place] = row, codes
-        launch = self._rows[place, : len(row) - 2 * _PARAMETERS]
-        self._squares[place] = launch @ launch
-        self._told[place] = [
-            math.nan if value is None else value
-            for value in (tried.log_gain, tried.standard_error, tried.expected)
-        ]
-        self._since[place] = sequence, _NEVER, place
-        made = tried.made or (sequence,)
-        rank = bisect_right(self._made, made)
-        self._made.insert(rank, made)
-        self._order[rank + 1 : place + 1] = self._order[rank:place].copy()
-        self._order[rank] = place
-        self._children.append(tried.child)
-        self.count += 1
-        self.different += 1
-        return place
-
-    def repeat(self, place: int, told: Sequence[int]) -> None:
-        """Note that a try says what one of some others said before, where it does."""
-        for other in told:
-            if self._children[other] == self._children[place] and np.allclose(
-                self._told[other, 0], self._told[place, 0], rtol=0.0, atol=1e-6, equal_nan=True
-            ):
-                if self._codes[other, _HARNESS] == self._codes[place, _HARNESS]:
-                    self._since[place, 1:] = self._since[other, 1:]
-                    self.different -= 1
-                    return
-
-    def end(self, place: int, sequence: int) -> None:
-        """Let a try, whoever told it, count no more from a number on."""
-        since = self._since[: self.count]
-        since[since[:, 2] == since[place, 2], 1] = sequence
-        self._ended.append(sequence)
-
-    def seen(self, sequence: int, own: Sequence[int]) -> _Seen:
-        """Return the tries up to a number and some more, each once."""
-        numbers, ends, firsts = self._since[: self.count].T
-        count = int(np.searchsorted(numbers, sequence, "right"))
-        known = count, bisect_right(self._ended, sequence)
-        if not own and self._latest and self._latest[0] == known:
-            return self._latest[1]
-        visible = numbers <= sequence
-        visible[list(own)] = True
-        visible &= ends > sequence
-        order = self._order[: self.count, 0]
-        places = order[visible[order]].astype(np.intp)
-        if self.different < self.count:  # Of what says the same, what was made first stands.
-            places = places[np.sort(np.unique(firsts[places], return_index=True)[1])]
-        ranks = np.full(self.count, -1)
-        ranks[places] = np.arange(len(places))
-        failed = np.isnan(self.told[places, 0])
-        codes = np.asfortranarray(self.codes[places])
-        found = _Seen(places, ranks, codes, failed, self._refuted(places))
-        if not own:
-            self._latest = known, found
-        return found
-
-    def _refuted(self, places: NDArray[np.intp]) -> NDArray[np.bool_]:
-        """Say which tries, in the order in which they were made, count no more.
-
-        A few results of one writer in a row, each far below its forecast, refute what was told
-        before them and lies as far above.
-        """
-        gains, _, expected = self.told[places].T
-        values = np.where(np.isnan(gains), -FAILURE_COST, gains)
-        found = np.zeros(len(places), np.bool_)
-        writers = np.where(np.isnan(expected), -1, self.codes[places, _WRITER])
-        for writer in np.unique(writers[expected - values >= SHORT]):
-            rows = np.flatnonzero(writers == writer)
-            if len(rows) < RESULTS:
-                continue
-            missed = expected[rows] - values[rows] >= SHORT
-            short = sliding_window_view(missed, RESULTS).min(axis=1)
-            highest = sliding_window_view(values[rows], RESULTS).max(axis=1)
-            levels = np.full(len(places) + 1, np.inf)
-            levels[rows[: len(highest)][short]] = highest[short] + SHORT
-            lowest_after = np.minimum.accumulate(levels[::-1])[::-1][1:]
-            same = self.codes[places, _WRITER] == writer
-            found |= same & (values > lowest_after)
-        return found
-
-    def nearest(
-        self, seen: _Seen, here: NDArray[np.float32], mark: NDArray[np.int32], builtin: int
-    ) -> NDArray[np.intp]:
-        """Return which tries were made on the launches nearest to one, the earliest made first."""
-        writers = seen.codes[:, _WRITER]
-        # Another model's failures are its own.
-        heard = ~seen.failed | (writers == mark[_WRITER]) | (writers == builtin)
-        alike = heard & (seen.codes[:, _CLASS] == mark[_CLASS])
-        which = np.flatnonzero(alike if np.count_nonzero(alike) >= ENOUGH else heard)
-        if len(which) <= NEAREST:
-            return which
-        launch, codes = here.copy(), seen.codes[which]
-        launch[-2 * _PARAMETERS :] = 0.0
-        places = seen.places[which]
-        away = self._squares[places, 0] - np.float32(2.0) * (self._rows[places] @ launch)
-        away += np.float32(2.0) * (codes[:, _CLASS] != mark[_CLASS])
-        away += np.float32(8.0) * _foreign(codes, mark)
-        away -= np.float32(8.0) * (codes[:, _TASK] == mark[_TASK])
-        # Rounded: where a row lies in memory moves the last bits. Of equals the newest count.
-        ranked = np.round(away, 3)[::-1]
-        least = np.partition(ranked, NEAREST - 1)[NEAREST - 1]
-        within = np.flatnonzero(ranked < least)
-        ties = np.flatnonzero(ranked == least)[: NEAREST - len(within)]
-        chosen: NDArray[np.intp] = which[len(which) - 1 - np.concatenate([within, ties])]
-        return np.sort(chosen)
-
-
-def _grown(array: NDArray[Any], length: int, width: int) -> NDArray[Any]:
-    grown = np.zeros((length, width), array.dtype, order="F" if array.dtype == np.int32 else "C")
-    if len(array):
-        grown[: len(array)] = array
-    return grown
+def _deed(action: Action) -> tuple[object, ...]:
+    """Return what says that the same was done to it."""
+    return action.technique, action.launch, setting_name(action.setting), action.writer

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,15 +17,8 @@ from ...records.optimizations import Optimization
 from ...records.policy import ExpectedGain, LaunchAtHand, PolicyContext, setting_name
 from ...records.states import PerformanceState
 from ..states.signature import distances
-from .expectation import (
-    USUAL_US,
-    Action,
-    Expectations,
-    Forecast,
-    Outlook,
-    Question,
-    Situation,
-)
+from .actions import USUAL_US, Action, Forecast, Question, Situation
+from .expectation import Expectations, Outlook
 from .facts import Facts
 from .failures import Reliability
 
@@ -79,24 +72,41 @@ class Policy:
         }
         self._borrowed: dict[tuple[object, ...], dict[str, Optimization]] = {}
 
+    def offered(
+        self,
+        state: PerformanceState,
+        context: PolicyContext,
+        excluded: frozenset[str] = frozenset(),
+    ) -> list[Optimization]:
+        """Return the techniques that `candidates` asks about, as they are listed here.
+
+        The state's own optimizations, those of its nearest neighbours at a discount, and
+        techniques that only evidence knows; less `context.tried` and `excluded`.
+        """
+        left_out = excluded | set(context.tried)
+        return [
+            optimization
+            for technique, optimization in self._offered(state, context).items()
+            if technique not in left_out
+        ]
+
     def candidates(
         self,
         state: PerformanceState,
         context: PolicyContext,
         excluded: frozenset[str] = frozenset(),
+        only: Collection[str] | None = None,
     ) -> list[Prospect]:
         """Return what could be tried in a state, highest score first, ties by technique name.
 
-        The state's own optimizations, those of its nearest neighbours at a discount, and
-        techniques that only evidence knows; less `context.tried`, `excluded` and what was refused.
+        Of what is offered, or of that `only` what it names; less what was refused.
         """
-        left_out = excluded | set(context.tried)
-        offered = [
+        asked = [
             optimization
-            for technique, optimization in self._offered(state, context).items()
-            if technique not in left_out
+            for optimization in self.offered(state, context, excluded)
+            if only is None or optimization.technique in only
         ]
-        found = [each for each in self._prospects(state, offered, context) if each.settings]
+        found = [each for each in self._prospects(state, asked, context) if each.settings]
         return sorted(found, key=lambda each: (-each.expected.score, each.optimization.technique))
 
     def beliefs(
@@ -126,7 +136,8 @@ class Policy:
         (target,) = [each for each in _launches(state, context) if each.kernel == launch] or [
             _launches(state, context)[0]
         ]
-        question = _question(card, target, setting, context)
+        where = _situation(target, context)
+        (question,) = _questions(card, where, target, [setting], context)
         return question, self._as_known_to(context).forecasts([question])[0]
 
     def _prospects(
@@ -137,14 +148,15 @@ class Policy:
     ) -> list[Prospect]:
         outlook, refused = self._as_known_to(context), _refused(context)
         launches = _launches(state, context)
+        situations = {launch.kernel: _situation(launch, context) for launch in launches}
         asked: list[Question] = []
         places: list[list[list[int]]] = []
         for optimization in techniques:
             at_launches = []
             for launch in _aims(optimization.technique, launches, context):
                 first = len(asked)
-                for setting in _settings(optimization):
-                    asked.append(_question(optimization, launch, setting, context))
+                where = situations[launch.kernel]
+                asked += _questions(optimization, where, launch, _settings(optimization), context)
                 at_launches.append(list(range(first, len(asked))))
             places.append(at_launches)
         told = outlook.forecasts(asked)
@@ -271,19 +283,9 @@ def _settings(optimization: Optimization) -> Iterator[dict[str, Any]]:
         yield dict(zip(names, values, strict=True))
 
 
-def _question(
-    optimization: Optimization,
-    launch: LaunchAtHand,
-    setting: Mapping[str, Any],
-    context: PolicyContext,
-) -> Question:
-    technique, kernel = optimization.technique, context.kernel
-    before = [
-        values
-        for applied, where, values in (kernel.applied if kernel else ())
-        if applied == technique and (where == launch.kernel or _only_one(context))
-    ]
-    situation = Situation(
+def _situation(launch: LaunchAtHand, context: PolicyContext) -> Situation:
+    kernel = context.kernel
+    return Situation(
         task=kernel.task_id if kernel else "",
         op_class=context.op_class,
         dtype=context.dtype,
@@ -297,16 +299,32 @@ def _question(
         source=kernel.source_sha256 if kernel else "",
         harness=context.harness,
     )
-    action = Action(
-        technique=technique,
-        launch=launch.kernel,
-        setting=setting,
-        earlier=before[-1] if before else None,
-        writer=context.writer,
-    )
+
+
+def _questions(
+    optimization: Optimization,
+    situation: Situation,
+    launch: LaunchAtHand,
+    settings: Iterable[Mapping[str, Any]],
+    context: PolicyContext,
+) -> list[Question]:
+    """Return what to ask of settings of a technique on one launch."""
+    technique, kernel = optimization.technique, context.kernel
+    before = [
+        values
+        for applied, where, values in (kernel.applied if kernel else ())
+        if applied == technique and (where == launch.kernel or _only_one(context))
+    ]
+    earlier = before[-1] if before else None
     # A prior is of a first use. One drawn from evidence would count that again.
     told = not before and not optimization.prior_evidence
-    return Question(situation, action, optimization.prior_log_gain if told else 0.0)
+    prior = optimization.prior_log_gain if told else 0.0
+    return [
+        Question(
+            situation, Action(technique, launch.kernel, setting, earlier, context.writer), prior
+        )
+        for setting in settings
+    ]
 
 
 def _only_one(context: PolicyContext) -> bool:

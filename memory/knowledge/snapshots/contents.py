@@ -15,7 +15,8 @@ from ...records.policy import setting_name
 from ...records.states import PerformanceState
 from ..journal import Entry, Journal
 from ..kernels import Kernels, KnownKernel, TaskSeen
-from ..policy.expectation import USUAL_US, Action, Expectations, Situation, Tried, writer_of
+from ..policy.actions import USUAL_US, Action, Situation, Tried, writer_of
+from ..policy.expectation import Expectations
 from ..policy.facts import Facts
 from ..retrieval.text_index import IndexedText
 from ..retrieval.words import Rarity
@@ -75,6 +76,8 @@ class Contents:
         self.changes: list[StoredChange] = []
         self.lessons: dict[Subject, list[StoredLesson]] = {}
         """By what they speak of, in order of arrival."""
+        self.deprecations: dict[Subject, list[StoredLesson]] = {}
+        """Those of them that advise against something."""
         self.withdrawn: dict[str, int] = {}
         """Lessons that do not stand, by id, with the sequence from which on."""
         self.edits: list[StoredEdit] = []
@@ -87,6 +90,7 @@ class Contents:
         self._began: dict[str, str] = {}
         """When each run wrote its first row."""
         self._discovered: set[str] = set()
+        self._signatures: dict[tuple[float, ...], tuple[float, ...]] = {}
         self._texts: tuple[IndexedText, ...] = ()
         self._texts_of = (-1, -1)
 
@@ -146,9 +150,14 @@ class Contents:
     def _take(self, entry: Entry) -> None:
         if entry.kind == EVIDENCE:
             told = self._journal.read(Evidence, entry)
-            signature = self._completed(entry, told.signature_before)
+            signature = self._once(self._completed(entry, told.signature_before))
             row = self.seed.in_todays_words(
-                told.model_copy(update={"signature_before": signature})
+                told.model_copy(
+                    update={
+                        "signature_before": signature,
+                        "launch_signature": self._once(told.launch_signature),
+                    }
+                )
             )
             self.facts.add(entry.sequence, entry.id, row)
             self._learn(entry, row)
@@ -174,6 +183,8 @@ class Contents:
             lesson = lesson.model_copy(update={"created": entry.sequence})
             stored = StoredLesson((*lesson.order, entry.id), lesson)
             self.lessons.setdefault(subject(lesson), []).append(stored)
+            if lesson.kind == "deprecation":
+                self.deprecations.setdefault(subject(lesson), []).append(stored)
         elif entry.kind == WITHDRAWAL:
             withdrawal = self._journal.read(Withdrawal, entry)
             self.withdrawn.setdefault(withdrawal.lesson, entry.sequence)
@@ -218,6 +229,10 @@ class Contents:
     def withdrawn_at(self, at: int) -> frozenset[str]:
         """Return the ids of the lessons that do not stand at a sequence number."""
         return frozenset(name for name, since in self.withdrawn.items() if since <= at)
+
+    def _once(self, signature: tuple[float, ...]) -> tuple[float, ...]:
+        """Return the first signature with these values: a kernel's many tries share it."""
+        return self._signatures.setdefault(signature, signature)
 
     def _completed(self, entry: Entry, signature: tuple[float, ...]) -> tuple[float, ...]:
         try:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
+from itertools import accumulate
+from typing import NamedTuple
 
 from ....harness.records import Outcome
 from ...records.evidence import NO_GAIN, Evidence
@@ -18,53 +21,42 @@ BUILTIN = "builtin"
 CONTESTED_AFTER = 2
 """Later rows that make a lesson contested, when their mean is a gain on the other side of 0."""
 
-Marked = tuple[int, int, list[StoredLesson]]
-"""Lessons on one subject, and of how many rows and lessons they were made."""
+
+class Judged(NamedTuple):
+    """The lessons on one subject, in order of content."""
+
+    tried: int
+    """Rows that they were judged by."""
+    written: int
+    """Lessons there were, those that do not stand among them."""
+    marked: list[StoredLesson]
+    """As they were written."""
+    spoken: list[StoredLesson]
+    """One for each key, where the first of its key stands."""
 
 
 class Lessons:
-    """What was written up to a sequence number, judged by the evidence up to there."""
+    """What was written up to a sequence number, judged by the evidence up to there: the lessons on
+    a subject when they are first asked for."""
 
     def __init__(self, contents: Contents, at: int, before: Lessons | None = None) -> None:
-        """Judge the lessons; what `before`, of another snapshot, found of a subject that has got
-        neither rows nor lessons since is taken over."""
-        self._marked: dict[Subject, Marked] = {}
+        """Take what was written; what `before`, of another snapshot, found of a subject that has
+        got neither rows nor lessons since is taken over."""
+        self._contents, self._at = contents, at
         self._withdrawn = contents.withdrawn_at(at)
-        changed = before is None or before._withdrawn != self._withdrawn
-        for subject, stored in contents.lessons.items():
-            written = bisect_right(stored, at, key=lambda each: each.lesson.created)
-            if not written:
-                continue
-            simulated, technique = subject
-            tried = contents.facts.count(technique, simulated, at)
-            known = before._marked.get(subject) if before else None
-            if known is None or known[:2] != (tried, written):
-                changed = True
-                rows = contents.facts.tries(technique, simulated, at)
-                known = tried, written, _marked(stored[:written], rows)
-            self._marked[subject] = known
-        self.written: list[Lesson]
+        self._judged: dict[tuple[str, Subject], Judged] = {}
+        if before is not None and before._withdrawn == self._withdrawn:
+            self._judged |= before._judged
+
+    @cached_property
+    def written(self) -> list[StoredLesson]:
         """As they were written, in order of content."""
-        self.all: list[Lesson]
+        return self._in_order(lambda judged: judged.marked)
+
+    @cached_property
+    def all(self) -> list[StoredLesson]:
         """One for each key, in order of content."""
-        self._deprecations: dict[str | None, list[Lesson]]
-        """Those that nothing contests, by state."""
-        if before is not None and not changed and len(self._marked) == len(before._marked):
-            self.written, self.all = before.written, before.all
-            self._deprecations = before._deprecations
-            return
-        marked = [
-            each
-            for *_, known in self._marked.values()
-            for each in known
-            if not self._withdrawn or each.lesson.id not in self._withdrawn
-        ]
-        self.written = [each.lesson for each in sorted(marked, key=lambda each: each.order)]
-        self.all = merged(self.written)
-        self._deprecations = {}
-        for lesson in self.written:
-            if lesson.kind == "deprecation" and lesson.technique and not lesson.contested:
-                self._deprecations.setdefault(lesson.state, []).append(lesson)
+        return self._in_order(lambda judged: judged.spoken)
 
     def deprecated(self, state_id: str, device_kind: str, op_class: str) -> frozenset[str]:
         """Return techniques that an uncontested lesson advises against in a state.
@@ -78,84 +70,172 @@ class Lessons:
             if lesson.op_class in (None, op_class) and comparable(lesson.device_kind, device_kind)
         )
 
+    @cached_property
+    def _deprecations(self) -> dict[str | None, list[Lesson]]:
+        """Those that nothing contests, by state."""
+        found: dict[str | None, list[Lesson]] = {}
+        for subject, stored in self._contents.deprecations.items():
+            for _, lesson in self._of("deprecation", subject, stored).marked:
+                if lesson.technique and not lesson.contested:
+                    found.setdefault(lesson.state, []).append(lesson)
+        return found
 
-def merged(lessons: Iterable[Lesson]) -> list[Lesson]:
-    """Return one lesson for each key, in the order given: the one that speaks for all of its key.
+    def _in_order(self, part: Callable[[Judged], list[StoredLesson]]) -> list[StoredLesson]:
+        found = [
+            each
+            for subject, stored in self._contents.lessons.items()
+            for each in part(self._of("", subject, stored))
+        ]
+        return sorted(found, key=lambda each: each.order)
+
+    def _of(self, kind: str, subject: Subject, stored: list[StoredLesson]) -> Judged:
+        """Judge the lessons on a subject; `kind`: those of one kind alone."""
+        simulated, technique = subject
+        written = bisect_right(stored, self._at, key=lambda each: each.lesson.created)
+        tried = self._contents.facts.count(technique, simulated, self._at)
+        known = self._judged.get((kind, subject))
+        if known is None or known[:2] != (tried, written):
+            rows = self._contents.facts.tries(technique, simulated, self._at)
+            standing = [
+                each
+                for each in stored[:written]
+                if not self._withdrawn or each.lesson.id not in self._withdrawn
+            ]
+            marked = sorted(_marked(standing, rows), key=lambda each: each.order)
+            known = Judged(tried, written, marked, list(merged(marked)))
+            self._judged[kind, subject] = known
+        return known
+
+
+def merged(lessons: Iterable[StoredLesson]) -> Iterator[StoredLesson]:
+    """Give one lesson for each key, in the order given: the one that speaks for all of its key.
 
     That is one that nothing contests, then in a model's or a person's words, then one that says
     when it holds, then with most evidence. What describes a state is no lesson; deprecations each
     speak for their state.
     """
-    groups: dict[object, list[Lesson]] = {}
-    for lesson in lessons:
+    groups: dict[object, list[StoredLesson]] = {}
+    for each in lessons:
+        lesson = each.lesson
         if lesson.kind != "new_state":
-            key = lesson.id if lesson.kind == "deprecation" else lesson.key
-            groups.setdefault(key, []).append(lesson)
-    return [_spoken(group) for group in groups.values()]
+            key = each.order if lesson.kind == "deprecation" else lesson.key
+            groups.setdefault(key, []).append(each)
+    for group in groups.values():
+        yield StoredLesson(group[0].order, _speaker(group))
 
 
-def _spoken(group: Sequence[Lesson]) -> Lesson:
+def _speaker(group: Sequence[StoredLesson]) -> Lesson:
     best = min(
         group,
         key=lambda each: (
-            each.contested, each.author == BUILTIN, each.kind != "condition",
-            -len(each.evidence), each.order, each.id,
+            each.lesson.contested, each.lesson.author == BUILTIN, each.lesson.kind != "condition",
+            -len(each.lesson.evidence), each.order,
         ),
-    )  # fmt: skip
-    if len({lesson.state for lesson in group}) > 1:
+    ).lesson  # fmt: skip
+    if len({each.lesson.state for each in group}) > 1:
         return best.model_copy(update={"state": None})
     return best
 
 
-def _marked(stored: Sequence[StoredLesson], rows: Sequence[Told]) -> list[StoredLesson]:
-    """Return lessons on one subject, those contested marked, by its rows in order of arrival."""
-    rows = [told for told in rows if told.row.outcome is not Outcome.NOT_APPLICABLE]
-    places: dict[tuple[str, str], list[Told]] = {}
-    for told in rows:
-        places.setdefault((told.row.state_before, told.row.op_class), []).append(told)
-    speaking: dict[tuple[object, ...], list[Told]] = {}
-    counted: dict[tuple[object, ...], tuple[int, int]] = {}
-    found = []
+def _marked(stored: Iterable[StoredLesson], rows: Sequence[Told]) -> Iterator[StoredLesson]:
+    """Give lessons on one subject, those contested marked, by its rows in order of arrival."""
+    bearing = _Rows(told for told in rows if told.row.outcome is not Outcome.NOT_APPLICABLE)
     for order, lesson in stored:
+        supporting, opposing = bearing.counts(lesson)
+        changes = {
+            "contested": bearing.contest(lesson),
+            "supporting": supporting,
+            "opposing": opposing,
+        }
+        yield StoredLesson(order, lesson.model_copy(update=changes))
+
+
+class _Rows:
+    """Rows on one subject, in order of arrival; what is asked of them again is kept."""
+
+    def __init__(self, rows: Iterable[Told]) -> None:
+        self._all = list(rows)
+        self._near: dict[tuple[str | None, str | None], list[Told]] = {(None, None): self._all}
+        for told in self._all:
+            row = told.row
+            for place in (
+                (row.state_before, row.op_class), (row.state_before, None), (None, row.op_class),
+            ):  # fmt: skip
+                self._near.setdefault(place, []).append(told)
+        self._scopes: dict[tuple[object, ...], _Scope] = {}
+        self._counted: dict[tuple[object, ...], tuple[int, int]] = {}
+        self._facts: dict[int, KernelFacts] = {}
+
+    def contest(self, lesson: Lesson) -> bool:
+        """Say whether later rows contest a lesson."""
         scope = lesson.technique, lesson.state, lesson.op_class
-        if scope not in speaking:
-            near = rows
-            if lesson.state is not None and lesson.op_class is not None:
-                near = places.get((lesson.state, lesson.op_class), [])
-            speaking[scope] = [told for told in near if _speaks_of(told.row, lesson)]
-        claim = *lesson.key, lesson.claimed_log_gain, bool(lesson.evidence)
-        if claim not in counted:
-            counted[claim] = _counts(lesson, rows)
-        supporting, opposing = counted[claim]
-        lesson = lesson.model_copy(
-            update={
-                "contested": _is_contested(lesson, speaking[scope]),
-                "supporting": supporting,
-                "opposing": opposing,
-            }
-        )
-        found.append(StoredLesson(order, lesson))
-    return found
+        if scope not in self._scopes:
+            self._scopes[scope] = _Scope(self._spoken_of(lesson, lesson.state))
+        return self._scopes[scope].contests(lesson)
+
+    def counts(self, lesson: Lesson) -> tuple[int, int]:
+        """Return how many rewrites agree with what a lesson claims, whatever the state, and how
+        many do not; the same rewrite measured again counts once."""
+        if lesson.claimed_log_gain is None and not lesson.evidence:
+            return 0, 0  # It claims nothing that a row could show.
+        claim = *lesson.key, _claimed(lesson.claimed_log_gain)
+        if claim not in self._counted:
+            said: dict[object, bool | None] = {}
+            for told in self._spoken_of(lesson, None):
+                row = told.row
+                if lesson.conditions and unmet(lesson.conditions, self._facts_of(told)):
+                    continue
+                rewrite = row.task_id, row.parent_sha256, row.child_sha256, row.gpu
+                said[rewrite] = _agrees(row, lesson.claimed_log_gain)
+            agreeing = list(said.values())
+            self._counted[claim] = agreeing.count(True), agreeing.count(False)
+        return self._counted[claim]
+
+    def _spoken_of(self, lesson: Lesson, state: str | None) -> list[Told]:
+        """Return the rows of the lesson's last technique made where it applies."""
+        near = self._near.get((state, lesson.op_class), [])
+        *before, _ = (lesson.technique or "").split(" then ")
+        if not before:
+            return near
+        return [told for told in near if told.row.previous_technique == before[-1]]
+
+    def _facts_of(self, told: Told) -> KernelFacts:
+        if told.sequence not in self._facts:
+            self._facts[told.sequence] = evidence_facts(told.row)
+        return self._facts[told.sequence]
 
 
-def _counts(lesson: Lesson, rows: Sequence[Told]) -> tuple[int, int]:
-    """Return how many rewrites agree with what a lesson claims, whatever the state, and how many
-    do not; the same rewrite measured again counts once."""
-    if lesson.claimed_log_gain is None and not lesson.evidence:
-        return 0, 0  # It claims nothing that a row could show.
-    everywhere = lesson.model_copy(update={"state": None})
-    said: dict[object, bool | None] = {}
-    for told in rows:
-        row = told.row
-        if _speaks_of(row, everywhere) and not unmet(lesson.conditions, _facts(row, lesson)):
-            rewrite = row.task_id, row.parent_sha256, row.child_sha256, row.gpu
-            said[rewrite] = _agrees(row, lesson.claimed_log_gain)
-    agreeing = list(said.values())
-    return agreeing.count(True), agreeing.count(False)
+class _Scope:
+    """Rows that a lesson could be contested by, in order of arrival."""
+
+    def __init__(self, rows: Sequence[Told]) -> None:
+        self._sequences = [told.sequence for told in rows]
+        gains = [told.row.log_gain for told in rows]
+        self._passed = any(gain is not None for gain in gains)
+        self._from = [*accumulate((gain or 0.0 for gain in reversed(gains)), initial=0.0)][::-1]
+        """Of each row, the sum of the gains from it on."""
+
+    def contests(self, lesson: Lesson) -> bool:
+        """Say whether they contest a lesson."""
+        if lesson.kind == "deprecation" and lesson.claimed_log_gain is None:
+            # It says that no try passes, so one pass is enough, also one that another process
+            # wrote while the lesson was being drawn.
+            return self._passed
+        if not lesson.claimed_log_gain:
+            return False
+        first = bisect_right(self._sequences, lesson.created)
+        later = len(self._sequences) - first
+        if later < CONTESTED_AFTER:
+            return False
+        against = -math.copysign(1.0, lesson.claimed_log_gain)
+        return against * self._from[first] / later > NO_GAIN
 
 
-def _facts(row: Evidence, lesson: Lesson) -> KernelFacts:
-    return evidence_facts(row) if lesson.conditions else {}
+def _claimed(gain: float | None) -> str:
+    """Return what a claim says that a row can bear out: nothing, none, a gain, a loss."""
+    if gain is None:
+        return ""
+    return "none" if abs(gain) <= NO_GAIN else "more" if gain > 0 else "less"
 
 
 def _agrees(row: Evidence, claimed: float | None) -> bool | None:
@@ -167,28 +247,3 @@ def _agrees(row: Evidence, claimed: float | None) -> bool | None:
     if abs(claimed) <= NO_GAIN:
         return abs(row.log_gain) <= NO_GAIN
     return row.log_gain * claimed > 0 and abs(row.log_gain) > NO_GAIN
-
-
-def _speaks_of(row: Evidence, lesson: Lesson) -> bool:
-    """Say whether a row of the lesson's last technique was made where the lesson applies."""
-    *before, _ = (lesson.technique or "").split(" then ")
-    return (
-        lesson.state in (None, row.state_before)
-        and lesson.op_class in (None, row.op_class)
-        and (not before or row.previous_technique == before[-1])
-    )
-
-
-def _is_contested(lesson: Lesson, rows: Sequence[Told]) -> bool:
-    if lesson.kind == "deprecation" and lesson.claimed_log_gain is None:
-        # It says that no try passes, so one pass is enough, also one that another process
-        # wrote while the lesson was being drawn.
-        return any(told.row.log_gain is not None for told in rows)
-    if not lesson.claimed_log_gain:
-        return False
-    first = bisect_right(rows, lesson.created, key=lambda told: told.sequence)
-    later = [told.row.log_gain or 0.0 for told in rows[first:]]
-    if len(later) < CONTESTED_AFTER:
-        return False
-    against = -math.copysign(1.0, lesson.claimed_log_gain)
-    return against * math.fsum(later) / len(later) > NO_GAIN

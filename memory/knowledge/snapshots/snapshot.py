@@ -177,17 +177,18 @@ class Snapshot:
         """Return a lesson for each key, in order of content, optionally of those on one technique
         or one state."""
         if technique is None and state is None:
-            return list(self._judged().all)
-        return merged(
-            lesson
-            for lesson in self._judged().written
-            if technique in (None, lesson.technique)
-            and (state is None or self.standing(lesson.state or "") == self.standing(state))
+            return [each.lesson for each in self._judged().all]
+        spoken = merged(
+            each
+            for each in self._judged().written
+            if technique in (None, each.lesson.technique)
+            and (state is None or self.standing(each.lesson.state or "") == self.standing(state))
         )
+        return [each.lesson for each in spoken]
 
     def written_lessons(self) -> list[Lesson]:
         """Return all lessons as they were written, in order of content."""
-        return list(self._judged().written)
+        return [each.lesson for each in self._judged().written]
 
     def deprecated(self, state_id: str, device_kind: str, op_class: str) -> frozenset[str]:
         """Return techniques that an uncontested lesson advises against in a state."""

@@ -114,7 +114,7 @@ here = PolicyContext(device_kind="simulated", gpu="H100", arch="sm_90", family="
 with open_knowledge(sys.argv[1]) as knowledge:
     found = knowledge.beliefs(knowledge.states()[0], ["say_hello"], here)
 source, task = sys.argv[2], Task.model_validate_json(sys.argv[3])
-(proposal,), _ = propose((), found, applicable(source, task))
+(proposal,) = propose((), found, applicable(source, task))
 rewrite = next(each for each in rewrites() if each.technique == "say_hello")
 print(json.dumps([list(techniques()), proposal.settings, proposal.reason,
                   rewrite.apply(source, task, proposal.settings[1]).source]))

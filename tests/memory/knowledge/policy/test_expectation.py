@@ -11,15 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernelblaster.memory.knowledge.policy.expectation import (
+from kernelblaster.memory.knowledge.policy.actions import (
     Action,
-    Expectations,
     Forecast,
     Question,
     Situation,
     Tried,
     most_gain,
 )
+from kernelblaster.memory.knowledge.policy.expectation import Expectations
 from kernelblaster.memory.knowledge.policy.failures import believed
 from kernelblaster.tools.techniques.catalogue import knowledge_seed
 

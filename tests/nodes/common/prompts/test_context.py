@@ -25,7 +25,7 @@ from kernelblaster.harness.records import (
 )
 from kernelblaster.harness.simt.model.time_model import together
 from kernelblaster.harness.task.contract import header
-from kernelblaster.memory.knowledge.policy.expectation import Forecast
+from kernelblaster.memory.knowledge.policy.actions import Forecast
 from kernelblaster.memory.knowledge.policy.failures import Reliability
 from kernelblaster.memory.knowledge.policy.policy import Prospect
 from kernelblaster.memory.records.evidence import Step
