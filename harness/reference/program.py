@@ -15,6 +15,7 @@ import torch
 from torch.export.graph_signature import InputKind, OutputKind
 
 from .model import Instance
+from .taken_apart import taken_apart
 
 _NO_EFFECT = ("aten._assert_tensor_metadata", "aten._assert_async", "aten._assert_scalar")
 _SAME_VALUE = ("aten.lift_fresh_copy", "aten.detach", "aten.detach_", "aten.alias")
@@ -39,6 +40,12 @@ _STRUCTURAL = {"cat", "stack", "index", "gather", "scatter", "embedding", "cumsu
                "pixel_shuffle", "scatter_add", "index_add", "diag", "where"}  # fmt: skip
 
 
+BY_VALUES = (
+    "whose shape depends on values: work on all elements and take the others out with a mask, as "
+    "torch.where and one_hot do"
+)
+
+
 class NotExportable(Exception):
     """torch.export's graph holds something a plain list of ATen operations cannot."""
 
@@ -52,7 +59,7 @@ def export_program(instance: Instance, path: str = "") -> dict[str, Any]:
     Raises NotExportable, or whatever torch.export raises.
     """
     with torch.no_grad():
-        exported = torch.export.export(instance.model, instance.arguments)
+        exported = taken_apart(torch.export.export(instance.model, instance.arguments))
     return _Writer(exported, instance, path).program()
 
 
@@ -117,7 +124,7 @@ class _Writer:
             while name in self.taken:
                 name += "_"
             self.taken.add(name)
-            shape, dtype = _result(node.meta.get("val"))
+            shape, dtype = self._result(node)
             yield {
                 "name": name,
                 "op": op,
@@ -128,6 +135,19 @@ class _Writer:
                 "line": self._line(node),
             }
             self.values[node.name] = {"ref": name}
+
+    def _result(self, node: torch.fx.Node) -> tuple[list[int] | None, str | None]:
+        """Return shape and dtype of a result, or of the first of several."""
+        value = node.meta.get("val")
+        if isinstance(value, list | tuple) and value:
+            value = value[0]
+        if not isinstance(value, torch.Tensor):
+            return None, None
+        if not all(isinstance(size, int) for size in value.shape):
+            line = self._line(node)
+            where = f"{_op_name(node.target)} (line {line})" if line else _op_name(node.target)
+            raise NotExportable(f"{where}, {BY_VALUES}")
+        return list(value.shape), str(value.dtype).removeprefix("torch.")
 
     def _line(self, node: torch.fx.Node) -> int | None:
         """Return the innermost line of the reference that a node comes from."""
@@ -242,10 +262,3 @@ def _constant(tensor: Any) -> Any:
         return number
     return None
 
-
-def _result(value: Any) -> tuple[list[int] | None, str | None]:
-    if isinstance(value, list | tuple) and value:
-        value = value[0]
-    if isinstance(value, torch.Tensor):
-        return [int(size) for size in value.shape], str(value.dtype).removeprefix("torch.")
-    return None, None
