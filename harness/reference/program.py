@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.export.graph_signature import InputKind, OutputKind
 
 from .model import Instance
@@ -46,6 +47,12 @@ BY_VALUES = (
 )
 
 
+CONSTANT = "constant"
+"""Stands for the operator of a tensor whose values the program holds."""
+LARGEST_CONSTANT = 1024
+"""Elements of a tensor whose values a program holds; a larger one is a buffer."""
+
+
 class NotExportable(Exception):
     """torch.export's graph holds something a plain list of ATen operations cannot."""
 
@@ -72,6 +79,8 @@ class _Writer:
         self.exported = exported
         self.path = path
         self.values: dict[str, Any] = {}
+        self.constants: list[dict[str, Any]] = []
+        """Nodes of tensors that the model neither learns nor keeps."""
         tensors = {*instance.inputs, *instance.parameters, *instance.buffers}
         self.taken = set(tensors)
         positions = iter(instance.input_names)
@@ -86,14 +95,18 @@ class _Writer:
                 found = instance.qualified.get(spec.target or "")
                 self.values[name] = {"ref": found or _shared(instance, spec.target or "")}
             elif spec.kind is InputKind.CONSTANT_TENSOR:
-                constant = _constant(exported.constants.get(spec.target or ""))
+                tensor = exported.constants.get(spec.target or "")
+                constant = _constant(tensor)
                 if constant is not None:
                     self.values[name] = constant
+                elif (node := _constant_node(name, tensor)) is not None:
+                    self.constants.append(node)
+                    self.values[name] = {"ref": name}
             else:
                 raise NotExportable(f"an input of kind {spec.kind.name}")
 
     def program(self) -> dict[str, Any]:
-        nodes = list(self._nodes())
+        nodes = [*self.constants, *self._nodes()]
         outputs = []
         for spec in self.exported.graph_signature.output_specs:
             if spec.kind is OutputKind.USER_OUTPUT:
@@ -160,8 +173,8 @@ class _Writer:
         if isinstance(value, torch.fx.Node):
             if value.name not in self.values:
                 raise NotExportable(
-                    f"the value {value.name} is neither a tensor nor a result: a constant made in "
-                    "forward(), or one that is neither parameter nor buffer"
+                    f"the value {value.name}, which is neither parameter nor buffer: give it to "
+                    "register_buffer() in __init__"
                 )
             return self.values[value.name]
         if isinstance(value, list | tuple):
@@ -262,3 +275,21 @@ def _constant(tensor: Any) -> Any:
         return number
     return None
 
+
+
+def _constant_node(name: str, tensor: Any) -> dict[str, Any] | None:
+    """Return a small tensor as the node that makes it; None for one that is none."""
+    if not isinstance(tensor, torch.Tensor) or tensor.numel() > LARGEST_CONSTANT:
+        return None
+    value = getattr(tensor, "constant", None)
+    known = tensor if value is None else value
+    if isinstance(known, FakeTensor) or known.is_complex():
+        return None
+    numbers = [
+        {"float": str(each)} if isinstance(each, float) and not math.isfinite(each) else each
+        for each in known.detach().reshape(-1).tolist()
+    ]
+    return {
+        "name": name, "op": CONSTANT, "args": [numbers], "kwargs": {}, "line": None,
+        "shape": list(tensor.shape), "dtype": str(tensor.dtype).removeprefix("torch."),
+    }  # fmt: skip

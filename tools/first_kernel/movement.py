@@ -390,6 +390,24 @@ def _filled(write: Writing, call: Call) -> Value:
     return Lazy(shape_of(call), dtype, (filled,), lambda texts: texts[0], False, "fill")
 
 
+def _constant(write: Writing, call: Call) -> Value:
+    """A tensor whose values are known: its kernel holds them."""
+    out = write.new(call.name, shape_of(call), call.dtype or "float32")
+    pen = write.pen("constant", "values that the reference holds")
+    here = pen.one_thread_each((count(out.dims),), ("i",))
+    flat = write.array(write.reshape(out, (count(out.dims),)))
+    ctype = "float" if out.dtype in FLOATING else "long long"
+    texts = [number(float(each)) if out.dtype in FLOATING else str(int(each))
+             for each in call.args[0]]  # fmt: skip
+    pen.line(f"const {ctype} values[] = {{")
+    for begin in range(0, len(texts), 8):
+        pen.line(f"    {', '.join(texts[begin : begin + 8])},")
+    pen.line("};")
+    pen.store(flat, here, f"values[{here[0]}]")
+    write.launch(pen)
+    return out
+
+
 def _arange(write: Writing, call: Call) -> Value:
     numbers = [each for each in call.args if isinstance(each, int | float | Dim)]
     start: int | float | Dim = numbers[0] if len(numbers) > 1 else 0
@@ -631,7 +649,8 @@ OPERATORS = {
     **dict.fromkeys(
         ("zeros", "ones", "full", "zeros_like", "ones_like", "full_like", "new_zeros",
          "new_ones", "new_full", "scalar_tensor", "empty_like", "empty"), _filled),
-    "arange": _arange, "linspace": _linspace, "eye": _eye,
+    "constant": _constant, "arange": _arange, "linspace": _linspace,
+    "eye": _eye,
     "embedding": _embedding, "one_hot": _one_hot, "index_select": _index_select,
     "gather": _gather, "index": _index, "sort": _sorted, "topk": _sorted, "argsort": _sorted,
     "upsample_nearest1d": _upsample, "upsample_nearest2d": _upsample,

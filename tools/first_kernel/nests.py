@@ -135,8 +135,12 @@ class Writing:
         render = _wrapped(render, result)
         return Lazy(dims, result, converted, render, repeats, base, self.title)
 
-    def array(self, value: Value, name: str = "value", title: str | None = None) -> Array:
+    def array(self, value: Value | None, name: str = "value", title: str | None = None) -> Array:
         """Return a value as an array; an elementwise one is computed by a kernel."""
+        if value is None:
+            raise CannotWrite(
+                f"{self.title} reads what launch is not given, since no answer depends on it"
+            )
         if isinstance(value, Array):
             return value
         out = self.new(name, value.dims, value.dtype)
