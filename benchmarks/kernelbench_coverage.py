@@ -3,7 +3,7 @@
     python benchmarks/kernelbench_coverage.py --kernelbench DIR
     python benchmarks/kernelbench_coverage.py --kernelbench DIR --device simulated --profile \
         --jobs 8 --part-seconds 520 --results OUT
-    python benchmarks/kernelbench_coverage.py --kernelbench DIR --device cuda --jobs 4
+    python benchmarks/kernelbench_coverage.py --kernelbench DIR --device cuda:0,1 --jobs 6
     python benchmarks/kernelbench_coverage.py --kernelbench DIR --orders --jobs 8
 
 Without --device problems are loaded and a first kernel is written, and nothing is compiled; with it
@@ -13,8 +13,10 @@ are added in another order, and with parts left out, and the judge is asked (oth
 problem that drops out at random in training is read a
 second time with --mode eval, and the table says so.
 
-Each problem has two processor cores to itself where there are as many (--cores), and a process that
-is replaced where it ends: none ends the others. What has a limit is loading and writing
+Each problem has two processor cores to itself where there are as many (--cores), as many threads
+in PyTorch, and a process that is replaced where it ends: none ends the others. Of several GPUs
+(cuda:0,1) each process keeps to one, in turn. Rows say how much memory a problem took at most
+(`gib`, looked at once a second). What has a limit is loading and writing
 (--load-seconds), compiling and verifying (--seconds), and the profile (--profile-seconds), each in
 seconds of the processor for each core, so that other work on the machine does not count, and by the
 wall in PATIENCE times as much: a problem that runs past one is a row that names the stage. With
@@ -44,7 +46,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import IO, Any
 
-from processor_time import processor_seconds
+from processor_time import memory_bytes, processor_seconds
 
 from kernelblaster.harness.task.kernelbench import kernelbench_files
 
@@ -69,7 +71,7 @@ def main() -> int:
     parser.add_argument("--kernelbench", type=Path, required=True, help="a checkout")
     parser.add_argument("--level", type=int)
     parser.add_argument("--problem", type=int)
-    parser.add_argument("--device", default="", help="simulated, cuda or cuda:N; else none")
+    parser.add_argument("--device", default="", help="simulated or cuda:0,1; else none")
     parser.add_argument("--gpu", default="")
     parser.add_argument("--profile", action="store_true", help="profile what was verified")
     parser.add_argument("--orders", action="store_true", help="add in other orders")
@@ -86,7 +88,8 @@ def main() -> int:
     parser.add_argument("--table", action="store_true", help="only write the table")
     asked = parser.parse_args()
     asked.results.mkdir(parents=True, exist_ok=True)
-    name = f"coverage{'_' if asked.device else ''}{asked.device}"
+    kind = asked.device.partition(":")[0]
+    name = f"coverage{'_' if kind else ''}{kind}"
     rows = asked.results / f"kernelbench_{'orders' if asked.orders else name}.jsonl"
     if asked.again:
         rows.unlink(missing_ok=True)
@@ -132,7 +135,7 @@ def cover(files: Sequence[Path], rows: Path, asked: argparse.Namespace) -> None:
     idle: queue.Queue[Helper] = queue.Queue()
     for number in range(asked.jobs):
         own = [cores[(number * asked.cores + each) % len(cores)] for each in range(asked.cores)]
-        idle.put(Helper(asked, sorted(set(own))))
+        idle.put(Helper(asked, sorted(set(own)), device_of(asked.device, number)))
 
     def one(path: Path) -> Row | None:
         helper = idle.get()
@@ -155,6 +158,15 @@ def cover(files: Sequence[Path], rows: Path, asked: argparse.Namespace) -> None:
         idle.get().close()
     if left:
         print(f"{left} problems are left: run the same command again")
+
+
+def device_of(device: str, number: int) -> str:
+    """Return the device of a process: one of several GPUs, in turn."""
+    kind, _, gpus = device.partition(":")
+    if kind != "cuda" or not gpus:
+        return device
+    each = gpus.split(",")
+    return f"{kind}:{each[number % len(each)]}"
 
 
 def place_of(path: Path) -> tuple[int, int]:
@@ -183,11 +195,14 @@ class Helper:
     Args:
         asked: what each problem is put through.
         cores: numbers of the processor cores that it keeps to.
+        device: what it opens; empty for none.
     """
 
-    def __init__(self, asked: argparse.Namespace, cores: Sequence[int]) -> None:
-        self._asked, self._cores = asked, cores
+    def __init__(self, asked: argparse.Namespace, cores: Sequence[int], device: str) -> None:
+        self._asked, self._cores, self._device = asked, cores, device
         self._process: subprocess.Popen[bytes] | None = None
+        self._most = 0
+        """Bytes that a problem took at most."""
 
     def row(self, path: Path, ends: float) -> Row | None:
         """Return the row of a problem; what keeps the process from answering is a row too.
@@ -197,12 +212,13 @@ class Helper:
         began = time.monotonic()
         if began >= ends:
             return None
+        self._most = 0
         found = self._answer(path, ends)
         if found is None:
             return None
         level, problem = place_of(path)
         seconds = round(time.monotonic() - began, 1)
-        own = {"cores": len(self._cores), "seconds": seconds}
+        own = {"cores": len(self._cores), "seconds": seconds, "gib": round(self._most / 2**30, 2)}
         return {"level": level, "problem": problem, "name": path.stem} | found | own
 
     def close(self) -> None:
@@ -229,6 +245,7 @@ class Helper:
                 while line is None:
                     line = _line_of(process.stdout, min(ends, time.monotonic() + LOOK_SECONDS))
                     took = time.monotonic() - began
+                    self._most = max(self._most, memory_bytes(process.pid))
                     busy = processor_seconds(process.pid) - used
                     if line is None and time.monotonic() >= ends:
                         self.close()
@@ -257,11 +274,13 @@ class Helper:
         asked = self._asked
         if self._process is None:
             self._process = subprocess.Popen(
-                [sys.executable, str(PROBLEM), "--device", asked.device, "--gpu", asked.gpu,
+                [sys.executable, str(PROBLEM), "--device", self._device, "--gpu", asked.gpu,
                  "--cores", ",".join(map(str, self._cores)),
                  "--compare-gib", str(asked.compare_gib), *["--profile"] * asked.profile,
                  *["--orders"] * asked.orders],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0,
+                env={"OMP_NUM_THREADS": str(len(self._cores)), "OMP_WAIT_POLICY": "PASSIVE"}
+                | os.environ,
             )  # fmt: skip
         return self._process
 

@@ -24,6 +24,7 @@ import logging
 import math
 import resource
 import sys
+import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -46,6 +47,9 @@ from .other_sizes import other_sizes
 from .program import NotExportable, export_program, op_class
 from .small_variant import Cost, Search
 from .variant import Variant, recurrent_at_once
+
+_BY_VALUES = ("GuardOnDataDependentSymNode", "DataDependentOutputException")
+"""What torch.export raises where the course of forward() hangs on values."""
 
 
 def main(arguments: list[str]) -> int:
@@ -239,7 +243,18 @@ def _program(full: Variant) -> tuple[dict[str, Any] | None, str]:
     except NotExportable as error:
         return None, f"the graph of torch.export holds {error}"
     except Exception as error:  # torch.export raises many types, also of its own internals
-        return None, f"torch.export: {type(error).__name__}: {' '.join(str(error).split())[:200]}"
+        line = _line_of(error, full.reference.path)
+        if type(error).__name__ in _BY_VALUES:
+            return None, f"what{line} does hangs on values of a tensor: use torch.where instead"
+        words = " ".join(str(error).split())[:200]
+        return None, f"torch.export{line}: {type(error).__name__}: {words}"
+
+
+def _line_of(error: Exception, path: str) -> str:
+    """Return the innermost line of the reference that an error came through; else nothing."""
+    frames = [each.lineno for each in traceback.extract_tb(error.__traceback__)
+              if each.filename == path]  # fmt: skip
+    return f" line {frames[-1]}" if frames else ""
 
 
 def _small_variant(

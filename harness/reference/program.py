@@ -12,9 +12,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.export.graph_signature import InputKind, OutputKind
 
 from .model import Instance
+from .taken_apart import taken_apart
 
 _NO_EFFECT = ("aten._assert_tensor_metadata", "aten._assert_async", "aten._assert_scalar")
 _SAME_VALUE = ("aten.lift_fresh_copy", "aten.detach", "aten.detach_", "aten.alias")
@@ -39,6 +41,18 @@ _STRUCTURAL = {"cat", "stack", "index", "gather", "scatter", "embedding", "cumsu
                "pixel_shuffle", "scatter_add", "index_add", "diag", "where"}  # fmt: skip
 
 
+BY_VALUES = (
+    "whose shape depends on values: work on all elements and take the others out with a mask, as "
+    "torch.where and one_hot do"
+)
+
+
+CONSTANT = "constant"
+"""Stands for the operator of a tensor whose values the program holds."""
+LARGEST_CONSTANT = 1024
+"""Elements of a tensor whose values a program holds; a larger one is a buffer."""
+
+
 class NotExportable(Exception):
     """torch.export's graph holds something a plain list of ATen operations cannot."""
 
@@ -52,7 +66,7 @@ def export_program(instance: Instance, path: str = "") -> dict[str, Any]:
     Raises NotExportable, or whatever torch.export raises.
     """
     with torch.no_grad():
-        exported = torch.export.export(instance.model, instance.arguments)
+        exported = taken_apart(torch.export.export(instance.model, instance.arguments))
     return _Writer(exported, instance, path).program()
 
 
@@ -65,6 +79,8 @@ class _Writer:
         self.exported = exported
         self.path = path
         self.values: dict[str, Any] = {}
+        self.constants: list[dict[str, Any]] = []
+        """Nodes of tensors that the model neither learns nor keeps."""
         tensors = {*instance.inputs, *instance.parameters, *instance.buffers}
         self.taken = set(tensors)
         positions = iter(instance.input_names)
@@ -79,14 +95,18 @@ class _Writer:
                 found = instance.qualified.get(spec.target or "")
                 self.values[name] = {"ref": found or _shared(instance, spec.target or "")}
             elif spec.kind is InputKind.CONSTANT_TENSOR:
-                constant = _constant(exported.constants.get(spec.target or ""))
+                tensor = exported.constants.get(spec.target or "")
+                constant = _constant(tensor)
                 if constant is not None:
                     self.values[name] = constant
+                elif (node := _constant_node(name, tensor)) is not None:
+                    self.constants.append(node)
+                    self.values[name] = {"ref": name}
             else:
                 raise NotExportable(f"an input of kind {spec.kind.name}")
 
     def program(self) -> dict[str, Any]:
-        nodes = list(self._nodes())
+        nodes = [*self.constants, *self._nodes()]
         outputs = []
         for spec in self.exported.graph_signature.output_specs:
             if spec.kind is OutputKind.USER_OUTPUT:
@@ -117,7 +137,7 @@ class _Writer:
             while name in self.taken:
                 name += "_"
             self.taken.add(name)
-            shape, dtype = _result(node.meta.get("val"))
+            shape, dtype = self._result(node)
             yield {
                 "name": name,
                 "op": op,
@@ -128,6 +148,19 @@ class _Writer:
                 "line": self._line(node),
             }
             self.values[node.name] = {"ref": name}
+
+    def _result(self, node: torch.fx.Node) -> tuple[list[int] | None, str | None]:
+        """Return shape and dtype of a result, or of the first of several."""
+        value = node.meta.get("val")
+        if isinstance(value, list | tuple) and value:
+            value = value[0]
+        if not isinstance(value, torch.Tensor):
+            return None, None
+        if not all(isinstance(size, int) for size in value.shape):
+            line = self._line(node)
+            where = f"{_op_name(node.target)} (line {line})" if line else _op_name(node.target)
+            raise NotExportable(f"{where}, {BY_VALUES}")
+        return list(value.shape), str(value.dtype).removeprefix("torch.")
 
     def _line(self, node: torch.fx.Node) -> int | None:
         """Return the innermost line of the reference that a node comes from."""
@@ -140,8 +173,8 @@ class _Writer:
         if isinstance(value, torch.fx.Node):
             if value.name not in self.values:
                 raise NotExportable(
-                    f"the value {value.name} is neither a tensor nor a result: a constant made in "
-                    "forward(), or one that is neither parameter nor buffer"
+                    f"the value {value.name}, which is neither parameter nor buffer: give it to "
+                    "register_buffer() in __init__"
                 )
             return self.values[value.name]
         if isinstance(value, list | tuple):
@@ -243,9 +276,20 @@ def _constant(tensor: Any) -> Any:
     return None
 
 
-def _result(value: Any) -> tuple[list[int] | None, str | None]:
-    if isinstance(value, list | tuple) and value:
-        value = value[0]
-    if isinstance(value, torch.Tensor):
-        return [int(size) for size in value.shape], str(value.dtype).removeprefix("torch.")
-    return None, None
+
+def _constant_node(name: str, tensor: Any) -> dict[str, Any] | None:
+    """Return a small tensor as the node that makes it; None for one that is none."""
+    if not isinstance(tensor, torch.Tensor) or tensor.numel() > LARGEST_CONSTANT:
+        return None
+    value = getattr(tensor, "constant", None)
+    known = tensor if value is None else value
+    if isinstance(known, FakeTensor) or known.is_complex():
+        return None
+    numbers = [
+        {"float": str(each)} if isinstance(each, float) and not math.isfinite(each) else each
+        for each in known.detach().reshape(-1).tolist()
+    ]
+    return {
+        "name": name, "op": CONSTANT, "args": [numbers], "kwargs": {}, "line": None,
+        "shape": list(tensor.shape), "dtype": str(tensor.dtype).removeprefix("torch."),
+    }  # fmt: skip

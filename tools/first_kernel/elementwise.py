@@ -15,13 +15,22 @@ _COMPARISONS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": 
                 "not_equal": "!="}  # fmt: skip
 _LOGICAL = {"logical_and": "{0} && {1}", "logical_or": "{0} || {1}", "logical_not": "!{0}",
             "logical_xor": "{0} != {1}"}  # fmt: skip
-_BITS = {"bitwise_and": "{0} & {1}", "bitwise_or": "{0} | {1}", "bitwise_xor": "{0} ^ {1}"}
+_BITS = {
+    **dict.fromkeys(("bitwise_and", "__and__"), "{0} & {1}"),
+    **dict.fromkeys(("bitwise_or", "__or__"), "{0} | {1}"),
+    **dict.fromkeys(("bitwise_xor", "__xor__"), "{0} ^ {1}"),
+    **dict.fromkeys(("bitwise_left_shift", "__lshift__"), "{0} << {1}"),
+    **dict.fromkeys(("bitwise_right_shift", "__rshift__"), "{0} >> {1}"),
+}
 _FLOATS: Mapping[str, str] = {
     "selu": "1.05070099f * ({0} > 0.0f ? {0} : 1.67326324f * expm1f({0}))",
     "floor": "floorf({0})", "ceil": "ceilf({0})", "round": "rintf({0})", "trunc": "truncf({0})",
     "sign": "({0} > 0.0f) - ({0} < 0.0f)", "tan": "tanf({0})", "atan": "atanf({0})",
     "asin": "asinf({0})", "acos": "acosf({0})", "sinh": "sinhf({0})", "cosh": "coshf({0})",
     "log2": "log2f({0})", "log10": "log10f({0})", "erfc": "erfcf({0})",
+    "asinh": "asinhf({0})", "acosh": "acoshf({0})", "atanh": "atanhf({0})",
+    "lgamma": "lgammaf({0})", "erfinv": "erfinvf({0})", "special_erfinv": "erfinvf({0})",
+    "fmax": "fmaxf({0}, {1})", "fmin": "fminf({0}, {1})",
     "softsign": "{0} / (1.0f + fabsf({0}))", "atan2": "atan2f({0}, {1})",
     "hypot": "hypotf({0}, {1})", "pow_tensor": "powf({0}, {1})",
     "fmod": "fmodf({0}, {1})", "remainder": "{0} - {1} * floorf({0} / {1})",
@@ -50,7 +59,8 @@ OPERANDS: Mapping[str, int] = {
     **POINTWISE, **dict.fromkeys(_COMPARISONS, 2), **dict.fromkeys(_BITS, 2),
     **{name: 3 if "{2}" in text else 2 if "{1}" in text else 1
        for name, text in [*_FLOATS.items(), *_LOGICAL.items()]},
-    "where": 3, "softshrink": 2, "hardshrink": 2, "isnan": 1, "isinf": 1, "bitwise_not": 1,
+    "where": 3, "softshrink": 2, "hardshrink": 2, "isnan": 1, "isinf": 1, "isfinite": 1,
+    "bitwise_not": 1,
 }  # fmt: skip
 """How many of the leading arguments of each operation are operands."""
 
@@ -77,7 +87,7 @@ def render_of(
         return promoted, _pattern(f"{{0}} {_COMPARISONS[base]} {{1}}"), False, "bool"
     if base in _LOGICAL:
         return "bool", _pattern(_LOGICAL[base]), False, "bool"
-    if base in ("isnan", "isinf"):
+    if base in ("isnan", "isinf", "isfinite"):
         return "float32", _pattern(f"{base}({{0}})"), False, "bool"
     if base in _BITS or base == "bitwise_not":
         text = _BITS.get(base) or ("!{0}" if promoted == "bool" else "~{0}")

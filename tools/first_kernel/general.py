@@ -13,7 +13,7 @@ from typing import Any
 
 from ...harness.records import Task
 from ...harness.task.names import constants_of
-from . import movement, recurrent, sums, windows
+from . import movement, recurrent, searches, sums, windows
 from .arrays import Array, Storage, expanded, whole
 from .calls import VIEWS, Call, Number, Reference, calls_of, names_of
 from .elementwise import OPERANDS
@@ -28,7 +28,8 @@ from .values import CannotWrite, Dim, IsRandom
 Operator = Callable[[Writing, Call], Any]
 
 OPERATORS: Mapping[str, Operator] = {
-    **movement.OPERATORS, **windows.OPERATORS, **sums.OPERATORS, **recurrent.OPERATORS,
+    **movement.OPERATORS, **searches.OPERATORS, **windows.OPERATORS, **sums.OPERATORS,
+    **recurrent.OPERATORS,
 }  # fmt: skip
 MOST_OPERATIONS = 2500
 """More kernels are more host code than a candidate may have (`MOST_CODE_BYTES`)."""

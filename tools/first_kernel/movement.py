@@ -68,10 +68,11 @@ def _permute(write: Writing, call: Call) -> Value:
 
 
 def _reshape(write: Writing, call: Call) -> Value:
-    return write.reshape(call.args[0], _dims(call), call.name)
+    return write.reshape(call.args[0], shape_of(call), call.name)
 
 
-def _dims(call: Call) -> Dims:
+def shape_of(call: Call) -> Dims:
+    """Return the shape of an operation's result."""
     if call.dims is None:
         raise CannotWrite(f"{call.where}: the shape of its result is not known")
     return call.dims
@@ -89,41 +90,47 @@ def _squeeze(write: Writing, call: Call) -> Value:
 
 
 def _expand(write: Writing, call: Call) -> Value:
-    return expanded(write.array(call.args[0], call.name), _dims(call))
+    return expanded(write.array(call.args[0], call.name), shape_of(call))
 
 
 def _broadcast_tensors(write: Writing, call: Call) -> Results:
-    dims = _dims(call)
+    dims = shape_of(call)
     return tuple(expanded(write.array(each), dims) for each in call.args[0])
 
 
 def _select(write: Writing, call: Call) -> Value:
     array = write.array(call.args[0], call.name)
     axis = call.axis(1, "dim", len(array.dims))
-    return without(part(array, axis, _from_start(call.get(2, "index"), array.dims[axis]), ONE),
+    return without(part(array, axis, from_start(call.get(2, "index"), array.dims[axis]), ONE),
                    [axis])  # fmt: skip
 
 
-def _from_start(index: int | Dim, size: Dim) -> Dim:
+def from_start(index: int | Dim, size: Dim) -> Dim:
+    """Return an index as counted from the first."""
     found = as_dim(index)
     return plus(size, found) if found.full < 0 else found
+
+
+def slice_start(call: Call, position: int, size: Dim) -> Dim:
+    """Return where a slice begins."""
+    start = call.get(position, "start")
+    return ZERO if start is None else from_start(start, size)
 
 
 def _slice(write: Writing, call: Call) -> Value:
     array = write.array(call.args[0], call.name)
     axis = call.axis(1, "dim", len(array.dims), 0)
-    start = call.get(2, "start")
     step = call.get(4, "step", 1)
     if not isinstance(step, int):
         raise CannotWrite(f"the step of {call.where} differs between the variants")
-    begin = ZERO if start is None else _from_start(start, array.dims[axis])
-    return part(array, axis, begin, _dims(call)[axis], step)
+    begin = slice_start(call, 2, array.dims[axis])
+    return part(array, axis, begin, shape_of(call)[axis], step)
 
 
 def _narrow(write: Writing, call: Call) -> Value:
     array = write.array(call.args[0], call.name)
     axis = call.axis(1, "dim", len(array.dims))
-    return part(array, axis, _from_start(call.args[2], array.dims[axis]), _dims(call)[axis])
+    return part(array, axis, from_start(call.args[2], array.dims[axis]), shape_of(call)[axis])
 
 
 def _split(write: Writing, call: Call) -> Results:
@@ -175,7 +182,7 @@ def _unfold(write: Writing, call: Call) -> Value:
     stride = array.strides[axis]
     strides = list(array.strides)
     strides[axis] = times(stride, step)
-    return replace(array, dims=_dims(call), strides=(*strides, stride)) if size.full else array
+    return replace(array, dims=shape_of(call), strides=(*strides, stride)) if size.full else array
 
 
 def _diagonal(write: Writing, call: Call) -> Value:
@@ -187,7 +194,7 @@ def _diagonal(write: Writing, call: Call) -> Value:
         times(negative(start), array.strides[first]))  # fmt: skip
     rest = permuted(array, [axis for axis in range(rank) if axis not in (first, second)])
     stride = plus(array.strides[first], array.strides[second])
-    return replace(rest, dims=_dims(call), strides=(*rest.strides, stride),
+    return replace(rest, dims=shape_of(call), strides=(*rest.strides, stride),
                    offset=plus(array.offset, place))  # fmt: skip
 
 
@@ -198,7 +205,7 @@ def _diag(write: Writing, call: Call) -> Value:
     start = call.get(1, "diagonal", call.get(1, "offset", 0))
     if not isinstance(start, int) or len(array.dims) != 1:
         raise CannotWrite(f"{call.where} of {len(array.dims)} axes is not written")
-    out = write.new(call.name, _dims(call), array.dtype)
+    out = write.new(call.name, shape_of(call), array.dtype)
     pen = write.pen("diagonal_matrix")
     row, column = pen.one_thread_each(out.dims, ("row", "column"))
     index = row if start >= 0 else f"{row} - {-start}"
@@ -214,7 +221,7 @@ def _diag(write: Writing, call: Call) -> Value:
 def _cat(write: Writing, call: Call) -> Value:
     values = [each for each in call.args[0] if len(each.dims) > 1 or call.dims and
               len(each.dims) == len(call.dims)]  # fmt: skip
-    dims = _dims(call)
+    dims = shape_of(call)
     axis = call.axis(1, "dim", len(dims), 0)
     out = write.new(call.name, dims, call.dtype or values[0].dtype)
     begin = ZERO
@@ -226,7 +233,7 @@ def _cat(write: Writing, call: Call) -> Value:
 
 
 def _stack(write: Writing, call: Call) -> Value:
-    dims = _dims(call)
+    dims = shape_of(call)
     axis = call.axis(1, "dim", len(dims), 0)
     out = write.new(call.name, dims, call.dtype or call.args[0][0].dtype)
     for position, value in enumerate(call.args[0]):
@@ -236,7 +243,7 @@ def _stack(write: Writing, call: Call) -> Value:
 
 def _repeat(write: Writing, call: Call) -> Value:
     array = write.array(call.args[0], call.name)
-    dims = _dims(call)
+    dims = shape_of(call)
     while len(array.dims) < len(dims):
         array = unsqueezed(array, 0)
 
@@ -261,7 +268,7 @@ def _repeat_interleave(write: Writing, call: Call) -> Value:
     axis = 0 if given is None else int(given) % len(array.dims)
     repeats = as_dim(times_each)
     return _moved(
-        write, "repeat_interleave", call.name, array, _dims(call),
+        write, "repeat_interleave", call.name, array, shape_of(call),
         lambda pen, here: _replaced(here, axis, f"{here[axis]} / {pen.size(repeats, 'repeats')}"),
     )  # fmt: skip
 
@@ -298,10 +305,10 @@ def _pad(write: Writing, call: Call) -> Value:
     pads = [as_dim(each) for each in call.get(1, "pad", call.get(1, "padding"))]
     mode = call.base if call.base != "pad" else call.get(2, "mode", "constant")
     value = call.get(3 if call.base == "pad" else 2, "value") if "constant" in mode else None
-    out = write.new(call.name, _dims(call), array.dtype)
+    out = write.new(call.name, shape_of(call), array.dtype)
     pen = write.pen(f"pad_{mode.split('_')[0]}")
     rank = len(out.dims)
-    here = pen.one_thread_each(out.dims, _names(rank))
+    here = pen.one_thread_each(out.dims, axis_names(rank))
     source, inside = list(here), []
     for position in range(len(pads) // 2):
         axis = rank - 1 - position
@@ -337,7 +344,7 @@ def _triangle(write: Writing, call: Call) -> Value:
     out = write.new(call.name, array.dims, array.dtype)
     pen = write.pen(call.base)
     rank = len(array.dims)
-    here = pen.one_thread_each(out.dims, (*_names(rank - 2), "row", "column"))
+    here = pen.one_thread_each(out.dims, (*axis_names(rank - 2), "row", "column"))
     shift = pen.size(as_dim(diagonal), "diagonal")
     compare = "<=" if call.base == "tril" else ">="
     zero = "0.0f" if array.dtype in FLOATING else "0"
@@ -362,7 +369,7 @@ def _pixel_shuffle(write: Writing, call: Call) -> Value:
         split = write.reshape(array, (*lead, channels, high, factor, wide, factor))
         first = len(lead)
         order = (*range(first), first, first + 2, first + 4, first + 1, first + 3)
-    return write.reshape(permuted(write.array(split), order), _dims(call), call.name)
+    return write.reshape(permuted(write.array(split), order), shape_of(call), call.name)
 
 
 # Tensors from shapes
@@ -380,14 +387,32 @@ def _filled(write: Writing, call: Call) -> Value:
     elif isinstance(value, int):
         value = float(value)
     filled = Scalar(value)
-    return Lazy(_dims(call), dtype, (filled,), lambda texts: texts[0], False, "fill")
+    return Lazy(shape_of(call), dtype, (filled,), lambda texts: texts[0], False, "fill")
+
+
+def _constant(write: Writing, call: Call) -> Value:
+    """A tensor whose values are known: its kernel holds them."""
+    out = write.new(call.name, shape_of(call), call.dtype or "float32")
+    pen = write.pen("constant", "values that the reference holds")
+    here = pen.one_thread_each((count(out.dims),), ("i",))
+    flat = write.array(write.reshape(out, (count(out.dims),)))
+    ctype = "float" if out.dtype in FLOATING else "long long"
+    texts = [number(float(each)) if out.dtype in FLOATING else str(int(each))
+             for each in call.args[0]]  # fmt: skip
+    pen.line(f"const {ctype} values[] = {{")
+    for begin in range(0, len(texts), 8):
+        pen.line(f"    {', '.join(texts[begin : begin + 8])},")
+    pen.line("};")
+    pen.store(flat, here, f"values[{here[0]}]")
+    write.launch(pen)
+    return out
 
 
 def _arange(write: Writing, call: Call) -> Value:
     numbers = [each for each in call.args if isinstance(each, int | float | Dim)]
     start: int | float | Dim = numbers[0] if len(numbers) > 1 else 0
     step: int | float | Dim = numbers[2] if len(numbers) > 2 else 1
-    dims = _dims(call)
+    dims = shape_of(call)
     out = write.new(call.name, dims, call.dtype or "int64")
     pen = write.pen("arange")
     (i,) = pen.one_thread_each(dims, ("i",))
@@ -403,10 +428,31 @@ def _arange(write: Writing, call: Call) -> Value:
     return out
 
 
-# Gathers and scatters
+def _linspace(write: Writing, call: Call) -> Value:
+    start, end = (number(call.number(place, "", 0.0)) for place in (0, 1))
+    out = write.new(call.name, shape_of(call), call.dtype or "float32")
+    pen = write.pen("linspace")
+    (i,) = pen.one_thread_each(out.dims, ("i",))
+    steps = pen.size(out.dims[0], "steps")
+    pen.store(out, [i], f"{start} + ({end} - {start}) * {i} / ({steps} > 1 ? {steps} - 1 : 1)")
+    write.launch(pen)
+    return out
 
 
-def _names(rank: int) -> tuple[str, ...]:
+def _eye(write: Writing, call: Call) -> Value:
+    out = write.new(call.name, shape_of(call), call.dtype or "float32")
+    pen = write.pen("eye")
+    row, column = pen.one_thread_each(out.dims, ("row", "column"))
+    pen.store(out, [row, column], f"{row} == {column} ? 1 : 0")
+    write.launch(pen)
+    return out
+
+
+# Gathers
+
+
+def axis_names(rank: int) -> tuple[str, ...]:
+    """Return what the axes of a shape are called in a kernel."""
     return ("a", "b", "c", "d", "e", "f", "g", "h")[: max(rank, 0)]
 
 
@@ -417,7 +463,7 @@ def _moved(
     """Write a kernel whose every element is one of another array; `source` says at which place."""
     out = write.new(name, dims, array.dtype)
     pen = write.pen(title)
-    here = pen.one_thread_each(dims, _names(len(dims)))
+    here = pen.one_thread_each(dims, axis_names(len(dims)))
     pen.store(out, here, pen.load(array, source(pen, here)))
     write.launch(pen)
     return out
@@ -427,7 +473,7 @@ def _replaced(places: Sequence[str], axis: int, index: str) -> list[str]:
     return [*places[:axis], index, *places[axis + 1 :]]
 
 
-def _at(pen: Pen, array: Array, here: Sequence[str], size: Dim | None) -> str:
+def index_at(pen: Pen, array: Array, here: Sequence[str], size: Dim | None) -> str:
     """Return the name of an index read from a tensor; negative ones count from the end."""
     name = pen.name("at")
     element = pen.load(array, here, "index")
@@ -439,19 +485,19 @@ def _at(pen: Pen, array: Array, here: Sequence[str], size: Dim | None) -> str:
 
 def _embedding(write: Writing, call: Call) -> Value:
     table, index = (write.array(each, call.name) for each in call.args[:2])
-    out = write.new(call.name, _dims(call), table.dtype)
+    out = write.new(call.name, shape_of(call), table.dtype)
     pen = write.pen("embedding")
-    *here, column = pen.one_thread_each(out.dims, (*_names(len(index.dims)), "column"))
-    pen.store(out, [*here, column], pen.load(table, [_at(pen, index, here, None), column]))
+    *here, column = pen.one_thread_each(out.dims, (*axis_names(len(index.dims)), "column"))
+    pen.store(out, [*here, column], pen.load(table, [index_at(pen, index, here, None), column]))
     write.launch(pen)
     return out
 
 
 def _one_hot(write: Writing, call: Call) -> Value:
     index = write.array(call.args[0], call.name)
-    out = write.new(call.name, _dims(call), "int64")
+    out = write.new(call.name, shape_of(call), "int64")
     pen = write.pen("one_hot")
-    *here, column = pen.one_thread_each(out.dims, (*_names(len(index.dims)), "column"))
+    *here, column = pen.one_thread_each(out.dims, (*axis_names(len(index.dims)), "column"))
     pen.store(out, [*here, column], f"{pen.load(index, here)} == {column}")
     write.launch(pen)
     return out
@@ -461,8 +507,8 @@ def _index_select(write: Writing, call: Call) -> Value:
     array, index = write.array(call.args[0]), write.array(call.args[2])
     axis = call.axis(1, "dim", len(array.dims))
     return _moved(
-        write, "index_select", call.name, array, _dims(call),
-        lambda pen, here: _replaced(here, axis, _at(pen, index, [here[axis]], None)),
+        write, "index_select", call.name, array, shape_of(call),
+        lambda pen, here: _replaced(here, axis, index_at(pen, index, [here[axis]], None)),
     )  # fmt: skip
 
 
@@ -471,7 +517,7 @@ def _gather(write: Writing, call: Call) -> Value:
     axis = call.axis(1, "dim", len(array.dims))
     return _moved(
         write, "gather", call.name, array, index.dims,
-        lambda pen, here: _replaced(here, axis, _at(pen, index, here, None)),
+        lambda pen, here: _replaced(here, axis, index_at(pen, index, here, None)),
     )  # fmt: skip
 
 
@@ -482,13 +528,13 @@ def _index(write: Writing, call: Call) -> Value:
     places = [axis for axis, each in enumerate(given) if each is not None]
     if any(given[axis].dtype == "bool" for axis in places):  # type: ignore[union-attr]
         raise CannotWrite(f"{call.where} by a mask has a shape that depends on values")
-    dims = _dims(call)
+    dims = shape_of(call)
     out = write.new(call.name, dims, array.dtype)
     together = places == list(range(places[0], places[-1] + 1))
     first = places[0] if together else 0
     rank = max(len(given[axis].dims) for axis in places)  # type: ignore[union-attr]
     pen = write.pen("index")
-    here = pen.one_thread_each(dims, _names(len(dims)))
+    here = pen.one_thread_each(dims, axis_names(len(dims)))
     spot = here[first : first + rank]
     rest = iter([*here[:first], *here[first + rank :]])
     source = []
@@ -497,47 +543,8 @@ def _index(write: Writing, call: Call) -> Value:
             source.append(next(rest))
         else:
             view = expanded(index, dims[first : first + rank])
-            source.append(_at(pen, view, spot, array.dims[axis]))
+            source.append(index_at(pen, view, spot, array.dims[axis]))
     pen.store(out, here, pen.load(array, source))
-    write.launch(pen)
-    return out
-
-
-def _scatter(write: Writing, call: Call) -> Value:
-    """Each element of the result looks for what is put there: right without atomics."""
-    array, index = write.array(call.args[0]), write.array(call.args[2])
-    axis = call.axis(1, "dim", len(array.dims))
-    source = call.get(3, "src", call.get(3, "value"))
-    if source is None:
-        source = call.kwargs.get("value")
-    if not isinstance(source, Array | Lazy):
-        source = Lazy(index.dims, array.dtype, (Scalar(source),), lambda t: t[0], False, "fill")
-    values = write.array(source)
-    out = write.new(call.name, array.dims, array.dtype)
-    pen = write.pen(call.base)
-    rank = len(out.dims)
-    here = pen.one_thread_each(out.dims, _names(rank))
-    adds = call.base in ("scatter_add", "index_add") or call.kwargs.get("reduce") == "add"
-    if call.base in ("index_add", "index_copy"):
-        index = expanded(
-            replace(index, dims=tuple(index.dims[0] if k == axis else ONE for k in range(rank)),
-                    strides=tuple(index.strides[0] if k == axis else ZERO for k in range(rank))),
-            values.dims,
-        )  # fmt: skip
-    ctype = "float" if array.dtype in FLOATING else "long long"
-    pen.line(f"{ctype} value = {pen.load(array, here)};")
-    inside = [
-        f"{here[other]} < {pen.size(index.dims[other])}" for other in range(rank)
-        if other != axis and not index.dims[other].same_as(array.dims[other])
-    ]  # fmt: skip
-    with pen.block(f"if ({' && '.join(inside) or 'true'})"), pen.loops(
-        [index.dims[axis]], ["k"]
-    ) as (k,):
-        spot = [k if other == axis else here[other] for other in range(rank)]
-        target = pen.load(index, spot, "index")
-        taken = pen.load(values, spot, "source")
-        pen.line(f"if ({target} == {here[axis]}) value {'+=' if adds else '='} {taken};")
-    pen.store(out, here, "value")
     write.launch(pen)
     return out
 
@@ -557,7 +564,7 @@ def _sorted(write: Writing, call: Call) -> Results:
     values = write.new(call.name, dims, array.dtype)
     places = write.new(f"{call.name}_places", dims, "int64")
     pen = write.pen(call.base)
-    here = pen.one_thread_each(array.dims, _names(rank))
+    here = pen.one_thread_each(array.dims, axis_names(rank))
     ctype = "float" if array.dtype in FLOATING else "long long"
     pen.line(f"const {ctype} value = {pen.load(array, here)};")
     pen.line("index_t place = 0;")
@@ -576,7 +583,7 @@ def _sorted(write: Writing, call: Call) -> Results:
 
 def _upsample(write: Writing, call: Call) -> Value:
     array = write.array(call.args[0], call.name)
-    dims = _dims(call)
+    dims = shape_of(call)
     space = len(dims) - 2
     out = write.new(call.name, dims, array.dtype)
     pen = write.pen(call.base)
@@ -642,9 +649,10 @@ OPERATORS = {
     **dict.fromkeys(
         ("zeros", "ones", "full", "zeros_like", "ones_like", "full_like", "new_zeros",
          "new_ones", "new_full", "scalar_tensor", "empty_like", "empty"), _filled),
-    "arange": _arange, "embedding": _embedding, "one_hot": _one_hot, "index_select": _index_select,
+    "constant": _constant, "arange": _arange, "linspace": _linspace,
+    "eye": _eye,
+    "embedding": _embedding, "one_hot": _one_hot, "index_select": _index_select,
     "gather": _gather, "index": _index, "sort": _sorted, "topk": _sorted, "argsort": _sorted,
-    "scatter": _scatter, "scatter_add": _scatter, "index_add": _scatter, "index_copy": _scatter,
     "upsample_nearest1d": _upsample, "upsample_nearest2d": _upsample,
     "upsample_nearest3d": _upsample, "upsample_bilinear2d": _upsample,
     "upsample_linear1d": _upsample, "upsample_trilinear3d": _upsample,

@@ -33,6 +33,7 @@ SHARE = 4096
 """Steps of a thread where it is."""
 LEAVES = 8
 """Arrays that one kernel reads."""
+_NARROW = ("int32", "int8", "uint8")
 _AXES = ("a", "b", "c", "d", "e", "f", "g", "h")
 _INNER = ("r", "s", "t", "u", "v", "w", "y", "z")
 _LEAVES = ("x", "y", "z", "p", "q", "m", "n", "o", "k", "l")
@@ -124,13 +125,22 @@ class Writing:
         inner, render, repeats, result = render_of(
             base, [_kind(each.dtype) for each in values], dtype, options, keywords or {}
         )
+        if dtype is None and result == "float32" and any(
+            each.dtype == "float64" for each in values
+        ):
+            result = "float64"
         converted = tuple(
             _converted(each, inner) for each in values
         )  # fmt: skip
+        render = _wrapped(render, result)
         return Lazy(dims, result, converted, render, repeats, base, self.title)
 
-    def array(self, value: Value, name: str = "value", title: str | None = None) -> Array:
+    def array(self, value: Value | None, name: str = "value", title: str | None = None) -> Array:
         """Return a value as an array; an elementwise one is computed by a kernel."""
+        if value is None:
+            raise CannotWrite(
+                f"{self.title} reads what launch is not given, since no answer depends on it"
+            )
         if isinstance(value, Array):
             return value
         out = self.new(name, value.dims, value.dtype)
@@ -244,8 +254,8 @@ class Writing:
         pen = self.pen(f"{kind}_shares" if shares else kind,
                        f"{self.title}: {kind} of shares" if shares else None)  # fmt: skip
         computed = "bool" if kind in ("any", "all") else value.dtype
-        computed = "float32" if computed in FLOATING else computed
-        if kind in ("sum", "prod") and computed != "float32":
+        computed = "float32" if computed in ("float16", "bfloat16") else computed
+        if kind in ("sum", "prod") and computed not in FLOATING:
             computed = "int64"
         result: Value = Result(outer, "int64" if kind.startswith("arg") else computed)
         final = finish(result) if finish else result
@@ -314,7 +324,7 @@ class Writing:
         name = pen.name("total" if kind == "sum" else "result")
         start = {"sum": "0", "prod": "1", "any": "false", "all": "true"}.get(kind)
         text = start or lowest(kind, computed)
-        if start and computed == "float32":
+        if start and computed in FLOATING:
             text = f"{start}.0f"
         pen.line(f"{type_of(computed)} {name} = {text};")
         return name
@@ -452,7 +462,14 @@ def _axis_names(dims: Sequence[Dim]) -> list[str]:
 
 
 def _kind(dtype: str) -> str:
-    return dtype if dtype in ("bool", "float32") else "float32" if dtype in FLOATING else "int64"
+    return "float32" if dtype in FLOATING else "bool" if dtype == "bool" else "int64"
+
+
+def _wrapped(render: Render, dtype: str) -> Render:
+    """Return an expression whose whole numbers wrap around as those of its type do."""
+    if dtype not in _NARROW:
+        return render
+    return lambda texts: f"static_cast<{type_of(dtype)}>({render(texts)})"
 
 
 def _converted(value: Value, wanted: str | None) -> Value:

@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from .arrays import Array, Storage
 from .sizes import count, same_as_zero
@@ -18,8 +18,9 @@ from .values import CannotWrite, Dim, same
 
 INDEX = "index_t"
 C_TYPES = {
-    "float32": "float", "float16": "__half", "bfloat16": "__nv_bfloat16", "int64": "long long",
-    "int32": "int", "int8": "signed char", "uint8": "unsigned char", "bool": "bool",
+    "float64": "double", "float32": "float", "float16": "__half", "bfloat16": "__nv_bfloat16",
+    "int64": "long long", "int32": "int", "int8": "signed char", "uint8": "unsigned char",
+    "bool": "bool",
 }  # fmt: skip
 _LOADED = {"float16": "__half2float({})", "bfloat16": "__bfloat162float({})"}
 _STORED = {
@@ -31,6 +32,10 @@ _STORED = {
 
 
 _INDEX_LINE = re.compile(rf" *const {INDEX} (\w+) = [^;]*;$")
+_SINGLE = re.compile(
+    r"\b(?!isinf\b)([a-z][a-z0-9]*)f(?=\()|\b(float)\b|(\d[\d.]*(?:e[-+]?\d+)?)f\b"
+)
+"""What of a kernel's text is of single precision: functions, the type, numbers."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +128,16 @@ class Pen:
         return [pointer.array.storage for pointer in self.pointers]
 
     def tidy(self) -> None:
-        """Take out indices and sizes that nothing uses, once all is written."""
+        """Take out indices and sizes that nothing uses, once all is written.
+
+        A kernel that touches numbers of double precision computes in it.
+        """
+        if any(pointer.array.dtype == "float64" for pointer in self.pointers):
+            self.lines = [_SINGLE.sub(_doubled, line) for line in self.lines]
+            self.holes = [
+                replace(hole, ctype="double", text=_SINGLE.sub(_doubled, hole.text))
+                if hole.ctype == "float" else hole for hole in self.holes
+            ]  # fmt: skip
         while True:
             used = Counter(re.findall(r"\w+", "\n".join(self.lines)))
             kept = [
@@ -253,6 +267,11 @@ class Pen:
         """Write one element."""
         text = _STORED.get(array.dtype, "{}").format(value)
         self.line(f"{self.element(array, indices, hint, written=True)} = {text};")
+
+
+def _doubled(found: re.Match[str]) -> str:
+    function, word, literal = found.groups()
+    return "double" if word else str(function or literal)
 
 
 def type_of(dtype: str) -> str:

@@ -17,7 +17,7 @@ from .sizes import Sizes, atom, same_as_zero
 
 THREADS = 256
 _ALIGNMENT = 256
-_KEPT = {INDEX: f"constexpr {INDEX}", "float": "const float"}
+_KEPT = {INDEX: f"constexpr {INDEX}", "float": "const float", "double": "const double"}
 """How numbers stand in a kernel; what sqrtf gives is no constant expression."""
 
 

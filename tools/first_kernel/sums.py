@@ -9,10 +9,13 @@ from typing import Any
 from .arrays import FLOATING, Array, expanded, part, permuted, shape, unsqueezed, without
 from .calls import Call, Number
 from .nests import Lazy, Scalar, Value, Writing, _Expression, _leaves
+from .pointwise import number
 from .sizes import ZERO, as_dim, count, divided, minus, plus
 from .values import ONE, CannotWrite, Dim, Dims, IsRandom, broadcast
 
 Results = Value | tuple[Value, ...]
+_LOWEST, _LEAST = -3.4e38, 1e-30
+"""Above -inf, and below every sum of exponentials of which one is 1."""
 
 
 # Products
@@ -278,14 +281,23 @@ def _softmax(write: Writing, call: Call) -> Value:
     return softmax(write, write.array(call.args[0], call.name), axis, "log" in call.base)
 
 
-def softmax(write: Writing, value: Array, axis: int, log: bool = False) -> Value:
-    """Return softmax along an axis, or its logarithm."""
+def softmax(
+    write: Writing, value: Array, axis: int, log: bool = False, masked: bool = False
+) -> Value:
+    """Return softmax along an axis, or its logarithm.
+
+    Of a row of -inf alone that is nothing; where values are `masked` it is 0, as attention has it.
+    """
     title = write.title
     write.title = f"{title}: maximum"
-    largest = write.reduce("max", value, [axis], keep=True, name="largest")
+    finish = (lambda result: write.apply("maximum", result, _LOWEST)) if masked else None
+    largest = write.reduce("max", value, [axis], keep=True, name="largest", finish=finish)
     write.title = f"{title}: sum of exponentials"
     shifted = write.apply("sub", value, largest)
-    total = write.reduce("sum", write.apply("exp", shifted), [axis], keep=True, name="total")
+    finish = (lambda result: write.apply("maximum", result, _LEAST)) if masked else None
+    total = write.reduce(
+        "sum", write.apply("exp", shifted), [axis], keep=True, name="total", finish=finish
+    )
     write.title = title
     shifted = write.apply("sub", value, largest)
     if log:
@@ -406,6 +418,30 @@ def _scan(write: Writing, call: Call) -> Value:
     return out
 
 
+def _exponential_scan(write: Writing, call: Call) -> Value:
+    """The logarithm of the sum of exponentials up to each place."""
+    value = write.array(call.args[0], call.name)
+    out = write.new(call.name, value.dims, value.dtype)
+    pen = write.pen(call.base)
+    axis = call.axis(1, "dim", len(value.dims))
+    rest = [each for each in range(len(value.dims)) if each != axis]
+    here = pen.one_thread_each([value.dims[each] for each in rest] or [ONE],
+                               ("a", "b", "c", "d", "e", "f")[: max(len(rest), 1)])  # fmt: skip
+    pen.line("float largest = -INFINITY;")
+    pen.line("float total = 0.0f;")
+    with pen.loops([value.dims[axis]], ["k"]) as (k,):
+        spot = [k if each == axis else here[rest.index(each)] for each in range(len(value.dims))]
+        pen.line(f"const float value = {pen.load(value, spot)};")
+        with pen.block("if (value > largest)"):
+            pen.line("total = total * expf(largest - value) + 1.0f;")
+            pen.line("largest = value;")
+        with pen.block("else if (value != -INFINITY)"):
+            pen.line("total += expf(value - largest);")
+        pen.store(out, spot, "largest + logf(total)")
+    write.launch(pen)
+    return out
+
+
 def _extreme_scan(write: Writing, call: Call) -> Results:
     value = write.array(call.args[0], call.name)
     rank = len(value.dims)
@@ -444,13 +480,16 @@ def _attention(write: Writing, call: Call) -> Results:
     if scale is None:
         scale = Number(f"(1.0f / sqrtf(static_cast<float>({width.text})))") if (
             width.full != width.verify) else width.full**-0.5  # fmt: skip
+    if call.kwargs.get("enable_gqa"):
+        key, value = (_for_groups(write, each, query.dims[-3]) for each in (key, value))
     lead = broadcast([query.dims[:-2], key.dims[:-2], value.dims[:-2]])
     rank = len(lead)
+    exact = "float64" if query.dtype == "float64" else "float32"
     title = write.title
     write.title = f"{title}: {shape(query.dims)} by {shape(key.dims)} transposed"
     swapped = permuted(key, [*range(len(key.dims) - 2), len(key.dims) - 1, len(key.dims) - 2])
     scores: Value = product(
-        write, query, swapped, lead, f"{call.name}_scores", "float32",
+        write, query, swapped, lead, f"{call.name}_scores", exact,
         lambda result: write.apply("mul", result, Scalar(scale)),
     )  # fmt: skip
     write.title = title
@@ -458,16 +497,27 @@ def _attention(write: Writing, call: Call) -> Results:
         scores = _causal(write, write.array(scores))
     if mask is not None:
         if mask.dtype == "bool":
-            scores = write.apply("where", mask, scores, float("-inf"), dtype="float32")
+            scores = write.apply("where", mask, scores, float("-inf"), dtype=exact)
         else:
             scores = write.apply("add", scores, mask)
-    weights = write.array(softmax(write, write.array(scores), rank + 1), f"{call.name}_weights")
+    shares = softmax(write, write.array(scores), rank + 1, masked=mask is not None)
+    weights = write.array(shares, f"{call.name}_weights")
     write.title = f"{title}: {shape(weights.dims)} by {shape(value.dims)}"
     return product(write, weights, value, lead, call.name, call.dtype or value.dtype)
 
 
+def _for_groups(write: Writing, array: Array, heads: Dim) -> Array:
+    """Return keys or values with each head once for every query head of its group."""
+    *lead, own, terms, width = array.dims
+    if own.same_as(heads):
+        return array
+    each = write.known.named(divided(heads, own))
+    many = expanded(unsqueezed(array, len(lead) + 1), (*lead, own, each, terms, width))
+    return write.array(write.reshape(many, (*lead, heads, terms, width)))
+
+
 def _causal(write: Writing, scores: Array) -> Array:
-    out = write.new("causal", scores.dims, "float32")
+    out = write.new("causal", scores.dims, scores.dtype)
     pen = write.pen("causal")
     here = pen.one_thread_each(scores.dims, (*("a", "b", "c", "d")[: len(scores.dims) - 2],
                                              "row", "column"))  # fmt: skip
@@ -501,7 +551,7 @@ def _difference_loss(write: Writing, call: Call) -> Value:
     if "huber" in call.base:
         text = f"{{0}} < {edge}f ? 0.5f * {{0}} * {{0}} : {edge}f * ({{0}} - 0.5f * {edge}f)"
     size = write.apply("abs", gap)
-    loss = Lazy(size.dims, "float32", (size,), lambda t: text.format(*t), True, call.base)
+    loss = Lazy(size.dims, size.dtype, (size,), lambda t: text.format(*t), True, call.base)
     return _reduced_loss(write, call, loss, 2)
 
 
@@ -518,24 +568,36 @@ def _kl_div(write: Writing, call: Call) -> Value:
 def _cross_entropy(write: Writing, call: Call) -> Value:
     """Of logits, or (nll_loss) of logarithms; each with a class for each sample."""
     logits, target = write.array(call.args[0], call.name), write.array(call.args[1])
-    if call.get(2, "weight") is not None or call.number(5, "label_smoothing", 0.0):
-        raise CannotWrite(f"{call.where} with weights or smoothing is not written")
-    if target.dtype in FLOATING:
-        raise CannotWrite(f"{call.where} of probabilities is not written")
     axis = 1 if len(logits.dims) > 1 else 0
+    rank = len(logits.dims)
+    weight, smoothing = call.get(2, "weight"), call.number(5, "label_smoothing", 0.0)
     logs = logits
     if call.base.startswith("cross"):
         logs = write.array(softmax(write, logits, axis, log=True), "logarithms")
     mode, ignored = call.get(3, "reduction", 1), call.get(4, "ignore_index", -100)
-    loss, counts = (write.new(name, target.dims, "float32") for name in ("losses", "counted"))
+    across: Value = logs
+    if weight is not None:
+        own = write.array(weight)
+        across = write.apply("mul", logs, along_channels(own, write, rank) if rank > 1 else own)
+    if target.dtype in FLOATING:
+        return _of_probabilities(write, call, across, target, axis, smoothing)
+    loss, counts = (write.new(name, target.dims, logs.dtype) for name in ("losses", "counted"))
     pen = write.pen("chosen_class")
     here = pen.one_thread_each(target.dims or (ONE,), ("n", "a", "b", "c"))
     here = here if target.dims else []
     pen.line(f"const long long chosen = {pen.load(target, here, 'target')};")
     spot = [*here[:axis], "chosen", *here[axis:]]
     counted = f"chosen != {ignored}"
-    pen.store(loss, here, f"{counted} ? -{pen.load(logs, spot, 'logarithms')} : 0.0f")
-    pen.store(counts, here, f"{counted} ? 1.0f : 0.0f", "counted")
+    one = "1.0f" if weight is None else pen.load(write.array(weight), ["chosen"], "weight")
+    text = f"-{pen.load(logs, spot, 'logarithms')}"
+    text = text if weight is None else f"{text} * {one}"
+    if smoothing:
+        every = write.reduce("sum", across, [axis], name="all_classes")
+        terms = pen.size(logits.dims[axis], "classes")
+        share = f"{pen.load(every, here, 'every')} * {number(smoothing)} / {terms}"
+        text = f"{text} * {number(1.0 - smoothing)} - {share}"
+    pen.store(loss, here, f"{counted} ? {text} : 0.0f")
+    pen.store(counts, here, f"{counted} ? {one} : 0.0f", "counted")
     write.launch(pen)
     axes = list(range(len(target.dims)))
     if mode == 0:
@@ -543,24 +605,42 @@ def _cross_entropy(write: Writing, call: Call) -> Value:
     total = write.reduce("sum", loss, axes, name=call.name)
     if mode == 2:
         return total
-    number = write.reduce("sum", counts, axes, name="count")
-    return write.apply("div", total, number, dtype=call.dtype)
+    count_of = write.reduce("sum", counts, axes, name="count")
+    return write.apply("div", total, count_of, dtype=call.dtype)
+
+
+def _of_probabilities(
+    write: Writing, call: Call, across: Value, target: Array, axis: int, smoothing: float
+) -> Value:
+    """Return the cross entropy with a probability for each class; `across` are the logarithms."""
+    shares: Value = target
+    terms = target.dims[axis]
+    if smoothing:
+        even = write.apply("div", smoothing, terms)
+        shares = write.apply("add", write.apply("mul", target, 1.0 - smoothing), even)
+    loss = write.reduce("sum", write.apply("neg", write.apply("mul", across, shares)), [axis],
+                        name="losses")  # fmt: skip
+    return _reduced_loss(write, call, loss, 3)
 
 
 def _binary_entropy(write: Writing, call: Call) -> Value:
-    given, target = call.args[:2]
+    given, target = operands = call.args[:2]
     weight = call.get(2, "weight")
     if call.base == "binary_cross_entropy_with_logits":
-        if call.get(3, "pos_weight") is not None:
-            raise CannotWrite(f"{call.where} with weights is not written")
         text = "(1.0f - {1}) * {0} + fmaxf(-{0}, 0.0f) + log1pf(expf(-fabsf({0})))"
         place = 4
+        if (positive := call.get(3, "pos_weight")) is not None:
+            operands = (given, target, positive)
+            text = ("(1.0f - {1}) * {0} + (({2} - 1.0f) * {1} + 1.0f) * "
+                    "(fmaxf(-{0}, 0.0f) + log1pf(expf(-fabsf({0}))))")  # fmt: skip
     else:
         text = ("-({1} * fmaxf(logf({0}), -100.0f) + "
                 "(1.0f - {1}) * fmaxf(log1pf(-{0}), -100.0f))")  # fmt: skip
         place = 3
-    loss: Value = Lazy(broadcast([given.dims, target.dims]), "float32", (given, target),
-                       lambda t: text.format(*t), True, call.base)  # fmt: skip
+    dims = broadcast([each.dims for each in operands])
+    loss: Value = Lazy(
+        dims, given.dtype, operands, lambda t: text.format(*t), True, call.base
+    )
     if weight is not None:
         loss = write.apply("mul", loss, weight)
     return _reduced_loss(write, call, loss, place)
@@ -637,6 +717,7 @@ OPERATORS = {
                     _layer_norm),
     "batch_norm": _batch_norm, "instance_norm": _batch_norm, "group_norm": _group_norm,
     "cumsum": _scan, "cumprod": _scan, "cummax": _extreme_scan, "cummin": _extreme_scan,
+    "logcumsumexp": _exponential_scan,
     "scaled_dot_product_attention": _attention,
     **dict.fromkeys(("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss"), _difference_loss),
     "kl_div": _kl_div, "cross_entropy_loss": _cross_entropy, "nll_loss": _cross_entropy,
