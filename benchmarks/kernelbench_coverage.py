@@ -4,13 +4,17 @@
     python benchmarks/kernelbench_coverage.py --kernelbench DIR --device simulated --profile \
         --jobs 8 --part-seconds 520 --results OUT
     python benchmarks/kernelbench_coverage.py --kernelbench DIR --device cuda:0,1 --jobs 6
+    python benchmarks/kernelbench_coverage.py --kernelbench DIR --device cuda:0,1 --profile \
+        --sample 40 --results OTHER
     python benchmarks/kernelbench_coverage.py --kernelbench DIR --orders --jobs 8
 
 Without --device problems are loaded and a first kernel is written, and nothing is compiled; with it
 the kernel is compiled and verified, with --profile also profiled at full dimensions, by a sample of
-its blocks where the device is simulated. With --orders nothing is written: each problem's answers
-are added in another order, and with parts left out, and the judge is asked (other_orders.py). A
-problem that drops out at random in training is read a
+its blocks where the device is simulated. On a GPU it is also timed beside PyTorch, and the same
+kernel is evaluated once more, in a source that nobody compiled before: that is what a candidate
+costs in a search (`source to time`). --sample takes so many problems at random. With --orders
+nothing is written: each problem's answers are added in another order, and with parts left out, and
+the judge is asked (other_orders.py). A problem that drops out at random in training is read a
 second time with --mode eval, and the table says so.
 
 Each problem has two processor cores to itself where there are as many (--cores), as many threads
@@ -36,6 +40,7 @@ import argparse
 import json
 import os
 import queue
+import random
 import select
 import statistics
 import subprocess
@@ -53,9 +58,12 @@ from kernelblaster.harness.task.kernelbench import kernelbench_files
 RESULTS = Path(__file__).resolve().parent / "results"
 PROBLEM = Path(__file__).resolve().with_name("kernelbench_problem.py")
 COLUMNS = ("loads", "written", "compiled", "verified", "profiled")
+COLUMNS_ON_A_GPU = ("loads", "written", "compiled", "verified", "measured", "profiled")
 COLUMNS_OF_ORDERS = ("loads", "ordered", "noticed")
-STAGES = {"load": "load", "write": "load", "compile": "verify", "verify": "verify",
-          "profile": "profile", "order": "load"}  # fmt: skip
+STAGES = {
+    "load": "load", "write": "load", "compile": "verify", "verify": "verify",
+    "profile": "profile", "measure": "profile", "again": "profile", "order": "load",
+}  # fmt: skip
 """Which limit counts for each stage."""
 PATIENCE = 10
 LOOK_SECONDS = 1.0
@@ -74,6 +82,7 @@ def main() -> int:
     parser.add_argument("--device", default="", help="simulated or cuda:0,1; else none")
     parser.add_argument("--gpu", default="")
     parser.add_argument("--profile", action="store_true", help="profile what was verified")
+    parser.add_argument("--sample", type=int, default=0, help="so many problems, at random")
     parser.add_argument("--orders", action="store_true", help="add in other orders")
     parser.add_argument("--compare-gib", type=float, default=0.0)
     parser.add_argument("--results", type=Path, default=RESULTS, help="folder of rows and table")
@@ -94,6 +103,8 @@ def main() -> int:
     if asked.again:
         rows.unlink(missing_ok=True)
     files = kernelbench_files(asked.kernelbench, asked.level, asked.problem)
+    if asked.sample:
+        files = random.Random(0).sample(files, asked.sample)
     if asked.problem is None:
         known = {place_in(row) for row in read_rows(rows) if stands(row, asked)}
         files = [path for path in files if place_of(path) not in known]
@@ -116,6 +127,8 @@ def columns_of(asked: argparse.Namespace) -> Sequence[str]:
     """Return the columns that are reached for."""
     if asked.orders:
         return COLUMNS_OF_ORDERS
+    if asked.device.startswith("cuda"):
+        return COLUMNS_ON_A_GPU[: 6 if asked.profile else 5]
     return COLUMNS[: (5 if asked.profile else 4) if asked.device else 2]
 
 
@@ -296,7 +309,7 @@ def _line_of(answers: IO[bytes], until: float) -> bytes | None:
 
 def in_words(row: Row) -> str:
     """Return a row as one line."""
-    reached = [name for name in (*COLUMNS, *COLUMNS_OF_ORDERS[1:]) if row.get(name)]
+    reached = [name for name in (*COLUMNS_ON_A_GPU, *COLUMNS_OF_ORDERS[1:]) if row.get(name)]
     why = f": {row['reason']}" if row.get("reason") else ""
     done = ", ".join(reached) or "not loaded"
     took = ", ".join(f"{name} {seconds:.1f}" for name, seconds in row.get("took", {}).items())
@@ -309,6 +322,16 @@ def to_verify(row: Row, clock: str = "took") -> float:
     return float(taken.get("compile", 0.0) + taken.get("verify", 0.0))
 
 
+def to_time(row: Row) -> float:
+    """Return the seconds from a new source to its verdict and time, with the task known."""
+    return float(row["took"].get("again", 0.0)) - float(row.get("profile_seconds", 0.0))
+
+
+def to_profile(row: Row) -> float:
+    """Return the seconds from a new source to its profile, with the task known."""
+    return float(row["took"].get("again", 0.0))
+
+
 def table_of(rows: list[Row], asked: argparse.Namespace) -> Iterator[str]:
     """Yield the table's lines."""
     columns, device = columns_of(asked), asked.device
@@ -317,7 +340,12 @@ def table_of(rows: list[Row], asked: argparse.Namespace) -> Iterator[str]:
         times["judge"] = lambda row: row["took"].get("order", 0.0)
     if device:
         times["compile and verify"] = to_verify
-    if asked.profile:
+    if device.startswith("cuda"):
+        times["first measurement"] = lambda row: row["took"].get("measure", 0.0)
+        times["source to time"] = to_time
+        if asked.profile:
+            times["source to profile"] = to_profile
+    elif asked.profile:
         times["profile"] = lambda row: row["took"].get("profile", 0.0)
     about = "passes added in another order" if asked.orders else "has a first kernel"
     yield f"# KernelBench: what loads, and what {about}"
@@ -346,6 +374,8 @@ def table_of(rows: list[Row], asked: argparse.Namespace) -> Iterator[str]:
     yield "|---" * (len(columns) + len(times) + 2) + "|"
     for row in rows:
         told = [row.get("small", "")] if row.get("loads") else []
+        if row.get("eager_us") and row.get("microseconds"):
+            told += [f"{row['microseconds']:g} us, PyTorch {row['eager_us']:.1f}"]
         told += ["read with --mode eval"] if row.get("mode") == "eval" else []
         told += [f"degenerate: {row['degenerate']}"] if row.get("degenerate") else []
         told += [row["reason"]] if row.get("reason") else []
