@@ -33,6 +33,7 @@ FLAGS = (
     "-std=c++17", "-lineinfo", "-O3", "-shared", "-Xcompiler", "-fPIC", "--cudart", "none",
     "-Xcompiler", "-fno-jump-tables,-fno-exceptions", "-Xlinker", "-z,relro,-z,now",
     "-Xptxas", "-v", "-allow-unsupported-compiler", "--keep", "--keep-dir", ".", "-I", ".",
+    "--extended-lambda",
 )  # fmt: skip
 
 _KEEP_ASSEMBLY = ("-Xcompiler", "-save-temps")
