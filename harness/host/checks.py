@@ -10,7 +10,7 @@ from ..occupancy import occupancy
 from ..records import KernelResources
 from .calls import Call, DynamicShared, Launch, Transfer
 from .entries import Entry
-from .plan import CLUSTER, COOPERATIVE, is_cooperative
+from .plan import BEFORE_THE_END, CLUSTER, COOPERATIVE, is_cooperative
 from .properties import GpuProperties
 
 STREAM = 0x5BEA0
@@ -22,7 +22,7 @@ _DEFAULT_STREAMS = (0, 1, 2)
 """NULL, cudaStreamLegacy, cudaStreamPerThread."""
 _ALLOWED_ATTRIBUTES = {
     0: "ignore", COOPERATIVE: "cooperative", CLUSTER: "cluster dimension",
-    5: "cluster scheduling policy", 6: "programmatic stream serialization",
+    5: "cluster scheduling policy", BEFORE_THE_END: "programmatic stream serialization",
 }  # fmt: skip
 """None that keeps data in the L2."""
 
@@ -66,6 +66,13 @@ class Checks:
         for number, _ in call.attributes:
             if number not in _ALLOWED_ATTRIBUTES:
                 yield "forbidden", f"{shape}: launch attribute {number} is not allowed"
+        if not entry.waits and any(n == BEFORE_THE_END and x[0] for n, x in call.attributes):
+            yield (
+                "race",
+                f"{shape}: launched with programmatic stream serialization, it begins before the "
+                "launch ahead of it has ended, and never waits for that "
+                "(cudaGridDependencySynchronize())",
+            )
         wrong = "invalid launch configuration: "
         x, y, z = call.block
         threads = x * y * z

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import takewhile
 from math import prod
 
@@ -22,6 +22,9 @@ class Entry:
     """Bytes of each, in order."""
     max_threads: int
     """Of one block, by `__launch_bounds__`; 1024 without."""
+    waits: bool = False
+    """Whether it, or a function that it may call, waits for the launch before it where that may
+    still run."""
 
 
 def read_entries(ptx: str) -> dict[str, Entry]:
@@ -29,13 +32,18 @@ def read_entries(ptx: str) -> dict[str, Entry]:
 
     Raises NotPtx where it is none.
     """
-    found = {}
+    found, waiting = {}, set()
     for statement in statements_of(tokens_of(ptx)):
         words = [token.text for token in statement.tokens]
+        if statement.word == "griddepcontrol" and ".wait" in statement.modifiers:
+            waiting.add(statement.function)
         if not statement.function and ".entry" in words:
             name = words[words.index(".entry") + 1]
             found[name] = Entry(tuple(_sizes(words)), _threads(words))
-    return found
+    shared = bool(waiting - found.keys())
+    return {
+        name: replace(entry, waits=shared or name in waiting) for name, entry in found.items()
+    }
 
 
 def _sizes(words: Sequence[str]) -> list[int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-COOPERATIVE, CLUSTER = 2, 4
+COOPERATIVE, CLUSTER, BEFORE_THE_END = 2, 4, 6
 """Of cudaLaunchAttributeID, which the driver numbers the same."""
 WORKSPACE = "workspace"
 _VARIABLE = "variable "

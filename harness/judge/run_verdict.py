@@ -11,6 +11,11 @@ from .findings import explained, judge, of_report
 from .reports import VerifyReport
 from .verification import check_outputs, compare, outputs_of
 
+LATER = ("some calls later", "many calls later", "and one more")
+"""Folders of what calls answered that find on the device what others have left there; AGAIN is that
+of the second call of a case."""
+AGAIN = "again"
+
 
 def judge_run(
     task: Task,
@@ -75,23 +80,26 @@ def with_limits(passed: StageResult, task: Task, folder: Path) -> StageResult:
 
 
 def _judge_repeat(task: Task, cases: Sequence[Case], outputs: Path) -> StageResult | None:
-    """Return the failure where the second run of a case, in another warp order, differs."""
+    """Return the failure where a further call of a case differs from its first."""
+    how = {
+        AGAIN: "two runs on the same input, with other poison and in another order of warps and "
+        "blocks, disagree",
+        **dict.fromkeys(LATER, "a call finds what others have left in variables of the device, "
+        "and a later one gives another answer to the same input"),
+    }  # fmt: skip
     for case in cases:
-        for spec, tolerance in outputs_of(task, case):
-            again = outputs / "again" / case.directory / f"{spec.name}.bin"
-            if tolerance is None or not again.is_file():
-                continue
-            first = (outputs / case.directory / f"{spec.name}.bin").read_bytes()
-            second = again.read_bytes()
-            mismatch = None if first == second else compare(second, first, spec, tolerance)
-            if mismatch is not None:
-                reason = (
-                    "two runs on the same input, with other poison and in another order of warps "
-                    "and blocks, disagree: "
-                    f"{mismatch.message} (case {case.name})"
-                )
-                return StageResult(
-                    outcome=Outcome.NONDETERMINISTIC, reason=reason,
-                    diagnostics=(Diagnostic(kind="nondeterministic", message=reason),),
-                )  # fmt: skip
+        for folder, words in how.items():
+            for spec, tolerance in outputs_of(task, case):
+                again = outputs / folder / case.directory / f"{spec.name}.bin"
+                if tolerance is None or not again.is_file():
+                    continue
+                first = (outputs / case.directory / f"{spec.name}.bin").read_bytes()
+                second = again.read_bytes()
+                mismatch = None if first == second else compare(second, first, spec, tolerance)
+                if mismatch is not None:
+                    reason = f"{words}: {mismatch.message} (case {case.name})"
+                    return StageResult(
+                        outcome=Outcome.NONDETERMINISTIC, reason=reason,
+                        diagnostics=(Diagnostic(kind="nondeterministic", message=reason),),
+                    )  # fmt: skip
     return None

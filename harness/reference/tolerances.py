@@ -8,7 +8,8 @@ elements and own the error that PyTorch itself makes beyond the relative part:
 - absolute: KernelBench's, times rms where that is below 1 (the elements of a softmax over thousands
   are all smaller than 1e-4, and zeros would pass), or above 1 where inputs are large (sums of large
   terms that cancel are precise relative to the terms only); or a multiple of own, where that is
-  more: another order of summation is no error;
+  more: another order of summation is no error. That an answer is rounded to a half type once is
+  none of own;
 - both parts: as far as plain sums in single precision are from exact ones (rounding.py): relative
   for what is as large as rms, and absolute for the rest;
 - the absolute part never more than LARGEST_SHARE of rms, the relative one of 1. Where PyTorch's own
@@ -68,7 +69,7 @@ def tolerance_of(
     if base is None:
         return Tolerance(absolute=0.0, relative=0.0)
     square = root_mean_square(answer)
-    rounding = _ROUNDING[answer.dtype] / 2 if cast else 0.0
+    rounding = _ROUNDING.get(answer.dtype, 0.0) / 2
     own = several = 0.0
     relative = base.relative
     if exact is not None:

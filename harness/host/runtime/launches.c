@@ -42,8 +42,10 @@ static cudaError_t launch(const kernel_entry *kernel, dim3 grid, dim3 block, voi
     put_number((uint64_t)stream);
     put_number(attribute_count);
     for (unsigned i = 0; i < attribute_count; i++) {
+        /* Of the value's 64 bytes a caller sets only what belongs to the attribute. */
         unsigned values[3] = {0};
-        memcpy(values, &attributes[i].val, sizeof values);
+        int is_size = attributes[i].id == cudaLaunchAttributeClusterDimension;
+        memcpy(values, &attributes[i].val, is_size ? sizeof values : sizeof *values);
         put_number(attributes[i].id);
         for (int part = 0; part < 3; part++) put_number(values[part]);
     }

@@ -54,6 +54,9 @@ static void start_warp(Block *block, Warp *warp, int number, int warp_count) {
     memset(warp->registers, 0, (size_t)machine->constant_offset);
     memcpy(warp->registers + machine->constant_offset, machine->constants,
            (size_t)machine->constant_bytes);
+    /* Where a warp lies in its multiprocessor hangs on what else is there. */
+    uint32_t slot = (uint32_t)(((index / 132 + machine->seed) * (uint64_t)warp_count
+                                + (uint64_t)number) % 64);
     for (uint32_t lane = 0; lane < LANES; lane++) {
         uint32_t thread = warp->first_thread + lane, bit = UINT32_C(1) << lane;
         if (thread < threads) warp->live |= bit;
@@ -61,7 +64,7 @@ static void start_warp(Block *block, Warp *warp, int number, int warp_count) {
         const uint32_t values[SPECIAL_REGISTER_COUNT] = {
             thread % dim[0], thread / dim[0] % dim[1], thread / (dim[0] * dim[1]),
             dim[0], dim[1], dim[2], x, y, z, grid[0], grid[1], grid[2],
-            lane, (uint32_t)number, (uint32_t)warp_count, bit, bit - 1, bit | (bit - 1),
+            lane, slot, (uint32_t)warp_count, bit, bit - 1, bit | (bit - 1),
             ~(bit | (bit - 1)), ~(bit - 1), (uint32_t)(index % 132), 132,
             (uint32_t)(machine->grid_workspace >> 32), (uint32_t)machine->grid_workspace,
         };

@@ -1,6 +1,10 @@
 /* Instructions that exchange values between the lanes of a warp. */
 #include "simt.h"
 
+/* What a shuffle gets from a lane that takes no part, which CUDA leaves undefined: no number in any
+   type, so that whatever uses it shows. */
+#define FROM_NO_LANE UINT32_C(0x7ff1beef)
+
 static void shuffle(Block *block, Warp *warp, const Instruction *row, int pc, LaneMask lanes) {
     uint8_t *registers = warp->registers;
     const uint32_t *value = (const uint32_t *)(registers + row->source0);
@@ -22,10 +26,11 @@ static void shuffle(Block *block, Warp *warp, const Instruction *row, int pc, La
         if (!valid) source = lane;
         source &= 31;
         if (valid) in_range |= UINT32_C(1) << lane;
-        if (!(lanes >> source & 1))
+        bool takes_part = lanes >> source & 1;
+        if (!takes_part)
             report(block, KIND_SHUFFLE_INACTIVE, pc, warp, lane, (uint64_t)source, -1, DETAIL_NONE,
                    -1, -1);
-        results[lane] = value[source];
+        results[lane] = takes_part ? value[source] : FROM_NO_LANE;
     }
     FOR_EACH_LANE(lane, lanes) ((uint32_t *)(registers + row->destination))[lane] = results[lane];
     if (row->destination2 >= 0) write_predicate(registers, row->destination2, lanes, in_range);

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import random
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ...judge.poison import OTHER_POISON, POISON
+from ...judge.run_verdict import LATER
 from ...judge.reports import CaseReport, Finding, VerifyReport
 from ..decode.places import Buffer, place
 from ..ptx.parser import PtxError
@@ -22,6 +24,15 @@ from .candidate import (
     Tensor,
     load_candidate,
     memory_of,
+)
+from .later_calls import (
+    PLAIN_CALLS,
+    PLAIN_INSTRUCTIONS,
+    Words,
+    is_as_kept,
+    kept_words,
+    put_back,
+    set_forward,
 )
 
 CHECKED_CASES = 2
@@ -125,6 +136,7 @@ def _run_case(
     result = CaseReport(name=case["name"], checked=state.checks)
     reports: list[Finding] = []
     checks, cheap = state.checks, True
+    kept = [kept_words(candidate)] if again else []
     for repeat in range(2 if again else 1):
         # The other order of warps is for the results; only what may be a race is looked at again.
         state.checks = checks and (repeat == 0 or bool(reports) or cheap)
@@ -139,6 +151,8 @@ def _run_case(
         result.guards = candidate.arena.broken_guards()[:MOST_REPORTS]
         result.modified = _modified(candidate, originals)
         result.launches, result.instructions = state.launches, state.instructions
+        if again:
+            kept.append(kept_words(candidate))
         if result.guards or result.modified:
             break
         if reports:
@@ -147,13 +161,66 @@ def _run_case(
             if any(report.kind != "uninitialized_read" for report in reports):
                 break
             continue
-        folder = "again" if repeat else "."
-        target = Path(request["outputs_directory"], folder, case["directory"])
-        os.makedirs(target, exist_ok=True)
-        for tensor, allocation in candidate.tensors.items():
-            if tensor.role == "output":
-                candidate.arena.view(allocation).tofile(target / f"{tensor.name}.bin")
+        _leave_outputs(request, candidate, case, "again" if repeat else ".")
+    if len(kept) == 3 and not result.shows_fault and not is_as_kept(candidate, kept[0]):
+        result.reports = _call_later(request, state, candidate, case, originals, kept[1:])
     return result
+
+
+def _call_later(
+    request: dict[str, Any],
+    state: _Run,
+    candidate: Candidate,
+    case: dict[str, Any],
+    originals: dict[Tensor, np.ndarray[Any, Any]],
+    kept: list[list[Words]],
+) -> list[Finding]:
+    """Call it again and again, then as if it had been called often, twice; return the faults.
+
+    `kept` is what the device's variables held after the two calls before this one. They then hold
+    what they do after a third.
+    """
+    found: list[Finding] = []
+    outputs = [at for tensor, at in candidate.tensors.items() if tensor.role == "output"]
+    launches, first = state.launches, state.instructions
+
+    def call() -> list[bytes]:
+        state.checks, state.seed, state.failed = False, 0, False
+        state.reports, state.instructions = [], 0
+        _fill(candidate, originals, (POISON, POISON))
+        candidate.call()
+        found.extend(
+            dataclasses.replace(report, message=f"called often before: {report.message}")
+            for report in state.reports
+        )
+        return [candidate.arena.view(output).tobytes() for output in outputs]
+
+    usual = call()
+    third = kept_words(candidate)
+    forward = set_forward([*kept, third])
+    if forward is not None:
+        for _ in range(min(PLAIN_CALLS, PLAIN_INSTRUCTIONS // max(1, first))):
+            if found or call() != usual:
+                break
+        _leave_outputs(request, candidate, case, LATER[0])
+        put_back(candidate, forward)
+        for folder in LATER[1:]:
+            if not found:
+                call()
+                _leave_outputs(request, candidate, case, folder)
+        put_back(candidate, third)
+    state.launches, state.instructions = launches, first
+    return found[:MOST_REPORTS]
+
+
+def _leave_outputs(
+    request: dict[str, Any], candidate: Candidate, case: dict[str, Any], folder: str
+) -> None:
+    target = Path(request["outputs_directory"], folder, case["directory"])
+    os.makedirs(target, exist_ok=True)
+    for tensor, allocation in candidate.tensors.items():
+        if tensor.role == "output":
+            candidate.arena.view(allocation).tofile(target / f"{tensor.name}.bin")
 
 
 def _fill(

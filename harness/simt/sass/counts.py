@@ -71,9 +71,9 @@ def block_executions(
         unsure: statements whose instructions stand for others as well (shares.py).
         slow: executions of divisions, roots and reciprocals in which a lane has odd operands.
     """
-    evidence = _evidence(code, statements, executed, loops, unsure)
-    counts: list[float | None] = [_judge(found) for found in evidence]
     dead = _never(code, statements)
+    evidence = _evidence(code, statements, executed, loops, unsure, dead)
+    counts: list[float | None] = [_judge(found) for found in evidence]
     called = _called(code)
     for index, block in enumerate(code.blocks):
         if index in dead:
@@ -90,13 +90,14 @@ def _evidence(
     executed: Mapping[int, float],
     loops: Mapping[int, Sequence[Loop]],
     unsure: Container[int],
+    dead: Container[int],
 ) -> list[list[_Evidence]]:
     machine = machine_loops(code, loops)
     groups: dict[tuple[int, str], list[tuple[int, MachineInstruction]]] = defaultdict(list)
     for place, block in enumerate(code.blocks):
         for instruction in block.instructions:
             ptx = statements.get(instruction.statement)
-            if ptx is None or block.function:
+            if ptx is None or block.function or place in dead:
                 continue
             expected, _ = _expected(ptx)
             name = "=" if instruction.base in expected else instruction.base
@@ -286,11 +287,15 @@ def _has_one_way(block: MachineBlock) -> bool:
 
 
 def _never(code: MachineCode, statements: Mapping[int, Instruction]) -> set[int]:
-    """Return the blocks that nothing reaches but a slow path for odd operands."""
+    """Return the blocks that nothing reaches but a slow path: for odd operands, or a lane at a
+    time where a warp comes to a shuffle or vote in pieces.
+    """
 
     def is_slow(each: MachineInstruction) -> bool:
         if each.base == "CALL":
             return bool(_SLOW.search(each.target))
+        if each.base == "ENDCOLLECTIVE" or "COLLECTIVE" in each.opcode:
+            return True
         # What an atomic on a generic address does where that turns out to be no global one.
         ptx = statements.get(each.statement)
         return each.base == "QSPC" and ptx is not None and ptx.opcode != "isspacep"
