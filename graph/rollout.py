@@ -13,6 +13,7 @@ from ..nodes.optimization_selector.node import optimization_selector
 from ..nodes.records.trajectories import Trajectory
 from ..nodes.run.approve_technique import Reads, approve_technique, wanted_technique
 from ..nodes.run.record_step import record_step
+from ..nodes.run.sweep import sweep
 from ..nodes.state_extractor.node import state_extractor
 from ..nodes.state_selector.node import state_selector
 from .compiling import AgentGraph
@@ -29,6 +30,7 @@ async def begin(state: RolloutInput) -> dict[str, Any]:
         "step": 0,
         "found_states": (),
         "described": (),
+        "kept": (),
         "rejected": (),
         "ended": "",
         "over": False,
@@ -102,6 +104,7 @@ def build_graph() -> AgentGraph[RolloutState, None, RolloutInput, RolloutOutput]
     graph.add_node("state_extractor", state_extractor)
     graph.add_node("state_selector", state_selector)
     graph.add_node("optimization_proposer", optimization_proposer)
+    graph.add_node("sweep", sweep)
     graph.add_node("optimization_selector", optimization_selector)
     graph.add_node("approve_technique", approve_technique)
     graph.add_node("lower", lower)
@@ -111,7 +114,8 @@ def build_graph() -> AgentGraph[RolloutState, None, RolloutInput, RolloutOutput]
     graph.add_edge("begin", "state_extractor")
     graph.add_conditional_edges("state_extractor", after_observation)
     graph.add_edge("state_selector", "optimization_proposer")
-    graph.add_edge("optimization_proposer", "optimization_selector")
+    graph.add_edge("optimization_proposer", "sweep")
+    graph.add_edge("sweep", "optimization_selector")
     graph.add_conditional_edges("optimization_selector", after_selection)
     graph.add_conditional_edges("approve_technique", after_approval)
     graph.add_edge("lower", "record_step")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 from ...memory.knowledge.states.signature import signature_of
 from ...memory.records.evidence import Step
@@ -25,6 +25,7 @@ from ..common.workspaces import workspace_of
 from ..records.gradient import GapAnalysis, PolicyEvaluation
 from ..records.plan import RunPlan
 from ..records.task import TaskSummary
+from ..records.together import AnsweredTogether
 from ..records.trajectories import Trajectory
 from .builtin import analyze, sequence_gap
 from .movement import Pair
@@ -40,6 +41,7 @@ class Reads(TypedDict):
     iteration: int
     evaluated: PolicyEvaluation
     trajectories: dict[str, Trajectory]
+    reflected: NotRequired[AnsweredTogether | None]
 
 
 async def gap_analysis(state: Reads) -> dict[str, Any]:
@@ -97,7 +99,8 @@ async def _ask(state: Reads, analysis: GapAnalysis, steps: Sequence[Step]) -> An
         )
         return messages, causes_of(analysis.gaps, steps)
 
-    return await asked(state["plan"], "gap_analysis", (state["iteration"],), prepare)
+    place, reflected = (state["iteration"],), state.get("reflected")
+    return await asked(state["plan"], "gap_analysis", place, prepare, reflected)
 
 
 def explained(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 from ...memory.knowledge.knowledge_base import KnowledgeBase
 from ...memory.knowledge.states.conditions import KernelFacts
@@ -28,6 +28,7 @@ from ..records.gradient import Gap, GapAnalysis, ParameterUpdate
 from ..records.kernels import KernelPoint
 from ..records.plan import RunPlan
 from ..records.task import TaskSummary
+from ..records.together import AnsweredTogether
 from ..records.trajectories import Trajectory, best_so_far
 from .builtin import Change, Known, knowledge_update, written_edits, written_lessons
 from .by_rule import Learned
@@ -45,6 +46,7 @@ class Reads(TypedDict):
     best: KernelPoint
     trajectories: dict[str, Trajectory]
     analysis: GapAnalysis
+    reflected: NotRequired[AnsweredTogether | None]
 
 
 async def parameter_update(state: Reads) -> dict[str, Any]:
@@ -85,7 +87,8 @@ async def _ask(state: Reads, told: Iteration) -> Answer[KnowledgeNotes]:
         messages = lesson_messages(state["plan"], state["summary"], state["analysis"], told)
         return messages, notes_on(told.steps)
 
-    return await asked(state["plan"], "parameter_update", (state["iteration"],), prepare)
+    place, reflected = (state["iteration"],), state.get("reflected")
+    return await asked(state["plan"], "parameter_update", place, prepare, reflected)
 
 
 def _learned(state: Reads) -> Iteration:

@@ -8,7 +8,7 @@ model adds what they say about the expectations.
 from __future__ import annotations
 
 import asyncio
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 from ...tools.models.records import BUILTIN, Answer, Message
 from ...tools.progress import report_progress
@@ -19,6 +19,7 @@ from ..common.workspaces import workspace_of
 from ..records.gradient import PolicyEvaluation
 from ..records.plan import RunPlan
 from ..records.task import TaskSummary
+from ..records.together import AnsweredTogether
 from .builtin import evaluate
 from .prompt import Figures, evaluation_messages
 from .reply import PolicyRemarks, remarks_on
@@ -30,6 +31,7 @@ class Reads(TypedDict):
     plan: RunPlan
     summary: TaskSummary
     iteration: int
+    reflected: NotRequired[AnsweredTogether | None]
 
 
 async def policy_evaluation(state: Reads) -> dict[str, Any]:
@@ -66,7 +68,8 @@ async def _ask(state: Reads, figures: Figures) -> Answer[PolicyRemarks]:
     def prepare(workspace: Workspace) -> tuple[tuple[Message, ...], type[PolicyRemarks]]:
         return evaluation_messages(workspace, state, figures), remarks_on(figures.steps)
 
-    return await asked(state["plan"], "policy_evaluation", (state["iteration"],), prepare)
+    place, reflected = (state["iteration"],), state.get("reflected")
+    return await asked(state["plan"], "policy_evaluation", place, prepare, reflected)
 
 
 def remarked(figures: Figures, answer: Answer[PolicyRemarks]) -> PolicyEvaluation:

@@ -19,6 +19,7 @@ from ...memory.records.optimizations import Optimization
 from ...memory.records.states import PerformanceState, Signature
 from ...tools.progress import report_progress
 from ...tools.workspace import Workspace
+from ..common.losers import why_lost
 from ..common.policy_context import kernel_in_context
 from ..common.randomness import explores
 from ..common.until import end_of_search
@@ -138,6 +139,7 @@ def _record(state: Reads) -> Step:
             evidence_id=evidence.id,
             optimization=state["choice"].optimization,
             refused=tuple(each.parameters for each in mended),
+            lost=_lost(state, workspace),
             account_sha256=workspace.artifacts.put_text(_account(state).model_dump_json()),
         )
         workspace.store.replay.add([record])
@@ -243,6 +245,17 @@ def _state_after(state: Reads, workspace: Workspace) -> str | None:
         state["knowledge_at"], state.get("found_states", ()),
     )  # fmt: skip
     return found.id
+
+
+def _lost(state: Reads, workspace: Workspace) -> str:
+    """Return why a child that passed is slower; empty where it is not."""
+    current, child = state["current"], state["result"].point
+    if child is None:
+        return ""
+    before, after = (
+        workspace.evaluation(point.evaluation_key) for point in (current, child)
+    )
+    return why_lost(before, after, math.log(_gain(current, child)))
 
 
 def _gain(parent: KernelPoint, child: KernelPoint) -> float:

@@ -23,6 +23,7 @@ from ..common.workspaces import opened, workspace_of
 from ..records.observations import Observation, StateChoice
 from ..records.plan import RunPlan
 from ..records.task import TaskSummary
+from ..records.together import AnsweredTogether
 from .builtin import match, near, subject
 from .prompt import candidates, chosen, match_messages
 from .reply import StateMatch, match_among
@@ -39,6 +40,7 @@ class Reads(TypedDict):
     iteration: int
     rollout: int
     step: int
+    decided: NotRequired[AnsweredTogether | None]
 
 
 async def state_selector(state: Reads) -> dict[str, Any]:
@@ -96,7 +98,9 @@ async def _ask(state: Reads, rule: StateChoice, close: list[Near]) -> StateChoic
         return messages, match_among([each.state for each in shown], names)
 
     place = state["iteration"], state["rollout"], state["step"]
-    answer = await asked(state["plan"], "state_selector", place, prepare)
+    answer = await asked(
+        state["plan"], "state_selector", place, prepare, state.get("decided")
+    )
     if answer.value is None:
         return rule.model_copy(update={"author": stand_in(answer)})
     return chosen(answer, rule, shown, subject(observation))

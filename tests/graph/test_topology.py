@@ -23,9 +23,9 @@ def edges(graph: Any) -> set[tuple[str, str]]:
 
 
 def test_the_longest_loops_end_before_the_limit_of_steps() -> None:
-    """An iteration takes five steps of its graph, a rollout's step seven, an attempt seven at most
+    """An iteration takes five steps of its graph, a rollout's step eight, an attempt seven at most
     (with a review and its claims), a round of tools two."""
-    assert 7 * LONGEST_LOOP + 2 * MOST_ROUNDS + 100 < RECURSION_LIMIT
+    assert 8 * LONGEST_LOOP + 2 * MOST_ROUNDS + 100 < RECURSION_LIMIT
 
 
 def test_optimize_is_the_outer_loop() -> None:
@@ -86,7 +86,8 @@ def test_rollout_is_the_trajectory() -> None:
         ("state_extractor", "state_selector"),
         ("state_extractor", "finish"),
         ("state_selector", "optimization_proposer"),
-        ("optimization_proposer", "optimization_selector"),
+        ("optimization_proposer", "sweep"),
+        ("sweep", "optimization_selector"),
         ("optimization_selector", "approve_technique"),
         ("optimization_selector", "finish"),
         ("approve_technique", "lower"),
