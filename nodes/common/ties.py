@@ -1,5 +1,5 @@
-"""Which agents ask a model by themselves: where a rule is clear it stands, and compact agents of one
-model are asked together."""
+"""Which agents ask a model by themselves: where a rule is clear it stands, and compact agents of
+one model are asked together."""
 
 from __future__ import annotations
 

@@ -46,13 +46,7 @@ class Reads(TypedDict):
 
 async def gap_analysis(state: Reads) -> dict[str, Any]:
     """Explain each disagreement, and name the sequences that worked."""
-    trajectories = [
-        trajectory
-        for _, trajectory in sorted(state["trajectories"].items())
-        if trajectory.iteration == state["iteration"]
-    ]
-    steps, profiles, states = await asyncio.to_thread(_seen, state)
-    analysis = analyze(state["evaluated"], trajectories, steps, profiles, states)
+    analysis, steps = await asyncio.to_thread(analysis_of, state)
     if state["plan"].models.model_of("gap_analysis") != BUILTIN and analysis.gaps:
         analysis = explained(analysis, steps, await _ask(state, analysis, steps))
     report_progress(
@@ -68,6 +62,17 @@ async def gap_analysis(state: Reads) -> dict[str, Any]:
         "analysis": analysis,
         "evaluated": state["evaluated"].model_copy(update={"reviews": ()}),
     }
+
+
+def analysis_of(state: Reads) -> tuple[GapAnalysis, list[Step]]:
+    """Return the gaps as they are computed, whoever explains them, and the iteration's steps."""
+    trajectories = [
+        trajectory
+        for _, trajectory in sorted(state["trajectories"].items())
+        if trajectory.iteration == state["iteration"]
+    ]
+    steps, profiles, states = _seen(state)
+    return analyze(state["evaluated"], trajectories, steps, profiles, states), steps
 
 
 def _seen(

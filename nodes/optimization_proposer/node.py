@@ -62,15 +62,13 @@ class Reads(TypedDict):
 
 async def optimization_proposer(state: Reads) -> dict[str, Any]:
     """List what could be tried here, with the policy's expected gain of each."""
-    table = await asyncio.to_thread(_table, state)
+    table = await asyncio.to_thread(table_of, state)
     by_model = state["plan"].models.model_of("optimization_proposer") != BUILTIN
     told: dict[str, Any] = {}
     changes: dict[str, Any] = {}
     if by_model:
-        before, kept = await asyncio.to_thread(_kept, state, table)
-        sha256 = state["current"].source_sha256
-        enough = sum(each.made_for == sha256 for each in kept) >= FEWEST
-        if enough and state["plan"].agents == "compact":
+        before, kept = await asyncio.to_thread(kept_on, state, table)
+        if are_enough(state, kept):
             proposals, told["kept"] = kept, [each.technique for each in kept]
         else:
             proposals, told = await _ask(state, table, kept)
@@ -91,7 +89,7 @@ async def optimization_proposer(state: Reads) -> dict[str, Any]:
     return {"proposals": proposals, **changes}
 
 
-def _kept(state: Reads, table: Table) -> tuple[tuple[Proposal, ...], tuple[Proposal, ...]]:
+def kept_on(state: Reads, table: Table) -> tuple[tuple[Proposal, ...], tuple[Proposal, ...]]:
     """Return what models proposed so far, and what of it is still on the table here.
 
     A trajectory begins with what earlier ones were told of the kernel that it begins at.
@@ -109,6 +107,13 @@ def _kept(state: Reads, table: Table) -> tuple[tuple[Proposal, ...], tuple[Propo
         return before, still_on(table, before, workspace.knowledge, at)
 
 
+def are_enough(state: Reads, kept: Sequence[Proposal]) -> bool:
+    """Say whether nobody is asked for more than was proposed before."""
+    sha256 = state["current"].source_sha256
+    own = sum(each.made_for == sha256 for each in kept)
+    return state["plan"].agents == "compact" and own >= FEWEST
+
+
 def _described(state: Reads, proposals: tuple[Proposal, ...]) -> tuple[Proposal, ...]:
     """Return the proposals of the trajectory so far that a model described, each name once."""
     found = {each.technique: each for each in (*proposals, *state.get("described", ()))}
@@ -119,7 +124,7 @@ def _builtin(table: Table) -> tuple[Proposal, ...]:
     return propose(table.known, table.unlisted, table.reasons, cards=table.cards())
 
 
-def _table(state: Reads) -> Table:
+def table_of(state: Reads) -> Table:
     """Return what could be tried, as the knowledge base stood when the iteration began."""
     plan, current = state["plan"], state["current"]
     with workspace_of(plan) as workspace:
@@ -239,7 +244,7 @@ async def _ask(
     state: Reads, table: Table, kept: tuple[Proposal, ...]
 ) -> tuple[tuple[Proposal, ...], dict[str, Any]]:
     def prepare(workspace: Workspace) -> tuple[tuple[Message, ...], type[Proposals]]:
-        return _messages(workspace, state, table, kept), proposals_on(table)
+        return messages_on(workspace, state, table, kept), proposals_on(table)
 
     answer = await asked(
         state["plan"], "optimization_proposer", _place(state), prepare, state.get("decided")
@@ -263,9 +268,10 @@ async def _ask(
     return proposals, {"refused": refused, "new": new, "author": answer.author}
 
 
-def _messages(
-    workspace: Workspace, state: Reads, table: Table, kept: tuple[Proposal, ...]
+def messages_on(
+    workspace: Workspace, state: Reads, table: Table, kept: Sequence[Proposal]
 ) -> tuple[Message, ...]:
+    """Return the question; `kept` is on the table already."""
     current = state["current"]
     evaluation = workspace.evaluation(current.evaluation_key)
     return proposer_messages(

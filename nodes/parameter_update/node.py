@@ -52,7 +52,7 @@ class Reads(TypedDict):
 async def parameter_update(state: Reads) -> dict[str, Any]:
     """Write lessons and corrections; take the snapshot and the best the next iteration reads."""
     plan = state["plan"]
-    told = await asyncio.to_thread(_learned, state)
+    told = await asyncio.to_thread(learned_of, state)
     change, author = told.change, BUILTIN
     if not plan.learns:  # Evidence moves expectations by itself, where it is kept.
         change = Change(KnowledgeUpdate(run=plan.run_id, iteration=state["iteration"]))
@@ -91,7 +91,7 @@ async def _ask(state: Reads, told: Iteration) -> Answer[KnowledgeNotes]:
     return await asked(state["plan"], "parameter_update", place, prepare, reflected)
 
 
-def _learned(state: Reads) -> Iteration:
+def learned_of(state: Reads) -> Iteration:
     """Return what the iteration teaches by rule, and what a model may speak of."""
     plan = state["plan"]
     with workspace_of(plan) as workspace:

@@ -37,7 +37,7 @@ class Reads(TypedDict):
 async def policy_evaluation(state: Reads) -> dict[str, Any]:
     """Compare the iteration's measured gains with those the policy expected."""
     plan = state["plan"]
-    figures = await asyncio.to_thread(_figures, plan, state["iteration"])
+    figures = await asyncio.to_thread(figures_of, plan, state["iteration"])
     evaluation = figures.evaluation
     if plan.models.model_of("policy_evaluation") != BUILTIN and figures.steps:
         evaluation = remarked(figures, await _ask(state, figures))
@@ -54,7 +54,8 @@ async def policy_evaluation(state: Reads) -> dict[str, Any]:
     return {"evaluated": evaluation}
 
 
-def _figures(plan: RunPlan, iteration: int) -> Figures:
+def figures_of(plan: RunPlan, iteration: int) -> Figures:
+    """Return what is computed of an iteration, whoever remarks on it."""
     with workspace_of(plan) as workspace:
         replayed = workspace.store.replay.steps()
         knowledge = workspace.knowledge

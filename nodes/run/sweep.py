@@ -64,9 +64,7 @@ class Sweep(NamedTuple):
 
 async def sweep(state: Reads) -> dict[str, Any]:
     """Add to the proposals what other settings there are; a model's own proposals stay."""
-    if not state["plan"].sweeps:
-        return {}
-    found = await asyncio.to_thread(_proposed, state)
+    found = await asyncio.to_thread(swept_on, state)
     asked_for = {each.technique for each in state["proposals"] if each.made_for}
     swept = {each.technique: each for each in found if each.technique not in asked_for}
     others = [each for each in state["proposals"] if each.technique not in swept]
@@ -78,8 +76,11 @@ async def sweep(state: Reads) -> dict[str, Any]:
     return {"proposals": ranked}
 
 
-def _proposed(state: Reads) -> list[Proposal]:
+def swept_on(state: Reads) -> list[Proposal]:
+    """Return the proposals of a sweep on the kernel at hand."""
     place = state["iteration"], state["rollout"], state["step"]
+    if not state["plan"].sweeps:
+        return []
     with workspace_of(state["plan"]) as workspace:
         steps = visible_steps(workspace, place)
         found = list(_sweeps(workspace, state, steps))

@@ -91,7 +91,7 @@ def _add(plan: RunPlan, state: PerformanceState) -> None:
 
 async def _ask(state: Reads, rule: StateChoice, close: list[Near]) -> StateChoice:
     observation = state["observation"]
-    shown, names = await asyncio.to_thread(_shown, state, close)
+    shown, names = await asyncio.to_thread(shown_to_model, state, close)
 
     def prepare(_: Workspace) -> tuple[tuple[Message, ...], type[StateMatch]]:
         messages = match_messages(state["plan"], state["summary"], observation, shown)
@@ -106,7 +106,7 @@ async def _ask(state: Reads, rule: StateChoice, close: list[Near]) -> StateChoic
     return chosen(answer, rule, shown, subject(observation))
 
 
-def _shown(state: Reads, close: list[Near]) -> tuple[list[Near], frozenset[str]]:
+def shown_to_model(state: Reads, close: list[Near]) -> tuple[list[Near], frozenset[str]]:
     """Return the states among which a model chooses, and the names that are taken."""
     alike = tied(close)
     if state["plan"].agents == "compact" and len(alike) > 1:
