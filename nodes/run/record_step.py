@@ -1,6 +1,7 @@
 """Record the step: replay buffer, evidence, and where the trajectory goes on from.
 
-Reads the step's records; writes current, best, and `ended` when the trajectory is over.
+Reads the step's records; writes current, best, and `ended` when the trajectory is over. Where a
+reviewer's input has shown the kernel at hand wrong, another that stands takes its place.
 Every step is evidence, failures too; both stores ignore a row they already have.
 """
 
@@ -32,6 +33,7 @@ from ..records.observations import Observation, StateChoice
 from ..records.plan import RunPlan
 from ..records.task import TaskSummary
 from ..state_extractor.builtin import describe_state
+from .start_point import standing
 
 NEUTRAL = 0.97
 """A child this fast or faster is where the trajectory goes on: neutral moves prepare others."""
@@ -46,6 +48,7 @@ class Reads(TypedDict):
 
     plan: RunPlan
     summary: TaskSummary
+    start_point: NotRequired[KernelPoint]
     current: KernelPoint
     best: KernelPoint
     observation: Observation
@@ -89,8 +92,14 @@ async def record_step(state: Reads) -> dict[str, Any]:
         choice_author=record.choice_author,
         author=record.author,
     )
+    current = child if accepted else state["current"]
+    if record.outcome is Outcome.WRONG_ANSWER:
+        # What showed it may show what it was made of wrong too: an input that a reviewer found.
+        points = dict.fromkeys((state["current"], best, state.get("start_point", best)))
+        current = await standing(state["plan"], state["summary"], list(points))
+        ended = ended if current else "what it goes on from is wrong on an input found since"
     return {
-        "current": child if accepted else state["current"],
+        "current": current or state["current"],
         "best": best,
         "step": step,
         "ended": end_of_search(state["plan"], state["summary"], best) or ended,
