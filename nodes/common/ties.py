@@ -1,5 +1,4 @@
-"""Which agents ask a model by themselves: where a rule is clear it stands, and compact agents of
-one model are asked together."""
+"""Which agents ask a model by themselves, and which together: where a rule is clear it stands."""
 
 from __future__ import annotations
 

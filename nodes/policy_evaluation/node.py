@@ -60,7 +60,7 @@ def figures_of(plan: RunPlan, iteration: int) -> Figures:
         replayed = workspace.store.replay.steps()
         knowledge = workspace.knowledge
         names = {state.id: state.name for state in knowledge.states(knowledge.sequence())}
-    steps = [step for step in replayed if step.iteration == iteration]
+    steps = [step for step in replayed if step.iteration == iteration and step.evidence_id]
     earlier = [step for step in replayed if step.iteration < iteration]
     return Figures(evaluate(iteration, steps, names, earlier), steps, names)
 

@@ -165,7 +165,8 @@ def decision_on(question: Question) -> type[Decision]:
             if reply.state is None:
                 raise ValueError("`state` is asked for")
             forms["state"].model_validate(reply.state.model_dump())
-        named = {each.technique for each in (*reply.proposals, *question.standing)} | {STOP}
+        named = {each.technique for each in reply.proposals} | {STOP}
+        named |= {each.technique for each in question.standing}
         if reply.choice.technique not in named:
             raise ValueError(f"`choice` is none of {', '.join(sorted(named))}")
 

@@ -2,7 +2,8 @@
 
 Reads the step's records; writes current, best, and `ended` when the trajectory is over. Where a
 reviewer's input has shown the kernel at hand wrong, another that stands takes its place.
-Every step is evidence, failures too; both stores ignore a row they already have.
+Every step is evidence, failures too, but for a number that was changed in a kernel and broke it;
+both stores ignore a row they already have.
 """
 
 from __future__ import annotations
@@ -133,7 +134,9 @@ def _record(state: Reads) -> Step:
     )
     with workspace_of(plan) as workspace:
         *mended, evidence = _evidence(applied, state, workspace)
-        workspace.knowledge.add_evidence([*mended, evidence])
+        # A number that cannot be changed alone says nothing of the technique with that setting.
+        counts = not state["choice"].basis or child is not None
+        workspace.knowledge.add_evidence([*mended, evidence] if counts else [])
         record = Step(
             **{name: getattr(evidence, name) for name in Applied.model_fields},
             state_id=state["state_choice"].state.id,
@@ -145,7 +148,7 @@ def _record(state: Reads) -> Step:
             bottleneck_before=current.bottleneck,
             bottleneck_after=child.bottleneck if child else None,
             evaluation_key=result.evaluation_key,
-            evidence_id=evidence.id,
+            evidence_id=evidence.id if counts else None,
             optimization=state["choice"].optimization,
             refused=tuple(each.parameters for each in mended),
             lost=_lost(state, workspace),

@@ -71,9 +71,26 @@ def test_numbers_that_a_models_kernel_names_are_changed_without_asking_it(
     assert (first.parameters, second.parameters) == ({"tile": 16}, {"tile": 32})
     assert second.parent_sha256 == first.child_sha256 and second.author == CURRENT
     assert second.reason in ("", "TILE 16 -> 32") and len(model.calls) == 1
-    assert [row.earlier for row in ran.evidence] == [None, {"tile": 16}]
+    assert {str(row.earlier) for row in ran.evidence} == {"None", "{'tile': 16}"}
     source = new_source(tmp_path, str(second.child_sha256))
     assert re.search(r"^constexpr int TILE = 32;$", source, re.MULTILINE)
+
+
+def test_a_kernel_that_breaks_by_its_number_says_nothing_of_the_technique(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cards = "kernelblaster.nodes.optimization_proposer.table.Table.cards"
+    monkeypatch.setattr(cards, lambda table: {})
+    model = ScriptedChatModel(by_role={"kernel_writer": [written(80.0, 16)]})
+
+    def broken(text: str, values: Any) -> str:
+        return f"{text}outcome: race\n// {values}\n"
+
+    monkeypatch.setattr("kernelblaster.nodes.kernel_writer.builtin.with_numbers", broken)
+    ran = run(tmp_path, monkeypatch, model, "kernel_writer", rewrites=(TILED,), steps=2)
+    assert [step.outcome for step in ran.steps] == ["passed", "race"]
+    assert [row.outcome for row in ran.evidence] == ["passed"] and len(model.calls) == 1
+    assert ran.steps[1].evidence_id is None
 
 
 def new_source(folder: Path, sha256: str) -> str:
