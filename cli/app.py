@@ -44,6 +44,7 @@ from .flags import (
     OnBudget,
     Quiet,
     Remembered,
+    Sweeps,
     Until,
     checked_budgets,
     describe,
@@ -143,6 +144,7 @@ def optimize(
     choice: Chosen = None,
     counters: Counters = None,
     gradient: Gradient = None,
+    sweeps: Sweeps = None,
     fresh: Fresh = None,
     run: Annotated[Path | None, typer.Option("--run", help="Run directory.")] = None,
     kb: KnowledgeDirectory = None,
@@ -220,6 +222,7 @@ def optimize(
             choice=choice or "sampled",
             counters=counters is not False,
             gradient=gradient is not False,
+            sweeps=sweeps is not False,
             fresh=settings.fresh if fresh is None else fresh,
         )
     except ValidationError as error:

@@ -77,6 +77,14 @@ Gradient = Annotated[
         rich_help_panel=_ABLATION,
     ),
 ]
+Sweeps = Annotated[
+    bool | None,
+    typer.Option(
+        "--sweeps/--no-sweeps",
+        help="Whether other settings of what moved a kernel's time are tried without a model.",
+        rich_help_panel=_ABLATION,
+    ),
+]
 Fresh = Annotated[
     bool | None,
     typer.Option(

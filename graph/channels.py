@@ -24,7 +24,7 @@ from ..nodes.run.begin import check_asked
 FIXED = (
     "task", "start", "run", "run_id", "dimensions", "reading", "policy", "gpu", "device",
     "device_why", "identity", "knowledge", "task_sha256", "forked_from", "memory", "choice",
-    "counters", "gradient",
+    "counters", "gradient", "sweeps",
 )  # fmt: skip
 """Fields of a run's plan that say which run it is."""
 WHICH_RUN = "it says which run this is; start another run"

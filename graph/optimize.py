@@ -1,7 +1,7 @@
 """The whole loop on one screen: in-context reinforcement learning over CUDA kernels.
 
 load_task → approve_plan → initial_cuda → profile_baseline → rollouts in parallel (Send)
-    → policy_evaluation → gap_analysis → parameter_update → keep_lessons
+    → reflect → policy_evaluation → gap_analysis → parameter_update → keep_lessons
     → rollouts of the next iteration | confirm_winner → soft_verifier → try_claims → approve_winner
     → unseen_shapes → report
 """
@@ -22,6 +22,7 @@ from ..nodes.policy_evaluation.node import policy_evaluation
 from ..nodes.records.plan import Settings
 from ..nodes.run.keep_lessons import keep_lessons
 from ..nodes.run.lineage import of_one_line
+from ..nodes.run.reflect import reflect
 from ..nodes.run.start_point import start_point
 from .channels import sent
 from .compiling import AgentGraph
@@ -86,13 +87,15 @@ def build_graph() -> AgentGraph[OptimizeState, Any, OptimizeInput, OptimizeOutpu
     )
     add_beginning(graph, "kernelblaster")
     graph.add_node("rollout", sent(Departure, one_of_many(of_one_line(rollout))))
+    graph.add_node("reflect", of_one_line(reflect))
     graph.add_node("policy_evaluation", of_one_line(policy_evaluation))
     graph.add_node("gap_analysis", of_one_line(gap_analysis))
     graph.add_node("parameter_update", of_one_line(parameter_update))
     graph.add_node("keep_lessons", of_one_line(keep_lessons))
     following = ["rollout", "confirm_winner"]
     graph.add_conditional_edges("profile_baseline", next_iteration, following)
-    graph.add_edge("rollout", "policy_evaluation")
+    graph.add_edge("rollout", "reflect")
+    graph.add_edge("reflect", "policy_evaluation")
     graph.add_edge("policy_evaluation", "gap_analysis")
     graph.add_edge("gap_analysis", "parameter_update")
     graph.add_edge("parameter_update", "keep_lessons")

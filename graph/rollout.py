@@ -12,7 +12,9 @@ from ..nodes.optimization_proposer.node import optimization_proposer
 from ..nodes.optimization_selector.node import optimization_selector
 from ..nodes.records.trajectories import Trajectory
 from ..nodes.run.approve_technique import Reads, approve_technique, wanted_technique
+from ..nodes.run.decide import decide
 from ..nodes.run.record_step import record_step
+from ..nodes.run.sweep import sweep
 from ..nodes.state_extractor.node import state_extractor
 from ..nodes.state_selector.node import state_selector
 from .compiling import AgentGraph
@@ -29,6 +31,7 @@ async def begin(state: RolloutInput) -> dict[str, Any]:
         "step": 0,
         "found_states": (),
         "described": (),
+        "kept": (),
         "rejected": (),
         "ended": "",
         "over": False,
@@ -75,9 +78,9 @@ async def finish(state: RolloutState) -> dict[str, Any]:
     }
 
 
-def after_observation(state: RolloutState) -> Literal["state_selector", "finish"]:
-    """Choose a state for what was seen; finish where the search ended first."""
-    return "finish" if state["ended"] else "state_selector"
+def after_observation(state: RolloutState) -> Literal["decide", "finish"]:
+    """Decide what to do about what was seen; finish where the search ended first."""
+    return "finish" if state["ended"] else "decide"
 
 
 def after_selection(state: RolloutState) -> Literal["approve_technique", "finish"]:
@@ -100,8 +103,10 @@ def build_graph() -> AgentGraph[RolloutState, None, RolloutInput, RolloutOutput]
     graph = AgentGraph(RolloutState, input_schema=RolloutInput, output_schema=RolloutOutput)
     graph.add_node("begin", begin)
     graph.add_node("state_extractor", state_extractor)
+    graph.add_node("decide", decide)
     graph.add_node("state_selector", state_selector)
     graph.add_node("optimization_proposer", optimization_proposer)
+    graph.add_node("sweep", sweep)
     graph.add_node("optimization_selector", optimization_selector)
     graph.add_node("approve_technique", approve_technique)
     graph.add_node("lower", lower)
@@ -110,8 +115,10 @@ def build_graph() -> AgentGraph[RolloutState, None, RolloutInput, RolloutOutput]
     graph.add_edge(START, "begin")
     graph.add_edge("begin", "state_extractor")
     graph.add_conditional_edges("state_extractor", after_observation)
+    graph.add_edge("decide", "state_selector")
     graph.add_edge("state_selector", "optimization_proposer")
-    graph.add_edge("optimization_proposer", "optimization_selector")
+    graph.add_edge("optimization_proposer", "sweep")
+    graph.add_edge("sweep", "optimization_selector")
     graph.add_conditional_edges("optimization_selector", after_selection)
     graph.add_conditional_edges("approve_technique", after_approval)
     graph.add_edge("lower", "record_step")

@@ -18,6 +18,7 @@ from ..nodes.records.result import Confirmation, RunResult, ShapeCheck
 from ..nodes.records.reviews import CandidateReview, SoftReview, merge_reviews
 from ..nodes.records.rounds import Candidate, Feedback
 from ..nodes.records.task import TaskSummary
+from ..nodes.records.together import AnsweredTogether
 from ..nodes.records.trajectories import Trajectory, merge_newest
 from .channels import Merged, Recorded
 
@@ -79,6 +80,9 @@ class OptimizeState(SearchState, total=False):
     """Distinct sources evaluated before this iteration."""
     trajectories: Annotated[dict[str, Trajectory], Merged(dict[str, Trajectory], merge_newest)]
     """What the newest iteration's rollouts came to, by ITERATION.ROLLOUT."""
+    reflected: Annotated[AnsweredTogether | None, Recorded]
+    """What a model said in one call as policy evaluation, gap analysis and parameter update; None
+    where each asks by itself."""
     evaluated: Annotated[PolicyEvaluation, Recorded]
     """How well the policy predicted this iteration's gains; its reviews until they are read."""
     analysis: Annotated[GapAnalysis, Recorded]
@@ -158,6 +162,9 @@ class RolloutState(RolloutInput, total=False):
     """Techniques tried."""
     observation: Annotated[Observation, Recorded]
     """The current kernel's performance signature."""
+    decided: Annotated[AnsweredTogether | None, Recorded]
+    """What a model said in one call as selector of state and technique, and as proposer; None where
+    each asks by itself."""
     state_choice: Annotated[StateChoice, Recorded]
     """The known state that fits it."""
     found_states: Annotated[tuple[PerformanceState, ...], Recorded]
@@ -166,6 +173,9 @@ class RolloutState(RolloutInput, total=False):
     """Techniques on the table."""
     described: Annotated[tuple[Proposal, ...], Recorded]
     """Techniques that a model proposed newly, with what it says of them."""
+    kept: Annotated[tuple[Proposal, ...], Recorded]
+    """What models proposed in this trajectory, the newest first: what is not chosen stays on the
+    table."""
     rejected: Annotated[tuple[str, ...], Recorded]
     """Techniques that a person does not want in this rollout."""
     choice: Annotated[TechniqueChoice | None, Recorded]

@@ -170,6 +170,8 @@ class Step(Applied):
     """Artifact of what the agents said on the way to it; None in steps of earlier versions."""
     refused: tuple[dict[str, Any], ...] = ()
     """Settings that failed on the way to it."""
+    lost: str = ""
+    """Of a child that is slower than its parent, what moved in its profile."""
 
     @property
     def id(self) -> str:

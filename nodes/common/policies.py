@@ -122,6 +122,8 @@ def under_policy(context: RunContext) -> RunContext:
                 f"--{name}: the policy {policy} reads no knowledge base, writes none and chooses "
                 "by none: there is nothing to leave out"
             )
+    if by_rounds(policy) and not context.sweeps:
+        raise UserError(f"--no-sweeps: the policy {policy} has none; leave it out")
     for name, value in fixes.items():
         asked = getattr(context, name)
         if asked not in (value, RunContext.model_fields[name].default):

@@ -1,4 +1,4 @@
-"""Whether a kernel's state is asked of a model: where the rule is clear, it stands."""
+"""Which agents ask a model by themselves, and which together: where a rule is clear it stands."""
 
 from __future__ import annotations
 
@@ -7,6 +7,26 @@ from collections.abc import Sequence
 from ...memory.knowledge.states.matching import Near, tied
 from ...tools.models.records import BUILTIN, Role
 from ..records.plan import RunPlan
+
+DECIDING: tuple[Role, ...] = ("optimization_proposer", "optimization_selector")
+"""Asked together at a step, with the state selector where a kernel's state is open."""
+REFLECTING: tuple[Role, ...] = ("policy_evaluation", "gap_analysis", "parameter_update")
+"""Asked together after an iteration."""
+
+
+def decides_together(plan: RunPlan, *more: Role) -> bool:
+    """Say whether one call answers for those that decide on a step, and for more."""
+    return _one_model(plan, (*DECIDING, *more))
+
+
+def reflects_together(plan: RunPlan) -> bool:
+    """Say whether one call answers for those that look back on an iteration."""
+    return plan.learns and _one_model(plan, REFLECTING)
+
+
+def _one_model(plan: RunPlan, roles: Sequence[Role]) -> bool:
+    names = {plan.models.model_of(role) for role in roles}
+    return plan.agents == "compact" and len(names) == 1 and BUILTIN not in names
 
 
 def asks_model(plan: RunPlan, role: Role, near: Sequence[Near]) -> bool:
@@ -18,5 +38,7 @@ def asks_model(plan: RunPlan, role: Role, near: Sequence[Near]) -> bool:
         near: the states nearest to the kernel, by the rule.
     """
     if plan.models.model_of(role) == BUILTIN:
+        return False
+    if role == "state_extractor" and decides_together(plan, "state_selector"):
         return False
     return plan.agents == "full" or len(tied(near)) != 1

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 from ...memory.knowledge.states.signature import signature_of
 from ...memory.records.evidence import Step
@@ -25,6 +25,7 @@ from ..common.workspaces import workspace_of
 from ..records.gradient import GapAnalysis, PolicyEvaluation
 from ..records.plan import RunPlan
 from ..records.task import TaskSummary
+from ..records.together import AnsweredTogether
 from ..records.trajectories import Trajectory
 from .builtin import analyze, sequence_gap
 from .movement import Pair
@@ -40,17 +41,12 @@ class Reads(TypedDict):
     iteration: int
     evaluated: PolicyEvaluation
     trajectories: dict[str, Trajectory]
+    reflected: NotRequired[AnsweredTogether | None]
 
 
 async def gap_analysis(state: Reads) -> dict[str, Any]:
     """Explain each disagreement, and name the sequences that worked."""
-    trajectories = [
-        trajectory
-        for _, trajectory in sorted(state["trajectories"].items())
-        if trajectory.iteration == state["iteration"]
-    ]
-    steps, profiles, states = await asyncio.to_thread(_seen, state)
-    analysis = analyze(state["evaluated"], trajectories, steps, profiles, states)
+    analysis, steps = await asyncio.to_thread(analysis_of, state)
     if state["plan"].models.model_of("gap_analysis") != BUILTIN and analysis.gaps:
         analysis = explained(analysis, steps, await _ask(state, analysis, steps))
     report_progress(
@@ -66,6 +62,17 @@ async def gap_analysis(state: Reads) -> dict[str, Any]:
         "analysis": analysis,
         "evaluated": state["evaluated"].model_copy(update={"reviews": ()}),
     }
+
+
+def analysis_of(state: Reads) -> tuple[GapAnalysis, list[Step]]:
+    """Return the gaps as they are computed, whoever explains them, and the iteration's steps."""
+    trajectories = [
+        trajectory
+        for _, trajectory in sorted(state["trajectories"].items())
+        if trajectory.iteration == state["iteration"]
+    ]
+    steps, profiles, states = _seen(state)
+    return analyze(state["evaluated"], trajectories, steps, profiles, states), steps
 
 
 def _seen(
@@ -97,7 +104,8 @@ async def _ask(state: Reads, analysis: GapAnalysis, steps: Sequence[Step]) -> An
         )
         return messages, causes_of(analysis.gaps, steps)
 
-    return await asked(state["plan"], "gap_analysis", (state["iteration"],), prepare)
+    place, reflected = (state["iteration"],), state.get("reflected")
+    return await asked(state["plan"], "gap_analysis", place, prepare, reflected)
 
 
 def explained(

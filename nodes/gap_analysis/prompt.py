@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from ...harness.records import Evaluation, Profile, Task
 from ...memory.knowledge.states.signature import signature_of
@@ -34,17 +35,25 @@ def gap_messages(
     evaluated: str,
 ) -> tuple[Message, ...]:
     """Return the prompt of gap analysis; `evaluated` is what policy evaluation says in sum."""
-    task = workspace.task(summary.artifact)
     return render(
         "gap_analysis",
         plan.models.context_of("gap_analysis"),
-        **task_context(task, workspace.measured_by),
-        gaps=gap_lines(analysis.gaps, steps),
-        steps=steps_text(steps, {gap.state_id: gap.state_name for gap in analysis.gaps}),
         evaluated=evaluated,
-        moved=_moved(workspace, task, steps),
-        diffs=_diffs(workspace, steps),
+        **gap_context(workspace, summary, analysis, steps),
     )
+
+
+def gap_context(
+    workspace: Workspace, summary: TaskSummary, analysis: GapAnalysis, steps: Sequence[Step]
+) -> dict[str, Any]:
+    """Return what the template speaks of, less what policy evaluation says."""
+    task = workspace.task(summary.artifact)
+    return task_context(task, workspace.measured_by) | {
+        "gaps": gap_lines(analysis.gaps, steps),
+        "steps": steps_text(steps, {gap.state_id: gap.state_name for gap in analysis.gaps}),
+        "moved": _moved(workspace, task, steps),
+        "diffs": _diffs(workspace, steps),
+    }
 
 
 def profiles_around(

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...harness.records import Record, Task
+from ...tools.rewriting.named_constants import name_of, named_numbers, with_numbers
 from ...tools.rewriting.records import Rewritten
 from ...tools.techniques.catalogue import rewrites
 from ...tools.techniques.macros import macro_rewrite
@@ -50,6 +51,27 @@ def rewrite(
             return Written(source=result.source, parameters=parameters, note=result.note)
         note = result.reason
     return Written(source=None, parameters={}, note=note)
+
+
+def renumbered(
+    basis: str, choice: TechniqueChoice, tried: Sequence[Mapping[str, Any]]
+) -> Written:
+    """Return a kernel that has the technique, the numbers that it names changed to the first
+    setting not in `tried`."""
+    numbers = named_numbers(basis)
+    for parameters in choice.settings:
+        if any(dict(earlier) == parameters for earlier in tried):
+            continue
+        named = {name_of(each, list(numbers)): value for each, value in parameters.items()}
+        changed = {
+            name: value for name, value in named.items() if name and numbers[name] != value
+        }
+        if changed:
+            told = ", ".join(f"{name} {numbers[name]} -> {changed[name]}" for name in changed)
+            return Written(
+                source=with_numbers(basis, changed), parameters=parameters, note=told
+            )
+    return Written(source=None, parameters={}, note="every setting was tried")
 
 
 def _order(

@@ -5,11 +5,13 @@ The built-in writer rewrites the syntax tree; a failed attempt is followed by th
 parameter values, never by the same source again. A model is shown the file, its profile and the
 technique; a failed attempt goes on as a conversation, with what was found wrong as next message.
 With tools (`writer`), it may have some called before it gives an attempt: then a round is written.
+Of a choice with a basis, the numbers that a kernel names are changed, whoever wrote it.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict
 
 from ...tools.models.asking import MalformedReply
@@ -27,7 +29,7 @@ from ..records.lowering import Attempt, ToolRound
 from ..records.observations import StateChoice
 from ..records.plan import RunPlan
 from ..records.task import TaskSummary
-from .builtin import rewrite
+from .builtin import renumbered, rewrite
 from .prompt import lowering_messages
 from .tool_rounds import may_call, schemas, submitted, tried_kernels
 
@@ -48,7 +50,8 @@ class Reads(TypedDict, total=False):
 
 async def kernel_writer(state: Reads) -> dict[str, Any]:
     """Write one more attempt, or ask for tools; an attempt without a source ends the lowering."""
-    if state["plan"].models.model_of("kernel_writer") == BUILTIN:
+    by_model = state["plan"].models.model_of("kernel_writer") != BUILTIN
+    if not by_model or state["choice"].basis:
         attempt = await asyncio.to_thread(_write, state)
     else:
         try:
@@ -90,6 +93,8 @@ def _rewritten(workspace: Workspace, state: Reads) -> Attempt:
     task = workspace.task(state["summary"].artifact)
     parent = workspace.artifacts.get_text(state["parent"].source_sha256)
     tried = [attempt.parameters for attempt in attempts.values()]
+    if choice.basis:
+        return _renumbered(workspace, state, tried)
     written = rewrite(
         parent,
         task,
@@ -104,6 +109,25 @@ def _rewritten(workspace: Workspace, state: Reads) -> Attempt:
         source_sha256=workspace.artifacts.put_text(written.source) if written.source else None,
         parameters=written.parameters,
         author=BUILTIN,
+        reason=written.note,
+    )
+
+
+def _renumbered(
+    workspace: Workspace, state: Reads, tried: Sequence[Mapping[str, Any]]
+) -> Attempt:
+    """Return a known kernel with another setting: it stays the work of who wrote it."""
+    choice = state["choice"]
+    written = renumbered(workspace.artifacts.get_text(choice.basis), choice, tried)
+    author = next(
+        (step.author for step in workspace.store.replay.steps()
+         if step.child_sha256 == choice.basis), BUILTIN,
+    )  # fmt: skip
+    return Attempt(
+        number=len(state["attempts"]),
+        source_sha256=workspace.artifacts.put_text(written.source) if written.source else None,
+        parameters=written.parameters,
+        author=author,
         reason=written.note,
     )
 

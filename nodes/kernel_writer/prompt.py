@@ -22,6 +22,7 @@ from ...tools.wording.experience import (
     technique_text,
 )
 from ...tools.workspace import Workspace
+from ..common.losers import lost_before
 from ..common.policy_context import kernel_in_context
 from ..common.prompts.render import render
 from ..common.prompts.repair import repair_messages, reply_words
@@ -93,6 +94,7 @@ def lowering_context(workspace: Workspace, state: State, task: Task) -> dict[str
         ),
         "tried": tried_on(workspace, steps, parent.source_sha256, evaluation),
         "came": came_by(workspace, task, steps, evaluation),
+        "lost": lost_before(steps, parent.source_sha256),
     }
 
 

@@ -1,7 +1,8 @@
 """Optimization proposer: put techniques on the table for this code in this state.
 
-Reads plan, summary, current, state_choice, observation, described; writes
-proposals and, of those that a model described, described: one not chosen keeps its description.
+Reads plan, summary, current, state_choice, observation, described, kept; writes
+proposals and, of those that a model made, kept and described: one that is not chosen stays on the
+table. Where enough of them were made for the very kernel, compact agents ask for no more.
 Sources: the knowledge base's optimizations for the state and its neighbours, what applies to the
 code though the knowledge base does not list it there, and what a model thinks of.
 """
@@ -30,7 +31,9 @@ from ..records.kernels import KernelPoint
 from ..records.observations import Observation, StateChoice
 from ..records.plan import RunPlan
 from ..records.task import TaskSummary
+from ..records.together import AnsweredTogether
 from .builtin import macro_reasons, propose
+from .kept import FEWEST, by_models, of_earlier_rollouts, still_on, together
 from .prompt import proposals_of, proposals_on, proposer_messages
 from .reply import Proposals
 from .table import Table, described_in, kernel_at_hand, refusals
@@ -52,18 +55,25 @@ class Reads(TypedDict):
     rollout: int
     step: int
     described: NotRequired[tuple[Proposal, ...]]
+    kept: NotRequired[tuple[Proposal, ...]]
     rejected: NotRequired[tuple[str, ...]]
+    decided: NotRequired[AnsweredTogether | None]
 
 
 async def optimization_proposer(state: Reads) -> dict[str, Any]:
     """List what could be tried here, with the policy's expected gain of each."""
-    table = await asyncio.to_thread(_table, state)
+    table = await asyncio.to_thread(table_of, state)
     by_model = state["plan"].models.model_of("optimization_proposer") != BUILTIN
     told: dict[str, Any] = {}
     changes: dict[str, Any] = {}
     if by_model:
-        proposals, told = await _ask(state, table)
+        before, kept = await asyncio.to_thread(kept_on, state, table)
+        if are_enough(state, kept):
+            proposals, told["kept"] = kept, [each.technique for each in kept]
+        else:
+            proposals, told = await _ask(state, table, kept)
         changes["described"] = _described(state, proposals)
+        changes["kept"] = together(before, by_models(proposals))
     else:
         proposals = _builtin(table)
         told["inapplicable"] = table.inapplicable
@@ -79,6 +89,31 @@ async def optimization_proposer(state: Reads) -> dict[str, Any]:
     return {"proposals": proposals, **changes}
 
 
+def kept_on(state: Reads, table: Table) -> tuple[tuple[Proposal, ...], tuple[Proposal, ...]]:
+    """Return what models proposed so far, and what of it is still on the table here.
+
+    A trajectory begins with what earlier ones were told of the kernel that it begins at.
+    """
+    before, at, place = state.get("kept", ()), state["knowledge_at"], _place(state)
+    with workspace_of(state["plan"]) as workspace:
+        steps = visible_steps(workspace, place)
+        if state["step"] == 0:
+            sha256 = state["current"].source_sha256
+            before = of_earlier_rollouts(workspace, steps, sha256)
+        chosen = {
+            step.technique for step in steps if (step.iteration, step.rollout) == place[:2]
+        }
+        before = tuple(each for each in before if each.technique not in chosen)
+        return before, still_on(table, before, workspace.knowledge, at)
+
+
+def are_enough(state: Reads, kept: Sequence[Proposal]) -> bool:
+    """Say whether nobody is asked for more than was proposed before."""
+    sha256 = state["current"].source_sha256
+    own = sum(each.made_for == sha256 for each in kept)
+    return state["plan"].agents == "compact" and own >= FEWEST
+
+
 def _described(state: Reads, proposals: tuple[Proposal, ...]) -> tuple[Proposal, ...]:
     """Return the proposals of the trajectory so far that a model described, each name once."""
     found = {each.technique: each for each in (*proposals, *state.get("described", ()))}
@@ -89,7 +124,7 @@ def _builtin(table: Table) -> tuple[Proposal, ...]:
     return propose(table.known, table.unlisted, table.reasons, cards=table.cards())
 
 
-def _table(state: Reads) -> Table:
+def table_of(state: Reads) -> Table:
     """Return what could be tried, as the knowledge base stood when the iteration began."""
     plan, current = state["plan"], state["current"]
     with workspace_of(plan) as workspace:
@@ -205,11 +240,15 @@ def techniques_tried(steps: Sequence[Step], state: Reads) -> tuple[str, ...]:
 # By a model ----------------------------------------------------------------------------------
 
 
-async def _ask(state: Reads, table: Table) -> tuple[tuple[Proposal, ...], dict[str, Any]]:
+async def _ask(
+    state: Reads, table: Table, kept: tuple[Proposal, ...]
+) -> tuple[tuple[Proposal, ...], dict[str, Any]]:
     def prepare(workspace: Workspace) -> tuple[tuple[Message, ...], type[Proposals]]:
-        return _messages(workspace, state, table), proposals_on(table)
+        return messages_on(workspace, state, table, kept), proposals_on(table)
 
-    answer = await asked(state["plan"], "optimization_proposer", _place(state), prepare)
+    answer = await asked(
+        state["plan"], "optimization_proposer", _place(state), prepare, state.get("decided")
+    )
     if answer.value is None:
         author = stand_in(answer)
         return (
@@ -224,10 +263,15 @@ async def _ask(state: Reads, table: Table) -> tuple[tuple[Proposal, ...], dict[s
 
     proposals, refused = await asyncio.to_thread(settle)
     new = [each.technique for each in proposals if each.optimization is not None]
+    named = {each.technique for each in proposals}
+    proposals += tuple(each for each in kept if each.technique not in named)
     return proposals, {"refused": refused, "new": new, "author": answer.author}
 
 
-def _messages(workspace: Workspace, state: Reads, table: Table) -> tuple[Message, ...]:
+def messages_on(
+    workspace: Workspace, state: Reads, table: Table, kept: Sequence[Proposal]
+) -> tuple[Message, ...]:
+    """Return the question; `kept` is on the table already."""
     current = state["current"]
     evaluation = workspace.evaluation(current.evaluation_key)
     return proposer_messages(
@@ -239,4 +283,5 @@ def _messages(workspace: Workspace, state: Reads, table: Table) -> tuple[Message
         state["observation"],
         visible_steps(workspace, _place(state)),
         table,
+        kept,
     )

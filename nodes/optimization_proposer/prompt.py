@@ -23,6 +23,7 @@ from ...tools.wording.experience import (
 )
 from ...tools.wording.measurements import attainable
 from ...tools.workspace import Workspace
+from ..common.losers import lost_before
 from ..common.prompts.render import render
 from ..common.prompts.subject import kernel_context, task_context
 from ..common.prompts.tried import came_by, tried_on
@@ -53,8 +54,12 @@ def proposer_messages(
     observation: Observation,
     steps: Sequence[Step],
     table: Table,
+    kept: Sequence[Proposal] = (),
 ) -> tuple[Message, ...]:
-    """Return the prompt of the optimization proposer; `steps` are those it may know of."""
+    """Return the prompt of the optimization proposer.
+
+    `steps` are those it may know of, `kept` what is on the table whatever it says.
+    """
     source = workspace.artifacts.get_text(current.source_sha256)
     path = path_to(current.source_sha256, steps)
     assert evaluation.profile is not None and evaluation.timing is not None
@@ -80,6 +85,8 @@ def proposer_messages(
         left_out=listed.left_out,
         tried=tried_on(workspace, steps, current.source_sha256, evaluation),
         came=came_by(workspace, task, steps, evaluation),
+        kept=", ".join(each.technique for each in kept),
+        lost=lost_before(steps, current.source_sha256),
         lessons=lessons_text(
             table.lessons,
             state=table.where.id,
@@ -226,6 +233,7 @@ def proposals_of(
                 optimization=cards[name],
                 reason=proposed.reason,
                 author=answer.author,
+                made_for=table.context.kernel.source_sha256 if table.context.kernel else "",
             )
             for name, proposed in taken.items()
             if name not in out

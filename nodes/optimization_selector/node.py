@@ -7,7 +7,7 @@ is told what was drawn, and may choose another proposal for a reason.
 
 from __future__ import annotations
 
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 from ...tools.models.records import BUILTIN, Message
 from ...tools.progress import report_progress
@@ -18,6 +18,7 @@ from ..records.kernels import KernelPoint
 from ..records.observations import Observation, StateChoice
 from ..records.plan import RunPlan
 from ..records.task import TaskSummary
+from ..records.together import AnsweredTogether
 from .builtin import select
 from .prompt import selector_messages
 from .reply import STOP, Selection, selection_among
@@ -36,6 +37,7 @@ class Reads(TypedDict):
     iteration: int
     rollout: int
     step: int
+    decided: NotRequired[AnsweredTogether | None]
 
 
 async def optimization_selector(state: Reads) -> dict[str, Any]:
@@ -87,7 +89,9 @@ async def _ask(state: Reads, drawn: TechniqueChoice) -> TechniqueChoice | str:
         return selector_messages(workspace, state, drawn), selection_among(state["proposals"])
 
     place = state["iteration"], state["rollout"], state["step"]
-    answer = await asked(state["plan"], "optimization_selector", place, prepare)
+    answer = await asked(
+        state["plan"], "optimization_selector", place, prepare, state.get("decided")
+    )
     selection = answer.value
     if selection is None:
         return drawn.model_copy(update={"author": stand_in(answer)})

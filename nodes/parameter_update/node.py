@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 from ...memory.knowledge.knowledge_base import KnowledgeBase
 from ...memory.knowledge.states.conditions import KernelFacts
@@ -28,6 +28,7 @@ from ..records.gradient import Gap, GapAnalysis, ParameterUpdate
 from ..records.kernels import KernelPoint
 from ..records.plan import RunPlan
 from ..records.task import TaskSummary
+from ..records.together import AnsweredTogether
 from ..records.trajectories import Trajectory, best_so_far
 from .builtin import Change, Known, knowledge_update, written_edits, written_lessons
 from .by_rule import Learned
@@ -45,12 +46,13 @@ class Reads(TypedDict):
     best: KernelPoint
     trajectories: dict[str, Trajectory]
     analysis: GapAnalysis
+    reflected: NotRequired[AnsweredTogether | None]
 
 
 async def parameter_update(state: Reads) -> dict[str, Any]:
     """Write lessons and corrections; take the snapshot and the best the next iteration reads."""
     plan = state["plan"]
-    told = await asyncio.to_thread(_learned, state)
+    told = await asyncio.to_thread(learned_of, state)
     change, author = told.change, BUILTIN
     if not plan.learns:  # Evidence moves expectations by itself, where it is kept.
         change = Change(KnowledgeUpdate(run=plan.run_id, iteration=state["iteration"]))
@@ -85,10 +87,11 @@ async def _ask(state: Reads, told: Iteration) -> Answer[KnowledgeNotes]:
         messages = lesson_messages(state["plan"], state["summary"], state["analysis"], told)
         return messages, notes_on(told.steps)
 
-    return await asked(state["plan"], "parameter_update", (state["iteration"],), prepare)
+    place, reflected = (state["iteration"],), state.get("reflected")
+    return await asked(state["plan"], "parameter_update", place, prepare, reflected)
 
 
-def _learned(state: Reads) -> Iteration:
+def learned_of(state: Reads) -> Iteration:
     """Return what the iteration teaches by rule, and what a model may speak of."""
     plan = state["plan"]
     with workspace_of(plan) as workspace:

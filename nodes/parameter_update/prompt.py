@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ...memory.knowledge.changes.edit_checks import grounded
 from ...memory.knowledge.states.conditions import FEATURES, KernelFacts
@@ -65,34 +65,43 @@ def lesson_messages(
     plan: RunPlan, summary: TaskSummary, analysis: GapAnalysis, told: Iteration
 ) -> tuple[Message, ...]:
     """Return the prompt of parameter update."""
-    tried = tuple(dict.fromkeys(step.technique for step in told.steps))
     return render(
         "parameter_update",
         plan.models.context_of("parameter_update"),
-        name=summary.name,
-        op_class=summary.op_class,
-        dtype=summary.dtype,
-        gpu=told.gpu,
-        iteration=analysis.iteration + 1,
-        gaps=gap_lines(analysis.gaps, told.steps),
-        steps=steps_text(told.steps, told.names),
-        lessons=lessons_text(
+        **lesson_context(summary, analysis, told),
+    )
+
+
+def lesson_context(
+    summary: TaskSummary, analysis: GapAnalysis, told: Iteration
+) -> dict[str, Any]:
+    """Return what the template speaks of."""
+    tried = tuple(dict.fromkeys(step.technique for step in told.steps))
+    return {
+        "name": summary.name,
+        "op_class": summary.op_class,
+        "dtype": summary.dtype,
+        "gpu": told.gpu,
+        "iteration": analysis.iteration + 1,
+        "gaps": gap_lines(analysis.gaps, told.steps),
+        "steps": steps_text(told.steps, told.names),
+        "lessons": lessons_text(
             told.lessons,
             state=told.steps[0].state_id,
             op_class=summary.op_class,
             device_kind=told.device_kind,
             techniques=tried,
         ),
-        cards=[technique_text(card) for _, card in sorted(told.cards().items())],
-        entries=entries_text(told.steps, told.learned, told.names),
-        facts=", ".join(FEATURES),
-        found=[
+        "cards": [technique_text(card) for _, card in sorted(told.cards().items())],
+        "entries": entries_text(told.steps, told.learned, told.names),
+        "facts": ", ".join(FEATURES),
+        "found": [
             f'{state.id} ("{state.name}")'
             for state in told.learned.snapshot.states()
             if state.origin == "discovered" and state.id in {step.state_id for step in told.steps}
         ],
-        most=MOST_LESSONS,
-    )
+        "most": MOST_LESSONS,
+    }
 
 
 # What may be said ----------------------------------------------------------------------------

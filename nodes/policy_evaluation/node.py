@@ -8,7 +8,7 @@ model adds what they say about the expectations.
 from __future__ import annotations
 
 import asyncio
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 from ...tools.models.records import BUILTIN, Answer, Message
 from ...tools.progress import report_progress
@@ -19,6 +19,7 @@ from ..common.workspaces import workspace_of
 from ..records.gradient import PolicyEvaluation
 from ..records.plan import RunPlan
 from ..records.task import TaskSummary
+from ..records.together import AnsweredTogether
 from .builtin import evaluate
 from .prompt import Figures, evaluation_messages
 from .reply import PolicyRemarks, remarks_on
@@ -30,12 +31,13 @@ class Reads(TypedDict):
     plan: RunPlan
     summary: TaskSummary
     iteration: int
+    reflected: NotRequired[AnsweredTogether | None]
 
 
 async def policy_evaluation(state: Reads) -> dict[str, Any]:
     """Compare the iteration's measured gains with those the policy expected."""
     plan = state["plan"]
-    figures = await asyncio.to_thread(_figures, plan, state["iteration"])
+    figures = await asyncio.to_thread(figures_of, plan, state["iteration"])
     evaluation = figures.evaluation
     if plan.models.model_of("policy_evaluation") != BUILTIN and figures.steps:
         evaluation = remarked(figures, await _ask(state, figures))
@@ -52,12 +54,13 @@ async def policy_evaluation(state: Reads) -> dict[str, Any]:
     return {"evaluated": evaluation}
 
 
-def _figures(plan: RunPlan, iteration: int) -> Figures:
+def figures_of(plan: RunPlan, iteration: int) -> Figures:
+    """Return what is computed of an iteration, whoever remarks on it."""
     with workspace_of(plan) as workspace:
         replayed = workspace.store.replay.steps()
         knowledge = workspace.knowledge
         names = {state.id: state.name for state in knowledge.states(knowledge.sequence())}
-    steps = [step for step in replayed if step.iteration == iteration]
+    steps = [step for step in replayed if step.iteration == iteration and step.evidence_id]
     earlier = [step for step in replayed if step.iteration < iteration]
     return Figures(evaluate(iteration, steps, names, earlier), steps, names)
 
@@ -66,7 +69,8 @@ async def _ask(state: Reads, figures: Figures) -> Answer[PolicyRemarks]:
     def prepare(workspace: Workspace) -> tuple[tuple[Message, ...], type[PolicyRemarks]]:
         return evaluation_messages(workspace, state, figures), remarks_on(figures.steps)
 
-    return await asked(state["plan"], "policy_evaluation", (state["iteration"],), prepare)
+    place, reflected = (state["iteration"],), state.get("reflected")
+    return await asked(state["plan"], "policy_evaluation", place, prepare, reflected)
 
 
 def remarked(figures: Figures, answer: Answer[PolicyRemarks]) -> PolicyEvaluation:

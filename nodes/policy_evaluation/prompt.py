@@ -30,6 +30,15 @@ def evaluation_messages(
     workspace: Workspace, state: State, figures: Figures
 ) -> tuple[Message, ...]:
     """Return the prompt of policy evaluation."""
+    return render(
+        "policy_evaluation",
+        state["plan"].models.context_of("policy_evaluation"),
+        **evaluation_context(workspace, state, figures),
+    )
+
+
+def evaluation_context(workspace: Workspace, state: State, figures: Figures) -> dict[str, Any]:
+    """Return what the template speaks of."""
     summary, evaluation = state["summary"], figures.evaluation
     overall = f"{evaluation.success_rate:.0%} of {len(figures.steps)} steps passed"
     if evaluation.mean_absolute_error is not None:
@@ -40,18 +49,16 @@ def evaluation_messages(
         for label, told in (("forecasts", evaluation.forecasts), ("before", evaluation.earlier))
         if told is not None and (words := _score_text(told, figures))
     )
-    return render(
-        "policy_evaluation",
-        state["plan"].models.context_of("policy_evaluation"),
-        name=summary.name,
-        op_class=summary.op_class,
-        dtype=summary.dtype,
-        gpu=workspace.measured_by.gpu,
-        iteration=state["iteration"] + 1,
-        overall=f"{overall}.",
-        reviews="\n".join(_line(review) for review in evaluation.reviews),
-        steps=steps_text(figures.steps, figures.names),
-    )
+    return {
+        "name": summary.name,
+        "op_class": summary.op_class,
+        "dtype": summary.dtype,
+        "gpu": workspace.measured_by.gpu,
+        "iteration": state["iteration"] + 1,
+        "overall": f"{overall}.",
+        "reviews": "\n".join(_line(review) for review in evaluation.reviews),
+        "steps": steps_text(figures.steps, figures.names),
+    }
 
 
 def _score_text(told: ForecastScore, figures: Figures) -> str:

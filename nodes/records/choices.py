@@ -19,11 +19,15 @@ class Proposal(Record):
     technique: str
     """Its name."""
     source: str
-    """Who put it there: the state, a neighbour, the seed, or the proposer."""
+    """Who put it there: the state, a neighbour, the seed, the proposer, a model (`kept` from an
+    earlier step, where it was not chosen), or a sweep."""
     settings: tuple[dict[str, Any], ...] = ({},)
     """Parameter settings worth trying, the most promising first."""
     launch: str = ""
     """Kernel of the program that it is for; empty in a run that an earlier version began."""
+    basis: str = ""
+    """Artifact of a kernel that has the technique and names its parameters: its numbers are changed
+    to the settings, without a model; empty where the technique is yet to be written."""
     expected: ExpectedGain
     """What the policy expects of the first of them."""
     optimization: Optimization | None = None
@@ -33,6 +37,8 @@ class Proposal(Record):
     """Why it may pay here."""
     author: str = "builtin"
     """Who proposed it."""
+    made_for: str = ""
+    """Artifact of the kernel that a model proposed it for; empty where none did."""
 
 
 class TechniqueChoice(Record):
@@ -46,6 +52,9 @@ class TechniqueChoice(Record):
     """Parameter settings to try, in order."""
     launch: str = ""
     """Kernel of the program that it is for; empty in a run that an earlier version began."""
+    basis: str = ""
+    """Artifact of a kernel whose named numbers are changed to the settings; empty where the
+    technique is yet to be written."""
     expected_log_gain: float
     """Natural logarithm of the speedup, where it passes."""
     success_probability: float
@@ -67,6 +76,7 @@ class TechniqueChoice(Record):
             optimization=proposal.optimization,
             settings=proposal.settings,
             launch=proposal.launch,
+            basis=proposal.basis,
             expected_log_gain=proposal.expected.mean_log,
             success_probability=proposal.expected.success_probability,
             sampled_score=sampled_score,

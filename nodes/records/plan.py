@@ -130,6 +130,8 @@ class RunContext(Record):
     full, each agent that has a model asks it at every step."""
     choice: Literal["sampled", "greedy", "random"] = "sampled"
     """How a technique is chosen: sampled by belief, the highest expectation, or any."""
+    sweeps: bool = True
+    """Whether other settings of what moved a kernel's time are tried on it too, without a model."""
     counters: bool = True
     """Whether agents are shown hardware counters; without them they know a kernel's time alone."""
     gradient: bool = True
@@ -161,6 +163,7 @@ class RunContext(Record):
             f"choice {self.choice}": self.choice != "sampled",
             "no hardware counters": not self.counters,
             "no textual gradient": not self.gradient,
+            "no sweeps": not self.sweeps,
         }
         return tuple(f"ablation: {words}" for words, holds in told.items() if holds)
 

@@ -1,7 +1,9 @@
 """Record the step: replay buffer, evidence, and where the trajectory goes on from.
 
-Reads the step's records; writes current, best, and `ended` when the trajectory is over.
-Every step is evidence, failures too; both stores ignore a row they already have.
+Reads the step's records; writes current, best, and `ended` when the trajectory is over. Where a
+reviewer's input has shown the kernel at hand wrong, another that stands takes its place.
+Every step is evidence, failures too, but for a number that was changed in a kernel and broke it;
+both stores ignore a row they already have.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from ...memory.records.optimizations import Optimization
 from ...memory.records.states import PerformanceState, Signature
 from ...tools.progress import report_progress
 from ...tools.workspace import Workspace
+from ..common.losers import why_lost
 from ..common.policy_context import kernel_in_context
 from ..common.randomness import explores
 from ..common.until import end_of_search
@@ -31,6 +34,7 @@ from ..records.observations import Observation, StateChoice
 from ..records.plan import RunPlan
 from ..records.task import TaskSummary
 from ..state_extractor.builtin import describe_state
+from .start_point import standing
 
 NEUTRAL = 0.97
 """A child this fast or faster is where the trajectory goes on: neutral moves prepare others."""
@@ -45,6 +49,7 @@ class Reads(TypedDict):
 
     plan: RunPlan
     summary: TaskSummary
+    start_point: NotRequired[KernelPoint]
     current: KernelPoint
     best: KernelPoint
     observation: Observation
@@ -88,8 +93,14 @@ async def record_step(state: Reads) -> dict[str, Any]:
         choice_author=record.choice_author,
         author=record.author,
     )
+    current = child if accepted else state["current"]
+    if record.outcome is Outcome.WRONG_ANSWER:
+        # What showed it may show what it was made of wrong too: an input that a reviewer found.
+        points = dict.fromkeys((state["current"], best, state.get("start_point", best)))
+        current = await standing(state["plan"], state["summary"], list(points))
+        ended = ended if current else "what it goes on from is wrong on an input found since"
     return {
-        "current": child if accepted else state["current"],
+        "current": current or state["current"],
         "best": best,
         "step": step,
         "ended": end_of_search(state["plan"], state["summary"], best) or ended,
@@ -123,7 +134,9 @@ def _record(state: Reads) -> Step:
     )
     with workspace_of(plan) as workspace:
         *mended, evidence = _evidence(applied, state, workspace)
-        workspace.knowledge.add_evidence([*mended, evidence])
+        # A number that cannot be changed alone says nothing of the technique with that setting.
+        counts = not state["choice"].basis or child is not None
+        workspace.knowledge.add_evidence([*mended, evidence] if counts else [])
         record = Step(
             **{name: getattr(evidence, name) for name in Applied.model_fields},
             state_id=state["state_choice"].state.id,
@@ -135,9 +148,10 @@ def _record(state: Reads) -> Step:
             bottleneck_before=current.bottleneck,
             bottleneck_after=child.bottleneck if child else None,
             evaluation_key=result.evaluation_key,
-            evidence_id=evidence.id,
+            evidence_id=evidence.id if counts else None,
             optimization=state["choice"].optimization,
             refused=tuple(each.parameters for each in mended),
+            lost=_lost(state, workspace),
             account_sha256=workspace.artifacts.put_text(_account(state).model_dump_json()),
         )
         workspace.store.replay.add([record])
@@ -243,6 +257,17 @@ def _state_after(state: Reads, workspace: Workspace) -> str | None:
         state["knowledge_at"], state.get("found_states", ()),
     )  # fmt: skip
     return found.id
+
+
+def _lost(state: Reads, workspace: Workspace) -> str:
+    """Return why a child that passed is slower; empty where it is not."""
+    current, child = state["current"], state["result"].point
+    if child is None:
+        return ""
+    before, after = (
+        workspace.evaluation(point.evaluation_key) for point in (current, child)
+    )
+    return why_lost(before, after, math.log(_gain(current, child)))
 
 
 def _gain(parent: KernelPoint, child: KernelPoint) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from ...harness.records import Outcome, outcome_in_words
 from ...memory.records.evidence import Step
@@ -28,6 +29,7 @@ def report_text(
         _path(result),
         _shapes(result),
         _refused(steps),
+        _lost(steps),
         "\n".join(f"Note: {note}" for note in result.notes),
         _lessons(lessons),
         _authors(result),
@@ -161,11 +163,11 @@ def _path(result: RunResult) -> str:
     for number, step in enumerate(result.path, start=1):
         reached *= step.gain
         if step.technique == KNOWN_KERNEL:
-            settings = f"found before by {', '.join(step.names)}" if step.names else ""
+            settings = f" (found before by {', '.join(step.names)})" if step.names else ""
         else:
-            settings = ", ".join(f"{key}={value}" for key, value in sorted(step.parameters.items()))
+            settings = _settings(step.parameters)
         rows.append(
-            f"  {number}. {step.technique}{f' ({settings})' if settings else ''}: "
+            f"  {number}. {step.technique}{settings}: "
             f"{step.gain:.2f}x, {reached:.2f}x so far"
         )
     return "\n".join(rows)
@@ -203,6 +205,21 @@ def _refused(steps: Sequence[Step]) -> str:
         )
         if rows
     )
+
+
+def _lost(steps: Sequence[Step]) -> str:
+    rows = dict.fromkeys(
+        f"  {step.technique}{_settings(step.parameters)}: {math.exp(step.log_gain or 0.0):.2f}x "
+        f"({step.lost})"
+        for step in steps
+        if step.lost
+    )
+    return "\n".join(["Slower than what they were made of:", *rows]) if rows else ""
+
+
+def _settings(parameters: Mapping[str, Any]) -> str:
+    told = ", ".join(f"{key}={value}" for key, value in sorted(parameters.items()))
+    return f" ({told})" if told else ""
 
 
 def _lessons(lessons: Sequence[Lesson]) -> str:

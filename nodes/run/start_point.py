@@ -58,6 +58,22 @@ async def start_point(state: Reads) -> KernelPoint:
     return await _standing(state, await asyncio.to_thread(_drawn, state))
 
 
+async def standing(
+    plan: RunPlan, summary: TaskSummary, points: Sequence[KernelPoint]
+) -> KernelPoint | None:
+    """Return the first of some kernels that no input which a reviewer found shows wrong; None where
+    all are wrong."""
+    async with opened(plan) as workspace:
+        if not await asyncio.to_thread(workspace.store.claims.cases):
+            return points[0]
+        task = await asyncio.to_thread(workspace.task, summary.artifact)
+        for point in points:
+            source = await asyncio.to_thread(workspace.artifacts.get_text, point.source_sha256)
+            if await workspace.evaluator.fails_a_claim(task, source) is None:
+                return point
+    return None
+
+
 async def _standing(state: Reads, wanted: KernelPoint) -> KernelPoint:
     async with opened(state["plan"]) as workspace:
         if not await asyncio.to_thread(workspace.store.claims.cases):

@@ -23,6 +23,7 @@ from ..common.workspaces import opened, workspace_of
 from ..records.observations import Observation, StateChoice
 from ..records.plan import RunPlan
 from ..records.task import TaskSummary
+from ..records.together import AnsweredTogether
 from .builtin import match, near, subject
 from .prompt import candidates, chosen, match_messages
 from .reply import StateMatch, match_among
@@ -39,6 +40,7 @@ class Reads(TypedDict):
     iteration: int
     rollout: int
     step: int
+    decided: NotRequired[AnsweredTogether | None]
 
 
 async def state_selector(state: Reads) -> dict[str, Any]:
@@ -89,20 +91,22 @@ def _add(plan: RunPlan, state: PerformanceState) -> None:
 
 async def _ask(state: Reads, rule: StateChoice, close: list[Near]) -> StateChoice:
     observation = state["observation"]
-    shown, names = await asyncio.to_thread(_shown, state, close)
+    shown, names = await asyncio.to_thread(shown_to_model, state, close)
 
     def prepare(_: Workspace) -> tuple[tuple[Message, ...], type[StateMatch]]:
         messages = match_messages(state["plan"], state["summary"], observation, shown)
         return messages, match_among([each.state for each in shown], names)
 
     place = state["iteration"], state["rollout"], state["step"]
-    answer = await asked(state["plan"], "state_selector", place, prepare)
+    answer = await asked(
+        state["plan"], "state_selector", place, prepare, state.get("decided")
+    )
     if answer.value is None:
         return rule.model_copy(update={"author": stand_in(answer)})
     return chosen(answer, rule, shown, subject(observation))
 
 
-def _shown(state: Reads, close: list[Near]) -> tuple[list[Near], frozenset[str]]:
+def shown_to_model(state: Reads, close: list[Near]) -> tuple[list[Near], frozenset[str]]:
     """Return the states among which a model chooses, and the names that are taken."""
     alike = tied(close)
     if state["plan"].agents == "compact" and len(alike) > 1:

@@ -68,7 +68,7 @@ def match_messages(
         description=seen.description,
         features=_features(observation, seen),
         others=[f"{each.kernel} ({each.share:.0%} of the time)" for each in several],
-        known=[_line(each) for each in near],
+        known=[known_line(each) for each in near],
     )
 
 
@@ -78,7 +78,8 @@ def _features(observation: Observation, seen: LaunchSeen | Observation) -> tuple
     return tuple(explain(Signature(values=seen.signature)))
 
 
-def _line(near: Near) -> str:
+def known_line(near: Near) -> str:
+    """Return a known state on one line."""
     known = near.state
     where = "within" if near.within else "outside"
     bound = f"{known.primary}, then {known.secondary}" if known.secondary else known.primary

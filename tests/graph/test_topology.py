@@ -14,7 +14,9 @@ from kernelblaster.graph.policies import policy_graph
 from kernelblaster.nodes.kernel_writer.tool_rounds import MOST_ROUNDS
 from kernelblaster.nodes.records.plan import LONGEST_LOOP
 
-LOOP = {"rollout", "policy_evaluation", "gap_analysis", "parameter_update", "keep_lessons"}
+LOOP = {
+    "rollout", "reflect", "policy_evaluation", "gap_analysis", "parameter_update", "keep_lessons",
+}  # fmt: skip
 """Nodes of `optimize` that no policy by rounds has."""
 
 
@@ -23,9 +25,9 @@ def edges(graph: Any) -> set[tuple[str, str]]:
 
 
 def test_the_longest_loops_end_before_the_limit_of_steps() -> None:
-    """An iteration takes five steps of its graph, a rollout's step seven, an attempt seven at most
+    """An iteration takes six steps of its graph, a rollout's step nine, an attempt seven at most
     (with a review and its claims), a round of tools two."""
-    assert 7 * LONGEST_LOOP + 2 * MOST_ROUNDS + 100 < RECURSION_LIMIT
+    assert 9 * LONGEST_LOOP + 2 * MOST_ROUNDS + 100 < RECURSION_LIMIT
 
 
 def test_optimize_is_the_outer_loop() -> None:
@@ -36,7 +38,8 @@ def test_optimize_is_the_outer_loop() -> None:
         ("initial_cuda", "profile_baseline"),
         ("profile_baseline", "rollout"),
         ("profile_baseline", "confirm_winner"),
-        ("rollout", "policy_evaluation"),
+        ("rollout", "reflect"),
+        ("reflect", "policy_evaluation"),
         ("policy_evaluation", "gap_analysis"),
         ("gap_analysis", "parameter_update"),
         ("parameter_update", "keep_lessons"),
@@ -83,10 +86,12 @@ def test_rollout_is_the_trajectory() -> None:
     assert edges(rollout.graph) == {
         ("__start__", "begin"),
         ("begin", "state_extractor"),
-        ("state_extractor", "state_selector"),
+        ("state_extractor", "decide"),
+        ("decide", "state_selector"),
         ("state_extractor", "finish"),
         ("state_selector", "optimization_proposer"),
-        ("optimization_proposer", "optimization_selector"),
+        ("optimization_proposer", "sweep"),
+        ("sweep", "optimization_selector"),
         ("optimization_selector", "approve_technique"),
         ("optimization_selector", "finish"),
         ("approve_technique", "lower"),

@@ -30,6 +30,10 @@ from kernelblaster.tools.techniques.catalogue import knowledge_seed
 CHOICE = {"technique": "fast_math", "reason": "exp is slow."}
 
 
+def chosen(technique: str) -> dict[str, Any]:
+    return CHOICE | {"technique": technique}
+
+
 def proposal(technique: str, **changes: Any) -> dict[str, Any]:
     return {"technique": technique, "reason": f"{technique} acts on line 1.", "new": None} | changes
 
@@ -381,8 +385,9 @@ def test_a_described_technique_that_was_not_chosen_keeps_its_description(
 ) -> None:
     model = ScriptedChatModel(
         by_role={"optimization_proposer": [proposals("fast_math", proposal(NEW, new=CARD)),
-                                           proposals("unroll_loop"), proposals(NEW)],
-                 "optimization_selector": [CHOICE], "kernel_writer": [good("kernel_writer")] * 3}
+                                           proposals("unroll_loop"), proposals("split_k")],
+                 "optimization_selector": [CHOICE, chosen("unroll_loop"), chosen(NEW)],
+                 "kernel_writer": [good("kernel_writer")] * 3}
     )  # fmt: skip
     ran = run(tmp_path, monkeypatch, model, "optimization_proposer", "optimization_selector",
               "kernel_writer", steps=3)  # fmt: skip
@@ -390,6 +395,28 @@ def test_a_described_technique_that_was_not_chosen_keeps_its_description(
     first, second, third = model.calls_of("optimization_proposer")
     assert f"- {NEW}: " not in first.prompt
     assert all(f"- {NEW}: {CARD['description']}" in call.prompt for call in (second, third))
+    # It stays on the table besides, whoever is asked.
+    assert "On the table already" not in first.prompt
+    assert all(f"{NEW}: name one again only" in call.prompt for call in (second, third))
+    on_the_table = [each["techniques"] for each in ran.told("proposals")]
+    assert on_the_table[1:] == [["unroll_loop", NEW], ["split_k", NEW]]
+
+
+def test_what_was_proposed_for_the_very_kernel_is_not_asked_for_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All lose, so that the kernel stays: where two are left, nobody is asked for more."""
+    rewrites = tuple(TextRewrite(name, 1.5) for name in ("fast_math", "unroll_loop", "split_k"))
+    said = proposals("fast_math", "unroll_loop", "vectorize_memory_access", "split_k")
+    asked = {}
+    for agents in ("compact", "full"):
+        model = ScriptedChatModel(by_role={"optimization_proposer": [said] * 4})
+        ran = run(new_folder(tmp_path, agents), monkeypatch, model, "optimization_proposer",
+                  rewrites=(*rewrites, TextRewrite("vectorize_memory_access", 1.2)),
+                  agents=agents, steps=2, iterations=2)  # fmt: skip
+        assert len({step.technique for step in ran.steps}) == 4 == len(ran.steps)
+        asked[agents] = len(model.calls_of("optimization_proposer"))
+    assert asked == {"compact": 2, "full": 4}
 
 
 def test_a_model_that_lowers_is_not_shown_what_cannot_act_on_the_kernel(

@@ -245,6 +245,23 @@ def test_what_the_library_writes_in_a_models_place_is_not_read_on_the_way(
     assert len(model.calls_of("soft_verifier")) == 2, "the first kernel and the winner"
 
 
+def test_a_trajectory_leaves_a_kernel_that_a_later_claim_shows_wrong(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The claim is of the second kernel; the first has the same fault, and passed."""
+    model = ScriptedChatModel(
+        by_role={
+            "kernel_writer": [kernel(50, "did: fast_math", WRONG), kernel(40, WRONG), kernel(60)],
+            "soft_verifier": [ACCEPT, ACCEPT, claims(3, WRONG), ACCEPT, ACCEPT],
+        }
+    )
+    rewrites = tuple(TextRewrite(name) for name in ("fast_math", "split_k", "unroll_loop"))
+    ran = lowered(tmp_path, monkeypatch, model, steps=3, repairs=0, rewrites=rewrites)
+    first, second, third = ran.steps
+    assert (second.parent_sha256, second.outcome) == (first.child_sha256, "wrong_answer")
+    assert third.parent_sha256 == first.parent_sha256 and ran.result.best_us == 60.0
+
+
 @pytest.mark.parametrize("place", ["claims._told", "candidates._keep"])
 def test_a_process_that_ends_while_a_claim_is_run_repeats_neither_question_nor_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str

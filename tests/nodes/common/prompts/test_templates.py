@@ -74,7 +74,7 @@ def lowering(task: Task, budget: int = 16_000, **changes: Any) -> tuple[Message,
         "technique": "fast_math: faster functions", "technique_name": "fast_math",
         "parameters": "", "rounds": 0, "file_id": "kernel-0",
         "expected": "expected 1.2x", "settings": "",
-        "lessons": "- correction: words", "tried": "- unroll_loop: 1.1x", "came": "",
+        "lessons": "- correction: words", "tried": "- unroll_loop: 1.1x", "came": "", "lost": "",
     }  # fmt: skip
     return render("kernel_writer", budget, **(context | changes))
 
