@@ -292,6 +292,8 @@ class ProgressView:
         found = f"[red]{event['outcome']}[/]: {escape(event['reason'])}"
         if event["microseconds"] is not None:
             found = f"[green]holds[/], {event['microseconds']:.2f} us"
+        elif not event["ran"]:
+            found = escape(event["reason"])
         self.note(f"winner at {escape(sizes)}: {found}")
 
     def _place(self, event: Mapping[str, Any]) -> str:

@@ -85,7 +85,7 @@ def _figures(run: RunAccount) -> list[tuple[str, str]]:
 
 
 def _shapes(run: RunAccount) -> str:
-    shapes = run.result.shapes if run.result else ()
+    shapes = [each for each in run.result.shapes if each.ran] if run.result else []
     return f"{sum(each.holds for each in shapes)} of {len(shapes)}" if shapes else words.NONE
 
 

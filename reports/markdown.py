@@ -28,7 +28,8 @@ def run_markdown(run: RunAccount) -> str:
                   table(("", "technique", "parameters", "gain", "time"), path)]  # fmt: skip
     if run.result and run.result.shapes:
         shapes = [
-            (words.parameters(each.dimensions), words.plain(each.outcome),
+            (words.parameters(each.dimensions),
+             words.plain(each.outcome) if each.ran else "not run",
              words.microseconds(each.microseconds), words.gain(each.speedup), each.reason)
             for each in run.result.shapes
         ]  # fmt: skip

@@ -113,10 +113,10 @@ def tiles(run: RunAccount) -> list[Tile]:
         score = "" if result is None or result.score is None else f"S = {result.score:.2f}"
         found.append(Tile("of the speed of light", words.share(run.bound_us / best[1]),
                           score or f"bound {words.microseconds(run.bound_us)}"))  # fmt: skip
-    if result and result.shapes:
-        held = sum(each.holds for each in result.shapes)
-        found.append(Tile("unseen shapes", f"{held} of {len(result.shapes)}", "where it holds",
-                          "" if held == len(result.shapes) else "failed"))  # fmt: skip
+    if result and (shapes := [each for each in result.shapes if each.ran]):
+        held = sum(each.holds for each in shapes)
+        found.append(Tile("unseen shapes", f"{held} of {len(shapes)}", "where it holds",
+                          "" if held == len(shapes) else "failed"))  # fmt: skip
     refused = sum(each.microseconds is None for each in run.verdicts)
     found.append(Tile("candidates", str(len(run.verdicts)), f"{refused} refused"))
     found.append(Tile("steps", str(len(run.steps)),

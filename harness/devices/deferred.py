@@ -1,4 +1,4 @@
-"""A GPU that is elsewhere: candidates compile here, and become jobs for the host that has it."""
+"""A GPU that is elsewhere: candidates compile and are planned here, the rest is the host's job."""
 
 from __future__ import annotations
 
@@ -8,6 +8,10 @@ from ..build.toolchain import Toolchain, build_now, find_toolchain
 from ..cuda.present_gpus import architecture
 from ..errors import UserError
 from ..gpus import GPUS, Gpu, find_gpu, is_called
+from ..host.plan import Plan
+from ..host.planning import Asked, plan_launch
+from ..host.process import host_program
+from ..host.properties import properties_of
 from ..judge.findings import judge_build
 from ..process.children import off_loop, together
 from ..records import (
@@ -41,7 +45,9 @@ class ResultAwaited(UserError):
 
 
 class DeferredDevice(Device):
-    """Compiles candidates for a named GPU; whatever must run raises ResultAwaited.
+    """Compiles candidates for a named GPU and asks their host halves what they would launch there.
+
+    What a GPU must run raises ResultAwaited.
 
     Args:
         gpu: a name of harness/gpus.py.
@@ -91,7 +97,14 @@ class DeferredDevice(Device):
         return await off_loop(self._compile, task, source)
 
     async def verify(self, task: Task, source: str, sample: int = 0) -> StageResult:
-        """Raise ResultAwaited: nothing runs here."""
+        """Return how launch() fails before anything runs; else raise ResultAwaited.
+
+        A grid that the GPU does not take, too much shared memory or workspace, a host half that
+        works itself or never ends: that shows here, and such a candidate never travels.
+        """
+        refused = await off_loop(self._unplanned, task, source)
+        if refused is not None:
+            return refused
         raise ResultAwaited(self._job(task, source))
 
     async def profile(self, task: Task, source: str, sample: int = 0) -> Measurement:
@@ -120,10 +133,19 @@ class DeferredDevice(Device):
         variants = [task.full] if self.executor == "cuda" else [task.full, task.verify]
         builds = together(*(partial(self._build, source, variant) for variant in variants))
         for built in builds:
-            refused = judge_build(built)
-            if refused:
+            if refused := judge_build(built, source):
                 return refused
         return StageResult(outcome=Outcome.PASSED, build=builds[0])
+
+    def _unplanned(self, task: Task, source: str) -> StageResult | None:
+        """Return how the host half fails at full dimensions; None where it can be planned."""
+        built = self._build(source, task.full)
+        if refused := judge_build(built, source):
+            return refused
+        gpu = properties_of(self.gpu)
+        asked = Asked(built, task.full.tensors, gpu, gpu.memory_bytes // 2)
+        plan = plan_launch(host_program(self._toolchain.cuda_headers()), asked)
+        return None if isinstance(plan, Plan) else plan
 
     def _build(self, source: str, variant: TaskVariant) -> Build:
         return build_now(self._toolchain, source, header(variant), self.identity.arch)

@@ -43,11 +43,13 @@ class ShapeCheck(Record):
     """Time of one call there, where it holds."""
     speedup: float | None = None
     """On a GPU: time of the faster of PyTorch's eager and compiled code there over its own."""
+    ran: bool = True
+    """Whether it ran there; else it compiles and can be launched, and no GPU was at hand."""
 
     @property
     def holds(self) -> bool:
         """Whether it passed all gates there."""
-        return self.outcome is Outcome.PASSED
+        return self.ran and self.outcome is Outcome.PASSED
 
 
 class RunResult(Record):

@@ -176,11 +176,12 @@ def _path(result: RunResult) -> str:
 def _shapes(result: RunResult) -> str:
     if not result.shapes:
         return ""
-    rows = [f"Shapes that the search never saw (it holds at {_holding(result)}):"]
+    rows = [f"Shapes that the search never saw ({_holding(result)}):"]
     for each in result.shapes:
         sizes = ", ".join(f"{name}={size}" for name, size in each.dimensions.items())
         if each.microseconds is None:
-            rows.append(f"  {sizes}: {outcome_in_words(each.outcome, each.reason)}")
+            found = outcome_in_words(each.outcome, each.reason) if each.ran else each.reason
+            rows.append(f"  {sizes}: {found}")
         else:
             beside = f", {each.speedup:.2f}x PyTorch" if each.speedup else ""
             rows.append(f"  {sizes}: holds, {each.microseconds:.2f} us{beside}")
@@ -188,8 +189,10 @@ def _shapes(result: RunResult) -> str:
 
 
 def _holding(result: RunResult) -> str:
-    count = sum(each.holds for each in result.shapes)
-    return f"{count} of {len(result.shapes)}"
+    ran = [each for each in result.shapes if each.ran]
+    if not ran:
+        return "it ran at none of them"
+    return f"it holds at {sum(each.holds for each in ran)} of {len(ran)}"
 
 
 def _refused(steps: Sequence[Step]) -> str:

@@ -54,7 +54,7 @@ def write(folder: Path, *jobs: Job) -> Path:
 
 async def job_for(task: Task, source: str) -> Job:
     with pytest.raises(ResultAwaited) as awaited:
-        await DeferredDevice("H200", "simulated").verify(task, source)
+        await DeferredDevice("H200", "simulated").profile(task, source)
     return awaited.value.job
 
 
@@ -109,6 +109,16 @@ async def test_it_compiles_for_the_real_architecture_and_runs_nothing(task: Task
         with pytest.raises(ResultAwaited) as awaited:
             await ask(task, kernels.SCALE)
         assert awaited.value.job.executor == "cuda"
+
+
+@pytest.mark.parametrize(
+    ("name", "outcome"), [("too many threads", Outcome.CRASHED), ("getenv", Outcome.FORBIDDEN)]
+)
+async def test_what_no_gpu_would_launch_never_travels(
+    task: Task, name: str, outcome: Outcome
+) -> None:
+    found = await DeferredDevice("H200").verify(task, kernels.WRONG[name][0])
+    assert found.outcome is outcome and found.reason
 
 
 def test_measured_and_simulated_results_have_keys_of_their_own() -> None:
@@ -224,7 +234,7 @@ async def test_a_real_gpu_answers_what_a_machine_without_one_asks(
     jobs = []
     for source in (kernels.SCALE, kernels.WRONG["wrong answer"][0], kernels.WRONG["getenv"][0]):
         with pytest.raises(ResultAwaited) as awaited:
-            await device.verify(task, source)
+            await device.profile(task, source)
         jobs.append(awaited.value.job)
     jobs.append(jobs[0].model_copy(update={"kind": "confirm"}))
     summary = await run_jobs(write(tmp_path, *jobs), tmp_path / "r.json", say=lambda line: None)

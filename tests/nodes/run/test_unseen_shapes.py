@@ -10,7 +10,11 @@ import graph_support
 import pytest
 from text_runs import resume, run
 
+from kernelblaster.harness.devices.deferred import ResultAwaited
+from kernelblaster.harness.devices.gates import Gates
+from kernelblaster.harness.devices.job_records import Job, JobTask
 from kernelblaster.harness.records import Outcome, StageResult, Task
+from kernelblaster.tools.evaluation.evaluator import Evaluator
 
 
 class PartlyRight(graph_support.TextDevice):
@@ -62,6 +66,21 @@ def test_a_result_says_where_the_winner_holds_and_where_not(
         "kernelblaster.nodes.run.unseen_shapes.unseen_tasks", None
     )  # A finished run is not looked at again.
     assert resume(tmp_path / "run").shapes == result.shapes
+
+
+def test_what_another_host_would_run_is_compiled_and_told_so(
+    tmp_path: Path, partly_right: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def elsewhere(self: Any, task: Task, source: str) -> Any:
+        if task.full.dimensions["N"] == 1031:
+            raise ResultAwaited(Job.model_construct(task=JobTask.of(task)))
+        return await Gates.run(self, task, source)
+
+    monkeypatch.setattr(Evaluator, "run", elsewhere)
+    below, above = run(tmp_path, iterations=1).shapes
+    assert below.holds and not above.holds and not above.ran and above.microseconds is None
+    told = (tmp_path / "run" / "report.txt").read_text()
+    assert "holds at 1 of 1" in told and "N=1031: compiles" in told
 
 
 def test_none_are_looked_at_where_none_are_asked_for(
