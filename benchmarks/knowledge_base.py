@@ -2,13 +2,15 @@
 
 A base of plausible evidence, states, listings and lessons is made from a seed, the same for both
 sides: each writes it with its own code. Then each side, in a process of its own, opens it, makes
-the reads of one step (match the state, candidates, deprecations, beliefs, lessons), the
-reads of a second step in another state, adds a row and reads again as of the new number.
+the reads of one step, of more steps in other states, and again after each of some rows was added,
+as of the new number. The reads of a step: match the state, then what to expect of all techniques
+that are offered, which a model chooses from, or of a dozen, about as many as rewrites can write
+to a kernel; and the lessons, which models read.
 
 The older checkout opened the base anew for each visit of a step; so is it measured. Times are of
 the processor, so that others on the machine do not count; Chroma is imported before.
 
-    python benchmarks/knowledge_base.py [--python INTERPRETER] [--rows 1000,10000]
+    python benchmarks/knowledge_base.py [--python INTERPRETER] [--rows 1000,10000] [--out FILE]
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import argparse
 import importlib
 import importlib.util
 import json
+import os
 import random
 import statistics
 import subprocess
@@ -27,7 +30,7 @@ from pathlib import Path
 from typing import Any
 
 SIDE = Path(__file__).resolve()
-STEPS, STEPS_BEFORE = 9, 2
+STEPS, STEPS_BEFORE = 41, 2
 """Steps measured, by this checkout and by an older one; the median is told."""
 MOST_ROWS_BEFORE = 10_000
 """The older checkout judged each lesson by every row: beyond this it takes hours."""
@@ -141,11 +144,13 @@ def measure(directory: Path, anew: bool) -> dict[str, Any]:
     )  # fmt: skip
     answers: list[Any] = []
     importlib.import_module("chromadb")
+    before = resident()
     began = time.process_time()
     held, _ = opened(directory)
     at = held.sequence()
     states = held.states(at)
     timed("open and read", began)
+    megabytes = resident() - before
     if anew:
         held.close()
 
@@ -153,6 +158,7 @@ def measure(directory: Path, anew: bool) -> dict[str, Any]:
         nonlocal held
         near = states[number % 12]
         values = tuple(min(1.0, value + 0.01) for value in near.centroid)
+        names = sorted(held.seed().techniques)
         began = time.process_time()
         if anew:
             held, _ = opened(directory)
@@ -160,15 +166,26 @@ def measure(directory: Path, anew: bool) -> dict[str, Any]:
         if anew:
             held.close()
             held, _ = opened(directory)
-        known = held.candidates(where, context, at)
         deprecated = held.deprecated(where, context, at)
-        beliefs = held.beliefs(where, held.seed().techniques, context, at)
+        known = held.candidates(where, context, at)
         if hasattr(held, "settings"):  # Of versions whose beliefs did not hold them.
             held.settings(where, sorted({card.technique for card, *_ in known}), context, at)
+        timed(f"{name}, by a model", began)
+        if hasattr(held, "offered"):
+            began = time.process_time()
+            held.deprecated(where, context, at)
+            held.offered(where, context, at)
+            held.candidates(where, context, at, names[number % 6 :: 6])
+            timed(f"{name}, by rewrites", began)
+        began = time.process_time()
         lessons = held.lessons(at)
         if anew:
             held.close()
-        timed(name, began)
+            held, _ = opened(directory)
+        timed(f"{name}, lessons", began)
+        beliefs = held.beliefs(where, names, context, at)
+        if anew:
+            held.close()
         answers.append(
             [
                 [[card.technique for card, *_ in each] for each in (known, beliefs)],
@@ -178,9 +195,9 @@ def measure(directory: Path, anew: bool) -> dict[str, Any]:
             ]
         )  # fmt: skip
 
-    step(0, at, "first proposal")
+    step(0, at, "the first")
     for number in range(1, steps):
-        step(number, at, "next proposals")
+        step(number, at, "the next")
     for number in range(steps - 1):
         row = Evidence(
             task_id="task00001", run="new", iteration=0, rollout=0, step=number,
@@ -204,14 +221,26 @@ def measure(directory: Path, anew: bool) -> dict[str, Any]:
         now = held.sequence()
         if anew:
             held.close()
-        step(number, now, "proposal at the new number")
+        step(number, now, "at a new number")
     if not anew:
         held.close()
     return {
         "milliseconds": {name: statistics.median(values) for name, values in took.items()},
+        "p95": {
+            name: statistics.quantiles(values, n=20, method="inclusive")[-1]
+            for name, values in took.items()
+            if len(values) > 5
+        },
+        "megabytes": megabytes,
         # Of the steps that both sides take: before and after the first row is added.
         "answers": [*answers[:STEPS_BEFORE], answers[steps]],
     }
+
+
+def resident() -> float:
+    """Return the megabytes that this process has in memory."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
 def opened(directory: Path) -> tuple[Any, Any]:
@@ -262,6 +291,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--python", help="interpreter whose kernelblaster is the older checkout")
     parser.add_argument("--rows", default="1000,10000,100000")
+    parser.add_argument("--out", type=Path)
     parser.add_argument("--side", nargs=3, help=argparse.SUPPRESS)
     chosen = parser.parse_args()
     if chosen.side:
@@ -271,6 +301,12 @@ def main() -> None:
         else:
             json.dump(measure(Path(directory), argument == "anew"), sys.stdout)
         return
+    lines: list[str] = []
+
+    def tell(line: str) -> None:
+        lines.append(line)
+        print(line, flush=True)
+
     for rows in map(int, chosen.rows.split(",")):
         with tempfile.TemporaryDirectory() as folder:
             sides = {"now": (sys.executable, "held")}
@@ -281,19 +317,23 @@ def main() -> None:
                 place = str(Path(folder) / side)
                 on_a_side(python, "--side", "fill", place, str(rows))
                 found[side] = on_a_side(python, "--side", "measure", place, how)
-            print(f"{rows} rows of evidence", flush=True)
+            tell(
+                f"{rows} rows of evidence: {found['now']['megabytes']:.0f} MB in memory, on disk "
+                f"{sum(each.stat().st_size for each in Path(place).rglob('*.*')) / 1e6:.0f} MB"
+            )
             for name, now in found["now"]["milliseconds"].items():
                 line = f"  {name:<28} {now:10.2f} ms"
-                if "before" in found:
+                if name in found["now"]["p95"]:
+                    line += f"   p95 {found['now']['p95'][name]:10.2f} ms"
+                if name in found.get("before", {}).get("milliseconds", {}):
                     before = found["before"]["milliseconds"][name]
                     line += f"   before {before:10.2f} ms   {before / now:8.1f} times"
-                print(line, flush=True)
+                tell(line)
             if "before" in found:
                 apart, others = differences(found["before"]["answers"], found["now"]["answers"])
-                print(
-                    f"  answers: numbers differ by {apart:.1e} at most, {others} others differ",
-                    flush=True,
-                )
+                tell(f"  answers: numbers differ by {apart:.1e} at most, {others} others differ")
+    if chosen.out:
+        chosen.out.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from pydantic import (
-    Field,
-)
+from typing import Any
+
+from pydantic import Field, model_validator
 
 from ...harness.records import Bottleneck, Record
 from ...memory.records.states import PerformanceState
@@ -82,9 +82,15 @@ class StateChoice(Record):
     launch: LaunchSeen | None = None
     """The kernel of the program that is worth working on: the state is its state. None in a run
     that an earlier version began."""
-    weights: dict[str, float] = Field(default_factory=dict)
-    """How much the kernel is in each of the states nearest to it, by id; they sum to 1."""
     reason: str
     """Why this one."""
     author: str
     """Who said so: `builtin`, or a model's name."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_an_earlier_version(cls, values: Any) -> Any:
+        """Take a checkpoint that says how much the kernel is in each state near it."""
+        if not isinstance(values, dict):
+            return values
+        return {name: values[name] for name in values if name != "weights"}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from ...memory.knowledge.knowledge_base import KnowledgeBase
 from ...memory.knowledge.states.matching import Near
@@ -42,9 +42,9 @@ def match(
     found: Iterable[PerformanceState] = (),
 ) -> StateChoice:
     """Return the state of the kernel worth working on; arguments as of `near`."""
-    seen, known = subject(observation), tuple(found)
+    seen = subject(observation)
     state, away, discovered = knowledge.match_state(
-        Signature(values=seen.signature), seen.primary, seen.secondary, at, known
+        Signature(values=seen.signature), seen.primary, seen.secondary, at, found
     )
     reason = (
         f"no known state is near enough to {seen.primary}: written as a new one"
@@ -56,12 +56,6 @@ def match(
         distance=away,
         discovered=discovered,
         launch=observation.target,
-        weights=weights_of(near(knowledge, observation, at, known)),
         reason=reason,
         author=BUILTIN,
     )
-
-
-def weights_of(states: Sequence[Near]) -> dict[str, float]:
-    """Return how much a kernel is in each of the states near it, by id."""
-    return {each.state.id: round(each.weight, 4) for each in states}

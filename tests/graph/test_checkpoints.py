@@ -22,7 +22,9 @@ from kernelblaster.graph.checkpoints import (
     checkpoint_serializer,
 )
 from kernelblaster.nodes.records.kernels import KernelPoint
+from kernelblaster.nodes.records.observations import StateChoice
 from kernelblaster.nodes.records.trajectories import Trajectory
+from kernelblaster.tools.techniques.catalogue import knowledge_seed
 
 EARLIER = Path(__file__).parents[1] / "data/checkpoints/before_references.json"
 
@@ -85,6 +87,13 @@ def test_checkpoints_of_an_earlier_version_come_back_as_records() -> None:
     (trajectory,) = values["trajectories"].values()
     assert isinstance(trajectory, Trajectory) and isinstance(trajectory.best, KernelPoint)
     assert trajectory.best.microseconds > 0 and trajectory.ended
+
+
+def test_a_choice_that_says_how_much_a_kernel_is_in_each_state_comes_back() -> None:
+    state = knowledge_seed().states[0]
+    said = {"distance": 0.1, "discovered": False, "reason": "near", "author": "builtin"}
+    earlier = {**said, "state": state.model_dump(), "weights": {state.id: 1.0}}
+    assert StateChoice.model_validate(earlier) == StateChoice(state=state, **said)
 
 
 @pytest.mark.parametrize("length", [0, WORTH_PACKING - 10, WORTH_PACKING, 100_000])

@@ -100,6 +100,9 @@ def test_candidates_come_best_first_without_what_was_tried() -> None:
     names = [each.optimization.technique for each in found]
     assert len(set(names)) == len(names)
     assert set(SEED.optimizations[DRAM.id]) < set(names), "neighbours offer theirs too"
+    some = names[1::3]
+    alone = policy.candidates(DRAM, HERE, only=some)
+    assert alone == [each for each in found if each.optimization.technique in some]
     tried = HERE.model_copy(update={"tried": (names[0],)})
     assert names[0] not in {each.optimization.technique for each in policy.candidates(DRAM, tried)}
 
