@@ -149,7 +149,9 @@ def read_edits(text: str) -> list[Edit]:
 def apply_edits(base: str, edits: list[Edit]) -> str:
     """Return the file after the edits, each of which must match it exactly once.
 
-    White space at the ends of lines does not count. Edits apply one after the other.
+    White space at the ends of lines does not count; nor does indentation where no lines match
+    with it: a reply that is off by a space names its place none the less. Edits apply one after
+    the other.
 
     Raises:
         MalformedReply: an edit matches nothing, or more than one place.
@@ -161,7 +163,7 @@ def apply_edits(base: str, edits: list[Edit]) -> str:
         wanted = [line.rstrip() for line in edit.search.split("\n")]
         if not any(wanted):
             raise MalformedReply(f"edit {number} has an empty SEARCH: copy lines of the file")
-        places = _places(lines, wanted)
+        places = _places(lines, wanted) or _places(_flush(lines), _flush(wanted))
         if len(places) != 1:
             raise MalformedReply(_unmatched(number, wanted, places))
         at = places[0]
@@ -182,6 +184,10 @@ def _places(lines: list[str], wanted: list[str]) -> list[int]:
         places.append(line)
         at = text.find(searched, at + 1)
     return places
+
+
+def _flush(lines: list[str]) -> list[str]:
+    return [line.strip() for line in lines]
 
 
 def fenced(source: str) -> str:

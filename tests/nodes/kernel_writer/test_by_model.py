@@ -97,6 +97,18 @@ def test_edits_change_the_file_one_after_the_other() -> None:
     assert read_code(edit("    k();   ", ""), FILE).source == FILE.replace("    k();\n", "")
 
 
+def test_indentation_decides_only_between_places_that_match_without_it() -> None:
+    inner, outer = "    if (a) {\n        b();\n    }\n", "if (a) {\n    b();\n}\n"
+    once = FILE.replace("    k();\n", inner)
+    assert read_code(edit("   if (a) {\n\tb();", "    if (c) {\n        b();"), once).source == (
+        once.replace("(a)", "(c)")
+    )
+    twice = f"{once}void f() {{\n{outer}}}\n"
+    assert read_code(edit(outer, "b();"), twice).source == twice.replace(outer, "b();\n")
+    with pytest.raises(MalformedReply, match="is at lines 4, 9"):
+        read_code(edit("  if (a) {\n  b();", "b();"), twice)
+
+
 @pytest.mark.parametrize(
     ("reply", "reason"),
     [
