@@ -55,7 +55,11 @@ FOUND = tuple(
 IN_ONE = row(7, 0.5, state_before="one", signature={"dram": 0.9, "lsu": 0.7})
 LOST_IN_ONE = row(8, -0.5, state_before="one", signature={"dram": 0.4})
 GAINED_IN_ONE = row(9, 0.4, state_before="one", signature={"lsu": 0.7})
-ROWS = (LOST, WON, *BROKE, FIRST, SECOND, ALONE, IN_ONE, LOST_IN_ONE)
+HALVES = tuple(
+    row(30 + at, gain, technique="unroll_loop", state_before="one", signature={"dram": dram})
+    for at, (gain, dram) in enumerate(((0.5, 0.9), (0.4, 0.8), (-0.5, 0.4), (None, 0.3)))
+)
+ROWS = (LOST, WON, *BROKE, FIRST, SECOND, ALONE, IN_ONE, LOST_IN_ONE, *HALVES)
 NEEDS_WORK = Condition(feature="lsu", comparison="at_least", value=0.4)
 
 
@@ -108,7 +112,7 @@ WRITTEN: tuple[Edit, ...] = (
     macro(*PROVEN),
     RenameState(state="one", name="busy", description="Much DRAM traffic.", **signed(IN_ONE)),
     JoinStates(states=("one",), into="two", **signed(IN_ONE)),
-    split(0.6, IN_ONE, LOST_IN_ONE),
+    split(0.6, *HALVES),
     listed(WIDE, GAINED_IN_ONE),
 )
 
@@ -164,8 +168,13 @@ def test_what_evidence_bears_out_may_be_written_and_nothing_without(
         (JoinStates(states=("one",), into="two", **signed(WON)), "no row cited began in one"),
         (RenameState(state=STATE, name="x", description="y", **signed(WON)), "state of the seed"),
         (RenameState(state="one", name="", description="y", **signed(IN_ONE)), "has a name"),
-        (split(0.6, IN_ONE), "do not differ"),
-        (split(0.95, IN_ONE, LOST_IN_ONE), "do not differ"),
+        (split(0.6, IN_ONE, LOST_IN_ONE), "2 kernels at least"),
+        (split(0.85, *HALVES), "differ by whether dram at least 0.85"),
+        (split(0.6, WON), "not all rows cited began in one"),
+        (split(0.6, *HALVES).model_copy(update={"condition": Condition(
+            feature="headroom", comparison="at_least", value=2.0)}), "state is told"),
+        (RenameState(state="one", name="x", description="y", revision=2, **signed(IN_ONE)),
+         "the next is 1"),
     ],
 )  # fmt: skip
 def test_what_speaks_against_evidence_or_the_seed_is_refused(
