@@ -57,10 +57,7 @@ class Edits:
 
     def __init__(self, stored: Sequence[StoredEdit], at: int) -> None:
         known = [each for each in stored if each.sequence <= at]
-        undone: set[str] = set()
-        for each in reversed(known):  # What undoes a revert came after it.
-            if isinstance(each.content, Revert) and each.id not in undone:
-                undone.add(each.content.edit)
+        undone = reverted(stored, at)
         self.standing: list[Edit] = [
             each.content
             for each in sorted(known, key=lambda each: each.rank)
@@ -218,6 +215,15 @@ class Edits:
     def of(self, device_kind: str) -> Iterable[Edit]:
         """Return those that were learned on comparable devices."""
         return (each for each in self.standing if comparable(each.device_kind, device_kind))
+
+
+def reverted(stored: Sequence[StoredEdit], at: int) -> frozenset[str]:
+    """Return the ids of what is undone at a sequence number."""
+    undone: set[str] = set()
+    for each in reversed(stored):  # What undoes a revert came after it.
+        if each.sequence <= at and isinstance(each.content, Revert) and each.id not in undone:
+            undone.add(each.content.edit)
+    return frozenset(undone)
 
 
 def passes(deprecation: Deprecate, row: Evidence) -> bool:

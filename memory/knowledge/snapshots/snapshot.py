@@ -9,7 +9,7 @@ from ....harness.records import Bottleneck
 from ...records.edits import Deprecate
 from ...records.evidence import Evidence
 from ...records.lessons import Lesson
-from ...records.optimizations import Optimization
+from ...records.optimizations import Optimization, StateOptimization
 from ...records.states import PerformanceState, Signature
 from ..policy.facts import Told
 from ..policy.policy import Policy
@@ -130,7 +130,7 @@ class Snapshot:
         if simulated not in self._tables:
             table = self.edits.optimizations(
                 self._contents.seed.optimizations,
-                [each.change for each in self._changes],
+                self.changes(),
                 device_kind,
             )
             for gone, into in self._overlapping.items():
@@ -141,6 +141,10 @@ class Snapshot:
                 table[part.state] = {**whole, **table.get(part.state, {})}
             self._tables[simulated] = table
         return self._tables[simulated]
+
+    def changes(self) -> list[StateOptimization]:
+        """Return the whole entries that earlier versions wrote, in order of arrival."""
+        return [each.change for each in self._changes]
 
     def stored_edits(self) -> list[StoredEdit]:
         """Return all edits and what undoes them, in order of arrival."""

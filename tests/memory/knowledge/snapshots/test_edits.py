@@ -213,8 +213,9 @@ def test_a_revert_restores_what_was_read_and_can_itself_be_undone(
     assert difference(knowledge.snapshot(first), knowledge.snapshot(), "simulated").lines == ()
     knowledge.apply_update(undo(knowledge, str(knowledge.sequence()), "person").update)
     assert read()[:3] == changed[:3], "edits stand again"
-    for edit in WRITTEN[:-1]:
-        knowledge.apply_update(undo(knowledge, edit.id[:12], "person").update)
+    assert read() == changed, "and so do lessons"
+    for written_one in (*WRITTEN[:-1], LESSON):
+        knowledge.apply_update(undo(knowledge, written_one.id[:12], "person").update)
     assert read() == before, "one by one, and again"
 
 
