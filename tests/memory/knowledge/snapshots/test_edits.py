@@ -271,19 +271,25 @@ def test_joined_states_are_one_and_a_split_off_state_is_found(knowledge: Knowled
 
 
 def test_edits_merge_to_the_same_whoever_takes_over_from_whom(tmp_path: Path) -> None:
-    halves = WRITTEN[:3], (*WRITTEN[3:5], WRITTEN[1])
+    halves = (*WRITTEN[:3], WRITTEN[6]), (*WRITTEN[3:6], WRITTEN[1], WRITTEN[7])
     read = []
     for order in ((0, 1), (1, 0)):
         bases = []
         for name, half in zip("ab", halves, strict=True):
             base = KnowledgeBase.open(tmp_path / f"{order[0]}{name}", SEED)
             base.add_evidence(ROWS)
-            base.apply_update(KnowledgeUpdate(run=name, iteration=0, edits=half))
+            states = FOUND if half is halves[0] else FOUND[:1]
+            base.apply_update(
+                KnowledgeUpdate(run=name, iteration=0, edits=half, states=states)
+            )
             bases.append(base)
         ours, theirs = (bases[at] for at in order)
         assert ours.merge(theirs) > 0 and ours.merge(theirs) == 0
         snapshot = ours.snapshot()
-        read.append((snapshot.optimizations("simulated"), snapshot.edits.standing))
+        states_by_id = {state.id: state for state in snapshot.states()}
+        read.append(
+            (snapshot.optimizations("simulated"), snapshot.edits.standing, states_by_id)
+        )
         for base in bases:
             base.close()
     assert read[0] == read[1]

@@ -7,49 +7,29 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from found_states import ONE, TWO, tries, with_states
 from rows import row
 
 from kernelblaster.memory.knowledge.changes.edit_checks import Ground, refusal
 from kernelblaster.memory.knowledge.changes.state_rules import Asked, edits_of_states
 from kernelblaster.memory.knowledge.changes.undoing import undo
 from kernelblaster.memory.knowledge.knowledge_base import KnowledgeBase
-from kernelblaster.memory.knowledge.states.matching import discover
-from kernelblaster.memory.knowledge.states.signature import DIMENSIONS, centroid_of
+from kernelblaster.memory.knowledge.states.signature import DIMENSIONS
 from kernelblaster.memory.records.edits import Edit, JoinStates, RenameState, SplitState
 from kernelblaster.memory.records.evidence import Evidence
 from kernelblaster.memory.records.policy import PolicyContext
-from kernelblaster.memory.records.states import PerformanceState, Signature
+from kernelblaster.memory.records.states import Signature
 from kernelblaster.memory.records.update import KnowledgeUpdate
 from kernelblaster.tools.techniques.catalogue import knowledge_seed
 
 SEED = knowledge_seed()
-ONE, TWO = (
-    discover(Signature(values=centroid_of({"xu": xu, "bound_compute": 1.0})), "compute", None)
-    for xu in (0.4, 0.8)
-)
-"""Found by the rule, 0.08 apart: near enough to be one, if evidence says so."""
 XU = [each.name for each in DIMENSIONS].index("xu")
-TECHNIQUES = "fast_math", "unroll_loop"
 
 
 @pytest.fixture
 def knowledge(tmp_path: Path) -> Iterator[KnowledgeBase]:
     with KnowledgeBase.open(tmp_path / "kb", SEED) as opened:
         yield opened
-
-
-def tries(
-    state: PerformanceState, gain: float, tasks: str, start: int, **changes: Any
-) -> list[Evidence]:
-    """Return rows of both techniques on a kernel of each task."""
-    return [
-        row(
-            start + 10 * at + number, gain, state_before=state.id, task_id=task,
-            technique=technique, op_class="softmax",
-            **{"signature": {"xu": 0.7}, **changes},
-        )
-        for at, technique in enumerate(TECHNIQUES) for number, task in enumerate(tasks)
-    ]  # fmt: skip
 
 
 def asked(knowledge: KnowledgeBase, **changes: Any) -> Asked:
@@ -66,11 +46,6 @@ def asked(knowledge: KnowledgeBase, **changes: Any) -> Asked:
 def written(knowledge: KnowledgeBase, *edits: Edit) -> str:
     update = KnowledgeUpdate(run="r", iteration=knowledge.sequence(), edits=edits)
     return str(knowledge.apply_update(update))
-
-
-def with_states(knowledge: KnowledgeBase, *rows: Evidence) -> None:
-    knowledge.apply_update(KnowledgeUpdate(run="r", iteration=0, states=(ONE, TWO)))
-    knowledge.add_evidence(rows)
 
 
 def test_states_whose_gains_nothing_tells_apart_are_one(knowledge: KnowledgeBase) -> None:
