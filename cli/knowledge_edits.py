@@ -130,7 +130,10 @@ def kb_revert(
     with open_knowledge(str(knowledge_directory(kb)), create=False) as knowledge:
         undone = undo(knowledge, what, "person")
         number = knowledge.apply_update(undone.update)
-        reverts = [each.id for each in (*undone.update.reverts, *undone.update.withdrawals)]
+        reverts = [
+            *(each.id for each in undone.update.reverts),
+            *(each.id for each in undone.update.withdrawals),
+        ]
     if as_json:
         print_json({
             "sequence": number,

@@ -13,6 +13,7 @@ from statistics import median
 from typing import NamedTuple
 
 from ...harness.records import Outcome
+from ...memory.knowledge.kernels import KnownKernel
 from ...memory.knowledge.knowledge_base import KnowledgeBase
 from ...memory.knowledge.policy.facts import comparable
 from ...memory.knowledge.snapshots.snapshot import Snapshot
@@ -121,7 +122,7 @@ def _head(rows: Sequence[Evidence], kind: str) -> str:
 def _tasks(knowledge: KnowledgeBase, rows: Sequence[Evidence], kind: str) -> str:
     known = {task.task_id: task for task in knowledge.tasks_seen()}
     tried = Counter(row.task_id for row in rows)
-    best = {}
+    best: dict[tuple[str, str], KnownKernel] = {}
     for kernel in knowledge.kernels_won():
         at = kernel.task_id, kernel.gpu
         if comparable(kernel.device_kind, kind):

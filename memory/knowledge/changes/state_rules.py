@@ -230,7 +230,9 @@ def _dividing(technique: str, rows: Sequence[Evidence], asked: Asked) -> Conditi
         # A threshold on a figure that says nothing tells them apart in 2 of this many orders.
         if not known or 2 * len(known) > CHANCE * math.comb(one + other, one):
             continue
-        apart = [(_between(*values, pays_high=names[name]), name) for name, values in known]
+        apart = [
+            (_between(values[0], values[1], pays_high=names[name]), name) for name, values in known
+        ]
         (low, high), name = max(apart, key=lambda each: (each[0][1] - each[0][0], each[1]))
         if high - low >= MARGIN:
             paid_high = dict(known)[name][0][0] >= high

@@ -39,6 +39,7 @@ class Snapshot:
         )
         standing: list[PerformanceState]
         self._overlapping: dict[str, str]
+        self._standing: dict[str, str]
         self._contained: dict[str, tuple[str, ...]]
         """Ids of states that are another now, by the id of that one."""
         if before is not None and kept:
