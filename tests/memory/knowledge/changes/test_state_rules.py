@@ -10,6 +10,7 @@ import pytest
 from found_states import ONE, TWO, tries, with_states
 from rows import row
 
+from kernelblaster.memory.knowledge.changes.difference import difference
 from kernelblaster.memory.knowledge.changes.edit_checks import Ground, refusal
 from kernelblaster.memory.knowledge.changes.state_rules import Asked, edits_of_states
 from kernelblaster.memory.knowledge.changes.undoing import undo
@@ -113,6 +114,8 @@ def test_a_state_is_split_where_a_figure_tells_gains_apart(knowledge: KnowledgeB
     before = knowledge.snapshot()
     number = written(knowledge, split)
     snapshot = knowledge.snapshot()
+    told = difference(before, snapshot, "simulated").lines
+    assert len(told) == 1 and told[0].startswith("+ state"), "what it has from its whole is no news"
     part, rest = knowledge.state(split.other.id), knowledge.state(whole)
     assert part is not None and rest is not None
     assert (part.count, rest.count) == (5, 5)
