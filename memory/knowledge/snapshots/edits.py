@@ -23,8 +23,8 @@ from ...records.edits import (
 from ...records.evidence import NO_GAIN, Evidence
 from ...records.optimizations import Optimization, StateOptimization
 from ...records.states import PerformanceState
-from ..policy.expectation import ONE_TRY
 from ..policy.facts import comparable
+from ..policy.regression import ONE_TRY
 from ..states.conditions import KernelFacts, unmet
 from ..states.matching import Part
 

@@ -247,7 +247,7 @@ class Snapshot:
 
     def _judged(self) -> Lessons:
         if self._lessons is None:
-            self._lessons = Lessons(self._contents, self.at, self._before)
+            self._lessons = Lessons(self._contents, self.at, self._before, self._standing)
         return self._lessons
 
 

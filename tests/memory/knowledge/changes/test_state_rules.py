@@ -18,6 +18,7 @@ from kernelblaster.memory.knowledge.knowledge_base import KnowledgeBase
 from kernelblaster.memory.knowledge.states.signature import DIMENSIONS
 from kernelblaster.memory.records.edits import Edit, JoinStates, RenameState, SplitState
 from kernelblaster.memory.records.evidence import Evidence
+from kernelblaster.memory.records.lessons import Lesson
 from kernelblaster.memory.records.policy import PolicyContext
 from kernelblaster.memory.records.states import Signature
 from kernelblaster.memory.records.update import KnowledgeUpdate
@@ -59,6 +60,16 @@ def test_states_whose_gains_nothing_tells_apart_are_one(knowledge: KnowledgeBase
     assert isinstance(join, JoinStates) and (join.states, join.into) == ((ONE.id,), TWO.id)
     assert set(join.evidence) == {each.id for each in rows} and "fast_math" in join.reason
     number = written(knowledge, join)
+    claim = Lesson(
+        text="It pays.", kind="correction", technique="fast_math", state=TWO.id,
+        op_class="softmax", claimed_log_gain=0.3, device_kind="simulated", author="builtin",
+        run="r", iteration=0,
+    )  # fmt: skip
+    knowledge.apply_update(KnowledgeUpdate(run="r", iteration=99, lessons=(claim,)))
+    later = tries(ONE, -0.3, "xyz", 200)[:3]
+    knowledge.add_evidence(later)
+    assert knowledge.lessons(state=TWO.id)[0].contested, "rows of either speak of it"
+    rows += later
     one = knowledge.state(ONE.id)
     assert one is not None and (one.id, one.count) == (TWO.id, len(rows)), "counts are summed"
     assert edits_of_states(asked(knowledge)) == []
