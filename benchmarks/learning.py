@@ -84,8 +84,10 @@ class Run(NamedTuple):
 class Benches:
     """All benches, in one directory."""
 
-    def __init__(self, work: Path, evaluations: int, jobs: int, tasks: str) -> None:
-        self._work, self._jobs = work, jobs
+    def __init__(
+        self, work: Path, evaluations: int, jobs: int, tasks: str, seeds: int = 1
+    ) -> None:
+        self._work, self._jobs, self._seeds = work, jobs, seeds
         self.evaluations, self.tasks = evaluations, tasks
 
     def directory(self, name: str) -> Path:
@@ -102,6 +104,7 @@ class Benches:
             str(suite), "--out", str(place), "--policy", arm.policy, "--gpu", arm.gpu,
             "--device", "simulated", "--budget", f"evaluations={self.evaluations}",
             "--knowledge", str(arm.base or "shared"), *(("--tasks", tasks) if tasks else ()),
+            "--seeds", str(self._seeds),
         ]  # fmt: skip
         jobs = 1 if suite != ASKED else self._jobs  # A training's order is what it is about.
         done = subprocess.run([*command, "--jobs", str(jobs), "--quiet"], check=False)

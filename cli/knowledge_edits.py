@@ -130,7 +130,10 @@ def kb_revert(
     with open_knowledge(str(knowledge_directory(kb)), create=False) as knowledge:
         undone = undo(knowledge, what, "person")
         number = knowledge.apply_update(undone.update)
-        reverts = [each.id for each in undone.update.reverts]
+        reverts = [
+            *(each.id for each in undone.update.reverts),
+            *(each.id for each in undone.update.withdrawals),
+        ]
     if as_json:
         print_json({
             "sequence": number,
@@ -144,15 +147,49 @@ def kb_revert(
     for lesson in undone.lessons:
         say(f"withdrawn: {lesson.text}")
     if undone.again:
-        say(f"{undone.again} reverts undone: what they took away stands again")
+        say(f"{undone.again} undone: what they took away stands again")
     for name in reverts:
         say(f"to have it back: kernelblaster kb revert {name[:SHOWN]}")
+
+
+def kb_consolidate(
+    kb: KnowledgeDirectory = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only tell what would be done.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Say once what the base says several times; all evidence stays, and `kb revert` undoes it."""
+    from ..memory.knowledge.changes.consolidation import consolidation
+    from ..tools.wording.edits import edit_text
+    from ..tools.workspace import open_knowledge
+
+    with open_knowledge(str(knowledge_directory(kb)), create=False) as knowledge:
+        found = consolidation(knowledge)
+        names = {each.id: each.name for each in knowledge.states()}
+        number = None if dry_run or found.empty else knowledge.apply_update(found.update)
+    lines = [
+        *(f"{len(each.several)} lessons are one: {each.lesson.text}" for each in found.lessons),
+        *(f"{len(each.several)} edits are {len(each.edits)}: {edit_text(each.edits[-1], names)}"
+          for each in found.folded),
+        *(edit_text(edit, names) for edit in found.states),
+    ]  # fmt: skip
+    if as_json:
+        print_json({"sequence": number, "done": number is not None, "changes": lines})
+        return
+    for line in lines or ("nothing is said more than once",):
+        say(line)
+    if number is not None:
+        say(f"to have it as it was: kernelblaster kb revert {number}")
+    elif lines:
+        say("nothing was changed: leave out --dry-run to do it")
 
 
 def add_edit_commands(group: typer.Typer) -> None:
     """Add these commands to `kb`."""
     for name, function in (
         ("lessons", kb_lessons), ("edits", kb_edits), ("diff", kb_diff), ("revert", kb_revert),
+        ("consolidate", kb_consolidate),
     ):  # fmt: skip
         group.command(name)(function)
 

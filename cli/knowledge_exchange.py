@@ -25,19 +25,28 @@ def kb_export(
         bool, typer.Option("--all", help="Evidence and the texts of winning kernels too.")
     ] = False,
 ) -> None:
-    """Write what the base knows to one JSON file: for reading, and for `kb import`."""
+    """Write what the base knows: to FILE.md for reading, to another as JSON for `kb import`."""
     from ..memory.knowledge.exchange.document import export
+    from ..tools.wording.knowledge_page import knowledge_page
     from ..tools.workspace import open_knowledge
 
+    page = file.suffix.lower() in (".md", ".markdown")
+    if page and everything:
+        raise UserError(f"{file} is a page for reading; --all goes with a JSON file")
     with open_knowledge(str(knowledge_directory(kb)), create=False) as knowledge:
-        document = export(knowledge, measured=measured, whole=everything)
-    text = document.model_dump_json(indent=1) + "\n"
+        if page:
+            text = knowledge_page(knowledge, measured=measured)
+            told = "a page for reading"
+        else:
+            document = export(knowledge, measured=measured, whole=everything)
+            text = document.model_dump_json(indent=1) + "\n"
+            what = "all of it" if everything else "without evidence and sources"
+            told = f"{len(document.entries)} entries, {what}"
     try:
         write_atomically(file, text.encode())
     except OSError as error:
         raise UserError(f"cannot write {file}: {error.strerror}; name another file") from error
-    what = "all of it" if everything else "without evidence and sources"
-    say(f"{file}: {len(document.entries)} entries, {what}, {len(text) / 1e3:.0f} kB")
+    say(f"{file}: {told}, {len(text) / 1e3:.0f} kB")
 
 
 def kb_import(

@@ -162,6 +162,7 @@ class KnowledgeBase:
         secondary: Bottleneck | None = None,
         at: int | None = None,
         found: Iterable[PerformanceState] = (),
+        facts: KernelFacts | None = None,
     ) -> list[Near]:
         """Return the states nearest to a kernel, the nearest first, with how much it is in each.
 
@@ -171,9 +172,11 @@ class KnowledgeBase:
             secondary: what comes next.
             at: sequence number up to which the knowledge base is read.
             found: states discovered since that count as known.
+            facts: what is known of the kernel besides (`circumstance_facts`): in which part of a
+                state it is.
         """
         with self._guard:
-            return self.snapshot(at).near(signature, primary, secondary, found)
+            return self.snapshot(at).near(signature, primary, secondary, found, facts)
 
     def match_state(
         self,
@@ -182,6 +185,7 @@ class KnowledgeBase:
         secondary: Bottleneck | None = None,
         at: int | None = None,
         found: Iterable[PerformanceState] = (),
+        facts: KernelFacts | None = None,
     ) -> tuple[PerformanceState, float, bool]:
         """Return the state a kernel is in, its distance, and whether it is a new one.
 
@@ -189,7 +193,7 @@ class KnowledgeBase:
         with the distance to the nearest known one; it is not stored: put it into a
         `KnowledgeUpdate`. Arguments as of `near_states`.
         """
-        near = self.near_states(signature, primary, secondary, at, found)
+        near = self.near_states(signature, primary, secondary, at, found, facts)
         known = best(near)
         if known is not None:
             return known.state, known.away, False
@@ -525,7 +529,7 @@ class KnowledgeBase:
         rows = [row for row in snapshot.evidence() if comparable(row.device_kind, device_kind)]
         by_state: dict[str, list[Evidence]] = {}
         for row in rows:
-            by_state.setdefault(snapshot.standing(row.state_before), []).append(row)
+            by_state.setdefault(snapshot.place(row), []).append(row)
         table = snapshot.optimizations(device_kind)
         return [
             {

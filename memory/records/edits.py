@@ -135,10 +135,11 @@ Edit = Annotated[
 
 
 class Revert(Record):
-    """An edit that does not stand from now on, or, where it names a revert, one that does."""
+    """An edit that does not stand from now on; where it names a revert, one that does; where it
+    names a withdrawal, a lesson that does."""
 
     edit: str
-    """Id of the edit, or of the revert, that is undone."""
+    """Id of the edit, of the revert, or of the withdrawal, that is undone."""
     author: Author
     at: int
     """Newest sequence number then, so that what stands again can be undone again."""

@@ -11,6 +11,7 @@ Author = str
 
 _LATER = (
     "conditions", "steps", "supporting", "opposing", "edits", "withdrawals", "reverts",
+    "newest",
 )  # fmt: skip
 """Fields that older records had not."""
 

@@ -82,12 +82,15 @@ class Lesson(Record):
 
 
 class Withdrawal(Record):
-    """A lesson that a person does not let stand: nobody reads it from now on."""
+    """A lesson that does not stand: nobody reads it from now on, until this is reverted."""
 
     lesson: str
     """Its id."""
+    newest: int = 0
+    """Newest sequence number then, so that what stands again can be withdrawn again."""
 
     @property
     def id(self) -> str:
         """Identity: its content."""
-        return sha256_of_json(["withdrawal", self.lesson])
+        again = [self.newest] if self.newest else []
+        return sha256_of_json(["withdrawal", self.lesson, *again])

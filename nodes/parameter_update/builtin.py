@@ -7,7 +7,6 @@ technique in a class of operation already, with the same verdict, is not said ag
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -73,7 +72,7 @@ def knowledge_update(analysis: GapAnalysis, known: Known) -> Change:
 
 def _lesson(gap: Gap, iteration: int, learned: Learned) -> Lesson:
     return Lesson(
-        text=_text(gap, learned.op_class),
+        text=_text(gap, learned),
         kind=KINDS[gap.kind],
         technique=" then ".join(gap.techniques) or gap.technique,
         state=gap.state_id,
@@ -102,22 +101,34 @@ def _verdict(lesson: Lesson) -> int | None:
     return None if gain is None else (gain > NO_GAIN) - (gain < -NO_GAIN)
 
 
-def _text(gap: Gap, op_class: str) -> str:
+def _text(gap: Gap, learned: Learned) -> str:
+    op_class = learned.op_class
     where = f'{gap.technique} in "{gap.state_name}" ({op_class})'
     if gap.kind == "sequence":
         # A model's own words say themselves whether the order matters.
-        advice = "" if gap.cause or gap.condition else " Try them in this order."
+        advice = "" if gap.cause or gap.condition else f" {_advice(gap, learned)}"
         return f'For {op_class} in "{gap.state_name}": {gap.explained}.{advice}'
     if gap.kind == "fails":
         return f"{where} failed: {gap.explained}. Check this condition before trying it."
     if abs(gap.log_gain or 0.0) < NO_GAIN:
         return f"{where} gains nothing: {gap.explained}."
-    gain = math.exp(gap.log_gain or 0.0)
+    lost = (gap.log_gain or 0.0) < 0.0
     verdict = {
-        "overestimated": f"gains less than expected, about {gain:.2f}x",
-        "underestimated": f"gains more than expected, about {gain:.2f}x",
+        "overestimated": "costs time" if lost else "gains less than expected",
+        "underestimated": "costs less than expected" if lost else "gains more than expected",
     }[gap.kind]
     return f"{where} {verdict}: {gap.explained}."
+
+
+def _advice(gap: Gap, learned: Learned) -> str:
+    """Say what to do with a sequence: steps of it that gained nothing are not advised."""
+    rows = [learned.rows[name] for name in gap.evidence if name in learned.rows]
+    idle = dict.fromkeys(
+        row.technique for row in rows if row.log_gain is not None and row.log_gain < NO_GAIN
+    )
+    if not idle:
+        return "Try them in this order."
+    return f"Try them in this order, without {' and '.join(idle)} at first: that gained nothing."
 
 
 def written_lessons(

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ...memory.knowledge.changes.edit_checks import Ground
+from ...memory.knowledge.changes.state_rules import Asked, edits_of_states
 from ...memory.knowledge.policy.facts import comparable
 from ...memory.knowledge.policy.policy import unknown_technique
 from ...memory.knowledge.snapshots.edits import gained, lost
@@ -99,6 +100,17 @@ def edits_by_rule(gaps: Sequence[Gap], known: Learned) -> tuple[Edit, ...]:
     for technique in dict.fromkeys(gap.technique for gap in single):
         found += _conditions(technique, known)
     found += _macros({name for gap in single for name in gap.evidence}, known)
+    found += edits_of_states(
+        Asked(
+            known.ground(),
+            known.device_kind,
+            known.signed,
+            about={known.snapshot.standing(gap.state_id) for gap in single},
+            moves={name: technique.moves for name, technique in techniques().items()},
+            settled={edit.technique for edit in found if isinstance(edit, Revise)
+                     and edit.conditions},
+        )
+    )  # fmt: skip
     return tuple({edit.id: edit for edit in found}.values())
 
 
@@ -162,7 +174,7 @@ def _correction(gap: Gap, known: Learned) -> Iterator[Edit]:
     passed = {
         name: row.log_gain
         for name, row in known.of(gap.technique).items()
-        if row.state_before == gap.state_id and row.log_gain is not None
+        if known.snapshot.place(row) == gap.state_id and row.log_gain is not None
     }
     own = [name for name in gap.evidence if name in passed]
     if not own:

@@ -9,12 +9,10 @@ from typing import Any, NamedTuple
 from pydantic import ValidationError
 
 from ...harness.errors import told_of
-from ...harness.records import sha256_of_json
 from ...memory.knowledge.changes.edit_checks import Ground
+from ...memory.knowledge.changes.state_rules import part_of
 from ...memory.knowledge.policy.facts import comparable
 from ...memory.knowledge.snapshots.edits import gained, worse_without
-from ...memory.knowledge.states.matching import DISCOVERED_SPREAD
-from ...memory.knowledge.states.signature import mean_of
 from ...memory.records.conditions import Condition
 from ...memory.records.edits import (
     MOST_CORRECTED,
@@ -170,7 +168,11 @@ def _deprecation(said: PolicyEdit, source: Source) -> Edit:
 def _renaming(said: PolicyEdit, source: Source) -> Edit:
     state = source.state(said.states[-1] if said.states else "")
     return RenameState(
-        state=state.id, name=said.name, description=said.description, **_signed(said, source)
+        state=state.id,
+        name=said.name,
+        description=said.description,
+        revision=source.learned.snapshot.edits.naming(state.id) + 1,
+        **_signed(said, source),
     )
 
 
@@ -187,25 +189,19 @@ def _splitting(said: PolicyEdit, source: Source) -> Edit:
     if len(conditions) != 1 or not (said.name and said.description):
         raise ValueError("a split has one condition, and a name and a description of its part")
     members = [
-        row.signature_before
+        row
         for row in source.learned.rows.values()
-        if row.state_before == state.id
+        if source.ground.place(row) == state.id
         and comparable(row.device_kind, source.learned.device_kind)
         and conditions[0].holds(source.ground.facts_of(row)) is True
     ]
     if not members:
         raise ValueError(f"no kernel of {state.id} is known of which {conditions[0]}")
-    centroid = mean_of(members)
-    digest = sha256_of_json([state.id, conditions[0].model_dump(mode="json")])[:8]
-    other = state.model_copy(
-        update={
-            "id": f"{state.id}_{digest}", "name": said.name, "description": said.description,
-            "centroid": centroid, "spread": min(state.spread, DISCOVERED_SPREAD),
-            "origin": "discovered", "count": 0,
-        }
-    )  # fmt: skip
     return SplitState(
-        state=state.id, condition=conditions[0], other=other, **_signed(said, source)
+        state=state.id,
+        condition=conditions[0],
+        other=part_of(state, conditions[0], members, said.name, said.description),
+        **_signed(said, source),
     )
 
 

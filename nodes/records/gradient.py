@@ -117,7 +117,8 @@ class Gap(Record):
         if not (self.cause or self.condition):
             return self.explanation
         parts = [self.explanation, self.cause, self.condition and f"Condition: {self.condition}"]
-        return ". ".join(part.rstrip(".") for part in parts if part)
+        return ". ".join(f"{part[0].upper()}{part[1:]}".rstrip(".") if at else part.rstrip(".")
+                         for at, part in enumerate(filter(None, parts)))  # fmt: skip
 
 
 class GapAnalysis(Record):

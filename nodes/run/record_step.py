@@ -16,13 +16,14 @@ from typing import Any, NotRequired, TypedDict
 from ...harness.records import DeviceIdentity, Outcome, Provenance
 from ...memory.knowledge.policy.actions import writer_of
 from ...memory.knowledge.policy.policy import unknown_technique
+from ...memory.knowledge.states.conditions import circumstance_facts
 from ...memory.records.evidence import Applied, Circumstances, Evidence, Step
 from ...memory.records.optimizations import Optimization
 from ...memory.records.states import PerformanceState, Signature
 from ...tools.progress import report_progress
 from ...tools.workspace import Workspace
 from ..common.losers import why_lost
-from ..common.policy_context import kernel_in_context
+from ..common.policy_context import kernel_in_context, policy_context
 from ..common.randomness import explores
 from ..common.until import end_of_search
 from ..common.workspaces import workspace_of
@@ -255,6 +256,7 @@ def _state_after(state: Reads, workspace: Workspace) -> str | None:
     found, _, _ = workspace.knowledge.match_state(
         Signature(values=seen.signature), seen.primary, seen.secondary,
         state["knowledge_at"], state.get("found_states", ()),
+        circumstance_facts(policy_context(workspace.measured_by, state["summary"])),
     )  # fmt: skip
     return found.id
 

@@ -13,6 +13,7 @@ import asyncio
 from typing import Any, NotRequired, TypedDict
 
 from ...harness.records import Profile
+from ...memory.knowledge.states.conditions import KernelFacts, circumstance_facts
 from ...memory.knowledge.states.matching import Near, tied
 from ...memory.records.states import PerformanceState, Signature
 from ...tools.models.records import Answer, Message
@@ -20,6 +21,7 @@ from ...tools.progress import report_progress
 from ...tools.workspace import Workspace
 from ..common.asking import asked, stand_in
 from ..common.caps import search_over
+from ..common.policy_context import policy_context
 from ..common.ties import asks_model
 from ..common.workspaces import workspace_of
 from ..records.kernels import KernelPoint
@@ -80,6 +82,7 @@ def _seen(state: Reads) -> tuple[Profile, Observation, list[Near]]:
         near = workspace.knowledge.near_states(
             Signature(values=seen.signature), seen.primary, seen.secondary,
             state["knowledge_at"], state.get("found_states", ()),
+            _facts(workspace, state["summary"]),
         )  # fmt: skip
     return profile, observation, near
 
@@ -93,14 +96,19 @@ def _placed(state: Reads, observation: Observation) -> Observation:
     """Return the observation with the state of each kernel."""
     found = state.get("found_states", ())
     with workspace_of(state["plan"]) as workspace:
+        facts = _facts(workspace, state["summary"])
         launches = []
         for launch in observation.launches:
             known, _, discovered = workspace.knowledge.match_state(
                 Signature(values=launch.signature), launch.primary, launch.secondary,
-                state["knowledge_at"], found,
+                state["knowledge_at"], found, facts,
             )  # fmt: skip
             launches.append(launch.model_copy(update={"state": "" if discovered else known.id}))
     return observation.model_copy(update={"launches": tuple(launches)})
+
+
+def _facts(workspace: Workspace, summary: TaskSummary) -> KernelFacts:
+    return circumstance_facts(policy_context(workspace.measured_by, summary))
 
 
 async def _ask(

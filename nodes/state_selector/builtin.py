@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ...memory.knowledge.knowledge_base import KnowledgeBase
+from ...memory.knowledge.states.conditions import KernelFacts
 from ...memory.knowledge.states.matching import Near
 from ...memory.records.states import PerformanceState, Signature
 from ...tools.models.records import BUILTIN
@@ -21,6 +22,7 @@ def near(
     observation: Observation,
     at: int,
     found: Iterable[PerformanceState] = (),
+    facts: KernelFacts | None = None,
 ) -> list[Near]:
     """Return the states nearest to the kernel worth working on, as the snapshot `at` knows them.
 
@@ -29,10 +31,11 @@ def near(
         observation: what the state extractor said.
         at: the snapshot.
         found: states that the rollout has discovered since.
+        facts: what is known of all kernels of the task.
     """
     seen = subject(observation)
     signature = Signature(values=seen.signature)
-    return knowledge.near_states(signature, seen.primary, seen.secondary, at, found)
+    return knowledge.near_states(signature, seen.primary, seen.secondary, at, found, facts)
 
 
 def match(
@@ -40,11 +43,12 @@ def match(
     observation: Observation,
     at: int,
     found: Iterable[PerformanceState] = (),
+    facts: KernelFacts | None = None,
 ) -> StateChoice:
     """Return the state of the kernel worth working on; arguments as of `near`."""
     seen = subject(observation)
     state, away, discovered = knowledge.match_state(
-        Signature(values=seen.signature), seen.primary, seen.secondary, at, found
+        Signature(values=seen.signature), seen.primary, seen.secondary, at, found, facts
     )
     reason = (
         f"no known state is near enough to {seen.primary}: written as a new one"

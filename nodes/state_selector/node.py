@@ -12,12 +12,14 @@ from __future__ import annotations
 import asyncio
 from typing import Any, NotRequired, TypedDict
 
+from ...memory.knowledge.states.conditions import circumstance_facts
 from ...memory.knowledge.states.matching import Near, tied
 from ...memory.records.states import PerformanceState
 from ...tools.models.records import Message
 from ...tools.progress import report_progress
 from ...tools.workspace import Workspace
 from ..common.asking import asked, stand_in
+from ..common.policy_context import policy_context
 from ..common.ties import asks_model
 from ..common.workspaces import opened, workspace_of
 from ..records.observations import Observation, StateChoice
@@ -71,10 +73,12 @@ async def _match(state: Reads) -> tuple[StateChoice, list[Near]]:
     )  # fmt: skip
     async with opened(state["plan"]) as workspace:
         knowledge = workspace.knowledge
+        context = policy_context(workspace.measured_by, state["summary"])
 
         def matched() -> tuple[StateChoice, list[Near]]:
-            choice = match(knowledge, observation, at, found)
-            return choice, near(knowledge, observation, at, found)
+            facts = circumstance_facts(context)
+            choice = match(knowledge, observation, at, found, facts)
+            return choice, near(knowledge, observation, at, found, facts)
 
         return await asyncio.to_thread(matched)
 

@@ -9,6 +9,7 @@ import re
 from ...harness.errors import shown
 from ...harness.records import Profile
 from ...memory.knowledge.knowledge_base import KnowledgeBase
+from ...memory.knowledge.states.conditions import circumstance_facts
 from ...memory.knowledge.states.signature import bottlenecks_of, explain, signature_of
 from ...memory.records.states import PerformanceState
 from ..models.reply_forms import MalformedReply
@@ -54,11 +55,14 @@ def state_text(desk: Desk, profile: Profile, most: int = MOST_AFTER_PROFILE) -> 
     """Return the state that a profile is in, as a run would have it, and what to try there."""
     knowledge, signature = desk.knowledge(), signature_of(profile)
     primary, secondary = bottlenecks_of(profile)
-    state, away, is_new = knowledge.match_state(signature, primary, secondary, desk.at)
+    facts = circumstance_facts(desk.context)
+    state, away, is_new = knowledge.match_state(
+        signature, primary, secondary, desk.at, facts=facts
+    )
     near = "unlike every known one; the nearest is" if is_new else "known, at"
     others = [
         f"{each.state.id} ({each.weight:.0%})"
-        for each in knowledge.near_states(signature, primary, secondary, desk.at)
+        for each in knowledge.near_states(signature, primary, secondary, desk.at, facts=facts)
         if each.within and each.state.id != state.id
     ][:MOST_OTHERS]
     telling = "; ".join(explain(signature))

@@ -38,8 +38,14 @@ def difference(before: Snapshot, after: Snapshot, device_kind: str) -> Differenc
     """Return what changed, for simulated or for measured devices."""
     tables = before.optimizations(device_kind), after.optimizations(device_kind)
     cards = tuple(
-        {(state, name): card for state, under in table.items() for name, card in under.items()}
-        for table in tables
+        {
+            (state, name): card
+            for state, under in table.items()
+            for name, card in under.items()
+            # What a part has from its whole is told of the whole.
+            if table.get(side.whole(state) or "", {}).get(name) != card
+        }
+        for side, table in zip((before, after), tables, strict=True)
     )
     everywhere = tuple(
         {

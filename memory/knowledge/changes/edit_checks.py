@@ -21,15 +21,17 @@ from ...records.evidence import NO_GAIN, Evidence
 from ...records.optimizations import Optimization
 from ...records.states import PerformanceState
 from ..policy.facts import comparable
-from ..snapshots.edits import Table, gained, lost, passes, worse_without
+from ..snapshots.edits import Table, gained, lost, passes, told_apart, worse_without
 from ..snapshots.snapshot import Snapshot
-from ..states.conditions import KernelFacts, evidence_facts, misnamed
+from ..states.conditions import TELLING_STATES, KernelFacts, evidence_facts, misnamed
 from ..states.signature import DIMENSIONS, distance
 
 DEPRECATING_TRIES = 2
 """Distinct candidates that must have failed before a technique is deprecated."""
 MOST_STRENGTH = 1.0
 """Observations that the prior of a card may be worth that an edit adds."""
+SPLIT_KERNELS = 2
+"""Distinct kernels on either side of the condition that splits a state."""
 SEED = "seed"
 
 
@@ -47,6 +49,16 @@ class Ground(NamedTuple):
     def state(self, name: str) -> PerformanceState | None:
         """Return a state, None where there is no such one."""
         return self.snapshot.state(name) or self.found.get(name)
+
+    def states(self) -> list[PerformanceState]:
+        """Return all states."""
+        known = self.snapshot.states()
+        new = [each for each in self.found.values() if self.snapshot.state(each.id) is None]
+        return [*known, *new]
+
+    def place(self, row: Evidence) -> str:
+        """Return the id of the state that a row began in, as states are told apart now."""
+        return self.snapshot.place(row)
 
     def cited(self, ids: Iterable[str]) -> list[Evidence]:
         """Return the rows that ids name.
@@ -68,7 +80,7 @@ class Ground(NamedTuple):
             for row in self.rows.values()
             if row.technique == technique
             and comparable(row.device_kind, device_kind)
-            and state in (None, row.state_before)
+            and state in (None, self.place(row))
         ]
 
     def facts_of(self, row: Evidence) -> KernelFacts:
@@ -125,7 +137,7 @@ def _check_revision(edit: Revise, rows: Sequence[Evidence], ground: Ground) -> N
     newest = ground.snapshot.edits.revision(edit.technique, edit.state)
     if edit.revision != newest + 1:
         raise Refused(f"the entry is at revision {newest}: the next is {newest + 1}")
-    _require_about(rows, edit.technique, edit.state)
+    _require_about(rows, edit.technique, edit.state, ground)
     known = ground.of(edit.technique, edit.device_kind, edit.state)
     if edit.correction:
         _check_correction(edit.correction, card.prior_log_gain, known)
@@ -173,7 +185,7 @@ def _check_technique(edit: AddTechnique, rows: Sequence[Evidence], ground: Groun
     _check_card(edit, rows, ground)
     if card.steps:
         raise Refused("a sequence needs a proof of each step: add it as a macro")
-    _require_about(rows, card.technique, edit.state)
+    _require_about(rows, card.technique, edit.state, ground)
     mean = _mean_gain(ground.of(card.technique, edit.device_kind, edit.state))
     if mean is None or mean <= NO_GAIN:
         raise Refused(f"{card.technique} did not gain there")
@@ -230,7 +242,7 @@ def _check_macro(edit: AddMacro, rows: Sequence[Evidence], ground: Ground) -> No
 
 
 def _check_deprecation(edit: Deprecate, rows: Sequence[Evidence], ground: Ground) -> None:
-    _require_about(rows, edit.technique, None)
+    _require_about(rows, edit.technique, None, ground)
     for row in ground.of(edit.technique, edit.device_kind):
         if passes(edit, row):
             raise Refused(f"{_named(row)} passed in {edit.op_class}")
@@ -255,14 +267,16 @@ def _check_join(edit: JoinStates, rows: Sequence[Evidence], ground: Ground) -> N
             raise Refused(f"{name} is bound by {state.primary}, {into.id} by {into.primary}")
         if distance(state.centroid, into.centroid) > max(state.spread, into.spread):
             raise Refused(f"{name} and {into.id} do not overlap")
-        if not any(row.state_before == name for row in rows):
+        if not any(ground.place(row) == state.id for row in rows):
             raise Refused(f"no row cited began in {name}")
-        for technique in {row.technique for row in rows}:
-            here = _mean_gain(ground.of(technique, edit.device_kind, name))
-            there = _mean_gain(ground.of(technique, edit.device_kind, into.id))
+        for technique in sorted({row.technique for row in rows}):
+            sides = [ground.of(technique, edit.device_kind, each.id) for each in (state, into)]
+            here, there = map(_mean_gain, sides)
             if here is not None and there is not None and min(here, there) < -NO_GAIN:
                 if max(here, there) > NO_GAIN:
                     raise Refused(f"{technique} gains in one of {name} and {into.id} alone")
+            if told_apart(*sides):
+                raise Refused(f"{technique} gains otherwise in {name} than in {into.id}")
 
 
 def _check_split(edit: SplitState, rows: Sequence[Evidence], ground: Ground) -> None:
@@ -273,24 +287,37 @@ def _check_split(edit: SplitState, rows: Sequence[Evidence], ground: Ground) -> 
         raise Refused("the centroid of the new state is no signature")
     if odd := misnamed(edit.condition):
         raise Refused(odd)
-    if any(row.state_before != state.id for row in rows):
+    if edit.condition.feature not in TELLING_STATES:
+        raise Refused(f"{edit.condition.feature} is not known when a kernel's state is told")
+    if any(ground.place(row) != state.id for row in rows):
         raise Refused(f"not all rows cited began in {state.id}")
-    inside = [row for row in rows if edit.condition.holds(ground.facts_of(row)) is True]
-    outside = [row for row in rows if edit.condition.holds(ground.facts_of(row)) is False]
-    for technique in {row.technique for row in inside} & {row.technique for row in outside}:
-        sides = [[row for row in side if row.technique == technique] for side in (inside, outside)]
+    for technique in sorted({row.technique for row in rows}):
+        # Of all its tries there, not of the cited alone: none may say otherwise.
+        known = ground.of(technique, edit.device_kind, state.id)
+        sides = [
+            [row for row in known if edit.condition.holds(ground.facts_of(row)) is side]
+            for side in (True, False)
+        ]
+        if any(len({row.parent_sha256 for row in side}) < SPLIT_KERNELS for side in sides):
+            continue
         for one, other in (sides, sides[::-1]):
             if all(map(gained, one)) and not any(map(gained, other)):
                 return
-    raise Refused(f"the rows cited do not differ by whether {edit.condition}")
+    raise Refused(
+        f"no technique's tries there differ by whether {edit.condition}, with {SPLIT_KERNELS} "
+        "kernels at least on either side"
+    )
 
 
 def _check_name(edit: RenameState, rows: Sequence[Evidence], ground: Ground) -> None:
     _discovered(edit.state, ground)
     if not (edit.name.strip() and edit.description.strip()):
         raise Refused("a state has a name and a description")
-    if any(row.state_before != edit.state for row in rows):
+    if any(ground.place(row) != edit.state for row in rows):
         raise Refused(f"not all rows cited began in {edit.state}")
+    newest = ground.snapshot.edits.naming(edit.state)
+    if edit.revision != newest + 1:
+        raise Refused(f"its name is at revision {newest}: the next is {newest + 1}")
 
 
 _CHECKS: Mapping[type, Callable[..., None]] = {
@@ -322,12 +349,14 @@ def _anywhere(table: Table, technique: str) -> Optimization | None:
     return next((under[technique] for under in table.values() if technique in under), None)
 
 
-def _require_about(rows: Sequence[Evidence], technique: str, state: str | None) -> None:
+def _require_about(
+    rows: Sequence[Evidence], technique: str, state: str | None, ground: Ground
+) -> None:
     for row in rows:
         if row.technique != technique:
             raise Refused(f"{_named(row)} is about {row.technique}, not {technique}")
-        if state not in (None, row.state_before):
-            raise Refused(f"{_named(row)} began in {row.state_before}, not {state}")
+        if state not in (None, place := ground.place(row)):
+            raise Refused(f"{_named(row)} began in {place}, not {state}")
 
 
 def _mean_gain(rows: Iterable[Evidence]) -> float | None:

@@ -9,7 +9,7 @@ from ...records.edits import Edit, Revert
 from ...records.lessons import Lesson, Withdrawal
 from ...records.update import KnowledgeUpdate
 from ..knowledge_base import UPDATE, KnowledgeBase
-from ..snapshots.contents import EDIT, LESSON, REVERT
+from ..snapshots.contents import EDIT, LESSON, REVERT, WITHDRAWAL
 
 SHORTEST = 4
 """Characters of an id, for it to mean something."""
@@ -22,7 +22,7 @@ class Undone(NamedTuple):
     edits: tuple[Edit, ...]
     lessons: tuple[Lesson, ...]
     again: int
-    """Reverts undone: what they took away stands again."""
+    """Reverts and withdrawals undone: what they took away stands again."""
 
 
 def undo(knowledge: KnowledgeBase, what: str, author: str) -> Undone:
@@ -30,15 +30,15 @@ def undo(knowledge: KnowledgeBase, what: str, author: str) -> Undone:
 
     Args:
         knowledge: the base.
-        what: the beginning of the id of an edit, a lesson or a revert, or a sequence number: of
-            one of them, or of a parameter update, which means all of its edits and lessons.
+        what: the beginning of the id of an edit, a lesson, a withdrawal or a revert, or a sequence
+            number: of one of them, or of an update, which means all that it wrote.
         author: who undoes it.
 
     Raises:
         UserError: it means none of them, or several.
     """
     entries = knowledge.journal.entries()
-    kinds = {EDIT, LESSON, REVERT}
+    kinds = {EDIT, LESSON, REVERT, WITHDRAWAL}
     if what.isdigit() and len(what) < 16:
         meant = [each for each in entries if each.sequence == int(what)]
         if meant and meant[0].kind == UPDATE:
@@ -67,14 +67,18 @@ def undo(knowledge: KnowledgeBase, what: str, author: str) -> Undone:
     lessons = tuple(lesson for lesson in written if lesson.key in keys or lesson.id in ids)
     newest = knowledge.sequence()
     edits = [(name, stored[name]) for name in sorted(ids & stored.keys())]
+    withdrawn = sorted({each.id for each in meant if each.kind == WITHDRAWAL})
+    names = [*(name for name, _ in edits), *withdrawn]
     return Undone(
         KnowledgeUpdate(
             run=author,
             iteration=0,
-            reverts=tuple(Revert(edit=name, author=author, at=newest) for name, _ in edits),
-            withdrawals=tuple(Withdrawal(lesson=lesson.id) for lesson in lessons),
+            reverts=tuple(Revert(edit=name, author=author, at=newest) for name in names),
+            withdrawals=tuple(
+                Withdrawal(lesson=lesson.id, newest=newest) for lesson in lessons
+            ),
         ),
         tuple(content for _, content in edits if not isinstance(content, Revert)),
         lessons,
-        sum(isinstance(content, Revert) for _, content in edits),
+        sum(isinstance(content, Revert) for _, content in edits) + len(withdrawn),
     )

@@ -186,9 +186,9 @@ def thinned(knowledge: KnowledgeBase, *, most: int, harness: str | None) -> list
 
 def _learned(knowledge: KnowledgeBase, kind: str) -> Iterator[dict[str, Any]]:
     """Yield the states of a base as `show` tells of them, without what is the seed's alone."""
-    seed = knowledge.seed()
+    seed, snapshot = knowledge.seed(), knowledge.snapshot()
     for state in knowledge.show(device_kind=kind):
-        given = seed.optimizations.get(state["id"], {})
+        given = seed.optimizations.get(snapshot.whole(state["id"]) or state["id"], {})
         told = [
             each for each in state["optimizations"]
             if each["tries"] or each["technique"] not in given

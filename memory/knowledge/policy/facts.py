@@ -5,7 +5,9 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import NamedTuple
 
+from ...records.conditions import Condition
 from ...records.evidence import Evidence
+from ..states.conditions import evidence_facts
 
 
 def comparable(first_kind: str, second_kind: str) -> bool:
@@ -31,7 +33,10 @@ class Facts:
         self._told: list[Told] = []
         self._rows: dict[str, Evidence] = {}
         self._tries: dict[tuple[bool, str], list[Told]] = {}
-        self._in_state: dict[str, list[int]] = {}
+        self._in_state: dict[str, list[Told]] = {}
+        self._holding: dict[tuple[str, str], tuple[list[int], list[int]]] = {}
+        """By state and condition, how many of its rows were asked, and numbers of those of which
+        the condition holds."""
         self._first_in_state: dict[tuple[bool, str], dict[str, int]] = {}
 
     def add(self, sequence: int, identity: str, row: Evidence) -> None:
@@ -41,7 +46,7 @@ class Facts:
         self._told.append(told)
         self._rows[identity] = row
         self._tries.setdefault((simulated, row.technique), []).append(told)
-        self._in_state.setdefault(row.state_before, []).append(sequence)
+        self._in_state.setdefault(row.state_before, []).append(told)
         self._first_in_state.setdefault((simulated, row.state_before), {}).setdefault(
             row.technique, sequence
         )
@@ -65,7 +70,17 @@ class Facts:
 
     def count_in_state(self, state_id: str, at: int) -> int:
         """Return how many rows began in a state, of all devices."""
-        return bisect_right(self._in_state.get(state_id, []), at)
+        return _until(self._in_state.get(state_id, []), at)
+
+    def count_where(self, state_id: str, condition: Condition, at: int) -> int:
+        """Return how many rows that began in a state a condition holds of; each is asked once."""
+        rows = self._in_state.get(state_id, [])
+        asked, holding = self._holding.setdefault((state_id, str(condition)), ([0], []))
+        for told in rows[asked[0] :]:
+            if condition.holds(evidence_facts(told.row)):
+                holding.append(told.sequence)
+        asked[0] = len(rows)
+        return bisect_right(holding, at)
 
     def tried_in_state(self, state_id: str, simulated: bool, at: int) -> list[str]:
         """Return the techniques that were tried in a state, in alphabetical order."""

@@ -55,8 +55,10 @@ class Policy:
         at: int,
         states: Iterable[PerformanceState],
         optimizations: Mapping[str, Mapping[str, Optimization]],
+        contained: Mapping[str, tuple[str, ...]] | None = None,
     ) -> None:
-        """Take evidence up to a sequence number, states, and optimizations by state and name."""
+        """Take evidence up to a sequence number, states, optimizations by state and name, and by
+        state the ids of those that are it now."""
         self._facts = facts
         self._expectations = expectations
         self._at = at
@@ -70,6 +72,7 @@ class Policy:
             for under in optimizations.values()
             for technique, optimization in under.items()
         }
+        self._contained = contained or {}
         self._borrowed: dict[tuple[object, ...], dict[str, Optimization]] = {}
 
     def offered(
@@ -231,7 +234,8 @@ class Policy:
                     "prior_evidence": (),
                 }
             )
-            for technique in self._facts.tried_in_state(state.id, simulated, self._at)
+            for each in (state.id, *self._contained.get(state.id, ()))
+            for technique in self._facts.tried_in_state(each, simulated, self._at)
         }
 
 
@@ -316,8 +320,9 @@ def _questions(
         if applied == technique and (where == launch.kernel or _only_one(context))
     ]
     earlier = before[-1] if before else None
-    # A prior is of a first use. One drawn from evidence would count that again.
-    told = not before and not optimization.prior_evidence
+    # A prior is of a first use. One drawn from evidence would count that again; that of a macro is
+    # drawn from its steps', which are no tries of the macro.
+    told = not before and (not optimization.prior_evidence or optimization.steps)
     prior = optimization.prior_log_gain if told else 0.0
     return [
         Question(

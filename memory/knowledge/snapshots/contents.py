@@ -22,7 +22,7 @@ from ..retrieval.text_index import IndexedText
 from ..retrieval.words import Rarity
 from ..seed import Seed
 from ..states.signature import completed
-from .edits import StoredEdit, WrittenEdit
+from .edits import StoredEdit, WrittenEdit, reverted
 
 EVIDENCE, STATE, OPTIMIZATION = "evidence", "state", "optimization"
 LESSON, WITHDRAWAL, OVERTURNED = "lesson", "withdrawal", "overturned"
@@ -78,8 +78,8 @@ class Contents:
         """By what they speak of, in order of arrival."""
         self.deprecations: dict[Subject, list[StoredLesson]] = {}
         """Those of them that advise against something."""
-        self.withdrawn: dict[str, int] = {}
-        """Lessons that do not stand, by id, with the sequence from which on."""
+        self._withdrawn: dict[str, tuple[int, str]] = {}
+        """By id of a withdrawal, its sequence and which lesson does not stand."""
         self.edits: list[StoredEdit] = []
         """In order of arrival, with what undoes them."""
         self._split: list[tuple[int, PerformanceState]] = []
@@ -187,7 +187,7 @@ class Contents:
                 self.deprecations.setdefault(subject(lesson), []).append(stored)
         elif entry.kind == WITHDRAWAL:
             withdrawal = self._journal.read(Withdrawal, entry)
-            self.withdrawn.setdefault(withdrawal.lesson, entry.sequence)
+            self._withdrawn.setdefault(entry.id, (entry.sequence, withdrawal.lesson))
         elif entry.kind == TASK:
             self.kernels.add_task(entry.sequence, self._journal.read(TaskSeen, entry))
         elif entry.kind == KERNEL:
@@ -228,7 +228,12 @@ class Contents:
 
     def withdrawn_at(self, at: int) -> frozenset[str]:
         """Return the ids of the lessons that do not stand at a sequence number."""
-        return frozenset(name for name, since in self.withdrawn.items() if since <= at)
+        undone = reverted(self.edits, at) if self._withdrawn else frozenset()
+        return frozenset(
+            lesson
+            for name, (since, lesson) in self._withdrawn.items()
+            if since <= at and name not in undone
+        )
 
     def _once(self, signature: tuple[float, ...]) -> tuple[float, ...]:
         """Return the first signature with these values: a kernel's many tries share it."""

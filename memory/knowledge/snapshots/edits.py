@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import NamedTuple
@@ -23,10 +24,14 @@ from ...records.evidence import NO_GAIN, Evidence
 from ...records.optimizations import Optimization, StateOptimization
 from ...records.states import PerformanceState
 from ..policy.facts import comparable
+from ..policy.regression import ONE_TRY
 from ..states.conditions import KernelFacts, unmet
+from ..states.matching import Part
 
 MOST_CORRECTED_TOGETHER = 0.5
 """Log gain by which all edits together may correct one expectation (about 65 %)."""
+ERRORS_APART = 2.0
+"""Standard errors by which means differ that are told apart."""
 Table = dict[str, dict[str, Optimization]]
 """Optimizations by state and technique."""
 
@@ -52,10 +57,7 @@ class Edits:
 
     def __init__(self, stored: Sequence[StoredEdit], at: int) -> None:
         known = [each for each in stored if each.sequence <= at]
-        undone: set[str] = set()
-        for each in reversed(known):  # What undoes a revert came after it.
-            if isinstance(each.content, Revert) and each.id not in undone:
-                undone.add(each.content.edit)
+        undone = reverted(stored, at)
         self.standing: list[Edit] = [
             each.content
             for each in sorted(known, key=lambda each: each.rank)
@@ -65,6 +67,12 @@ class Edits:
         for edit in self.standing:
             if isinstance(edit, Revise):
                 self._revisions.setdefault(edit.technique, []).append(edit)
+        self.undone: tuple[Edit, ...] = tuple(
+            each.content
+            for each in known
+            if not isinstance(each.content, Revert) and each.id in undone
+        )
+        """Those that were reverted, in order of arrival."""
 
     def optimizations(
         self, seed: Table, changes: Iterable[StateOptimization], device_kind: str
@@ -117,12 +125,46 @@ class Edits:
 
     @cached_property
     def joined(self) -> Mapping[str, str]:
-        """States that are another now, by id, with the one that remains."""
-        into: dict[str, str] = {}
+        """States that are another now, by id, with the one that remains: joined ones, and parts
+        of which the split was undone."""
+        split = {edit.other.id for edit in self.standing if isinstance(edit, SplitState)}
+        into = {
+            edit.other.id: edit.state
+            for edit in self.undone
+            if isinstance(edit, SplitState) and edit.other.id not in split
+        }
         for edit in self.standing:
             if isinstance(edit, JoinStates):
                 into |= {state: edit.into for state in edit.states if state != edit.into}
         return {state: found for state in into if (found := _end(into, state)) is not None}
+
+    @cached_property
+    def parts(self) -> tuple[Part, ...]:
+        """States that were split off, each after the one that it is a part of."""
+        found = {
+            edit.other.id: Part(
+                edit.other.id, self.joined.get(edit.state, edit.state), edit.condition
+            )
+            for edit in self.standing
+            if isinstance(edit, SplitState) and edit.other.id not in self.joined
+        }
+
+        def depth(part: Part) -> int:
+            wholes: list[str] = []
+            while part.whole in found and part.whole not in wholes:
+                wholes.append(part.whole)
+                part = found[part.whole]
+            return len(wholes)
+
+        return tuple(sorted(found.values(), key=lambda each: (depth(each), each.state)))
+
+    def naming(self, state: str) -> int:
+        """Return the number of the newest renaming of a state; 0 where nobody renamed it."""
+        return max(
+            (edit.revision for edit in self.standing
+             if isinstance(edit, RenameState) and edit.state == state),
+            default=0,
+        )  # fmt: skip
 
     def states(self, known: Iterable[PerformanceState]) -> dict[str, PerformanceState]:
         """Return the states by id: those split off with them, joined ones left out, renamed."""
@@ -175,6 +217,15 @@ class Edits:
         return (each for each in self.standing if comparable(each.device_kind, device_kind))
 
 
+def reverted(stored: Sequence[StoredEdit], at: int) -> frozenset[str]:
+    """Return the ids of what is undone at a sequence number."""
+    undone: set[str] = set()
+    for each in reversed(stored):  # What undoes a revert came after it.
+        if each.sequence <= at and isinstance(each.content, Revert) and each.id not in undone:
+            undone.add(each.content.edit)
+    return frozenset(undone)
+
+
 def passes(deprecation: Deprecate, row: Evidence) -> bool:
     """Say whether a row is a pass where a deprecation says that there is none."""
     return (
@@ -193,6 +244,36 @@ def lost(row: Evidence) -> bool:
 def gained(row: Evidence) -> bool:
     """Say whether a try paid."""
     return row.log_gain is not None and row.log_gain > NO_GAIN
+
+
+def told_apart(here: Iterable[Evidence], there: Iterable[Evidence]) -> bool | None:
+    """Say whether a technique gains otherwise in two places, by its tries in either.
+
+    Tries of one task are no independent samples: means of tasks are compared, of two in each place
+    at least; with fewer nobody knows. Where all tries broke the kernel in one place alone it is
+    told apart too.
+    """
+    sides = [list(rows) for rows in (here, there)]
+    broke = [[row.outcome.breaks_kernel for row in side] for side in sides]
+    for one, other in (broke, broke[::-1]):
+        if len(one) >= 2 and all(one) and other and not any(other):
+            return True
+    means: list[list[float]] = []
+    for side in sides:
+        gains: dict[str, list[float]] = {}
+        for row in side:
+            if row.log_gain is not None:
+                gains.setdefault(row.task_id, []).append(row.log_gain)
+        means.append([math.fsum(each) / len(each) for each in gains.values()])
+    if min(map(len, means)) < 2:
+        return None
+    middle = [math.fsum(each) / len(each) for each in means]
+    around = math.fsum(
+        (value - mean) ** 2 for side, mean in zip(means, middle, strict=True) for value in side
+    )
+    variance = ONE_TRY + around / (len(means[0]) + len(means[1]) - 2)
+    error = math.sqrt(variance * (1 / len(means[0]) + 1 / len(means[1])))
+    return abs(middle[0] - middle[1]) > ERRORS_APART * error
 
 
 def worse_without(row: Evidence, step: Evidence, following: Evidence) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import accumulate
 from typing import NamedTuple
@@ -39,13 +39,22 @@ class Lessons:
     """What was written up to a sequence number, judged by the evidence up to there: the lessons on
     a subject when they are first asked for."""
 
-    def __init__(self, contents: Contents, at: int, before: Lessons | None = None) -> None:
+    def __init__(
+        self,
+        contents: Contents,
+        at: int,
+        before: Lessons | None = None,
+        standing: Mapping[str, str] | None = None,
+    ) -> None:
         """Take what was written; what `before`, of another snapshot, found of a subject that has
-        got neither rows nor lessons since is taken over."""
+        got neither rows nor lessons since is taken over. `standing` says which state each that is
+        another now is: rows of either speak of the lessons of both."""
         self._contents, self._at = contents, at
+        self._standing = standing or {}
         self._withdrawn = contents.withdrawn_at(at)
         self._judged: dict[tuple[str, Subject], Judged] = {}
-        if before is not None and before._withdrawn == self._withdrawn:
+        known = before is not None and (before._withdrawn, before._standing)
+        if before is not None and known == (self._withdrawn, self._standing):
             self._judged |= before._judged
 
     @cached_property
@@ -101,7 +110,8 @@ class Lessons:
                 for each in stored[:written]
                 if not self._withdrawn or each.lesson.id not in self._withdrawn
             ]
-            marked = sorted(_marked(standing, rows), key=lambda each: each.order)
+            found = _marked(standing, _Rows(rows, self._standing))
+            marked = sorted(found, key=lambda each: each.order)
             known = Judged(tried, written, marked, list(merged(marked)))
             self._judged[kind, subject] = known
         return known
@@ -137,9 +147,8 @@ def _speaker(group: Sequence[StoredLesson]) -> Lesson:
     return best
 
 
-def _marked(stored: Iterable[StoredLesson], rows: Sequence[Told]) -> Iterator[StoredLesson]:
-    """Give lessons on one subject, those contested marked, by its rows in order of arrival."""
-    bearing = _Rows(told for told in rows if told.row.outcome is not Outcome.NOT_APPLICABLE)
+def _marked(stored: Iterable[StoredLesson], bearing: _Rows) -> Iterator[StoredLesson]:
+    """Give lessons on one subject, those contested marked."""
     for order, lesson in stored:
         supporting, opposing = bearing.counts(lesson)
         changes = {
@@ -153,14 +162,14 @@ def _marked(stored: Iterable[StoredLesson], rows: Sequence[Told]) -> Iterator[St
 class _Rows:
     """Rows on one subject, in order of arrival; what is asked of them again is kept."""
 
-    def __init__(self, rows: Iterable[Told]) -> None:
-        self._all = list(rows)
+    def __init__(self, rows: Iterable[Told], standing: Mapping[str, str]) -> None:
+        self._all = [told for told in rows if told.row.outcome is not Outcome.NOT_APPLICABLE]
+        self._standing = standing
         self._near: dict[tuple[str | None, str | None], list[Told]] = {(None, None): self._all}
         for told in self._all:
-            row = told.row
-            for place in (
-                (row.state_before, row.op_class), (row.state_before, None), (None, row.op_class),
-            ):  # fmt: skip
+            op_class = told.row.op_class
+            state = standing.get(told.row.state_before, told.row.state_before)
+            for place in ((state, op_class), (state, None), (None, op_class)):
                 self._near.setdefault(place, []).append(told)
         self._scopes: dict[tuple[object, ...], _Scope] = {}
         self._counted: dict[tuple[object, ...], tuple[int, int]] = {}
@@ -168,9 +177,10 @@ class _Rows:
 
     def contest(self, lesson: Lesson) -> bool:
         """Say whether later rows contest a lesson."""
-        scope = lesson.technique, lesson.state, lesson.op_class
+        state = lesson.state and self._standing.get(lesson.state, lesson.state)
+        scope = lesson.technique, state, lesson.op_class
         if scope not in self._scopes:
-            self._scopes[scope] = _Scope(self._spoken_of(lesson, lesson.state))
+            self._scopes[scope] = _Scope(self._spoken_of(lesson, state))
         return self._scopes[scope].contests(lesson)
 
     def counts(self, lesson: Lesson) -> tuple[int, int]:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from ....harness.records import Bottleneck
 from ...records.edits import Deprecate
 from ...records.evidence import Evidence
 from ...records.lessons import Lesson
-from ...records.optimizations import Optimization
+from ...records.optimizations import Optimization, StateOptimization
 from ...records.states import PerformanceState, Signature
 from ..policy.facts import Told
 from ..policy.policy import Policy
-from ..states.conditions import KernelFacts
+from ..states.conditions import KernelFacts, evidence_facts
 from ..states.matching import Near, States, joined
 from .contents import Contents
 from .edits import Edits, StoredEdit
@@ -39,17 +39,23 @@ class Snapshot:
         )
         standing: list[PerformanceState]
         self._overlapping: dict[str, str]
+        self._standing: dict[str, str]
+        self._contained: dict[str, tuple[str, ...]]
+        """Ids of states that are another now, by the id of that one."""
         if before is not None and kept:
             standing, self._overlapping = before.states(), before._overlapping
+            self._standing, self._contained = before._standing, before._contained
         else:
-            standing, self._overlapping = joined(self.edits.states(known).values())
-        counts: Counter[str] = Counter()
-        for state in known:
-            counts[self.standing(state.id)] += contents.facts.count_in_state(state.id, at)
+            standing, self._overlapping = _standing(self.edits, known)
+            self._standing = _one_for_each(self.edits.joined, self._overlapping, standing)
+            self._contained = {}
+            for gone, into in sorted(self._standing.items()):
+                self._contained[into] = (*self._contained.get(into, ()), gone)
+        counts = self._counts(state.id for state in standing)
         self._states: dict[str, PerformanceState] = {
             state.id: state.model_copy(update={"count": counts[state.id]}) for state in standing
         }
-        self._matching = States(self._states.values())
+        self._matching = States(self._states.values(), self.edits.parts)
         self._changes = [each for each in contents.changes if each.sequence <= at]
         self._tables: dict[bool, dict[str, dict[str, Optimization]]] = {}
         self._policies: dict[bool, Policy] = {}
@@ -82,8 +88,39 @@ class Snapshot:
     def standing(self, state_id: str) -> str:
         """Return the id of the state that one is contained in, by an edit or because they overlap:
         mostly its own."""
-        state_id = self.edits.joined.get(state_id, state_id)
-        return self._overlapping.get(state_id, state_id)
+        return self._standing.get(state_id, state_id)
+
+    def contained(self, state_id: str) -> tuple[str, ...]:
+        """Return the ids that a state goes by, its own first: those of states that are it now."""
+        return (state_id, *self._contained.get(state_id, ()))
+
+    def whole(self, state_id: str) -> str | None:
+        """Return the id of the state that one was split off; None of others."""
+        found = (each for each in self.edits.parts if each.state == state_id)
+        return next((self.standing(each.whole) for each in found), None)
+
+    def place(self, row: Evidence) -> str:
+        """Return the id of the state that a row began in, as states are told apart now."""
+        place = self.standing(row.state_before)
+        for part in self.edits.parts:
+            if self.standing(part.whole) == place and part.condition.holds(evidence_facts(row)):
+                place = part.state
+        return place
+
+    def _counts(self, states: Iterable[str]) -> Counter[str]:
+        """Return how many rows began in each state: what a part has its whole has not."""
+        facts, at = self._contents.facts, self.at
+        counts: Counter[str] = Counter()
+        for name in states:
+            counts[name] += sum(facts.count_in_state(each, at) for each in self.contained(name))
+        for part in self.edits.parts:
+            whole = self.standing(part.whole)
+            moved = sum(
+                facts.count_where(each, part.condition, at) for each in self.contained(whole)
+            )
+            counts[whole] -= moved
+            counts[part.state] += moved
+        return counts
 
     def optimizations(self, device_kind: str) -> dict[str, dict[str, Optimization]]:
         """Return optimizations by state and technique, as parameter update left them.
@@ -94,14 +131,21 @@ class Snapshot:
         if simulated not in self._tables:
             table = self.edits.optimizations(
                 self._contents.seed.optimizations,
-                [each.change for each in self._changes],
+                self.changes(),
                 device_kind,
             )
             for gone, into in self._overlapping.items():
                 for technique, card in table.pop(gone, {}).items():
                     table.setdefault(into, {}).setdefault(technique, card)
+            for part in self.edits.parts:  # What is listed under the whole is under its parts.
+                whole = table.get(self.standing(part.whole), {})
+                table[part.state] = {**whole, **table.get(part.state, {})}
             self._tables[simulated] = table
         return self._tables[simulated]
+
+    def changes(self) -> list[StateOptimization]:
+        """Return the whole entries that earlier versions wrote, in order of arrival."""
+        return [each.change for each in self._changes]
 
     def stored_edits(self) -> list[StoredEdit]:
         """Return all edits and what undoes them, in order of arrival."""
@@ -149,6 +193,7 @@ class Snapshot:
                 self.at,
                 self._states.values(),
                 self.optimizations(device_kind),
+                self._contained,
             )
         return self._policies[simulated]
 
@@ -158,6 +203,7 @@ class Snapshot:
         primary: Bottleneck,
         secondary: Bottleneck | None,
         found: Iterable[PerformanceState] = (),
+        facts: KernelFacts | None = None,
     ) -> list[Near]:
         """Return the states nearest to a kernel, with how much it is in each.
 
@@ -166,12 +212,15 @@ class Snapshot:
             primary: what holds it back first.
             secondary: what comes next.
             found: states discovered since that count as known.
+            facts: what is known of the kernel besides: which part of a state it is in.
         """
         unknown = [each for each in found if self.state(each.id) is None]
         if not unknown:
-            return self._matching.near(signature, primary, secondary)
-        standing, _ = joined((*self._states.values(), *unknown))
-        return States(standing).near(signature, primary, secondary)
+            return self._matching.near(signature, primary, secondary, facts)
+        states = {each.id: each for each in (*self._states.values(), *unknown)}
+        standing, _ = _joined(states, self.edits)
+        parts = self.edits.parts
+        return States(standing, parts).near(signature, primary, secondary, facts)
 
     def lessons(self, technique: str | None = None, state: str | None = None) -> list[Lesson]:
         """Return a lesson for each key, in order of content, optionally of those on one technique
@@ -192,12 +241,40 @@ class Snapshot:
 
     def deprecated(self, state_id: str, device_kind: str, op_class: str) -> frozenset[str]:
         """Return techniques that an uncontested lesson advises against in a state."""
-        contained = {**self.edits.joined, **self._overlapping}
-        here = {state_id, *(each for each in contained if self.standing(each) == state_id)}
+        here = self.contained(state_id)
         told = (self._judged().deprecated(each, device_kind, op_class) for each in here)
         return frozenset().union(*told)
 
     def _judged(self) -> Lessons:
         if self._lessons is None:
-            self._lessons = Lessons(self._contents, self.at, self._before)
+            self._lessons = Lessons(self._contents, self.at, self._before, self._standing)
         return self._lessons
+
+
+def _standing(
+    edits: Edits, known: Iterable[PerformanceState]
+) -> tuple[list[PerformanceState], dict[str, str]]:
+    """Return the states that stand, and by the id of each that overlaps another that other's."""
+    return _joined(edits.states(known), edits)
+
+
+def _joined(
+    states: Mapping[str, PerformanceState], edits: Edits
+) -> tuple[list[PerformanceState], dict[str, str]]:
+    """Join what overlaps, but for parts: conditions tell them from their wholes."""
+    parts = {each.state for each in edits.parts}
+    whole, into = joined(state for name, state in states.items() if name not in parts)
+    return [*whole, *(states[name] for name in sorted(parts) if name in states)], into
+
+
+def _one_for_each(
+    edited: Mapping[str, str], overlapping: Mapping[str, str], states: Iterable[PerformanceState]
+) -> dict[str, str]:
+    """Return which state each that is another now is; one that is not known here contains none."""
+    known = {state.id for state in states}
+    found = dict(overlapping)
+    for gone, into in edited.items():
+        end = overlapping.get(into, into)
+        if end in known and gone not in known:
+            found[gone] = end
+    return found

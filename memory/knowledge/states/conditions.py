@@ -11,7 +11,7 @@ from ....harness.gpus import architecture_family
 from ....harness.records import Bottleneck, DeviceIdentity, Profile, Task
 from ....harness.task.operator_graph import operator_name
 from ...records.conditions import Condition, Fact
-from ...records.evidence import Evidence
+from ...records.evidence import Circumstances, Evidence
 from .signature import DIMENSIONS, bottlenecks_of, named, signature_of
 
 KernelFacts = Mapping[str, Fact]
@@ -48,6 +48,11 @@ FEATURES: Mapping[str, str] = {
     **BEYOND_SIGNATURE,
 }
 """Every name that a condition may speak of."""
+TELLING_STATES = frozenset(
+    {each.name for each in DIMENSIONS}
+    | {"op_class", "dtype", "device_kind", "gpu", "arch", "family", "capability"}
+)
+"""What is known of a launch before anybody says which state it is in: states are told by these."""
 WORDS: Mapping[str, tuple[str, ...]] = {
     "primary": get_args(Bottleneck),
     "secondary": get_args(Bottleneck),
@@ -82,7 +87,7 @@ def kernel_facts(
     primary, secondary = bottlenecks_of(profile)
     tensors = task.full.tensors
     inputs = [tensor.shape for tensor in tensors if tensor.role == "input" and tensor.shape]
-    facts: dict[str, Fact] = _signature_facts(signature_of(profile, bound_us=bound_us).values)
+    facts: dict[str, Fact] = signature_facts(signature_of(profile, bound_us=bound_us).values)
     facts |= _device_facts(device.kind, device.gpu, device.arch)
     facts |= {
         "op_class": task.op_class,
@@ -121,10 +126,15 @@ def kernel_facts(
 
 def evidence_facts(row: Evidence) -> KernelFacts:
     """Return what a row of evidence says of the kernel that its technique was applied to."""
-    facts: dict[str, Fact] = _signature_facts(row.signature_before)
-    facts |= _device_facts(row.device_kind, row.gpu, row.arch)
-    facts |= {"op_class": row.op_class, "dtype": row.dtype, "writer": row.author}
-    return facts
+    return {
+        **signature_facts(row.signature_before), **circumstance_facts(row), "writer": row.author
+    }  # fmt: skip
+
+
+def circumstance_facts(where: Circumstances) -> KernelFacts:
+    """Return what is known of every kernel of a task on a device."""
+    facts = _device_facts(where.device_kind, where.gpu, where.arch)
+    return facts | {"op_class": where.op_class, "dtype": where.dtype}
 
 
 def operators(task: Task) -> frozenset[str]:
@@ -159,7 +169,7 @@ def _device_facts(kind: str, gpu: str, arch: str) -> dict[str, Fact]:
     return facts
 
 
-def _signature_facts(values: Sequence[float]) -> dict[str, Fact]:
+def signature_facts(values: Sequence[float]) -> dict[str, Fact]:
     """Return what is known of the dimensions by name; where an older row has no counter, those
     alone that need none."""
     known = named(values)

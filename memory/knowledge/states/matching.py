@@ -2,7 +2,8 @@
 
 A state's weight falls with its distance as a bell curve does; one whose bottlenecks are not the
 kernel's stands a little further off. The state is the nearest of those that the kernel lies within
-reach of; where there is none, it is in a state that nobody knows yet.
+reach of; where there is none, it is in a state that nobody knows yet. Of a kernel of which a part's
+condition holds, the part stands where the whole would.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....harness.records import Bottleneck, sha256_of_json
+from ...records.conditions import Condition
 from ...records.states import PerformanceState, Signature
+from .conditions import KernelFacts, signature_facts
 from .signature import EARLIER, UNKNOWN, WEIGHTS, distances, explain
 
 OTHER_SECOND, OTHER_FIRST = 0.02, 0.05
@@ -54,28 +57,52 @@ class Near(NamedTuple):
     """Whether the kernel lies within its reach."""
 
 
+class Part(NamedTuple):
+    """A state that is told from another by a condition."""
+
+    state: str
+    whole: str
+    """The other; a part of a part names that one."""
+    condition: Condition
+    """Holds of the kernels of the part, and not, or not known, of the others."""
+
+
 class States:
     """Known states, with their centroids in one array."""
 
-    def __init__(self, states: Iterable[PerformanceState]) -> None:
-        """Take the states."""
+    def __init__(self, states: Iterable[PerformanceState], parts: Iterable[Part] = ()) -> None:
+        """Take the states, and which are parts of others, each after its whole."""
         self._states = tuple(states)
+        self._places = {each.id: place for place, each in enumerate(self._states)}
+        self._parts = tuple(each for each in parts if each.state in self._places)
         self._centroids = np.array([each.centroid for each in self._states])
         self._spreads = np.array([each.spread for each in self._states])
         self._found = np.array([each.description.startswith(BY_RULE) for each in self._states])
 
     def near(
-        self, signature: Signature, primary: Bottleneck, secondary: Bottleneck | None
+        self,
+        signature: Signature,
+        primary: Bottleneck,
+        secondary: Bottleneck | None,
+        facts: KernelFacts | None = None,
     ) -> list[Near]:
-        """Return the nearest states, the nearest first, ties by id."""
+        """Return the nearest states, the nearest first, ties by id.
+
+        `facts` is what more is known of the kernel than its signature says.
+        """
         if not self._states:
             return []
         away = distances(signature.values, self._centroids)
         off = away + np.array([_off(each, primary, secondary) for each in self._states])
         there, here = compared(signature.values, self._centroids)
         within = (off <= REACH * self._spreads) & there & (here | ~self._found)
+        left_out: set[int] = set()
+        if self._parts:
+            known = {**(facts or {}), **signature_facts(signature.values)}
+            left_out = self._divided(known, off, within)
         order = sorted(
-            range(len(self._states)), key=lambda i: (off[i], self._states[i].id)
+            (i for i in range(len(self._states)) if i not in left_out),
+            key=lambda i: (off[i], self._states[i].id),
         )[:LISTED]  # fmt: skip
         closest = float(off[order[0]])
         # Relative to the closest, so that what is far from all of them still sums to 1.
@@ -84,6 +111,20 @@ class States:
             Near(self._states[i], float(away[i]), bell / math.fsum(bells), bool(within[i]))
             for i, bell in zip(order, bells, strict=True)
         ]
+
+    def _divided(
+        self, facts: KernelFacts, off: NDArray[np.float64], within: NDArray[np.bool_]
+    ) -> set[int]:
+        """Put parts in the place of their wholes, or leave them out; return who is left out."""
+        absent, divided = set(), set()
+        for part in self._parts:
+            own, whole = self._places[part.state], self._places.get(part.whole)
+            if part.condition.holds(facts) is not True or whole in absent:
+                absent.add(own)
+            elif whole is not None:
+                off[own], within[own] = off[whole], within[whole]
+                divided.add(whole)
+        return absent | divided
 
 
 def best(near: Sequence[Near]) -> Near | None:
@@ -111,19 +152,32 @@ def discover(
         for value in signature.values
     )
     digest = sha256_of_json([primary, secondary, centroid])[:8]
-    features = explain(Signature(values=centroid), limit=4)
-    bound = f"{primary}, then {secondary}" if secondary else primary
+    name, told = _in_words(centroid, primary, secondary)
     return PerformanceState(
         id="_".join(["found", primary, *([secondary] if secondary else []), digest]),
-        name=f"bound by {bound}: {features[0] if features else 'nothing striking'}",
+        name=name,
         primary=primary,
         secondary=secondary,
         centroid=centroid,
         spread=DISCOVERED_SPREAD,
-        description=f"{BY_RULE}, its shares to the nearest {QUANTUM:.0%}. "
-        f"Bottleneck {bound}. " + "; ".join(features) + ".",
+        description=f"{BY_RULE}, its shares to the nearest {QUANTUM:.0%}. {told}",
         origin="discovered",
     )
+
+
+def renamed(state: PerformanceState, mean: Sequence[float], kernels: int) -> tuple[str, str]:
+    """Return what a state that a rule named is called, and described as, by its kernels' mean."""
+    name, told = _in_words(mean, state.primary, state.secondary)
+    return name, f"{BY_RULE}, with {kernels} kernels known of it by now. {told}"
+
+
+def _in_words(
+    values: Sequence[float], primary: Bottleneck, secondary: Bottleneck | None
+) -> tuple[str, str]:
+    features = explain(Signature(values=tuple(values)), limit=4)
+    bound = f"{primary}, then {secondary}" if secondary else primary
+    name = f"bound by {bound}: {features[0] if features else 'nothing striking'}"
+    return name, f"Bottleneck {bound}. " + "; ".join(features) + "."
 
 
 def joined(states: Iterable[PerformanceState]) -> tuple[list[PerformanceState], dict[str, str]]:

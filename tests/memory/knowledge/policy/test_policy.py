@@ -22,7 +22,7 @@ from kernelblaster.memory.knowledge.policy.policy import (
 from kernelblaster.memory.knowledge.snapshots.contents import EVIDENCE, OVERTURNED, Contents
 from kernelblaster.memory.knowledge.snapshots.snapshot import Snapshot
 from kernelblaster.memory.records.evidence import LATER_FIELDS, Evidence, Overturned
-from kernelblaster.memory.records.optimizations import Optimization
+from kernelblaster.memory.records.optimizations import MacroStep, Optimization
 from kernelblaster.memory.records.policy import (
     ExpectedGain,
     KernelAtHand,
@@ -231,6 +231,19 @@ def test_a_prior_drawn_from_evidence_counts_it_once() -> None:
         update={"prior_log_gain": 0.9, "prior_evidence": tuple(each.id for each in rows)}
     )
     assert expect(*rows, technique=listed) == expect(*rows, technique="tma_loads")
+
+
+def test_a_macro_expects_what_its_steps_gained_until_it_was_tried_itself() -> None:
+    macro = unknown_technique("both").model_copy(
+        update={
+            "prior_log_gain": 0.8, "prior_evidence": ("first", "second"),
+            "steps": (MacroStep(technique=WIDER), MacroStep(technique="fast_math")),
+        }
+    )  # fmt: skip
+    plain = macro.model_copy(update={"prior_evidence": ()})
+    assert expect(technique=macro) == expect(technique=plain)
+    assert expect(technique=macro).mean_log == pytest.approx(0.4)
+    assert expect(*tries(-0.2, 6, technique="both"), technique=macro).mean_log < 0.0
 
 
 def test_what_was_overturned_counts_as_a_failure_from_then_on() -> None:

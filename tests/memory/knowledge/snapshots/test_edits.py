@@ -55,7 +55,11 @@ FOUND = tuple(
 IN_ONE = row(7, 0.5, state_before="one", signature={"dram": 0.9, "lsu": 0.7})
 LOST_IN_ONE = row(8, -0.5, state_before="one", signature={"dram": 0.4})
 GAINED_IN_ONE = row(9, 0.4, state_before="one", signature={"lsu": 0.7})
-ROWS = (LOST, WON, *BROKE, FIRST, SECOND, ALONE, IN_ONE, LOST_IN_ONE)
+HALVES = tuple(
+    row(30 + at, gain, technique="unroll_loop", state_before="one", signature={"dram": dram})
+    for at, (gain, dram) in enumerate(((0.5, 0.9), (0.4, 0.8), (-0.5, 0.4), (None, 0.3)))
+)
+ROWS = (LOST, WON, *BROKE, FIRST, SECOND, ALONE, IN_ONE, LOST_IN_ONE, *HALVES)
 NEEDS_WORK = Condition(feature="lsu", comparison="at_least", value=0.4)
 
 
@@ -108,7 +112,7 @@ WRITTEN: tuple[Edit, ...] = (
     macro(*PROVEN),
     RenameState(state="one", name="busy", description="Much DRAM traffic.", **signed(IN_ONE)),
     JoinStates(states=("one",), into="two", **signed(IN_ONE)),
-    split(0.6, IN_ONE, LOST_IN_ONE),
+    split(0.6, *HALVES),
     listed(WIDE, GAINED_IN_ONE),
 )
 
@@ -164,8 +168,13 @@ def test_what_evidence_bears_out_may_be_written_and_nothing_without(
         (JoinStates(states=("one",), into="two", **signed(WON)), "no row cited began in one"),
         (RenameState(state=STATE, name="x", description="y", **signed(WON)), "state of the seed"),
         (RenameState(state="one", name="", description="y", **signed(IN_ONE)), "has a name"),
-        (split(0.6, IN_ONE), "do not differ"),
-        (split(0.95, IN_ONE, LOST_IN_ONE), "do not differ"),
+        (split(0.6, IN_ONE, LOST_IN_ONE), "2 kernels at least"),
+        (split(0.85, *HALVES), "differ by whether dram at least 0.85"),
+        (split(0.6, WON), "not all rows cited began in one"),
+        (split(0.6, *HALVES).model_copy(update={"condition": Condition(
+            feature="headroom", comparison="at_least", value=2.0)}), "state is told"),
+        (RenameState(state="one", name="x", description="y", revision=2, **signed(IN_ONE)),
+         "the next is 1"),
     ],
 )  # fmt: skip
 def test_what_speaks_against_evidence_or_the_seed_is_refused(
@@ -204,8 +213,9 @@ def test_a_revert_restores_what_was_read_and_can_itself_be_undone(
     assert difference(knowledge.snapshot(first), knowledge.snapshot(), "simulated").lines == ()
     knowledge.apply_update(undo(knowledge, str(knowledge.sequence()), "person").update)
     assert read()[:3] == changed[:3], "edits stand again"
-    for edit in WRITTEN[:-1]:
-        knowledge.apply_update(undo(knowledge, edit.id[:12], "person").update)
+    assert read() == changed, "and so do lessons"
+    for written_one in (*WRITTEN[:-1], LESSON):
+        knowledge.apply_update(undo(knowledge, written_one.id[:12], "person").update)
     assert read() == before, "one by one, and again"
 
 
@@ -261,19 +271,25 @@ def test_joined_states_are_one_and_a_split_off_state_is_found(knowledge: Knowled
 
 
 def test_edits_merge_to_the_same_whoever_takes_over_from_whom(tmp_path: Path) -> None:
-    halves = WRITTEN[:3], (*WRITTEN[3:5], WRITTEN[1])
+    halves = (*WRITTEN[:3], WRITTEN[6]), (*WRITTEN[3:6], WRITTEN[1], WRITTEN[7])
     read = []
     for order in ((0, 1), (1, 0)):
         bases = []
         for name, half in zip("ab", halves, strict=True):
             base = KnowledgeBase.open(tmp_path / f"{order[0]}{name}", SEED)
             base.add_evidence(ROWS)
-            base.apply_update(KnowledgeUpdate(run=name, iteration=0, edits=half))
+            states = FOUND if half is halves[0] else FOUND[:1]
+            base.apply_update(
+                KnowledgeUpdate(run=name, iteration=0, edits=half, states=states)
+            )
             bases.append(base)
         ours, theirs = (bases[at] for at in order)
         assert ours.merge(theirs) > 0 and ours.merge(theirs) == 0
         snapshot = ours.snapshot()
-        read.append((snapshot.optimizations("simulated"), snapshot.edits.standing))
+        states_by_id = {state.id: state for state in snapshot.states()}
+        read.append(
+            (snapshot.optimizations("simulated"), snapshot.edits.standing, states_by_id)
+        )
         for base in bases:
             base.close()
     assert read[0] == read[1]
