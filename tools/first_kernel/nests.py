@@ -474,7 +474,8 @@ def _wrapped(render: Render, dtype: str) -> Render:
 
 def _converted(value: Value, wanted: str | None) -> Value:
     """Return a value as what an expression computes in; None leaves each as it is."""
-    if wanted is None or _kind(value.dtype) == wanted:
+    narrow = wanted == "int64" and value.dtype in _NARROW
+    if wanted is None or (_kind(value.dtype) == wanted and not narrow):
         return value
     if isinstance(value, Scalar):
         if isinstance(value.value, Dim):
