@@ -337,7 +337,8 @@ def _layer_norm(write: Writing, call: Call) -> Results:
         spread = write.reduce(
             "sum", write.apply("square", value), axes, keep=True, name="mean_square",
             finish=lambda result: write.apply("div", result, terms))  # fmt: skip
-        eps = 1.1920928955078125e-07 if eps is None else eps
+        least = 2.220446049250313e-16 if value.dtype == "float64" else 1.1920928955078125e-07
+        eps = least if eps is None else eps
         return _normalised(write, value, None, spread, eps, weight, None)
     mean, spread = moments(write, value, axes)
     result = _normalised(
