@@ -11,26 +11,26 @@ from torch._decomp import decomposition_table
 
 WHOLE = frozenset(
     """
-    __and__ __lshift__ __or__ __rshift__ __xor__ _conj _embedding_bag _fused_rms_norm
-    _index_put_impl _log_softmax _reshape_alias _softmax _to_copy _unsafe_index_put _unsafe_view
-    abs acos acosh adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d
-    adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d add addcdiv addcmul addmm addmv
-    alias all alpha_dropout amax amin any arange argmax argmin argsort asin asinh atan atan2
-    atanh avg_pool1d avg_pool2d avg_pool3d baddbmm batch_norm binary_cross_entropy
-    binary_cross_entropy_with_logits bitwise_and bitwise_left_shift bitwise_not bitwise_or
-    bitwise_right_shift bitwise_xor bmm broadcast_tensors broadcast_to bucketize cat ceil chunk
-    clamp clamp_max clamp_min clone concat constant_pad_nd contiguous conv1d conv2d conv3d
-    conv_transpose1d conv_transpose2d conv_transpose3d convolution copy cos cosh
-    cosine_similarity cross_entropy_loss cummax cummin cumprod cumsum detach diag diag_embed
-    diagonal div dot double dropout einsum elu embedding embedding_bag empty empty_like eq erf
-    erfc erfinv exp exp2 expand expand_as expm1 eye feature_dropout flatten flip float floor
-    floor_divide fmax fmin fmod full full_like gather ge gelu ger glu greater greater_equal
-    group_norm gru gt half hardshrink hardsigmoid hardswish hardtanh huber_loss hypot identity
-    index index_add index_copy index_put index_reduce index_select inner instance_norm isfinite
-    isinf isnan kl_div kthvalue l1_loss layer_norm le leaky_relu lerp less less_equal lgamma
-    lift_fresh lift_fresh_copy linalg_vector_norm linear linspace log log10 log1p log2
-    log_sigmoid log_softmax logaddexp logcumsumexp logical_and logical_not logical_or
-    logical_xor logsumexp lstm lt mT masked_fill masked_scatter matmul max max_pool1d
+    __and__ __lshift__ __or__ __rshift__ __xor__ _cdist_forward _conj _embedding_bag
+    _fused_rms_norm _index_put_impl _log_softmax _reshape_alias _softmax _to_copy
+    _unsafe_index_put _unsafe_view abs acos acosh adaptive_avg_pool1d adaptive_avg_pool2d
+    adaptive_avg_pool3d adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d add addcdiv
+    addcmul addmm addmv alias all alpha_dropout amax amin any arange argmax argmin argsort asin
+    asinh atan atan2 atanh avg_pool1d avg_pool2d avg_pool3d baddbmm batch_norm
+    binary_cross_entropy binary_cross_entropy_with_logits bitwise_and bitwise_left_shift
+    bitwise_not bitwise_or bitwise_right_shift bitwise_xor bmm broadcast_tensors broadcast_to
+    bucketize cat cdist ceil chunk clamp clamp_max clamp_min clone concat constant_pad_nd
+    contiguous conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d
+    convolution copy cos cosh cosine_similarity cross_entropy_loss cummax cummin cumprod cumsum
+    detach diag diag_embed diagonal div dot double dropout einsum elu embedding embedding_bag
+    empty empty_like eq erf erfc erfinv exp exp2 expand expand_as expm1 eye feature_dropout
+    flatten flip float floor floor_divide fmax fmin fmod full full_like gather ge gelu ger glu
+    greater greater_equal group_norm gru gt half hardshrink hardsigmoid hardswish hardtanh
+    huber_loss hypot identity index index_add index_copy index_put index_reduce index_select
+    inner instance_norm isfinite isinf isnan kl_div kthvalue l1_loss layer_norm le leaky_relu
+    lerp less less_equal lgamma lift_fresh lift_fresh_copy linalg_vector_norm linear linspace
+    log log10 log1p log2 log_sigmoid log_softmax logaddexp logcumsumexp logical_and logical_not
+    logical_or logical_xor logsumexp lstm lt mT masked_fill masked_scatter matmul max max_pool1d
     max_pool1d_with_indices max_pool2d max_pool2d_with_indices max_pool3d
     max_pool3d_with_indices maximum mean median min minimum mish mm movedim mse_loss mul
     multiply mv narrow native_dropout native_layer_norm ne neg new_full new_ones new_zeros

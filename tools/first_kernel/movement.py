@@ -23,6 +23,8 @@ def _same(write: Writing, call: Call) -> Value:
     ):
         raise IsRandom(f"{call.where} in training is random: read it with --mode eval")
     value: Value = call.args[0]
+    if not isinstance(value, Array | Lazy):  # A number that the program holds.
+        return write.apply("copy", value, dtype=call.dtype)
     if call.dtype is not None and not _alike(value.dtype, call.dtype):
         return write.apply("copy", value, dtype=call.dtype)
     return value

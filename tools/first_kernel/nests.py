@@ -132,7 +132,7 @@ class Writing:
         converted = tuple(
             _converted(each, inner) for each in values
         )  # fmt: skip
-        render = _wrapped(render, result)
+        render = _whole(render, result, inner)
         return Lazy(dims, result, converted, render, repeats, base, self.title)
 
     def array(self, value: Value | None, name: str = "value", title: str | None = None) -> Array:
@@ -465,16 +465,24 @@ def _kind(dtype: str) -> str:
     return "float32" if dtype in FLOATING else "bool" if dtype == "bool" else "int64"
 
 
-def _wrapped(render: Render, dtype: str) -> Render:
-    """Return an expression whose whole numbers wrap around as those of its type do."""
-    if dtype not in _NARROW:
+def _whole(render: Render, dtype: str, computed: str | None) -> Render:
+    """Return an expression that is of its type where that is of whole numbers, which wrap around.
+
+    Args:
+        computed: what its operands are converted to.
+    """
+    casts = ["long long"] * (computed == "float32" and dtype in ("int64", *_NARROW))
+    casts += [type_of(dtype)] * (dtype in _NARROW)
+    if not casts:
         return render
-    return lambda texts: f"static_cast<{type_of(dtype)}>({render(texts)})"
+    opened = "".join(f"static_cast<{ctype}>(" for ctype in reversed(casts))
+    return lambda texts: f"{opened}{render(texts)}{')' * len(casts)}"
 
 
 def _converted(value: Value, wanted: str | None) -> Value:
     """Return a value as what an expression computes in; None leaves each as it is."""
-    if wanted is None or _kind(value.dtype) == wanted:
+    narrow = wanted == "int64" and value.dtype in _NARROW
+    if wanted is None or (_kind(value.dtype) == wanted and not narrow):
         return value
     if isinstance(value, Scalar):
         if isinstance(value.value, Dim):

@@ -232,9 +232,9 @@ def _masked_scatter(write: Writing, call: Call) -> Value:
     source = write.contiguous(call.args[2])
     size = (count(array.dims),)
     flat = write.reshape(write.array(write.apply("copy", mask, dtype="int64")), size)
-    scan = replace(call, op="aten.cumsum.default", args=(flat, 0), kwargs={}, dims=size,
-                   dtype="int64")  # fmt: skip
-    before = write.array(write.reshape(sums.OPERATORS["cumsum"](write, scan), array.dims))
+    counted = replace(call, op="aten.cumsum.default", args=(flat, 0), kwargs={}, dims=size,
+                      dtype="int64")  # fmt: skip
+    before = write.array(write.reshape(sums.scan(write, counted), array.dims))
     values = whole(source.storage, (count(source.dims),))
     out = write.new(call.name, array.dims, array.dtype)
     pen = write.pen("masked_scatter")

@@ -273,6 +273,16 @@ def _norm(write: Writing, call: Call) -> Value:
     )  # fmt: skip
 
 
+def _distances(write: Writing, call: Call) -> Value:
+    """Of each row of one tensor to each of another."""
+    left, right = (write.array(each, call.name) for each in call.args[:2])
+    rank = len(left.dims)
+    gap = write.apply("sub", unsqueezed(left, rank - 1), unsqueezed(right, rank - 2))
+    order = call.number(2, "p", 2.0)
+    norm = replace(call, op="aten.norm.ScalarOpt_dim", args=(gap, order, (rank,)), kwargs={})
+    return _norm(write, norm)
+
+
 # Norms and softmax
 
 
@@ -327,7 +337,8 @@ def _layer_norm(write: Writing, call: Call) -> Results:
         spread = write.reduce(
             "sum", write.apply("square", value), axes, keep=True, name="mean_square",
             finish=lambda result: write.apply("div", result, terms))  # fmt: skip
-        eps = 1.1920928955078125e-07 if eps is None else eps
+        least = 2.220446049250313e-16 if value.dtype == "float64" else 1.1920928955078125e-07
+        eps = least if eps is None else eps
         return _normalised(write, value, None, spread, eps, weight, None)
     mean, spread = moments(write, value, axes)
     result = _normalised(
@@ -385,7 +396,8 @@ def _split_channels(write: Writing, given: Value, groups: Dim, each: Dim, rank: 
 # Scans
 
 
-def _scan(write: Writing, call: Call) -> Value:
+def scan(write: Writing, call: Call) -> Value:
+    """Return sums or products up to each place along an axis."""
     value = call.args[0]
     rank = len(value.dims)
     axis = call.axis(1, "dim", rank)
@@ -577,8 +589,8 @@ def _cross_entropy(write: Writing, call: Call) -> Value:
     mode, ignored = call.get(3, "reduction", 1), call.get(4, "ignore_index", -100)
     across: Value = logs
     if weight is not None:
-        own = write.array(weight)
-        across = write.apply("mul", logs, along_channels(own, write, rank) if rank > 1 else own)
+        own = along_channels(weight, write, rank) or weight
+        across = write.apply("mul", logs, own)
     if target.dtype in FLOATING:
         return _of_probabilities(write, call, across, target, axis, smoothing)
     loss, counts = (write.new(name, target.dims, logs.dtype) for name in ("losses", "counted"))
@@ -711,12 +723,13 @@ OPERATORS = {
     **dict.fromkeys(("sum", "mean", "amax", "amin", "max", "min", "prod", "argmax", "argmin",
                      "any", "all"), _reduction),
     **dict.fromkeys(("var", "std", "var_mean", "std_mean"), _variance),
+    "cdist": _distances, "_cdist_forward": _distances,
     "logsumexp": _logsumexp, "linalg_vector_norm": _norm, "norm": _norm,
     **dict.fromkeys(("softmax", "_softmax", "log_softmax", "_log_softmax"), _softmax),
     **dict.fromkeys(("layer_norm", "native_layer_norm", "rms_norm", "_fused_rms_norm"),
                     _layer_norm),
     "batch_norm": _batch_norm, "instance_norm": _batch_norm, "group_norm": _group_norm,
-    "cumsum": _scan, "cumprod": _scan, "cummax": _extreme_scan, "cummin": _extreme_scan,
+    "cumsum": scan, "cumprod": scan, "cummax": _extreme_scan, "cummin": _extreme_scan,
     "logcumsumexp": _exponential_scan,
     "scaled_dot_product_attention": _attention,
     **dict.fromkeys(("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss"), _difference_loss),

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ...harness.records import Task
+from .local_constants import with_sizes_before
 from .records import Apply, Inapplicable, NotRecognised, Outcome, Parameters, Rewritten
 from .tidying import tidied
 
@@ -38,6 +39,9 @@ class Rewrite:
             return Inapplicable(reason=f"built-in rewrites read up to {LARGEST_READ} characters")
         try:
             outcome = self.change(source, task, chosen)
+            if isinstance(outcome, Rewritten):
+                moved = with_sizes_before(source, outcome.source)
+                outcome = outcome if moved == source else self.change(moved, task, chosen)
         except NotRecognised as reason:
             return Inapplicable(reason=str(reason))
         except RecursionError:  # The tree is walked down; the parser nests without a limit.

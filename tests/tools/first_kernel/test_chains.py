@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernelblaster.harness.devices.simulated import SimulatedDevice
+from kernelblaster.harness.errors import UserError
 from kernelblaster.harness.records import Outcome
 from kernelblaster.harness.task.loading import load_task
 from kernelblaster.tools.first_kernel.writer import InitialKernel, write_initial_cuda
@@ -35,33 +36,101 @@ STEPS = (
     "v = F.max_pool1d(F.pad(v, (4, 0)), {window}, {step})",
     "v = torch.where(v > 0, v, v * {scale})",
     "v = v.unsqueeze(1).expand(-1, 2, -1, -1).sum(1)",
+    "v = v.half().to({dtype}).to(torch.float32)",
+    "v = v * v.new_tensor([0.5, {scale}])[(v > {scale}).long()]",
+    "v = v.clamp(-3, 3).logcumsumexp({axis}).tanh()",
+    "v = v.index_add(1, ROWS % v.shape[1], v[:, :5].contiguous(), alpha={scale})",
+    "v = v.scatter_reduce(2, PLACES % v.shape[2], v[:, :5], '{reduce}', include_self={flag})",
+    # PyTorch does not say which of several values for one place is kept.
+    "v = v.clone(); v[:, ROWS[:3] % 3] = v[:, :3].tanh()",
+    "v = v.index_put((ROWS % v.shape[0],), v[:5] * 0.1, accumulate=True)",
+    "v = v + torch.searchsorted(v[0, 0].sort().values, v.contiguous(), right={flag})",
+    "v = v.kthvalue({step}, {axis}, keepdim=True).values - v",
+    "v = v.median({axis}, keepdim=True).values + v * {scale}",
+    "v = F.interpolate(v, scale_factor={step}, mode='{linear}')",
+    "v = v.narrow({axis}, 1, v.shape[{axis}] - 2).movedim(1, 2)",
+    "v = torch.vmap(lambda a: a @ a.t() * 0.1)(v.tanh())",
+    "v = F.layer_norm(v, v.shape[-1:]) if {flag} else F.rms_norm(v, v.shape[-1:])",
+    "v = v.std({axis}, keepdim=True) * v.sign()",
+    "v = v.masked_scatter(v > 0, v.flip(1))",
+    "v = F.pairwise_distance(v, v.roll({step}, 1), keepdim=True) * v",
 )
+WHOLE_STEPS = (
+    "v = (v * 3 + {step}) % 17",
+    "v = v // {window} - v.remainder(5)",
+    "v = (v & 6) | (v >> 1) ^ {step}",
+    "v = v.flip({axis}).cumsum({axis}) % 101",
+    "v = v.where(v > {step}, -v)",
+    "v = v.amax({axis}, keepdim=True) - v",
+    "v = v.sort({axis}, stable=True).values",
+    "v = F.one_hot(v.abs() % 5, 5).sum(2)[:, :, :5]",
+    "v = v.to(torch.int32).to(v.dtype) * {window}",
+    "v = v.transpose(1, 2)",
+    "v = v[:, ::{step}]",
+    "v = torch.cat([v, v.bitwise_not() % 7], {axis})",
+    "v = v.argmax({axis}, keepdim=True) + v",
+    "v = (v.float() * 0.5).floor().to(v.dtype)",
+    "v = v.scatter_add(2, PLACES % v.shape[2], v[:, :5])",
+    "v = v.scatter_reduce(1, PLACES % v.shape[1], v[:, :, :5].flip(1)[:, :5], 'amin')",
+)
+FLOATING, HALF = ("float32", "float64"), ("float16", "bfloat16")
+WHOLE = ("int64", "int32", "uint8")
 NUMBERS = st.fixed_dictionaries(
     {
         "scale": st.sampled_from((0.5, -1.5)), "axis": st.sampled_from((1, 2)),
         "step": st.sampled_from((1, 2, 3)), "before": st.integers(0, 2),
         "window": st.sampled_from((2, 3)), "half": st.sampled_from((0, 1)),
+        "flag": st.booleans(), "linear": st.sampled_from(("nearest", "linear")),
+        "reduce": st.sampled_from(("sum", "amax", "mean")),
+        "dtype": st.sampled_from(("torch.bfloat16", "torch.float64")),
     }
 )  # fmt: skip
-CHAIN = st.lists(st.tuples(st.sampled_from(STEPS), NUMBERS), min_size=2, max_size=6)
-CHAINS = st.lists(CHAIN, min_size=4, max_size=4)
 
 
-def written_out(chains: list[list[tuple[str, dict[str, float]]]]) -> str:
+def chains_of(steps: tuple[str, ...]) -> st.SearchStrategy[list[list[str]]]:
+    """Lists of lines, each a chain of operators on v."""
+    step = st.builds(lambda text, numbers: text.format(**numbers), st.sampled_from(steps), NUMBERS)
+    return st.lists(st.lists(step, min_size=2, max_size=6), min_size=4, max_size=4)
+
+
+ROUNDED = tuple(step for step in STEPS if "searchsorted" not in step and "sign()" not in step)
+"""Half types round each step in PyTorch: what jumps at a value jumps elsewhere."""
+SHAPES = st.sampled_from(((300, 60, 70), (7, 33, 129), (64, 5, 512)))
+MODELS = st.one_of(
+    st.tuples(st.sampled_from(FLOATING), SHAPES, chains_of(STEPS)),
+    st.tuples(st.sampled_from(HALF), SHAPES, chains_of(ROUNDED)),
+    st.tuples(st.sampled_from(WHOLE), SHAPES, chains_of(WHOLE_STEPS)),
+)
+
+
+def written_out(dtype: str, chains: list[list[str]]) -> str:
     """A model with an output for each chain."""
-    lines = ["class Model(nn.Module):", "    def forward(self, x):", "        found = []"]
+    lines = [
+        "class Model(nn.Module):", "    def __init__(self):", "        super().__init__()",
+        "        self.register_buffer('rows', torch.tensor([4, 0, 2, 4, 1]))", "",
+        "    def forward(self, x):", "        found, rows = [], self.rows",
+    ]  # fmt: skip
     for chain in chains:
         lines.append("        v = x")
-        lines += [f"        {step.format(**numbers)}" for step, numbers in chain]
+        for step in chain:
+            places = "rows.expand(v.shape[0], min(5, v.shape[1]), 5)"
+            lines.append(f"        {step.replace('ROWS', 'rows').replace('PLACES', places)}")
         lines.append("        found.append(v)")
-    lines += ["        return tuple(found)", "", "", "def get_inputs():"]
-    return "\n".join([*lines, "    return [torch.randn(N, C, W)]", ""])
+    drawn = f"torch.randn(N, C, W).to(torch.{dtype})"
+    if dtype in WHOLE:
+        drawn = f"torch.randint(0, 50, (N, C, W)).to(torch.{dtype})"
+    lines += ["        return tuple(found)", "", "", "def get_inputs():", f"    return [{drawn}]"]
+    return "\n".join(lines)
 
 
-async def outcome_of(body: str) -> str:
+async def outcome_of(body: str, shape: tuple[int, int, int]) -> str:
     """Empty where the first kernel of a model passes, else what is wrong."""
     with TemporaryDirectory() as folder:
-        made = await load_task(reference(Path(folder), "chain", body, "N, C, W = 300, 60, 70"))
+        constants = "N, C, W = {}, {}, {}".format(*shape)
+        try:
+            made = await load_task(reference(Path(folder), "chain", body, constants))
+        except UserError:  # These steps do not follow each other.
+            return ""
         written = write_initial_cuda(made)
         if not isinstance(written, InitialKernel):
             return written.reason
@@ -71,8 +140,9 @@ async def outcome_of(body: str) -> str:
 
 @pytest.mark.seldom
 @settings(max_examples=10)
-@given(CHAINS)
+@given(MODELS)
 def test_any_chain_computes_what_pytorch_does(
-    chains: list[list[tuple[str, dict[str, float]]]],
+    model: tuple[str, tuple[int, int, int], list[list[str]]],
 ) -> None:
-    assert asyncio.run(outcome_of(written_out(chains))) == ""
+    dtype, shape, chains = model
+    assert asyncio.run(outcome_of(written_out(dtype, chains), shape)) == ""
