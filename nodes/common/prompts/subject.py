@@ -33,7 +33,7 @@ def task_context(task: Task, identity: DeviceIdentity) -> dict[str, Any]:
 
 
 def bounds_context(task: Task, identity: DeviceIdentity) -> dict[str, Any]:
-    """Return what a first kernel's writer is told before there is a profile: what bounds the task."""
+    """Return what bounds a task, for who writes its first kernel: there is no profile yet."""
     return {"bounds": bounds_text(task, identity.gpu)}
 
 
