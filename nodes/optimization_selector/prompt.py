@@ -41,7 +41,7 @@ def selector_messages(
     remembers = plan.memory != "off"
     ranked = list(state["proposals"])
     if remembers:
-        ranked.sort(key=lambda each: (-each.expected.score, each.technique))
+        ranked.sort(key=lambda each: -each.expected.score)  # Of equals the proposer's first.
     assert evaluation.profile is not None and evaluation.timing is not None
     several = len({launch.kernel for launch in evaluation.profile.launches}) > 1
     ceiling = attainable(task, evaluation.profile, evaluation.timing)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from ...memory.knowledge.states.conditions import evidence_facts
+from ...memory.records.conditions import Condition
 from ...memory.records.evidence import Evidence, Step
 from ...tools.techniques.catalogue import techniques
 from ...tools.wording.experience import gain_text
@@ -14,6 +15,8 @@ from .by_rule import Learned
 
 MOST_ROWS = 6
 """Earlier rows of a technique that are shown, half of them failures where there are such."""
+MOST_WORDS = 6
+"""Of those that a condition lists."""
 SHOWN = 10
 """Characters of an earlier row's id."""
 
@@ -52,12 +55,21 @@ def _entry(technique: str, state: str, learned: Learned, names: Mapping[str, str
     if card is None:
         return f'{technique} in "{names.get(state, state)}": not listed'
     parts = [f"expected {gain_text(card.prior_log_gain)} before any evidence"]
-    parts += [f"only where {condition}" for condition in card.conditions]
+    parts += [f"only where {condition_text(each)}" for each in card.conditions]
     parts += [f"{name} {values}" for name, values in sorted(card.parameters.items())]
     revisions = max(snapshot.edits.revision(technique, each) for each in (state, None))
     listed = technique in snapshot.optimizations(kind).get(state, {})
     where = f'in "{names.get(state, state)}"' + ("" if listed else " (not listed there)")
     return f"{technique} {where}, revision {revisions}: {'; '.join(parts)}"
+
+
+def condition_text(condition: Condition) -> str:
+    """Return a condition in words; of a long list its first words, which say what it is of."""
+    value = condition.value
+    if not isinstance(value, tuple) or len(value) <= MOST_WORDS:
+        return str(condition)
+    first = (*value[:MOST_WORDS], f"{len(value) - MOST_WORDS} more")
+    return str(condition.model_copy(update={"value": first}))
 
 
 def _earlier(

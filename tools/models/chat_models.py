@@ -26,6 +26,8 @@ KEYRING_SERVICE = "kernelblaster"
 KEYRING_USER = "openai"
 NO_KEY = "none"
 """Sent to an endpoint of the user's own, where no key is set: most local servers ignore it."""
+LONGEST_WORD = 12
+"""Letters of a word that stands in for a key; keys are longer."""
 
 CONNECT_SECONDS = 5.0
 """Longest wait for a connection; the wait for a reply is the plan's."""
@@ -144,9 +146,13 @@ def read_key() -> str | None:
 
 
 def without_key(text: str) -> str:
-    """Return a server's words with the key, should they repeat it, taken out."""
+    """Return a server's words with the key, should they repeat it, taken out.
+
+    A plain word is no secret but what servers without keys are given (none, EMPTY): replies use it.
+    """
     key = read_key()
-    return text.replace(key, "[key]") if key and len(key) > 3 else text
+    secret = key and len(key) > 3 and not (key.isalpha() and len(key) <= LONGEST_WORD)
+    return text.replace(key, "[key]") if key and secret else text
 
 
 def load_imported(name: str) -> BaseChatModel:

@@ -109,7 +109,7 @@ def costliest(profile: Profile, most: int = MOST_LAUNCHES) -> list[LaunchProfile
     own = [launch for launch in profile.launches if launch.like is None]
     own.sort(key=lambda launch: -launch.microseconds)
     chosen = {id(launch): launch for launch in [*matter[:most], *own]}
-    return list(chosen.values())[:most]
+    return sorted(list(chosen.values())[:most], key=lambda launch: -launch.microseconds)
 
 
 def kernels_text(profile: Profile) -> str:

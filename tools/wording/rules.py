@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...harness.records import Record, Task
+from ...harness.bound.arithmetic import multiplies
+from ...harness.records import Level, Record, Task
 from ...harness.task.rules import (
     KINDS,
     LARGEST_CLAIMED,
@@ -33,9 +34,12 @@ class Figures(Record):
 
 
 def rules_context(task: Task) -> dict[str, Any]:
-    """Return what `_rules.md` and its parts speak of."""
+    """Return what `_rules.md` and its parts speak of.
+
+    `multiplies` says whether precision and tensor cores are worth a word.
+    """
     narrower = "; ".join(
-        f"{tensor.name}: {LEVELS[level]}"
+        f"{tensor.name}: {_how_far(task, tensor.name, level)}"
         for tensor in task.full.of_role("input", "parameter", "buffer")
         if (level := task.variation.levels.get(tensor.name, "any")) in LEVELS
         and not tensor.constant
@@ -43,6 +47,7 @@ def rules_context(task: Task) -> dict[str, Any]:
     return {
         "tolerance": task.tolerance,
         "dtype": task.dtype,
+        "multiplies": multiplies(task),
         "figures": Figures(
             kinds="; ".join(KINDS.values()),
             narrower=f" ({narrower})" if narrower else "",
@@ -51,3 +56,9 @@ def rules_context(task: Task) -> dict[str, Any]:
             largest_claimed=f"{LARGEST_CLAIMED:g}",
         ),
     }
+
+
+def _how_far(task: Task, name: str, level: Level) -> str:
+    """Return how far a tensor varies; what Model(...) or get_inputs() draws is drawn every time."""
+    drawn = level == "own" and name not in task.variation.fixed
+    return "drawn anew as the reference draws it" if drawn else LEVELS[level]

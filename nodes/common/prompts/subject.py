@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ....harness.bound.arithmetic import multiplies
 from ....harness.records import DeviceIdentity, Evaluation, Task
 from ....tools.wording.bounds import bounds_text
 from ....tools.wording.contract import launch_signature, program_text, reference_text, task_header
@@ -34,11 +33,8 @@ def task_context(task: Task, identity: DeviceIdentity) -> dict[str, Any]:
 
 
 def bounds_context(task: Task, identity: DeviceIdentity) -> dict[str, Any]:
-    """Return what a first kernel's writer is told before there is a profile: what bounds the task.
-
-    `multiplies` says whether tensor cores can be of use.
-    """
-    return {"bounds": bounds_text(task, identity.gpu), "multiplies": multiplies(task)}
+    """Return what bounds a task, for who writes its first kernel: there is no profile yet."""
+    return {"bounds": bounds_text(task, identity.gpu)}
 
 
 def kernel_context(

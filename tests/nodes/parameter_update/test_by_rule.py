@@ -14,6 +14,7 @@ from kernelblaster.memory.records.conditions import Condition
 from kernelblaster.memory.records.edits import MOST_CORRECTED, AddMacro, Deprecate, Edit, Revise
 from kernelblaster.memory.records.evidence import Evidence
 from kernelblaster.nodes.parameter_update.by_rule import Learned, edits_by_rule
+from kernelblaster.nodes.parameter_update.entries import condition_text
 from kernelblaster.nodes.parameter_update.model_edits import Source, edits_of
 from kernelblaster.nodes.parameter_update.reply import PolicyEdit
 from kernelblaster.nodes.records.gradient import Gap
@@ -192,3 +193,11 @@ def test_what_means_nothing_is_refused_and_the_reason_said(
     values["evidence"] = [FIRST.id if each == "FIRST" else each for each in values["evidence"]]
     found, said = asked(learned(FIRST), **values)
     assert found == [] and why in said
+
+
+def test_a_long_list_of_a_condition_is_told_by_its_first_words() -> None:
+    names = tuple(f"op{number}" for number in range(9))
+    told = condition_text(Condition(feature="operators", comparison="among", value=names))
+    assert told.endswith("op4, op5, 3 more")
+    short = Condition(feature="operators", comparison="among", value=names[:6])
+    assert condition_text(short) == str(short)

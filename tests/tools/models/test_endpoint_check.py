@@ -13,6 +13,7 @@ from openai_server import OpenAiServer, Say
 
 from kernelblaster.harness.errors import UserError
 from kernelblaster.tools.models.call_failures import failures_of
+from kernelblaster.tools.models.chat_models import without_key
 from kernelblaster.tools.models.endpoint import Finding, ask_endpoint, require_endpoint
 from kernelblaster.tools.models.records import ROLES, ModelPlan
 
@@ -39,6 +40,16 @@ def plan(server: OpenAiServer | str, *models: str, **fields: Any) -> ModelPlan:
 
 def ask(asked: ModelPlan) -> Finding:
     return asyncio.run(ask_endpoint(asked))
+
+
+@pytest.mark.parametrize("word", ["none", "EMPTY", "dummy"])
+def test_a_word_in_place_of_a_key_stays_in_what_a_model_says(
+    word: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = f"almost {word} of it, {SECRET}"
+    assert without_key(said) == f"almost {word} of it, [key]"
+    monkeypatch.setenv("OPENAI_API_KEY", word)
+    assert without_key(said) == said
 
 
 def test_ten_roles_and_one_question(server: OpenAiServer) -> None:

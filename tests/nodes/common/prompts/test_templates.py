@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 import jinja2
@@ -11,6 +12,7 @@ from builtin_support import initial, norm_task, product_task, softmax_task
 from hypothesis import given
 from hypothesis import strategies as st
 
+import kernelblaster
 from kernelblaster.harness.build.toolchain import FLAGS
 from kernelblaster.harness.records import (
     DeviceIdentity,
@@ -221,6 +223,22 @@ def test_a_tensor_that_does_not_hold_any_values_is_named_where_the_rules_are() -
     name = task.full.of_role("input")[0].name
     narrow = task.model_copy(update={"variation": Variation(levels={name: "positive"})})
     assert f"forward() accepts ({name}: no negative values);" in lowering(narrow)[0].content
+    for fixed, told in (((name,), "as the reference has it"), ((), "drawn anew")):
+        own = Variation(levels={name: "own"}, fixed=fixed)
+        narrow = task.model_copy(update={"variation": own})
+        assert f"forward() accepts ({name}: {told}" in lowering(narrow)[0].content
+
+
+def test_precision_is_spoken_of_where_something_is_multiplied() -> None:
+    told = "Products of factors rounded once"
+    assert told in lowering(product_task())[0].content
+    assert told not in lowering(softmax_task())[0].content
+
+
+def test_included_texts_end_their_line() -> None:
+    package = Path(kernelblaster.__file__).parent
+    texts = [path for room in ("nodes", "tools") for path in (package / room).rglob("_*.md")]
+    assert texts and [path.name for path in texts if not path.read_text().endswith("\n")] == []
 
 
 def test_the_factors_of_a_tolerance_are_those_of_the_checks() -> None:
