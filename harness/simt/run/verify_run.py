@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from ...judge.poison import OTHER_POISON, POISON
-from ...judge.run_verdict import LATER
 from ...judge.reports import CaseReport, Finding, VerifyReport
+from ...judge.run_verdict import LATER
 from ..decode.places import Buffer, place
 from ..ptx.parser import PtxError
 from . import core
