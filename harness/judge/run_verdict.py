@@ -86,8 +86,10 @@ def _judge_repeat(task: Task, cases: Sequence[Case], outputs: Path) -> StageResu
     how = {
         AGAIN: "two runs on the same input, with other poison and in another order of warps and "
         "blocks, disagree",
-        **dict.fromkeys((AFTER_ANOTHER, *LATER), "a call finds what others have left in variables of the device, "
-        "and a later one gives another answer to the same input"),
+        **dict.fromkeys(
+            (AFTER_ANOTHER, *LATER), "a call finds what others have left in variables of the "
+            "device, and a later one gives another answer to the same input",
+        ),
     }  # fmt: skip
     for case in cases:
         for folder, words in how.items():
