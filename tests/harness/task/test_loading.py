@@ -97,7 +97,7 @@ def test_cases_cover_the_distributions_and_hold_pytorchs_answers() -> None:
     zeros = tensor(task, directory / cases["zeros"].directory, "x")
     assert 0.4 < (zeros == 0).mean() < 0.6
     constant = tensor(task, directory / cases["constant"].directory, "x")
-    assert (constant == 0.5 * (1 + 2.0**-8)).all()
+    assert (constant == -1.25 * (1 + 2.0**-8)).all()
 
 
 def test_a_known_task_needs_no_child(monkeypatch: pytest.MonkeyPatch) -> None:
