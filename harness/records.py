@@ -18,7 +18,7 @@ JUDGE_VERSION = "22"
 """Raised when a change of what all devices share (tasks, cases, judging, vetting, building) could
 change an evaluation: part of every cache key."""
 
-DEVICE_VERSIONS: dict[str, str] = {"simulated": "18", "cuda": "13"}
+DEVICE_VERSIONS: dict[str, str] = {"simulated": "19", "cuda": "13"}
 """Raised when a change of one kind of device alone could change what it says: part of the keys of
 its results, and of no others."""
 

@@ -15,6 +15,8 @@ LATER = ("some calls later", "many calls later", "and one more")
 """Folders of what calls answered that find on the device what others have left there; AGAIN is that
 of the second call of a case."""
 AGAIN = "again"
+AFTER_ANOTHER = "after another"
+"""And that of a call that follows one on inputs which begin alike."""
 
 
 def judge_run(
@@ -84,8 +86,10 @@ def _judge_repeat(task: Task, cases: Sequence[Case], outputs: Path) -> StageResu
     how = {
         AGAIN: "two runs on the same input, with other poison and in another order of warps and "
         "blocks, disagree",
-        **dict.fromkeys(LATER, "a call finds what others have left in variables of the device, "
-        "and a later one gives another answer to the same input"),
+        **dict.fromkeys(
+            (AFTER_ANOTHER, *LATER), "a call finds what others have left in variables of the "
+            "device, and a later one gives another answer to the same input",
+        ),
     }  # fmt: skip
     for case in cases:
         for folder, words in how.items():

@@ -32,8 +32,8 @@ LADDERS: dict[str, tuple[Level, ...]] = {
 """Levels of each kind of tensor, the freest first."""
 
 CONSTANTS = tuple(each * (1 + 2.0**-8) for each in (-1.25, 0.5, 2.0, 0.75))
-"""Of the first input, the second and so on: a maximum of all below zero shows where it is begun with
-zero. Sums of thousands of them are exact in single precision, and no bfloat16 holds one."""
+"""Of the first input, the second and so on: with all below zero it shows that a maximum is begun
+with zero. Sums of thousands of them are exact in single precision, and no bfloat16 holds one."""
 
 NOISE = 0.25
 """Of a parameter's root mean square: how much it is disturbed."""

@@ -252,6 +252,20 @@ _BLOCKS = """
     }
     /*out*/[b * T + t]; y[b * T + t] = v;
 """
+_SCAN = """
+    __shared__ float totals[32]; float before = 0.f; /*at*/
+    for (int i = t; i < n; i += T) {
+        /*in*/[b * n + i]; float v = x[b * n + i];
+        for (int o = 1; o < 32; o *= 2) {
+            float u = __shfl_up_sync(~0u, v, o); if (t % 32 >= o) v += u; }
+        if (t % 32 == 31) totals[t / 32] = v;
+        __syncthreads();
+        for (int w = 0; w < t / 32; w++) v += totals[w];
+        /*out*/[b * n + i]; y[b * n + i] = v + before;
+        for (int w = 0; w < T / 32; w++) before += totals[w];
+        __syncthreads();
+    } /*at*/
+"""
 
 KERNELS = {
     "scale": Kernel(_SCALE, 32768, 256, 1 << 23),
@@ -273,6 +287,7 @@ KERNELS = {
     "histogram": Kernel(_HISTOGRAM, 4096, 256, 1 << 20),
     "partial": Kernel(_PARTIAL, 8192, 256, 1 << 24),
     "column": Kernel(_COLUMN, 32, 256, 1024),
+    "scan": Kernel(_SCAN, 300, 256, 4096),
     "dependent": Kernel(_DEPENDENT, 132, 64, 1000),
     "roots": Kernel(_ROOTS, 2048, 256, 20),
     **{f"phases_{n}_{threads}": Kernel(_BLOCKS, blocks, threads, n)

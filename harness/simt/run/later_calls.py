@@ -99,7 +99,8 @@ class _Steps:
         return np.where(unknown, np.uint32(NO_NUMBER), found)
 
     def _ends(self, count: int) -> NDArray[np.bool_]:
-        return np.abs(self._now.view(np.int32) + count * self._step) >= 1 << 31
+        ends: NDArray[np.int64] = np.abs(self._now.view(np.int32) + count * self._step)
+        return ends >= 1 << 31
 
 
 def _variables(candidate: Candidate) -> list[NDArray[np.uint8]]:

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from ...judge.poison import OTHER_POISON, POISON
-from ...judge.run_verdict import LATER
 from ...judge.reports import CaseReport, Finding, VerifyReport
+from ...judge.run_verdict import AFTER_ANOTHER, LATER
 from ..decode.places import Buffer, place
 from ..ptx.parser import PtxError
 from . import core
@@ -163,7 +163,7 @@ def _run_case(
             continue
         _leave_outputs(request, candidate, case, "again" if repeat else ".")
     if len(kept) == 3 and not result.shows_fault and not is_as_kept(candidate, kept[0]):
-        result.reports = _call_later(request, state, candidate, case, originals, kept[1:])
+        result.reports = _call_later(request, state, candidate, case, originals, kept)
     return result
 
 
@@ -177,8 +177,8 @@ def _call_later(
 ) -> list[Finding]:
     """Call it again and again, then as if it had been called often, twice; return the faults.
 
-    `kept` is what the device's variables held after the two calls before this one. They then hold
-    what they do after a third.
+    `kept` is what the device's variables held before and after the two calls before this one. They
+    then hold what they do after a third.
     """
     found: list[Finding] = []
     outputs = [at for tensor, at in candidate.tensors.items() if tensor.role == "output"]
@@ -197,7 +197,13 @@ def _call_later(
 
     usual = call()
     third = kept_words(candidate)
-    forward = set_forward([*kept, third])
+    put_back(candidate, kept[0])
+    _fill(candidate, _begun_alike(request, originals), (POISON, POISON))
+    candidate.call()  # Whatever it answers: the next call finds what it has left.
+    call()
+    _leave_outputs(request, candidate, case, AFTER_ANOTHER)
+    put_back(candidate, third)
+    forward = set_forward([*kept[1:], third])
     if forward is not None:
         for _ in range(min(PLAIN_CALLS, PLAIN_INSTRUCTIONS // max(1, first))):
             if found or call() != usual:
@@ -211,6 +217,20 @@ def _call_later(
         put_back(candidate, third)
     state.launches, state.instructions = launches, first
     return found[:MOST_REPORTS]
+
+
+def _begun_alike(
+    request: dict[str, Any], originals: dict[Tensor, np.ndarray[Any, Any]]
+) -> dict[Tensor, np.ndarray[Any, Any]]:
+    """Return inputs that begin as these do, and of which the rest is another case's."""
+    other = Path(request["cases_directory"], request["cases"][-1]["directory"])
+    found = dict(originals)
+    for tensor, data in originals.items():
+        if tensor.role == "input" and "float" in tensor.dtype:
+            begin = data.size // 4 // 8 * 8
+            rest = np.fromfile(other / f"{tensor.name}.bin", dtype=np.uint8)[begin:]
+            found[tensor] = np.concatenate([data[:begin], rest])
+    return found
 
 
 def _leave_outputs(

@@ -35,7 +35,7 @@ def back_tensors(
         candidate: whose tensors.
         again: on the poison of the second of two runs.
         complete: all blocks run, so that the workspace may hold what is no number in that one.
-        other_inputs: floating inputs hold what those of a small case do, again and again.
+        other_inputs: floating inputs begin as they do, and go on with those of a small case.
     """
     output, workspace = FULL_SIZE_POISON[again]
     workspace = POISON if again and complete else workspace
@@ -61,6 +61,10 @@ def back_tensors(
                 candidate.arena.view(allocation)[:] = values[: tensor.nbytes]
             else:
                 _repeat(candidate, allocation, values)
+            if other_inputs and request["inputs_directory"] is not None:
+                begin = min(tensor.nbytes // 4 // 8 * 8, TILE_BYTES)
+                own = Path(request["inputs_directory"], f"{tensor.name}.bin")
+                candidate.arena.view(allocation)[:begin] = np.fromfile(own, np.uint8, begin)
     if candidate.workspace is not None:
         _repeat(candidate, candidate.workspace, np.full(TILE_BYTES, workspace, dtype=np.uint8))
 

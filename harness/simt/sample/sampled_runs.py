@@ -232,7 +232,7 @@ def _sampled_further(
     """
     taken = runner.ran.union(group)
     left = blocks - len(taken)
-    if samples and left * _average(samples) <= effort.complete:
+    if samples and left * _usual(samples) <= effort.complete:
         if rest := [block for block in range(blocks) if block not in taken]:
             runner.run(rest, random=True)
     elif (more := _enough(samples, blocks, left, effort)) > len(samples[0][0] if samples else ()):
@@ -289,7 +289,7 @@ def _typical_block(
     if not samples:
         return probe
     left = blocks - len(runner.work)
-    if blocks <= FEW_BLOCKS and left * _average(samples) <= effort.complete:
+    if blocks <= FEW_BLOCKS and left * _usual(samples) <= effort.complete:
         return _the_typical_block(runner, blocks)
     typical = _typical(samples)
     taken = runner.ran.union(group)
@@ -361,6 +361,15 @@ def _average(samples: Samples) -> float:
     """Return the warp instructions of a block of the samples."""
     each = [_work(result) / len(chosen) for chosen, result in samples]
     return sum(each) / max(1, len(each))
+
+
+def _usual(samples: Samples) -> float:
+    """Return the warp instructions of a block of the samples but for those that do far more.
+
+    Whether one of these was drawn must not decide whether the others, which were not, are run.
+    """
+    each = np.concatenate([result.work for _, result in samples])
+    return float(each[each <= OUTLIER * max(1.0, float(np.median(each)))].mean())
 
 
 def _work(result: core.Result) -> float:

@@ -21,7 +21,8 @@ PLAIN = Launch("k", (1, 1, 1), (32, 1, 1), 0, STREAM, (), (bytes(8), bytes(4)))
 
 def checks(registers: int = 32, static: int = 0, threads: int = 1024, **shared: int) -> Checks:
     known = KernelResources(kernel="k", registers=registers, static_shared_bytes=static)
-    return Checks(H200, {"k": Entry((8, 4), threads)}, {"k": known}, dict(shared))
+    entry = Entry((8, 4), threads, waits=True)
+    return Checks(H200, {"k": entry}, {"k": known}, dict(shared))
 
 
 def faults(looks: Checks, call: Any = PLAIN, **changes: Any) -> list[tuple[str, str]]:
@@ -128,6 +129,15 @@ def test_a_cooperative_grid_fits_the_gpu(
     found = faults(checks(), grid=grid, block=(1024, 1, 1), attributes=attribute)
     assert bool(found) is not fine
     assert fine or "holds 2 on each of 132 multiprocessors" in found[0][1]
+
+
+def test_a_launch_ahead_of_its_time_waits_for_the_one_before() -> None:
+    attribute = ((6, (1, 0, 0)),)
+    never = replace(checks(), entries={"k": Entry((8, 4), 1024)})
+    (found,) = faults(never, attributes=attribute)
+    assert found[0] == "race" and "never waits" in found[1]
+    assert not faults(never, attributes=((6, (0, 0, 0)),))
+    assert not faults(checks(), attributes=attribute)
 
 
 def test_attributes_that_keep_lines_are_forbidden() -> None:

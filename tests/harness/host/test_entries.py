@@ -32,6 +32,17 @@ def test_parameters_and_bounds() -> None:
     assert read_entries(PTX) == {"k": Entry((8, 24, 4), 128), "plain": Entry((), 1024)}
 
 
+@pytest.mark.parametrize(
+    ("inside", "waiting"),
+    [("k", {"k"}), ("plain", {"plain"}), ("f", {"k", "plain"}), ("", set())],
+)
+def test_who_waits_for_the_launch_before(inside: str, waiting: set[str]) -> None:
+    head, mark, rest = PTX.partition(f" {inside}(") if inside else (PTX, "", "")
+    body = rest.replace("ret;", "griddepcontrol.wait; ret;", 1)
+    found = read_entries(head + mark + body)
+    assert {name for name, entry in found.items() if entry.waits} == waiting
+
+
 def test_what_is_no_ptx() -> None:
     with pytest.raises(NotPtx):
         read_entries("/*")

@@ -91,11 +91,13 @@ def test_cases_cover_the_distributions_and_hold_pytorchs_answers() -> None:
         stored = np.fromfile(folder / "out0.f64.bin").reshape(out.shape)
         assert np.abs(stored - exact).max() < 1e-12
     large = tensor(task, directory / cases["large"].directory, "x")
-    assert (large.max(axis=1) > 89).all(), "exp without subtracting the maximum must overflow"
+    over, below = large[:-1].max(axis=1), large[-1]
+    assert (over > 89).all(), "exp without subtracting the maximum must overflow"
+    assert (below < -104).all(), "exp without subtracting the maximum must be nothing"
     zeros = tensor(task, directory / cases["zeros"].directory, "x")
     assert 0.4 < (zeros == 0).mean() < 0.6
     constant = tensor(task, directory / cases["constant"].directory, "x")
-    assert (constant == 0.5 * (1 + 2.0**-8)).all()
+    assert (constant == -1.25 * (1 + 2.0**-8)).all()
 
 
 def test_a_known_task_needs_no_child(monkeypatch: pytest.MonkeyPatch) -> None:

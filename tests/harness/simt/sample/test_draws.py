@@ -56,6 +56,12 @@ extern "C" __global__ void slow_warps(const float* x, float* y, int n) {
     __syncthreads();
     y[i] = part[255 - threadIdx.x];
 }
+extern "C" __global__ void one_long(const float* x, float* y, int n) {
+    AT;
+    float sum = 0.0f;
+    for (int k = 0; k < (blockIdx.x == 77 ? 20000 : 1); k++) sum += x[(i + k * 1024) % n];
+    y[i] = sum;
+}
 extern "C" __global__ void rows_in_order(const float* x, float* y, int n) {
     AT;
     if (i >= n) return;
@@ -84,6 +90,13 @@ def timed(tmp_path_factory: pytest.TempPathFactory) -> TimedKernels:
 @pytest.mark.parametrize("name", KERNELS)
 def test_a_small_grid_takes_one_time(timed: TimedKernels, name: str) -> None:
     times = [_time(timed, name, SMALL, draw)[0] for draw in DRAWS]
+    assert max(times) / min(times) < AGREEMENT
+
+
+def test_the_block_that_does_the_work_is_met_by_some_draws_and_counts_by_all(
+    timed: TimedKernels,
+) -> None:
+    times = [_time(timed, "one_long", 300, draw)[0] for draw in range(8)]
     assert max(times) / min(times) < AGREEMENT
 
 
