@@ -1,7 +1,7 @@
 """What full and compact agents cost: calls and tokens a step, and what they came to.
 
     python benchmarks/agents_cost.py [--tasks softmax,matmul,layer_norm] [--steps 4] [--rollouts 2]
-        [--iterations 2] [--out FILE]
+        [--iterations 2]
 
 Runs on the simulated H100, every role that reads, proposes, chooses or judges given to one model;
 kernels are written by the library, so that both ways try the same things. The model answers by
@@ -215,26 +215,21 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=4)
     parser.add_argument("--rollouts", type=int, default=2)
     parser.add_argument("--iterations", type=int, default=2)
-    parser.add_argument("--out", type=Path)
     options = parser.parse_args()
-    lines, costs = [], dict[tuple[str, str], Cost]()
+    costs = dict[tuple[str, str], Cost]()
     with tempfile.TemporaryDirectory(prefix="agents-cost-") as folder:
         for name in options.tasks.split(","):
             for agents in reversed(get_args(Agents)):
                 cost = costs[name, agents] = run(name, agents, options, Path(folder))
-                lines.append(report(name, agents, cost))
-                print(lines[-1], flush=True)
+                print(report(name, agents, cost), flush=True)
     names = sorted({name for name, _ in costs})
     for what in ("calls", "tokens_in", "tokens_out"):
         ratios = [_a_step(costs[name, "compact"], what) / _a_step(costs[name, "full"], what)
                   for name in names]  # fmt: skip
-        lines.append(f"{what} a step, compact over full, geometric mean of {len(names)} tasks: "
-                     f"{statistics.geometric_mean(ratios):.2f}")  # fmt: skip
+        print(f"{what} a step, compact over full, geometric mean of {len(names)} tasks: "
+              f"{statistics.geometric_mean(ratios):.2f}")  # fmt: skip
     gains = [costs[name, "compact"].gain / costs[name, "full"].gain for name in names]
-    lines.append(f"gain, compact over full: {statistics.geometric_mean(gains):.2f}")
-    print("\n".join(lines[-4:]))
-    if options.out:
-        options.out.write_text("\n".join(lines) + "\n")
+    print(f"gain, compact over full: {statistics.geometric_mean(gains):.2f}")
 
 
 if __name__ == "__main__":

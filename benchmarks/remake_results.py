@@ -96,6 +96,7 @@ def results(public: Path | None, pages: Path | None) -> Iterator[Remade]:
     yield Remade("examples_h100_simulated.txt", "examples.py", headed=True)
     yield Remade("simulator_census.txt", "simulator_census.py", ("-o", "{out}"))
     yield Remade("bug_corpus.txt", "bug_corpus.py", headed=True, may_fail=True)
+    yield Remade("agents_cost.txt", "agents_cost.py")
     if pages:
         yield Remade("prompt_tokens.txt", "prompt_tokens.py",
                      ("--pages", str(pages), "--out", "{out}"))  # fmt: skip

@@ -90,9 +90,9 @@ def ran(tmp_path: Path, taught: Path, monkeypatch: pytest.MonkeyPatch) -> Callab
             beliefs.append({each.optimization.technique: each.expected for each in told})
             return table
 
-        made = proposer._table
+        made = proposer.table_of
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(proposer, "_table", given)
+            patched.setattr(proposer, "table_of", given)
             before = stats(tmp_path / f"{name}-kb")
             asked = Asked.of(
                 task="text.py", knowledge=str(tmp_path / f"{name}-kb"), iterations=2, rollouts=1,

@@ -225,7 +225,7 @@ async def test_every_agents_update_is_streamed(kind: str) -> None:
 
 async def test_tokens_are_streamed_with_role_and_place(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = use(monkeypatch, every_role())
-    context = RunContext(model=CURRENT, models=plan, **SHORT)
+    context = RunContext(model=CURRENT, models=plan, agents="full", **SHORT)
     roles = defaultdict(set)
     async for _, (message, about) in parent("as_node", run=context).astream(
         asked("as_node"), stream_mode="messages", subgraphs=True

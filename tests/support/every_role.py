@@ -46,6 +46,16 @@ def state_selector(prompt: str) -> dict[str, Any]:
 
 
 def optimization_proposer(prompt: str) -> dict[str, Any]:
+    """Propose; asked all at once, also choose, and say which state it is where that is asked."""
+    said = proposed(prompt)
+    if "\nAll at once. " not in prompt:
+        return said
+    asked = prompt.partition("## The states that it may be in")[2]
+    choice = {"technique": said["proposals"][0]["technique"], "reason": "It should gain most."}
+    return said | {"choice": choice, "state": state_selector(asked) if asked else None}
+
+
+def proposed(prompt: str) -> dict[str, Any]:
     refused = prompt.partition("## Not to be proposed")[2]
     named = prompt.partition("## Known techniques")[2]
     wanted = [name for name in FACTORS if f"- {name}:" not in refused]
@@ -99,6 +109,14 @@ def gap_analysis(prompt: str) -> dict[str, Any]:
 
 
 def parameter_update(prompt: str) -> dict[str, Any]:
+    """Write lessons; asked all at once, also remark on the policy and explain the gaps."""
+    if "\nAll at once. " not in prompt:
+        return lessons(prompt)
+    return {"evaluation": policy_evaluation(prompt), "gaps": gap_analysis(prompt),
+            "update": lessons(prompt)}  # fmt: skip
+
+
+def lessons(prompt: str) -> dict[str, Any]:
     name, technique = ids(prompt)[0]
     wanted = re.findall(r"^(\w+): ", prompt.partition("## Cards wanted")[2], re.MULTILINE)
     return {

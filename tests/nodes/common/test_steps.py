@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernelblaster.memory.records.evidence import Step
+from kernelblaster.nodes.common.losers import lost_before
 from kernelblaster.nodes.common.steps import path_to, ways_through
 from kernelblaster.nodes.records.trajectories import Trajectory, merge_newest
 from kernelblaster.nodes.run.start_point import MOST_PARENTS, parents, times_of
@@ -48,6 +49,19 @@ def test_the_first_way_counts_and_what_failed_leads_nowhere() -> None:
     assert techniques("c", steps) == ["to_d", "to_b", "to_c"]
     assert techniques("a", steps) == [], "a rewrite that gives the initial kernel back adds nothing"
     assert path_to("e", steps) == () == path_to("a", [])
+
+
+def test_what_lost_on_the_way_is_told_with_what_moved() -> None:
+    """Of the kernels before the one at hand, not of others; the newest four, each once."""
+    lost = step((0, 0, 0), "a", "d").model_copy(
+        update={"lost": "limit dram -> latency", "parameters": {"tile": 16}}
+    )
+    steps = [lost, step((0, 0, 1), "a", "b"), step((0, 0, 2), "b", "d"), step((0, 0, 3), "b", "c"),
+             step((0, 1, 0), "c", "d"), lost]  # fmt: skip
+    told = '- to_d {"tile": 16}, before to_b: 0.833x (limit dram -> latency)'
+    assert lost_before(steps, "b") == told
+    assert lost_before(steps, "c") == f"{told}\n- to_d, before to_c: 0.75x"
+    assert lost_before(steps, "a") == ""
 
 
 def alive(steps: list[Step]) -> list[str]:

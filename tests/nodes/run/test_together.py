@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from every_role import gap_analysis, good, parameter_update, policy_evaluation
+from every_role import good
 from graph_support import TextRewrite
-from langchain_core.messages import BaseMessage
 from model_role_support import new_folder, run
 from scripted_chat_model import CURRENT, ScriptedChatModel
 
@@ -24,15 +23,6 @@ def decision(*techniques: str, choice: str, state: Any = None) -> dict[str, Any]
         "proposals": [{"technique": name, "reason": "It acts.", "new": None}
                       for name in techniques],
         "choice": {"technique": choice, "reason": "It gains most."}, "state": state,
-    }  # fmt: skip
-
-
-def together(messages: list[BaseMessage]) -> dict[str, Any]:
-    """Look back as every role alone would, from the one prompt."""
-    prompt = "\n\n".join(str(message.content) for message in messages)
-    return {
-        "evaluation": policy_evaluation(prompt), "gaps": gap_analysis(prompt),
-        "update": parameter_update(prompt),
     }  # fmt: skip
 
 
@@ -81,7 +71,7 @@ def test_one_call_looks_back_on_an_iteration(
     for agents in ("compact", "full"):
         by_role = {role: [good(role)] for role in REFLECTING}
         if agents == "compact":
-            by_role = {"parameter_update": [together]}
+            by_role = {"parameter_update": [good("parameter_update")]}
         model = ScriptedChatModel(by_role=by_role)
         ran = run(new_folder(tmp_path, agents), monkeypatch, model, *REFLECTING, agents=agents)
         assert len(model.calls) == len(by_role)
