@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from math import prod
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -14,6 +15,10 @@ from .driver import Driver, DriverError, LaunchStep, Steps, TransferStep
 
 Fault = tuple[str, str]
 """Kind (as in judge/findings.py) and message."""
+
+
+Room = Callable[[int], AbstractContextManager[None]]
+Finish = Callable[[], Fault | None]
 
 
 class Program(NamedTuple):
@@ -43,6 +48,16 @@ class PreparedCall(Protocol):
         """Enqueue it on the stream."""
         ...
 
+    def crowd(self, launch: int, room: Room, finish: Finish) -> Fault | None:
+        """Carry it out, one launch of it alone with little room (see `Crowd`).
+
+        Args:
+            launch: its number, from 0; any number where nothing is launched.
+            room: makes the room for a block of so many threads.
+            finish: waits for the stream, and returns what went wrong on the GPU.
+        """
+        ...
+
     def faults(self) -> list[Fault]:
         """Return what went wrong in enqueuing it the last time."""
         ...
@@ -54,8 +69,6 @@ class LoadedProgram(Protocol):
     workspace_bytes: int
     launch_count: int
     """Kernels that one call launches."""
-    block_threads: int
-    """Of the largest block that one of them has."""
 
     def prepare(self, buffers: Buffers) -> PreparedCall:
         """Return a call on these buffers."""
@@ -89,7 +102,6 @@ class DriverProgram:
         self._driver, self._stream, self._plan = driver, stream, program.plan
         self.workspace_bytes = program.plan.workspace_bytes
         self.launch_count = len(program.plan.launches)
-        self.block_threads = max((prod(step.block) for step in program.plan.launches), default=1)
         self._events: list[ctypes.c_void_p] = []
         try:
             self._module = driver.load(program.image.read_bytes())
@@ -147,6 +159,26 @@ class DriverCall:
     def __call__(self) -> None:
         """See PreparedCall."""
         self._code = self._steps.run(self._stream)
+
+    def crowd(self, launch: int, room: Room, finish: Finish) -> Fault | None:
+        """See PreparedCall."""
+        launches = [
+            (place, step)
+            for place, step in enumerate(self._plan.steps)
+            if isinstance(step, PlannedLaunch)
+        ]
+        if not launches:
+            self()
+            return finish()
+        place, step = launches[launch % len(launches)]
+        for part in (slice(place), slice(place, place + 1), slice(place + 1, None)):
+            alone = part.start == place
+            with room(prod(step.block)) if alone else nullcontext():
+                self._code = self._steps.run(self._stream, part=part)
+                fault = finish()
+            if self._code or fault:
+                return fault
+        return None
 
     def faults(self) -> list[Fault]:
         """See PreparedCall."""

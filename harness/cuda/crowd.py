@@ -1,8 +1,8 @@
 """A GPU on which others leave room for one block, so that a candidate's blocks run one by one.
 
 A GPU of its own runs a hundred blocks at a time, and a candidate that is wrong only where the
-blocks before one have ended is right there on most days. Here one block of the largest size that a
-launch has fits beside those that wait, so the hardware starts the next, in order, when one ends.
+blocks before one have ended is right there on most days. Here one block of a launch fits beside
+those that wait, so the hardware starts the next, in order, when one ends.
 """
 
 from __future__ import annotations

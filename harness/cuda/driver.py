@@ -136,18 +136,27 @@ class Steps:
         self._kept: list[object] = []
         self._array = (_Step * max(1, len(steps)))(*map(self._native, steps))
         self._count = len(steps)
-        self._failed = ctypes.c_int(-1)
+        self._failed, self._first = ctypes.c_int(-1), 0
 
-    def run(self, stream: int, events: ctypes.Array[ctypes.c_void_p] | None = None) -> int:
-        """Enqueue all on a stream; returns the driver's first error code, 0 where there is none."""
-        return int(self._driver.replay.replay_run(
-            self._array, self._count, ctypes.c_void_p(stream), events, ctypes.byref(self._failed)
+    def run(
+        self,
+        stream: int,
+        events: ctypes.Array[ctypes.c_void_p] | None = None,
+        part: slice = slice(None),
+    ) -> int:
+        """Enqueue all, or a part, on a stream; returns the driver's first error code, else 0."""
+        first, end, _ = part.indices(self._count)
+        start = ctypes.byref(self._array, first * ctypes.sizeof(_Step))
+        code = int(self._driver.replay.replay_run(
+            start, end - first, ctypes.c_void_p(stream), events, ctypes.byref(self._failed)
         ))  # fmt: skip
+        self._first = first
+        return code
 
     @property
     def failed_step(self) -> int:
         """The step of the error that `run` returned."""
-        return self._failed.value
+        return self._first + self._failed.value
 
     def _native(self, step: LaunchStep | TransferStep) -> _Step:
         if isinstance(step, LaunchStep):

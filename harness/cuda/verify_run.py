@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from dataclasses import asdict
 from typing import Any
 
@@ -103,16 +103,18 @@ def allocate(
 
 
 def call_and_finish(
-    machine: GpuSession, candidate: LoadedProgram, buffers: Buffers, *, crowded: bool
+    machine: GpuSession, candidate: LoadedProgram, buffers: Buffers, crowded: int | None
 ) -> list[Fault]:
     """Carry out the plan, wait, and return every fault: of enqueuing it, and of the GPU.
 
-    `crowded` leaves the GPU to it but for one block, for a while (see `Crowd`).
+    `crowded` is the number of a launch for whose blocks there is little room (see `Crowd`).
     """
     call = candidate.prepare(buffers)
-    with machine.crowded(candidate.block_threads) if crowded else nullcontext():
+    if crowded is None:
         call()
         fault = machine.finish_stream()
+    else:
+        fault = call.crowd(crowded, machine.crowded, machine.finish_stream)
     fault = fault or machine.finish_device()
     return [*call.faults(), *([fault] if fault else [])]
 
@@ -156,8 +158,9 @@ class _Verification:
             self._buffers.fill(values, place=len(self.cases) + repeat, painting=painting)
             self._machine.finish_device()
             if self._candidate:
+                crowded = secrets.randbelow(1 << 16) if repeat else None
                 found.faults = call_and_finish(
-                    self._machine, self._candidate, self._buffers, crowded=repeat > 0
+                    self._machine, self._candidate, self._buffers, crowded
                 )
                 if found.faults:
                     return False

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from kernelblaster.harness.cuda.buffers import Buffers
-from kernelblaster.harness.cuda.candidate import Fault, Launch, Program
+from kernelblaster.harness.cuda.candidate import Fault, Finish, Launch, Program, Room
 from kernelblaster.harness.host.plan import Plan
 
 STREAM = 0x5EED
@@ -34,7 +34,6 @@ class HostProgram:
             asked.restype = ctypes.c_size_t
         self.workspace_bytes = asked() if asked is not None else 0
         self.launch_count = 0
-        self.block_threads = 1
 
     def prepare(self, buffers: Buffers) -> HostCall:
         return HostCall(self._library.launch, buffers)
@@ -54,6 +53,11 @@ class HostCall:
 
     def __call__(self) -> None:
         self._launch(*self._arguments)
+
+    def crowd(self, launch: int, room: Room, finish: Finish) -> Fault | None:
+        with room(1):
+            self()
+            return finish()
 
     def faults(self) -> list[Fault]:
         return []
