@@ -133,7 +133,7 @@ def refusals(
 ) -> dict[str, str]:
     """Return the techniques that may not be proposed in a state, and why."""
     why = "tried on this file, or without gain since the last gain, or rejected"
-    refused = dict.fromkeys(tried, why)
+    refused = dict.fromkeys(tried, why) | dict.fromkeys(deprecated, "deprecated here")
     for lesson in lessons:
         if lesson.kind == "deprecation" and lesson.state == state_id:
             if lesson.technique in deprecated:
