@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from math import prod
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -117,7 +117,8 @@ class DriverProgram:
 
     def prepare(self, buffers: Buffers) -> DriverCall:
         """See LoadedProgram."""
-        return DriverCall(self._driver, self._stream, self._plan, self._steps(buffers))
+        steps = self._steps(buffers)
+        return DriverCall(self._driver, self._stream, self._plan, self._functions, steps)
 
     def prepare_timed(self, buffers: Buffers) -> DriverTimedCall:
         """See LoadedProgram."""
@@ -126,7 +127,9 @@ class DriverProgram:
             self._driver.call("cuEventCreate", ctypes.byref(event), 0)
             self._events.append(event)
         steps = self._steps(buffers)
-        return DriverTimedCall(self._driver, self._stream, self._plan, steps, self._events)
+        return DriverTimedCall(
+            self._driver, self._stream, self._plan, self._functions, steps, self._events
+        )
 
     def close(self) -> None:
         """See LoadedProgram."""
@@ -152,8 +155,16 @@ class DriverProgram:
 class DriverCall:
     """See PreparedCall."""
 
-    def __init__(self, driver: Driver, stream: int, plan: Plan, steps: Steps) -> None:
+    def __init__(
+        self,
+        driver: Driver,
+        stream: int,
+        plan: Plan,
+        functions: Mapping[str, int],
+        steps: Steps,
+    ) -> None:
         self._driver, self._stream, self._plan, self._steps = driver, stream, plan, steps
+        self._functions = functions
         self._code = 0
 
     def __call__(self) -> None:
@@ -172,13 +183,21 @@ class DriverCall:
             return finish()
         place, step = launches[launch % len(launches)]
         for part in (slice(place), slice(place, place + 1), slice(place + 1, None)):
-            alone = part.start == place
-            with room(prod(step.block)) if alone else nullcontext():
-                self._code = self._steps.run(self._stream, part=part)
-                fault = finish()
+            if part.start == place:
+                self._driver.share_most(self._functions[step.kernel])
+                with room(prod(step.block)):
+                    fault = self._run(part, finish)
+                if not fault:
+                    self._driver.share_most(self._functions[step.kernel], False)
+            else:
+                fault = self._run(part, finish)
             if self._code or fault:
                 return fault
         return None
+
+    def _run(self, part: slice, finish: Finish) -> Fault | None:
+        self._code = self._steps.run(self._stream, part=part)
+        return finish()
 
     def faults(self) -> list[Fault]:
         """See PreparedCall."""
@@ -200,10 +219,11 @@ class DriverTimedCall(DriverCall):
         driver: Driver,
         stream: int,
         plan: Plan,
+        functions: Mapping[str, int],
         steps: Steps,
         events: Sequence[ctypes.c_void_p],
     ) -> None:
-        super().__init__(driver, stream, plan, steps)
+        super().__init__(driver, stream, plan, functions, steps)
         self._events = (ctypes.c_void_p * len(events))(*(event.value for event in events))
 
     def __call__(self) -> None:

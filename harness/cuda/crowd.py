@@ -73,6 +73,7 @@ class Crowd:
         self._driver, self._sms, self._threads = driver, sms, threads
         self._shared_bytes = shared_bytes
         self._function = driver.function(driver.load(_WAITS), "waits", shared_bytes)
+        driver.share_most(self._function)
         parts = 1 + -(-threads // _BLOCK)
         self._words = torch.zeros(sms + parts, dtype=torch.int32, pin_memory=True)
         self._seen = self._words.numpy()

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 LAUNCH, FILL, COPY, COPY_FROM_HOST = 1, 2, 3, 4
-_MAX_DYNAMIC_SHARED = 8
+_MAX_DYNAMIC_SHARED, _SHARED_CARVEOUT = 8, 9
 _ATTRIBUTE_BYTES, _VALUE_AT = 72, 8
 """Of CUlaunchAttribute: a number, a gap, 64 bytes of value."""
 
@@ -119,6 +119,15 @@ class Driver:
         if dynamic_shared:
             self.call("cuFuncSetAttribute", found, _MAX_DYNAMIC_SHARED, dynamic_shared)
         return int(found.value or 0)
+
+    def share_most(self, function: int, most: bool = True) -> None:
+        """Ask that a multiprocessor's memory is shared memory where a kernel runs, or no more so.
+
+        Two kernels that ask for different divisions do not run beside each other there.
+        Raises DriverError.
+        """
+        value = 100 if most else -1
+        self.call("cuFuncSetAttribute", ctypes.c_void_p(function), _SHARED_CARVEOUT, value)
 
     def variable(self, module: int, name: str) -> tuple[int, int]:
         """Return address and bytes of a variable. Raises DriverError."""

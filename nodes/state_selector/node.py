@@ -73,10 +73,9 @@ async def _match(state: Reads) -> tuple[StateChoice, list[Near]]:
     )  # fmt: skip
     async with opened(state["plan"]) as workspace:
         knowledge = workspace.knowledge
-        context = policy_context(workspace.measured_by, state["summary"])
 
         def matched() -> tuple[StateChoice, list[Near]]:
-            facts = circumstance_facts(context)
+            facts = circumstance_facts(policy_context(workspace.measured_by, state["summary"]))
             choice = match(knowledge, observation, at, found, facts)
             return choice, near(knowledge, observation, at, found, facts)
 

@@ -29,6 +29,9 @@ class Recorded:
         self.told: list[object] = []
         self._count, self._code = count, code
 
+    def share_most(self, function: int, most: bool = True) -> None:
+        self.told.append("most is shared" if most else "as it was")
+
     def run(self, stream: int, events: Any = None, part: slice = slice(None)) -> int:
         self.told += range(*part.indices(self._count))
         return self._code
@@ -47,14 +50,20 @@ class Recorded:
 def crowded(number: int, *steps: Any, code: int = 0) -> list[object]:
     noted = Recorded(len(steps), code)
     plan = Plan(steps, 0, {}, 0.0)
-    DriverCall(SimpleNamespace(), 1, plan, noted).crowd(number, noted.room, noted.finish)  # type: ignore[arg-type]
+    call(noted, plan).crowd(number, noted.room, noted.finish)
     return noted.told
+
+
+def call(noted: Recorded, plan: Plan) -> DriverCall:
+    return DriverCall(noted, 1, plan, {"kernel": 7}, noted)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("number", [1, 3, 65_535])
 def test_one_launch_has_little_room_and_what_stands_before_it_has_ended(number: int) -> None:
     assert crowded(number, FILL, launch(64), FILL, launch(96), FILL) == [
-        0, 1, 2, "finished", "room for 96", 3, "finished", "all may leave", 4, "finished",
+        0, 1, 2, "finished",
+        "most is shared", "room for 96", 3, "finished", "all may leave", "as it was",
+        4, "finished",
     ]  # fmt: skip
 
 
@@ -69,7 +78,7 @@ def test_what_cannot_be_enqueued_ends_the_call() -> None:
 
 def test_what_breaks_on_the_gpu_ends_the_call() -> None:
     noted = Recorded(2)
-    call = DriverCall(SimpleNamespace(), 1, Plan((launch(32), FILL), 0, {}, 0.0), noted)  # type: ignore[arg-type]
     answers = iter([None, BROKEN])
-    assert call.crowd(0, noted.room, lambda: next(answers)) == BROKEN
-    assert noted.told == ["room for 32", 0, "all may leave"]
+    made = call(noted, Plan((launch(32), FILL), 0, {}, 0.0))
+    assert made.crowd(0, noted.room, lambda: next(answers)) == BROKEN
+    assert noted.told == ["most is shared", "room for 32", 0, "all may leave"]

@@ -337,9 +337,11 @@ def test_a_killed_update_repeated_after_another_run_wrote_reads_the_same_snapsho
             raise KeyboardInterrupt
         return applied[-1]
 
-    def note(self: KnowledgeBase, state: Any, context: PolicyContext, at: int | None) -> Any:
+    def note(
+        self: KnowledgeBase, state: Any, context: PolicyContext, at: int | None, *only: Any
+    ) -> Any:
         read.append(at)
-        return candidates(self, state, context, at)
+        return candidates(self, state, context, at, *only)
 
     monkeypatch.setattr(KnowledgeBase, "apply_update", die_after_applying)
     monkeypatch.setattr(KnowledgeBase, "candidates", note)
