@@ -6,7 +6,7 @@ A machine that was just started reads PyTorch and the toolkit for the first time
 is compiled once: one test does that alone, then each GPU has so many processes and a part of the
 tests. Results go to FILE (by default gpu_tests.tsv in $OUT or here) as they come, a line a test:
 its name, outcome, seconds and what went wrong; what passed there is not run again, so that a run
-that was ended goes on. A test that takes long has its threads' stacks printed. pytest loads this
+that was ended goes on (a copy of results/gpu_tests_h200.tsv is such a file). A test that takes long has its threads' stacks printed. pytest loads this
 file as a plugin, too.
 """
 
@@ -23,7 +23,7 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).resolve().parent
-PATHS = ("tests/conformance/test_verdicts.py", "tests/exploits", "tests/harness")
+PATHS = ("tests/harness", "tests/conformance/test_verdicts.py", "tests/exploits")
 FIRST = "tests/conformance/test_verdicts.py::test_of_the_gpu[right-plain]"
 LOG, PART, ONLY = "GPU_TESTS_LOG", "GPU_TESTS_PART", "GPU_TESTS_ONLY"
 STUCK_SECONDS = 120

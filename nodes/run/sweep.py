@@ -17,7 +17,7 @@ from ...harness.records import Task
 from ...memory.knowledge.policy.policy import unknown_technique
 from ...memory.records.evidence import Step
 from ...memory.records.optimizations import Optimization
-from ...memory.records.policy import ExpectedGain, setting_name
+from ...memory.records.policy import setting_name
 from ...tools.models.records import BUILTIN
 from ...tools.rewriting.named_constants import name_of, named_numbers, neighbours
 from ...tools.rewriting.records import Rewritten
@@ -185,16 +185,7 @@ def _proposal(workspace: Workspace, state: Reads, sweep: Sweep) -> Proposal:
         settings=tuple(sweep.settings[at] for at in ranked),
         launch=tried.launch,
         basis=sweep.basis,
-        expected=ExpectedGain(
-            mean_log=best.mean,
-            std_log=best.spread,
-            most_log=None if math.isinf(best.cap) else best.cap,
-            success_probability=best.passes.probability,
-            passed=best.passes.passed,
-            failed=best.passes.failed,
-            trials=best.tries,
-            score=best.value,
-        ),
+        expected=best.as_gain(),
         optimization=tried.optimization,
         reason=f"another setting: with {tried.parameters} it came to {gained:.2f}x",
     )

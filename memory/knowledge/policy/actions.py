@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...records.policy import ExpectedGain
 from .failures import Reliability
 from .regression import FAILURE_COST
 
@@ -80,6 +81,19 @@ class Forecast(NamedTuple):
         success = self.passes.probability
         more = 0.5 * math.erfc((least - self.mean) / (self.spread * math.sqrt(2.0)))
         return 1.0 - success, success * (1.0 - more), success * more
+
+    def as_gain(self) -> ExpectedGain:
+        """Return it as the record that agents, prompts and evidence know."""
+        return ExpectedGain(
+            mean_log=self.mean,
+            std_log=self.spread,
+            most_log=None if math.isinf(self.cap) else self.cap,
+            success_probability=self.passes.probability,
+            passed=self.passes.passed,
+            failed=self.passes.failed,
+            trials=self.tries,
+            score=self.value,
+        )
 
     def _worth(self, success: float, gain: float) -> float:
         return success * gain - (1.0 - success) * FAILURE_COST

@@ -179,7 +179,7 @@ class Policy:
             )
             return Prospect(
                 optimization,
-                _as_gain(told[(chosen or best)[0]]),
+                told[(chosen or best)[0]].as_gain(),
                 asked[best[0]].action.launch,
                 tuple(dict(asked[place].action.setting) for place in chosen),
                 tuple(told[place] for place in chosen),
@@ -248,19 +248,6 @@ def thompson_sample(expected: ExpectedGain, generator: np.random.Generator) -> f
     passes = Reliability(expected.passed, expected.failed)
     forecast = Forecast(expected.mean_log, expected.std_log, cap, passes, expected.trials)
     return forecast.sample(generator)
-
-
-def _as_gain(forecast: Forecast) -> ExpectedGain:
-    return ExpectedGain(
-        mean_log=forecast.mean,
-        std_log=forecast.spread,
-        most_log=None if math.isinf(forecast.cap) else forecast.cap,
-        success_probability=forecast.passes.probability,
-        passed=forecast.passes.passed,
-        failed=forecast.passes.failed,
-        trials=forecast.tries,
-        score=forecast.value,
-    )
 
 
 def _launches(state: PerformanceState, context: PolicyContext) -> tuple[LaunchAtHand, ...]:
