@@ -6,8 +6,8 @@ A machine that was just started reads PyTorch and the toolkit for the first time
 is compiled once: one test does that alone, then each GPU has so many processes and a part of the
 tests. Results go to FILE (by default gpu_tests.tsv in $OUT or here) as they come, a line a test:
 its name, outcome, seconds and what went wrong; what passed there is not run again, so that a run
-that was ended goes on (a copy of results/gpu_tests_h200.tsv is such a file). A test that takes long has its threads' stacks printed. pytest loads this
-file as a plugin, too.
+that was ended goes on (a copy of results/gpu_tests_h200.tsv is such a file). A test that takes long
+has its threads' stacks printed. pytest loads this file as a plugin, too.
 """
 
 from __future__ import annotations
