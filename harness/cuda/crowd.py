@@ -78,6 +78,8 @@ class Crowd:
         self._words = torch.zeros(sms + parts, dtype=torch.int32, pin_memory=True)
         self._seen = self._words.numpy()
         self._streams = [torch.cuda.Stream() for _ in range(parts)]
+        self.times = 0
+        """How often all that were to wait had come before the candidate began."""
 
     @contextmanager
     def leaving_room_for(self, threads: int) -> Iterator[None]:
@@ -87,20 +89,21 @@ class Crowd:
         """
         self._seen[:] = 0
         ends = time.monotonic() + CROWDED_SECONDS
-        self._place(0, self._sms - 1, _BLOCK, self._shared_bytes, ends)
+        came = self._place(0, self._sms - 1, _BLOCK, self._shared_bytes, ends)
         spare, place = self._threads - -(-threads // _WARP) * _WARP, self._sms - 1
         while spare > 0:
-            self._place(place, 1, min(_BLOCK, spare), 0, ends)
+            came &= self._place(place, 1, min(_BLOCK, spare), 0, ends)
             spare, place = spare - _BLOCK, place + 1
+        self.times += came
         try:
             yield
         finally:
             self._seen[0] = 1
 
-    def _place(self, place: int, blocks: int, threads: int, shared_bytes: int, ends: float) -> None:
-        """Start blocks that wait, and see them come."""
+    def _place(self, place: int, blocks: int, threads: int, shared_bytes: int, ends: float) -> bool:
+        """Start blocks that wait; say whether all of them came in time."""
         if blocks < 1:
-            return
+            return True
         words = (
             self._words.data_ptr().to_bytes(8, "little"),
             (1 + place).to_bytes(4, "little"),
@@ -108,6 +111,9 @@ class Crowd:
         )
         step = LaunchStep(self._function, (blocks, 1, 1), (threads, 1, 1), shared_bytes, (), words)
         stream = self._streams[max(0, place - self._sms + 2)]
-        Steps(self._driver, [step]).run(int(stream.cuda_stream))
-        while not self._seen[1 + place : 1 + place + blocks].all() and time.monotonic() < ends:
-            pass
+        if Steps(self._driver, [step]).run(int(stream.cuda_stream)):
+            return False
+        while not self._seen[1 + place : 1 + place + blocks].all():
+            if time.monotonic() >= ends:
+                return False
+        return True

@@ -49,6 +49,11 @@ class GpuSession(Protocol):
     name: str
     """The GPU and the PyTorch that computes on it."""
 
+    @property
+    def crowds(self) -> int:
+        """How often there truly was little room where `crowded` was asked for."""
+        ...
+
     def load(self, program: Program) -> LoadedProgram:
         """Load a candidate, to be called on the one stream. Raises NotLoaded."""
         ...
@@ -115,6 +120,11 @@ class CudaSession:
         ask = self._attribute
         self._crowd = Crowd(self.driver, sms=ask(16), threads=ask(39), shared_bytes=ask(97))
         self.clock(lambda: None)
+
+    @property
+    def crowds(self) -> int:
+        """See GpuSession."""
+        return self._crowd.times
 
     def load(self, program: Program) -> LoadedProgram:
         """See GpuSession."""

@@ -138,6 +138,7 @@ class _Verification:
         self.repeat: tuple[str, str] | None = None
         self._machine, self._context, self._candidate = machine, context, candidate
         self._buffers, self._stage = buffers, stage
+        self._crowds_before = machine.crowds
         self._relied: list[str] = []
         self._launches, self._largest, self._ratio = 0, 0.0, 0.0
         self._exact_cases, self._exact_seconds = 0, 0.0
@@ -195,6 +196,7 @@ class _Verification:
         context, tolerance = self._context, self._context.task.tolerance
         found: dict[str, float | int | str] = {
             "cases": len(self.cases),
+            "crowded_runs": self._machine.crowds - self._crowds_before,
             "launches": self._launches,
             "max_abs_error": self._largest,
             "tolerance_absolute": tolerance.absolute,

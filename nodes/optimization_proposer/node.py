@@ -133,7 +133,7 @@ def table_of(state: Reads) -> Table:
         identity = workspace.measured_by
         steps = visible_steps(workspace, _place(state))
         at, where = state["knowledge_at"], state["state_choice"].state
-        withheld = _withheld(workspace, state, steps)
+        withheld = withheld_here(workspace, state, steps)
         tried = (*techniques_tried(steps, state), *withheld)
         made = first_rewrites(source, task)
         context = kernel_in_context(
@@ -189,7 +189,7 @@ def table_of(state: Reads) -> Table:
     )
 
 
-def _withheld(workspace: Workspace, state: Reads, steps: Sequence[Step]) -> dict[str, str]:
+def withheld_here(workspace: Workspace, state: Reads, steps: Sequence[Step]) -> dict[str, str]:
     """Return what the policy's edits and conditions keep from the kernel at hand, and why."""
     summary, current = state["summary"], state["current"]
     path = path_to(current.source_sha256, steps)

@@ -61,7 +61,7 @@ async def parameter_update(state: Reads) -> dict[str, Any]:
         if answer.value is None:
             author = stand_in(answer)
         else:
-            change = with_notes(answer, told, state["summary"].op_class)
+            change = await asyncio.to_thread(with_notes, answer, told, state["summary"].op_class)
             author = answer.author
     update, sequence = await asyncio.to_thread(_apply, state, told, change, author)
     report_progress(

@@ -12,11 +12,13 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any, NamedTuple, NotRequired, TypedDict, cast
 
+from ...memory.knowledge.states.conditions import circumstance_facts
 from ...memory.knowledge.states.matching import Near, tied
 from ...memory.records.states import PerformanceState
 from ...tools.models.records import Message
 from ...tools.workspace import Workspace
 from ..common.asking import asked
+from ..common.policy_context import policy_context
 from ..common.prompts.render import render
 from ..common.randomness import explores
 from ..common.replies import Reply, checked
@@ -120,8 +122,9 @@ def _question(state: Reads) -> Question | None:
     plan, observation, at = state["plan"], state["observation"], state["knowledge_at"]
     found = state.get("found_states", ())
     with workspace_of(plan) as workspace:
-        nearest = match(workspace.knowledge, observation, at, found)
-        close = near(workspace.knowledge, observation, at, found)
+        facts = circumstance_facts(policy_context(workspace.measured_by, state["summary"]))
+        nearest = match(workspace.knowledge, observation, at, found, facts)
+        close = near(workspace.knowledge, observation, at, found, facts)
     known = cast(Any, {**state, "state_choice": nearest})
     table = proposer.table_of(known)
     _, kept = proposer.kept_on(known, table)

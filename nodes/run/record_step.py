@@ -136,8 +136,9 @@ def _record(state: Reads) -> Step:
     with workspace_of(plan) as workspace:
         *mended, evidence = _evidence(applied, state, workspace)
         # A number that cannot be changed alone says nothing of the technique with that setting.
-        counts = not state["choice"].basis or child is not None
-        workspace.knowledge.add_evidence([*mended, evidence] if counts else [])
+        alone = bool(state["choice"].basis)
+        counts = not alone or child is not None
+        workspace.knowledge.add_evidence([*([] if alone else mended), evidence] if counts else [])
         record = Step(
             **{name: getattr(evidence, name) for name in Applied.model_fields},
             state_id=state["state_choice"].state.id,

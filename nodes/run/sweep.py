@@ -3,30 +3,34 @@
 Reads plan, summary, current, state_choice, knowledge_at, the place and proposals; writes proposals.
 What a technique did with one setting was tried, not the technique: where it moved the time, its
 neighbouring settings are proposed on the same kernel, also where the first one lost. A built-in
-rewrite is asked for them; of a model's kernel the numbers that it names are changed.
+rewrite is asked for them; of a model's kernel the numbers that it names are changed. What a person
+rejected, what broke in this run and what the policy keeps from the kernel is not proposed.
 """
 
 from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, TypedDict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import takewhile
+from typing import Any, NamedTuple, NotRequired, TypedDict, cast
 
 from ...harness.records import Task
 from ...memory.knowledge.policy.policy import unknown_technique
 from ...memory.records.evidence import Step
 from ...memory.records.optimizations import Optimization
-from ...memory.records.policy import setting_name
+from ...memory.records.policy import PolicyContext, setting_name
 from ...tools.models.records import BUILTIN
 from ...tools.rewriting.named_constants import name_of, named_numbers, neighbours
 from ...tools.rewriting.records import Rewritten
 from ...tools.techniques.catalogue import rewrites
 from ...tools.workspace import Workspace
 from ..common.authors import is_built_in
-from ..common.policy_context import kernel_in_context
+from ..common.policy_context import kernel_in_context, policy_context, refusals
 from ..common.steps import visible_steps, ways_through
 from ..common.workspaces import workspace_of
+from ..optimization_proposer.node import withheld_here
 from ..records.choices import Proposal
 from ..records.kernels import KernelPoint
 from ..records.observations import StateChoice
@@ -50,6 +54,7 @@ class Reads(TypedDict):
     rollout: int
     step: int
     proposals: tuple[Proposal, ...]
+    rejected: NotRequired[tuple[str, ...]]
 
 
 class Sweep(NamedTuple):
@@ -78,13 +83,39 @@ async def sweep(state: Reads) -> dict[str, Any]:
 
 def swept_on(state: Reads) -> list[Proposal]:
     """Return the proposals of a sweep on the kernel at hand."""
-    place = state["iteration"], state["rollout"], state["step"]
     if not state["plan"].sweeps:
         return []
+    place = state["iteration"], state["rollout"], state["step"]
+    summary = state["summary"]
     with workspace_of(state["plan"]) as workspace:
         steps = visible_steps(workspace, place)
         found = list(_sweeps(workspace, state, steps))
-        return [_proposal(workspace, state, each) for each in found]
+        if not found:
+            return []
+        context = policy_context(workspace.measured_by, summary)
+        where, at = state["state_choice"].state, state["knowledge_at"]
+        out = {
+            *state.get("rejected", ()),
+            *workspace.knowledge.deprecated(where, context, at),
+            *withheld_here(workspace, cast(Any, state), steps),
+        }
+        at_hand = kernel_in_context(workspace, state["plan"], summary, state["current"], place)
+        return [
+            _proposal(workspace, state, each, at_hand)
+            for each in map(partial(_without, set(refusals(steps))), found)
+            if each.settings and each.tried.technique not in out
+        ]
+
+
+def _without(broken: Collection[tuple[str, str, str]], sweep: Sweep) -> Sweep:
+    """Return a sweep without the settings that broke a kernel in this run."""
+    tried = sweep.tried
+    left = tuple(
+        setting
+        for setting in sweep.settings
+        if (tried.technique, tried.launch, setting_name(setting)) not in broken
+    )
+    return sweep._replace(settings=left)
 
 
 def _sweeps(workspace: Workspace, state: Reads, steps: Sequence[Step]) -> Iterator[Sweep]:
@@ -115,7 +146,9 @@ def _sweeps(workspace: Workspace, state: Reads, steps: Sequence[Step]) -> Iterat
     if abs(made.log_gain or 0.0) >= MOVED:
         same = [step for step in steps if step.technique == made.technique
                 and step.parent_sha256 == made.parent_sha256]  # fmt: skip
-        earlier = {setting_name(step.parameters) for step in same}
+        # Settings that led here are behind it.
+        line = takewhile(lambda step: step.technique == made.technique, reversed(way))
+        earlier = {setting_name(step.parameters) for step in (*same, *line)}
         yield from _of_numbers(workspace, made, sha256, earlier)
 
 
@@ -163,12 +196,10 @@ def _around(setting: Setting, listed: Mapping[str, Sequence[Any]]) -> Iterator[S
             yield {**setting, name: value}
 
 
-def _proposal(workspace: Workspace, state: Reads, sweep: Sweep) -> Proposal:
+def _proposal(
+    workspace: Workspace, state: Reads, sweep: Sweep, context: PolicyContext
+) -> Proposal:
     tried, card = sweep.tried, _card(workspace, sweep.tried)
-    place = state["iteration"], state["rollout"], state["step"]
-    context = kernel_in_context(
-        workspace, state["plan"], state["summary"], state["current"], place
-    )
     told = [
         workspace.knowledge.forecast(
             state["state_choice"].state, card, tried.launch, setting, context,

@@ -73,6 +73,7 @@ class HostMachine:
         self.device = torch.device("cpu")
         self.name = "the host"
         self.properties: Any = None
+        self.crowds = 0
 
     def load(self, program: Program) -> HostProgram:
         return HostProgram(program)

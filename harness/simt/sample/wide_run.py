@@ -112,7 +112,10 @@ def run_wide(request: dict[str, Any]) -> ProfileReport:
         # What a call on other inputs leaves on the device, the next one finds there.
         back_tensors(request, candidate, again=True, complete=True, other_inputs=True)
         candidate.call()
+        # Whatever it answers, and whatever it takes.
         launches.clear()
+        reports.clear()
+        left = int(request["max_instructions"])
         back_tensors(request, candidate, again=True, complete=True)
     candidate.call()
     if not reports:
