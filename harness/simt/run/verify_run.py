@@ -163,7 +163,7 @@ def _run_case(
             continue
         _leave_outputs(request, candidate, case, "again" if repeat else ".")
     if len(kept) == 3 and not result.shows_fault and not is_as_kept(candidate, kept[0]):
-        result.reports = _call_later(request, state, candidate, case, originals, kept)
+        result.reports = _call_later(request, state, candidate, case, originals, kept, result)
     return result
 
 
@@ -174,11 +174,12 @@ def _call_later(
     case: dict[str, Any],
     originals: dict[Tensor, np.ndarray[Any, Any]],
     kept: list[list[Words]],
+    result: CaseReport,
 ) -> list[Finding]:
     """Call it again and again, then as if it had been called often, twice; return the faults.
 
     `kept` is what the device's variables held before and after the two calls before this one. They
-    then hold what they do after a third.
+    then hold what they do after a third. Guards and inputs are noted in `result`.
     """
     found: list[Finding] = []
     outputs = [at for tensor, at in candidate.tensors.items() if tensor.role == "output"]
@@ -193,6 +194,8 @@ def _call_later(
             dataclasses.replace(report, message=f"called often before: {report.message}")
             for report in state.reports
         )
+        result.guards = result.guards or candidate.arena.broken_guards()[:MOST_REPORTS]
+        result.modified = result.modified or _modified(candidate, originals)
         return [candidate.arena.view(output).tobytes() for output in outputs]
 
     usual = call()
@@ -206,7 +209,7 @@ def _call_later(
     forward = set_forward([*kept[1:], third])
     if forward is not None:
         for _ in range(min(PLAIN_CALLS, PLAIN_INSTRUCTIONS // max(1, first))):
-            if found or call() != usual:
+            if found or result.guards or result.modified or call() != usual:
                 break
         _leave_outputs(request, candidate, case, LATER[0])
         put_back(candidate, forward)

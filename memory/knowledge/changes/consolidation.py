@@ -246,9 +246,18 @@ def _states(snapshot: Snapshot) -> list[Edit]:
                 "author": AUTHOR, "run": RUN, "iteration": 0,
             }  # fmt: skip
 
-        gone = {name for edit in found if isinstance(edit, JoinStates) for name in edit.states}
+        gone = {
+            name
+            for edit in found
+            if isinstance(edit, JoinStates)
+            for name in (*edit.states, edit.into)
+        }
         for edit in edits_of_states(Asked(Ground(snapshot, rows), kind, sign), joins_alone=True):
-            about = {*edit.states, edit.into} if isinstance(edit, JoinStates) else set()
+            about = set[str]()
+            if isinstance(edit, JoinStates):
+                about = {*edit.states, edit.into}
+            elif isinstance(edit, RenameState):
+                about = {edit.state}
             if gone.isdisjoint(about):
                 found.append(edit)
     return found

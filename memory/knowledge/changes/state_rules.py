@@ -69,7 +69,16 @@ def edits_of_states(asked: Asked, *, joins_alone: bool = False) -> list[Edit]:
         if comparable(row.device_kind, asked.device_kind):
             tries.setdefault(ground.place(row), {}).setdefault(row.technique, []).append(row)
     found: list[Edit] = []
-    for edit in (*_joins(asked, tries), *(() if joins_alone else _splits(asked, tries))):
+    called_for: list[Edit] = list(_joins(asked, tries))
+    joined = {
+        name
+        for edit in called_for
+        if isinstance(edit, JoinStates)
+        for name in (*edit.states, edit.into)
+    }
+    if not joins_alone:
+        called_for += [each for each in _splits(asked, tries) if each.state not in joined]
+    for edit in called_for:
         if refusal(edit, ground) is None:
             found += [edit, *_renamings(edit, asked, tries)]
     return found
@@ -109,7 +118,7 @@ def _joins(asked: Asked, tries: Tries) -> Iterator[JoinStates]:
             or frozenset((into.id, state.id)) in undone
         ):
             continue
-        gone.add(state.id)
+        gone |= {into.id, state.id}  # What is alike to what is joined is looked at once it is.
         rows = [
             row for technique in alike for each in (state, into)
             for row in tries[each.id][technique]
