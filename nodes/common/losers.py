@@ -35,11 +35,14 @@ def lost_before(steps: Sequence[Step], source_sha256: str) -> str:
     """
     way = ways_through(steps).get(source_sha256, ())
     left_behind = {step.parent_sha256: step.technique for step in way}
-    told = dict.fromkeys(
-        f"- {step.technique}{parameters_text(step.parameters)}, before "
-        f"{left_behind[step.parent_sha256]}: {measured_gain(step.log_gain or 0.0)}"
-        + (f" ({step.lost})" if step.lost else "")
-        for step in steps
-        if step.parent_sha256 in left_behind and (step.log_gain or 0.0) <= -NO_GAIN
-    )
-    return "\n".join(list(told)[-MOST_LOSERS:])
+    told: dict[tuple[str, str], str] = {}
+    for step in steps:
+        if step.parent_sha256 not in left_behind or (step.log_gain or 0.0) > -NO_GAIN:
+            continue
+        what = f"{step.technique}{parameters_text(step.parameters)}"
+        told.pop((step.parent_sha256, what), None)  # The newest stand last.
+        told[step.parent_sha256, what] = (
+            f"- {what}, before {left_behind[step.parent_sha256]}: "
+            f"{measured_gain(step.log_gain or 0.0)}" + (f" ({step.lost})" if step.lost else "")
+        )
+    return "\n".join([*told.values()][-MOST_LOSERS:])

@@ -97,7 +97,7 @@ def _messages(workspace: Workspace, state: Reads, question: Question) -> tuple[M
     # One prompt says once what the three have in common.
     return render(
         "reflect",
-        sum(models.context_of(role) for role in REFLECTING),
+        max(models.context_of(role) for role in REFLECTING),
         **evaluation_context(workspace, state, figures)
         | gap_context(workspace, state["summary"], analysis, told.steps)
         | lesson_context(state["summary"], analysis, told),

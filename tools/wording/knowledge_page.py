@@ -95,9 +95,9 @@ def _different(rows: Iterable[Evidence]) -> list[Evidence]:
 
 def _head(rows: Sequence[Evidence], kind: str) -> str:
     gpus = ", ".join(sorted({row.gpu for row in rows}))
-    where = f"the simulated {gpus}" if kind == "simulated" else gpus
+    where = f"the simulated {gpus or 'GPU'}" if kind == "simulated" else gpus or "a GPU"
     if not rows:
-        return f"# What was learned\n\nNothing was tried on {where or 'a GPU'} yet."
+        return f"# What was learned\n\nNothing was tried on {where} yet."
     writers = Counter(row.author for row in rows)
     told = ", ".join(
         f"{'the library of rewrites' if name == BUILTIN else name} ({count})"

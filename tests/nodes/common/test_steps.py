@@ -60,7 +60,7 @@ def test_what_lost_on_the_way_is_told_with_what_moved() -> None:
              step((0, 1, 0), "c", "d"), lost]  # fmt: skip
     told = '- to_d {"tile": 16}, before to_b: 0.833x (limit dram -> latency)'
     assert lost_before(steps, "b") == told
-    assert lost_before(steps, "c") == f"{told}\n- to_d, before to_c: 0.75x"
+    assert lost_before(steps, "c") == f"- to_d, before to_c: 0.75x\n{told}"
     assert lost_before(steps, "a") == ""
 
 
