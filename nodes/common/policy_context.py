@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ...harness.records import DeviceIdentity, Outcome, Profile
+from ...memory.knowledge.policy.policy import unknown_technique
 from ...memory.knowledge.states.signature import signature_of
 from ...memory.records.evidence import Step
+from ...memory.records.optimizations import Optimization
 from ...memory.records.policy import KernelAtHand, LaunchAtHand, PolicyContext, setting_name
 from ...tools.workspace import Workspace
+from ..records.choices import TechniqueChoice
 from ..records.kernels import KernelPoint
 from ..records.plan import RunPlan
 from ..records.task import TaskSummary
@@ -78,6 +81,12 @@ def launches_at_hand(profile: Profile) -> tuple[LaunchAtHand, ...]:
         )
         for share in profile.by_kernel
     )
+
+
+def card_of(workspace: Workspace, of: Step | TechniqueChoice) -> Optimization:
+    """Return the card of what was chosen or tried: its own, the seed's, or one that says little."""
+    seed = workspace.knowledge.seed().techniques
+    return of.optimization or seed.get(of.technique) or unknown_technique(of.technique)
 
 
 def refusals(steps: Sequence[Step]) -> list[tuple[str, str, str]]:

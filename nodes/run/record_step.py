@@ -15,15 +15,13 @@ from typing import Any, NotRequired, TypedDict
 
 from ...harness.records import DeviceIdentity, Outcome, Provenance
 from ...memory.knowledge.policy.actions import writer_of
-from ...memory.knowledge.policy.policy import unknown_technique
 from ...memory.knowledge.states.conditions import circumstance_facts
 from ...memory.records.evidence import Applied, Circumstances, Evidence, Step
-from ...memory.records.optimizations import Optimization
 from ...memory.records.states import PerformanceState, Signature
 from ...tools.progress import report_progress
 from ...tools.workspace import Workspace
 from ..common.losers import why_lost
-from ..common.policy_context import kernel_in_context, policy_context
+from ..common.policy_context import card_of, kernel_in_context, policy_context
 from ..common.randomness import explores
 from ..common.until import end_of_search
 from ..common.workspaces import workspace_of
@@ -185,7 +183,7 @@ def _evidence(applied: Applied, state: Reads, workspace: Workspace) -> list[Evid
     child = result.point
     place = state["iteration"], state["rollout"], state["step"]
     context = kernel_in_context(workspace, state["plan"], state["summary"], current, place)
-    card = choice.optimization or _card(workspace, choice.technique)
+    card = card_of(workspace, choice)
 
     def row(applied: Applied, **of_its_own: Any) -> Evidence:
         asking = context.model_copy(update={"writer": writer_of(applied.author)})
@@ -241,10 +239,6 @@ def _evidence(applied: Applied, state: Reads, workspace: Workspace) -> list[Evid
         repairs=result.repairs if result.prompt_sha256 else 0,
     )
     return [*mended, last]
-
-
-def _card(workspace: Workspace, technique: str) -> Optimization:
-    return workspace.knowledge.seed().techniques.get(technique) or unknown_technique(technique)
 
 
 def _state_after(state: Reads, workspace: Workspace) -> str | None:

@@ -17,9 +17,7 @@ from itertools import takewhile
 from typing import Any, NamedTuple, NotRequired, TypedDict, cast
 
 from ...harness.records import Task
-from ...memory.knowledge.policy.policy import unknown_technique
 from ...memory.records.evidence import Step
-from ...memory.records.optimizations import Optimization
 from ...memory.records.policy import PolicyContext, setting_name
 from ...tools.models.records import BUILTIN
 from ...tools.rewriting.named_constants import name_of, named_numbers, neighbours
@@ -27,7 +25,7 @@ from ...tools.rewriting.records import Rewritten
 from ...tools.techniques.catalogue import rewrites
 from ...tools.workspace import Workspace
 from ..common.authors import is_built_in
-from ..common.policy_context import kernel_in_context, policy_context, refusals
+from ..common.policy_context import card_of, kernel_in_context, policy_context, refusals
 from ..common.steps import visible_steps, ways_through
 from ..common.workspaces import workspace_of
 from ..optimization_proposer.node import withheld_here
@@ -180,7 +178,7 @@ def _of_numbers(
         and (name := name_of(parameter, list(numbers)))
         and numbers[name] == value
     }
-    listed = _card(workspace, tried).parameters
+    listed = card_of(workspace, tried).parameters
     around = _around(tried.parameters, {name: listed.get(name, ()) for name in named})
     settings = tuple(each for each in around if setting_name(each) not in known)
     if settings:
@@ -199,7 +197,7 @@ def _around(setting: Setting, listed: Mapping[str, Sequence[Any]]) -> Iterator[S
 def _proposal(
     workspace: Workspace, state: Reads, sweep: Sweep, context: PolicyContext
 ) -> Proposal:
-    tried, card = sweep.tried, _card(workspace, sweep.tried)
+    tried, card = sweep.tried, card_of(workspace, sweep.tried)
     told = [
         workspace.knowledge.forecast(
             state["state_choice"].state, card, tried.launch, setting, context,
@@ -220,8 +218,3 @@ def _proposal(
         optimization=tried.optimization,
         reason=f"another setting: with {tried.parameters} it came to {gained:.2f}x",
     )
-
-
-def _card(workspace: Workspace, tried: Step) -> Optimization:
-    seed = workspace.knowledge.seed().techniques
-    return tried.optimization or seed.get(tried.technique) or unknown_technique(tried.technique)

@@ -12,7 +12,7 @@ import numpy as np
 
 from ...judge.poison import OTHER_POISON, POISON
 from ...judge.reports import CaseReport, Finding, VerifyReport
-from ...judge.run_verdict import AFTER_ANOTHER, LATER
+from ...judge.run_verdict import AFTER_ANOTHER, AGAIN, LATER
 from ..decode.places import Buffer, place
 from ..ptx.parser import PtxError
 from . import core
@@ -161,7 +161,7 @@ def _run_case(
             if any(report.kind != "uninitialized_read" for report in reports):
                 break
             continue
-        _leave_outputs(request, candidate, case, "again" if repeat else ".")
+        _leave_outputs(request, candidate, case, AGAIN if repeat else ".")
     if len(kept) == 3 and not result.shows_fault and not is_as_kept(candidate, kept[0]):
         result.reports = _call_later(request, state, candidate, case, originals, kept, result)
     return result
