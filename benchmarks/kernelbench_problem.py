@@ -21,7 +21,7 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -45,7 +45,7 @@ EVALUATED = "--mode eval"
 """Stands in a reason that names this flag as the way out."""
 FACTS = (
     "full_size_coverage", "full_size_unchecked", "eager_us", "rounds", "measure_seconds",
-    "profile_seconds", "profile_counted",
+    "profile_seconds", "profile_counted", "verify_seconds", "verify_parts", "measure_parts",
 )  # fmt: skip
 Row = dict[str, Any]
 
@@ -170,12 +170,13 @@ class Problem:
         with self._stage("verify"):
             verified = await device.verify(allowed, source)
         self.row["launches"] = verified.facts.get("launches")
+        self._note(verified.facts)
         on_a_gpu = isinstance(device, CudaDevice)
         if not self._passed("verified", verified) or not (profile or on_a_gpu):
             return
         with self._stage("measure" if on_a_gpu else "profile"):
             measured = await device.profile(allowed, source)
-        self._note(measured)
+        self._note(measured.stage.facts, measured)
         passed = self._passed("measured" if on_a_gpu else "profiled", measured.stage)
         if passed and on_a_gpu:
             with self._stage("again"):
@@ -183,16 +184,16 @@ class Problem:
                 stage = await device.compile(allowed, fresh)
                 if stage.outcome is Outcome.PASSED:
                     stage = await device.verify(allowed, fresh)
+                self._note(stage.facts)
                 if stage.outcome is Outcome.PASSED:
                     measured = await device.profile(allowed, fresh)
                     stage = measured.stage
-            self._note(measured)
+            self._note(measured.stage.facts, measured)
             self._passed("profiled" if profile else "measured", stage)
 
-    def _note(self, measured: Measurement) -> None:
-        facts = measured.stage.facts
+    def _note(self, facts: Mapping[str, Any], measured: Measurement | None = None) -> None:
         self.row |= {name: facts[name] for name in FACTS if name in facts}
-        if measured.timing:
+        if measured and measured.timing:
             self.row["microseconds"] = round(measured.timing.microseconds, 1)
 
     def _passed(self, column: str, result: StageResult) -> bool:

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-JUDGE_VERSION = "22"
+JUDGE_VERSION = "23"
 """Raised when a change of what all devices share (tasks, cases, judging, vetting, building) could
 change an evaluation: part of every cache key."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ..judge import timing
 from ..judge.findings import judge, lost_precision
@@ -49,6 +49,11 @@ def verdict(answer: VerifyAnswer) -> StageResult:
     return with_constants(passed, relied.split(", ") if relied else [])
 
 
+def in_seconds(parts: Mapping[str, float]) -> str:
+    """Return the parts of a request in words, as a fact."""
+    return ", ".join(f"{name} {took:.2f} s" for name, took in parts.items())
+
+
 def timing_failure(answer: MeasureAnswer) -> StageResult:
     """Return why a candidate that was verified could not be timed."""
     failed = judge(answer.case)
@@ -74,7 +79,7 @@ def baseline_facts(answer: MeasureAnswer) -> Facts:
         "rounds": len(samples["candidate"]),
         "timed_answers_checked": answer.checked,
         "input_sets": answer.sets,
-        "measure_parts": ", ".join(f"{name} {took:.2f} s" for name, took in answer.parts.items()),
+        "measure_parts": in_seconds(answer.parts),
     }
     best, against = "", None
     for name in ("eager", "compile"):

@@ -14,7 +14,7 @@ from ..host.plan import WORKSPACE, Plan, PlannedLaunch, first_alike
 from ..nsight.command import BASIC, TIMED, Collection, affordable
 from ..nsight.ncu import profile_program
 from ..nsight.profile import NcuResult
-from ..nsight.sanitizer import RACES, TOOLS, sanitize_program
+from ..nsight.sanitizer import RACES, TOOLS, Lines, sanitize_program
 from ..nsight.selection import (
     FEW_LAUNCHES,
     MOST_TIMED,
@@ -27,6 +27,8 @@ from ..nsight.selection import (
 from ..process.children import scrubbed_environment
 from ..process.scratch import scratch_folder
 from ..records import Build, Record, StageResult, Task, TensorSpec
+from ..vetting.ptx_tokens import NotPtx, read_ptx
+from ..vetting.strong_accesses import strong_lines
 from .client import replay_library
 from .gpu_lock import gpu_lock, may_share
 from .present_gpus import FoundGpu
@@ -105,7 +107,16 @@ def sanitize_candidate(
             seconds=seconds,
             where=where if RACES in tools else f"{where} (no shared memory for {RACES})",
             tools=tools,
+            strong=_strong_lines(built) if RACES in tools else frozenset(),
         )
+
+
+def _strong_lines(built: Build) -> Lines:
+    """Return the lines between which the sanitizer sees races where none are."""
+    try:
+        return strong_lines(read_ptx(Path(built.directory, "candidate.ptx")))
+    except (OSError, NotPtx):
+        return frozenset()
 
 
 def _uses_shared_memory(built: Build, plan: Plan) -> bool:

@@ -19,6 +19,7 @@ from ..reference.model import Instance
 from .buffers import PAINTINGS, Buffers
 from .candidate import Fault, LoadedProgram, NotLoaded, PreparedCall, Program
 from .kept import KeptTimes
+from .parts import Parts
 from .reports import LaunchAnswer, MeasureAnswer
 from .session import GpuSession
 from .task_context import TaskContext, values_of
@@ -60,7 +61,7 @@ def measure_candidates(
     candidates are alone. torch.compile is not waited for where its time beside eager's is known,
     unless it is to be compiled anew. Returns a MeasureAnswer as plain values.
     """
-    parts = _Parts()
+    parts = Parts()
     sets = _sets(machine, context, seed)
     parts.end("draw")
     names, compile_failure = list(programs), "not asked for"
@@ -137,19 +138,6 @@ def rehearse_measuring(machine: GpuSession, context: TaskContext) -> None:
     bench.before(EAGER, 0)
     bench.run(EAGER)
     bench.mismatch()
-
-
-class _Parts:
-    """Seconds of one part after the other."""
-
-    def __init__(self) -> None:
-        self.seconds: dict[str, float] = {}
-        self._began = time.monotonic()
-
-    def end(self, name: str) -> None:
-        """Note what was done since the last one ended."""
-        now = time.monotonic()
-        self.seconds[name], self._began = round(now - self._began, 3), now
 
 
 class _Failed(Exception):

@@ -38,6 +38,8 @@ class VerifyAnswer:
     repeat: tuple[str, str] | None = None
     """Case and message of two runs that disagree."""
     facts: dict[str, float | int | str] = field(default_factory=dict)
+    parts: dict[str, float] = field(default_factory=dict)
+    """Seconds of what was done, by name."""
 
     @property
     def explains(self) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -19,6 +18,7 @@ from ..task.claims import NOT_AN_INPUT, ClaimedInput, NotAnInput
 from .buffers import PAINTINGS, Buffers
 from .candidate import Fault, LoadedProgram, NotLoaded, Program
 from .case_plan import CasePlan
+from .parts import Parts
 from .reports import VerifyAnswer
 from .session import GpuSession
 from .task_context import TaskContext, values_of
@@ -39,6 +39,7 @@ def verify(
 
     With a `secret` the cases are drawn from it; with a `claim` the one case is that input.
     """
+    parts = Parts()
     context.plans()
     if context.degenerate and not context.task.reading.allow_degenerate:
         return asdict(VerifyAnswer(degenerate=context.degenerate))
@@ -47,6 +48,7 @@ def verify(
     except NotAnInput as refusal:
         return asdict(VerifyAnswer(facts={NOT_AN_INPUT: str(refusal)}))
     constants = () if secret or claim else context.constant_plans()
+    parts.end("cases")
     stage("candidate")
     try:
         candidate = machine.load(program)
@@ -57,7 +59,8 @@ def verify(
     if isinstance(made, tuple):
         return asdict(VerifyAnswer(cases=[CaseReport(faults=[made])]))
     buffers = made[0]
-    run = _Verification(machine, context, candidate, buffers, stage)
+    parts.end("load")
+    run = _Verification(machine, context, candidate, buffers, stage, parts)
     if all(map(run.case, plans)) and not run.mismatches:
         run.find_constants(constants)
     broken = any(case.faults for case in run.cases) and machine.is_broken()
@@ -65,7 +68,8 @@ def verify(
         candidate.close()
     return asdict(
         VerifyAnswer(
-            cases=run.cases, mismatches=run.mismatches, repeat=run.repeat, facts=run.facts()
+            cases=run.cases, mismatches=run.mismatches, repeat=run.repeat, facts=run.facts(),
+            parts=parts.seconds,
         )
     )
 
@@ -78,7 +82,7 @@ def rehearse_verifying(machine: GpuSession, context: TaskContext) -> None:
     plans = context.plans()
     made = allocate(machine, context, 0, 1)
     assert not isinstance(made, tuple)
-    run = _Verification(machine, context, None, made[0], lambda _: None)
+    run = _Verification(machine, context, None, made[0], lambda _: None, Parts())
     for plan in plans:
         run.case(plan)
 
@@ -131,6 +135,7 @@ class _Verification:
         candidate: LoadedProgram | None,
         buffers: Buffers,
         stage: Stage,
+        parts: Parts,
     ) -> None:
         """Prepare to verify; without a candidate its buffers stay as they were filled."""
         self.cases: list[CaseReport] = []
@@ -138,6 +143,7 @@ class _Verification:
         self.repeat: tuple[str, str] | None = None
         self._machine, self._context, self._candidate = machine, context, candidate
         self._buffers, self._stage = buffers, stage
+        self._parts = parts
         self._crowds_before = machine.crowds
         self._relied: list[str] = []
         self._launches, self._largest, self._ratio = 0, 0.0, 0.0
@@ -149,6 +155,8 @@ class _Verification:
         self._stage("reference")
         instance = self._context.instance_of(plan)
         values = values_of(instance)
+        self._machine.finish_device()
+        self._parts.end("draw")
         found = CaseReport(name=plan.name)
         self.cases.append(found)
         results: list[list[torch.Tensor]] = []
@@ -158,11 +166,13 @@ class _Verification:
             # before then holds other numbers, and the same numbers stand at another address.
             self._buffers.fill(values, place=len(self.cases) + repeat, painting=painting)
             self._machine.finish_device()
+            self._parts.end("fill")
             if self._candidate:
                 crowded = secrets.randbelow(1 << 16) if repeat else None
                 found.faults = call_and_finish(
                     self._machine, self._candidate, self._buffers, crowded
                 )
+                self._parts.end("crowded" if repeat else "candidate")
                 if found.faults:
                     return False
                 self._launches = max(self._launches, self._candidate.launch_count)
@@ -171,6 +181,7 @@ class _Verification:
             if found.guards or found.modified:
                 return False
             results.append(self._buffers.outputs())
+            self._parts.end("guards")
         self._stage("reference")
         self._judge(plan, instance, results)
         return self.repeat is None
@@ -183,7 +194,8 @@ class _Verification:
         """
         for plan in plans:
             run = _Verification(
-                self._machine, self._context, self._candidate, self._buffers, self._stage
+                self._machine, self._context, self._candidate, self._buffers, self._stage,
+                self._parts,
             )
             run.case(plan)
             if run.repeat or run.mismatches or any(case.shows_fault for case in run.cases):
@@ -210,11 +222,12 @@ class _Verification:
     def _judge(self, plan: CasePlan, instance: Instance, results: list[list[torch.Tensor]]) -> None:
         # The answers are computed only now: while a candidate runs, they are nowhere to be read.
         expected = self._context.answers(instance)
+        self._machine.finish_device()
+        self._parts.end("pytorch")
         affordable = plan.exact and self._exact_seconds < EXACT_SECONDS
-        began = time.monotonic()
         exact = self._context.exact_answers(instance) if affordable else []
         self._machine.finish_device()
-        self._exact_seconds += time.monotonic() - began
+        self._exact_seconds += self._parts.end("exact")
         self._exact_cases += bool(exact)
         for index, spec in enumerate(self._context.outputs):
             first, second = results[0][index], results[1][index]
@@ -231,6 +244,7 @@ class _Verification:
             again = compare(second, first, tolerance, spec.name)
             if again and self.repeat is None:
                 self.repeat = (plan.name, again.message)
+        self._parts.end("compare")
 
 
 def _precision(got: torch.Tensor, wanted: torch.Tensor, exact: torch.Tensor, dtype: str) -> float:

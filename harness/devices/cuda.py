@@ -14,7 +14,14 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from ..build.toolchain import Toolchain, build_now, find_toolchain
-from ..cuda.answers import Facts, baseline_facts, timing_failure, timing_of, verdict
+from ..cuda.answers import (
+    Facts,
+    baseline_facts,
+    in_seconds,
+    timing_failure,
+    timing_of,
+    verdict,
+)
 from ..cuda.client import CANDIDATE_SECONDS, REFERENCE_SECONDS, GpuWorker, shared_worker
 from ..cuda.event_profile import event_profile
 from ..cuda.held_gpu import HeldGpu, hold_one
@@ -417,7 +424,9 @@ def _verified(
     found = verdict(answer)
     facts = found.facts
     if found.outcome is Outcome.PASSED:
-        seconds: Facts = {"verify_seconds": time.monotonic() - began}
+        seconds: Facts = {
+            "verify_seconds": time.monotonic() - began, "verify_parts": in_seconds(answer.parts),
+        }  # fmt: skip
         facts = facts | held.circumstances(plan) | seconds
     return found.model_copy(update={"build": built, "facts": facts})
 

@@ -14,6 +14,7 @@ from ..records import Diagnostic, Outcome, StageResult
 RACES = "racecheck"
 TOOLS = ("memcheck", RACES)
 MOST_REPORTS = 5
+MOST_PRINTED = 100
 _FOUND_SOMETHING = 86
 """Exit status that the sanitizer is told to end with where it reports an error."""
 _INSTALLATIONS = ("/usr/local/cuda/bin", "/opt/cuda/bin", "/usr/lib/cuda/bin")
@@ -26,6 +27,9 @@ _REPORT = re.compile(
 _AFTERMATH = "Program hit "
 """What the runtime said of a kernel that failed: a report of its own where no other says why."""
 _PLACE = re.compile(r"in (?:\S*/)?(?P<file>[^/\s:]+\.cu):(?P<line>\d+)")
+_ACCESS = re.compile(r" access at .* in (?:\S*/)?([^/\s:]+):(\d+)")
+_MOST_HAZARDS = "Maximum number of hazards reached"
+Lines = frozenset[tuple[str, int]]
 
 
 def find_sanitizer() -> Path | None:
@@ -46,6 +50,7 @@ def sanitize_program(
     where: str = "",
     sanitizer: Path | None = None,
     tools: Sequence[str] = TOOLS,
+    strong: Lines = frozenset(),
 ) -> StageResult:
     """Run a program under each tool; blocks, see `off_loop`.
 
@@ -57,6 +62,7 @@ def sanitize_program(
         directory: an existing folder of its own, for the logs.
         seconds: limit of all tools together: a later one has what the earlier left.
         where: what the program works on, in words, for the facts: "at full dimensions".
+        strong: see `read_reports`.
         sanitizer: compute-sanitizer; searched for when not given.
     """
     sanitizer = sanitizer or find_sanitizer()
@@ -73,7 +79,7 @@ def sanitize_program(
         log = directory / f"{tool}.log"
         command = [
             str(sanitizer), "--tool", tool, "--error-exitcode", str(_FOUND_SOMETHING),
-            "--print-limit", str(MOST_REPORTS), "--show-backtrace", "no", *target,
+            "--print-limit", str(MOST_PRINTED), "--show-backtrace", "no", *target,
         ]  # fmt: skip
         try:
             status = run_process(
@@ -86,12 +92,15 @@ def sanitize_program(
             missing_tools.append(f"{tool}: cannot be started: {error.strerror or error}")
             continue
         text = read_log(log)
-        failed = read_reports(tool, text)
-        if failed is None and status == _FOUND_SOMETHING:
+        reports = _reports(text)
+        failed = read_reports(tool, text, strong)
+        if failed is None and status == _FOUND_SOMETHING and not reports:
             failed = _failure(Diagnostic(kind="crashed", message=_last_words(text, status)))
         if failed is not None:
             return failed
-        if status == 0:
+        if reports and (_MOST_HAZARDS in text or len(reports) >= MOST_PRINTED):
+            missing_tools.append(f"{tool}: it reported no other accesses than such as do not race")
+        elif status == 0 or reports:
             clean.append(tool)
         else:
             missing_tools.append(f"{tool}: {_last_words(text, status)}")
@@ -103,24 +112,18 @@ def sanitize_program(
     return StageResult(outcome=Outcome.PASSED, facts=facts)
 
 
-def read_reports(tool: str, text: str) -> StageResult | None:
+def read_reports(tool: str, text: str, strong: Lines = frozenset()) -> StageResult | None:
     """Return the failure that a tool's output describes, None where it reports none.
 
     Race warnings are left out: the tool itself does not call them errors. So is what the runtime
-    said of a launch that a report explains.
+    said of a launch that a report explains, and races between accesses that are all `strong`: in
+    lines, each a file without its folder and a number, where none is that can race.
     """
     found: list[Diagnostic] = []
-    lines = text.splitlines()
-    for number, line in enumerate(lines):
-        match = _REPORT.match(line)
-        if match is None or (found and match.group("what").startswith(_AFTERMATH)):
-            continue
-        block = [match.group("what").strip()]
-        for following in lines[number + 1 :]:
-            if not following.startswith("=========     "):
-                break
-            block.append(following.removeprefix("=========").strip())
+    for block in _reports(text):
         words = "; ".join(block)
+        if (found and words.startswith(_AFTERMATH)) or _is_among(block, strong):
+            continue
         place = _PLACE.search(words)
         found.append(
             Diagnostic(
@@ -130,6 +133,29 @@ def read_reports(tool: str, text: str) -> StageResult | None:
             )
         )
     return _failure(*found[:MOST_REPORTS]) if found else None
+
+
+def _reports(text: str) -> list[list[str]]:
+    """Return the lines of each report."""
+    found = []
+    lines = text.splitlines()
+    for number, line in enumerate(lines):
+        if match := _REPORT.match(line):
+            block = [match.group("what").strip()]
+            for following in lines[number + 1 :]:
+                if not following.startswith("=========     "):
+                    break
+                block.append(following.removeprefix("=========").strip())
+            found.append(block)
+    return found
+
+
+def _is_among(block: Sequence[str], strong: Lines) -> bool:
+    """Say whether a report is of a race of which each access is strong."""
+    accesses = [_ACCESS.search(line) for line in block if " access at " in line]
+    return _kind(block[0]) == "race" and bool(accesses) and all(
+        access is not None and (access[1], int(access[2])) in strong for access in accesses
+    )
 
 
 def _failure(*found: Diagnostic) -> StageResult:

@@ -29,6 +29,7 @@ import torch
 from ..judge.tensor_comparison import parts
 from ..records import TOLERANCES, Tolerance
 from ..task.rules import LARGEST_SHARE, OWN_ERROR_FACTOR
+from .rounding import WALK, WALK_OF_MOST
 
 EXAMPLE_FACTOR = 3.0
 """And this many times as far as one plain kernel is."""
@@ -79,7 +80,8 @@ def tolerance_of(
             relative = max(relative, min(relative_error(plain, exact, square), LARGEST_SHARE))
             beyond = excess(plain, exact, relative)
             several = max(several, (EXAMPLE_FACTOR if is_example else 1.0) * beyond)
-            own = max(own, beyond) if is_example else own
+            # Where all of it is a bound, most kernels are as much less off as most sums are.
+            own = max(own, beyond * (1.0 if is_example else WALK_OF_MOST / WALK))
     absolute = base.absolute
     if scale != "down" and (exact is None or excess(answer, exact, 0.0) > 0.0):
         absolute *= max(1.0, square)

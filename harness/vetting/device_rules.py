@@ -88,7 +88,7 @@ def _directives(tokens: Sequence[Token], statements: Sequence[Statement]) -> _Fo
     inline_depth = 0
     files = False
     for number, statement in enumerate(statements):
-        word, line = statement.word, statement.place[2]
+        word, line = statement.word, statement.place.line
         inline = bool(statement.tokens) and statement.tokens[0].inline
         if not statement.function:
             known = word == _HEAD[number] if number < len(_HEAD) else word in _OUTSIDE
@@ -132,19 +132,19 @@ def _clocks(statements: Sequence[Statement], files_are_known: bool) -> _Found:
                  if CLOCK.match(token.text)]  # fmt: skip
         seen = False
         for statement, name in reads:
-            file, caller, line = statement.place
+            file, _, caller, line = statement.place
             waiting = file.endswith(_WAITING) and caller.endswith(_WAITING)
             if not (files_are_known and waiting):
                 seen = True
                 yield f"{name}: device code reads the GPU's clock", line
         if reads and not seen and (acts := depends_on_clock(body)):
             words = f"{acts.word} depends on {reads[0][1]}"
-            yield f"{words}: device code acts by the GPU's clock", acts.place[2]
+            yield f"{words}: device code acts by the GPU's clock", acts.place.line
 
 
 def _memory(statements: Sequence[Statement]) -> _Found:
     for statement in statements:
-        line = statement.place[2]
+        line = statement.place.line
         if not statement.function:
             continue
         if any(".L2::evict_last" in word for word in statement.modifiers):

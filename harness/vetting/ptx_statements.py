@@ -11,9 +11,16 @@ from .ptx_tokens import Token, end_of_location
 _ALONE = (".version", ".address_size", ".target")
 _CANDIDATE = re.compile(r'(?:^"|/)candidate\.cu"$')
 
-Place = tuple[str, str, int | None]
-"""File of an instruction, file it was inlined into ("" for none), line of the candidate; as the
-last .loc says, which may be inline assembly's own."""
+class Place(NamedTuple):
+    """Where an instruction stands; as the last .loc says, which may be inline assembly's own."""
+
+    file: str
+    number: int
+    """Of the line in that file."""
+    caller: str
+    """File it was inlined into; "" for none."""
+    line: int | None
+    """Of the candidate."""
 
 
 class Statement(NamedTuple):
@@ -82,7 +89,7 @@ def statements_of(tokens: Sequence[Token]) -> Iterator[Statement]:
     }
     at = depth = 0
     function, labels = "", list[str]()
-    place: Place = ("", "", None)
+    place = Place("", 0, "", None)
     while at < len(tokens):
         word, start = tokens[at].text, at
         if depth and word not in "{}" and at + 1 < len(tokens) and tokens[at + 1].text == ":":
@@ -149,4 +156,4 @@ def _place(location: Sequence[Token], files: dict[str, str]) -> Place:
         caller, call = files.get(words[-3], ""), words[-2]
     places = ((caller, call), (file, line))
     here = [int(number) for name, number in places if _CANDIDATE.search(name)]
-    return file.strip('"'), caller.strip('"'), here[-1] if here else None
+    return Place(file.strip('"'), int(line), caller.strip('"'), here[-1] if here else None)

@@ -43,6 +43,31 @@ def test_a_clean_run_is_no_report(tool: str) -> None:
     assert read_reports(tool, (DATA / f"honest.{tool}.txt").read_text()) is None
 
 
+TOOLKIT = "cuda_ptx_generated.h"
+
+
+@pytest.mark.parametrize(
+    ("strong", "outcome"),
+    [
+        ({(TOOLKIT, 949), (TOOLKIT, 279)}, None),
+        ({(TOOLKIT, 949)}, Outcome.RACE),
+        ({(TOOLKIT, 949), ("candidate.cu", 279)}, Outcome.RACE),
+        (set(), Outcome.RACE),
+    ],
+)
+def test_no_race_is_one_of_which_every_access_is_strong(
+    strong: set[tuple[str, int]], outcome: Outcome | None
+) -> None:
+    text = (DATA / "strong.racecheck.txt").read_text()
+    found = read_reports("racecheck", text, frozenset(strong))
+    assert (found and found.outcome) == outcome
+
+
+def test_what_is_out_of_bounds_is_so_on_strong_lines_too() -> None:
+    text = (DATA / "oob.memcheck.txt").read_text()
+    assert read_reports("memcheck", text, frozenset({("candidate.cu", 7)})) is not None
+
+
 def program(folder: Path, body: str) -> Path:
     path = folder / "compute-sanitizer"
     path.write_text(f"#!/bin/sh\n{body}\n")
@@ -62,6 +87,23 @@ def test_what_found_nothing_is_named(tmp_path: Path) -> None:
     outcome, facts, _ = run(tmp_path, "exit 0")
     assert outcome is Outcome.PASSED
     assert facts == {"sanitizer": "memcheck, racecheck at small dimensions"}
+
+
+def test_where_hazards_that_are_none_crowd_out_others_it_is_said(tmp_path: Path) -> None:
+    for more, missing in (("", False), ("Warning: Maximum number of hazards reached.", True)):
+        folder = tmp_path / str(missing)
+        folder.mkdir()
+        text = (DATA / "strong.racecheck.txt").read_text() + more
+        (folder / "said").write_text(text)
+        found = sanitize_program(
+            ["true"], directory=folder, environment={"PATH": "/usr/bin:/bin"}, seconds=30.0,
+            sanitizer=program(folder, f"cat {folder}/said; exit 86"), tools=["racecheck"],
+            strong=frozenset({(TOOLKIT, 949), (TOOLKIT, 279)}),
+        )  # fmt: skip
+        assert found.outcome is Outcome.PASSED
+        assert ("sanitizer_missing" in found.facts, "sanitizer" in found.facts) == (
+            missing, not missing,
+        )  # fmt: skip
 
 
 def test_a_tool_that_fails_or_hangs_is_no_verdict(tmp_path: Path) -> None:
