@@ -20,13 +20,15 @@ from ..records import TensorSpec
 FOLDERS = (Path("/run/lock"), Path("/tmp"))
 """Where every user may make files; the first of them that is so. Not $TMPDIR, which differs."""
 POLL_SECONDS = 0.02
-SHARED_BYTES = 256 << 20
-"""Of a task's tensors: what has more is alone on a GPU, so that memory suffices for each."""
+SHARED_PART = 1 / 64
+"""Of a GPU's memory: who has larger tensors is alone on it. Verifying takes ten times as much, in
+double precision, and several do so side by side; who finds no room among others is asked again,
+alone."""
 
 
-def may_share(tensors: Sequence[TensorSpec]) -> bool:
-    """Say whether work on these tensors leaves a GPU room for others."""
-    return sum(spec.nbytes for spec in tensors) <= SHARED_BYTES
+def may_share(tensors: Sequence[TensorSpec], memory_bytes: int) -> bool:
+    """Say whether work on these tensors leaves a GPU of so much memory room for others."""
+    return sum(spec.nbytes for spec in tensors) <= SHARED_PART * memory_bytes
 
 
 class Hold:

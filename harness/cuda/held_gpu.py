@@ -54,7 +54,8 @@ class HeldGpu:
 
         Raises UserError for faults of the task or the machine.
         """
-        if request["op"] not in TIMES and may_share(task.full.tensors):
+        small = may_share(task.full.tensors, self.gpu.memory_bytes)
+        if request["op"] not in TIMES and small:
             try:
                 return self._asked(task, request, kind, alone=False)
             except _Crowded:
@@ -112,6 +113,7 @@ class HeldGpu:
         return Stage(
             gpu_uuid=self.gpu.uuid,
             gpu=self.gpu.name,
+            memory_bytes=self.gpu.memory_bytes,
             inputs=answer.inputs,
         )
 

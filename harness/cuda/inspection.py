@@ -53,6 +53,7 @@ class Stage(Record):
     gpu_uuid: str
     gpu: str
     """Name to put on profiles."""
+    memory_bytes: int
     inputs: dict[str, str]
     """Files with the bytes of inputs, parameters and buffers, by name."""
 
@@ -98,7 +99,7 @@ def sanitize_candidate(
     """
     # Races are looked for in shared memory alone: without any there are none to be found.
     tools = TOOLS if _uses_shared_memory(built, plan) else tuple(t for t in TOOLS if t != RACES)
-    tensors, shared = task.full.tensors, may_share(task.full.tensors)
+    tensors, shared = task.full.tensors, may_share(task.full.tensors, stage.memory_bytes)
     with _program(tensors, built, plan, stage, shared=shared) as (command, directory):
         return sanitize_program(
             command,
@@ -128,7 +129,7 @@ def _uses_shared_memory(built: Build, plan: Plan) -> bool:
 def try_counters(toolchain: Toolchain, gpu: FoundGpu) -> NcuResult:
     """Profile a kernel that does nothing: are the counters of this GPU to be had? Blocks."""
     built = build_now(toolchain, _NOTHING, "#pragma once\n", gpu.arch)
-    stage = Stage(gpu_uuid=gpu.uuid, gpu=gpu.name, inputs={})
+    stage = Stage(gpu_uuid=gpu.uuid, gpu=gpu.name, memory_bytes=gpu.memory_bytes, inputs={})
     with _program((), built, _NOTHING_PLANNED, stage) as (command, directory):
         return _profile(command, directory, stage, BASIC)
 

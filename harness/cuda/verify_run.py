@@ -11,7 +11,7 @@ import torch
 
 from ..judge.reports import CaseReport
 from ..judge.run_verdict import limits_of_task
-from ..judge.tensor_comparison import compare, largest_error
+from ..judge.tensor_comparison import compare, largest_error, largest_finite
 from ..judge.verification import least_own_error
 from ..reference.model import Instance
 from ..task.claims import NOT_AN_INPUT, ClaimedInput, NotAnInput
@@ -254,7 +254,6 @@ def _precision(got: torch.Tensor, wanted: torch.Tensor, exact: torch.Tensor, dty
     """
     if exact.dtype is not torch.float64 or exact.shape != got.shape:
         return 0.0
-    finite = exact[torch.isfinite(exact)].abs()
-    least = least_own_error(dtype, float(finite.max()) if finite.numel() else 0.0)
+    least = least_own_error(dtype, largest_finite(exact))
     own = max(largest_error(wanted, exact), least)
     return largest_error(got, exact) / own if own > 0 else 0.0

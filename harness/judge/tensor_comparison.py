@@ -58,6 +58,15 @@ def largest_error(got: torch.Tensor, expected: torch.Tensor) -> float:
     return float(largest)
 
 
+def largest_finite(tensor: torch.Tensor) -> float:
+    """Return the largest magnitude of the finite elements; 0 where there are none."""
+    largest = torch.zeros((), dtype=torch.float64, device=tensor.device)
+    for part in parts(tensor):
+        finite = torch.where(part.isfinite(), part.abs(), 0.0)
+        largest = torch.maximum(largest, finite.max().double())
+    return float(largest)
+
+
 def all_agree(
     got: Sequence[torch.Tensor],
     wanted: Sequence[torch.Tensor],

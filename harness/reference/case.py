@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -32,14 +33,15 @@ class Case:
         arguments = clone_arguments(instance.arguments, fresh)
         self.outputs = reference.outputs(copy.deepcopy(self.model), arguments)
         self.longest_sum = LongestSum()
+        finite = all_finite(self.outputs)
+        began = time.monotonic()
         self.exact = double_answers(
             reference, self.model, instance.arguments, self.outputs, self.longest_sum
         )
-
-    @property
-    def finite(self) -> bool:
+        self.finite = all_finite(each for each in self.exact if each is not None) and finite
         """Whether the answers are finite, in single and in double precision."""
-        return all_finite([*self.outputs, *(exact for exact in self.exact if exact is not None)])
+        self.exact_seconds = time.monotonic() - began
+        """What double precision takes."""
 
     def own_errors(self) -> list[float | None]:
         """Return PyTorch's largest error of each output against double precision."""

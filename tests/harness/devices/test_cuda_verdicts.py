@@ -272,7 +272,11 @@ async def test_counters_come_from_the_profiler_and_from_the_workers_own_inputs(
     assert measured.profile == profile
     assert measured.timing is not None and measured.timing.provenance is Provenance.EVENTS
     assert measured.timing.elapsed_cycles == 17000.0
-    assert stages == [Stage(gpu_uuid="GPU-0", gpu=HERE.name, inputs={"x": "x.bin"})]
+    assert stages == [
+        Stage(
+            gpu_uuid="GPU-0", gpu=HERE.name, memory_bytes=HERE.memory_bytes, inputs={"x": "x.bin"}
+        )
+    ]
 
 
 @pytest.mark.parametrize("answer", [{"inputs": {"x": "x.bin"}}, {"no_inputs": "disk full"}])
@@ -564,7 +568,7 @@ async def test_only_what_is_timed_or_large_has_the_gpu_alone(
     await made.profile(task, kernels.SCALE)
     worker: Any = made.workers[0]
     assert worker.alone == [False, True]
-    monkeypatch.setattr(gpu_lock, "SHARED_BYTES", 0)
+    monkeypatch.setattr(gpu_lock, "SHARED_PART", 0.0)
     worker.answers.append(RIGHT)
     await made.verify(task, kernels.SCALE)
     assert worker.alone[-1]

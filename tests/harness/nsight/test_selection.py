@@ -91,7 +91,7 @@ class Ncu:
             for at, row in enumerate(rows)
         )  # fmt: skip
         built = Build(key="0", succeeded=True, arch="sm_90", compiler="", directory="/nowhere")
-        stage = Stage(gpu_uuid="GPU-select", gpu="H200", inputs={"x": "x.bin"})
+        stage = Stage(gpu_uuid="GPU-select", gpu="H200", memory_bytes=0, inputs={"x": "x.bin"})
         plan = Plan(launches, 0, {}, 0.0)
         return profile_candidate(graph_support.text_task(), built, plan, stage, 100.0)
 
