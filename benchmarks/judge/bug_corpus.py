@@ -24,7 +24,7 @@ from bugs.corpus import Bug, read_all  # noqa: E402
 from bugs.run import Unit, caught, refused, verify_candidates  # noqa: E402
 
 from kernelblaster.harness.errors import UserError  # noqa: E402
-from kernelblaster.harness.records import Outcome  # noqa: E402
+from kernelblaster.harness.records.outcomes import Outcome  # noqa: E402
 
 Row = tuple[Bug, bool, bool, set[int], str]
 """The bug, caught, at the right line, lines named, what the twin is accused of."""

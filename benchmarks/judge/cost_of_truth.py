@@ -31,7 +31,8 @@ from kernelblaster.harness.devices.cuda import CudaDevice
 from kernelblaster.harness.devices.protocol import Device
 from kernelblaster.harness.devices.simulated import SimulatedDevice
 from kernelblaster.harness.errors import UserError
-from kernelblaster.harness.records import Outcome, Task
+from kernelblaster.harness.records.outcomes import Outcome
+from kernelblaster.harness.records.tasks import Task
 from kernelblaster.harness.task.contract import header
 from kernelblaster.harness.task.loading import load_task
 

@@ -22,7 +22,7 @@ from typing import Any
 
 from kernelblaster.harness.devices.cuda import CudaDevice
 from kernelblaster.harness.errors import UserError
-from kernelblaster.harness.records import Task
+from kernelblaster.harness.records.tasks import Task
 from kernelblaster.harness.task.loading import load_task
 from kernelblaster.tools.first_kernel.writer import InitialKernel, write_initial_cuda
 

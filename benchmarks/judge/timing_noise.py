@@ -21,7 +21,7 @@ from gpu_log import Log
 
 from kernelblaster.harness.devices.cuda import CudaDevice
 from kernelblaster.harness.errors import UserError
-from kernelblaster.harness.records import Task
+from kernelblaster.harness.records.tasks import Task
 from kernelblaster.harness.task.loading import load_task
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"

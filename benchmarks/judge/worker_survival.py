@@ -24,7 +24,9 @@ from gpu_log import Log, gpu_memory, processes, settled_memory, workers
 from kernelblaster.harness.devices.cuda import CudaDevice
 from kernelblaster.harness.errors import UserError
 from kernelblaster.harness.judge.timing import Stopping
-from kernelblaster.harness.records import Outcome, StageResult, Task
+from kernelblaster.harness.records.evaluations import StageResult
+from kernelblaster.harness.records.outcomes import Outcome
+from kernelblaster.harness.records.tasks import Task
 from kernelblaster.harness.task.loading import load_task
 
 CANDIDATE_SECONDS = 2.0

@@ -26,14 +26,10 @@ from typing import Any
 
 from kernelblaster.harness.bound.speed_of_light import SpeedOfLight, speed_of_light
 from kernelblaster.harness.gpus import find_gpu
-from kernelblaster.harness.records import (
-    Program,
-    Reading,
-    Task,
-    TaskVariant,
-    TensorSpec,
-    Tolerance,
-)
+from kernelblaster.harness.records.programs import Program
+from kernelblaster.harness.records.readings import Reading
+from kernelblaster.harness.records.tasks import Task, TaskVariant
+from kernelblaster.harness.records.tensors import TensorSpec, Tolerance
 from kernelblaster.harness.task.kernelbench import kernelbench_files
 
 RESULT = Path(__file__).resolve().parents[1] / "results" / "bounds_vs_baselines.md"

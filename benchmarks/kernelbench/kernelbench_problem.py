@@ -32,7 +32,10 @@ from kernelblaster.harness.devices.cuda import CudaDevice
 from kernelblaster.harness.devices.protocol import Device, Measurement
 from kernelblaster.harness.devices.registry import open_device
 from kernelblaster.harness.errors import UserError
-from kernelblaster.harness.records import Outcome, Reading, StageResult, Task
+from kernelblaster.harness.records.evaluations import StageResult
+from kernelblaster.harness.records.outcomes import Outcome
+from kernelblaster.harness.records.readings import Reading
+from kernelblaster.harness.records.tasks import Task
 from kernelblaster.harness.task import full_case
 from kernelblaster.harness.task.cases import prepare_cases_now, read_degenerate
 from kernelblaster.harness.task.loading import load_task_now, small_variant_in_words

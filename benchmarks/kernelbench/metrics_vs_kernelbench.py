@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from kernelblaster.harness.metrics import TaskOutcome, fast_p, ratio, spread, summarize
-from kernelblaster.harness.records import Provenance
+from kernelblaster.harness.records.timings import Provenance
 
 RESULT = Path(__file__).resolve().parents[1] / "results" / "metrics_vs_kernelbench.txt"
 THRESHOLDS = (0.0, 0.5, 0.8, 1.0, 1.5, 2.0, 5.0)

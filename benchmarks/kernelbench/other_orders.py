@@ -25,7 +25,8 @@ import numpy as np
 import torch
 
 from kernelblaster.harness.judge.tensor_comparison import all_agree, parts
-from kernelblaster.harness.records import Task, Tolerance
+from kernelblaster.harness.records.tasks import Task
+from kernelblaster.harness.records.tensors import Tolerance
 from kernelblaster.harness.reference.case import Case, forms, fresh
 from kernelblaster.harness.reference.cases import Usual, first_finite, scale_of
 from kernelblaster.harness.reference.in_order import IN_ORDER, InOrder, add_in_order

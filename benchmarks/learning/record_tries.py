@@ -33,7 +33,10 @@ from kernelblaster.harness.bound.speed_of_light import SpeedOfLight, speed_of_li
 from kernelblaster.harness.devices.registry import open_device
 from kernelblaster.harness.errors import UserError
 from kernelblaster.harness.gpus import known_gpu
-from kernelblaster.harness.records import Evaluation, Outcome, Task, source_sha256
+from kernelblaster.harness.records.evaluations import Evaluation
+from kernelblaster.harness.records.identity import source_sha256
+from kernelblaster.harness.records.outcomes import Outcome
+from kernelblaster.harness.records.tasks import Task
 from kernelblaster.harness.task.loading import load_task_now
 from kernelblaster.memory.knowledge.states.signature import bottlenecks_of, signature_of
 from kernelblaster.memory.run.run_store import RunStore

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from kernelblaster.harness.gpus import architecture_family, known_gpu
-from kernelblaster.harness.records import Outcome
+from kernelblaster.harness.records.outcomes import Outcome
 from kernelblaster.memory.knowledge.policy.actions import Action, Situation
 from kernelblaster.memory.knowledge.states.signature import UNKNOWN, completed
 

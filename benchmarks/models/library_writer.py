@@ -21,7 +21,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 
-from kernelblaster.harness.records import Task
+from kernelblaster.harness.records.tasks import Task
 from kernelblaster.harness.task.loading import load_task_now
 from kernelblaster.tools.rewriting.records import Inapplicable
 from kernelblaster.tools.techniques.catalogue import rewrites

@@ -45,7 +45,7 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 
 from kernelblaster.harness.devices.registry import open_device
-from kernelblaster.harness.records import Task
+from kernelblaster.harness.records.tasks import Task
 from kernelblaster.memory.run.artifacts import ArtifactStore
 from kernelblaster.memory.run.run_store import RunStore
 from kernelblaster.nodes.common.prompts.render import render

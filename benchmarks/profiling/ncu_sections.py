@@ -31,7 +31,7 @@ from typing import Any
 from kernelblaster.harness.nsight.command import BASIC, DEFAULT, DETAILED, FULL, Collection
 from kernelblaster.harness.nsight.ncu import find_ncu, profile_program, python_modules, read_report
 from kernelblaster.harness.nsight.profile import NcuResult
-from kernelblaster.harness.records import LaunchProfile, Profile
+from kernelblaster.harness.records.profiles import LaunchProfile, Profile
 from kernelblaster.memory.knowledge.states.signature import distance, signature_of
 
 SECONDS = 600.0

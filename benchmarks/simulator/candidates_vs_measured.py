@@ -24,7 +24,7 @@ from pathlib import Path
 import numpy as np
 
 from kernelblaster.harness.devices.registry import open_device
-from kernelblaster.harness.records import Outcome
+from kernelblaster.harness.records.outcomes import Outcome
 from kernelblaster.harness.task.loading import load_task
 
 FOLDER = Path(__file__).resolve().parents[1] / "ground_truth/candidates"

@@ -15,7 +15,7 @@ from program_host import ProgramHost
 
 from kernelblaster.harness.gpus import find_gpu
 from kernelblaster.harness.host.entries import read_entries
-from kernelblaster.harness.records import KernelResources
+from kernelblaster.harness.records.builds import KernelResources
 from kernelblaster.harness.simt.ptx.parser import PtxError, parse
 from kernelblaster.harness.simt.run import core
 from kernelblaster.harness.simt.run.candidate import memory_of

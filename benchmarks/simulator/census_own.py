@@ -11,7 +11,7 @@ from census_programs import Outcome
 
 from kernelblaster.harness.build.toolchain import Toolchain
 from kernelblaster.harness.devices.simulated import SimulatedDevice
-from kernelblaster.harness.records import Outcome as Verdict
+from kernelblaster.harness.records.outcomes import Outcome as Verdict
 from kernelblaster.harness.task.loading import load_task
 
 HERE = Path(__file__).resolve().parent

@@ -20,7 +20,7 @@ from typing import Any
 
 from kernelblaster.harness.build.toolchain import Toolchain, build
 from kernelblaster.harness.gpus import find_gpu
-from kernelblaster.harness.records import Build
+from kernelblaster.harness.records.builds import Build
 
 HERE = Path(__file__).resolve().parent
 SITE = Path(sysconfig.get_paths()["purelib"])

@@ -13,7 +13,7 @@ from kernelblaster.harness.gpus import Gpu
 from kernelblaster.harness.host.calls import Launch, Transfer, read_call
 from kernelblaster.harness.host.entries import Entry
 from kernelblaster.harness.host.properties import native, properties_of
-from kernelblaster.harness.records import KernelResources
+from kernelblaster.harness.records.builds import KernelResources
 from kernelblaster.harness.simt.ptx.records import Module
 from kernelblaster.harness.simt.run.arena import Arena
 from kernelblaster.harness.simt.run.candidate import place_variables

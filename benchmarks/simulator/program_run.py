@@ -25,7 +25,8 @@ from kernelblaster.harness.host.calls import Launch
 from kernelblaster.harness.host.entries import read_entries
 from kernelblaster.harness.host.plan import is_cooperative
 from kernelblaster.harness.occupancy import Occupancy, occupancy
-from kernelblaster.harness.records import KernelResources, LaunchProfile
+from kernelblaster.harness.records.builds import KernelResources
+from kernelblaster.harness.records.profiles import LaunchProfile
 from kernelblaster.harness.simt.counters import LaunchCounters
 from kernelblaster.harness.simt.model.profile import describe_launch
 from kernelblaster.harness.simt.ptx.parser import PtxError, parse

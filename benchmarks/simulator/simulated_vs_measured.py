@@ -36,7 +36,7 @@ from kernelblaster.harness.build.toolchain import find_toolchain
 from kernelblaster.harness.errors import UserError
 from kernelblaster.harness.gpus import Gpu, find_gpu
 from kernelblaster.harness.nsight.profile import profile_from_pages
-from kernelblaster.harness.records import LaunchProfile
+from kernelblaster.harness.records.profiles import LaunchProfile
 from kernelblaster.harness.simt import constants_of
 
 _GLOBAL = "l1tex__t_{}_pipe_lsu_mem_global_op_{}.sum"

@@ -29,7 +29,8 @@ from kernelblaster.harness.host.plan import Plan
 from kernelblaster.harness.host.planning import Asked, plan_launch
 from kernelblaster.harness.host.process import host_program
 from kernelblaster.harness.host.properties import properties_of
-from kernelblaster.harness.records import Build, Task
+from kernelblaster.harness.records.builds import Build
+from kernelblaster.harness.records.tasks import Task
 from kernelblaster.harness.simt.run import core
 from kernelblaster.harness.simt.run.candidate import KernelLaunch, load_candidate
 from kernelblaster.harness.task.contract import header

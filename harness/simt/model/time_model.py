@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ...gpus import Gpu
-from ...records import Bottleneck
+from ...records.profiles import Bottleneck
 from .constants import constants_of
 
 TIE = 0.85
