@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kernelblaster.graph.embedding import aoptimize, as_node, as_tool, evaluate, optimize
     from kernelblaster.graph.optimize import build_graph as build_optimize_graph
     from kernelblaster.harness.errors import UserError
-    from kernelblaster.harness.records import Evaluation
+    from kernelblaster.harness.records.evaluations import Evaluation
     from kernelblaster.nodes.records.plan import OptimizeRequest, RunContext
     from kernelblaster.nodes.records.result import RunResult
 
@@ -31,7 +31,7 @@ __all__ = [
 ]  # fmt: skip
 
 _HOMES = {
-    "Evaluation": "harness.records",
+    "Evaluation": "harness.records.evaluations",
     "OptimizeRequest": "nodes.records.plan",
     "RunContext": "nodes.records.plan",
     "RunResult": "nodes.records.result",

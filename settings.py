@@ -10,7 +10,7 @@ from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from .harness.devices.protocol import CONFIRM_SECONDS
-from .harness.records import Integer
+from .harness.records.record import Integer
 from .harness.task.unseen import DEFAULT_SHAPES
 from .memory.locations import default_knowledge_directory, default_runs_directory
 from .tools.models.records import Budgets, ModelPlan, Price, Role

@@ -23,7 +23,7 @@ from pydantic import ValidationError
 
 from ..harness.errors import UserError, told_of
 from ..harness.files import read_json, read_text, write_atomically
-from ..harness.records import sha256_of
+from ..harness.records.identity import sha256_of
 from ..harness.suites.records import SuiteTask
 from ..memory.locations import default_runs_directory
 from ..nodes.common.policies import reads_knowledge

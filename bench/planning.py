@@ -7,7 +7,9 @@ from importlib import metadata
 
 from ..harness.devices.registry import device_choice, open_device
 from ..harness.errors import UserError
-from ..harness.records import DeviceIdentity, Reading, sha256_of
+from ..harness.records.evaluations import DeviceIdentity
+from ..harness.records.identity import sha256_of
+from ..harness.records.readings import Reading
 from ..harness.suites.records import SuiteTasks
 from ..harness.task.pytorch import torch_version
 from ..nodes.records.plan import RunContext

@@ -7,7 +7,9 @@ from typing import Any, Literal
 from pydantic import Field
 
 from ..harness.metrics import TaskOutcome
-from ..harness.records import DeviceIdentity, Integer, Reading, Record
+from ..harness.records.evaluations import DeviceIdentity
+from ..harness.records.readings import Reading
+from ..harness.records.record import Integer, Record
 from ..harness.suites.records import LeftOut
 from ..nodes.common.policies import under_policy
 from ..nodes.records.plan import RunContext

@@ -21,14 +21,11 @@ from ..harness.errors import UserError
 from ..harness.files import read_source
 from ..harness.metrics import VALID
 from ..harness.process.scratch import scratch_folder
-from ..harness.records import (
-    DeviceIdentity,
-    Provenance,
-    Record,
-    Task,
-    Timing,
-    outcome_in_words,
-)
+from ..harness.records.evaluations import DeviceIdentity
+from ..harness.records.outcomes import outcome_in_words
+from ..harness.records.record import Record
+from ..harness.records.tasks import Task
+from ..harness.records.timings import Provenance, Timing
 from ..harness.task.loading import load_task
 from ..memory.run.artifacts import ArtifactStore
 from ..memory.run.directory import ARTIFACTS

@@ -25,7 +25,8 @@ from ..harness.metrics import (
     mean_interval,
     summarize,
 )
-from ..harness.records import Record, sha256_of_json
+from ..harness.records.identity import sha256_of_json
+from ..harness.records.record import Record
 from ..harness.suites.workloads import accepted
 from .directory import read_outcomes
 from .markdown_parts import bullets, table, text

@@ -37,6 +37,7 @@ class Remade:
     name: str
     """In benchmarks/results; a plot's in docs."""
     script: str
+    """Room and name."""
     arguments: Sequence[str] = ()
     """`{out}` is the file itself, for scripts that write it; else it gets what they print."""
     what: str = ""
@@ -49,7 +50,7 @@ class Remade:
     @property
     def writes_itself(self) -> bool:
         """Whether the script is told where to write."""
-        return "{out}" in self.arguments or self.script == "plot_fidelity.py"
+        return "{out}" in self.arguments or self.script == "simulator/plot_fidelity.py"
 
 
 def _compared(name: str, *more: str, folder: Path = TRUTH) -> tuple[str, ...]:
@@ -65,8 +66,10 @@ def _compared(name: str, *more: str, folder: Path = TRUTH) -> tuple[str, ...]:
 
 def results(public: Path | None, pages: Path | None) -> Iterator[Remade]:
     """Yield every result that needs no GPU, in the order in which they can be made."""
-    versus = "simulated_vs_measured.py"
-    yield Remade("calibrate_time_model_h200.txt", "calibrate_time_model.py", may_fail=True)
+    versus = "simulator/simulated_vs_measured.py"
+    yield Remade(
+        "calibrate_time_model_h200.txt", "simulator/calibrate_time_model.py", may_fail=True
+    )
     if public:
         asked = _compared("", "--domains", "divergent,uniform_loop", folder=public)
         what = "The 25 public launches of probe_kernels.cu; no constant is fitted to them."
@@ -83,24 +86,24 @@ def results(public: Path | None, pages: Path | None) -> Iterator[Remade]:
             "In sample: constants of the model are from some of these launches.",
         )  # fmt: skip
     simulated = "candidates_simulated.json"
-    yield Remade(simulated, "candidates_vs_measured.py",
+    yield Remade(simulated, "simulator/candidates_vs_measured.py",
                  ("run", "--device", "simulated", "--gpu", "H200", "--out", "{out}"))  # fmt: skip
     for first, of in (("candidates_first_sight_h200.txt", "candidates_simulated_first_sight.json"),
                       ("candidates_h200.txt", simulated)):  # fmt: skip
         both = (str(RESULTS / of), str(RESULTS / "candidates_h200.json"))
-        yield Remade(first, "candidates_vs_measured.py", ("compare", *both))
-    yield Remade("fidelity_*.svg", "plot_fidelity.py")
-    yield Remade("outputs_vs_measured_h200.txt", "outputs_vs_measured.py")
-    yield Remade("initial_kernels_vs_measured_h200.txt", "initial_kernels_vs_measured.py",
+        yield Remade(first, "simulator/candidates_vs_measured.py", ("compare", *both))
+    yield Remade("fidelity_*.svg", "simulator/plot_fidelity.py")
+    yield Remade("outputs_vs_measured_h200.txt", "simulator/outputs_vs_measured.py")
+    yield Remade("initial_kernels_vs_measured_h200.txt", "simulator/initial_kernels_vs_measured.py",
                  (str(RESULTS / "optimize_on_gpu_h200.json"),), headed=True)  # fmt: skip
-    yield Remade("examples_h100_simulated.txt", "examples.py", headed=True)
-    yield Remade("simulator_census.txt", "simulator_census.py", ("-o", "{out}"))
-    yield Remade("bug_corpus.txt", "bug_corpus.py", headed=True, may_fail=True)
-    yield Remade("agents_cost.txt", "agents_cost.py")
+    yield Remade("examples_h100_simulated.txt", "runs/examples.py", headed=True)
+    yield Remade("simulator_census.txt", "simulator/simulator_census.py", ("-o", "{out}"))
+    yield Remade("bug_corpus.txt", "judge/bug_corpus.py", headed=True, may_fail=True)
+    yield Remade("agents_cost.txt", "models/agents_cost.py")
     if pages:
-        yield Remade("prompt_tokens.txt", "prompt_tokens.py",
+        yield Remade("prompt_tokens.txt", "models/prompt_tokens.py",
                      ("--pages", str(pages), "--out", "{out}"))  # fmt: skip
-    yield Remade("simulator_speed.txt", "simulator_speed.py", ("-o", "{out}"))
+    yield Remade("simulator_speed.txt", "simulator/simulator_speed.py", ("-o", "{out}"))
 
 
 def main() -> None:

@@ -17,7 +17,9 @@ from ..harness.bound.speed_of_light import speed_of_light
 from ..harness.doctor import Check
 from ..harness.files import read_text
 from ..harness.gpus import GPUS, known_gpu
-from ..harness.records import Evaluation, Task, outcome_in_words
+from ..harness.records.evaluations import Evaluation
+from ..harness.records.outcomes import outcome_in_words
+from ..harness.records.tasks import Task
 from ..nodes.records.result import RunResult
 from ..nodes.run.best_so_far import BestSoFar
 from ..tools.wording.measurements import costliest, kernels_text

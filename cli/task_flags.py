@@ -11,7 +11,7 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 from ..harness.errors import UserError
-from ..harness.records import Mode, Precision, Reading
+from ..harness.records.readings import Mode, Precision, Reading
 from ..harness.suites.finding import holds_problems
 from ..harness.task.kernelbench import kernelbench_files, task_files
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ..harness.records import Reading
+from ..harness.records.readings import Reading
 from ..memory.locations import default_knowledge_directory
 from ..nodes.records.plan import RunContext
 from ..nodes.run.begin import checked

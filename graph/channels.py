@@ -14,7 +14,7 @@ from langgraph.channels.binop import BinaryOperatorAggregate
 from langgraph.channels.last_value import LastValue
 
 from ..harness.errors import BadValue, UserError, typed
-from ..harness.records import Record
+from ..harness.records.record import Record
 from ..nodes.common.approval import PERSON
 from ..nodes.records.choices import TechniqueChoice
 from ..nodes.records.gradient import ParameterUpdate

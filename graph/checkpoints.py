@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 import zlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -18,6 +16,7 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 
 from ..harness.errors import UserError
+from ..harness.records.rooms import modules_of
 from ..memory.database import explained
 from ..memory.run.directory import CHECKPOINTS_FILE
 from ..nodes import records as node_records
@@ -128,11 +127,11 @@ def checkpoint_types() -> list[tuple[str, ...]]:
     from ..memory import records as memory_records
     from ..tools.models import records as model_records
 
-    kinds = [*_types_of(harness_records), *_types_of(model_records)]
+    kinds = _types_of(model_records)
     older: list[tuple[str, ...]] = []
-    for room in (memory_records, node_records):
-        for module in pkgutil.iter_modules(room.__path__, f"{room.__name__}."):
-            found = _types_of(importlib.import_module(module.name))
+    for room in (harness_records, memory_records, node_records):
+        for module in modules_of(room.__name__, room.__path__):
+            found = _types_of(module)
             kinds += found
             # Older checkpoints name the room alone.
             older += [(room.__name__, kind.__name__) for kind in found]

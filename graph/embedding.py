@@ -12,7 +12,8 @@ from langchain_core.tools import BaseTool, StructuredTool, ToolException
 from langgraph.runtime import get_runtime
 
 from ..harness.errors import UserError
-from ..harness.records import Evaluation, Mode, Precision, Reading
+from ..harness.records.evaluations import Evaluation
+from ..harness.records.readings import Mode, Precision, Reading
 from ..nodes.records.plan import OptimizeRequest, RunContext
 from ..nodes.records.result import RunResult
 from ..nodes.run.begin import checked

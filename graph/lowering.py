@@ -11,7 +11,7 @@ from typing import Literal
 
 from langgraph.graph import END, START
 
-from ..harness.records import Outcome
+from ..harness.records.outcomes import Outcome
 from ..nodes.common.authors import is_built_in
 from ..nodes.kernel_writer.node import kernel_writer
 from ..nodes.kernel_writer.tool_rounds import use_tools

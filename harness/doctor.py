@@ -16,7 +16,7 @@ from .errors import UserError
 from .isolation.probe import sandbox
 from .nsight.ncu import find_ncu
 from .nsight.sanitizer import find_sanitizer
-from .records import Record
+from .records.record import Record
 from .task.pytorch import require_matching_torch, torch_version
 
 

@@ -11,7 +11,8 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from .bound.speed_of_light import score
-from .records import Integer, Provenance, Record
+from .records.record import Integer, Record
+from .records.timings import Provenance
 
 Against = Literal["initial", "eager", "compile", "pytorch"]
 """What a kernel's time is set beside: `pytorch` is the faster of eager and torch.compile."""

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from sqlite_utils import Database as SqliteUtils
 
 from ..harness.errors import UserError
-from ..harness.records import Record
+from ..harness.records.record import Record
 
 Stored = TypeVar("Stored", bound=Record)
 

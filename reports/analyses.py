@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from ..harness.records import Outcome
+from ..harness.records.outcomes import Outcome
 from ..memory.records.evidence import NO_GAIN, Step
 from ..nodes.common.policies import reads_knowledge
 from .reading import RunAccount

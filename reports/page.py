@@ -22,7 +22,7 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
 from ..harness.errors import UserError
-from ..harness.records import outcome_in_words
+from ..harness.records.outcomes import outcome_in_words
 from . import words
 from .diffs import diff_of
 from .plots import Plot

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from ..harness.records import Evaluation, LaunchProfile, Profile
+from ..harness.records.evaluations import Evaluation
+from ..harness.records.profiles import LaunchProfile, Profile
 from ..tools.wording.measurements import (
     READ,
     WRITTEN,

@@ -14,7 +14,9 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from ..harness.errors import UserError
-from ..harness.records import Evaluation, Record, Task
+from ..harness.records.evaluations import Evaluation
+from ..harness.records.record import Record
+from ..harness.records.tasks import Task
 from ..memory.records.evidence import Step
 from ..memory.run.artifacts import ArtifactStore
 from ..memory.run.directory import ARTIFACTS, is_held

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ..harness.gpus import known_gpu
-from ..harness.records import Profile
+from ..harness.records.profiles import Profile
 from ..tools.wording.device import peaks_of
 from ..tools.wording.measurements import READ, WRITTEN, fp32_operations, summed
 

@@ -10,7 +10,8 @@ from typing import Literal, NamedTuple
 
 from ..harness.bound.speed_of_light import speed_of_light
 from ..harness.gpus import known_gpu
-from ..harness.records import Evaluation, Outcome
+from ..harness.records.evaluations import Evaluation
+from ..harness.records.outcomes import Outcome
 from ..memory.records.evidence import NO_GAIN, Step
 from ..nodes.common.policies import by_rounds
 from ..nodes.records.accounts import StepAccount

@@ -11,7 +11,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from ..harness.records import Task
+from ..harness.records.tasks import Task
 from ..harness.task.loading import small_variant_in_words
 from ..memory.records.evidence import Step
 from ..memory.run.directory import is_held

@@ -15,7 +15,8 @@ from pathlib import Path
 from ..harness.devices.protocol import Device
 from ..harness.devices.registry import open_device
 from ..harness.errors import UserError
-from ..harness.records import DeviceIdentity, Evaluation, Task
+from ..harness.records.evaluations import DeviceIdentity, Evaluation
+from ..harness.records.tasks import Task
 from ..memory.knowledge.ablation import open_under
 from ..memory.knowledge.knowledge_base import KnowledgeBase
 from ..memory.records.ablation import WHOLE, Ablation

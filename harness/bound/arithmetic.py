@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from pydantic import Field
 
 from ..gpus import Gpu
-from ..records import Record, Task
+from ..records.record import Record
+from ..records.tasks import Task
 from .flow import Flow
 from .needs import Needs
 from .operations import Count, count_operations

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..records import Program, TensorSpec
+from ..records.programs import Program
+from ..records.tensors import TensorSpec
 
 MOVES = frozenset({
     "view", "reshape", "_unsafe_view", "view_as", "unsqueeze", "squeeze", "flatten", "unflatten",

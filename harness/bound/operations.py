@@ -9,7 +9,7 @@ from fractions import Fraction
 from itertools import combinations
 from typing import Literal
 
-from ..records import DTYPE_BYTES
+from ..records.tensors import DTYPE_BYTES
 from .flow import MOVES, PARTS, SPLITS, Flow, Operation
 from .needs import LOOKUPS, Needs
 from .windows import convolution_of

@@ -12,7 +12,9 @@ from typing import Literal
 from pydantic import Field
 
 from ..gpus import Gpu
-from ..records import Program, Record, Task
+from ..records.programs import Program
+from ..records.record import Record
+from ..records.tasks import Task
 from .flow import Flow
 from .needs import Needs
 from .operations import count_operations

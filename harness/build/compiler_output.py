@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from ..records import Diagnostic, KernelResources
+from ..records.builds import Diagnostic, KernelResources
 
 MOST_DIAGNOSTICS = 10
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ..isolation.compiler import SYSTEM, enclose_compiler
 from ..process.children import TimedOut, TooMuchOutput, read_log, run_process, scrubbed_environment
-from ..records import Diagnostic
+from ..records.builds import Diagnostic
 
 SECONDS = 120.0
 MEMORY_KIB = 3 << 20

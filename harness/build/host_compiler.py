@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from ..errors import UserError
 from ..process.children import scrubbed_environment
-from ..records import Record
+from ..records.record import Record
 from ..vetting.symbols import undefined_symbols
 
 _NAMES = ("g++", "c++", "clang++")

@@ -13,7 +13,9 @@ from pathlib import Path
 
 from ..errors import UserError
 from ..process.children import TimedOut, off_loop
-from ..records import Build, Diagnostic, Record, sha256_of
+from ..records.builds import Build, Diagnostic
+from ..records.identity import sha256_of
+from ..records.record import Record
 from ..vetting.device_rules import device_code, names_its_own_places
 from ..vetting.host_code import check_machine_code
 from ..vetting.host_object import check_sections, host_assembly

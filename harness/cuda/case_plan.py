@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..records import Level, Tolerance
+from ..records.tensors import Tolerance
+from ..records.variations import Level
 from ..reference.draws import Draw
 from ..task.claims import ClaimedInput
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from ..build.cache import cache_root
 from ..errors import UserError
 from ..process.children import Cancelled, caller_cancelled
-from ..records import TensorSpec
+from ..records.tensors import TensorSpec
 
 FOLDERS = (Path("/run/lock"), Path("/tmp"))
 """Where every user may make files; the first of them that is so. Not $TMPDIR, which differs."""

@@ -12,7 +12,10 @@ from ..errors import UserError
 from ..host.plan import Plan
 from ..judge.border import Malformed, read_report
 from ..process.children import Cancelled, caller_cancelled
-from ..records import Diagnostic, Outcome, StageResult, Task
+from ..records.builds import Diagnostic
+from ..records.evaluations import StageResult
+from ..records.outcomes import Outcome
+from ..records.tasks import Task
 from .client import GpuWorker, WorkerEnded, WorkerTimedOut
 from .gpu_lock import may_share
 from .inspection import Stage

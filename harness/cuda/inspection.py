@@ -26,7 +26,11 @@ from ..nsight.selection import (
 )
 from ..process.children import scrubbed_environment
 from ..process.scratch import scratch_folder
-from ..records import Build, Record, StageResult, Task, TensorSpec
+from ..records.builds import Build
+from ..records.evaluations import StageResult
+from ..records.record import Record
+from ..records.tasks import Task
+from ..records.tensors import TensorSpec
 from ..vetting.ptx_tokens import NotPtx, read_ptx
 from ..vetting.strong_accesses import strong_lines
 from .client import replay_library

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 
 from ..errors import UserError
-from ..records import Record
+from ..records.record import Record
 
 _FIELDS = "index,uuid,name,compute_cap,memory.total,driver_version"
 _PLACES = ("/usr/local/nvidia/bin/nvidia-smi", "/usr/lib/wsl/lib/nvidia-smi")

@@ -12,7 +12,8 @@ from typing import Any
 
 import torch
 
-from ..records import Task, TensorSpec, Tolerance
+from ..records.tasks import Task
+from ..records.tensors import TensorSpec, Tolerance
 from ..reference.case import Case, forms
 from ..reference.cases import (
     Usual,

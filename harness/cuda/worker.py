@@ -182,7 +182,7 @@ class Worker:
         )
 
     def _context(self, described: dict[str, Any]) -> TaskContext:
-        from ..records import Task
+        from ..records.tasks import Task
         from .kept import Kept
         from .task_context import TaskContext
 

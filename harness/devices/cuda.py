@@ -38,14 +38,11 @@ from ..judge.border import Malformed
 from ..judge.findings import judge_build, no_launch
 from ..judge.timing import Stopping
 from ..process.children import off_loop
-from ..records import (
-    Build,
-    DeviceIdentity,
-    Outcome,
-    Profile,
-    StageResult,
-    Task,
-)
+from ..records.builds import Build
+from ..records.evaluations import DeviceIdentity, StageResult
+from ..records.outcomes import Outcome
+from ..records.profiles import Profile
+from ..records.tasks import Task
 from ..task.claims import ClaimedInput
 from ..task.contract import header
 from ..task.pytorch import require_matching_torch, torch_version

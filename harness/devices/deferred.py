@@ -14,17 +14,12 @@ from ..host.process import host_program
 from ..host.properties import properties_of
 from ..judge.findings import judge_build
 from ..process.children import off_loop, together
-from ..records import (
-    Build,
-    DeviceIdentity,
-    Outcome,
-    StageResult,
-    Task,
-    TaskVariant,
-    evaluation_key,
-    harness_version,
-    source_sha256,
-)
+from ..records.builds import Build
+from ..records.evaluations import DeviceIdentity, StageResult, evaluation_key
+from ..records.identity import source_sha256
+from ..records.outcomes import Outcome
+from ..records.tasks import Task, TaskVariant
+from ..records.versions import harness_version
 from ..task.contract import header
 from .job_records import Executor, Job, JobKind, JobTask
 from .protocol import Capability, Device, Measurement

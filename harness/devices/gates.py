@@ -11,17 +11,12 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeVar
 
-from ..records import (
-    Outcome,
-    Provenance,
-    Record,
-    StageResult,
-    Task,
-    Timing,
-    evaluation_key,
-    outcome_in_words,
-    source_sha256,
-)
+from ..records.evaluations import StageResult, evaluation_key
+from ..records.identity import source_sha256
+from ..records.outcomes import Outcome, outcome_in_words
+from ..records.record import Record
+from ..records.tasks import Task
+from ..records.timings import Provenance, Timing
 from ..task.claims import ClaimedInput
 from .protocol import Capability, Comparison, Device, Measurement
 

@@ -16,19 +16,14 @@ from pydantic import ValidationError, field_validator, model_validator
 
 from ..errors import UserError
 from ..files import read_json, write_atomically
-from ..records import (
-    AS_WRITTEN,
-    JUDGE_VERSION,
-    DeviceIdentity,
-    Outcome,
-    Provenance,
-    Reading,
-    Record,
-    Task,
-    evaluation_key,
-    sha256_of_json,
-    source_sha256,
-)
+from ..records.evaluations import DeviceIdentity, evaluation_key
+from ..records.identity import sha256_of_json, source_sha256
+from ..records.outcomes import Outcome
+from ..records.readings import AS_WRITTEN, Reading
+from ..records.record import Record
+from ..records.tasks import Task
+from ..records.timings import Provenance
+from ..records.versions import JUDGE_VERSION
 from .gates import Passage
 
 JOBS_FORMAT = "kernelblaster-jobs/1"

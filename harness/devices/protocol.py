@@ -6,7 +6,11 @@ from enum import StrEnum
 from typing import Protocol
 
 from ..judge.timing import Ratio
-from ..records import DeviceIdentity, Profile, Record, StageResult, Task, Timing
+from ..records.evaluations import DeviceIdentity, StageResult
+from ..records.profiles import Profile
+from ..records.record import Record
+from ..records.tasks import Task
+from ..records.timings import Timing
 from ..task.claims import ClaimedInput
 
 

@@ -32,19 +32,13 @@ from ..judge.written_sizes import with_written_sizes
 from ..process.children import both, off_loop, together
 from ..process.fork_client import server_of
 from ..process.scratch import scratch_folder
-from ..records import (
-    Build,
-    DeviceIdentity,
-    LaunchProfile,
-    Outcome,
-    Profile,
-    Provenance,
-    StageResult,
-    Task,
-    TaskVariant,
-    Timing,
-    source_sha256,
-)
+from ..records.builds import Build
+from ..records.evaluations import DeviceIdentity, StageResult
+from ..records.identity import source_sha256
+from ..records.outcomes import Outcome
+from ..records.profiles import LaunchProfile, Profile
+from ..records.tasks import Task, TaskVariant
+from ..records.timings import Provenance, Timing
 from ..simt import (
     WORKER,
     Limits,

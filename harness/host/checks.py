@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from ..judge.reports import Fault
 from ..occupancy import occupancy
-from ..records import KernelResources
+from ..records.builds import KernelResources
 from .calls import Call, DynamicShared, Launch, Transfer
 from .entries import Entry
 from .plan import BEFORE_THE_END, CLUSTER, COOPERATIVE, is_cooperative

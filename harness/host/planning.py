@@ -9,7 +9,10 @@ from pathlib import Path
 
 from ..judge.findings import judge
 from ..judge.reports import CaseReport, Fault
-from ..records import Build, Outcome, StageResult, TensorSpec
+from ..records.builds import Build
+from ..records.evaluations import StageResult
+from ..records.outcomes import Outcome
+from ..records.tensors import TensorSpec
 from ..vetting.ptx_tokens import read_ptx
 from .calls import Call, DynamicShared, Launch, Transfer
 from .checks import HOST_COPY_BYTES, MOST_CALLS, STREAM, Checks

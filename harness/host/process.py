@@ -20,7 +20,8 @@ from ..isolation.candidate_process import library_folders
 from ..isolation.kernel import Refused
 from ..process.children import Cancelled, caller_cancelled, how_it_ended
 from ..process.orphans import ended_with_us
-from ..records import KernelResources, Outcome
+from ..records.builds import KernelResources
+from ..records.outcomes import Outcome
 from .calls import Call, NotACall, read_calls
 from .entries import Entry
 from .properties import GpuProperties, native

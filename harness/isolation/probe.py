@@ -14,7 +14,7 @@ from ..process.children import (
     run_process,
 )
 from ..process.scratch import scratch_folder
-from ..records import Record
+from ..records.record import Record
 from .candidate_process import attempt, enclose_process
 from .compiler import enclose_compiler
 from .landlock import version

@@ -28,7 +28,10 @@ from ..devices.registry import open_device
 from ..errors import UserError
 from ..files import require_replaceable
 from ..process.scratch import scratch_folder
-from ..records import DeviceIdentity, Record, StageResult, Task, outcome_in_words
+from ..records.evaluations import DeviceIdentity, StageResult
+from ..records.outcomes import outcome_in_words
+from ..records.record import Record
+from ..records.tasks import Task
 from ..task.loading import load_task
 
 KINDS = ("auto", "cuda", "simulated")

@@ -9,7 +9,9 @@ from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from ..records import Diagnostic, Outcome, StageResult
+from ..records.builds import Diagnostic
+from ..records.evaluations import StageResult
+from ..records.outcomes import Outcome
 
 LONGEST_TEXT = 1 << 16
 LARGEST_NUMBER = 1 << 62

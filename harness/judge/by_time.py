@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ..records import Bottleneck, Task
+from ..records.profiles import Bottleneck
+from ..records.tasks import Task
 
 LAUNCH_MICROSECONDS = 4.0
 """A kernel shorter than this mostly waits for its own start."""

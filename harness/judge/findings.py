@@ -6,7 +6,9 @@ import dataclasses
 import re
 from pathlib import Path
 
-from ..records import Build, Diagnostic, Outcome, StageResult
+from ..records.builds import Build, Diagnostic
+from ..records.evaluations import StageResult
+from ..records.outcomes import Outcome
 from ..vetting.symbols import check_library, readable
 from .reports import CaseReport, Finding
 

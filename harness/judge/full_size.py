@@ -16,7 +16,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..records import Diagnostic, Outcome, StageResult, Task, TensorSpec
+from ..records.builds import Diagnostic
+from ..records.evaluations import StageResult
+from ..records.outcomes import Outcome
+from ..records.tasks import Task
+from ..records.tensors import TensorSpec
 from ..task.full_case import FullCase, RowTolerance
 from .border import Malformed
 from .poison import FULL_SIZE_POISON, PROFILED_WORKSPACE

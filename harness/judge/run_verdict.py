@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..records import Build, Diagnostic, Outcome, StageResult, Task
+from ..records.builds import Build, Diagnostic
+from ..records.evaluations import StageResult
+from ..records.outcomes import Outcome
+from ..records.tasks import Task
 from ..task.cases import Case, read_degenerate, read_weak_to
 from .findings import explained, judge, of_report
 from .reports import VerifyReport

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import torch
 
-from ..records import Tolerance
+from ..records.tensors import Tolerance
 from .verification import Mismatch
 
 CHUNK = 1 << 20

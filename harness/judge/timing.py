@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy
 from numpy.typing import NDArray
 
-from ..records import Record
+from ..records.record import Record
 
 Floats = NDArray[numpy.float64]
 

@@ -10,7 +10,12 @@ from typing import Any
 import numpy
 from numpy.typing import NDArray
 
-from ..records import Diagnostic, Outcome, Record, StageResult, Task, TensorSpec, Tolerance
+from ..records.builds import Diagnostic
+from ..records.evaluations import StageResult
+from ..records.outcomes import Outcome
+from ..records.record import Record
+from ..records.tasks import Task
+from ..records.tensors import TensorSpec, Tolerance
 from ..task.cases import Case, read_cases
 from .reports import CaseReport
 

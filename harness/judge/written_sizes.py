@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import re
 
-from ..records import Diagnostic, StageResult, Task
+from ..records.builds import Diagnostic
+from ..records.evaluations import StageResult
+from ..records.tasks import Task
 from ..task.contract import header
 from ..vetting.source_rules import logical_lines
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ..records import Bottleneck
+from ..records.profiles import Bottleneck
 
 SATURATED = 60.0
 """Percent of its peak from which a unit limits a kernel (as in ncu's own rules)."""

@@ -25,7 +25,7 @@ class Collection:
     metrics: tuple[str, ...] = ()
     runs: float = 0.0
     """About how many times a launch's own time it takes: its passes, the instrumented ones as many
-    times as they are slower. Measured by benchmarks/profile_cost.py on an H200."""
+    times as they are slower. Measured by benchmarks/profiling/profile_cost.py on an H200."""
 
     @property
     def has_lines(self) -> bool:
@@ -80,7 +80,8 @@ DEFAULT = Collection(
 """What signature, bottleneck and prompts read. Left out of `full` for their passes: the roofline
 charts, WarpStateStats and SchedulerStats (SourceCounters' stall samples say as much),
 MemoryWorkloadAnalysis (its few counters needed are asked for by name), PmSampling,
-InstructionStats, WorkloadDistribution. benchmarks/ncu_sections.py measures what each costs."""
+InstructionStats, WorkloadDistribution. What each costs is measured by
+benchmarks/profiling/ncu_sections.py."""
 COUNTED = Collection(
     "counted",
     sections=tuple(name for name in DEFAULT_SECTIONS if name != "SourceCounters"),

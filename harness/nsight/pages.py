@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any, Literal
 
-from ..records import Record
+from ..records.record import Record
 
 
 class Rule(Record):

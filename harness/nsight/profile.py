@@ -8,7 +8,11 @@ from typing import Literal
 
 from pydantic import model_validator
 
-from ..records import Diagnostic, LaunchProfile, LineProfile, Outcome, Profile, Provenance, Record
+from ..records.builds import Diagnostic
+from ..records.outcomes import Outcome
+from ..records.profiles import LaunchProfile, LineProfile, Profile
+from ..records.record import Record
+from ..records.timings import Provenance
 from .bottleneck import bottleneck_of, stalls
 from .pages import RawLaunch, Rule, read_raw_page, read_rules, read_source_page
 

@@ -9,7 +9,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ..process.children import TimedOut, read_log, run_process
-from ..records import Diagnostic, Outcome, StageResult
+from ..records.builds import Diagnostic
+from ..records.evaluations import StageResult
+from ..records.outcomes import Outcome
 
 RACES = "racecheck"
 TOOLS = ("memcheck", RACES)

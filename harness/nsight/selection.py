@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from ..records import ALWAYS_KEPT, LaunchProfile, Outcome, Profile
+from ..records.outcomes import Outcome
+from ..records.profiles import ALWAYS_KEPT, LaunchProfile, Profile
 from .profile import NcuResult, unavailable
 
 FEW_LAUNCHES = 6

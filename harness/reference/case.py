@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 
 from ..judge.tensor_comparison import largest_error
-from ..records import Tolerance
+from ..records.tensors import Tolerance
 from ..task.rules import OWN_ERROR_FACTOR
 from .double_precision import double_answers
 from .model import Instance, Reference, ReferenceFault, clone_arguments

@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ..records import Tolerance, Variation
+from ..records.tensors import Tolerance
+from ..records.variations import Variation
 from ..task.rules import CASES, LARGE_FACTORS, OFFSETS, PEAKS
 from .case import Case, forms, fresh
 from .constancy import constant_after, traced

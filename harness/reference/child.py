@@ -33,10 +33,14 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from ..records import DTYPE_BYTES, TOLERANCES, Reading, TaskVariant, Variation
+from ..records.readings import Reading
+from ..records.tasks import TaskVariant
+from ..records.tensors import DTYPE_BYTES
+from ..records.variations import Variation
 from ..task.claims import ClaimedInput, NotAnInput
 from ..task.dimensions import Dimension, find_dimensions, find_literals
 from ..task.full_case import FULL_CASE_BYTES
+from ..task.rules import TOLERANCES
 from .cases import note_large, write_cases
 from .claimed import write_claimed
 from .exploration import explore

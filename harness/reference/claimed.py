@@ -7,7 +7,8 @@ from pathlib import Path
 
 import torch
 
-from ..records import Level, Tolerance, Variation
+from ..records.tensors import Tolerance
+from ..records.variations import Level, Variation
 from ..task.claims import ClaimedInput, Fill, NotAnInput
 from .case import Case, forms
 from .cases import Usual, described_case

@@ -10,7 +10,8 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 
-from ..records import TOLERANCES, Variation
+from ..records.variations import Variation
+from ..task.rules import TOLERANCES
 from .case import fresh
 from .draws import Draw, draw
 from .model import Instance, Reference, ReferenceFault, clone_arguments

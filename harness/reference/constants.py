@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 import torch
 
-from ..records import Level, Variation
+from ..records.variations import Level, Variation
 from .case import Case, fresh
 from .draws import Draw, disturb, draw, kind_of
 from .model import Instance, Reference, ReferenceFault, clone_arguments, lacks_memory

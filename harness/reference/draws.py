@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import torch
 
-from ..records import Level, Variation
+from ..records.variations import Level, Variation
 from .model import Instance, Reference
 from .peaks import add_peaks
 

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from ..judge.tensor_comparison import all_agree
-from ..records import Variation
+from ..records.variations import Variation
 from .case import fresh, is_cast
 from .draws import Draw, draw
 from .model import Reference, ReferenceFault, clone_arguments

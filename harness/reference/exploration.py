@@ -19,7 +19,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from ..records import Level, Variation
+from ..records.variations import Level, Variation
 from .draws import LADDERS, Draw, draw, kind_of, read_only_of
 from .epsilon import telling_width
 from .model import Instance, Reference, ReferenceFault, clone_arguments, seed_all

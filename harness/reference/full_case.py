@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ..records import TOLERANCES, Variation
-from ..task.rules import OFFSETS, PEAKS
+from ..records.variations import Variation
+from ..task.rules import OFFSETS, PEAKS, TOLERANCES
 from .case import Case, is_cast, write_tensor
 from .cases import seed_of
 from .draws import Draw, draw, redrawn

@@ -23,7 +23,8 @@ import numpy
 import torch
 from torch.nn.parameter import is_lazy
 
-from ..records import AS_WRITTEN, DTYPE_BYTES, Reading
+from ..records.readings import AS_WRITTEN, Reading
+from ..records.tensors import DTYPE_BYTES
 from ..task.dimensions import with_dimensions
 from ..task.names import is_macro
 from .surroundings import Surroundings

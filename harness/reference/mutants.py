@@ -11,7 +11,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from ..judge.tensor_comparison import all_agree
-from ..records import Tolerance
+from ..records.tensors import Tolerance
 from .case import Case, fresh
 from .epsilon import OtherEpsilon
 from .lost_terms import ONE_OF, LostTerms

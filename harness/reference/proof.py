@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 
 from ..judge.tensor_comparison import all_agree
-from ..records import Tolerance
+from ..records.tensors import Tolerance
 from .case import Case
 
 SAMPLE = 1 << 20

@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from ..records import MOST_ELEMENTS, MOST_WORK
+from ..records.tasks import MOST_ELEMENTS, MOST_WORK
 from ..task.dimensions import Dimension
 
 SMALL_ELEMENTS = 1 << 20

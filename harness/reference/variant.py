@@ -18,7 +18,8 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
-from ..records import Reading, Variation
+from ..records.readings import Reading
+from ..records.variations import Variation
 from .model import Instance, Reference, ReferenceFault, specs
 from .small_variant import Cost
 

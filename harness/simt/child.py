@@ -17,7 +17,9 @@ from ..judge.border import Malformed, read_report
 from ..judge.reports import TransferReport
 from ..process.children import TimedOut, how_it_ended, last_line, python_environment
 from ..process.fork_client import Program, run_forked
-from ..records import Diagnostic, Outcome, Record
+from ..records.builds import Diagnostic
+from ..records.outcomes import Outcome
+from ..records.record import Record
 from .counters import LaunchCounters, ProfileReport
 
 LARGEST_REPORT = 64 << 20

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from ..records import Record
+from ..records.record import Record
 
 
 class SuiteTask(Record):

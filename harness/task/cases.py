@@ -12,7 +12,11 @@ from typing import Any
 from ..build.cache import cache_root, new_entry
 from ..process.children import off_loop
 from ..process.scratch import scratch_folder
-from ..records import JUDGE_VERSION, Record, Task, Tolerance, sha256_of
+from ..records.identity import sha256_of
+from ..records.record import Record
+from ..records.tasks import Task
+from ..records.tensors import Tolerance
+from ..records.versions import JUDGE_VERSION
 from .claims import ClaimedInput, NotAnInput, require_claimable
 from .loading import cases_directory, run_reference
 from .pytorch import torch_version

@@ -7,7 +7,11 @@ from typing import Literal
 
 from pydantic import Field
 
-from ..records import Level, Record, Task, TensorSpec, sha256_of
+from ..records.identity import sha256_of
+from ..records.record import Record
+from ..records.tasks import Task
+from ..records.tensors import TensorSpec
+from ..records.variations import Level
 from .rules import LARGEST_CLAIMED, LEVELS
 
 MOST_TENSORS, MOST_PLACES = 16, 16

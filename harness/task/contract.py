@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 
-from ..records import Task, TaskVariant, TensorSpec
+from ..records.tasks import Task, TaskVariant
+from ..records.tensors import TensorSpec
 from .names import constants_of
 
 C_TYPES: dict[str, str] = {

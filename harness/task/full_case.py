@@ -20,7 +20,8 @@ from ..build.cache import cache_root, new_entry
 from ..errors import UserError
 from ..process.children import in_background, result_of
 from ..process.scratch import scratch_folder
-from ..records import Record, Task
+from ..records.record import Record
+from ..records.tasks import Task
 from .loading import ReferenceFails, full_case_directories, run_reference
 
 FULL_CASE_BYTES = 8 << 30

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from ..records import Record, Task
+from ..records.record import Record
+from ..records.tasks import Task
 from .loading import run_reference
 
 

@@ -18,19 +18,14 @@ from ..files import read_regular
 from ..process.children import TimedOut, off_loop, python_environment, read_log
 from ..process.fork_client import Program, run_forked, server_of
 from ..process.scratch import scratch_folder
-from ..records import (
-    AS_WRITTEN,
-    JUDGE_VERSION,
-    REFERENCE_SECONDS,
-    TOLERANCES,
-    Reading,
-    Task,
-    Variation,
-    sha256_of,
-    sha256_of_json,
-)
+from ..records.identity import sha256_of, sha256_of_json
+from ..records.readings import AS_WRITTEN, Reading
+from ..records.tasks import REFERENCE_SECONDS, Task
+from ..records.variations import Variation
+from ..records.versions import JUDGE_VERSION
 from .dimensions import find_dimensions, find_literals
 from .pytorch import torch_version
+from .rules import TOLERANCES
 
 TELL_SECONDS = 15.0
 """How often somebody who waits for the child is told so."""

@@ -6,7 +6,7 @@ import errno
 import re
 from dataclasses import dataclass
 
-from ..records import TaskVariant
+from ..records.tasks import TaskVariant
 
 _MACRO = re.compile(
     r"""BUFSIZ | EOF | INFINITY | MAXFLOAT | NAN | NFDBITS | NULL | NZERO | WEOF | CSIGNAL | SNAN\w*

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..records import Program, ProgramNode, Record, Task, sha256_of_json
+from ..records.identity import sha256_of_json
+from ..records.programs import Program, ProgramNode
+from ..records.record import Record
+from ..records.tasks import Task
 
 SIZE = "size"
 """Stands for every number that follows from the sizes of the task."""

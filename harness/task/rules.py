@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from ..records import Level
+from ..records.tensors import Tolerance
+from ..records.variations import Level
 
 CASES = (
     (0, "normal", "as get_inputs() gives them"),
@@ -34,6 +35,14 @@ LARGEST_CLAIMED = 8 * LARGE_FACTORS[0]
 
 PEAKS = (LARGEST_CLAIMED, 16.0, 1.0)
 """How large the largest of many terms is at most: the first that PyTorch itself survives."""
+
+TOLERANCES: dict[str, Tolerance] = {
+    "float64": Tolerance(absolute=1e-6, relative=1e-6),
+    "float32": Tolerance(absolute=1e-4, relative=1e-4),
+    "float16": Tolerance(absolute=1e-2, relative=1e-2),
+    "bfloat16": Tolerance(absolute=1e-2, relative=1e-2),
+}
+"""KernelBench's tolerance for each dtype (fp32 1e-4, half types 1e-2); integers must be equal."""
 
 OWN_ERROR_FACTOR = 8.0
 """A candidate may be this many times as far from the double-precision answer as PyTorch is."""

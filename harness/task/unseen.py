@@ -10,7 +10,9 @@ from typing import Any
 
 from ..build.cache import cache_root, new_entry
 from ..process.children import off_loop
-from ..records import JUDGE_VERSION, Task, TaskVariant, sha256_of_json
+from ..records.identity import sha256_of_json
+from ..records.tasks import Task, TaskVariant
+from ..records.versions import JUDGE_VERSION
 from .loading import run_reference
 from .pytorch import torch_version
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from ..records import Diagnostic
+from ..records.builds import Diagnostic
 from .clock_flow import CLOCK, depends_on_clock
 from .ptx_statements import Statement, register_name, statements_of
 from .ptx_tokens import NotPtx, Token, end_of_location, tokens_of

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from ..errors import UserError
 from ..process.children import run_process, scrubbed_environment
-from ..records import Diagnostic
+from ..records.builds import Diagnostic
 from .elf_layout import code_bytes, read_layout
 from .host_flow import (
     BRANCH,

@@ -10,7 +10,7 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
-from ..records import Diagnostic
+from ..records.builds import Diagnostic
 from .elf import RELA, read_sections, require_elf, section_name
 
 _APP = re.compile(r"\s*(?:#|//|@)\s*(APP|NO_APP)\b")

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 
 from ..files import LARGEST_SOURCE_BYTES
-from ..records import Diagnostic
+from ..records.builds import Diagnostic
 
 _NOT_TEXT = re.compile(r"[\x00-\x08\x0e-\x1f\x7f\ud800-\udfff]")
 _DIRECTIVE = re.compile(r"[ \t\f\v\r]*(?:#|%:)[ \t\f\v\r]*(\w+)[ \t\f\v\r]*(.*)")

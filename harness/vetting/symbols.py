@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from ..records import Diagnostic
+from ..records.builds import Diagnostic
 from .elf import (
     DYNSYM,
     RELA,

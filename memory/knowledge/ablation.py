@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from ...harness.records import sha256_of
+from ...harness.records.identity import sha256_of
 from ..records.ablation import Ablation
 from ..records.evidence import Evidence, Overturned
 from ..records.lessons import Lesson

@@ -11,7 +11,10 @@ from typing import Any, Literal, NamedTuple
 
 from pydantic import Field
 
-from ...harness.records import Outcome, Record, Task, TaskVariant, sha256_of_json
+from ...harness.records.identity import sha256_of_json
+from ...harness.records.outcomes import Outcome
+from ...harness.records.record import Record
+from ...harness.records.tasks import Task, TaskVariant
 from ...harness.task.names import constants_of
 from ...harness.task.operator_graph import operator_graph
 from ..records.evidence import Evidence

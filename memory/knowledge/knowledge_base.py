@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from ...harness.errors import UserError
-from ...harness.records import Bottleneck
+from ...harness.records.profiles import Bottleneck
 from ..records.edits import Edit
 from ..records.evidence import Evidence, Overturned
 from ..records.lessons import READ_OF_A_LESSON, Lesson

@@ -6,16 +6,11 @@ by the name of this package.
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from typing import Any
+
+from ...harness.records.rooms import record_of
 
 
 def __getattr__(name: str) -> Any:
     """Find a record for a checkpoint that knows it by the package's name."""
-    if not name.startswith("_"):
-        for module in pkgutil.iter_modules(__path__, f"{__name__}."):
-            kind = vars(importlib.import_module(module.name)).get(name)
-            if getattr(kind, "__module__", None) == module.name:
-                return kind
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return record_of(__name__, __path__, name)

@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import model_validator
 
-from ...harness.records import Record
+from ...harness.records.record import Record
 
 Comparison = Literal["at_least", "at_most", "equals", "among", "lacks"]
 Fact = float | str | frozenset[str]

@@ -6,7 +6,9 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from ...harness.records import Outcome, Record, sha256_of_json
+from ...harness.records.identity import sha256_of_json
+from ...harness.records.outcomes import Outcome
+from ...harness.records.record import Record
 from .identity import Author
 from .optimizations import Optimization
 

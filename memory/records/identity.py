@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...harness.records import Record
+from ...harness.records.record import Record
 
 Author = str
 """`builtin`, `person`, or the model's name; several that had a part are joined by ` and `."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from typing import Literal
 
-from ...harness.records import Record, sha256_of_json
+from ...harness.records.identity import sha256_of_json
+from ...harness.records.record import Record
 from .conditions import Condition
 from .identity import Author, as_first_stored
 

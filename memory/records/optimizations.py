@@ -6,7 +6,8 @@ from typing import Any
 
 from pydantic import Field
 
-from ...harness.records import Record, sha256_of_json
+from ...harness.records.identity import sha256_of_json
+from ...harness.records.record import Record
 from .conditions import Condition
 from .identity import Author, as_first_stored
 

@@ -8,7 +8,8 @@ from typing import Any
 from pydantic import Field, model_validator
 
 from ...harness.gpus import architecture_family
-from ...harness.records import DeviceIdentity, Record
+from ...harness.records.evaluations import DeviceIdentity
+from ...harness.records.record import Record
 from .evidence import Circumstances
 from .identity import Author
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from ...harness.records import Bottleneck, Record
+from ...harness.records.profiles import Bottleneck
+from ...harness.records.record import Record
 
 SIGNATURE_NAME: Literal["signature/v2"] = "signature/v2"
 """Name of the current signature layout; a change of its dimensions is a new name."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ...harness.records import Record, sha256_of_json
+from ...harness.records.identity import sha256_of_json
+from ...harness.records.record import Record
 from .edits import Edit, Revert
 from .identity import as_first_stored
 from .lessons import Lesson, Withdrawal

@@ -5,7 +5,8 @@ Those that showed a kernel wrong are cases of the task for the rest of the run.
 
 from __future__ import annotations
 
-from ...harness.records import Record, sha256_of
+from ...harness.records.identity import sha256_of
+from ...harness.records.record import Record
 from ...harness.task.claims import ClaimedInput
 from ..database import Database
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ...harness.devices.job_records import Job, JobResult, RunJobs, another_machine
 from ...harness.errors import UserError
-from ...harness.records import DeviceIdentity
+from ...harness.records.evaluations import DeviceIdentity
 from ..database import Database
 
 SCHEMA = """

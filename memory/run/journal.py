@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ...harness.records import Record
+from ...harness.records.record import Record
 from ..database import Database
 
 SCHEMA = """

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Literal
 
-from ...harness.records import Record
+from ...harness.records.record import Record
 from ..database import Database
 
 SCHEMA = """

@@ -8,7 +8,9 @@ from typing import Self
 
 from pydantic import Field
 
-from ...harness.records import Evaluation, Outcome, Record
+from ...harness.records.evaluations import Evaluation
+from ...harness.records.outcomes import Outcome
+from ...harness.records.record import Record
 from ..database import Database, Stored
 from .claim_book import SCHEMA as CLAIMS_SCHEMA
 from .claim_book import ClaimBook

@@ -12,7 +12,9 @@ from ...harness.build.cache import cache_root, new_entry, trim_entries, used_ent
 from ...harness.devices.protocol import Measurement
 from ...harness.errors import UserError
 from ...harness.files import read_text
-from ...harness.records import Outcome, StageResult, sha256_of
+from ...harness.records.evaluations import StageResult
+from ...harness.records.identity import sha256_of
+from ...harness.records.outcomes import Outcome
 from ...harness.task.pytorch import torch_version
 from ..database import Stored
 

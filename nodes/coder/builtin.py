@@ -6,7 +6,8 @@ import itertools
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ...harness.records import Record, Task
+from ...harness.records.record import Record
+from ...harness.records.tasks import Task
 from ...tools.rewriting.records import Rewritten
 from ...tools.rewriting.rewrite import Rewrite
 from ...tools.techniques.catalogue import rewrites

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any, TypedDict
 
-from ...harness.records import Outcome
+from ...harness.records.outcomes import Outcome
 from ...tools.models.code_reply import CodeReply, read_code
 from ...tools.models.records import BUILTIN, Answer
 from ...tools.progress import report_progress

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ...harness.records import Profile
+from ...harness.records.profiles import Profile
 from ...memory.knowledge.states.conditions import KernelFacts, kernel_facts
 from ...tools.techniques.conditions import APPLIED_GAIN
 from ...tools.workspace import Workspace

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...harness.records import Evaluation
+from ...harness.records.evaluations import Evaluation
 from ...memory.knowledge.states.signature import signature_of
 from ...memory.records.evidence import NO_GAIN, Step
 from ...tools.wording.experience import measured_gain, parameters_text

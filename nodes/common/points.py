@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...harness.records import Evaluation
+from ...harness.records.evaluations import Evaluation
 from ..records.kernels import KernelPoint
 
 

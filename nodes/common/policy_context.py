@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ...harness.records import DeviceIdentity, Outcome, Profile
+from ...harness.records.evaluations import DeviceIdentity
+from ...harness.records.outcomes import Outcome
+from ...harness.records.profiles import Profile
 from ...memory.knowledge.policy.policy import unknown_technique
 from ...memory.knowledge.states.signature import signature_of
 from ...memory.records.evidence import Step

@@ -8,7 +8,8 @@ from typing import Any, Literal
 from pydantic import Field
 
 from ...harness.errors import shown
-from ...harness.records import Provenance, Record
+from ...harness.records.record import Record
+from ...harness.records.timings import Provenance
 from ...tools.workspace import Workspace
 from .replies import one_line
 

@@ -1,6 +1,6 @@
 """The counters that the Judge reads: a few that go with run time, chosen by a script.
 
-`benchmarks/metric_subset.py` makes metric_subset.json, as CudaForge does: the
+`benchmarks/profiling/metric_subset.py` makes metric_subset.json, as CudaForge does: the
 counters whose correlation with run time, over the candidates of a task, tasks agree on.
 """
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...harness.records import Evaluation, Profile, Task
+from ...harness.records.evaluations import Evaluation
+from ...harness.records.profiles import Profile
+from ...harness.records.tasks import Task
 from ...memory.knowledge.states.signature import signature_of
 from ...memory.records.evidence import Step
 from ...tools.models.records import Message

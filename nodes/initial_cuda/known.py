@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
-from ...harness.records import Evaluation, Outcome, Task, outcome_in_words
+from ...harness.records.evaluations import Evaluation
+from ...harness.records.outcomes import Outcome, outcome_in_words
+from ...harness.records.tasks import Task
 from ...memory.knowledge.kernels import Found, TaskSeen, renamed
 from ...tools.progress import report_progress
 from ...tools.workspace import Workspace

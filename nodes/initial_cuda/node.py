@@ -19,7 +19,9 @@ from typing import Any, TypedDict
 
 from ...harness.errors import UserError
 from ...harness.files import read_source
-from ...harness.records import Evaluation, Outcome, Record, outcome_in_words
+from ...harness.records.evaluations import Evaluation
+from ...harness.records.outcomes import Outcome, outcome_in_words
+from ...harness.records.record import Record
 from ...tools.first_kernel.missing import Sketch
 from ...tools.models.asking import MalformedReply
 from ...tools.models.code_reply import CodeReply, read_code

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...harness.records import Evaluation, Task
+from ...harness.records.evaluations import Evaluation
+from ...harness.records.tasks import Task
 from ...tools.first_kernel.missing import Sketch
 from ...tools.models.records import Message
 from ...tools.workspace import Workspace

@@ -13,7 +13,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...harness.records import Evaluation, Profile, Task
+from ...harness.records.evaluations import Evaluation
+from ...harness.records.profiles import Profile
+from ...harness.records.tasks import Task
 from ...memory.knowledge.states.matching import States
 from ...memory.knowledge.states.signature import bottlenecks_of, signature_of
 from ...memory.records.optimizations import Optimization

@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ...harness.records import Evaluation, LaunchProfile, Profile, Provenance
+from ...harness.records.evaluations import Evaluation
+from ...harness.records.profiles import LaunchProfile, Profile
+from ...harness.records.timings import Provenance
 from ...tools.models.records import Message
 from ...tools.wording.failures import failure_text
 from ...tools.wording.listing import listing

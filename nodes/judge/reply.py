@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from pydantic import Field
 
-from ...harness.records import Bottleneck
+from ...harness.records.profiles import Bottleneck
 from ..common.replies import NAME, Line, Reply, checked
 
 

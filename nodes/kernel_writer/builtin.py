@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...harness.records import Record, Task
+from ...harness.records.record import Record
+from ...harness.records.tasks import Task
 from ...tools.rewriting.named_constants import name_of, named_numbers, with_numbers
 from ...tools.rewriting.records import Rewritten
 from ...tools.techniques.catalogue import rewrites

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from ...harness.records import Task
+from ...harness.records.tasks import Task
 from ...memory.knowledge.policy.policy import Prospect
 from ...memory.records.lessons import Lesson
 from ...memory.records.optimizations import Optimization

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from ...harness.records import Task
+from ...harness.records.tasks import Task
 from ...memory.knowledge.policy.policy import Prospect
 from ...memory.records.optimizations import Optimization
 from ...tools.rewriting.records import Inapplicable

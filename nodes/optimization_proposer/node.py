@@ -13,7 +13,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any, NotRequired, TypedDict
 
-from ...harness.records import Evaluation
+from ...harness.records.evaluations import Evaluation
 from ...memory.records.evidence import Step
 from ...tools.models.records import BUILTIN, Message
 from ...tools.progress import report_progress

@@ -6,7 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from ...harness.records import Evaluation, Task
+from ...harness.records.evaluations import Evaluation
+from ...harness.records.tasks import Task
 from ...memory.knowledge.knowledge_base import KnowledgeBase
 from ...memory.knowledge.policy.policy import Prospect
 from ...memory.records.evidence import Step

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from ...harness.records import Evaluation, Task
+from ...harness.records.evaluations import Evaluation
+from ...harness.records.tasks import Task
 from ...memory.knowledge.knowledge_base import KnowledgeBase
 from ...memory.knowledge.policy.policy import Prospect
 from ...memory.records.lessons import Lesson

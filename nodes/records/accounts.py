@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...harness.records import Record
+from ...harness.records.record import Record
 from .choices import Proposal
 from .lowering import Attempt
 

@@ -8,7 +8,7 @@ from pydantic import (
     model_validator,
 )
 
-from ...harness.records import Record
+from ...harness.records.record import Record
 from ...memory.records.optimizations import Optimization
 from ...memory.records.policy import ExpectedGain
 

@@ -9,7 +9,9 @@ from pydantic import (
     model_validator,
 )
 
-from ...harness.records import Bottleneck, Provenance, Record
+from ...harness.records.profiles import Bottleneck
+from ...harness.records.record import Record
+from ...harness.records.timings import Provenance
 
 KNOWN_KERNEL = "known_kernel"
 """Stands for a technique where a run takes a kernel that an earlier one found."""

@@ -9,7 +9,8 @@ from pydantic import (
     Field,
 )
 
-from ...harness.records import Outcome, Record
+from ...harness.records.outcomes import Outcome
+from ...harness.records.record import Record
 from .kernels import KernelPoint
 
 

@@ -6,7 +6,8 @@ from typing import Any
 
 from pydantic import Field, model_validator
 
-from ...harness.records import Bottleneck, Record
+from ...harness.records.profiles import Bottleneck
+from ...harness.records.record import Record
 from ...memory.records.states import PerformanceState
 
 

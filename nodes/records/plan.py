@@ -15,7 +15,9 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from ...harness.devices.protocol import CONFIRM_SECONDS
-from ...harness.records import AS_WRITTEN, DeviceIdentity, Integer, Reading, Record
+from ...harness.records.evaluations import DeviceIdentity
+from ...harness.records.readings import AS_WRITTEN, Reading
+from ...harness.records.record import Integer, Record
 from ...harness.task.unseen import DEFAULT_SHAPES, MOST_SHAPES
 from ...memory.records.ablation import Ablation, Memory
 from ...tools.models.records import Budgets, ModelPlan

@@ -7,7 +7,10 @@ from pydantic import (
 )
 
 from ...harness.bound.speed_of_light import SpeedOfLight
-from ...harness.records import Bottleneck, Outcome, Provenance, Record
+from ...harness.records.outcomes import Outcome
+from ...harness.records.profiles import Bottleneck
+from ...harness.records.record import Record
+from ...harness.records.timings import Provenance
 from .accounts import StepAuthors
 from .kernels import KernelPoint, TechniqueStep
 from .plan import Policy

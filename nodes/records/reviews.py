@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...harness.errors import typed
-from ...harness.records import Record
+from ...harness.records.record import Record
 from ...harness.task.claims import ClaimedInput
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import Field
 
-from ...harness.records import Record
+from ...harness.records.record import Record
 
 
 class AnsweredTogether(Record):

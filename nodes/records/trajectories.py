@@ -9,7 +9,7 @@ from pydantic import (
 )
 
 from ...harness.errors import typed
-from ...harness.records import Record
+from ...harness.records.record import Record
 from .kernels import KernelPoint, faster
 
 

@@ -10,7 +10,9 @@ import asyncio
 from typing import Any, NotRequired, TypedDict
 
 from ...harness.devices.gates import Passage
-from ...harness.records import Outcome, StageResult, Task
+from ...harness.records.evaluations import StageResult
+from ...harness.records.outcomes import Outcome
+from ...harness.records.tasks import Task
 from ...tools.evaluation.evaluator import Evaluator
 from ...tools.models.records import BUILTIN
 from ...tools.progress import at_place, report_progress

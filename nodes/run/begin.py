@@ -13,7 +13,8 @@ from pydantic import ValidationError
 from ...harness.devices.registry import device_choice, open_device
 from ...harness.errors import UserError, told_of
 from ...harness.files import read_regular
-from ...harness.records import Reading, sha256_of
+from ...harness.records.identity import sha256_of
+from ...harness.records.readings import Reading
 from ...harness.task.loading import LARGEST_REFERENCE_BYTES, reference_seconds
 from ...memory.locations import default_knowledge_directory
 from ...memory.run.directory import NotEmpty, RunDirectory, new_run_directory, read_plan

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ...harness.records import Record
+from ...harness.records.record import Record
 from ...memory.run.artifacts import ArtifactStore
 from ...memory.run.run_store import RunStore
 from ..records.kernels import KernelPoint

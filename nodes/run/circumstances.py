@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...harness.devices.protocol import Measurement
 from ...harness.judge.findings import lost_precision
-from ...harness.records import StageResult
+from ...harness.records.evaluations import StageResult
 from ...memory.run.run_store import RunStore
 
 BASELINES = ("eager_us", "compile_us", "speedup", "speedup_low", "speedup_high")

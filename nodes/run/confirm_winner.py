@@ -15,7 +15,8 @@ from typing import Any, NotRequired, TypedDict
 
 from ...harness.devices.gates import unconfirmed_because
 from ...harness.judge.timing import Ratio
-from ...harness.records import SIMULATED_RESOLUTION, Provenance, Timing, outcome_in_words
+from ...harness.records.outcomes import outcome_in_words
+from ...harness.records.timings import SIMULATED_RESOLUTION, Provenance, Timing
 from ...memory.records.evidence import Step
 from ...tools.evaluation.evaluator import Evaluator
 from ...tools.progress import report_progress

@@ -17,7 +17,7 @@ from typing import Any
 from pydantic_core import to_jsonable_python
 
 from ...harness.errors import UserError
-from ...harness.records import sha256_of_json
+from ...harness.records.identity import sha256_of_json
 from ...memory.run.directory import ARTIFACTS, change_reference_seconds, reference_seconds_of
 from ...memory.run.journal import Entry
 from ...memory.run.run_store import RunStore

@@ -19,7 +19,7 @@ from ...harness.bound.speed_of_light import speed_of_light
 from ...harness.errors import UserError
 from ...harness.gpus import known_gpu
 from ...harness.process.scratch import scratch_folder
-from ...harness.records import Task
+from ...harness.records.tasks import Task
 from ...harness.task.loading import load_task as read_task
 from ...harness.task.loading import small_variant_in_words
 from ...memory.knowledge.retrieval.chroma_index import import_chroma

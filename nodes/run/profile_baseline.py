@@ -12,7 +12,9 @@ import math
 from typing import Any, NotRequired, TypedDict
 
 from ...harness.errors import UserError
-from ...harness.records import Evaluation, Outcome, Task, outcome_in_words
+from ...harness.records.evaluations import Evaluation
+from ...harness.records.outcomes import Outcome, outcome_in_words
+from ...harness.records.tasks import Task
 from ...memory.records.evidence import Step
 from ...tools.models.records import BUILTIN
 from ...tools.progress import report_progress

@@ -13,7 +13,9 @@ import datetime
 import math
 from typing import Any, NotRequired, TypedDict
 
-from ...harness.records import DeviceIdentity, Outcome, Provenance
+from ...harness.records.evaluations import DeviceIdentity
+from ...harness.records.outcomes import Outcome
+from ...harness.records.timings import Provenance
 from ...memory.knowledge.policy.actions import writer_of
 from ...memory.knowledge.states.conditions import circumstance_facts
 from ...memory.records.evidence import Applied, Circumstances, Evidence, Step

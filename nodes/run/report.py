@@ -14,7 +14,7 @@ from ...harness.bound.speed_of_light import SpeedOfLight, score, speed_of_light
 from ...harness.errors import UserError
 from ...harness.files import read_json, write_atomically
 from ...harness.gpus import known_gpu
-from ...harness.records import DeviceIdentity
+from ...harness.records.evaluations import DeviceIdentity
 from ...memory.records.evidence import Step
 from ...memory.run.claim_book import TriedClaim
 from ...memory.run.ledger import RoleTotals, Totals

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ...harness.records import Outcome, outcome_in_words
+from ...harness.records.outcomes import Outcome, outcome_in_words
 from ...memory.records.evidence import Step
 from ...memory.records.lessons import Lesson
 from ...memory.run.ledger import RoleTotals

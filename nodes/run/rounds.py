@@ -10,7 +10,7 @@ import asyncio
 import math
 from typing import Any, TypedDict
 
-from ...harness.records import Outcome
+from ...harness.records.outcomes import Outcome
 from ...memory.records.evidence import Step
 from ...tools.models.records import BUILTIN
 from ...tools.progress import report_progress

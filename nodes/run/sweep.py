@@ -16,7 +16,7 @@ from functools import partial
 from itertools import takewhile
 from typing import Any, NamedTuple, NotRequired, TypedDict, cast
 
-from ...harness.records import Task
+from ...harness.records.tasks import Task
 from ...memory.records.evidence import Step
 from ...memory.records.policy import PolicyContext, setting_name
 from ...tools.models.records import BUILTIN

@@ -12,7 +12,8 @@ from typing import Any, TypedDict
 
 from ...harness.devices.deferred import ResultAwaited
 from ...harness.errors import UserError
-from ...harness.records import Outcome, Task
+from ...harness.records.outcomes import Outcome
+from ...harness.records.tasks import Task
 from ...harness.task.unseen import changed_dimensions, unseen_tasks
 from ...tools.evaluation.evaluator import Evaluator
 from ...tools.progress import report_progress

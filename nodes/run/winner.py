@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ...harness.errors import UserError
-from ...harness.records import Task
+from ...harness.records.tasks import Task
 from ...harness.task.interface import interface_now
 from ...harness.task.unseen import changed_dimensions, unseen_tasks_now
 from ...memory.run.artifacts import ArtifactStore

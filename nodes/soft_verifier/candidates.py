@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Any, NotRequired, TypedDict
 
-from ...harness.records import Outcome
+from ...harness.records.outcomes import Outcome
 from ...memory.records.evidence import Step
 from ...tools.models.records import BUILTIN
 from ...tools.progress import report_progress

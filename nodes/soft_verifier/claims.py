@@ -10,7 +10,7 @@ import asyncio
 from functools import partial
 
 from ...harness.devices.protocol import Capability
-from ...harness.records import outcome_in_words
+from ...harness.records.outcomes import outcome_in_words
 from ...harness.task.claims import NOT_AN_INPUT
 from ...memory.run.claim_book import TriedClaim
 from ...tools.progress import report_progress

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...harness.records import Task
+from ...harness.records.tasks import Task
 from ...memory.run.claim_book import TriedClaim
 from ...tools.models.records import Message
 from ...tools.wording.listing import line_of, listing

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from ...harness.records import Task
+from ...harness.records.tasks import Task
 from ...harness.task.claims import (
     MOST_PLACES,
     MOST_TENSORS,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...harness.records import Bottleneck, KernelShare, Profile
+from ...harness.records.profiles import Bottleneck, KernelShare, Profile
 from ...memory.knowledge.states.signature import bottlenecks_of, explain, named, signature_of
 from ..records.observations import LaunchSeen, Observation
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any, NotRequired, TypedDict
 
-from ...harness.records import Profile
+from ...harness.records.profiles import Profile
 from ...memory.knowledge.states.conditions import KernelFacts, circumstance_facts
 from ...memory.knowledge.states.matching import Near, tied
 from ...memory.records.states import PerformanceState, Signature

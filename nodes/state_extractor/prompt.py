@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...harness.judge.by_time import NO_COUNTERS
-from ...harness.records import Bottleneck, Profile
+from ...harness.records.profiles import Bottleneck, Profile
 from ...memory.knowledge.states.matching import Near
 from ...memory.knowledge.states.signature import DIMENSIONS, completed, explain
 from ...memory.records.states import Signature

@@ -7,7 +7,7 @@ from typing import get_args
 
 from pydantic import Field
 
-from ...harness.records import Bottleneck, Profile
+from ...harness.records.profiles import Bottleneck, Profile
 from ..common.replies import Line, Reply, checked
 
 

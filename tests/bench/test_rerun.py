@@ -13,7 +13,7 @@ from benches import done, planned
 
 from kernelblaster.bench.rerun import Figures, compared, rerun
 from kernelblaster.harness.errors import UserError
-from kernelblaster.harness.records import Provenance
+from kernelblaster.harness.records.timings import Provenance
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ SECTORS, BUSY, OCCUPANCY = (
 
 @pytest.fixture(scope="module")
 def script() -> Any:
-    return import_script(ROOT / "benchmarks" / "metric_subset.py")
+    return import_script(ROOT / "benchmarks" / "profiling" / "metric_subset.py")
 
 
 def task(script: Any, times: list[float], **metrics: list[float]) -> list[Any]:

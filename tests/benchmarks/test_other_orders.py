@@ -15,7 +15,7 @@ F = torch.nn.functional
 
 @pytest.fixture(scope="module")
 def orders() -> ModuleType:
-    return import_script(ROOT / "benchmarks" / "other_orders.py")
+    return import_script(ROOT / "benchmarks" / "kernelbench" / "other_orders.py")
 
 
 def numbers(*shape: int) -> torch.Tensor:

@@ -18,13 +18,13 @@ NEAR = 0.02
 
 @pytest.fixture(scope="module")
 def scorer() -> ModuleType:
-    import_script(ROOT / "benchmarks" / "recorded_tries.py")
-    return import_script(ROOT / "benchmarks" / "score_expectations.py")
+    import_script(ROOT / "benchmarks" / "learning" / "recorded_tries.py")
+    return import_script(ROOT / "benchmarks" / "learning" / "score_expectations.py")
 
 
 @pytest.fixture(scope="module")
 def tries() -> Sequence[Any]:
-    return import_script(ROOT / "benchmarks" / "recorded_tries.py").recorded()
+    return import_script(ROOT / "benchmarks" / "learning" / "recorded_tries.py").recorded()
 
 
 def right(scorer: ModuleType, tries: Sequence[Any], forecaster: Any) -> float:

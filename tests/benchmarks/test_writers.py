@@ -21,7 +21,7 @@ from kernelblaster.cli import app
 
 @pytest.fixture(scope="module")
 def writers() -> ModuleType:
-    return import_script(ROOT / "benchmarks" / "writers.py")
+    return import_script(ROOT / "benchmarks" / "models" / "writers.py")
 
 
 def faster_with_tools(body: dict[str, Any]) -> Say:

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import computed_field
 
-from kernelblaster.harness.records import Record
+from kernelblaster.harness.records.record import Record
 
 FOLDER = Path(__file__).resolve().parent
 _LAUNCH = re.compile(r"(\w+)<<<(.+)>>>\((.*)\)")

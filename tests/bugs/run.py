@@ -9,7 +9,9 @@ from exploits import corpus as exploits
 from simt_support import compile_ptx, execute
 
 from kernelblaster.harness.devices.simulated import SimulatedDevice
-from kernelblaster.harness.records import Record, StageResult, Task
+from kernelblaster.harness.records.evaluations import StageResult
+from kernelblaster.harness.records.record import Record
+from kernelblaster.harness.records.tasks import Task
 from kernelblaster.harness.simt.ptx.parser import Module
 from kernelblaster.harness.simt.run.candidate import HARMLESS
 from kernelblaster.harness.simt.run.core import Report

@@ -9,7 +9,8 @@ import pytest
 from bugs.corpus import Bug, read_all
 from bugs.run import Unit, caught, refused, verify_candidates
 
-from kernelblaster.harness.records import Outcome, StageResult
+from kernelblaster.harness.records.evaluations import StageResult
+from kernelblaster.harness.records.outcomes import Outcome
 
 KERNELS = read_all("kernels")
 CANDIDATES = read_all("candidates")

@@ -28,7 +28,7 @@ from kernelblaster.graph.checkpoints import checkpoint_serializer
 from kernelblaster.graph.optimize import build_graph
 from kernelblaster.harness.errors import UserError
 from kernelblaster.harness.process.children import python_environment, scrubbed_environment
-from kernelblaster.harness.records import DeviceIdentity
+from kernelblaster.harness.records.evaluations import DeviceIdentity
 from kernelblaster.memory.run.run_store import RunStore
 from kernelblaster.nodes.records.plan import OptimizeRequest, RunContext, RunPlan
 from kernelblaster.nodes.records.result import RunResult

@@ -13,7 +13,7 @@ from asked import Asked
 
 from kernelblaster.graph.session import Session
 from kernelblaster.harness.errors import UserError
-from kernelblaster.harness.records import Task
+from kernelblaster.harness.records.tasks import Task
 from kernelblaster.harness.task import cases, full_case, loading
 from kernelblaster.memory.run.directory import change_reference_seconds, reference_seconds_of
 from kernelblaster.nodes.common.workspaces import workspace_of

@@ -13,7 +13,7 @@ from typer.main import get_command
 from kernelblaster.cli.app import app
 from kernelblaster.cli.task_flags import TaskFlags, TaskPath, _declared, with_task_flags
 from kernelblaster.harness.errors import UserError
-from kernelblaster.harness.records import Reading
+from kernelblaster.harness.records.readings import Reading
 
 
 def command(*names: str) -> Any:

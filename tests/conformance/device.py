@@ -10,7 +10,9 @@ import simulated_kernels as kernels
 
 from kernelblaster.harness.devices.gates import Gates, unconfirmed_because
 from kernelblaster.harness.devices.protocol import Capability, Device, Incapable
-from kernelblaster.harness.records import Outcome, Provenance, Task
+from kernelblaster.harness.records.outcomes import Outcome
+from kernelblaster.harness.records.tasks import Task
+from kernelblaster.harness.records.timings import Provenance
 from kernelblaster.harness.task.claims import NOT_AN_INPUT, ClaimedInput, Fill
 
 WRONG_SOURCES = {

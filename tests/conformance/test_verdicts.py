@@ -13,7 +13,7 @@ from often_or_seldom import every
 from conformance.verdicts import KERNELS, OWN, Kernel, Kind
 from kernelblaster.harness.devices.cuda import CudaDevice
 from kernelblaster.harness.errors import UserError
-from kernelblaster.harness.records import Outcome
+from kernelblaster.harness.records.outcomes import Outcome
 
 HEALTHY = next(kernel for kernel in KERNELS if kernel.name == "plain")
 

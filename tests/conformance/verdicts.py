@@ -13,7 +13,8 @@ from typing import Literal
 from exploits.corpus import FOLDER, Verdict, read
 from pydantic import model_validator
 
-from kernelblaster.harness.records import Outcome, Record
+from kernelblaster.harness.records.outcomes import Outcome
+from kernelblaster.harness.records.record import Record
 
 Kind = Literal[
     "right", "wrong", "relying on constants", "racing", "slow", "crashing", "out of bounds",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import importlib
 import json
 import os
 import sqlite3
@@ -20,6 +21,7 @@ from kernelblaster.graph.checkpoints import (
     WORTH_PACKING,
     UnreadableCheckpoint,
     checkpoint_serializer,
+    checkpoint_types,
 )
 from kernelblaster.nodes.records.kernels import KernelPoint
 from kernelblaster.nodes.records.observations import StateChoice
@@ -87,6 +89,16 @@ def test_checkpoints_of_an_earlier_version_come_back_as_records() -> None:
     (trajectory,) = values["trajectories"].values()
     assert isinstance(trajectory, Trajectory) and isinstance(trajectory.best, KernelPoint)
     assert trajectory.best.microseconds > 0 and trajectory.ended
+
+
+def test_a_record_is_found_by_its_module_and_by_its_room() -> None:
+    """Older checkpoints name the room alone."""
+    allowed = set(checkpoint_types())
+    for module, name in allowed:
+        kind = getattr(importlib.import_module(module), name)
+        assert kind.__name__ == name and (kind.__module__, name) in allowed
+    rooms = {"harness": "Timing", "memory": "Lesson", "nodes": "KernelPoint"}
+    assert {(f"kernelblaster.{floor}.records", name) for floor, name in rooms.items()} <= allowed
 
 
 def test_a_choice_that_says_how_much_a_kernel_is_in_each_state_comes_back() -> None:

@@ -28,13 +28,10 @@ from kernelblaster.harness.devices.job_records import (
     write_results,
 )
 from kernelblaster.harness.errors import UserError
-from kernelblaster.harness.records import (
-    DeviceIdentity,
-    Evaluation,
-    Outcome,
-    Provenance,
-    sha256_of_json,
-)
+from kernelblaster.harness.records.evaluations import DeviceIdentity, Evaluation
+from kernelblaster.harness.records.identity import sha256_of_json
+from kernelblaster.harness.records.outcomes import Outcome
+from kernelblaster.harness.records.timings import Provenance
 from kernelblaster.memory.run.exchange import export_jobs, import_results, take_results
 from kernelblaster.memory.run.run_store import RunStore
 from kernelblaster.nodes.records.result import RunResult

@@ -16,7 +16,7 @@ from scripted_chat_model import ScriptedChatModel, use
 from typer.testing import CliRunner
 
 from kernelblaster.cli.app import app
-from kernelblaster.harness.records import Task
+from kernelblaster.harness.records.tasks import Task
 from kernelblaster.memory.knowledge.kernels import KnownKernel, TaskSeen
 from kernelblaster.memory.knowledge.knowledge_base import KnowledgeBase
 from kernelblaster.nodes.records.result import RunResult
@@ -227,7 +227,7 @@ def test_another_judge_takes_nothing_over(
     monkeypatch.setenv("KERNELBLASTER_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv("KERNELBLASTER_FRESH")
     first = run("first", knowledge=str(tmp_path / "a"))
-    monkeypatch.setattr("kernelblaster.harness.records.JUDGE_VERSION", "another")
+    monkeypatch.setattr("kernelblaster.harness.records.versions.JUDGE_VERSION", "another")
     again = run("again", knowledge=str(tmp_path / "b"))
     assert again.taken_over == 0 and again.evaluations == first.evaluations
 

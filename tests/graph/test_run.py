@@ -25,7 +25,9 @@ from kernelblaster.graph.session import Interrupted, Session
 from kernelblaster.harness.devices.protocol import Capability, Comparison
 from kernelblaster.harness.errors import UserError
 from kernelblaster.harness.judge.timing import Ratio
-from kernelblaster.harness.records import Outcome, StageResult, Task
+from kernelblaster.harness.records.evaluations import StageResult
+from kernelblaster.harness.records.outcomes import Outcome
+from kernelblaster.harness.records.tasks import Task
 from kernelblaster.memory.knowledge.knowledge_base import KnowledgeBase
 from kernelblaster.nodes.records.result import RunResult
 from kernelblaster.nodes.run.overview import list_runs

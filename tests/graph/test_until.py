@@ -15,7 +15,7 @@ from text_runs import comparable, replayed, request, resume
 
 from kernelblaster.graph.session import Interrupted
 from kernelblaster.harness.errors import UserError
-from kernelblaster.harness.records import Task
+from kernelblaster.harness.records.tasks import Task
 from kernelblaster.nodes.records.plan import Policy
 from kernelblaster.nodes.run.report import stored_result
 

@@ -18,7 +18,7 @@ from kernelblaster.harness.metrics import (
     spread,
     summarize,
 )
-from kernelblaster.harness.records import Provenance
+from kernelblaster.harness.records.timings import Provenance
 
 
 def won(task: str, best: float, **changes: Any) -> TaskOutcome:

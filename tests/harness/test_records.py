@@ -6,14 +6,10 @@ from typing import Any
 
 import pytest
 
-from kernelblaster.harness import records
-from kernelblaster.harness.records import (
-    DeviceIdentity,
-    Evaluation,
-    Outcome,
-    evaluation_key,
-    harness_version,
-)
+from kernelblaster.harness.records import versions
+from kernelblaster.harness.records.evaluations import DeviceIdentity, Evaluation, evaluation_key
+from kernelblaster.harness.records.outcomes import Outcome
+from kernelblaster.harness.records.versions import harness_version
 
 
 def key(kind: str) -> str:
@@ -42,16 +38,16 @@ def test_a_version_changes_the_keys_of_its_own_results_and_of_no_others(
 ) -> None:
     before = {kind: key(kind) for kind in KINDS}
     if raised == "judge":
-        monkeypatch.setattr(records, "JUDGE_VERSION", "999")
+        monkeypatch.setattr(versions, "JUDGE_VERSION", "999")
     else:
-        monkeypatch.setitem(records.DEVICE_VERSIONS, raised, "999")
+        monkeypatch.setitem(versions.DEVICE_VERSIONS, raised, "999")
     assert {kind for kind in KINDS if key(kind) != before[kind]} == changed
 
 
 def test_what_was_written_keeps_the_version_that_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
     written = DeviceIdentity(kind="cuda", gpu="H200", arch="sm_90a", toolchain="nvcc")
     body = written.model_dump_json()
-    monkeypatch.setitem(records.DEVICE_VERSIONS, "cuda", "999")
+    monkeypatch.setitem(versions.DEVICE_VERSIONS, "cuda", "999")
     assert DeviceIdentity.model_validate_json(body) == written
 
 

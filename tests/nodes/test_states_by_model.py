@@ -13,7 +13,8 @@ from model_role_support import BAD, jsonish, run
 from pydantic import ValidationError
 from scripted_chat_model import CURRENT, ScriptedChatModel
 
-from kernelblaster.harness.records import LaunchProfile, Profile, Provenance
+from kernelblaster.harness.records.profiles import LaunchProfile, Profile
+from kernelblaster.harness.records.timings import Provenance
 from kernelblaster.memory.knowledge.knowledge_base import KnowledgeBase
 from kernelblaster.memory.knowledge.states import matching
 from kernelblaster.nodes.records.observations import Observation

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kernelblaster.harness.records import Outcome
+from kernelblaster.harness.records.outcomes import Outcome
 from kernelblaster.memory.records.evidence import Step
 from kernelblaster.memory.run.run_store import Verdict
 from kernelblaster.nodes.common.steps import ways_through

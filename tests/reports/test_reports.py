@@ -24,7 +24,8 @@ from kernelblaster.cli import app as cli
 from kernelblaster.cli import reports as commands
 from kernelblaster.harness.bound.speed_of_light import SpeedOfLight
 from kernelblaster.harness.errors import UserError
-from kernelblaster.harness.records import Outcome, Provenance
+from kernelblaster.harness.records.outcomes import Outcome
+from kernelblaster.harness.records.timings import Provenance
 from kernelblaster.memory import database
 from kernelblaster.memory.run.directory import RunDirectory
 from kernelblaster.memory.run.ledger import RoleTotals

@@ -14,7 +14,10 @@ from kernelblaster.bench.records import Ended, LockedTask, SuiteLock, Variant
 from kernelblaster.cli import app as cli
 from kernelblaster.harness.errors import UserError
 from kernelblaster.harness.metrics import TaskOutcome
-from kernelblaster.harness.records import AS_WRITTEN, DeviceIdentity, Provenance, sha256_of
+from kernelblaster.harness.records.evaluations import DeviceIdentity
+from kernelblaster.harness.records.identity import sha256_of
+from kernelblaster.harness.records.readings import AS_WRITTEN
+from kernelblaster.harness.records.timings import Provenance
 from kernelblaster.harness.suites.records import SuiteTask
 from kernelblaster.nodes.records.plan import RunContext
 from kernelblaster.reports.suite_comparison import compare_suites

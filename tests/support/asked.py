@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from kernelblaster.graph.session import Session
-from kernelblaster.harness.records import Record
+from kernelblaster.harness.records.record import Record
 from kernelblaster.nodes.records.plan import OptimizeRequest, RunContext
 
 

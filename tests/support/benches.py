@@ -12,7 +12,7 @@ from kernelblaster.bench.planning import lock_of
 from kernelblaster.bench.records import Ended, PlannedRun, SuiteLock
 from kernelblaster.bench.running import Bench
 from kernelblaster.bench.variants import parse_variants
-from kernelblaster.harness.records import AS_WRITTEN
+from kernelblaster.harness.records.readings import AS_WRITTEN
 from kernelblaster.harness.suites.records import SuiteTask, SuiteTasks
 from kernelblaster.nodes.records.plan import RunContext
 from kernelblaster.tools.models.records import Budgets

@@ -7,15 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from kernelblaster.harness.devices.simulated import SimulatedDevice
-from kernelblaster.harness.records import (
-    TOLERANCES,
-    Program,
-    ProgramNode,
-    StageResult,
-    Task,
-    TaskVariant,
-    TensorSpec,
-)
+from kernelblaster.harness.records.evaluations import StageResult
+from kernelblaster.harness.records.programs import Program, ProgramNode
+from kernelblaster.harness.records.tasks import Task, TaskVariant
+from kernelblaster.harness.records.tensors import TensorSpec
+from kernelblaster.harness.task.rules import TOLERANCES
 from kernelblaster.tools.first_kernel.writer import InitialKernel, write_initial_cuda
 from kernelblaster.tools.rewriting.records import Inapplicable, Rewritten
 from kernelblaster.tools.techniques.catalogue import rewrites

@@ -19,14 +19,10 @@ from kernelblaster.harness.devices.deferred import ResultAwaited
 from kernelblaster.harness.devices.job_records import Job, JobKind, JobTask, read_results
 from kernelblaster.harness.devices.protocol import Capability, Measurement
 from kernelblaster.harness.jobs import run as job_run
-from kernelblaster.harness.records import (
-    DeviceIdentity,
-    StageResult,
-    Task,
-    evaluation_key,
-    harness_version,
-    source_sha256,
-)
+from kernelblaster.harness.records.evaluations import DeviceIdentity, StageResult, evaluation_key
+from kernelblaster.harness.records.identity import source_sha256
+from kernelblaster.harness.records.tasks import Task
+from kernelblaster.harness.records.versions import harness_version
 from kernelblaster.memory.run.exchange import export_jobs, import_results
 from kernelblaster.nodes.records.result import RunResult
 

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from kernelblaster.harness.records import (
-    DeviceIdentity,
-    Task,
-    TaskVariant,
-    TensorSpec,
-    Tolerance,
-    sha256_of,
-)
+from kernelblaster.harness.records.evaluations import DeviceIdentity
+from kernelblaster.harness.records.identity import sha256_of
+from kernelblaster.harness.records.tasks import Task, TaskVariant
+from kernelblaster.harness.records.tensors import TensorSpec, Tolerance
 from kernelblaster.harness.task.interface import Shape, TaskInterface
 from kernelblaster.tools.exporting.winner import Winner
 

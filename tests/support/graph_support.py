@@ -21,20 +21,13 @@ from kernelblaster.harness.devices.protocol import (
     Measurement,
 )
 from kernelblaster.harness.errors import UserError
-from kernelblaster.harness.records import (
-    DeviceIdentity,
-    Diagnostic,
-    LaunchProfile,
-    Outcome,
-    Profile,
-    Provenance,
-    StageResult,
-    Task,
-    TaskVariant,
-    TensorSpec,
-    Timing,
-    Tolerance,
-)
+from kernelblaster.harness.records.builds import Diagnostic
+from kernelblaster.harness.records.evaluations import DeviceIdentity, StageResult
+from kernelblaster.harness.records.outcomes import Outcome
+from kernelblaster.harness.records.profiles import LaunchProfile, Profile
+from kernelblaster.harness.records.tasks import Task, TaskVariant
+from kernelblaster.harness.records.tensors import TensorSpec, Tolerance
+from kernelblaster.harness.records.timings import Provenance, Timing
 from kernelblaster.harness.task.claims import NOT_AN_INPUT, ClaimedInput
 from kernelblaster.tools.first_kernel.writer import InitialKernel
 from kernelblaster.tools.rewriting.records import Inapplicable, Rewritten

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kernelblaster.harness.records import Variation
+from kernelblaster.harness.records.variations import Variation
 from kernelblaster.harness.reference.case import Case
 from kernelblaster.harness.reference.cases import Usual, first_finite
 from kernelblaster.harness.reference.model import Reference

@@ -9,7 +9,8 @@ import deferred_support
 import graph_support
 
 from kernelblaster.harness.devices.job_records import Job, JobsFile, RunJobs, write_jobs
-from kernelblaster.harness.records import evaluation_key, source_sha256
+from kernelblaster.harness.records.evaluations import evaluation_key
+from kernelblaster.harness.records.identity import source_sha256
 
 
 def job_of(source: str, **changes: Any) -> Job:

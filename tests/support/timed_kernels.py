@@ -15,7 +15,7 @@ from kernelblaster.harness.build.compiler_output import kernel_resources
 from kernelblaster.harness.build.toolchain import find_toolchain
 from kernelblaster.harness.gpus import find_gpu
 from kernelblaster.harness.occupancy import occupancy
-from kernelblaster.harness.records import LaunchProfile
+from kernelblaster.harness.records.profiles import LaunchProfile
 from kernelblaster.harness.simt.counters import LaunchCounters
 from kernelblaster.harness.simt.model.profile import describe_launch
 from kernelblaster.harness.simt.ptx.parser import parse

@@ -6,15 +6,11 @@ import asyncio
 
 from ...harness.devices.gates import Gates, Passage
 from ...harness.devices.protocol import Device, Measurement
-from ...harness.records import (
-    DeviceIdentity,
-    Diagnostic,
-    Evaluation,
-    Outcome,
-    StageResult,
-    Task,
-    source_sha256,
-)
+from ...harness.records.builds import Diagnostic
+from ...harness.records.evaluations import DeviceIdentity, Evaluation, StageResult
+from ...harness.records.identity import source_sha256
+from ...harness.records.outcomes import Outcome
+from ...harness.records.tasks import Task
 from ...memory.database import Stored
 from ...memory.run.claim_book import TriedClaim
 from ...memory.run.run_store import RunStore

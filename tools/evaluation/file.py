@@ -11,7 +11,9 @@ from ...harness.devices.registry import open_device
 from ...harness.errors import UserError
 from ...harness.files import read_source
 from ...harness.process.scratch import scratch_folder
-from ...harness.records import AS_WRITTEN, Evaluation, Outcome, Reading
+from ...harness.records.evaluations import Evaluation
+from ...harness.records.outcomes import Outcome
+from ...harness.records.readings import AS_WRITTEN, Reading
 from ...harness.task.loading import Tell, load_task
 from ...memory.run.run_store import RunStore
 from ..solutions.first_kernel import as_launch, not_restated

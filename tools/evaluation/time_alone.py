@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from ...harness.gpus import known_gpu
 from ...harness.judge.by_time import NO_COUNTERS, bottleneck_by_time
-from ...harness.records import ELAPSED_CYCLES, LaunchProfile, Profile, Task
+from ...harness.records.profiles import ELAPSED_CYCLES, LaunchProfile, Profile
+from ...harness.records.tasks import Task
 from ..wording.device import peaks_of
 
 KEPT = (ELAPSED_CYCLES, "gpu__time_duration.sum")

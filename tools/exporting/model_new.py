@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from string import Template
 
 from ...harness.errors import UserError
-from ...harness.records import TensorSpec
+from ...harness.records.tensors import TensorSpec
 from ...harness.task.contract import ctype
 from ...harness.task.interface import Shape
 from .winner import OPTIMISED, Winner

@@ -24,7 +24,10 @@ from ...harness.host.planning import Asked, plan_launch
 from ...harness.host.process import host_program
 from ...harness.host.properties import properties_of
 from ...harness.judge.findings import judge_build
-from ...harness.records import StageResult, Task, TensorSpec, outcome_in_words
+from ...harness.records.evaluations import StageResult
+from ...harness.records.outcomes import outcome_in_words
+from ...harness.records.tasks import Task
+from ...harness.records.tensors import TensorSpec
 from ...harness.task.contract import header
 from .winner import Winner
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 
 from ...harness.build.toolchain import FLAGS
-from ...harness.records import DeviceIdentity, Record, Task, TaskVariant, sha256_of
+from ...harness.records.evaluations import DeviceIdentity
+from ...harness.records.identity import sha256_of
+from ...harness.records.record import Record
+from ...harness.records.tasks import Task, TaskVariant
 from ...harness.task.contract import header
 from ...harness.task.interface import TaskInterface
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...harness.records import ProgramNode, Task
+from ...harness.records.programs import ProgramNode
+from ...harness.records.tasks import Task
 from ...harness.task.names import constants_of
 from .builder import Builder, Squeezed, Stage, permuted, same_geometry, unwrapped
 from .pointwise import POINTWISE, number

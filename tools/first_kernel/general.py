@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from ...harness.records import Task
+from ...harness.records.tasks import Task
 from ...harness.task.names import constants_of
 from . import movement, recurrent, searches, sums, windows
 from .arrays import Array, Storage, expanded, whole

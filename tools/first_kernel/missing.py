@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...harness.records import Record
+from ...harness.records.record import Record
 from .arrays import Storage
 from .pen import C_TYPES, Pointer
 from .values import Dims

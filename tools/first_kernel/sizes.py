@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ...harness.records import Task
+from ...harness.records.tasks import Task
 from ...harness.task.names import constants_of
 from .values import ONE, CannotWrite, Dim, Dims
 

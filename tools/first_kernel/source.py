@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ...harness.records import DTYPE_BYTES, Task
+from ...harness.records.tasks import Task
+from ...harness.records.tensors import DTYPE_BYTES
 from .arrays import Array, Storage
 from .missing import MissingKernel, Sketch, Unwritten
 from .pen import C_TYPES, INDEX, Hole, Pen

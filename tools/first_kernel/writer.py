@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...harness.records import Record, Task
+from ...harness.records.record import Record
+from ...harness.records.tasks import Task
 from ...harness.task.names import constants_of
 from .aten import lower_program
 from .builder import Stage

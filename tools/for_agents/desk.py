@@ -6,7 +6,9 @@ import re
 from collections.abc import Callable
 
 from ...harness.errors import shown
-from ...harness.records import DeviceIdentity, Record, Task
+from ...harness.records.evaluations import DeviceIdentity
+from ...harness.records.record import Record
+from ...harness.records.tasks import Task
 from ...memory.knowledge.knowledge_base import KnowledgeBase
 from ...memory.records.policy import PolicyContext
 from ...memory.run.artifacts import ArtifactStore

@@ -6,7 +6,9 @@ import asyncio
 import re
 
 from ...harness.devices.gates import Passage
-from ...harness.records import Diagnostic, Evaluation, Outcome, StageResult
+from ...harness.records.builds import Diagnostic
+from ...harness.records.evaluations import Evaluation, StageResult
+from ...harness.records.outcomes import Outcome
 from ...harness.task.contract import signature
 from ...harness.vetting.symbols import readable
 from ..evaluation.file import NO_KERNEL

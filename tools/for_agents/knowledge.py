@@ -7,7 +7,7 @@ import difflib
 import re
 
 from ...harness.errors import shown
-from ...harness.records import Profile
+from ...harness.records.profiles import Profile
 from ...memory.knowledge.knowledge_base import KnowledgeBase
 from ...memory.knowledge.states.conditions import circumstance_facts
 from ...memory.knowledge.states.signature import bottlenecks_of, explain, signature_of

@@ -15,7 +15,7 @@ from ...harness.devices.protocol import Device
 from ...harness.devices.registry import open_device
 from ...harness.errors import UserError
 from ...harness.process.scratch import scratch_folder
-from ...harness.records import AS_WRITTEN, Reading
+from ...harness.records.readings import AS_WRITTEN, Reading
 from ...harness.task.loading import load_task_now
 from ...memory.knowledge.knowledge_base import KnowledgeBase
 from ...memory.run.artifacts import ArtifactStore

@@ -20,7 +20,7 @@ from tenacity import (
 )
 
 from ...harness.errors import UserError
-from ...harness.records import sha256_of
+from ...harness.records.identity import sha256_of
 from ...memory.run.artifacts import ArtifactStore
 from ...memory.run.directory import how_to_go_on
 from ...memory.run.ledger import CallRow, Usage

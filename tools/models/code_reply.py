@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from pydantic import Field
 
 from ...harness.files import LARGEST_SOURCE_BYTES
-from ...harness.records import Record
+from ...harness.records.record import Record
 from .asking import MalformedReply
 
 _FENCE = re.compile(r"^[ \t]*(`{3,}|~{3,})[ \t]*([\w+#.-]*)[^\n`]*$", re.MULTILINE)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from ...harness.errors import UserError
-from ...harness.records import Record
+from ...harness.records.record import Record
 from .call_failures import KEY_ADVICE, failures_of, said, why_unreached
 from .chat_models import NO_KEY, OPENAI_URL, read_key
 from .records import ModelPlan

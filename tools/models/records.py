@@ -6,7 +6,7 @@ from typing import Annotated, Generic, Literal, TypeVar, get_args
 
 from pydantic import Field
 
-from ...harness.records import Integer, Record
+from ...harness.records.record import Integer, Record
 
 BUILTIN = "builtin"
 """The author that needs no model: the reasoner in the folder of the role's agent."""

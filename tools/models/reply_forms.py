@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from ...harness.records import Record
+from ...harness.records.record import Record
 from .chat_models import without_key
 from .records import Message, ModelPlan, ToolCall
 

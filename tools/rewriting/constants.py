@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from ...harness.records import Task, TaskVariant
+from ...harness.records.tasks import Task, TaskVariant
 from ...harness.task.names import constants_of
 from .syntax import Source, declarations, descendants, squeezed, text_of
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from tree_sitter import Node
 
-from ...harness.records import Task
+from ...harness.records.tasks import Task
 from .constants import Constants
 from .helpers import add_helpers
 from .launches import (

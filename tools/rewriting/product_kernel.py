@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tree_sitter import Node
 
-from ...harness.records import Task
+from ...harness.records.tasks import Task
 from .constants import Constants
 from .launches import BLOCK, block_size, components
 from .loops import CountingLoop, counting_loop

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from ...harness.records import Record, Task
+from ...harness.records.record import Record
+from ...harness.records.tasks import Task
 
 
 class Rewritten(Record):

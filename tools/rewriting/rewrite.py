@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ...harness.records import Task
+from ...harness.records.tasks import Task
 from .local_constants import with_sizes_before
 from .records import Apply, Inapplicable, NotRecognised, Outcome, Parameters, Rewritten
 from .tidying import tidied

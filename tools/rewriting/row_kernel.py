@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from ...harness.records import Task
+from ...harness.records.tasks import Task
 from .constants import Constants
 from .helpers import add_helpers
 from .launches import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ...harness.errors import UserError
-from ...harness.records import Task
+from ...harness.records.tasks import Task
 from .reading import NotRestated, is_solution, read_solution
 from .restating import restate
 

@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 
 from tree_sitter import Node
 
-from ...harness.records import DTYPE_BYTES, Task, TensorSpec
+from ...harness.records.tasks import Task
+from ...harness.records.tensors import DTYPE_BYTES, TensorSpec
 from ...harness.task.contract import ctype, signature
 from ...harness.task.names import constants_of
 from ..rewriting.syntax import Source, descendants, text_of

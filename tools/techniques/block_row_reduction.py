@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...harness.records import Task
+from ...harness.records.tasks import Task
 from ..rewriting.records import Inapplicable, Outcome, Parameters, Rewritten
 from ..rewriting.row_kernel import row_kernels, with_mapping
 from .conditions import AtHand, computes, first_of, no_rows, rows_shared

@@ -10,7 +10,7 @@ from importlib import metadata
 from types import MappingProxyType
 
 from ...harness.errors import UserError
-from ...harness.records import Task
+from ...harness.records.tasks import Task
 from ...memory.knowledge.seed import Seed, load_seed
 from ...memory.knowledge.states.conditions import KernelFacts, unmet
 from ..rewriting.records import Inapplicable, Rewritten

@@ -12,7 +12,10 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from ...harness.gpus import known_gpu
-from ...harness.records import DeviceIdentity, Profile, Provenance, Task
+from ...harness.records.evaluations import DeviceIdentity
+from ...harness.records.profiles import Profile
+from ...harness.records.tasks import Task
+from ...harness.records.timings import Provenance
 from ...memory.knowledge.states.conditions import KernelFacts, kernel_facts
 from ...memory.records.conditions import Condition
 from .operators import PRODUCTS, ROWS, convolutions, may_compute

@@ -6,7 +6,7 @@ import re
 
 from tree_sitter import Node
 
-from ...harness.records import Task
+from ...harness.records.tasks import Task
 from ..rewriting.helpers import anchor
 from ..rewriting.records import Inapplicable, Outcome, Parameters, Rewritten
 from ..rewriting.syntax import (

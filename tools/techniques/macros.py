@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ...harness.records import Task
+from ...harness.records.tasks import Task
 from ...memory.records.optimizations import Optimization
 from ..rewriting.records import Inapplicable, Outcome, Parameters, Rewritten
 from ..rewriting.rewrite import Rewrite

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ...harness.bound.flow import Flow
 from ...harness.bound.windows import Axis, Convolution, convolution_of, pool_axes
-from ...harness.records import Task
+from ...harness.records.tasks import Task
 from ...memory.knowledge.states.conditions import operators
 
 PRODUCTS = (

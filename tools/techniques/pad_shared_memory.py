@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from ...harness.records import Task
+from ...harness.records.tasks import Task
 from ..rewriting.constants import Constants
 from ..rewriting.records import Inapplicable, Outcome, Parameters, Rewritten
 from ..rewriting.syntax import Source, descendants, text_of

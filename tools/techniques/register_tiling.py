@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...harness.records import Task
+from ...harness.records.tasks import Task
 from ..rewriting.product_kernel import ProductBody, ProductKernel, is_contiguous, product_kernels
 from ..rewriting.product_writer import replace_kernel, set_plane, tile_constant
 from ..rewriting.records import Inapplicable, Outcome, Parameters, Rewritten

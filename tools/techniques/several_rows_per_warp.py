@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...harness.records import Task
+from ...harness.records.tasks import Task
 from ..rewriting.records import Inapplicable, Outcome, Parameters, Rewritten
 from ..rewriting.row_kernel import known_columns, row_kernels, with_mapping
 from .conditions import at_most, computes

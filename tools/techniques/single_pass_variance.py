@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from ...harness.records import Task
+from ...harness.records.tasks import Task
 from ..rewriting.records import Inapplicable, Outcome, Parameters, Rewritten
 from ..rewriting.row_kernel import row_kernels, written
 from ..rewriting.row_reader import RowBody

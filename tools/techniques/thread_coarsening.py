@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ...harness.records import Task
+from ...harness.records.tasks import Task
 from ..rewriting.element_kernel import element_kernels, written
 from ..rewriting.records import Inapplicable, Outcome, Parameters, Rewritten
 from .technique import Technique

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...harness.records import Task
+from ...harness.records.tasks import Task
 from ..rewriting.constants import Constants
 from ..rewriting.launches import BLOCK, GRID, ceiling, fresh_constant, host_text, set_components
 from ..rewriting.packs import Element, elements

@@ -6,7 +6,7 @@ import re
 
 from tree_sitter import Node
 
-from ...harness.records import Task
+from ...harness.records.tasks import Task
 from ..rewriting.constants import Constants
 from ..rewriting.element_kernel import element_kernels
 from ..rewriting.element_kernel import written as element_written

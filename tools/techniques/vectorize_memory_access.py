@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ...harness.records import Task
+from ...harness.records.tasks import Task
 from ..rewriting import element_kernel, row_kernel
 from ..rewriting.launches import argument_of
 from ..rewriting.records import Inapplicable, NotRecognised, Outcome, Parameters, Rewritten

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...harness.bound.arithmetic import product_times
 from ...harness.gpus import Gpu, known_gpu
-from ...harness.records import Task
+from ...harness.records.tasks import Task
 from .contract import compulsory_bytes
 from .device import peaks_of
 from .units import in_bytes, in_microseconds

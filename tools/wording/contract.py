@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from ...harness.records import Task
+from ...harness.records.tasks import Task
 from ...harness.task.contract import ctype, header, role_of, signature
 from ...harness.task.names import constants_of
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...harness.records import Diagnostic, Outcome
+from ...harness.records.builds import Diagnostic
+from ...harness.records.outcomes import Outcome
 from ...harness.task.rules import KINDS
 from ...harness.vetting.symbols import readable
 from .listing import lines_at

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from ...harness.records import Outcome
+from ...harness.records.outcomes import Outcome
 from ...memory.knowledge.kernels import KnownKernel, Tried
 from .experience import gain_text, parameters_text
 

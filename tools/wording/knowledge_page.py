@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import median
 from typing import NamedTuple
 
-from ...harness.records import Outcome
+from ...harness.records.outcomes import Outcome
 from ...memory.knowledge.kernels import KnownKernel
 from ...memory.knowledge.knowledge_base import KnowledgeBase
 from ...memory.knowledge.policy.facts import comparable

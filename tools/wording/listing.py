@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from ...harness.records import LaunchProfile, Profile
+from ...harness.records.profiles import LaunchProfile, Profile
 
 SHARE = 0.05
 """A line with this part of any counter of its launch is hot."""

@@ -6,7 +6,9 @@ import re
 from collections.abc import Mapping
 
 from ...harness.gpus import Gpu, known_gpu
-from ...harness.records import LaunchProfile, Profile, Provenance, Task, Timing
+from ...harness.records.profiles import LaunchProfile, Profile
+from ...harness.records.tasks import Task
+from ...harness.records.timings import Provenance, Timing
 from ...harness.simt.model.time_model import together
 from .bounds import dram_microseconds, products_text
 from .contract import compulsory_bytes

@@ -8,7 +8,9 @@ from __future__ import annotations
 from typing import Any
 
 from ...harness.bound.arithmetic import multiplies
-from ...harness.records import Level, Record, Task
+from ...harness.records.record import Record
+from ...harness.records.tasks import Task
+from ...harness.records.variations import Level
 from ...harness.task.rules import (
     KINDS,
     LARGEST_CLAIMED,

@@ -8,7 +8,7 @@ from importlib import resources
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined, Template
 
-from ...harness.records import Task
+from ...harness.records.tasks import Task
 from .contract import launch_signature, reference_text, task_header
 from .rules import rules_context
 

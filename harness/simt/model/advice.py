@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ...gpus import Gpu
 from ...occupancy import Occupancy
-from ...records import KernelResources
+from ...records.builds import KernelResources
 from ..counters import Counts, LaunchCounters
 from .constants import constants_of
 from .demand import l1_hit_rate

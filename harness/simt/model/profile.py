@@ -7,7 +7,8 @@ from statistics import median
 
 from ...gpus import Gpu
 from ...occupancy import Occupancy, occupancy
-from ...records import ELAPSED_CYCLES, KernelResources, LaunchProfile, LineProfile
+from ...records.builds import KernelResources
+from ...records.profiles import ELAPSED_CYCLES, LaunchProfile, LineProfile
 from ...vetting.symbols import readable
 from ..counters import Counts, LaunchCounters
 from .advice import advice

@@ -1,7 +1,7 @@
 """Estimates how long a launch takes from what it demands of each resource of a named GPU.
 
 The structure (which terms exist and how they combine) was found by comparing with 25 launches
-measured on one H200; benchmarks/simulated_vs_measured.py shows how well it holds.
+measured on one H200; benchmarks/simulator/simulated_vs_measured.py shows how well it holds.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ...gpus import Gpu
-from ...records import Bottleneck
+from ...records.profiles import Bottleneck
 from .constants import constants_of
 
 TIE = 0.85

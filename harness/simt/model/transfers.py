@@ -8,7 +8,7 @@ import numpy as np
 
 from ...gpus import Gpu
 from ...judge.reports import TransferReport
-from ...records import ELAPSED_CYCLES, Bottleneck, LaunchProfile
+from ...records.profiles import ELAPSED_CYCLES, Bottleneck, LaunchProfile
 from ..run.arena import Allocation, Transfer
 from .constants import ROWS, constants_of
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 
-from ....harness.records import Record
+from ....harness.records.record import Record
 from ...records.edits import Deprecate
 from ...records.optimizations import Optimization
 from ..snapshots.snapshot import Snapshot

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ....harness.records import sha256_of_json
+from ....harness.records.identity import sha256_of_json
 from ...records.conditions import Condition
 from ...records.edits import Edit, JoinStates, RenameState, SplitState
 from ...records.evidence import Evidence

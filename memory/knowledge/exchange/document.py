@@ -16,7 +16,8 @@ from pydantic import Field, ValidationError
 
 from ....harness.errors import UserError, told_of
 from ....harness.files import read_json
-from ....harness.records import Record, source_sha256
+from ....harness.records.identity import source_sha256
+from ....harness.records.record import Record
 from ..directory import prepare
 from ..journal import Entry, Journal
 from ..knowledge_base import UPDATE, KnowledgeBase

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from pydantic import Field, ValidationError
 
 from ....harness.errors import told_of
-from ....harness.records import Record
+from ....harness.records.record import Record
 from ...records.optimizations import Optimization, StateOptimization
 from ...records.update import KnowledgeUpdate
 from ..retrieval.words import Rarity, ranked, stems

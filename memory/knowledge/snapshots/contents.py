@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Literal, NamedTuple
 
-from ....harness.records import Outcome, Record
+from ....harness.records.outcomes import Outcome
+from ....harness.records.record import Record
 from ...records.edits import AddMacro, AddTechnique, Revert, SplitState
 from ...records.evidence import Evidence, Overturned
 from ...records.lessons import Lesson, Withdrawal

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
-from ....harness.records import Record
+from ....harness.records.record import Record
 from ...records.conditions import Condition
 from ...records.edits import (
     AddMacro,

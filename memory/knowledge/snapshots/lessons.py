@@ -9,7 +9,7 @@ from functools import cached_property
 from itertools import accumulate
 from typing import NamedTuple
 
-from ....harness.records import Outcome
+from ....harness.records.outcomes import Outcome
 from ...records.evidence import NO_GAIN, Evidence
 from ...records.lessons import Lesson
 from ..policy.facts import Told, comparable

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from ....harness.records import Bottleneck
+from ....harness.records.profiles import Bottleneck
 from ...records.edits import Deprecate
 from ...records.evidence import Evidence
 from ...records.lessons import Lesson

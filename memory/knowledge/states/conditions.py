@@ -8,7 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import get_args
 
 from ....harness.gpus import architecture_family
-from ....harness.records import Bottleneck, DeviceIdentity, Profile, Task
+from ....harness.records.evaluations import DeviceIdentity
+from ....harness.records.profiles import Bottleneck, Profile
+from ....harness.records.tasks import Task
 from ....harness.task.operator_graph import operator_name
 from ...records.conditions import Condition, Fact
 from ...records.evidence import Circumstances, Evidence

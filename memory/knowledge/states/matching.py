@@ -15,7 +15,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ....harness.records import Bottleneck, sha256_of_json
+from ....harness.records.identity import sha256_of_json
+from ....harness.records.profiles import Bottleneck
 from ...records.conditions import Condition
 from ...records.states import PerformanceState, Signature
 from .conditions import KernelFacts, signature_facts

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....harness.nsight.bottleneck import second_of, stalls
-from ....harness.records import Bottleneck, LaunchProfile, Profile
+from ....harness.records.profiles import Bottleneck, LaunchProfile, Profile
 from ...records.states import Signature
 
 Metrics = Mapping[str, float]

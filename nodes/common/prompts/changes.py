@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ....harness.records import Evaluation, Profile
+from ....harness.records.evaluations import Evaluation
+from ....harness.records.profiles import Profile
 from ....tools.wording.measurements import (
     MOST_LAUNCHES,
     READ,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ....harness.records import Evaluation
+from ....harness.records.evaluations import Evaluation
 from ....tools.models.records import Message
 from ....tools.models.reply_forms import RawReply
 from ....tools.wording.failures import failure_text

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ....harness.records import DeviceIdentity, Evaluation, Task
+from ....harness.records.evaluations import DeviceIdentity, Evaluation
+from ....harness.records.tasks import Task
 from ....tools.wording.bounds import bounds_text
 from ....tools.wording.contract import launch_signature, program_text, reference_text, task_header
 from ....tools.wording.device import device_text, tensor_text

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ....harness.records import Evaluation, Task
+from ....harness.records.evaluations import Evaluation
+from ....harness.records.tasks import Task
 from ....memory.knowledge.states.signature import signature_of
 from ....memory.records.evidence import Step
 from ....tools.wording.experience import tried_text

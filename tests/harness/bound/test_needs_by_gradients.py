@@ -11,7 +11,8 @@ import torch.nn.functional as F
 
 from kernelblaster.harness.bound.flow import Flow
 from kernelblaster.harness.bound.needs import Needs
-from kernelblaster.harness.records import Program, TensorSpec
+from kernelblaster.harness.records.programs import Program
+from kernelblaster.harness.records.tensors import TensorSpec
 from kernelblaster.harness.reference.model import Instance
 from kernelblaster.harness.reference.program import export_program
 

@@ -10,14 +10,9 @@ from kernelblaster.harness.bound.flow import Flow
 from kernelblaster.harness.bound.needs import Needs
 from kernelblaster.harness.bound.speed_of_light import SpeedOfLight, score, speed_of_light
 from kernelblaster.harness.gpus import find_gpu, known_gpu
-from kernelblaster.harness.records import (
-    Program,
-    ProgramNode,
-    Task,
-    TaskVariant,
-    TensorSpec,
-    Tolerance,
-)
+from kernelblaster.harness.records.programs import Program, ProgramNode
+from kernelblaster.harness.records.tasks import Task, TaskVariant
+from kernelblaster.harness.records.tensors import TensorSpec, Tolerance
 
 H200 = find_gpu("H200")
 Shape = tuple[int, ...]

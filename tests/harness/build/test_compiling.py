@@ -15,7 +15,8 @@ from kernelblaster.harness.build.toolchain import Toolchain, build, find_toolcha
 from kernelblaster.harness.isolation import landlock
 from kernelblaster.harness.isolation.kernel import Refused
 from kernelblaster.harness.judge.findings import judge_build
-from kernelblaster.harness.records import Outcome, StageResult
+from kernelblaster.harness.records.evaluations import StageResult
+from kernelblaster.harness.records.outcomes import Outcome
 
 HEADER = """#pragma once
 #include <cuda_runtime.h>

@@ -22,7 +22,9 @@ from kernelblaster.harness.build.compiler_output import (
 from kernelblaster.harness.build.toolchain import Toolchain, build, find_toolchain
 from kernelblaster.harness.errors import UserError
 from kernelblaster.harness.files import LARGEST_SOURCE_BYTES
-from kernelblaster.harness.records import Build, TaskVariant, TensorSpec
+from kernelblaster.harness.records.builds import Build
+from kernelblaster.harness.records.tasks import TaskVariant
+from kernelblaster.harness.records.tensors import TensorSpec
 from kernelblaster.harness.task.contract import C_TYPES, header
 from kernelblaster.harness.vetting.source_rules import check_source
 from kernelblaster.harness.vetting.symbols import check_library

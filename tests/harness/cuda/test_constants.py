@@ -18,7 +18,8 @@ from kernelblaster.harness.cuda.task_context import TaskContext, values_of
 from kernelblaster.harness.cuda.verify_run import verify
 from kernelblaster.harness.judge.border import read_report
 from kernelblaster.harness.judge.timing import Stopping
-from kernelblaster.harness.records import Outcome, StageResult
+from kernelblaster.harness.records.evaluations import StageResult
+from kernelblaster.harness.records.outcomes import Outcome
 from kernelblaster.harness.task.claims import ClaimedInput, Fill
 from kernelblaster.harness.task.loading import load_task
 

@@ -20,7 +20,7 @@ from kernelblaster.harness.cuda.reports import MeasureAnswer
 from kernelblaster.harness.cuda.task_context import Baseline, TaskContext
 from kernelblaster.harness.cuda.verify_run import verify
 from kernelblaster.harness.judge.timing import Stopping
-from kernelblaster.harness.records import Task
+from kernelblaster.harness.records.tasks import Task
 from kernelblaster.harness.reference.mutants import Mutants
 from kernelblaster.harness.task.loading import load_task
 

@@ -29,7 +29,8 @@ from kernelblaster.harness.judge import tensor_comparison, verification
 from kernelblaster.harness.judge.findings import judge
 from kernelblaster.harness.judge.reports import CaseReport
 from kernelblaster.harness.judge.timing import Stopping
-from kernelblaster.harness.records import Task, TensorSpec, Tolerance
+from kernelblaster.harness.records.tasks import Task
+from kernelblaster.harness.records.tensors import TensorSpec, Tolerance
 from kernelblaster.harness.task.loading import load_task
 
 TASK = kernels.SCALE_TASK.replace("N = 4194304", "N = 1021")

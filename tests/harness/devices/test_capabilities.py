@@ -9,7 +9,9 @@ from conformance.device import CapabilitiesConformance
 from kernelblaster.harness.devices.gates import Gates, Passage, Result, unconfirmed_because
 from kernelblaster.harness.devices.protocol import Capability, Comparison, Measurement
 from kernelblaster.harness.judge.timing import Ratio
-from kernelblaster.harness.records import Outcome, StageResult, Task
+from kernelblaster.harness.records.evaluations import StageResult
+from kernelblaster.harness.records.outcomes import Outcome
+from kernelblaster.harness.records.tasks import Task
 
 GOOD = "us: 10.0\n"
 

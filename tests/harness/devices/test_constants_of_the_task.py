@@ -8,7 +8,9 @@ import pytest
 from small_references import MODEL
 
 from kernelblaster.harness.devices.simulated import SimulatedDevice
-from kernelblaster.harness.records import Outcome, StageResult, Task
+from kernelblaster.harness.records.evaluations import StageResult
+from kernelblaster.harness.records.outcomes import Outcome
+from kernelblaster.harness.records.tasks import Task
 from kernelblaster.harness.task.contract import header
 from kernelblaster.harness.task.loading import load_task
 

@@ -15,7 +15,9 @@ from kernelblaster.harness.devices.cuda import CudaDevice
 from kernelblaster.harness.devices.registry import device_choice, open_device
 from kernelblaster.harness.errors import UserError
 from kernelblaster.harness.gpus import is_called
-from kernelblaster.harness.records import Outcome, Provenance, Task
+from kernelblaster.harness.records.outcomes import Outcome
+from kernelblaster.harness.records.tasks import Task
+from kernelblaster.harness.records.timings import Provenance
 from kernelblaster.harness.task.loading import load_task
 
 

@@ -24,15 +24,12 @@ from kernelblaster.harness.gpus import find_gpu
 from kernelblaster.harness.host.plan import Plan
 from kernelblaster.harness.host.properties import properties_of
 from kernelblaster.harness.nsight.profile import NcuResult, unavailable
-from kernelblaster.harness.records import (
-    Build,
-    LaunchProfile,
-    Outcome,
-    Profile,
-    Provenance,
-    StageResult,
-    Task,
-)
+from kernelblaster.harness.records.builds import Build
+from kernelblaster.harness.records.evaluations import StageResult
+from kernelblaster.harness.records.outcomes import Outcome
+from kernelblaster.harness.records.profiles import LaunchProfile, Profile
+from kernelblaster.harness.records.tasks import Task
+from kernelblaster.harness.records.timings import Provenance
 from kernelblaster.harness.task.loading import load_task
 from kernelblaster.harness.task.pytorch import require_matching_torch
 

@@ -34,7 +34,10 @@ from kernelblaster.harness.devices.simulated import SimulatedDevice
 from kernelblaster.harness.errors import UserError
 from kernelblaster.harness.gpus import GPUS, is_called
 from kernelblaster.harness.jobs.run import run_jobs
-from kernelblaster.harness.records import DeviceIdentity, Outcome, Provenance, StageResult, Task
+from kernelblaster.harness.records.evaluations import DeviceIdentity, StageResult
+from kernelblaster.harness.records.outcomes import Outcome
+from kernelblaster.harness.records.tasks import Task
+from kernelblaster.harness.records.timings import Provenance
 from kernelblaster.harness.task.loading import load_task
 
 

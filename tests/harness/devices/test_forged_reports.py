@@ -16,7 +16,9 @@ import simulated_kernels as kernels
 from kernelblaster.harness.devices.simulated import SimulatedDevice
 from kernelblaster.harness.judge.border import Malformed, read_report
 from kernelblaster.harness.judge.full_size import Checked, judge_full_size
-from kernelblaster.harness.records import Build, Outcome, Task
+from kernelblaster.harness.records.builds import Build
+from kernelblaster.harness.records.outcomes import Outcome
+from kernelblaster.harness.records.tasks import Task
 from kernelblaster.harness.simt import child
 from kernelblaster.harness.simt.counters import ProfileReport
 from kernelblaster.harness.task.loading import load_task

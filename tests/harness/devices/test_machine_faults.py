@@ -16,7 +16,8 @@ from kernelblaster.harness.devices import simulated
 from kernelblaster.harness.devices.simulated import SimulatedDevice
 from kernelblaster.harness.errors import UserError
 from kernelblaster.harness.process.children import TimedOut
-from kernelblaster.harness.records import Outcome, Task
+from kernelblaster.harness.records.outcomes import Outcome
+from kernelblaster.harness.records.tasks import Task
 from kernelblaster.harness.simt import child
 from kernelblaster.harness.task.loading import load_task
 

@@ -16,7 +16,7 @@ from kernelblaster.harness.devices.protocol import Device
 from kernelblaster.harness.devices.registry import brought, device_choice, open_device
 from kernelblaster.harness.doctor import examine
 from kernelblaster.harness.errors import UserError
-from kernelblaster.harness.records import Task
+from kernelblaster.harness.records.tasks import Task
 from kernelblaster.harness.task.loading import load_task
 
 NAME = "asked_twice"

@@ -10,7 +10,8 @@ import pytest
 
 from kernelblaster.harness.devices.gates import SECRET, Gates
 from kernelblaster.harness.devices.simulated import SimulatedDevice
-from kernelblaster.harness.records import Outcome, Task
+from kernelblaster.harness.records.outcomes import Outcome
+from kernelblaster.harness.records.tasks import Task
 from kernelblaster.harness.task import full_case
 from kernelblaster.harness.task.cases import prepare_cases_now, read_cases, secret_cases
 from kernelblaster.harness.task.full_case import FullCase, prepare_full_case_now, secret_full_case

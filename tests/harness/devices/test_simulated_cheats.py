@@ -14,7 +14,8 @@ from kernelblaster.harness.devices import simulated
 from kernelblaster.harness.devices.protocol import Measurement
 from kernelblaster.harness.devices.simulated import SimulatedDevice
 from kernelblaster.harness.errors import UserError
-from kernelblaster.harness.records import Outcome, Task
+from kernelblaster.harness.records.outcomes import Outcome
+from kernelblaster.harness.records.tasks import Task
 from kernelblaster.harness.task.full_case import FullCase, NoFullCase, prepare_full_case_now
 from kernelblaster.harness.task.loading import full_case_directories, load_task
 from kernelblaster.tools.evaluation.file import evaluate_file

@@ -17,7 +17,11 @@ from kernelblaster.harness.devices import simulated
 from kernelblaster.harness.devices.registry import open_device
 from kernelblaster.harness.devices.simulated import SimulatedDevice
 from kernelblaster.harness.errors import UserError
-from kernelblaster.harness.records import LaunchProfile, Outcome, Provenance, StageResult, Task
+from kernelblaster.harness.records.evaluations import StageResult
+from kernelblaster.harness.records.outcomes import Outcome
+from kernelblaster.harness.records.profiles import LaunchProfile
+from kernelblaster.harness.records.tasks import Task
+from kernelblaster.harness.records.timings import Provenance
 from kernelblaster.harness.task.cases import prepare_cases_now
 from kernelblaster.harness.task.full_case import prepare_full_case_now
 from kernelblaster.harness.task.loading import load_task

@@ -12,7 +12,7 @@ from kernelblaster.harness.host.calls import DynamicShared, Launch, Transfer
 from kernelblaster.harness.host.checks import STREAM, Checks
 from kernelblaster.harness.host.entries import Entry
 from kernelblaster.harness.host.properties import properties_of
-from kernelblaster.harness.records import KernelResources
+from kernelblaster.harness.records.builds import KernelResources
 
 H200 = properties_of(find_gpu("H200"))
 OPT_IN, DEFAULT = H200.limits.shared_bytes_optin, H200.limits.shared_default

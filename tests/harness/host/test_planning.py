@@ -25,7 +25,9 @@ from kernelblaster.harness.host.plan import (
 from kernelblaster.harness.host.planning import Asked, plan_launch
 from kernelblaster.harness.host.process import host_program
 from kernelblaster.harness.host.properties import properties_of
-from kernelblaster.harness.records import Outcome, StageResult, Task
+from kernelblaster.harness.records.evaluations import StageResult
+from kernelblaster.harness.records.outcomes import Outcome
+from kernelblaster.harness.records.tasks import Task
 from kernelblaster.harness.task.contract import header
 from kernelblaster.harness.task.loading import load_task
 from kernelblaster.harness.vetting.symbols import _RUNTIME, defined_symbols

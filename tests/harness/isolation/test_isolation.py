@@ -31,7 +31,8 @@ from kernelblaster.harness.isolation.system_calls import (
     NEWEST,
     NUMBERS,
 )
-from kernelblaster.harness.records import Outcome, Task
+from kernelblaster.harness.records.outcomes import Outcome
+from kernelblaster.harness.records.tasks import Task
 from kernelblaster.harness.simt.child import isolation_facts
 from kernelblaster.harness.task.loading import cases_directory, load_task
 

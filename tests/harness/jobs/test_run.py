@@ -22,12 +22,9 @@ from kernelblaster.harness.devices.protocol import Capability, Measurement
 from kernelblaster.harness.errors import UserError
 from kernelblaster.harness.jobs import command as harness_jobs
 from kernelblaster.harness.jobs import run as job_run
-from kernelblaster.harness.records import (
-    DeviceIdentity,
-    StageResult,
-    Task,
-    sha256_of_json,
-)
+from kernelblaster.harness.records.evaluations import DeviceIdentity, StageResult
+from kernelblaster.harness.records.identity import sha256_of_json
+from kernelblaster.harness.records.tasks import Task
 
 GOOD = "us: 10.0\n"
 SOURCES = [f"{GOOD}variant: {number}\n" for number in range(4)]

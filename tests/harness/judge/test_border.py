@@ -11,7 +11,7 @@ import pytest
 from kernelblaster.harness.judge.border import LONGEST_TEXT, Malformed, read_report
 from kernelblaster.harness.judge.findings import judge
 from kernelblaster.harness.judge.reports import CaseReport, Finding, VerifyReport
-from kernelblaster.harness.records import Outcome
+from kernelblaster.harness.records.outcomes import Outcome
 
 HONEST = VerifyReport(
     cases=[

@@ -16,7 +16,9 @@ from kernelblaster.harness.judge.findings import (
     sentence,
 )
 from kernelblaster.harness.judge.reports import CaseReport, Finding
-from kernelblaster.harness.records import Build, Diagnostic, Outcome, StageResult
+from kernelblaster.harness.records.builds import Build, Diagnostic
+from kernelblaster.harness.records.evaluations import StageResult
+from kernelblaster.harness.records.outcomes import Outcome
 
 BUILD = Build(key="k", succeeded=True, arch="sm_90", compiler="nvcc")
 

@@ -20,14 +20,11 @@ from kernelblaster.harness.judge.full_size import (
 )
 from kernelblaster.harness.judge.poison import FULL_SIZE_POISON, PROFILED_WORKSPACE
 from kernelblaster.harness.judge.reports import TransferReport, Written
-from kernelblaster.harness.records import (
-    TOLERANCES,
-    Outcome,
-    Task,
-    TaskVariant,
-    TensorSpec,
-)
+from kernelblaster.harness.records.outcomes import Outcome
+from kernelblaster.harness.records.tasks import Task, TaskVariant
+from kernelblaster.harness.records.tensors import TensorSpec
 from kernelblaster.harness.task.full_case import FullCase, RowTolerance
+from kernelblaster.harness.task.rules import TOLERANCES
 
 OUTPUT, WORKSPACE, INPUT = 0, 1, 2
 """Places of the allocations."""

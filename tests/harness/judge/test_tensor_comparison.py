@@ -7,7 +7,7 @@ import torch
 
 from kernelblaster.harness.judge import tensor_comparison
 from kernelblaster.harness.judge.tensor_comparison import all_agree, compare, largest_error
-from kernelblaster.harness.records import Tolerance
+from kernelblaster.harness.records.tensors import Tolerance
 
 TOLERANCE = Tolerance(absolute=1e-4, relative=1e-4)
 INF, NAN = float("inf"), float("nan")

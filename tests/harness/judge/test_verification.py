@@ -14,16 +14,12 @@ from hypothesis import strategies as st
 from kernelblaster.harness.judge.reports import CaseReport, Finding, VerifyReport
 from kernelblaster.harness.judge.run_verdict import judge_run, limits_of_task, with_constants
 from kernelblaster.harness.judge.verification import check_outputs, compare, least_own_error
-from kernelblaster.harness.records import (
-    Build,
-    Outcome,
-    StageResult,
-    Task,
-    TaskVariant,
-    TensorSpec,
-    Tolerance,
-    Variation,
-)
+from kernelblaster.harness.records.builds import Build
+from kernelblaster.harness.records.evaluations import StageResult
+from kernelblaster.harness.records.outcomes import Outcome
+from kernelblaster.harness.records.tasks import Task, TaskVariant
+from kernelblaster.harness.records.tensors import TensorSpec, Tolerance
+from kernelblaster.harness.records.variations import Variation
 from kernelblaster.harness.task.cases import read_cases
 
 TOLERANCE = Tolerance(absolute=1e-4, relative=1e-4)

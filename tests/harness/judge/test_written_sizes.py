@@ -5,14 +5,11 @@ from __future__ import annotations
 import pytest
 
 from kernelblaster.harness.judge.written_sizes import with_written_sizes, written_sizes
-from kernelblaster.harness.records import (
-    TOLERANCES,
-    Outcome,
-    StageResult,
-    Task,
-    TaskVariant,
-    TensorSpec,
-)
+from kernelblaster.harness.records.evaluations import StageResult
+from kernelblaster.harness.records.outcomes import Outcome
+from kernelblaster.harness.records.tasks import Task, TaskVariant
+from kernelblaster.harness.records.tensors import TensorSpec
+from kernelblaster.harness.task.rules import TOLERANCES
 
 
 def variant(name: str, *shape: int) -> TaskVariant:

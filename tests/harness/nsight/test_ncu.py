@@ -36,7 +36,9 @@ from kernelblaster.harness.nsight.ncu import (
 from kernelblaster.harness.nsight.pages import base_factor, is_kept, kernel_name, number
 from kernelblaster.harness.nsight.profile import NcuResult, profile_from_pages
 from kernelblaster.harness.process.children import scrubbed_environment
-from kernelblaster.harness.records import LaunchProfile, Outcome, Profile, Provenance
+from kernelblaster.harness.records.outcomes import Outcome
+from kernelblaster.harness.records.profiles import LaunchProfile, Profile
+from kernelblaster.harness.records.timings import Provenance
 from kernelblaster.memory.knowledge.states.signature import (
     DIMENSIONS,
     distance,

@@ -9,7 +9,7 @@ import places
 import pytest
 
 from kernelblaster.harness.nsight.sanitizer import read_reports, sanitize_program
-from kernelblaster.harness.records import Outcome
+from kernelblaster.harness.records.outcomes import Outcome
 
 DATA = places.DATA / "sanitizer"
 

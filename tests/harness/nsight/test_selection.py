@@ -35,7 +35,10 @@ from kernelblaster.harness.nsight.selection import (
     spread,
     timed_places,
 )
-from kernelblaster.harness.records import Build, LaunchProfile, Outcome, Profile, Provenance
+from kernelblaster.harness.records.builds import Build
+from kernelblaster.harness.records.outcomes import Outcome
+from kernelblaster.harness.records.profiles import LaunchProfile, Profile
+from kernelblaster.harness.records.timings import Provenance
 
 PAGE = DATA / "ncu" / "ncu_full_raw.csv"
 STAND_IN = """\

@@ -13,7 +13,7 @@ import pytest
 import torch
 from small_references import HEAD, MODEL, X, cases, reference
 
-from kernelblaster.harness.records import Variation
+from kernelblaster.harness.records.variations import Variation
 from kernelblaster.harness.reference import child
 from kernelblaster.harness.reference.case import Case, is_cast
 from kernelblaster.harness.reference.cases import Usual, scale_of, write_cases

@@ -12,7 +12,7 @@ from graph_support import text_task
 from pydantic import ValidationError
 from small_references import reference
 
-from kernelblaster.harness.records import Variation
+from kernelblaster.harness.records.variations import Variation
 from kernelblaster.harness.reference.claimed import (
     claimed_case,
     claimed_instance,

@@ -8,7 +8,7 @@ import pytest
 import torch
 from small_references import X, cases, reference
 
-from kernelblaster.harness.records import Variation
+from kernelblaster.harness.records.variations import Variation
 from kernelblaster.harness.reference import exploration, proof
 from kernelblaster.harness.reference.case import Case
 from kernelblaster.harness.reference.cases import Usual, scale_of, seed_of, timed_proof

@@ -12,7 +12,7 @@ import pytest
 import torch
 from small_references import reference
 
-from kernelblaster.harness.records import Variation
+from kernelblaster.harness.records.variations import Variation
 from kernelblaster.harness.reference import full_case
 from kernelblaster.harness.reference.exploration import explore
 from kernelblaster.harness.reference.full_case import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import exported_winner
 import pytest
 
-from kernelblaster.harness.records import AS_WRITTEN
+from kernelblaster.harness.records.readings import AS_WRITTEN
 from kernelblaster.harness.reference.interface import interface_of
 from kernelblaster.harness.reference.variant import Variant
 from kernelblaster.harness.task.interface import TaskInterface

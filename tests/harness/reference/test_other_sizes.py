@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from small_references import HEAD, MODEL
 
-from kernelblaster.harness.records import AS_WRITTEN
+from kernelblaster.harness.records.readings import AS_WRITTEN
 from kernelblaster.harness.reference.other_sizes import other_sizes
 from kernelblaster.harness.reference.variant import Variant
 

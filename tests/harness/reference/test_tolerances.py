@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from kernelblaster.harness.records import Tolerance
+from kernelblaster.harness.records.tensors import Tolerance
 from kernelblaster.harness.reference.tolerances import (
     Scale,
     all_finite,

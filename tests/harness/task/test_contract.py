@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelblaster.harness.records import DTYPE_BYTES, Task, TaskVariant, TensorSpec, Tolerance
+from kernelblaster.harness.records.tasks import Task, TaskVariant
+from kernelblaster.harness.records.tensors import DTYPE_BYTES, TensorSpec, Tolerance
 from kernelblaster.harness.task.contract import C_TYPES, ctype, header, signature
 
 

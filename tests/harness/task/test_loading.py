@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from places import EXAMPLES
 
 from kernelblaster.harness.errors import UserError
-from kernelblaster.harness.records import Task
+from kernelblaster.harness.records.tasks import Task
 from kernelblaster.harness.task.cases import Case, prepare_cases, read_cases, read_degenerate
 from kernelblaster.harness.task.contract import signature
 from kernelblaster.harness.task.loading import load_task

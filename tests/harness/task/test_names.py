@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from kernelblaster.harness.build.toolchain import build_now, find_toolchain
-from kernelblaster.harness.records import TaskVariant, TensorSpec
+from kernelblaster.harness.records.tasks import TaskVariant
+from kernelblaster.harness.records.tensors import TensorSpec
 from kernelblaster.harness.task.contract import header, signature
 from kernelblaster.harness.task.loading import load_task
 from kernelblaster.harness.task.names import constants_of, is_macro

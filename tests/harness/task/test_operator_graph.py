@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from builtin_support import node, ref, task
 
-from kernelblaster.harness.records import Program, Task
+from kernelblaster.harness.records.programs import Program
+from kernelblaster.harness.records.tasks import Task
 from kernelblaster.harness.task.operator_graph import operator_graph
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from small_references import cases, reference
 
-from kernelblaster.harness.records import Tolerance
+from kernelblaster.harness.records.tensors import Tolerance
 from kernelblaster.harness.reference.exploration import explore
 from kernelblaster.harness.reference.tolerances import tolerance_of
 from kernelblaster.harness.task.rules import (

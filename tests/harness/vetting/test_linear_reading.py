@@ -10,7 +10,7 @@ from pathlib import Path
 from kernelblaster.harness.build.compiler_output import compile_errors, kernel_resources
 from kernelblaster.harness.build.compiling import denied_files
 from kernelblaster.harness.judge.findings import located, sentence
-from kernelblaster.harness.records import Diagnostic
+from kernelblaster.harness.records.builds import Diagnostic
 from kernelblaster.harness.vetting.device_rules import device_code, names_its_own_places
 from kernelblaster.harness.vetting.host_object import host_assembly
 from kernelblaster.harness.vetting.source_rules import (

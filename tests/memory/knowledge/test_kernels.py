@@ -13,7 +13,8 @@ from typing import Any, get_args
 import pytest
 
 from kernelblaster.harness.errors import UserError
-from kernelblaster.harness.records import TaskVariant, TensorSpec
+from kernelblaster.harness.records.tasks import TaskVariant
+from kernelblaster.harness.records.tensors import TensorSpec
 from kernelblaster.memory.knowledge import knowledge_base
 from kernelblaster.memory.knowledge.ablation import open_under
 from kernelblaster.memory.knowledge.exchange.document import export, take_over

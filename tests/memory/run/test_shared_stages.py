@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from kernelblaster.harness.devices.protocol import Measurement
-from kernelblaster.harness.records import Outcome, Provenance, StageResult, Timing
+from kernelblaster.harness.records.evaluations import StageResult
+from kernelblaster.harness.records.outcomes import Outcome
+from kernelblaster.harness.records.timings import Provenance, Timing
 from kernelblaster.memory.run.shared_stages import SharedStages
 
 

@@ -13,16 +13,15 @@ from pathlib import Path
 import pytest
 
 from kernelblaster.harness.errors import UserError
-from kernelblaster.harness.records import (
+from kernelblaster.harness.records.evaluations import (
     DeviceIdentity,
     Evaluation,
-    Outcome,
-    Provenance,
     StageResult,
-    Timing,
     evaluation_key,
-    sha256_of,
 )
+from kernelblaster.harness.records.identity import sha256_of
+from kernelblaster.harness.records.outcomes import Outcome
+from kernelblaster.harness.records.timings import Provenance, Timing
 from kernelblaster.memory.records.evidence import Step
 from kernelblaster.memory.run.artifacts import ArtifactStore
 from kernelblaster.memory.run.run_store import RunStore
@@ -188,7 +187,7 @@ def test_what_is_no_database_is_refused_untouched(tmp_path: Path) -> None:
 KILLED = """
 import sys
 from pathlib import Path
-from kernelblaster.harness.records import Evaluation
+from kernelblaster.harness.records.evaluations import Evaluation
 from kernelblaster.memory.run.run_store import RunStore
 store = RunStore(Path(sys.argv[1]))
 for line in sys.stdin:

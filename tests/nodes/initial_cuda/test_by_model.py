@@ -14,7 +14,7 @@ from builtin_support import node, ref, task
 from scripted_chat_model import ScriptedChatModel, http_error, refusal, use
 
 from kernelblaster.harness.errors import UserError
-from kernelblaster.harness.records import Program
+from kernelblaster.harness.records.programs import Program
 from kernelblaster.memory.run.run_store import RunStore
 from kernelblaster.nodes.records.result import RunResult
 from kernelblaster.tools.first_kernel.writer import NotWritten, write_initial_cuda

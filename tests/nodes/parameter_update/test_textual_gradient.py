@@ -14,7 +14,7 @@ import pytest
 from asked import Asked
 
 from kernelblaster.graph.session import Session
-from kernelblaster.harness.records import Outcome
+from kernelblaster.harness.records.outcomes import Outcome
 from kernelblaster.memory.knowledge.knowledge_base import KnowledgeBase
 from kernelblaster.memory.knowledge.snapshots.contents import Contents
 from kernelblaster.memory.knowledge.snapshots.snapshot import Snapshot

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kernelblaster.harness.records import Provenance
+from kernelblaster.harness.records.timings import Provenance
 from kernelblaster.nodes.records.result import RunResult
 from kernelblaster.nodes.run.circumstances import baselines_of, notes_of
 from kernelblaster.nodes.run.report_text import report_text

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kernelblaster.harness.judge.timing import Ratio
-from kernelblaster.harness.records import SIMULATED_RESOLUTION, Provenance, Timing
+from kernelblaster.harness.records.timings import SIMULATED_RESOLUTION, Provenance, Timing
 from kernelblaster.nodes.run.confirm_winner import gain_of
 
 

@@ -12,7 +12,7 @@ from model_role_support import new_folder, run
 from scripted_chat_model import CURRENT, ScriptedChatModel
 from text_runs import resume
 
-from kernelblaster.harness.records import Task
+from kernelblaster.harness.records.tasks import Task
 from kernelblaster.nodes.run import sweep
 from kernelblaster.tools.models.code_reply import fenced
 from kernelblaster.tools.rewriting.records import Inapplicable, Rewritten

@@ -13,7 +13,9 @@ from text_runs import resume, run
 from kernelblaster.harness.devices.deferred import ResultAwaited
 from kernelblaster.harness.devices.gates import Gates
 from kernelblaster.harness.devices.job_records import Job, JobTask
-from kernelblaster.harness.records import Outcome, StageResult, Task
+from kernelblaster.harness.records.evaluations import StageResult
+from kernelblaster.harness.records.outcomes import Outcome
+from kernelblaster.harness.records.tasks import Task
 from kernelblaster.tools.evaluation.evaluator import Evaluator
 
 

@@ -10,7 +10,7 @@ import pytest
 from text_runs import request, run
 
 from kernelblaster.harness.errors import UserError
-from kernelblaster.harness.records import Task
+from kernelblaster.harness.records.tasks import Task
 from kernelblaster.harness.task.interface import Shape, TaskInterface
 from kernelblaster.nodes.run.winner import winner_of
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 from scripted_chat_model import ScriptedChatModel, cut_off, http_error, refusal, use
 
-from kernelblaster.harness.records import Task
+from kernelblaster.harness.records.tasks import Task
 from kernelblaster.nodes.records.result import RunResult
 from kernelblaster.nodes.soft_verifier.builtin import review
 from kernelblaster.nodes.soft_verifier.reply import verdict_on

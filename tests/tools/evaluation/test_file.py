@@ -11,7 +11,9 @@ import pytest
 
 from kernelblaster.harness.devices.protocol import Measurement
 from kernelblaster.harness.errors import UserError
-from kernelblaster.harness.records import Evaluation, Outcome, Task
+from kernelblaster.harness.records.evaluations import Evaluation
+from kernelblaster.harness.records.outcomes import Outcome
+from kernelblaster.harness.records.tasks import Task
 from kernelblaster.tools.evaluation import file
 from kernelblaster.tools.solutions import first_kernel
 from kernelblaster.tools.solutions.reading import EXPORTED

@@ -7,7 +7,8 @@ import asyncio
 import graph_support
 import pytest
 
-from kernelblaster.harness.records import LaunchProfile, Profile, Provenance
+from kernelblaster.harness.records.profiles import LaunchProfile, Profile
+from kernelblaster.harness.records.timings import Provenance
 from kernelblaster.memory.knowledge.states.signature import explain, signature_of
 from kernelblaster.tools.evaluation.time_alone import time_alone
 from kernelblaster.tools.wording.measurements import profile_text

@@ -14,7 +14,8 @@ import torch.utils.cpp_extension
 
 from kernelblaster.harness.build.toolchain import find_toolchain
 from kernelblaster.harness.errors import UserError
-from kernelblaster.harness.records import Reading, Variation
+from kernelblaster.harness.records.readings import Reading
+from kernelblaster.harness.records.variations import Variation
 from kernelblaster.tools.exporting.model_new import model_new
 from kernelblaster.tools.exporting.winner import Winner
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from kernelblaster.harness.devices.simulated import SimulatedDevice
 from kernelblaster.harness.errors import UserError
-from kernelblaster.harness.records import Outcome
+from kernelblaster.harness.records.outcomes import Outcome
 from kernelblaster.harness.task.loading import load_task
 from kernelblaster.tools.first_kernel.writer import InitialKernel, write_initial_cuda
 

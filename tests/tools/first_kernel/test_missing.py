@@ -8,7 +8,8 @@ import pytest
 from builtin_support import node, ref, reference, task, verified
 
 from kernelblaster.harness.devices.simulated import SimulatedDevice
-from kernelblaster.harness.records import Outcome, Program, ProgramNode
+from kernelblaster.harness.records.outcomes import Outcome
+from kernelblaster.harness.records.programs import Program, ProgramNode
 from kernelblaster.harness.task.loading import load_task
 from kernelblaster.tools.first_kernel.missing import Sketch
 from kernelblaster.tools.first_kernel.writer import NotWritten, write_initial_cuda

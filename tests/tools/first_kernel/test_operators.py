@@ -12,7 +12,7 @@ import pytest
 from builtin_support import reference, verified
 
 from kernelblaster.harness.devices.simulated import SimulatedDevice
-from kernelblaster.harness.records import Outcome
+from kernelblaster.harness.records.outcomes import Outcome
 from kernelblaster.harness.task.loading import load_task
 from kernelblaster.tools.first_kernel.writer import InitialKernel, write_initial_cuda
 

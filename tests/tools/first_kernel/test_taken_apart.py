@@ -8,7 +8,8 @@ import pytest
 from builtin_support import reference, verified
 
 from kernelblaster.harness.devices.simulated import SimulatedDevice
-from kernelblaster.harness.records import Outcome, Task
+from kernelblaster.harness.records.outcomes import Outcome
+from kernelblaster.harness.records.tasks import Task
 from kernelblaster.harness.reference.taken_apart import WHOLE
 from kernelblaster.harness.task.loading import load_task
 from kernelblaster.tools.first_kernel.elementwise import OPERANDS

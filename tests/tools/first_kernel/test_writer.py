@@ -23,7 +23,8 @@ from builtin_support import (
 from places import EXAMPLES
 
 from kernelblaster.harness.devices.simulated import SimulatedDevice
-from kernelblaster.harness.records import Outcome, Task
+from kernelblaster.harness.records.outcomes import Outcome
+from kernelblaster.harness.records.tasks import Task
 from kernelblaster.harness.task.loading import load_task
 from kernelblaster.tools.first_kernel.writer import InitialKernel, NotWritten, write_initial_cuda
 

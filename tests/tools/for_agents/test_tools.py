@@ -17,7 +17,8 @@ from langchain_core.tools import BaseTool
 
 import kernelblaster
 from kernelblaster.harness.errors import UserError
-from kernelblaster.harness.records import Reading, Task
+from kernelblaster.harness.records.readings import Reading
+from kernelblaster.harness.records.tasks import Task
 from kernelblaster.harness.task.contract import signature
 from kernelblaster.memory.knowledge.knowledge_base import KnowledgeBase
 from kernelblaster.memory.records.lessons import Lesson

@@ -27,7 +27,7 @@ from scripted_chat_model import (
 )
 
 from kernelblaster.harness.errors import UserError
-from kernelblaster.harness.records import Record
+from kernelblaster.harness.records.record import Record
 from kernelblaster.memory.run.artifacts import ArtifactStore
 from kernelblaster.memory.run.run_store import RunStore
 from kernelblaster.tools.models.asking import (

@@ -19,7 +19,7 @@ from openai_server import OpenAiServer, Say
 from places import SUPPORT
 
 from kernelblaster.harness.errors import UserError
-from kernelblaster.harness.records import Record
+from kernelblaster.harness.records.record import Record
 from kernelblaster.memory.run.artifacts import ArtifactStore
 from kernelblaster.memory.run.run_store import RunStore
 from kernelblaster.tools.models.asking import Asker, ModelUnavailable

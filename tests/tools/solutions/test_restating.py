@@ -7,7 +7,8 @@ import pytest
 
 from kernelblaster.harness.build.toolchain import build_now, find_toolchain
 from kernelblaster.harness.judge.findings import judge_build
-from kernelblaster.harness.records import Task, TaskVariant, TensorSpec, Tolerance
+from kernelblaster.harness.records.tasks import Task, TaskVariant
+from kernelblaster.harness.records.tensors import TensorSpec, Tolerance
 from kernelblaster.harness.task.contract import header
 from kernelblaster.tools.exporting.model_new import model_new
 from kernelblaster.tools.solutions.reading import NotRestated, is_solution, read_solution

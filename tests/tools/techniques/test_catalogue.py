@@ -23,7 +23,7 @@ from builtin_support import (
 
 import kernelblaster
 from kernelblaster.harness.errors import UserError
-from kernelblaster.harness.records import Task
+from kernelblaster.harness.records.tasks import Task
 from kernelblaster.memory.knowledge.seed import load_seed
 from kernelblaster.tools.rewriting.records import Rewritten
 from kernelblaster.tools.techniques.catalogue import knowledge_seed, techniques
@@ -103,7 +103,7 @@ def test_a_run_opens_its_knowledge_with_the_techniques_of_the_folder(tmp_path: P
 FROM_ELSEWHERE = contributing.text("say_hello.py")
 USE_IT = """\
 import json, sys
-from kernelblaster.harness.records import Task
+from kernelblaster.harness.records.tasks import Task
 from kernelblaster.memory.records import PolicyContext
 from kernelblaster.nodes.optimization_proposer.builtin import propose
 from kernelblaster.tools.techniques.catalogue import applicable, rewrites, techniques

@@ -16,7 +16,9 @@ from builtin_support import (
     transpose_task,
 )
 
-from kernelblaster.harness.records import LaunchProfile, Profile, Provenance, Task
+from kernelblaster.harness.records.profiles import LaunchProfile, Profile
+from kernelblaster.harness.records.tasks import Task
+from kernelblaster.harness.records.timings import Provenance
 from kernelblaster.memory.knowledge.states.conditions import misnamed
 from kernelblaster.tools.techniques import operators
 from kernelblaster.tools.techniques.catalogue import techniques, unfit

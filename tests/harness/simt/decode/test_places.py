@@ -6,7 +6,9 @@ import pytest
 from simt_support import compile_ptx
 
 from kernelblaster.harness.judge.findings import explained, located
-from kernelblaster.harness.records import Diagnostic, Outcome, StageResult
+from kernelblaster.harness.records.builds import Diagnostic
+from kernelblaster.harness.records.evaluations import StageResult
+from kernelblaster.harness.records.outcomes import Outcome
 from kernelblaster.harness.simt.decode.places import Buffer, place, short_name
 
 BUFFERS = [Buffer("x", 1000, 100), Buffer("y", 2000, 8)]

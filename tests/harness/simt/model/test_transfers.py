@@ -6,7 +6,7 @@ import pytest
 
 from kernelblaster.harness.gpus import find_gpu
 from kernelblaster.harness.judge.reports import TransferReport
-from kernelblaster.harness.records import LaunchProfile
+from kernelblaster.harness.records.profiles import LaunchProfile
 from kernelblaster.harness.simt.model.constants import constants_of
 from kernelblaster.harness.simt.model.time_model import hidden_microseconds
 from kernelblaster.harness.simt.model.transfers import describe_transfer

@@ -226,7 +226,7 @@ def test_marking_bytes_of_the_arena() -> None:
 @pytest.mark.parametrize("more", [(), ("census_program.c",)], ids=["programs", "census"])
 def test_the_runtime_of_whole_programs_builds(cache: Path, more: tuple[str, ...]) -> None:
     """The benchmarks add to the stand-in runtime: no name may be in two of its files."""
-    folder, runtime = ROOT / "benchmarks", ROOT / "harness" / "host" / "runtime"
+    folder, runtime = ROOT / "benchmarks" / "simulator", ROOT / "harness" / "host" / "runtime"
     path = build_native(
         "program-runtime",
         [*runtime.glob("*.c"), *(folder / part for part in ("program_runtime.c", *more))],

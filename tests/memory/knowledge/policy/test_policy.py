@@ -12,7 +12,7 @@ import pytest
 from pydantic import ValidationError
 from rows import row
 
-from kernelblaster.harness.records import sha256_of_json
+from kernelblaster.harness.records.identity import sha256_of_json
 from kernelblaster.memory.knowledge.journal import Entry, Journal
 from kernelblaster.memory.knowledge.policy.policy import (
     Prospect,

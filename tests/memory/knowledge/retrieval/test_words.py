@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelblaster.harness.records import TaskVariant
+from kernelblaster.harness.records.tasks import TaskVariant
 from kernelblaster.memory.knowledge.kernels import KnownKernel, TaskSeen
 from kernelblaster.memory.knowledge.knowledge_base import KnowledgeBase
 from kernelblaster.memory.knowledge.retrieval.words import (

@@ -7,7 +7,9 @@ from builtin_support import softmax_task
 from pydantic import ValidationError
 from rows import row
 
-from kernelblaster.harness.records import DeviceIdentity, LaunchProfile, Profile, Provenance
+from kernelblaster.harness.records.evaluations import DeviceIdentity
+from kernelblaster.harness.records.profiles import LaunchProfile, Profile
+from kernelblaster.harness.records.timings import Provenance
 from kernelblaster.memory.knowledge.states.conditions import (
     BEYOND_SIGNATURE,
     FEATURES,

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from places import DATA
 
 from kernelblaster.harness.nsight.profile import profile_from_pages
-from kernelblaster.harness.records import LaunchProfile, Profile, Provenance
+from kernelblaster.harness.records.profiles import LaunchProfile, Profile
+from kernelblaster.harness.records.timings import Provenance
 from kernelblaster.memory.knowledge.states.matching import (
     NEAR,
     States,

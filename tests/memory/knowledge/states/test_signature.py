@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelblaster.harness.records import LaunchProfile, Profile, Provenance
+from kernelblaster.harness.records.profiles import LaunchProfile, Profile
+from kernelblaster.harness.records.timings import Provenance
 from kernelblaster.memory.knowledge.states.signature import (
     BOTTLENECKS,
     DIMENSIONS,

@@ -11,18 +11,17 @@ from places import DATA
 from kernelblaster.harness.bound.arithmetic import multiplies, product_times
 from kernelblaster.harness.gpus import GPUS, known_gpu
 from kernelblaster.harness.nsight.profile import profile_from_pages
-from kernelblaster.harness.records import (
+from kernelblaster.harness.records.builds import Diagnostic
+from kernelblaster.harness.records.evaluations import Evaluation
+from kernelblaster.harness.records.outcomes import Outcome
+from kernelblaster.harness.records.profiles import (
     MOST_DETAILED,
-    Diagnostic,
-    Evaluation,
     LaunchProfile,
     LineProfile,
-    Outcome,
     Profile,
-    ProgramNode,
-    Provenance,
-    Timing,
 )
+from kernelblaster.harness.records.programs import ProgramNode
+from kernelblaster.harness.records.timings import Provenance, Timing
 from kernelblaster.harness.simt.model.time_model import together
 from kernelblaster.harness.task.contract import header
 from kernelblaster.memory.knowledge.policy.actions import Forecast

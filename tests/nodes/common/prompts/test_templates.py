@@ -14,13 +14,10 @@ from hypothesis import strategies as st
 
 import kernelblaster
 from kernelblaster.harness.build.toolchain import FLAGS
-from kernelblaster.harness.records import (
-    DeviceIdentity,
-    Evaluation,
-    LaunchProfile,
-    Task,
-    Variation,
-)
+from kernelblaster.harness.records.evaluations import DeviceIdentity, Evaluation
+from kernelblaster.harness.records.profiles import LaunchProfile
+from kernelblaster.harness.records.tasks import Task
+from kernelblaster.harness.records.variations import Variation
 from kernelblaster.harness.task.contract import signature
 from kernelblaster.harness.task.rules import (
     CASES,

@@ -1,0 +1,141 @@
+"""What a step costs beside its evaluation, on an empty and on a large knowledge base.
+
+Runs of rollouts of 4 steps on the tests' text device, whose evaluations take no time: what is left
+is the graph, its checkpoints, its stores and the knowledge base. A run of few rollouts and one of
+many tell what a further step costs from what every run costs once, the reading of the knowledge
+base among it. Times are of the processor, so that others on the machine do not count. With another
+checkout's interpreter the same is measured with that code, in a process of its own.
+
+    python benchmarks/runs/step_overhead.py [--python INTERPRETER] [--rows 0,10000]
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import datetime
+import importlib
+import importlib.util
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+PAIRS = 5
+"""A short and a long run each; the median is told."""
+ROLLOUTS = 2, 12
+
+
+def side(rows: int) -> dict[str, float]:
+    """Return the milliseconds of a further step, of what comes once, and of a step of a short run,
+    all in all; with the package that is imported."""
+    install = text_support().install
+    found: dict[str, list[float]] = {"step": [], "once": [], "short": []}
+    with tempfile.TemporaryDirectory(prefix="kernelblaster-") as folder:
+        scratch = Path(folder)
+        if rows:
+            spec = importlib.util.spec_from_file_location("filler", HERE / "knowledge_base.py")
+            assert spec is not None and spec.loader is not None
+            filler = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(filler)
+            filler.fill(scratch / "kb", rows)
+
+        install(replace)
+        for number in range(PAIRS):
+            (few, short), (many, long) = (
+                timed(scratch, f"{number}-{rollouts}", number, rollouts)
+                for rollouts in ROLLOUTS
+            )
+            step = (long - short) / (many - few)
+            found["step"].append(step)
+            found["once"].append(short - few * step)
+            found["short"].append(short / few)
+    return {name: statistics.median(values) for name, values in found.items()}
+
+
+def timed(scratch: Path, name: str, seed: int, rollouts: int) -> tuple[int, float]:
+    """Return how many steps a run took, and its milliseconds."""
+    asked = {
+        "iterations": 2, "rollouts": rollouts, "steps": 4, "seed": seed,
+        "knowledge": str(scratch / "kb"),
+    }  # fmt: skip
+    session = new_session(scratch / f"run-{name}", asked)
+    began = time.process_time()
+    result = asyncio.run(session.run())
+    took = 1e3 * (time.process_time() - began)
+    session.close()
+    return len(result.steps), took
+
+
+def text_support() -> Any:
+    """Return the tests' text device, of the package that is imported."""
+    import kernelblaster
+
+    root = Path(str(kernelblaster.__file__)).resolve().parent
+    sys.path[:0] = [str(root / "tests"), str(root / "tests/support")]
+    return importlib.import_module("graph_support")
+
+
+def replace(name: str, value: Any) -> None:
+    """Put a value in place of another for the rest of this process; `name` is dotted."""
+    module, _, attribute = name.rpartition(".")
+    setattr(importlib.import_module(module), attribute, value)
+
+
+def new_session(directory: Path, asked: dict[str, Any]) -> Any:
+    """Lay out a run of the text task in a directory."""
+    from kernelblaster.graph.session import Session
+
+    try:
+        from asked import Asked
+    except ImportError:  # Before request and context were two.
+        from kernelblaster.nodes.records import OptimizeRequest
+
+        return Session.create(directory, OptimizeRequest(task="text.py", **asked))
+    return Asked.of(task="text.py", **asked).session(directory)
+
+
+def main() -> None:
+    """Measure both sides in turns, or be one of them."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--python", help="interpreter of another checkout")
+    parser.add_argument("--rows", default="0,10000")
+    parser.add_argument("--side", type=int)
+    parser.add_argument("--out", type=Path)
+    given = parser.parse_args()
+    if given.side is not None:
+        print(json.dumps(side(given.side)))
+        return
+    lines = [
+        f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d %H:%M} UTC, {os.cpu_count()} cores, load "
+        f"{os.getloadavg()[0]:.1f} at the start; medians of {PAIRS} pairs of runs, of "
+        f"{ROLLOUTS[0]} and of {ROLLOUTS[1]} rollouts an iteration; ms",
+        f"{'rows':>8s}  {'code':>6s}  {'a further step':>14s}  {'once a run':>10s}  "
+        f"{'a step of the short run, all in all':>35s}",
+    ]
+    print("\n".join(lines), flush=True)
+    for rows in (int(text) for text in given.rows.split(",")):
+        for name, python in (("before", given.python), ("now", sys.executable)):
+            if python:
+                command = [python, __file__, "--side", str(rows)]
+                done = subprocess.run(command, capture_output=True, text=True, cwd="/")
+                if done.returncode:
+                    raise SystemExit(f"{name}: {done.stderr[-1500:]}")
+                found = json.loads(done.stdout.splitlines()[-1])
+                lines.append(
+                    f"{rows:8d}  {name:>6s}  {found['step']:14.1f}  {found['once']:10.0f}  "
+                    f"{found['short']:35.1f}"
+                )
+                print(lines[-1], flush=True)
+    if given.out:
+        given.out.write_text("\n".join(lines) + "\n")
+
+
+if __name__ == "__main__":
+    main()

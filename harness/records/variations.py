@@ -1,0 +1,40 @@
+"""What of a task may differ from case to case."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from .record import Record
+
+Level = Literal["any", "positive", "scaled", "some", "below", "range", "order", "own"]
+"""How far the values of a tensor may be changed, the freest first; see reference/draws.py."""
+
+
+class Variation(Record):
+    """What may differ from case to case, as far as forward() survives it at small dimensions.
+
+    Found on the CPU, where an index out of range is an error and costs nothing, and the same on
+    every device. A kernel may rely on shapes, dtypes and the constants, and on no other value.
+    """
+
+    levels: dict[str, Level] = Field(default_factory=dict)
+    """By name, of each input and parameter, and of each buffer that is no constant."""
+    fixed: tuple[str, ...] = ()
+    """Inputs and parameters that are the same, in part or as a whole, under every seed."""
+    constants: tuple[str, ...] = ()
+    """Buffers that do not depend on the seed: constants of the task, never changed."""
+    unread: tuple[str, ...] = ()
+    """Parameters and buffers on whose values no output depends: `launch` is not given them."""
+    uniform_width: float = 1.0
+    """How far from zero inputs of the distribution `uniform` lie: so little that what forward()
+    adds to keep a root or a quotient finite shows, where it adds any."""
+    updated: tuple[str, ...] = ()
+    """Buffers that forward() changes. A kernel does not: each call begins with the same ones."""
+
+    @property
+    def not_varied(self) -> tuple[str, ...]:
+        """Names of the tensors that a case could not vary: what a kernel makes of others is not
+        known."""
+        return tuple(name for name in self.fixed if self.levels.get(name) == "own")
