@@ -93,6 +93,8 @@ class LaunchCounters:
     l1_load_sectors: float
     """Load sectors that the replayed L1 saw, whole grid."""
     l1_hit_sectors: float
+    l1_missed_lines: float
+    """Share of the lines of all load requests that are asked for beyond the L1."""
     read_footprint: float
     """Distinct bytes read by the whole grid."""
     write_footprint: float

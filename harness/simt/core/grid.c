@@ -364,6 +364,7 @@ void simt_merge_uses(SectorUse *into, const SectorUse *from, int64_t first, int6
             into[sector].written_by = from[sector].written_by;
             use->written_sectors++;
         }
+        into[sector].readers += from[sector].readers;
         if (from[sector].looked_at_by) into[sector].looked_at_by = from[sector].looked_at_by;
     }
 }

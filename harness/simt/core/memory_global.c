@@ -61,6 +61,7 @@ static void touch_sector(Block *block, uint32_t sector, int allocation, Access a
     }
     if (access != ACCESS_STORE && use->read_by != block->number) {
         total->block_read_sectors++;
+        use->readers++;
         if (!use->read_by) {
             total->read_sectors++;
             if (sector < total->read_first) total->read_first = sector;
@@ -79,11 +80,15 @@ static void touch_sector(Block *block, uint32_t sector, int allocation, Access a
     }
 }
 
+#define MOST_TRACED (INT64_C(1) << 26) /* words: 256 MB */
+
 /* Trace record: block number, warp, pc, sector count | store << 8 | atomic << 9 | past the L1 << 10,
    sectors. */
 static void append_trace(Block *block, const Warp *warp, const Instruction *row, int pc,
                          Access access, const uint32_t *sectors, int count) {
     Machine *machine = block->machine;
+    if (machine->traced && !machine->traced[block->number - 1]) return;
+    if (machine->trace_length + 4 + LANES > MOST_TRACED) return;
     if (machine->trace_length + 4 + LANES > machine->trace_capacity) {
         int64_t capacity = machine->trace_capacity ? 2 * machine->trace_capacity : 1 << 16;
         uint32_t *grown = realloc(machine->trace, (size_t)capacity * sizeof *grown);

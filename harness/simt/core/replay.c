@@ -105,12 +105,12 @@ int64_t simt_trace_echoes(const uint32_t *trace, int64_t warp_count, const int64
     return complete ? found : -1;
 }
 
-/* How scattered the requests of a trace are. For loads, then for stores and atomics: sectors,
-   64-byte units, and the places 256 bytes wide of those requests that go to more than four. */
+/* How scattered the requests of a trace are, three numbers an instruction: sectors, 64-byte units,
+   and the places 256 bytes wide of those requests that go to more than four. */
 void simt_trace_shape(const uint32_t *trace, int64_t length, int64_t *results) {
     for (int64_t at = 0; at < length;) {
         int count = (int)(trace[at + 3] & 255), units = 0, places = 0;
-        int64_t *found = results + (trace[at + 3] >> 8 & 3 ? 3 : 0);
+        int64_t *found = results + 3 * (int64_t)trace[at + 2];
         for (int i = 0; i < count; i++) {
             uint32_t sector = trace[at + 4 + i];
             bool new_unit = true, new_place = true;

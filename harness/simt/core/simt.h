@@ -27,9 +27,10 @@ typedef uint32_t LaneMask;
         for (int lane = __builtin_ctz(rest_), once_ = 1; once_; once_ = 0)
 
 /* Who touched a 32-byte sector of global memory; block numbers are 1 + place in this run.
-   `looked_at_by` read what it had not stored there itself, and has not done so since. */
+   `looked_at_by` read what it had not stored there itself, and has not done so since; `readers`
+   counts blocks, one again where others read in between. */
 typedef struct {
-    uint32_t read_by, written_by, atomics, looked_at_by;
+    uint32_t read_by, written_by, atomics, looked_at_by, readers;
 } SectorUse;
 
 /* What a sector held before the run first wrote to it. */
@@ -98,6 +99,7 @@ typedef struct {
     uint32_t *critical;        /* executions on the first block's slowest path; may be null */
     uint32_t *critical_last;   /* with `hop_clocks`: on that of the block that ends last */
     uint32_t *trace;           /* grown here; the caller frees it by simt_free */
+    const uint8_t *traced;     /* of each block of the run, whether it is; null: all when `tracing` */
     const FunctionRow *functions; /* when `stacked` */
     Before *before;            /* null unless `keeping`; grown here; the caller frees it by simt_free */
     int64_t *work;             /* warp instructions of each block, in the order of `blocks` */

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -60,7 +60,7 @@ class BlockRuns:
         self,
         blocks: Sequence[int],
         *,
-        trace: bool = False,
+        trace: bool | Collection[int] = False,
         random: bool = False,
         keep: bool = True,
         fair: bool = False,
@@ -71,7 +71,7 @@ class BlockRuns:
 
         Args:
             blocks: which.
-            trace: keep the order of the accesses.
+            trace: keep the order of the accesses, or of those of these blocks.
             random: they were drawn at random, so what they did stands for the grid.
             keep: remember what they overwrite, for `take_back`.
             fair, seed, hop_clocks: as in core.run.

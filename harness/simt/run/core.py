@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import mmap
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -55,7 +55,7 @@ def run(
     *,
     checks: bool = True,
     seed: int = 0,
-    trace: bool = False,
+    trace: bool | Collection[int] = False,
     max_instructions: int = 20_000_000_000,
     threads: int = 1,
     keep: bool = False,
@@ -70,7 +70,7 @@ def run(
         blocks: Linear block indices; None for the whole grid.
         checks: Look for races, uninitialised reads and the like. Bounds are always checked.
         seed: Order in which the warps of a block take their turns; 0 is ascending.
-        trace: Keep every global access for replay_l1.
+        trace: Keep every global access for replay_l1, or those of these blocks.
         max_instructions: Warp instructions after which the run ends as timed out.
         threads: Host threads. Only used without checks, for kernels without global atomics.
         keep: Remember what memory held, so that `take_back` can undo the run; on one thread.
@@ -124,7 +124,7 @@ class _Run:
         last: int,
         checks: bool,
         seed: int,
-        trace: bool,
+        trace: bool | Collection[int],
         max_instructions: int,
         keep: bool,
         fair: bool,
@@ -134,6 +134,7 @@ class _Run:
         self.launch, self.memory, self.program = launch, memory, program
         self.library = core_library()
         self.blocks = np.array(blocks[first:last], dtype=np.int64)
+        self.traced = np.isin(blocks, [] if isinstance(trace, bool) else list(trace))
         self.starts = np.array(memory.starts, dtype=np.uint64)
         self.ends = np.array(memory.ends, dtype=np.uint64)
         self.counters = np.zeros(len(program.rows), dtype=COUNTER)
@@ -166,6 +167,8 @@ class _Run:
         if self.critical.size:
             machine.critical = self.critical.ctypes.data
             machine.critical_last = self.critical_last.ctypes.data
+        if not isinstance(trace, bool):
+            machine.traced = self.traced.ctypes.data
         if checks:
             machine.shadow = self.shadow.ctypes.data
         if memory.initialised is not None:
@@ -184,7 +187,7 @@ class _Run:
         machine.shared_bytes, machine.local_bytes = program.shared_bytes, program.local_bytes
         machine.allocation_count = len(self.starts)
         machine.report_capacity = _REPORT_CAPACITY
-        machine.checks, machine.tracing, machine.keeping = int(checks), int(trace), int(keep)
+        machine.checks, machine.tracing, machine.keeping = int(checks), int(bool(trace)), int(keep)
         machine.slice, machine.turn = (_FAIR_SLICE, _FAIR_TURN) if fair else (_SLICE, _TURN)
         machine.hop_clocks, machine.atomic_hop_clocks = hop_clocks
         machine.resident_limit = launch.resident_blocks
@@ -272,6 +275,7 @@ class _Run:
         trace = None
         if machine.tracing:
             trace = Trace(self.trace_records, tuple(int(b) for b in self.blocks), warps)
+        sectors = self.sectors.view(np.uint32).reshape(-1, SECTOR_USE_BYTES // 4)
         return Result(
             kernel=launch.kernel,
             blocks=blocks,
@@ -283,7 +287,8 @@ class _Run:
             constant_lines=int(machine.constant_lines),
             work=self.work,
             before=self.before,
-            looked_at_by=self.sectors.view(np.uint32).reshape(-1, SECTOR_USE_BYTES // 4)[:, 3],
+            looked_at_by=sectors[:, 3],
+            readers=sectors[:, 4],
             first_warp_path=self.path[: machine.path_length].copy(),
             critical=self.critical,
             path=SerialPath(

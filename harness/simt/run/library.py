@@ -18,13 +18,14 @@ _FLAGS = (
     "-fno-trapping-math",
     "-fno-strict-aliasing",  # a register is read as whatever type the instruction says
 )
-SECTOR_USE_BYTES = 16
+SECTOR_USE_BYTES = 20
 GLOBAL_SHADOW_BYTES = 48
 
 _POINTERS = (
     "code", "operands", "constants", "parameters", "allocation_starts", "allocation_ends",
     "blocks", "counters", "reports", "uses", "sectors", "initialised", "shadow",
-    "path", "critical", "critical_last", "trace", "functions", "before", "work",
+    "path", "critical", "critical_last", "trace", "traced", "functions", "before",
+    "work",
 )  # fmt: skip
 _LONGS = (
     "trace_length", "trace_capacity", "arena_base", "arena_size", "first_block", "block_count",

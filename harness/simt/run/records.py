@@ -294,6 +294,8 @@ class Result:
     """What memory held before, of what the run wrote; empty where it was not to be kept."""
     looked_at_by: NDArray[np.uint32]
     """Of each sector of the arena, not 0 where a block read what it did not store itself."""
+    readers: NDArray[np.uint32]
+    """Of each sector of the arena, how many blocks read it."""
     first_warp_path: NDArray[np.int32]
     """Instructions executed by warp 0 of the first block, in order."""
     critical: NDArray[np.uint32]

@@ -38,16 +38,11 @@ class L1Replay:
         sectors = self.sectors * shares
         return sectors, np.maximum(0.0, self.hits - (self.sectors - sectors))
 
-    def first_misses(self) -> NDArray[np.int64]:
-        """Return how many of each instruction's misses nobody before had asked for."""
+    def first_misses(self) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
+        """Return the sectors that loads missed, each once, and which instruction asked first."""
         loads = self.misses < 1 << 31
-        _, first = np.unique(self.misses[loads], return_index=True)
-        return np.bincount(self.missed_by[loads][first], minlength=len(self.sectors))
-
-    def hit_rate(self, instructions: Sequence[int]) -> float:
-        """Return the share of these instructions' sectors that was found, 1 for none."""
-        sectors = int(self.sectors[instructions].sum())
-        return float(self.hits[instructions].sum()) / sectors if sectors else 1.0
+        sectors, first = np.unique(self.misses[loads], return_index=True)
+        return sectors, self.missed_by[loads][first]
 
 
 def _pointer(array: NDArray[np.generic]) -> ctypes.c_void_p:
@@ -123,20 +118,19 @@ def _echoes(
 
 @dataclass(frozen=True)
 class Shape:
-    """How scattered the requests of a trace are, for loads or for stores and atomics."""
+    """How scattered the requests of a trace are, by instruction index."""
 
-    sectors: int
-    units: int
+    sectors: NDArray[np.int64]
+    units: NDArray[np.int64]
     """64-byte units, summed over the requests: what DRAM fetches."""
-    places: int
+    places: NDArray[np.int64]
     """Places 256 bytes wide, summed over the requests that go to more than four."""
 
 
-def trace_shape(trace: Trace) -> tuple[Shape, Shape]:
-    """Return the shape of a trace's loads, and of its stores and atomics."""
-    results = np.zeros(6, dtype=np.int64)
+def trace_shape(trace: Trace, instructions: int) -> Shape:
+    """Return the shape of a trace's requests; `instructions` is how many the module has."""
+    results = np.zeros((instructions, 3), dtype=np.int64)
     core_library().simt_trace_shape(
         _pointer(trace.records), ctypes.c_int64(len(trace.records)), _pointer(results)
     )
-    numbers = [int(number) for number in results]
-    return Shape(*numbers[:3]), Shape(*numbers[3:])
+    return Shape(*results.T)

@@ -14,7 +14,6 @@ from ...gpus import Gpu
 from ...occupancy import Occupancy
 from ..counters import Counts
 from ..run.records import Memory, Result
-from ..run.replay import Shape
 
 RIM = 3.0
 """Blocks that read a sector, on average, up to which it is taken for a rim shared by neighbours."""
@@ -123,13 +122,49 @@ class Fetched(NamedTuple):
     """Where only the same request does."""
 
 
-def fetched_halves(misses: npt.NDArray[np.uint32], shape: Shape) -> Fetched:
-    """Return what is fetched for the sectors that the L1 missed."""
-    sectors = np.unique(misses[misses < 1 << 31])
-    if not sectors.size or not shape.sectors:
+def fetched_halves(
+    sectors: npt.NDArray[np.uint32], shares: npt.NDArray[np.float64], units: float, asked: float
+) -> Fetched:
+    """Return what is fetched for the sectors that the L1 missed.
+
+    Args:
+        sectors: each once, ascending.
+        shares: of each, how often DRAM serves it.
+        units: 64-byte units of the requests that DRAM serves.
+        asked: sectors of these.
+    """
+    if asked <= 0 or not shares.any():
         return Fetched(1.0, 1.0)
-    ever = 2.0 * np.unique(sectors >> 1).size / sectors.size
-    return Fetched(ever, min(2.0, 2.0 * shape.units / shape.sectors))
+    pairs = np.maximum.reduceat(shares, np.unique(sectors >> 1, return_index=True)[1])
+    return Fetched(float(2.0 * pairs.sum() / shares.sum()), min(2.0, 2.0 * units / asked))
+
+
+def first_asked(
+    readers: npt.NDArray[np.float64], from_dram: float
+) -> npt.NDArray[np.float64]:
+    """Return how often DRAM serves one SM for each sector that it asks for first.
+
+    Of all who read a sector one is the first: who reads what few others do waits for DRAM, however
+    much else is read that everybody has asked for.
+
+    Args:
+        readers: of each sector.
+        from_dram: sectors that DRAM serves in all.
+    """
+    if from_dram >= len(readers):
+        return np.ones(len(readers))
+    order = np.argsort(readers, kind="stable")
+    weights = 1 / readers[order]
+    # With so many served each time, what is left for the others, by their weights.
+    certain = np.arange(len(order))
+    rest = np.cumsum(weights[::-1])[::-1]
+    each = (from_dram - certain) / rest
+    few = int(np.argmax(each * weights <= 1))
+    found = np.ones(len(order))
+    found[few:] = max(0.0, each[few]) * weights[few:]
+    shares = np.empty(len(order))
+    shares[order] = found
+    return shares
 
 
 def first_halves(fetched: Fetched) -> float:

@@ -21,6 +21,7 @@ from .footprint import (
     fetched_halves,
     fetched_share,
     filled_bytes,
+    first_asked,
     first_halves,
     footprint_of,
     lost_reuse,
@@ -42,6 +43,8 @@ class MemoryTraffic:
     load_sectors: float
     hit_sectors: float
     """Those found in the L1."""
+    missed_lines: float
+    """Share of the lines of all requests that are asked for beyond the L1."""
     reread_bytes: float
     dram_accesses: float
     filled_bytes: float
@@ -81,51 +84,67 @@ def traffic_of(
     )  # fmt: skip
     seen, hits = replay.made(shares)
     loads = _loads(module)
-    group_scale = runs.scale(loads)
+    group_scale = runs.scale(loads, float(replay.sectors[loads].sum()))
     load_sectors, load_hits = float(seen[loads].sum()), float(hits[loads].sum())
+    misses_of = 1 - np.divide(hits, seen, where=seen > 0, out=np.zeros(len(seen)))
     missed = load_sectors - load_hits
     footprint = footprint_of(
         gpu, runs.runner.asked.memory, runs.runner.fresh, runs.runner.uses, runs.blocks, held,
         whole_range=runs.whole_range,
     )  # fmt: skip
-    reread = footprint.between_waves
+    again = 0.0
+    sectors, by = replay.first_misses()
+    readers = runs.readers(sectors)
+    distinct = float(len(sectors))
     if footprint.overflow:
         # The resident blocks of all SMs together overflow the L2: what one SM loads again, its
         # L1 having lost it, the L2 has lost as well.
-        distinct = float(sum(use.read_sectors for use in resident.uses.values()))
-        lost = lost_reuse(footprint.overflow)
-        reread += lost * max(0.0, missed - distinct) * 32 * group_scale
-    loads_shape, stores_shape = trace_shape(resident.trace)
-    halves = fetched_halves(replay.misses, loads_shape)
+        again = lost_reuse(footprint.overflow) * max(0.0, missed - distinct) * 32 * group_scale
+    reread = footprint.between_waves + again
+    misses = missed * group_scale * 32
+    lost = min(1.0, again / max(32.0, misses - distinct * group_scale * 32))
+
+    def served(read: float) -> npt.NDArray[np.float64]:
+        """Return how often DRAM serves who asks first for a sector; `read`: bytes not read yet."""
+        return first_asked(readers, (read + footprint.between_waves) / (group_scale * 32))
+
+    def by_instruction(first: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """Return the share of each instruction's misses that DRAM serves.
+
+        Of those that ask again, it serves where the L2 has lost what they ask for.
+        """
+        more = np.bincount(by, weights=first - lost, minlength=len(seen))
+        return lost + more / np.maximum(replay.sectors - replay.hits, 1)
+
+    shape = trace_shape(resident.trace, len(module.instructions))
+    once = served(footprint.read)
+    weights = (misses_of * by_instruction(once))[loads]
+    halves = fetched_halves(
+        sectors, once,
+        float((shape.units[loads] * weights).sum()), float((shape.sectors[loads] * weights).sum()),
+    )  # fmt: skip
     fetched = fetched_share(halves, footprint.overflow)
     filled = filled_bytes(samples, footprint)
     # The share of the scattered writes that reach DRAM one by one.
     alone = filled / max(1.0, footprint.written)
     if samples and samples[0].atomic_requests:
         alone = float(footprint.written > gpu.l2_bytes)
-    misses = missed * group_scale * 32
-    dram_share = min(1.0, (footprint.read + reread) / misses) if misses else 1.0
     together = footprint.awaited * first_halves(halves) - footprint.read
     waited = footprint.read + IN_STEP * max(0.0, together)
-    # Who asks first for a sector waits for DRAM, unless another SM has asked before; who asks
-    # again, for what the L2 has lost.
-    firsts = replay.first_misses()
-    asked_first = float(firsts[loads].sum()) * group_scale * 32
-    first_share = min(1.0, waited / asked_first) if asked_first else 1.0
-    rest = waited + reread - first_share * asked_first
-    again_share = min(1.0, max(0.0, rest) / max(32.0, misses - asked_first))
-    each_missed = np.maximum(replay.sectors - replay.hits, 1)
-    awaited = again_share + (first_share - again_share) * firsts / each_missed
+    awaited = by_instruction(served(waited))
+    scattered = float((shape.places[loads] * weights).sum())
+    stored = [index for index in np.flatnonzero(shape.places).tolist() if index not in set(loads)]
+    lines = resident.counters["lines"][loads].astype(np.float64)
     hit_rates = [hit / sectors if sectors else 0.0
                  for hit, sectors in zip(hits.tolist(), seen.tolist(), strict=True)]  # fmt: skip
     return MemoryTraffic(
         footprint=footprint,
         load_sectors=load_sectors * group_scale,
         hit_sectors=load_hits * group_scale,
+        missed_lines=float((lines * misses_of[loads]).sum() / lines.sum()) if lines.any() else 1.0,
         reread_bytes=reread + (footprint.read + reread) * (fetched - 1),
         dram_accesses=group_scale * (
-            loads_shape.places * dram_share * (1 - replay.hit_rate(loads))
-            + WRITE_ACCESSES * stores_shape.places * alone
+            scattered + WRITE_ACCESSES * float(shape.places[stored].sum()) * alone
         ),
         filled_bytes=filled,
         latencies=[_latency(constants, resident.counters[index], rate, share)

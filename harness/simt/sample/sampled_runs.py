@@ -77,13 +77,16 @@ class SampledRuns:
         average = _average(self.samples)
         return max(1.0, busiest / average) if average else 1.0
 
-    def scale(self, instructions: Sequence[int]) -> float:
+    def scale(self, instructions: Sequence[int], here: float) -> float:
         """Return the grid's sectors over those of the blocks of one SM, for some instructions.
 
         By what the random samples count, where both count any: the SM's blocks are few.
+
+        Args:
+            instructions: their indices.
+            here: sectors of the SM's blocks.
         """
         rows = list(instructions)
-        here = float(self.resident.counters["sectors"][rows].sum())
         each = [
             float(result.counters["sectors"][rows].sum()) / len(chosen)
             for chosen, result in self.samples
@@ -91,6 +94,14 @@ class SampledRuns:
         if here and any(each):
             return self.blocks * sum(each) / len(each) / here
         return self.blocks / len(self.group)
+
+    def readers(self, sectors: npt.NDArray[np.uint32]) -> npt.NDArray[np.float64]:
+        """Return about how many blocks read each of some sectors that this SM's blocks read."""
+        found, ran = np.zeros(len(sectors)), 0
+        for chosen, result in self.samples:
+            found += result.readers[sectors]
+            ran += len(chosen)
+        return 1 + found * (self.blocks / max(1, ran))
 
     def too_uneven(self) -> bool:
         """Say whether few blocks do so much that the grid's work is not spread over the SMs.

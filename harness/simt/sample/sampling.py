@@ -76,7 +76,7 @@ def sample_launch(
     )  # fmt: skip
     if found:
         raise LaunchFailed(launch.kernel, found)
-    whole = partial(whole_launch, gpu, asked, held, budget, code, outputs)
+    whole = partial(whole_launch, gpu, asked, held, shared_bytes, budget, code, outputs)
     if dependent:
         return replace(whole(dependent), race_checked_blocks=looked_at)
     looks = "its blocks read where others of the launch write, and may go by what they find"
@@ -177,6 +177,7 @@ def _scaled(
         standard_error=runs.standard_error(),
         l1_load_sectors=traffic.load_sectors,
         l1_hit_sectors=traffic.hit_sectors,
+        l1_missed_lines=traffic.missed_lines,
         read_footprint=traffic.footprint.read,
         write_footprint=traffic.footprint.written,
         reread_bytes=traffic.reread_bytes,

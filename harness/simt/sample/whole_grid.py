@@ -10,18 +10,19 @@ import numpy as np
 
 from ...gpus import Gpu
 from ...occupancy import Occupancy
-from ..counters import Counts, LaunchCounters
+from ..counters import LaunchCounters
 from ..model.constants import constants_of
+from ..ptx.records import Module
 from ..run import core
 from ..run.block_runs import BlockRuns, LaunchFailed
 from ..run.candidate import KernelLaunch
 from ..sass.listing import MachineCode
 from ..sass.sums import KernelCode
+from . import block_choice as choose
 from .dependence import TooUneven, Unaffordable, shared_counter
-from .footprint import filled_bytes, footprint_of
 from .instruction_counts import count_by_kind
-from .memory_traffic import IN_STEP, constant_waits
-from .sampled_runs import is_uneven
+from .memory_traffic import MemoryTraffic, constant_waits, traffic_of
+from .sampled_runs import SampledRuns, is_uneven
 from .slowest_warp import slowest_path
 from .warp_chain import chain_clocks
 from .written import written_of
@@ -36,14 +37,13 @@ def whole_launch(
     gpu: Gpu,
     asked: KernelLaunch,
     held: Occupancy,
+    shared_bytes: int,
     budget: int,
     code: MachineCode | None,
     outputs: Mapping[int, int],
     why: str,
 ) -> LaunchCounters:
     """Return the counters of all blocks in one run; the arguments are `sample_launch`'s.
-
-    No L1 is replayed.
 
     Args:
         why: what of the launch says that a few of its blocks stand for nothing.
@@ -64,11 +64,12 @@ def whole_launch(
         )
     runner = BlockRuns(asked, budget)
     constants = constants_of(gpu)
+    group = choose.group(gpu, blocks, max(1, held.blocks), random.Random(0))
     try:
         # Where a few blocks may stand for it after all, they must not find what this one left.
         keep = not (takes_turns or launch.grid_workspace)
         result = runner.run(
-            range(blocks), random=True, keep=keep, fair=takes_turns,
+            range(blocks), trace=group, random=True, keep=keep, fair=takes_turns,
             hop_clocks=(round(constants.hop_clocks), round(constants.atomic_hop_clocks)),
         )  # fmt: skip
     except LaunchFailed as error:
@@ -80,51 +81,36 @@ def whole_launch(
         ) from error
     if blocks > 1 and is_uneven(gpu, result.work, int(result.work.max()), blocks):
         raise TooUneven(launch.kernel)
-    footprint = footprint_of(
-        gpu, asked.memory, runner.fresh, runner.uses, blocks, held, whole_range=True
-    )
-    waits = constant_waits(gpu, result)
-    # Looks at what others write, which lies in the L2, take nothing from the wait of other loads.
-    instructions = launch.module.instructions
-    looks = [bool(_STRONG.intersection(each.modifiers)) for each in instructions]
-    plain = sum(
-        float(result.counters["sectors"][each.index]) for each in instructions
-        if each.opcode in ("ld", "ldu", "wmma", "cp") and not looks[each.index]
+    assert result.trace is not None
+    runs = SampledRuns(
+        gpu, runner, blocks, result, [(range(blocks), result)], group,
+        replace(result, trace=result.trace.select(group)), whole_range=True,
     )  # fmt: skip
+    waits = constant_waits(gpu, result)
     warps = float(blocks * -(-int(np.prod(launch.block)) // 32))
-
-    def beyond(counts: Counts) -> tuple[float, float]:
-        """Return latency and spread of an average load: what is not in the L2 is in DRAM."""
-        in_step = IN_STEP * max(0.0, footprint.awaited - footprint.read)
-        missed = footprint.read + in_step + footprint.between_waves
-        share = min(1.0, missed / max(32.0, 32 * (plain or counts.load_sectors)))
-        latency = share * constants.dram_latency + (1 - share) * constants.l2_latency
-        return latency, share * constants.dram_latency * constants.latency_spread
-
     machine: KernelCode | None = None
     machine_chain = None
-    if code is None:
-        counts = count_by_kind(launch.module, result, 1.0)
-        counts.hottest_atomic = float(result.hottest_atomic_sector)
-        latency, _ = beyond(counts)
-        chain = chain_clocks(
-            launch.module, result.first_warp_path, lambda _: latency, waits.__getitem__
-        )
-    else:
-        machine = known = KernelCode(launch.module, launch.module.functions[launch.kernel], code)
+    executions: list[float] = []
+    shares = np.ones(len(launch.module.instructions))
+    if code is not None:
+        machine = KernelCode(launch.module, launch.module.functions[launch.kernel], code)
         executions = machine.executions(result, 1.0, warps)
         shares = machine.shares(executions, result, 1.0)
-        counts = count_by_kind(launch.module, result, 1.0, shares)
-        counts.hottest_atomic = float(result.hottest_atomic_sector)
+    counts = count_by_kind(launch.module, result, 1.0, shares)
+    counts.hottest_atomic = float(result.hottest_atomic_sector)
+    if machine is not None:
         counts = machine.replace(counts, executions, result, 1.0, warps, shares)
-        latency, spread = beyond(counts)
-        written = result.path.looks_at_written
-        looked = written * constants.l2_latency + (1 - written) * latency
-        latencies = [looked if look else latency for look in looks]
-        spreads = [(1 - written) * spread if look else spread for look in looks]
+    traffic = traffic_of(gpu, launch.module, runs, held, shared_bytes, [counts], shares)
+    latencies, spreads = _of_looks(gpu, launch.module, traffic, result.path.looks_at_written)
+    if machine is None:
+        chain = chain_clocks(
+            launch.module, result.first_warp_path, latencies.__getitem__, waits.__getitem__
+        )
+    else:
+        known = machine
 
         def machine_chain(executions: list[float], warps: float) -> float:
-            return known.chain(executions, warps, latencies, spreads, waits)
+            return known.chain(executions, warps, latencies, spreads, waits, traffic.echoes)
 
         chain = machine_chain(executions, warps)
     slowest = slowest_path(launch.module, result, warps, machine, machine_chain)
@@ -147,17 +133,40 @@ def whole_launch(
         path_blocks=last / slowest.delay
         + (path.clocks - path.last_clocks) / max(1, path.own_clocks),
         path_waits=float(path.waits),
-        l1_load_sectors=counts.load_sectors,
-        l1_hit_sectors=0.0,
-        read_footprint=footprint.read,
-        write_footprint=footprint.written,
-        reread_bytes=footprint.between_waves,
+        l1_load_sectors=traffic.load_sectors,
+        l1_hit_sectors=traffic.hit_sectors,
+        l1_missed_lines=traffic.missed_lines,
+        read_footprint=traffic.footprint.read,
+        write_footprint=traffic.footprint.written,
+        reread_bytes=traffic.reread_bytes,
+        dram_accesses=traffic.dram_accesses,
         constant_bytes=64.0 * result.constant_lines,
-        filled_bytes=filled_bytes([counts], footprint),
+        filled_bytes=traffic.filled_bytes,
+        atomic_lines=runner.atomic_lines(),
         written=written_of(runner, blocks, 1, random.Random(0), outputs),
         read=runner.read(),
         simulated=runner.spent,
     )
+
+
+def _of_looks(
+    gpu: Gpu, module: Module, traffic: MemoryTraffic, written: float
+) -> tuple[list[float], list[float]]:
+    """Return how long loads wait, and the spread: what the launch wrote lies in the L2.
+
+    Args:
+        gpu: the GPU that is simulated.
+        module: what was run.
+        traffic: what the launch moves.
+        written: share of the looks at what others may write that were at what the launch wrote.
+    """
+    latencies, spreads = list(traffic.latencies), list(traffic.spreads)
+    for each in module.instructions:
+        if _STRONG.intersection(each.modifiers):
+            at = each.index
+            latencies[at] += written * (constants_of(gpu).l2_latency - latencies[at])
+            spreads[at] *= 1 - written
+    return latencies, spreads
 
 
 def _needed(asked: KernelLaunch, outputs: Mapping[int, int]) -> float:

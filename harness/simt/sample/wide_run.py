@@ -185,7 +185,7 @@ def _touched(
         kernel=launch.kernel, grid=launch.grid, block=launch.block,
         dynamic_shared_bytes=launch.dynamic_shared_bytes, samples=[Counts()],
         sampled_blocks=len(runner.ran), resident_blocks=1, chain_clocks=0.0, l1_load_sectors=0.0,
-        l1_hit_sectors=0.0, read_footprint=0.0, write_footprint=0.0, reread_bytes=0.0,
+        l1_hit_sectors=0.0, l1_missed_lines=1.0, read_footprint=0.0, write_footprint=0.0, reread_bytes=0.0,
         atomic_lines=runner.atomic_lines(),
         written=written_of(runner, launch.block_count, 1 << 40, random.Random(0), outputs),
         read=runner.read(),

@@ -48,13 +48,13 @@ def machine_chain_clocks(
     ready: dict[str, float] = {}
     now = clocks = 0.0
     turns = [count / warps if warps else 0.0 for count in executions]
-    steps = [
-        [_step(each, load_latency, load_spread, constant_wait, echo_of)
-         for each in block.instructions]
-        if turns[index] > 1e-6 and not block.function
-        else []
-        for index, block in enumerate(code.blocks)
-    ]
+    steps: list[list[_Step]] = []
+    for index, block in enumerate(code.blocks):
+        steps.append([])
+        if turns[index] > 1e-6 and not block.function:
+            asked = _asked_in_order(block.instructions, echo_of)
+            steps[index] = [_step(each, load_latency, load_spread, constant_wait, asked)
+                            for each in block.instructions]
     index = 0
     while index < len(steps):
         span = code.blocks[index].loop
@@ -112,19 +112,38 @@ def _last_of(count: int) -> float:
     return NormalDist().inv_cdf((count - 0.375) / (count + 0.25)) if count > 1 else 0.0
 
 
+def _asked_in_order(
+    instructions: Sequence[MachineInstruction], echo_of: Callable[[int], int]
+) -> Callable[[int], tuple[int, int]]:
+    """Return for a load's statement whose wait it has, and the statement it is an echo of.
+
+    ptxas may turn two loads of the same around: then the one that comes first waits as the other
+    would have, and that is the echo.
+    """
+    first: dict[int, int] = {}
+    for place, each in enumerate(instructions):
+        if each.base in _LOADS:
+            first.setdefault(each.statement, place)
+    turned = {}
+    for statement, place in first.items():
+        other = echo_of(statement)
+        if first.get(other, -1) > place:
+            turned[statement], turned[other] = (other, 0), (statement, statement)
+    return lambda statement: turned.get(statement) or (statement, echo_of(statement))
+
+
 def _step(
     instruction: MachineInstruction,
     load_latency: Callable[[int], float],
     load_spread: Callable[[int], float],
     constant_wait: Callable[[int], float],
-    echo_of: Callable[[int], int],
+    asked: Callable[[int], tuple[int, int]],
 ) -> _Step:
     written, read = registers_of(instruction)
     spread, other = 0.0, ""
     if instruction.base in _LOADS:
-        latency = load_latency(instruction.statement)
-        spread = load_spread(instruction.statement)
-        echo = echo_of(instruction.statement)
+        waits_as, echo = asked(instruction.statement)
+        latency, spread = load_latency(waits_as), load_spread(waits_as)
         other = f"@{echo}" if echo else ""
     else:
         latency = latency_of(instruction)
