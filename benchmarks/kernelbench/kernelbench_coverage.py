@@ -13,10 +13,11 @@ Without --device problems are loaded and a first kernel is written, and nothing 
 the kernel is compiled and verified, with --profile also profiled at full dimensions, by a sample of
 its blocks where the device is simulated. On a GPU it is also timed beside PyTorch, and the same
 kernel is evaluated once more, in a source that nobody compiled before: that is what a candidate
-costs in a search (`source to time`). --sample takes so many problems at random. With --orders
-nothing is written: each problem's answers are added in another order, and with parts left out, and
-the judge is asked (other_orders.py). A problem that drops out at random in training is read a
-second time with --mode eval, and the table says so.
+costs in a search (`source to time`; of one job alone, others disturb it); --once leaves that out.
+--sample takes so many problems at random. With --orders nothing is written: each problem's answers
+are added in another order, and with parts left out, and the judge is asked (other_orders.py). A
+problem that drops out at random in training is read a second time with --mode eval, and the table
+says so.
 
 Each problem has two processor cores to itself where there are as many (--cores), as many threads
 in PyTorch, and a process that is replaced where it ends: none ends the others. Of several GPUs
@@ -85,6 +86,7 @@ def main() -> int:
     parser.add_argument("--profile", action="store_true", help="profile what was verified")
     parser.add_argument("--sample", type=int, default=0, help="so many problems, at random")
     parser.add_argument("--orders", action="store_true", help="add in other orders")
+    parser.add_argument("--once", action="store_true", help="evaluate no kernel a second time")
     parser.add_argument("--compare-gib", type=float, default=0.0)
     parser.add_argument("--results", type=Path, default=RESULTS, help="folder of rows and table")
     parser.add_argument("--jobs", type=int, default=1, help="problems at a time")
@@ -291,7 +293,7 @@ class Helper:
                 [sys.executable, str(PROBLEM), "--device", self._device, "--gpu", asked.gpu,
                  "--cores", ",".join(map(str, self._cores)),
                  "--compare-gib", str(asked.compare_gib), *["--profile"] * asked.profile,
-                 *["--orders"] * asked.orders],
+                 *["--orders"] * asked.orders, *["--once"] * asked.once],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0,
                 env={"OMP_NUM_THREADS": str(len(self._cores)), "OMP_WAIT_POLICY": "PASSIVE"}
                 | os.environ,

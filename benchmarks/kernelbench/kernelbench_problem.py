@@ -60,6 +60,7 @@ def main() -> None:
     parser.add_argument("--gpu", default="")
     parser.add_argument("--profile", action="store_true")
     parser.add_argument("--orders", action="store_true")
+    parser.add_argument("--once", action="store_true")
     parser.add_argument("--compare-gib", type=float, default=0.0)
     parser.add_argument("--cores", default="", help="numbers of processor cores, by commas")
     asked = parser.parse_args()
@@ -160,9 +161,11 @@ class Problem:
             return
         self.row["written"] = True
         if device:
-            asyncio.run(self._evaluate(task, written.source, device, asked.profile))
+            asyncio.run(self._evaluate(task, written.source, device, asked.profile, asked.once))
 
-    async def _evaluate(self, task: Task, source: str, device: Device, profile: bool) -> None:
+    async def _evaluate(
+        self, task: Task, source: str, device: Device, profile: bool, once: bool
+    ) -> None:
         """Compile, verify and profile a first kernel, of degenerate tasks too."""
         allowed = task.model_copy(update={"reading": task.reading.model_copy(
             update={"allow_degenerate": True})})  # fmt: skip
@@ -181,7 +184,7 @@ class Problem:
             measured = await device.profile(allowed, source)
         self._note(measured.stage.facts, measured)
         passed = self._passed("measured" if on_a_gpu else "profiled", measured.stage)
-        if passed and on_a_gpu:
+        if passed and on_a_gpu and not once:
             with self._stage("again"):
                 fresh = f"{source}// {uuid.uuid4()}\n"
                 stage = await device.compile(allowed, fresh)

@@ -135,6 +135,7 @@ class Worker:
         answer["candidate_loaded"] = "candidate" in reached
         answer["broken"] = self.machine.is_broken()
         if not answer["broken"]:
+            self.machine.free_bytes()  # Others find what this process needs no more.
             if before is not None:
                 self._leaked += max(0, self.machine.bytes_outside_pytorch() - before)
             answer["leaked_bytes"] = self._leaked
