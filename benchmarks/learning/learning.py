@@ -30,6 +30,7 @@ from __future__ import annotations
 
 import argparse
 import fnmatch
+import functools
 import itertools
 import json
 import math
@@ -343,32 +344,32 @@ def all_arms(
                          ("seed", "kernelblaster[memory=seed]")):  # fmt: skip
         if want(name):
             ask(Arm(name, policy))
-    bases = [
-        benches.trained(f"order-{order}", order, "kernelblaster")
-        for order in range(1, orders + 1)
-        if want(f"trained-{order}") or order == 1
-    ]
-    for order, base in enumerate(bases, 1):
+
+    @functools.cache
+    def trained(order: int) -> Path:
+        return benches.trained(f"order-{order}", order, "kernelblaster")
+
+    for order in range(1, orders + 1):
         if want(f"trained-{order}"):
-            ask(Arm(f"trained-{order}", frozen, base))
+            ask(Arm(f"trained-{order}", frozen, trained(order)))
     if want("live") or want("same"):
-        live = ask(Arm("live", "kernelblaster", bases[0]))
+        live = ask(Arm("live", "kernelblaster", trained(1)))
         if want("same"):
             ask(Arm("same", frozen, base_of(live)))
     if want("shuffled"):
-        ask(Arm("shuffled", "kernelblaster[memory=shuffled]", bases[0]))
+        ask(Arm("shuffled", "kernelblaster[memory=shuffled]", trained(1)))
     if want("no_gradient"):
         base = benches.trained("no-gradient", 1, "kernelblaster[gradient=false]")
         ask(Arm("no_gradient", frozen, base))
     if want("class_left_out"):
         for op_class, tasks in op_classes(benches.tasks).items():
             made = benches.directory(f"base-without-{op_class}")
-            base = without_class(bases[0], made, op_class)
+            base = without_class(trained(1), made, op_class)
             arm = Arm("class_left_out", frozen, base, tasks=",".join(tasks))
             ask(arm, f"class_left_out-{op_class}")
     for gpu in gpus:
         ask(Arm(f"{gpu}:seed", "kernelblaster[memory=seed]", gpu=gpu))
-        ask(Arm(f"{gpu}:trained", frozen, bases[0], gpu=gpu))
+        ask(Arm(f"{gpu}:trained", frozen, trained(1), gpu=gpu))
     return done
 
 
