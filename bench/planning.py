@@ -13,7 +13,7 @@ from ..harness.records.readings import Reading
 from ..harness.suites.records import SuiteTasks
 from ..harness.task.pytorch import torch_version
 from ..nodes.records.plan import RunContext
-from ..nodes.run.begin import resolve_models
+from ..nodes.run.beginning.begin import resolve_models
 from .records import Knowledge, LockedTask, SuiteLock, Variant
 from .variants import lengthened
 

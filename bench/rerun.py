@@ -33,10 +33,10 @@ from ..memory.run.journal import latest
 from ..memory.run.run_store import RunStore
 from ..nodes.records.plan import RunPlan
 from ..nodes.records.result import RunResult
-from ..nodes.run.begin import stored_plan
-from ..nodes.run.circumstances import baselines_of
-from ..nodes.run.confirm_winner import gain_of
-from ..nodes.run.report import stored_result
+from ..nodes.run.beginning.begin import stored_plan
+from ..nodes.run.ending.circumstances import baselines_of
+from ..nodes.run.ending.confirm_winner import gain_of
+from ..nodes.run.ending.report import stored_result
 from .directory import is_suite, read_outcomes, read_suite
 
 Verdict = Literal["holds", "slower", "faster", "fails", "not_compared", "no_claim"]

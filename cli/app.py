@@ -164,10 +164,10 @@ def optimize(
         raise UserError(f"--run and --start are one task's, and {len(tasks)} are named")
     begin_loading(tasks[0], flags.dimensions, flags.reading)
     from ..graph.session import Session
-    from ..nodes.common.approval import parse_approvals
     from ..nodes.common.policies import by_rounds, require_counted
+    from ..nodes.common.stopping.approval import parse_approvals
     from ..nodes.records.plan import OptimizeRequest, RunContext
-    from ..nodes.run.begin import resolve_plan
+    from ..nodes.run.beginning.begin import resolve_plan
 
     settings = read_settings(
         model=model,
@@ -270,7 +270,7 @@ def resume(
     from ..harness.devices.job_records import read_results
     from ..memory.run.directory import change_reference_seconds, held
     from ..memory.run.exchange import take_results
-    from ..nodes.common.approval import change_approvals, parse_approvals
+    from ..nodes.common.stopping.approval import change_approvals, parse_approvals
     from ..tools.models.budgets import change_budgets
 
     raised = checked_budgets(
@@ -371,7 +371,7 @@ def evaluate(
 @app.command()
 def runs(as_json: Json = False) -> None:
     """List the runs in the runs directory."""
-    from ..nodes.run.overview import list_runs
+    from ..nodes.run.reading.overview import list_runs
     from .tables import show_runs
 
     found = list_runs(read_settings().runs_directory)

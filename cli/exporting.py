@@ -26,7 +26,7 @@ def export(
 ) -> None:
     """Write a run's winner as a KernelBench solution, a PyTorch operator, or a CUDA file."""
     from ..harness.build.toolchain import find_toolchain
-    from ..nodes.run.winner import winner_of
+    from ..nodes.run.reading.winner import winner_of
     from ..tools.exporting.model_new import model_new
     from ..tools.exporting.operator_package import operator_package
 

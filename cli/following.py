@@ -117,7 +117,7 @@ def _conclude(ended: list[tuple[Path, dict[str, Any]]], count: int, showing: Sho
 def watch(session: Any, showing: Showing, replies: Sequence[str] = ()) -> dict[str, Any]:
     """Run one session to its end, or until it waits; return what JSON says of it."""
     from ..graph.session import Capped, Interrupted, Undecided, Waiting
-    from ..nodes.run.overview import read_seconds
+    from ..nodes.run.reading.overview import read_seconds
     from .progress import JsonLines, ProgressView
     from .questions import parse_answers
     from .tables import show_capped, show_result

@@ -22,7 +22,7 @@ def jobs_export(
     """Write what runs of device deferred wait for to one file, for the host that has the GPU."""
     from ..harness.devices.job_records import counted
     from ..memory.run.exchange import export_jobs
-    from ..nodes.run.begin import stored_plan
+    from ..nodes.run.beginning.begin import stored_plan
 
     directories = list(dict.fromkeys(path.resolve() for path in runs))
     for run in directories:

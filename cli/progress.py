@@ -15,7 +15,7 @@ from rich.live import Live
 from rich.markup import escape
 from rich.tree import Tree
 
-from ..nodes.common.authors import roles_in_words
+from ..nodes.common.history.authors import roles_in_words
 from ..tools.models.records import BUILTIN
 
 MOST_TENSORS = 12

@@ -11,10 +11,10 @@ from typing import Any
 from rich.console import Console
 
 from ..harness.errors import UserError
-from ..nodes.common.questions import Misunderstood, read_decision
+from ..nodes.common.stopping.questions import Misunderstood, read_decision
 
 Question = Mapping[str, Any]
-"""One of nodes/common/questions.py, as JSON values."""
+"""One of nodes/common/stopping/questions.py, as JSON values."""
 
 
 def parse_answers(

@@ -50,7 +50,7 @@ def report(
         for run in runs:
             _print_report(run)
         return
-    from ..nodes.run.report import write_file
+    from ..nodes.run.ending.report import write_file
 
     directories = list(dict.fromkeys(runs))
     for kind, path in files.items():
@@ -103,7 +103,7 @@ def _print_report(run: Path) -> None:
         sys.stdout.write(_form_of_suite([run], "md"))
         return
     from ..memory.run.exchange import count_waiting
-    from ..nodes.run.begin import stored_plan
+    from ..nodes.run.beginning.begin import stored_plan
 
     plan = stored_plan(run)
     path = run / "report.txt"

@@ -21,7 +21,7 @@ from ..harness.records.evaluations import Evaluation
 from ..harness.records.outcomes import outcome_in_words
 from ..harness.records.tasks import Task
 from ..nodes.records.result import RunResult
-from ..nodes.run.best_so_far import BestSoFar
+from ..nodes.run.reading.best_so_far import BestSoFar
 from ..tools.wording.measurements import costliest, kernels_text
 
 LESSONS_SHOWN = 8

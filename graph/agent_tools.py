@@ -9,7 +9,7 @@ from typing import Any
 from ..harness.records.readings import Reading
 from ..memory.locations import default_knowledge_directory
 from ..nodes.records.plan import RunContext
-from ..nodes.run.begin import checked
+from ..nodes.run.beginning.begin import checked
 from ..tools.for_agents.opening import AgentTools, Opening
 from .embedding import as_tool
 

@@ -15,11 +15,11 @@ from langgraph.channels.last_value import LastValue
 
 from ..harness.errors import BadValue, UserError, typed
 from ..harness.records.record import Record
-from ..nodes.common.approval import PERSON
+from ..nodes.common.stopping.approval import PERSON
 from ..nodes.records.choices import TechniqueChoice
 from ..nodes.records.gradient import ParameterUpdate
 from ..nodes.records.plan import RunPlan
-from ..nodes.run.begin import check_asked
+from ..nodes.run.beginning.begin import check_asked
 
 FIXED = (
     "task", "start", "run", "run_id", "dimensions", "reading", "policy", "gpu", "device",

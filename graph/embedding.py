@@ -16,7 +16,7 @@ from ..harness.records.evaluations import Evaluation
 from ..harness.records.readings import Mode, Precision, Reading
 from ..nodes.records.plan import OptimizeRequest, RunContext
 from ..nodes.records.result import RunResult
-from ..nodes.run.begin import checked
+from ..nodes.run.beginning.begin import checked
 from ..tools.evaluation.file import evaluate_file
 from ..tools.for_agents.arguments import Arguments, complaint, short
 from ..tools.for_agents.desk import LONGEST_ANSWER

@@ -12,14 +12,14 @@ from langgraph.graph import END, START
 
 from ..nodes.records.plan import Policy
 from ..nodes.records.reviews import SoftReview
-from ..nodes.run.approve_plan import approve_plan
-from ..nodes.run.approve_winner import approve_winner
-from ..nodes.run.confirm_winner import confirm_winner
-from ..nodes.run.lineage import of_one_line
-from ..nodes.run.load_task import load_task_of
-from ..nodes.run.profile_baseline import profile_baseline
-from ..nodes.run.report import report
-from ..nodes.run.unseen_shapes import unseen_shapes
+from ..nodes.run.approval.approve_plan import approve_plan
+from ..nodes.run.approval.approve_winner import approve_winner
+from ..nodes.run.beginning.lineage import of_one_line
+from ..nodes.run.beginning.load_task import load_task_of
+from ..nodes.run.beginning.profile_baseline import profile_baseline
+from ..nodes.run.ending.confirm_winner import confirm_winner
+from ..nodes.run.ending.report import report
+from ..nodes.run.ending.unseen_shapes import unseen_shapes
 from ..nodes.soft_verifier.node import soft_verifier, try_winner
 from .compiling import AgentGraph
 from .first_kernel import initial_cuda

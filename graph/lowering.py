@@ -12,11 +12,11 @@ from typing import Literal
 from langgraph.graph import END, START
 
 from ..harness.records.outcomes import Outcome
-from ..nodes.common.authors import is_built_in
+from ..nodes.common.history.authors import is_built_in
 from ..nodes.kernel_writer.node import kernel_writer
 from ..nodes.kernel_writer.tool_rounds import use_tools
 from ..nodes.records.lowering import evaluated_sources
-from ..nodes.run.attempt_stages import (
+from ..nodes.run.search.attempt_stages import (
     compile_candidate,
     conclude_lowering,
     profile_candidate,

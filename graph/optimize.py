@@ -13,17 +13,17 @@ from typing import Any
 from langchain_core.runnables import RunnableConfig
 from langgraph.types import Send
 
-from ..nodes.common.caps import evaluations_left, share_of
-from ..nodes.common.standstill import one_of_many
-from ..nodes.common.until import end_of_search
+from ..nodes.common.stopping.caps import evaluations_left, share_of
+from ..nodes.common.stopping.standstill import one_of_many
+from ..nodes.common.stopping.until import end_of_search
 from ..nodes.gap_analysis.node import gap_analysis
 from ..nodes.parameter_update.node import parameter_update
 from ..nodes.policy_evaluation.node import policy_evaluation
 from ..nodes.records.plan import Settings
-from ..nodes.run.keep_lessons import keep_lessons
-from ..nodes.run.lineage import of_one_line
-from ..nodes.run.reflect import reflect
-from ..nodes.run.start_point import start_point
+from ..nodes.run.approval.keep_lessons import keep_lessons
+from ..nodes.run.beginning.lineage import of_one_line
+from ..nodes.run.search.reflect import reflect
+from ..nodes.run.search.start_point import start_point
 from .channels import sent
 from .compiling import AgentGraph
 from .frame import add_beginning, add_ending

@@ -7,14 +7,14 @@ from typing import Any, Literal, cast
 from langchain_core.runnables import RunnableConfig
 from langgraph.graph import END, START
 
-from ..nodes.common.caps import newly_evaluated
+from ..nodes.common.stopping.caps import newly_evaluated
 from ..nodes.optimization_proposer.node import optimization_proposer
 from ..nodes.optimization_selector.node import optimization_selector
 from ..nodes.records.trajectories import Trajectory
-from ..nodes.run.approve_technique import Reads, approve_technique, wanted_technique
-from ..nodes.run.decide import decide
-from ..nodes.run.record_step import record_step
-from ..nodes.run.sweep import sweep
+from ..nodes.run.approval.approve_technique import Reads, approve_technique, wanted_technique
+from ..nodes.run.search.decide import decide
+from ..nodes.run.search.record_step import record_step
+from ..nodes.run.search.sweep import sweep
 from ..nodes.state_extractor.node import state_extractor
 from ..nodes.state_selector.node import state_selector
 from .compiling import AgentGraph

@@ -11,11 +11,11 @@ from typing import Any, Literal
 
 from ..nodes.coder.node import coder
 from ..nodes.common.policies import RULES
-from ..nodes.common.until import end_of_search
+from ..nodes.common.stopping.until import end_of_search
 from ..nodes.judge.node import judge
 from ..nodes.records.plan import Policy, Settings
-from ..nodes.run.lineage import of_one_line
-from ..nodes.run.rounds import begin_rounds, evaluate_candidate, record_round
+from ..nodes.run.beginning.lineage import of_one_line
+from ..nodes.run.search.rounds import begin_rounds, evaluate_candidate, record_round
 from ..nodes.soft_verifier.candidates import review_candidate, try_candidate
 from .compiling import AgentGraph
 from .frame import add_beginning, add_ending

@@ -24,9 +24,9 @@ from ..nodes.common.policies import graph_name
 from ..nodes.common.workspaces import workspace_of
 from ..nodes.records.plan import Approval, OptimizeRequest, RunContext, RunPlan
 from ..nodes.records.result import RunResult
-from ..nodes.run.begin import begin_run, changed_since, given_texts, resolve_plan, take_up
-from ..nodes.run.best_so_far import BestSoFar, keep_best
-from ..nodes.run.report import stored_result
+from ..nodes.run.beginning.begin import begin_run, changed_since, given_texts, resolve_plan, take_up
+from ..nodes.run.ending.report import stored_result
+from ..nodes.run.reading.best_so_far import BestSoFar, keep_best
 from ..tools.models.chat_models import check_models
 from ..tools.models.endpoint import require_endpoint
 from ..tools.models.pauses import PAUSES, Paused
@@ -68,7 +68,7 @@ class Undecided(Exception):
         )
         self.directory = directory
         self.questions = questions
-        """What is asked, by the id to answer under: `nodes.common.questions` as JSON values."""
+        """What is asked, by the id to answer under: `nodes.common.stopping.questions` as JSON."""
 
 
 class Capped(Exception):

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..memory.records.evidence import Step
-from ..nodes.common.steps import Way
+from ..nodes.common.history.steps import Way
 from . import words
 from .analyses import (
     CurvePoint,

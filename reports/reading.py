@@ -23,7 +23,7 @@ from ..memory.run.directory import ARTIFACTS, is_held
 from ..memory.run.journal import Entry
 from ..memory.run.ledger import CallRow, RoleTotals, Totals
 from ..memory.run.run_store import RunStore, Verdict
-from ..nodes.common.steps import Way, ways_through
+from ..nodes.common.history.steps import Way, ways_through
 from ..nodes.records.accounts import StepAccount
 from ..nodes.records.gradient import GapAnalysis, ParameterUpdate, PolicyEvaluation
 from ..nodes.records.kernels import KernelPoint
@@ -32,8 +32,8 @@ from ..nodes.records.result import Confirmation, RunResult
 from ..nodes.records.reviews import SoftReview
 from ..nodes.records.task import TaskSummary
 from ..nodes.records.trajectories import Trajectory
-from ..nodes.run.begin import stored_plan
-from ..nodes.run.report import stored_result
+from ..nodes.run.beginning.begin import stored_plan
+from ..nodes.run.ending.report import stored_result
 from ..tools.techniques.catalogue import knowledge_seed
 
 Read = TypeVar("Read", bound=Record)

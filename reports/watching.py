@@ -16,7 +16,7 @@ from ..harness.task.loading import small_variant_in_words
 from ..memory.records.evidence import Step
 from ..memory.run.directory import is_held
 from ..nodes.common.policies import RULES, by_rounds
-from ..nodes.run.record_step import NEUTRAL
+from ..nodes.run.search.record_step import NEUTRAL
 from ..tools.models.records import BUILTIN
 from .reading import IterationAccount, RunAccount, place_of, read_run
 

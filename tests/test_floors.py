@@ -47,6 +47,11 @@ ORDER: dict[str, tuple[str | tuple[str, ...], ...]] = {
         "wording", "evaluation", "exporting", "workspace", "for_agents",
     ),
     "nodes": ("records", "common", AGENTS, "run"),
+    "nodes/common": (
+        ("workspaces", "randomness", "policies", "replies", "ties"), "prompts", "history",
+        "outlook", "stopping", "asking",
+    ),
+    "nodes/run": (("beginning", "search", "approval"), "ending", "reading"),
     "graph": (
         "channels", "state", "compiling", "first_kernel", "lowering", "rollout", "frame",
         "optimize", "rounds", "policies", "served", "checkpoints", "session", "embedding",
@@ -66,7 +71,7 @@ ORDER: dict[str, tuple[str | tuple[str, ...], ...]] = {
 of the agents, and of the rooms of memory, none imports another; nor do reports the graphs."""
 APART = {
     "": ("graph", "reports"), "nodes": AGENTS, "memory": ("run", "knowledge"),
-    "harness": ("simt", "cuda"),
+    "harness": ("simt", "cuda"), "nodes/run": ("beginning", "search", "approval"),
 }  # fmt: skip
 FACE = {"__init__.py", "__main__.py", "settings.py"}
 FLOORS = ("harness", "memory", "tools", "nodes", "graph", "bench", "reports", "cli")

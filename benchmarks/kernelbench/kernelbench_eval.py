@@ -88,8 +88,8 @@ def finished(paths: Sequence[Path]) -> list[Path]:
 
 def export(run: Path, folder: Path) -> Path:
     """Write the solution, the reference and what we measured into a folder. Raises UserError."""
-    from kernelblaster.nodes.run.report import stored_result
-    from kernelblaster.nodes.run.winner import winner_of
+    from kernelblaster.nodes.run.ending.report import stored_result
+    from kernelblaster.nodes.run.reading.winner import winner_of
     from kernelblaster.tools.exporting.model_new import model_new
 
     winner, result = winner_of(run), stored_result(run)

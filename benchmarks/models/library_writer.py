@@ -5,7 +5,7 @@
         --policy 'kernelblaster[sweeps=false],kernelblaster' --budget evaluations=12
 
 It stands for a model that names its parameters and never tunes them: what a sweep of the numbers
-that its kernels name gains (`kernelblaster.nodes.run.sweep`) is measured with it.
+that its kernels name gains (`kernelblaster.nodes.run.search.sweep`) is measured with it.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ its absolute value; kept are those that most tasks agree on, with the same sign.
 run time in another unit, and those that a run does not collect, are left out.
 
     python benchmarks/profiling/metric_subset.py ncu_full_raw.csv \
-        --out nodes/common/metric_subset.json
+        --out nodes/judge/metric_subset.json
     python benchmarks/profiling/metric_subset.py runs/*   # print what runs' profiles would give
 
 Of a raw page each launch is a candidate, of the task that its kernel's name begins with

@@ -30,8 +30,8 @@ from langgraph_sdk import get_client
 
 from kernelblaster.memory.knowledge.knowledge_base import KnowledgeBase
 from kernelblaster.memory.run.directory import is_held
-from kernelblaster.nodes.run.begin import stored_plan
-from kernelblaster.nodes.run.report import stored_result
+from kernelblaster.nodes.run.beginning.begin import stored_plan
+from kernelblaster.nodes.run.ending.report import stored_result
 from kernelblaster.tools.techniques.catalogue import knowledge_seed
 
 ROOT = Path(__file__).resolve().parents[2]

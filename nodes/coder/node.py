@@ -16,8 +16,8 @@ from ...tools.models.records import BUILTIN, Answer
 from ...tools.progress import report_progress
 from ...tools.workspace import Workspace
 from ..common.asking import stand_in
-from ..common.interrupts import budgeted
 from ..common.policies import RULES
+from ..common.stopping.interrupts import budgeted
 from ..common.workspaces import opened, workspace_of
 from ..records.kernels import KernelPoint
 from ..records.plan import RunPlan

@@ -12,8 +12,8 @@ from ...tools.models.records import Answer, Message, Role
 from ...tools.workspace import Workspace
 from ..records.plan import RunPlan
 from ..records.together import AnsweredTogether
-from .interrupts import SearchEnds, budgeted
 from .replies import Form
+from .stopping.interrupts import SearchEnds, budgeted
 from .workspaces import opened
 
 

@@ -9,7 +9,7 @@ from ...memory.records.evidence import NO_GAIN, Step
 from ...memory.records.states import PerformanceState
 from ...tools.models.records import BUILTIN
 from ...tools.wording.experience import measured_gain
-from ..common.sequences import is_sequence
+from ..common.history.sequences import is_sequence
 from ..records.gradient import Gap, GapAnalysis, PolicyEvaluation, TechniqueReview
 from ..records.trajectories import Trajectory
 from .movement import Movement, Pair, movement

@@ -19,8 +19,8 @@ from ...tools.models.records import BUILTIN, Answer, Message
 from ...tools.progress import report_progress
 from ...tools.workspace import Workspace
 from ..common.asking import asked, stand_in
-from ..common.authors import together
-from ..common.sequences import chain_of
+from ..common.history.authors import together
+from ..common.history.sequences import chain_of
 from ..common.workspaces import workspace_of
 from ..records.gradient import GapAnalysis, PolicyEvaluation
 from ..records.plan import RunPlan

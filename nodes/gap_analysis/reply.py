@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pydantic import Field
 
 from ...memory.records.evidence import Step
+from ..common.history.sequences import chain_of
 from ..common.replies import Line, Reply, checked
-from ..common.sequences import chain_of
 from ..records.gradient import Gap
 
 

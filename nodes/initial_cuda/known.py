@@ -13,9 +13,9 @@ from ...harness.records.tasks import Task
 from ...memory.knowledge.kernels import Found, TaskSeen, renamed
 from ...tools.progress import report_progress
 from ...tools.workspace import Workspace
-from ..common.interrupts import awaited
-from ..common.points import kernel_point
+from ..common.history.points import kernel_point
 from ..common.policies import reads_kernels
+from ..common.stopping.interrupts import awaited
 from ..common.workspaces import opened
 from ..records.kernels import KnownStart
 from ..records.plan import RunPlan

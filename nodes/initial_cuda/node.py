@@ -29,8 +29,8 @@ from ...tools.models.records import BUILTIN
 from ...tools.progress import report_progress
 from ...tools.solutions.first_kernel import as_launch, not_restated
 from ...tools.solutions.reading import NotRestated
-from ..common.interrupts import SearchEnds, awaited, budgeted
 from ..common.prompts.repair import reply_words
+from ..common.stopping.interrupts import SearchEnds, awaited, budgeted
 from ..common.workspaces import opened, workspace_of
 from ..records.kernels import KnownStart
 from ..records.plan import RunPlan

@@ -20,8 +20,8 @@ from ...tools.workspace import Workspace
 from ..common.policies import Mode
 from ..common.prompts.render import render
 from ..common.prompts.subject import task_context
-from ..common.subset import metric_subset
 from ..records.rounds import Candidate, Feedback
+from .subset import metric_subset
 
 State = Mapping[str, Any]
 """What the node reads."""

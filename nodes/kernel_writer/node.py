@@ -20,8 +20,8 @@ from ...tools.models.records import BUILTIN, Answer, ToolCalls
 from ...tools.progress import at_place, report_progress
 from ...tools.workspace import Workspace
 from ..common.asking import stand_in
-from ..common.interrupts import SearchEnds, budgeted
 from ..common.randomness import explores
+from ..common.stopping.interrupts import SearchEnds, budgeted
 from ..common.workspaces import opened, workspace_of
 from ..records.choices import TechniqueChoice
 from ..records.kernels import KernelPoint

@@ -22,13 +22,13 @@ from ...tools.wording.experience import (
     technique_text,
 )
 from ...tools.workspace import Workspace
-from ..common.losers import lost_before
-from ..common.policy_context import kernel_in_context
+from ..common.history.losers import lost_before
+from ..common.history.steps import path_to, visible_steps
+from ..common.outlook.policy_context import kernel_in_context
 from ..common.prompts.render import render
 from ..common.prompts.repair import repair_messages, reply_words
 from ..common.prompts.subject import kernel_context, task_context
 from ..common.prompts.tried import came_by, tried_on
-from ..common.steps import path_to, visible_steps
 from ..records.choices import TechniqueChoice
 from ..records.kernels import KernelPoint
 from ..records.lowering import Attempt

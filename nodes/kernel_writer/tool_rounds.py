@@ -25,8 +25,8 @@ from ...tools.models.records import Message, ToolCall
 from ...tools.models.reply_forms import MalformedReply, RawReply, arguments_of
 from ...tools.progress import at_place, report_progress
 from ...tools.workspace import Workspace
-from ..common.caps import search_over
-from ..common.interrupts import awaited
+from ..common.stopping.caps import search_over
+from ..common.stopping.interrupts import awaited
 from ..common.workspaces import opened, workspace_of
 from ..records.kernels import KernelPoint
 from ..records.lowering import Attempt, ToolRound, evaluated_sources

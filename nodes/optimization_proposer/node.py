@@ -22,9 +22,9 @@ from ...tools.rewriting.target import target_of
 from ...tools.techniques.catalogue import first_rewrites, techniques, unfit
 from ...tools.workspace import Workspace
 from ..common.asking import asked, stand_in
-from ..common.facts_at_hand import facts_at_hand
-from ..common.policy_context import kernel_in_context, policy_context
-from ..common.steps import Place, path_to, visible_steps
+from ..common.history.steps import Place, path_to, visible_steps
+from ..common.outlook.facts_at_hand import facts_at_hand
+from ..common.outlook.policy_context import kernel_in_context, policy_context
 from ..common.workspaces import workspace_of
 from ..records.choices import Proposal
 from ..records.kernels import KernelPoint

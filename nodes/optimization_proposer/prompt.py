@@ -24,13 +24,13 @@ from ...tools.wording.experience import (
 )
 from ...tools.wording.measurements import attainable
 from ...tools.workspace import Workspace
-from ..common.losers import lost_before
+from ..common.history.losers import lost_before
+from ..common.history.steps import path_to
+from ..common.outlook.untried import MOST_EXPECTED, NEW_SHARE, NEW_STRENGTH
 from ..common.prompts.render import render
 from ..common.prompts.subject import kernel_context, task_context
 from ..common.prompts.tried import came_by, tried_on
 from ..common.replies import checked
-from ..common.steps import path_to
-from ..common.untried import MOST_EXPECTED, NEW_SHARE, NEW_STRENGTH
 from ..records.choices import Proposal
 from ..records.kernels import KernelPoint
 from ..records.observations import Observation

@@ -14,8 +14,8 @@ from ...memory.records.optimizations import Optimization
 from ...memory.records.policy import PolicyContext
 from ...memory.records.states import PerformanceState
 from ...tools.techniques.conditions import APPLIED_GAIN, AtHand
-from ..common.learned_notes import LEARNED
-from ..common.untried import NEW_STRENGTH
+from ..common.outlook.learned_notes import LEARNED
+from ..common.outlook.untried import NEW_STRENGTH
 from ..records.kernels import TechniqueStep
 
 FORBIDDEN: tuple[tuple[frozenset[str], str], ...] = (

@@ -16,12 +16,12 @@ from ...tools.wording.experience import (
 )
 from ...tools.wording.measurements import attainable, profile_text, summary_text
 from ...tools.workspace import Workspace
-from ..common.facts_at_hand import facts_at_hand
+from ..common.history.steps import path_to, visible_steps
+from ..common.outlook.facts_at_hand import facts_at_hand
+from ..common.outlook.untried import MOST_EXPECTED, NEW_SHARE
 from ..common.prompts.path import path_text
 from ..common.prompts.render import render
 from ..common.randomness import explores
-from ..common.steps import path_to, visible_steps
-from ..common.untried import MOST_EXPECTED, NEW_SHARE
 from ..records.choices import Proposal, TechniqueChoice
 
 State = Mapping[str, Any]

@@ -29,8 +29,8 @@ from ...memory.records.states import PerformanceState
 from ...tools.models.records import BUILTIN
 from ...tools.techniques.catalogue import techniques
 from ...tools.techniques.macros import macro_name
-from ..common.learned_notes import LEARNED
-from ..common.sequences import SEQUENCE_GAIN
+from ..common.history.sequences import SEQUENCE_GAIN
+from ..common.outlook.learned_notes import LEARNED
 from ..records.gradient import Gap
 
 LISTED_GAIN = 0.05

@@ -20,9 +20,9 @@ from ...tools.models.records import BUILTIN, Answer, Message
 from ...tools.progress import report_progress
 from ...tools.workspace import Workspace
 from ..common.asking import asked, stand_in
-from ..common.facts_at_hand import facts_at_hand
-from ..common.policy_context import policy_context
-from ..common.steps import path_to
+from ..common.history.steps import path_to
+from ..common.outlook.facts_at_hand import facts_at_hand
+from ..common.outlook.policy_context import policy_context
 from ..common.workspaces import workspace_of
 from ..records.gradient import Gap, GapAnalysis, ParameterUpdate
 from ..records.kernels import KernelPoint

@@ -16,10 +16,10 @@ from ...memory.records.optimizations import Optimization
 from ...tools.models.records import Answer, Message
 from ...tools.wording.edits import edit_text
 from ...tools.wording.experience import gain_text, lessons_text, technique_text
+from ..common.history.sequences import chain_of
 from ..common.prompts.iteration import gap_lines, measured_text, resolve, steps_text
 from ..common.prompts.render import render
 from ..common.replies import checked
-from ..common.sequences import chain_of
 from ..records.gradient import GapAnalysis
 from ..records.plan import RunPlan
 from ..records.task import TaskSummary

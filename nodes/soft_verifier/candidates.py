@@ -16,9 +16,9 @@ from ...harness.records.outcomes import Outcome
 from ...memory.records.evidence import Step
 from ...tools.models.records import BUILTIN
 from ...tools.progress import report_progress
-from ..common.authors import is_built_in
-from ..common.interrupts import awaited
-from ..common.steps import visible_steps
+from ..common.history.authors import is_built_in
+from ..common.history.steps import visible_steps
+from ..common.stopping.interrupts import awaited
 from ..common.workspaces import opened, workspace_of
 from ..records.choices import TechniqueChoice
 from ..records.lowering import Attempt

@@ -15,7 +15,7 @@ from ...harness.task.claims import NOT_AN_INPUT
 from ...memory.run.claim_book import TriedClaim
 from ...tools.progress import report_progress
 from ...tools.workspace import Workspace
-from ..common.interrupts import awaited
+from ..common.stopping.interrupts import awaited
 from ..common.workspaces import opened
 from ..records.plan import RunPlan
 from ..records.reviews import Objected

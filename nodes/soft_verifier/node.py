@@ -16,7 +16,7 @@ from typing import Any, NotRequired, TypedDict
 from ...tools.models.records import BUILTIN, Answer
 from ...tools.progress import report_progress
 from ..common.asking import stand_in
-from ..common.lesson import write_veto
+from ..common.history.lesson import write_veto
 from ..common.workspaces import opened
 from ..records.kernels import KernelPoint
 from ..records.plan import RunPlan

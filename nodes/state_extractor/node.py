@@ -20,8 +20,8 @@ from ...tools.models.records import Answer, Message
 from ...tools.progress import report_progress
 from ...tools.workspace import Workspace
 from ..common.asking import asked, stand_in
-from ..common.caps import search_over
-from ..common.policy_context import policy_context
+from ..common.outlook.policy_context import policy_context
+from ..common.stopping.caps import search_over
 from ..common.ties import asks_model
 from ..common.workspaces import workspace_of
 from ..records.kernels import KernelPoint

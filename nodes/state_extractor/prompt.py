@@ -12,9 +12,9 @@ from ...memory.knowledge.states.signature import DIMENSIONS, completed, explain
 from ...memory.records.states import Signature
 from ...tools.models.records import Message
 from ...tools.workspace import Workspace
+from ..common.history.steps import path_to, visible_steps
 from ..common.prompts.render import render
 from ..common.prompts.subject import kernel_context, task_context
-from ..common.steps import path_to, visible_steps
 from ..records.observations import Observation
 from .builtin import CAUSES
 from .reply import plausible

@@ -19,7 +19,7 @@ from ...tools.models.records import Message
 from ...tools.progress import report_progress
 from ...tools.workspace import Workspace
 from ..common.asking import asked, stand_in
-from ..common.policy_context import policy_context
+from ..common.outlook.policy_context import policy_context
 from ..common.ties import asks_model
 from ..common.workspaces import opened, workspace_of
 from ..records.observations import Observation, StateChoice

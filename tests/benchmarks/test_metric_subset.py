@@ -9,7 +9,7 @@ import pytest
 from places import ROOT
 from scripts import import_script
 
-from kernelblaster.nodes.common.subset import metric_subset
+from kernelblaster.nodes.judge.subset import metric_subset
 
 SECTORS, BUSY, OCCUPANCY = (
     "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum",
@@ -53,7 +53,7 @@ def test_a_counter_is_chosen_where_tasks_agree_on_its_sign(script: Any) -> None:
 
 
 def test_the_shipped_list_says_where_it_comes_from(script: Any) -> None:
-    said = json.loads((ROOT / "nodes" / "common" / "metric_subset.json").read_text())
+    said = json.loads((ROOT / "nodes" / "judge" / "metric_subset.json").read_text())
     assert said["provenance"] == "ncu" and "H200" in said["device"]
     assert min(said["tasks"].values()) >= script.FEWEST
     assert len(metric_subset()) == script.KEPT == len(set(metric_subset()))

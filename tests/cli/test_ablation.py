@@ -10,7 +10,7 @@ from typing import Any
 import graph_support
 import pytest
 
-from kernelblaster.nodes.run.begin import stored_plan
+from kernelblaster.nodes.run.beginning.begin import stored_plan
 
 
 def test_flags_reach_the_run_and_its_result(

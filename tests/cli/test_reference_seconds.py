@@ -36,7 +36,7 @@ def told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[float]:
         found.append(rest[-1])
         return graph_support.text_task().model_copy(update={"reference_seconds": rest[-1]})
 
-    monkeypatch.setattr("kernelblaster.nodes.run.load_task.read_task", read_task)
+    monkeypatch.setattr("kernelblaster.nodes.run.beginning.load_task.read_task", read_task)
     return found
 
 

@@ -25,7 +25,7 @@ from kernelblaster.graph.session import Capped, Session
 from kernelblaster.memory.run.run_store import RunStore
 from kernelblaster.nodes.records.kernels import KernelPoint
 from kernelblaster.nodes.records.rounds import Candidate
-from kernelblaster.nodes.run.begin import stored_plan
+from kernelblaster.nodes.run.beginning.begin import stored_plan
 from kernelblaster.tools.models.budgets import write_budgets
 from kernelblaster.tools.models.code_reply import fenced
 from kernelblaster.tools.models.records import Budgets

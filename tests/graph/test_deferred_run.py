@@ -35,7 +35,7 @@ from kernelblaster.harness.records.timings import Provenance
 from kernelblaster.memory.run.exchange import export_jobs, import_results, take_results
 from kernelblaster.memory.run.run_store import RunStore
 from kernelblaster.nodes.records.result import RunResult
-from kernelblaster.nodes.run.overview import list_runs
+from kernelblaster.nodes.run.reading.overview import list_runs
 
 
 @pytest.fixture

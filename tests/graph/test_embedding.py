@@ -211,7 +211,7 @@ async def test_a_graph_killed_before_its_first_checkpoint_has_its_directory_agai
         raise BrokenPipeError
 
     with monkeypatch.context() as patch:
-        patch.setattr("kernelblaster.nodes.run.load_task.report_progress", killed)
+        patch.setattr("kernelblaster.nodes.run.beginning.load_task.report_progress", killed)
         with pytest.raises(BrokenPipeError):
             await graph.ainvoke(request, context=RunContext(**SHORT))
     open_runs().release(tmp_path / "run")

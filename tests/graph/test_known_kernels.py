@@ -149,7 +149,7 @@ def test_a_task_of_other_sizes_starts_from_it_restated(
     async def read(path: Path, *_: Any) -> Task:
         return like(graph_support.text_task(), "values", 1024)
 
-    monkeypatch.setattr("kernelblaster.nodes.run.load_task.read_task", read)
+    monkeypatch.setattr("kernelblaster.nodes.run.beginning.load_task.read_task", read)
     result = run("run", steps=1)
     assert result.start_us == 3.0 and "at other sizes" in result.began_with
     assert "size: VALUES_SIZE_0" in result.source

@@ -21,10 +21,10 @@ from kernelblaster.graph.rollout import graph as rollout_graph
 from kernelblaster.memory.records.evidence import Step
 from kernelblaster.memory.run.directory import is_held
 from kernelblaster.memory.run.run_store import RunStore
-from kernelblaster.nodes.common.approval import change_approvals
-from kernelblaster.nodes.run.begin import stored_plan
-from kernelblaster.nodes.run.overview import list_runs
-from kernelblaster.nodes.run.report import stored_result
+from kernelblaster.nodes.common.stopping.approval import change_approvals
+from kernelblaster.nodes.run.beginning.begin import stored_plan
+from kernelblaster.nodes.run.ending.report import stored_result
+from kernelblaster.nodes.run.reading.overview import list_runs
 from kernelblaster.tools.models.budgets import read_budgets, write_budgets
 from kernelblaster.tools.models.records import Budgets
 from kernelblaster.tools.workspace import open_knowledge, open_runs

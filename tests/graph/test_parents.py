@@ -152,7 +152,7 @@ async def test_what_cannot_be_served_reaches_the_parent_as_it_is_and_once(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A retry policy around does not try the same input again."""
-    from kernelblaster.nodes.run import load_task
+    from kernelblaster.nodes.run.beginning import load_task
 
     tries = []
     resolve = load_task.resolve_plan

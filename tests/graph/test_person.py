@@ -207,7 +207,7 @@ def test_what_is_no_answer_asks_again_in_one_sentence(tmp_path: Path, nonsense: 
 
 
 def test_resume_may_change_what_is_asked(tmp_path: Path) -> None:
-    from kernelblaster.nodes.common.approval import change_approvals
+    from kernelblaster.nodes.common.stopping.approval import change_approvals
 
     session = request(tmp_path, approve=("plan", "winner")).session(tmp_path / "run")
     with pytest.raises(Undecided, match="--answer accept"):

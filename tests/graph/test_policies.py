@@ -19,7 +19,7 @@ from kernelblaster.memory.run.run_store import RunStore
 from kernelblaster.nodes.common.policies import RULES, require_counted, under_policy
 from kernelblaster.nodes.records.plan import POLICIES, RunContext
 from kernelblaster.nodes.records.result import RunResult
-from kernelblaster.nodes.run.begin import checked
+from kernelblaster.nodes.run.beginning.begin import checked
 
 
 class Parent(TypedDict, total=False):

@@ -30,7 +30,7 @@ from kernelblaster.harness.records.outcomes import Outcome
 from kernelblaster.harness.records.tasks import Task
 from kernelblaster.memory.knowledge.knowledge_base import KnowledgeBase
 from kernelblaster.nodes.records.result import RunResult
-from kernelblaster.nodes.run.overview import list_runs
+from kernelblaster.nodes.run.reading.overview import list_runs
 from kernelblaster.tools.techniques.catalogue import knowledge_seed
 
 
@@ -345,7 +345,7 @@ def test_a_winner_that_does_not_hold_is_not_announced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     graph_support.install(monkeypatch.setattr)
-    for name in ("kernelblaster.tools.workspace", "kernelblaster.nodes.run.begin"):
+    for name in ("kernelblaster.tools.workspace", "kernelblaster.nodes.run.beginning.begin"):
         monkeypatch.setattr(f"{name}.open_device", lambda kind, gpu: Shaky(gpu))
     result = run(tmp_path, rollouts=3)
     announced = (tmp_path / "run" / "best.cu").read_text()

@@ -17,7 +17,7 @@ from kernelblaster.graph.session import Interrupted
 from kernelblaster.harness.errors import UserError
 from kernelblaster.harness.records.tasks import Task
 from kernelblaster.nodes.records.plan import Policy
-from kernelblaster.nodes.run.report import stored_result
+from kernelblaster.nodes.run.ending.report import stored_result
 
 run = partial(text_runs.run, gpu="H100", rollouts=1)
 BOUND_US = 30.0
@@ -34,7 +34,7 @@ def bounded_task(monkeypatch: pytest.MonkeyPatch) -> None:
         full = task.full.model_copy(update={"tensors": (made, *task.full.tensors[1:])})
         return task.model_copy(update={"full": full})
 
-    monkeypatch.setattr("kernelblaster.nodes.run.load_task.read_task", read_task)
+    monkeypatch.setattr("kernelblaster.nodes.run.beginning.load_task.read_task", read_task)
 
 
 def test_every_result_says_the_bound_and_the_score(tmp_path: Path) -> None:
@@ -105,8 +105,8 @@ def test_a_search_that_is_stopped_ends_where_it_would_have_ended(tmp_path: Path)
 def test_a_gpu_whose_peaks_nobody_knows_has_no_bound(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kernelblaster.nodes.run.load_task.known_gpu", lambda name: None)
-    monkeypatch.setattr("kernelblaster.nodes.run.report.known_gpu", lambda name: None)
+    monkeypatch.setattr("kernelblaster.nodes.run.beginning.load_task.known_gpu", lambda name: None)
+    monkeypatch.setattr("kernelblaster.nodes.run.ending.report.known_gpu", lambda name: None)
     result = run(tmp_path)
     assert (result.bound, result.score) == (None, None)
     with pytest.raises(UserError, match=r"--until 0\.9: the peaks of H100 are not known"):

@@ -13,7 +13,7 @@ from dev_server import Server
 from langgraph_sdk import get_client
 
 from kernelblaster.memory.run.directory import is_held
-from kernelblaster.nodes.run.overview import list_runs
+from kernelblaster.nodes.run.reading.overview import list_runs
 
 SHORT = {"iterations": 2, "rollouts": 2, "steps": 1}
 

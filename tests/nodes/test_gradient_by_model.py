@@ -21,6 +21,7 @@ from scripted_chat_model import CURRENT, ScriptedChatModel
 
 from kernelblaster.memory.knowledge.states.signature import DIMENSIONS
 from kernelblaster.memory.records.evidence import Step
+from kernelblaster.nodes.common.history.sequences import chain_of
 from kernelblaster.nodes.common.prompts.iteration import (
     diffs_text,
     evidence_of,
@@ -31,7 +32,6 @@ from kernelblaster.nodes.common.prompts.iteration import (
     resolve,
     steps_text,
 )
-from kernelblaster.nodes.common.sequences import chain_of
 from kernelblaster.nodes.parameter_update.prompt import notes_on, steps_of
 from kernelblaster.nodes.parameter_update.reply import KnowledgeNotes, ModelLesson
 from kernelblaster.nodes.policy_evaluation.reply import PolicyRemarks

@@ -19,7 +19,7 @@ from scripted_chat_model import CURRENT, ScriptedChatModel
 from kernelblaster.memory.knowledge.knowledge_base import KnowledgeBase
 from kernelblaster.memory.records.lessons import Lesson
 from kernelblaster.memory.records.update import KnowledgeUpdate
-from kernelblaster.nodes.common.untried import MOST_EXPECTED
+from kernelblaster.nodes.common.outlook.untried import MOST_EXPECTED
 from kernelblaster.nodes.optimization_proposer.prompt import new_optimization
 from kernelblaster.nodes.optimization_proposer.reply import Proposals, ProposedTechnique
 from kernelblaster.nodes.optimization_proposer.table import forbidden

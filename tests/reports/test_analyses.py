@@ -12,7 +12,7 @@ import pytest
 from kernelblaster.harness.records.outcomes import Outcome
 from kernelblaster.memory.records.evidence import Step
 from kernelblaster.memory.run.run_store import Verdict
-from kernelblaster.nodes.common.steps import ways_through
+from kernelblaster.nodes.common.history.steps import ways_through
 from kernelblaster.reports import analyses, words
 from kernelblaster.reports.plots import log_axis
 from kernelblaster.reports.reading import Moment

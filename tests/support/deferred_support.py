@@ -71,7 +71,7 @@ class DeferredTextDevice(graph_support.TextDevice):
 def install(patch: Callable[[str, Any], Any]) -> None:
     """Put the deferred text device, its task and its rewrites in place."""
     graph_support.install(patch)
-    for module in ("tools.workspace", "graph.session", "nodes.run.begin"):
+    for module in ("tools.workspace", "graph.session", "nodes.run.beginning.begin"):
         patch(f"kernelblaster.{module}.open_device", lambda kind, gpu: DeferredTextDevice("H100"))
 
     async def load(path: Path, *_: Any) -> Task:

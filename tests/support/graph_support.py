@@ -197,11 +197,11 @@ def install(patch: Callable[[str, Any], Any], rewrites: tuple[TextRewrite, ...] 
     nodes = "kernelblaster.nodes"
     patch("kernelblaster.tools.workspace.open_device", open_device)
     patch("kernelblaster.graph.session.open_device", open_device)
-    patch(f"{nodes}.run.begin.open_device", open_device)
-    patch(f"{nodes}.run.load_task.read_task", read_task)
+    patch(f"{nodes}.run.beginning.begin.open_device", open_device)
+    patch(f"{nodes}.run.beginning.load_task.read_task", read_task)
     write_builtin = f"{nodes}.initial_cuda.builtin.write_builtin"
     patch(write_builtin, lambda task: InitialKernel(source=INITIAL))
-    patch(f"{nodes}.run.unseen_shapes.unseen_tasks", no_other_shapes)
+    patch(f"{nodes}.run.ending.unseen_shapes.unseen_tasks", no_other_shapes)
     patch(f"{nodes}.optimization_proposer.node.first_rewrites", first_rewrites)
     patch(f"{nodes}.optimization_proposer.builtin.rewrites", lambda: rewrites)
     patch(f"{nodes}.kernel_writer.builtin.rewrites", lambda: rewrites)
@@ -239,5 +239,5 @@ def install_bench(patch: Callable[[str, Any], Any]) -> None:
 
     for module in ("planning", "rerun"):
         patch(f"kernelblaster.bench.{module}.open_device", lambda kind, gpu="": TextDevice(gpu))
-    patch("kernelblaster.nodes.run.load_task.read_task", read_task)
+    patch("kernelblaster.nodes.run.beginning.load_task.read_task", read_task)
     patch("kernelblaster.bench.rerun.load_task", read_task)

@@ -25,7 +25,7 @@ from kernelblaster.memory.records.evidence import Evidence, Step
 from kernelblaster.memory.records.policy import PolicyContext
 from kernelblaster.memory.records.states import Signature
 from kernelblaster.memory.records.update import KnowledgeUpdate
-from kernelblaster.nodes.common.sequences import is_sequence
+from kernelblaster.nodes.common.history.sequences import is_sequence
 from kernelblaster.nodes.gap_analysis.builtin import analyze
 from kernelblaster.nodes.parameter_update.builtin import Known, knowledge_update
 from kernelblaster.nodes.parameter_update.by_rule import Learned

@@ -393,7 +393,7 @@ def test_the_task_is_read_as_the_command_line_reads_it(
         raise UserError("enough")
 
     monkeypatch.setattr("kernelblaster.tools.for_agents.opening.load_task_now", load_task_now)
-    monkeypatch.setattr("kernelblaster.nodes.run.load_task.read_task", read_task)
+    monkeypatch.setattr("kernelblaster.nodes.run.beginning.load_task.read_task", read_task)
     path = tmp_path / "text.py"
     path.write_text("")
     with kernelblaster.agent_tools(

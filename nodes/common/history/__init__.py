@@ -1,0 +1,1 @@
+"""What a run has done: its steps, kernels, losers, and what was learned at once."""

@@ -1,0 +1,1 @@
+"""What is expected of a technique on the kernel at hand."""

@@ -1,0 +1,1 @@
+"""When a run stops: for a person, at a cap, without a model, once enough is reached."""

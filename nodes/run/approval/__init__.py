@@ -1,0 +1,1 @@
+"""Where a person decides: on the plan, a technique, the winner, the lessons."""

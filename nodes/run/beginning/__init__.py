@@ -1,0 +1,1 @@
+"""How a run begins: what is asked, resolved once; its directory, its task, its first time."""
