@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 HEAD = r"""
 #include <cuda_runtime.h>
+#include <cuda_pipeline.h>
 __device__ __forceinline__ void read_again(const float* p, float* y) {
     float v;
     asm volatile("ld.global.f32 %0, [%1];" : "=f"(v) : "l"(p));
@@ -15,6 +16,22 @@ __device__ __forceinline__ void read_again(const float* p, float* y) {
 __device__ __forceinline__ void look(const float* p) {
     float v = *(volatile const float*)p;
     (void)v;
+}
+__device__ __forceinline__ float step_on(const float* p, float* y) {
+    float v;
+    asm volatile("ld.global.f32 %0, [%1];" : "=f"(v) : "l"(p));
+    if (v == 0.7310f) *y = v;
+    return v;
+}
+__device__ __forceinline__ void copy(float* to, const float* p) {
+    __pipeline_memcpy_async(to, p, 4);
+    __pipeline_commit();
+    __pipeline_wait_prior(0);
+}
+__device__ __forceinline__ int scattered(int i) {
+    unsigned h = i * 2654435761u;
+    h = (h ^ h >> 15) * 2246822519u;
+    return (h ^ h >> 13) & ((1 << 24) - 1);
 }
 __device__ __forceinline__ void write_before(float* p) {
     asm volatile("st.global.f32 [%0], %1;" :: "l"(p), "f"(1.f) : "memory");
@@ -40,8 +57,7 @@ class Kernel:
 
 def plain(name: str, kernel: Kernel, idle: int = 0) -> str:
     """Return the source of a kernel, with `idle` warps that exit at once."""
-    body = re.sub(r"/\*(in|out)\*/\[[^\]]*\];|/\*at\*/", "", kernel.body)
-    return _source(name, kernel, body, idle)
+    return _source(name, kernel, _unmarked(kernel), idle)
 
 
 def with_barriers(name: str, kernel: Kernel) -> str:
@@ -63,6 +79,38 @@ def with_loads(name: str, kernel: Kernel) -> str:
     return _source(name, kernel, re.sub(r"/\*out\*/\[[^\]]*\];|/\*at\*/", "", body))
 
 
+def with_table(name: str, kernel: Kernel) -> str:
+    """Return it with reads before its work, in as many lines as may be, of what all blocks read."""
+    extra = "for (int k = 0; k < 16; k++) read_again(x + (k * T + t) * 8, y);\n"
+    return _source(name, kernel, extra + _unmarked(kernel))
+
+
+def with_chain(name: str, kernel: Kernel) -> str:
+    """Return it with loads one after the other behind each marked one, of what all blocks read."""
+    extra = "step_on(x + t + (int)step_on(x + 2048 + t, y), y);"
+    body = re.sub(r"/\*in\*/\[[^\]]*\];([^;]*;)", rf"\1 {extra}", kernel.body)
+    return _source(name, kernel, re.sub(r"/\*out\*/\[[^\]]*\];|/\*at\*/", "", body))
+
+
+def with_copies(name: str, kernel: Kernel) -> str:
+    """Return it with an asynchronous copy before each marked load, of the same."""
+    body = re.sub(r"/\*in\*/\[([^\]]*)\];", r"copy(spare + t, x + (\1));", kernel.body)
+    body = re.sub(r"/\*out\*/\[[^\]]*\];|/\*at\*/", "", body)
+    return _source(name, kernel, "__shared__ float spare[T];\n" + body)
+
+
+def with_shuffle(name: str, kernel: Kernel) -> str:
+    """Return it with an exchange within each warp before its work."""
+    extra = "if (__shfl_xor_sync(~0u, (float)t, 1) == 0.7310f) *y = 0.f;\n"
+    return _source(name, kernel, extra + _unmarked(kernel))
+
+
+def with_atomic(name: str, kernel: Kernel) -> str:
+    """Return it with an atomic of each thread, on a word of its own, before its work."""
+    extra = "atomicAdd(y + (1 << 24) + (b * T + t) % (1 << 23), 0.f);\n"
+    return _source(name, kernel, extra + _unmarked(kernel))
+
+
 def with_volatile(name: str, kernel: Kernel) -> str:
     """Return it with a load before each marked one that nobody uses, as of what others write."""
     body = re.sub(r"/\*in\*/\[([^\]]*)\];", r"look(x + (\1));", kernel.body)
@@ -79,23 +127,26 @@ def with_pass(name: str, kernel: Kernel) -> str:
     """Return it with another pass over some input before its work."""
     place = "((b * 16 + k) * T + t) % (1 << 24)"
     extra = f"for (int k = 0; k < 16; k++) read_again(x + {place}, y);\n"
-    body = re.sub(r"/\*(in|out)\*/\[[^\]]*\];|/\*at\*/", "", kernel.body)
-    return _source(name, kernel, extra + body)
+    return _source(name, kernel, extra + _unmarked(kernel))
 
 
 def with_arithmetic(name: str, kernel: Kernel) -> str:
     """Return it with arithmetic before its work of which nothing comes."""
     extra = "float u = t; for (int k = 0; k < 64; k++) u = u * 1.5f + 2.f;\n"
     extra += "if (u == 0.7310f) *y = u;\n"
-    body = re.sub(r"/\*(in|out)\*/\[[^\]]*\];|/\*at\*/", "", kernel.body)
-    return _source(name, kernel, extra + body)
+    return _source(name, kernel, extra + _unmarked(kernel))
 
 
 EDITS = {
     "barriers": with_barriers, "one_barrier": with_one_barrier, "loads": with_loads,
-    "volatile": with_volatile,
+    "volatile": with_volatile, "table": with_table, "chain": with_chain, "copies": with_copies,
     "stores": with_stores, "pass": with_pass, "arithmetic": with_arithmetic,
+    "shuffle": with_shuffle, "atomic": with_atomic,
 }  # fmt: skip
+
+
+def _unmarked(kernel: Kernel) -> str:
+    return re.sub(r"/\*(in|out)\*/\[[^\]]*\];|/\*at\*/", "", kernel.body)
 
 
 def _source(name: str, kernel: Kernel, body: str, idle: int = 0) -> str:
@@ -267,7 +318,32 @@ _SCAN = """
     } /*at*/
 """
 
+_GATHER = """
+    int j = scattered(b * T + t); float s = 0.f; /*at*/
+    for (int k = 0; k < n; k++) {
+        /*in*/[j]; float v = x[j]; s += v; j = scattered(j + (int)v);
+    }
+    /*out*/[b * T + t]; y[b * T + t] = s;
+"""
+_TWO_TABLES = """
+    int j = scattered(b * T + t); float s = 0.f; /*at*/
+    for (int k = 0; k < n; k++) {
+        /*in*/[j]; float v = x[j]; s += v * x[(k * 32 + t) % 1024]; j = scattered(j + (int)v);
+    }
+    /*out*/[b * T + t]; y[b * T + t] = s;
+"""
+_ROWS_OF_THREADS = """
+    int r = b * T + t; float s = 0.f; /*at*/
+    for (int k = 0; k < n; k++) { /*in*/[r * n + k]; s += x[r * n + k]; }
+    /*out*/[r]; y[r] = s;
+"""
+
 KERNELS = {
+    "gather": Kernel(_GATHER, 264, 128, 1),
+    "gather_chain": Kernel(_GATHER, 132, 64, 12),
+    "gather_all": Kernel(_GATHER, 8192, 256, 1),
+    "gather_table": Kernel(_TWO_TABLES, 132, 64, 12),
+    "rows_of_threads": Kernel(_ROWS_OF_THREADS, 132, 64, 32),
     "scale": Kernel(_SCALE, 32768, 256, 1 << 23),
     "vector_1024": Kernel(_VECTOR, 2048, 1024, 1 << 23),
     "stride": Kernel(_STRIDE, 264, 512, 1 << 23),

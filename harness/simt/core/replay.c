@@ -33,13 +33,23 @@ static bool look_up(Cache *cache, uint64_t sector, bool allocate) {
     return hit;
 }
 
+/* Adds a line unless it is there; returns how many there are. */
+static int add_line(uint32_t *lines, int count, uint32_t line) {
+    for (int i = count; i-- > 0;)
+        if (lines[i] == line) return count;
+    lines[count] = line;
+    return count + 1;
+}
+
 /* One request of each warp in turn; `starts` and `ends` delimit the warps' records in `trace`.
    Loads allocate; stores, atomics and loads past the L1 go on to the L2. Returns the number of misses, -1 when
    memory is short. Misses: sector | 1 << 31 for a store or atomic, at most `capacity` kept; `missed_by`:
-   the instruction of each. */
+   the instruction of each. `lines`, of loads, two numbers an instruction: the 128-byte lines of its
+   requests, and those of which the L1 lacked something. */
 int64_t simt_replay_l1(const uint32_t *trace, int64_t warp_count, const int64_t *starts,
                        const int64_t *ends, int64_t bytes, int associativity, int64_t *sectors,
-                       int64_t *hits, uint32_t *misses, uint32_t *missed_by, int64_t capacity) {
+                       int64_t *hits, int64_t *lines, uint32_t *misses, uint32_t *missed_by,
+                       int64_t capacity) {
     Cache cache;
     int64_t *at = malloc((size_t)(warp_count + 1) * sizeof *at), missed = 0;
     if (!at || !open_cache(&cache, bytes, associativity)) {
@@ -55,15 +65,23 @@ int64_t simt_replay_l1(const uint32_t *trace, int64_t warp_count, const int64_t 
             const uint32_t *record = trace + at[warp];
             int count = (int)(record[3] & 255);
             bool writes = record[3] >> 8 & 3, past = record[3] >> 10 & 1;
+            uint32_t asked[LANES], lacked[LANES];
+            int asked_count = 0, lacked_count = 0;
             for (int i = 0; i < count; i++) {
                 uint32_t sector = record[4 + i];
                 sectors[record[2]]++;
                 bool hit = !past && look_up(&cache, sector, !writes);
+                asked_count = add_line(asked, asked_count, sector / LINE_SECTORS);
+                if (!hit) lacked_count = add_line(lacked, lacked_count, sector / LINE_SECTORS);
                 if (hit && !writes) hits[record[2]]++;
                 else if (missed++ < capacity) {
                     misses[missed - 1] = sector | (writes ? UINT32_C(1) << 31 : 0);
                     missed_by[missed - 1] = record[2];
                 }
+            }
+            if (!writes) {
+                lines[2 * (int64_t)record[2]] += asked_count;
+                lines[2 * (int64_t)record[2] + 1] += lacked_count;
             }
             at[warp] += 4 + count;
         }

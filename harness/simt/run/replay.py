@@ -21,6 +21,8 @@ class L1Replay:
     """Requested, by instruction index."""
     hits: NDArray[np.int64]
     """Found in L1, by instruction index; stores and atomics never are."""
+    missed_lines: float
+    """Share of the lines of all load requests of which it lacked a sector; 1 without any."""
     misses: NDArray[np.uint32]
     """In order: sector | 1 << 31 for a store or an atomic."""
     missed_by: NDArray[np.uint32]
@@ -79,16 +81,19 @@ def replay_l1(
     last = np.concatenate(ends or [np.zeros(0, dtype=np.int64)])
     sectors = np.zeros(instructions, dtype=np.int64)
     hits = np.zeros(instructions, dtype=np.int64)
+    lines = np.zeros((instructions, 2), dtype=np.int64)
     misses, missed_by = np.zeros((2, max(1, len(records))), dtype=np.uint32)
     missed = library.simt_replay_l1(
         _pointer(records), ctypes.c_int64(len(first)), _pointer(first), _pointer(last),
         ctypes.c_int64(capacity_bytes), ctypes.c_int(ways), _pointer(sectors), _pointer(hits),
-        _pointer(misses), _pointer(missed_by), ctypes.c_int64(len(misses)),
+        _pointer(lines), _pointer(misses), _pointer(missed_by), ctypes.c_int64(len(misses)),
     )  # fmt: skip
     if missed < 0:
         raise MemoryError("no memory for the cache replay")
     echoes = _echoes(records, first, last)
-    return L1Replay(sectors, hits, misses[:missed].copy(), missed_by[:missed].copy(), echoes)
+    asked, lacked = lines.sum(axis=0).tolist()
+    return L1Replay(sectors, hits, lacked / asked if asked else 1.0,
+                    misses[:missed].copy(), missed_by[:missed].copy(), echoes)  # fmt: skip
 
 
 def _echoes(

@@ -136,7 +136,8 @@ def fetched_halves(
     if asked <= 0 or not shares.any():
         return Fetched(1.0, 1.0)
     pairs = np.maximum.reduceat(shares, np.unique(sectors >> 1, return_index=True)[1])
-    return Fetched(float(2.0 * pairs.sum() / shares.sum()), min(2.0, 2.0 * units / asked))
+    ever = float(2.0 * pairs.sum() / shares.sum())
+    return Fetched(max(1.0, ever), max(1.0, min(2.0, 2.0 * units / asked)))
 
 
 def first_asked(

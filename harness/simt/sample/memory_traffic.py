@@ -134,14 +134,13 @@ def traffic_of(
     awaited = by_instruction(served(waited))
     scattered = float((shape.places[loads] * weights).sum())
     stored = [index for index in np.flatnonzero(shape.places).tolist() if index not in set(loads)]
-    lines = resident.counters["lines"][loads].astype(np.float64)
     hit_rates = [hit / sectors if sectors else 0.0
                  for hit, sectors in zip(hits.tolist(), seen.tolist(), strict=True)]  # fmt: skip
     return MemoryTraffic(
         footprint=footprint,
         load_sectors=load_sectors * group_scale,
         hit_sectors=load_hits * group_scale,
-        missed_lines=float((lines * misses_of[loads]).sum() / lines.sum()) if lines.any() else 1.0,
+        missed_lines=replay.missed_lines,
         reread_bytes=reread + (footprint.read + reread) * (fetched - 1),
         dram_accesses=group_scale * (
             scattered + WRITE_ACCESSES * float(shape.places[stored].sum()) * alone

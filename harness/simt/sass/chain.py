@@ -7,6 +7,7 @@ the more there are, the later the last of them is expected.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from functools import cache
 from statistics import NormalDist
@@ -117,18 +118,26 @@ def _asked_in_order(
 ) -> Callable[[int], tuple[int, int]]:
     """Return for a load's statement whose wait it has, and the statement it is an echo of.
 
-    ptxas may turn two loads of the same around: then the one that comes first waits as the other
-    would have, and that is the echo.
+    ptxas may turn loads of the same around: then the one that comes first waits as the first of the
+    program would have, and the others are its echoes. An echo of a later statement is one of a
+    loop's turn before.
     """
-    first: dict[int, int] = {}
-    for place, each in enumerate(instructions):
+    place: dict[int, int] = {}
+    for at, each in enumerate(instructions):
         if each.base in _LOADS:
-            first.setdefault(each.statement, place)
+            place.setdefault(each.statement, at)
+    alike: dict[int, list[int]] = defaultdict(list)
+    for statement in place:
+        root = statement
+        while (other := echo_of(root)) in place and other < root:
+            root = other
+        alike[root].append(statement)
     turned = {}
-    for statement, place in first.items():
-        other = echo_of(statement)
-        if first.get(other, -1) > place:
-            turned[statement], turned[other] = (other, 0), (statement, statement)
+    for root, statements in alike.items():
+        first = min(statements, key=place.__getitem__)
+        if first != root:
+            turned[first] = root, echo_of(root)
+            turned[root] = first, first
     return lambda statement: turned.get(statement) or (statement, echo_of(statement))
 
 
