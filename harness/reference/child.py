@@ -195,6 +195,10 @@ def _notes(full: Variant, verify: Variant, variation: Variation) -> Iterator[str
             f"forward() changes {', '.join(kept)}: a kernel does not, each call begins with the "
             "same ones, and only what forward() returns is compared"
         )
+    if full.instance.draws:
+        yield (
+            f"forward() draws random numbers: a kernel is given them, as {_some(full.instance.draws)}"
+        )
     lost = [name for name in variation.updated if name in variation.unread]
     if lost:
         yield f"forward() updates {_some(lost)}, which no answer depends on: a kernel does not"
