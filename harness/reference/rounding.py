@@ -117,6 +117,23 @@ class LongestSum(TorchDispatchMode):  # type: ignore[misc]
         return answer
 
 
+class NarrowSums(TorchDispatchMode):  # type: ignore[misc]
+    """Notes whether anything that runs under it is added in less than double precision."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found = False
+
+    def __torch_dispatch__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        answer = function(*args, **(kwargs or {}))
+        if function.overloadpacket in _TERMS or function.overloadpacket in _TERMS_OF_NORMS:
+            first = answer if isinstance(answer, torch.Tensor) else answer[0]
+            self.found |= first.dtype is not torch.float64
+        return answer
+
+
 class OtherSums(TorchDispatchMode):  # type: ignore[misc]
     """Has operations answered in another way; those made of others are taken apart first."""
 

@@ -339,8 +339,9 @@ def _pad(write: Writing, call: Call) -> Value:
         source[axis] = name
     text = pen.load(array, source)
     if inside:
-        outside = 0.0 if value is None else float(value)
-        text = f"{' && '.join(inside)} ? {text} : {number(outside)}"
+        outside = 0 if value is None else value
+        written = number(float(outside)) if array.dtype in FLOATING else str(int(outside))
+        text = f"{' && '.join(inside)} ? {text} : {written}"
     pen.store(out, here, text)
     write.launch(pen)
     return out
