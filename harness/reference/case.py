@@ -16,6 +16,7 @@ from ..task.rules import OWN_ERROR_FACTOR
 from .double_precision import double_answers
 from .model import Instance, Reference, ReferenceFault, clone_arguments
 from .rounding import SHORT, LongestSum, NarrowSums, answers_in_order, plain_answers
+from .ties import hang_on_ties
 from .tolerances import Scale, all_finite, tolerance_of
 
 _HALF_TYPES = (torch.float16, torch.bfloat16)
@@ -42,6 +43,13 @@ class Case:
         """Whether the answers are finite, in single and in double precision."""
         self.exact_seconds = time.monotonic() - began
         """What double precision takes."""
+
+    @property
+    def hangs_on_ties(self) -> bool:
+        """Whether answers are others where another one of equal elements comes first."""
+        return self.longest_sum.places and hang_on_ties(
+            self._reference, self.model, self.instance.arguments
+        )
 
     def own_errors(self) -> list[float | None]:
         """Return PyTorch's largest error of each output against double precision."""
