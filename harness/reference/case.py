@@ -15,7 +15,8 @@ from ..records.tensors import Tolerance
 from ..task.rules import OWN_ERROR_FACTOR
 from .double_precision import double_answers
 from .model import Instance, Reference, ReferenceFault, clone_arguments
-from .rounding import SHORT, LongestSum, answers_in_order, plain_answers
+from .rounding import SHORT, LongestSum, NarrowSums, answers_in_order, plain_answers
+from .ties import hang_on_ties
 from .tolerances import Scale, all_finite, tolerance_of
 
 _HALF_TYPES = (torch.float16, torch.bfloat16)
@@ -43,6 +44,13 @@ class Case:
         self.exact_seconds = time.monotonic() - began
         """What double precision takes."""
 
+    @property
+    def hangs_on_ties(self) -> bool:
+        """Whether answers are others where another one of equal elements comes first."""
+        return self.longest_sum.places and hang_on_ties(
+            self._reference, self.model, self.instance.arguments
+        )
+
     def own_errors(self) -> list[float | None]:
         """Return PyTorch's largest error of each output against double precision."""
         return [
@@ -69,7 +77,8 @@ class Case:
         """Return what plain sums make of the answers, and whether that is an example.
 
         Where sums are long it is the worst that they make; see rounding.py. None where it is not
-        known. `equal_terms` is the share of the inputs that is one value, found here where it is
+        known, and where all sums are of double precision: any order of them is exact enough.
+        `equal_terms` is the share of the inputs that is one value, found here where it is
         not said; `by_rows` says that rows of the first axis differ in size.
         """
         long = self.longest_sum.is_long
@@ -78,6 +87,8 @@ class Case:
         ):
             return [None] * len(self.exact), False
         given = (self._reference, self.model, self.instance.arguments, self.outputs)
+        if not self._adds_in_single():
+            return [None] * len(self.exact), False
         try:
             if not long:
                 return answers_in_order(*given, by_rows=by_rows), True
@@ -89,6 +100,14 @@ class Case:
             return plain_answers(*given, equal_terms=equal_terms, by_rows=by_rows), False
         except ReferenceFault:  # Memory is short: there is as much room as there is without.
             return [None] * len(self.exact), False
+
+    def _adds_in_single(self) -> bool:
+        if not any(answer.dtype is torch.float64 for answer in self.outputs):
+            return True
+        arguments = clone_arguments(self.instance.arguments, fresh)
+        with NarrowSums() as narrow:
+            self._reference.outputs(copy.deepcopy(self.model), arguments)
+        return narrow.found
 
     def write(self, folder: Path) -> None:
         for name, tensor in self.tensors.items():

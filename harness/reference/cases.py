@@ -195,7 +195,8 @@ def first_finite(
             if lacks_memory(fault) or how.still:
                 raise
             continue
-        if how.still or (case.finite if usual is None else usual.is_met_by(case)):
+        told = case.finite if usual is None else usual.is_met_by(case)
+        if how.still or (told and not case.hangs_on_ties):
             break
     return case, how
 

@@ -4,6 +4,7 @@
 
 REQUEST: {"path", "source", "set": {NAME: value}, "verify": {NAME: value} | null, "cases": folder,
 "reading": how the reference is read,
+"integers": how freely those of inputs are drawn at most,
 "variation": what may vary, where that is known, "secret": what the seeds are made of, 0 for none,
 "large": whether no cases are kept}.
 With "verify" null the task is described first and its verify dimensions are chosen; otherwise only
@@ -19,6 +20,7 @@ RESULT: {"error": one line, "passing": whether it need not fail again} or {"task
 from __future__ import annotations
 
 import ast
+import faulthandler
 import json
 import logging
 import math
@@ -36,7 +38,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from ..records.readings import Reading
 from ..records.tasks import TaskVariant
 from ..records.tensors import DTYPE_BYTES
-from ..records.variations import Variation
+from ..records.variations import Level, Variation
 from ..task.claims import ClaimedInput, NotAnInput
 from ..task.dimensions import Dimension, find_dimensions, find_literals
 from ..task.full_case import FULL_CASE_BYTES
@@ -58,6 +60,8 @@ _BY_VALUES = ("GuardOnDataDependentSymNode", "DataDependentOutputException")
 
 def main(arguments: list[str]) -> int:
     """Answer one request; what is wrong with the reference goes into the result."""
+    # What crashes this process is said to be in a line of the reference.
+    faulthandler.enable()
     logging.getLogger("torch._subclasses.fake_tensor").setLevel(logging.CRITICAL)
     request_path, result_path = map(Path, arguments)
     request = json.loads(request_path.read_text(encoding="utf-8"))
@@ -107,11 +111,12 @@ def _answer(request: Mapping[str, Any]) -> dict[str, Any]:
         else:
             write_cases(reference, cases, variation, secret)
         return {"task": None}
-    return {"task": _described(path, source, reading, request["set"], cases)}
+    begun = request.get("integers", "any")
+    return {"task": _described(path, source, reading, request["set"], cases, begun)}
 
 
 def _described(
-    path: str, source: str, reading: Reading, chosen: Mapping[str, int], cases: Path
+    path: str, source: str, reading: Reading, chosen: Mapping[str, int], cases: Path, begun: Level
 ) -> dict[str, Any]:
     """Return the JSON form of a task, what only the caller knows left out, and write its cases."""
     tree = ast.parse(source, path)
@@ -125,7 +130,7 @@ def _described(
     small = program if verify is full or program is None else _program(verify)[0]
     _limit_memory()
     reference = verify.anew()
-    variation = explore(reference)
+    variation = explore(reference, begun)
     outputs = [each["dtype"] for each in full.tensors if each["role"] == "output"]
     tolerance = TOLERANCES.get(outputs[0])
     written = own | {name: find_literals(tree)[name] for name in verify.dimensions
@@ -194,6 +199,10 @@ def _notes(full: Variant, verify: Variant, variation: Variation) -> Iterator[str
         yield (
             f"forward() changes {', '.join(kept)}: a kernel does not, each call begins with the "
             "same ones, and only what forward() returns is compared"
+        )
+    if full.instance.draws:
+        yield (
+            f"forward() draws random numbers: a kernel is given them, as {_some(full.instance.draws)}"
         )
     lost = [name for name in variation.updated if name in variation.unread]
     if lost:

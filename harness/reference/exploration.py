@@ -35,8 +35,11 @@ TRIALS = ((1, "gaussian"), (2, "uniform"), (3, "large"))
 """Seed and distribution of the draws that a level must survive."""
 
 
-def explore(reference: Reference) -> Variation:
-    """Return what may vary. Raises ReferenceFault where forward() fails on its own inputs."""
+def explore(reference: Reference, integers: Level = "any") -> Variation:
+    """Return what may vary; `integers` is the level that none of the inputs goes beyond.
+
+    Raises ReferenceFault where forward() fails on its own inputs.
+    """
     _require_all_given(reference)
     unread, updated = read_and_written(reference)
     plain = Variation(unread=unread, updated=updated)
@@ -50,7 +53,13 @@ def explore(reference: Reference) -> Variation:
         # Embeddings with a row of zeros, a bias set in part: what coincides is disturbed.
         if bool((own == other.parameters[name]).any()):
             fixed.append(name)
-    ladders = {name: LADDERS[kind_of(own)] for name, own in first.inputs.items()}
+    whole = LADDERS["integer"]
+    whole = whole[whole.index(integers) :] if integers in whole else ()
+    kinds = {name: kind_of(own) for name, own in first.inputs.items()}
+    ladders = {
+        name: whole if kind == "integer" else LADDERS[kind] for name, kind in kinds.items()
+        if whole or kind != "integer"
+    }
     for name in fixed:
         if name in first.parameters:
             ladders[name] = LADDERS[kind_of(first.parameters[name], parameter=True)]

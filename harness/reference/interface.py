@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+from .model import Instance
 from .variant import Variant
 
 
@@ -25,11 +26,19 @@ def interface_of(full: Variant) -> dict[str, Any]:
     places = iter(range(len(instance.input_names) + 1024))
     return {
         "forward": instance.model.forward.__qualname__,
-        "arguments": [_argument(each, names) for each in instance.arguments],
+        "arguments": [*_arguments(instance, names)],
         "outputs": _answer(answer, places),
         "qualified": {name: path for path, name in instance.qualified.items()},
         "unregistered": sorted(_unregistered(instance.model)),
     }
+
+
+def _arguments(instance: Instance, names: Iterator[str | None]) -> Iterator[dict[str, Any]]:
+    drawn = instance.draws
+    for each in instance.arguments[: len(instance.arguments) - len(drawn)]:
+        yield _argument(each, names)
+    for name in drawn:
+        yield {"kind": "drawn", "name": name}
 
 
 def _argument(value: Any, names: Iterator[str | None]) -> dict[str, Any]:

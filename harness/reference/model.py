@@ -27,6 +27,7 @@ from ..records.readings import AS_WRITTEN, Reading
 from ..records.tensors import DTYPE_BYTES
 from ..task.dimensions import with_dimensions
 from ..task.names import is_macro
+from .drawn import drawn_of, may_draw, names_of, take_draws
 from .surroundings import Surroundings
 
 _TYPES = {"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": torch.float32}
@@ -83,6 +84,12 @@ class Instance:
     input_names: tuple[str | None, ...]
     """Identifier of each flattened argument; None for one that is no tensor."""
 
+    @property
+    def draws(self) -> tuple[str, ...]:
+        """Identifiers of the last inputs: random numbers that forward() would draw itself."""
+        count = len(getattr(self.model, "draws", ()))
+        return tuple(map(str, self.input_names[len(self.input_names) - count :]))
+
 
 class Reference:
     """A loaded reference file."""
@@ -104,6 +111,7 @@ class Reference:
         self.reading = reading
         self.device = torch.device(device)
         self.surroundings = Surroundings(path, source, self.device)
+        self._may_draw = may_draw(source)
         tree = with_dimensions(ast.parse(source, path), dimensions)
         module = types.ModuleType("kernelblaster_reference")
         module.__file__ = path
@@ -164,7 +172,13 @@ class Reference:
         if any(map(is_lazy, model.parameters())):
             # A lazy module has its parameters once it was called.
             self.answer(model, clone_arguments(contiguous, torch.clone))
-        return model, contiguous
+        if not self._may_draw:
+            return model, contiguous
+        with self.running("forward()"):
+            drawn = drawn_of(model, contiguous, self.path)
+        if drawn:
+            take_draws(model, len(contiguous), names_of(drawn))
+        return model, (*contiguous, *(own(tensor) for _, _, tensor in drawn))
 
     def _initial(self) -> tuple[list[Any], dict[str, Any]]:
         """Return what Model(...) is given: in order, and by name where that is a dictionary."""

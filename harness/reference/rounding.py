@@ -33,6 +33,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from .double_precision import double_answers
 from .in_order import IN_ORDER
 from .model import Reference
+from .ties import UNPROMISED
 
 UNIT = 2.0**-24
 WALK = 2.0
@@ -91,12 +92,14 @@ def answers_in_order(
 class LongestSum(TorchDispatchMode):  # type: ignore[misc]
     """Notes how many terms the longest sum of what runs under it has, in `terms`.
 
-    And in `reduced` the longest that is no product of matrices and no convolution.
+    And in `reduced` the longest that is no product of matrices and no convolution, in `places`
+    whether anything was asked for places that equal elements leave open.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.terms = self.reduced = 0.0
+        self.places = False
 
     @property
     def is_long(self) -> bool:
@@ -107,6 +110,7 @@ class LongestSum(TorchDispatchMode):  # type: ignore[misc]
         self, function: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
         answer = function(*args, **(kwargs or {}))
+        self.places |= function in UNPROMISED
         count = _TERMS.get(function.overloadpacket) or _TERMS_OF_NORMS.get(function.overloadpacket)
         if count is not None:
             first = answer if isinstance(answer, torch.Tensor) else answer[0]
@@ -114,6 +118,23 @@ class LongestSum(TorchDispatchMode):  # type: ignore[misc]
             self.terms = max(self.terms, terms)
             if function.overloadpacket not in _PRODUCTS:
                 self.reduced = max(self.reduced, terms)
+        return answer
+
+
+class NarrowSums(TorchDispatchMode):  # type: ignore[misc]
+    """Notes whether anything that runs under it is added in less than double precision."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found = False
+
+    def __torch_dispatch__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        answer = function(*args, **(kwargs or {}))
+        if function.overloadpacket in _TERMS or function.overloadpacket in _TERMS_OF_NORMS:
+            first = answer if isinstance(answer, torch.Tensor) else answer[0]
+            self.found |= first.dtype is not torch.float64
         return answer
 
 

@@ -20,13 +20,13 @@ WHOLE = frozenset(
     binary_cross_entropy binary_cross_entropy_with_logits bitwise_and bitwise_left_shift
     bitwise_not bitwise_or bitwise_right_shift bitwise_xor bmm broadcast_tensors broadcast_to
     bucketize cat cdist ceil chunk clamp clamp_max clamp_min clone concat constant_pad_nd
-    contiguous conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d
+    contiguous copysign conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d
     convolution copy cos cosh cosine_similarity cross_entropy_loss cummax cummin cumprod cumsum
     detach diag diag_embed diagonal div dot double dropout einsum elu embedding embedding_bag
     empty empty_like eq erf erfc erfinv exp exp2 expand expand_as expm1 eye feature_dropout
     flatten flip float floor floor_divide fmax fmin fmod full full_like gather ge gelu ger glu
     greater greater_equal group_norm gru gt half hardshrink hardsigmoid hardswish hardtanh
-    huber_loss hypot identity index index_add index_copy index_put index_reduce index_select
+    heaviside huber_loss hypot identity index index_add index_copy index_put index_reduce index_select
     inner instance_norm isfinite isinf isnan kl_div kthvalue l1_loss layer_norm le leaky_relu
     lerp less less_equal lgamma lift_fresh lift_fresh_copy linalg_vector_norm linear linspace
     log log10 log1p log2 log_sigmoid log_softmax logaddexp logcumsumexp logical_and logical_not

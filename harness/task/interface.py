@@ -13,7 +13,8 @@ from .loading import run_reference
 class Shape(Record):
     """A value made of tensors and other values, nested as forward() takes or returns it."""
 
-    kind: Literal["tensor", "value", "list", "tuple", "dict"]
+    kind: Literal["tensor", "drawn", "value", "list", "tuple", "dict"]
+    """What is drawn forward() makes itself; launch is given it."""
     name: str | None = None
     """Of a tensor its identifier in `launch`; of another value its text in Python."""
     keys: tuple[str, ...] = ()
@@ -28,7 +29,7 @@ class TaskInterface(Record):
     forward: str
     """Qualified name of the function that is called: `Model.forward`."""
     arguments: tuple[Shape, ...]
-    """Of forward(), in order, as get_inputs() gives them."""
+    """Of forward(), in order, as get_inputs() gives them, and then what forward() draws."""
     outputs: Shape
     """What forward() returns."""
     qualified: dict[str, str]

@@ -7,6 +7,8 @@ import contextlib
 import contextvars
 import json
 import os
+import re
+import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -21,7 +23,7 @@ from ..process.scratch import scratch_folder
 from ..records.identity import sha256_of, sha256_of_json
 from ..records.readings import AS_WRITTEN, Reading
 from ..records.tasks import REFERENCE_SECONDS, Task
-from ..records.variations import Variation
+from ..records.variations import Level, Variation
 from ..records.versions import JUDGE_VERSION
 from .dimensions import find_dimensions, find_literals
 from .pytorch import torch_version
@@ -34,6 +36,10 @@ Tell = Callable[[str], None]
 """Is told, from another thread, what is waited for."""
 
 LARGEST_REFERENCE_BYTES = 1 << 20
+
+INTEGERS_BEGIN: tuple[Level, ...] = ("any", "range", "own")
+"""How freely integer inputs are drawn at first; the next where that crashes PyTorch itself, which
+does not check all indices."""
 
 REFERENCE = Program(
     "harness.reference.child",
@@ -72,6 +78,10 @@ def reference_seconds() -> float:
             f"$KERNELBLASTER_REFERENCE_SECONDS is {given}: set it to a number of seconds above 0"
         )
     return seconds
+
+
+class Crashed(UserError):
+    """The reference ended its process, which PyTorch itself does where an index leads astray."""
 
 
 class ReferenceFails(UserError):
@@ -117,11 +127,18 @@ def load_task_now(
     described = _cached(final / "task.json")
     if described is None:
         with scratch_folder("cases", cache_root()) as scratch:
-            cases = scratch / "cases"
-            cases.mkdir()
-            result = run_reference(
-                path, source, chosen, None, cases, reading=reading, tell=tell, seconds=limit
-            )
+            for number, begun in enumerate(INTEGERS_BEGIN):
+                cases = scratch / f"cases{number}"
+                cases.mkdir()
+                try:
+                    result = run_reference(
+                        path, source, chosen, None, cases, reading=reading, tell=tell,
+                        seconds=limit, asks={"integers": begun},
+                    )  # fmt: skip
+                    break
+                except Crashed:
+                    if begun == INTEGERS_BEGIN[-1]:
+                        raise
             described = {
                 **result["task"],
                 "name": path.stem,
@@ -221,7 +238,8 @@ def run_reference(
         try:
             result: dict[str, Any] = json.loads((folder / "result.json").read_text("utf-8"))
         except (FileNotFoundError, ValueError):
-            raise UserError(f"{path}: {_death(status, read_log(log))}") from None
+            kind = Crashed if status < 0 and status != -signal.SIGKILL else UserError
+            raise kind(f"{path}: {_death(status, read_log(log), path)}") from None
     if "error" in result:
         kind = UserError if result.get("passing") else ReferenceFails
         raise kind(f"{path}: {result['error']}")
@@ -254,14 +272,27 @@ def _telling(tell: Tell | None, path: Path, limit: float) -> Iterator[None]:
         thread.join()
 
 
-def _death(status: int, log: str) -> str:
+def _death(status: int, log: str, path: Path) -> str:
     lines = [line.strip() for line in log.splitlines() if line.strip()]
     last = lines[-1][:300] if lines else "no message"
     if status == -9:
         return "the reference was killed, most likely for memory; try --set NAME=VALUE"
     if status < 0:
-        return f"the reference crashed with signal {-status}: {last}"
+        return _crash(signal.Signals(-status).name, log, path)
     return f"the reference ended its process (exit status {status}): {last}"
+
+
+def _crash(name: str, log: str, path: Path) -> str:
+    """Return what a crash says: where Python was, of which faulthandler writes the inmost first."""
+    said, _, stack = log.partition("Fatal Python error: ")
+    found = re.search(rf'File "{re.escape(str(path.absolute()))}", line (\d+)', stack)
+    where = f" in line {found[1]}" if found else ""
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    words = f": {lines[-1][:300]}" if lines else ""
+    return (
+        f"the reference crashed its process ({name}){where}{words}; what is called there does so by "
+        "itself, with numbers that it does not check mostly: see what it is given"
+    )
 
 
 def _read(path: Path) -> str:

@@ -8,6 +8,7 @@ file is executed, as KernelBench's evaluation expects.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from string import Template
 
@@ -287,7 +288,7 @@ def _parameters(function: ast.FunctionDef, count: int) -> list[str]:
 def _tensors(winner: Winner, tree: ast.Module) -> Iterator[str]:
     """Yield the expressions of what `launch` is given, in its order."""
     found: dict[str, str] = {}
-    shapes = winner.interface.arguments
+    shapes = _given(winner)
     for name, shape in zip(_parameters(_function(winner, tree), len(shapes)), shapes, strict=False):
         found |= {str(leaf.name): text for leaf, text in _leaves(shape, name)
                   if leaf.kind == "tensor"}  # fmt: skip
@@ -295,12 +296,34 @@ def _tensors(winner: Winner, tree: ast.Module) -> Iterator[str]:
         if spec.role in ("parameter", "buffer"):
             yield _path(winner.interface.qualified[spec.name])
         elif spec.role == "input":
-            yield found[spec.name]
+            yield found.get(spec.name) or _drawn(winner, spec)
+
+
+def _given(winner: Winner) -> list[Shape]:
+    """Return what forward() is given."""
+    return [each for each in winner.interface.arguments if each.kind != "drawn"]
+
+
+def _drawn(winner: Winner, spec: TensorSpec) -> str:
+    """Return what draws a tensor as forward() does.
+
+    Raises:
+        UserError: nobody knows how.
+    """
+    function = re.match(r"(randn|rand)(_like)?_line", spec.name)
+    if function is None:
+        raise UserError(
+            f"{winner.task.name}: forward() draws {spec.name}, which is not written as a "
+            "KernelBench solution: only torch.randn and torch.rand are; export an operator, "
+            "which is given what is drawn"
+        )
+    size = ", ".join(map(str, spec.shape))
+    return f"torch.{function[1]}({size}, dtype=torch.{spec.dtype}, device='cuda')"
 
 
 def _checks(winner: Winner, tree: ast.Module) -> Iterator[str]:
     """Yield statements that refuse other values of arguments that are constants of the kernel."""
-    function, shapes = _function(winner, tree), winner.interface.arguments
+    function, shapes = _function(winner, tree), _given(winner)
     names = _parameters(function, len(shapes))
     wanted = [
         (text, str(leaf.name))

@@ -29,6 +29,7 @@ from .values import (
     walk,
 )
 
+_TYPES = ("float32", "float16", "bfloat16")
 _IDENTITIES = frozenset(
     ("contiguous", "clone", "detach", "alias", "dropout", "to", "_to_copy", "lift_fresh_copy",
      "native_dropout", "type_as", "float", "identity")
@@ -63,7 +64,7 @@ class _Lowering:
             other = verify[tensor.name]
             if len(other.shape) != len(tensor.shape):
                 raise CannotWrite(f"tensor {tensor.name} changes its rank between the variants")
-            if tensor.dtype not in ("float32", "float16", "bfloat16"):
+            if tensor.dtype not in _TYPES:
                 raise CannotWrite(f"tensor {tensor.name} is {tensor.dtype}; only floating point "
                                   "of 32 or 16 bits is written")  # fmt: skip
             dims = tuple(
@@ -89,6 +90,9 @@ class _Lowering:
             unread = "getitem" in node.op and node.args[1] != 0
             if base.startswith("_assert") or unread:
                 continue
+            if node.dtype not in (None, *_TYPES):
+                # A cast to it changes values, and what is computed in it is not what a float is.
+                raise CannotWrite(f"{node.op} computes in {node.dtype}")
             self.values[node.name] = self._lower(node)
             self._check_shape(node)
         finals = []

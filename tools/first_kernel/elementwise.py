@@ -10,6 +10,9 @@ from .values import CannotWrite, Value
 
 Render = Callable[[Sequence[str]], str]
 
+MOST_FACTORS = 16
+"""Of a power of a whole number, which is written out."""
+
 _COMPARISONS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">=",
                 "greater": ">", "less": "<", "greater_equal": ">=", "less_equal": "<=",
                 "not_equal": "!="}  # fmt: skip
@@ -32,7 +35,8 @@ _FLOATS: Mapping[str, str] = {
     "lgamma": "lgammaf({0})", "erfinv": "erfinvf({0})", "special_erfinv": "erfinvf({0})",
     "fmax": "fmaxf({0}, {1})", "fmin": "fminf({0}, {1})",
     "softsign": "{0} / (1.0f + fabsf({0}))", "atan2": "atan2f({0}, {1})",
-    "hypot": "hypotf({0}, {1})", "pow_tensor": "powf({0}, {1})",
+    "hypot": "hypotf({0}, {1})", "copysign": "copysignf({0}, {1})",
+    "heaviside": "{0} == 0.0f ? {1} : {0} > 0.0f ? 1.0f : 0.0f", "pow_tensor": "powf({0}, {1})",
     "fmod": "fmodf({0}, {1})", "remainder": "{0} - {1} * floorf({0} / {1})",
     "floor_divide": "floorf({0} / {1})", "copy": "{0}", "lerp": "{0} + {2} * ({1} - {0})",
     "prelu": "{0} > 0.0f ? {0} : {1} * {0}", "logaddexp":
@@ -52,6 +56,12 @@ _WHOLE: Mapping[str, str] = {
     "rsub": "{1} - {0}", "neg": "-{0}", "abs": "{0} < 0 ? -{0} : {0}", "copy": "{0}",
     "maximum": "{0} > {1} ? {0} : {1}", "minimum": "{0} < {1} ? {0} : {1}",
     "square": "{0} * {0}", "sign": "({0} > 0) - ({0} < 0)", "relu": "{0} > 0 ? {0} : 0",
+    "positive": "{0}", **dict.fromkeys(("floor", "ceil", "round", "trunc"), "{0}"),
+    "fmax": "{0} > {1} ? {0} : {1}", "fmin": "{0} < {1} ? {0} : {1}",
+    "threshold": "{0} > {1} ? {0} : {2}", "addcmul": "{0} + {3} * {1} * {2}",
+    "pow": "llrint(pow(static_cast<double>({0}), static_cast<double>({1})))",
+    "div_trunc": "{0} / {1}",
+    "div_floor": "{0} / {1} - ({0} % {1} != 0 && ({0} < 0) != ({1} < 0))",
     "floor_divide": "{0} / {1} - ({0} % {1} != 0 && ({0} < 0) != ({1} < 0))",
     "remainder": "({0} % {1} + {1}) % {1}", "fmod": "{0} % {1}",
 }  # fmt: skip
@@ -95,11 +105,10 @@ def render_of(
     result = dtype or promoted
     if base == "where":
         return None, _pattern("{0} ? {1} : {2}"), False, result
+    if base == "copy" and result == "bool":
+        return "bool", _pattern("{0}"), False, result
     whole = result in ("int64", "int32", "int8", "uint8", "bool") and promoted != "float32"
-    if whole and base in _WHOLE and not keywords.get("rounding_mode"):
-        if keywords.get("alpha", 1) != 1:
-            raise CannotWrite(f"{base} of whole numbers with a factor is not written")
-        text = _WHOLE[base]
+    if whole and (text := _of_whole_numbers(base, len(kinds), options, keywords)):
         return ("bool" if promoted == "bool" and base == "copy" else "int64"), _pattern(text), (
             _repeats(text)), result  # fmt: skip
     if base == "pow" and len(kinds) == 2:
@@ -128,7 +137,40 @@ def render_of(
     return "float32", made.render, made.repeats, result
 
 
-def _clamp(base: str, options: Sequence[Any], keywords: Mapping[str, Any]) -> str:
+def _of_whole_numbers(
+    base: str, operands: int, options: Sequence[Any], keywords: Mapping[str, Any]
+) -> str:
+    """Return the expression of an operation of whole numbers; empty where floats do."""
+    if base in ("div", "true_divide") and keywords.get("rounding_mode"):
+        base = f"div_{keywords['rounding_mode']}"
+    if base in ("clamp", "clamp_min", "clamp_max", "hardtanh", "relu6") and operands == 1:
+        text = _clamp(base, options, keywords, _whole_number)
+        return text
+    if base == "pow" and operands == 1:
+        return _power_of_whole(options[0] if options else keywords.get("exponent"))
+    factor = keywords.get("alpha", 1)
+    if base in ("add", "sub", "rsub") and factor != 1 and isinstance(factor, int):
+        return {"add": f"{{0}} + {factor}LL * {{1}}", "sub": f"{{0}} - {factor}LL * {{1}}",
+                "rsub": f"{{1}} - {factor}LL * {{0}}"}[base]  # fmt: skip
+    return _WHOLE.get(base, "") if factor == 1 else ""
+
+
+def _whole_number(value: float) -> str:
+    return f"{int(value)}LL"
+
+
+def _power_of_whole(exponent: Any) -> str:
+    if not isinstance(exponent, int) or not 0 < exponent <= MOST_FACTORS:
+        raise CannotWrite(f"whole numbers to the power of {exponent} are not written")
+    return " * ".join(["{0}"] * exponent)
+
+
+def _clamp(
+    base: str,
+    options: Sequence[Any],
+    keywords: Mapping[str, Any],
+    written: Callable[[float], str] = number,
+) -> str:
     """Return a clamp that lets what is no number through, as PyTorch does."""
     low, high = {"hardtanh": (-1.0, 1.0), "relu6": (0.0, 6.0)}.get(base, (None, None))
     names = {"clamp_min": ("min",), "clamp_max": ("max",), "relu6": ()}.get(base, ("min", "max"))
@@ -146,9 +188,9 @@ def _clamp(base: str, options: Sequence[Any], keywords: Mapping[str, Any]) -> st
         low, high = (value, high) if name.startswith("min") else (low, value)
     text = "{0}"
     if low is not None:
-        text = f"{{0}} < {number(float(low))} ? {number(float(low))} : {text}"
+        text = f"{{0}} < {written(low)} ? {written(low)} : {text}"
     if high is not None:
-        text = f"{{0}} > {number(float(high))} ? {number(float(high))} : {text}"
+        text = f"{{0}} > {written(high)} ? {written(high)} : {text}"
     return text
 
 

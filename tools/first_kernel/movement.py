@@ -202,17 +202,23 @@ def _diagonal(write: Writing, call: Call) -> Value:
 
 def _diag(write: Writing, call: Call) -> Value:
     array = write.array(call.args[0], call.name)
-    if len(array.dims) == 2:
+    if len(array.dims) == 2 and call.base == "diag":
         return _diagonal(write, call)
     start = call.get(1, "diagonal", call.get(1, "offset", 0))
-    if not isinstance(start, int) or len(array.dims) != 1:
-        raise CannotWrite(f"{call.where} of {len(array.dims)} axes is not written")
-    out = write.new(call.name, shape_of(call), array.dtype)
+    if not isinstance(start, int):
+        raise CannotWrite(f"{call.where} with an offset that differs between the variants")
+    dims = shape_of(call)
+    first, second = (call.axis(k + 2, f"dim{k + 1}", len(dims), k - 2) for k in (0, 1))
+    out = write.new(call.name, dims, array.dtype)
     pen = write.pen("diagonal_matrix")
-    row, column = pen.one_thread_each(out.dims, ("row", "column"))
+    names = list(axis_names(len(dims)))
+    names[first], names[second] = "row", "column"
+    here = pen.one_thread_each(dims, names)
+    row, column = here[first], here[second]
+    rest = [index for axis, index in enumerate(here) if axis not in (first, second)]
     index = row if start >= 0 else f"{row} - {-start}"
-    value = f"{column} - {row} == {start} ? {pen.load(array, [index])} : 0.0f"
-    pen.store(out, [row, column], value)
+    value = f"{column} - {row} == {start} ? {pen.load(array, [*rest, index])} : 0"
+    pen.store(out, here, value)
     write.launch(pen)
     return out
 
@@ -333,8 +339,9 @@ def _pad(write: Writing, call: Call) -> Value:
         source[axis] = name
     text = pen.load(array, source)
     if inside:
-        outside = 0.0 if value is None else float(value)
-        text = f"{' && '.join(inside)} ? {text} : {number(outside)}"
+        outside = 0 if value is None else value
+        written = number(float(outside)) if array.dtype in FLOATING else str(int(outside))
+        text = f"{' && '.join(inside)} ? {text} : {written}"
     pen.store(out, here, text)
     write.launch(pen)
     return out

@@ -390,6 +390,7 @@ class _Expression:
             return self._result
         if isinstance(value, Scalar):
             return self._number(value)
+        self._pen.exact = self._pen.exact or value.dtype == "float64"
         if id(value) not in self._done:
             self._done[id(value)] = self._once(value)
         return self._done[id(value)]

@@ -78,6 +78,8 @@ class Pen:
         self.threads = Dim("1", 1, 1)
         self.block_per: Dim | None = None
         """Number of blocks, where a kernel counts blocks and not threads."""
+        self.exact = False
+        """Whether something between what is read and written is of double precision."""
         self.wide = False
         """Whether an index may pass 2^31."""
         self._depth = 1
@@ -132,7 +134,7 @@ class Pen:
 
         A kernel that touches numbers of double precision computes in it.
         """
-        if any(pointer.array.dtype == "float64" for pointer in self.pointers):
+        if self.exact or any(pointer.array.dtype == "float64" for pointer in self.pointers):
             self.lines = [_SINGLE.sub(_doubled, line) for line in self.lines]
             self.holes = [
                 replace(hole, ctype="double", text=_SINGLE.sub(_doubled, hole.text))

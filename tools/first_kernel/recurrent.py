@@ -64,15 +64,16 @@ def _layer(
     into, across = own[0], own[1]
     samples, steps, hidden = out.dims
     title = write.title
+    exact = "float64" if source.dtype == "float64" else "float32"
     write.title = f"{title}: the inputs of all steps by the weights of a layer"
     finish = (lambda total: write.apply("add", total, own[2])) if len(own) > 2 else None
     given = product(
-        write, source, permuted(into, (1, 0)), source.dims[:1], f"{call.name}_inputs", "float32",
+        write, source, permuted(into, (1, 0)), source.dims[:1], f"{call.name}_inputs", exact,
         finish,
     )  # fmt: skip
     write.title = title
-    kept = write.new(f"{call.name}_state", (as_dim(2), samples, hidden), "float32")
-    cell = write.new(f"{call.name}_cell", (samples, hidden), "float32")
+    kept = write.new(f"{call.name}_state", (as_dim(2), samples, hidden), exact)
+    cell = write.new(f"{call.name}_cell", (samples, hidden), exact)
     pen = write.pen(f"{kind}_layer{'_backwards' * backwards}",
                     f"{title}: all steps of a layer, a block for each sample")  # fmt: skip
     pen.block_per = samples

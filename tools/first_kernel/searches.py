@@ -65,7 +65,9 @@ def _scatter(write: Writing, call: Call) -> Value:
         spot = [k if other == axis else here[other] for other in range(rank)]
         taken = pen.load(values, spot, "source")
         if (factor := call.kwargs.get("alpha", 1)) != 1:
-            taken = f"{pen.number(str(float(factor)), 'alpha')} * {taken}"
+            whole = array.dtype not in FLOATING
+            written = str(int(factor)) if whole else pen.number(str(float(factor)), "alpha")
+            taken = f"{written} * {taken}"
         with pen.block(f"if ({pen.load(index, spot, 'index')} == {here[axis]})"):
             _put_together(pen, kind, array.dtype, taken)
             if counts:

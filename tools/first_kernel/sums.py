@@ -9,6 +9,7 @@ from typing import Any
 from .arrays import FLOATING, Array, expanded, part, permuted, shape, unsqueezed, without
 from .calls import Call, Number
 from .nests import Lazy, Scalar, Value, Writing, _Expression, _leaves
+from .pen import type_of
 from .pointwise import number
 from .sizes import ZERO, as_dim, count, divided, minus, plus
 from .values import ONE, CannotWrite, Dim, Dims, IsRandom, broadcast
@@ -464,11 +465,12 @@ def _extreme_scan(write: Writing, call: Call) -> Results:
     rest = [each for each in range(rank) if each != axis]
     here = pen.one_thread_each([value.dims[each] for each in rest] or [ONE],
                                ("a", "b", "c", "d", "e", "f")[: max(len(rest), 1)])  # fmt: skip
-    pen.line("float best = 0.0f;")
+    ctype = type_of(value.dtype)
+    pen.line(f"{ctype} best = 0;")
     pen.line("index_t place = 0;")
     with pen.loops([value.dims[axis]], ["k"]) as (k,):
         spot = [k if each == axis else here[rest.index(each)] for each in range(rank)]
-        pen.line(f"const float value = {pen.load(value, spot)};")
+        pen.line(f"const {ctype} value = {pen.load(value, spot)};")
         sign = ">=" if call.base == "cummax" else "<="
         with pen.block(f"if ({k} == 0 || value {sign} best || value != value)"):
             pen.line("best = value;")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from .packs import PACK_HELPERS
 from .syntax import Source, uses
 from .threads import WARP
@@ -12,6 +14,12 @@ _STEP = {
     "min": "value = fminf(value, __shfl_xor_sync(0xffffffffu, value, offset));",
 }
 NEUTRAL = {"sum": "0.0f", "max": "-INFINITY", "min": "INFINITY"}
+_OF_DOUBLES = {"float": "double", "fmaxf": "fmax", "fminf": "fmin"}
+_NEUTRAL_OF_WHOLE = {
+    "int": ("-2147483647 - 1", "2147483647"),
+    "long long": ("-9223372036854775807LL - 1", "9223372036854775807LL"),
+}
+"""Types that kernels reduce whole numbers into: below all and above all of them."""
 _WORD = {"sum": "Sum", "max": "Maximum", "min": "Minimum"}
 
 
@@ -69,19 +77,40 @@ def add_helpers(
     source: Source, kinds: set[str], mapping: str, packs: bool, lanes: int = WARP
 ) -> None:
     """Insert the helpers that are not in the source yet, before its first kernel."""
-    parts = []
+    parts: list[str] = []
     if packs and not uses(source.text, "load_pack"):
         parts.append(PACK_HELPERS)
+    types = [ctype for ctype in ("float", "double") if uses(source.text, ctype)]
+    types += [ctype for ctype in _NEUTRAL_OF_WHOLE if re.search(
+        rf"^ +{ctype} \w+ = ", source.text, re.MULTILINE)]  # fmt: skip
     for kind in sorted(kinds):
         name = f"{workers(mapping, lanes)}_{kind}"
-        if name.startswith("lanes") and source.function(name) is None:
-            parts.append(part_reduction(kind, lanes))
-        elif name.startswith(("warp", "block")) and source.function(f"warp_{kind}") is None:
-            parts.append(warp_reduction(kind))
-        if mapping == "block" and source.function(f"block_{kind}") is None:
-            parts.append(block_reduction(kind))
+        wanted = []
+        if name.startswith("lanes"):
+            wanted.append((name, part_reduction(kind, lanes)))
+        elif name.startswith(("warp", "block")):
+            wanted.append((f"warp_{kind}", warp_reduction(kind)))
+        if mapping == "block":
+            wanted.append((f"block_{kind}", block_reduction(kind)))
+        for function, text in wanted:
+            parts += [
+                _of_type(text, ctype) for ctype in types
+                if f" {ctype} {function}(" not in source.text
+            ]  # fmt: skip
     if parts:
         source.cut(anchor(source), anchor(source), "\n".join(parts) + "\n")
+
+
+def _of_type(text: str, ctype: str) -> str:
+    """Return a helper for numbers of a type: what adds them up must not narrow them."""
+    names = _OF_DOUBLES
+    if ctype in _NEUTRAL_OF_WHOLE:
+        least, most = _NEUTRAL_OF_WHOLE[ctype]
+        names = {"float": ctype, "fmaxf": "max", "fminf": "min", "0.0f": "0",
+                 "-INFINITY": least, "INFINITY": most}  # fmt: skip
+    for name, other in names.items() if ctype != "float" else ():
+        text = text.replace(name, other)
+    return text
 
 
 def anchor(source: Source) -> int:

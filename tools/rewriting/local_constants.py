@@ -15,14 +15,26 @@ def with_sizes_before(source: str, rewritten: str) -> str:
 
     Args:
         source: as it was; the same text is returned where there is nothing to move.
-        rewritten: what a rewrite made of it: kernels that it left alone are left alone.
+        rewritten: what a rewrite made of it: kernels that it left alone are left alone, unless
+            code around them names their sizes.
     """
     after = {found[1]: found[0] for found in _KERNEL.finditer(rewritten)}
     changed = {
         found[1] for found in _KERNEL.finditer(source) if after.get(found[1]) != found[0]
     }
-    taken = set(re.findall(r"\w+", source))
+    around = _words(_KERNEL.sub("", rewritten)) - _words(_KERNEL.sub("", source))
+    changed |= {found[1] for found in _KERNEL.finditer(source) if around & _sizes_in(found[0])}
+    taken = _words(source)
     return _KERNEL.sub(lambda found: _moved(found, changed, taken), source)
+
+
+def _words(text: str) -> Set[str]:
+    return set(re.findall(r"\w+", text))
+
+
+def _sizes_in(kernel: str) -> Set[str]:
+    head = _HEAD.search(kernel)
+    return {name for _, name, _ in _CONSTANT.findall(head[1])} if head else set()
 
 
 def _moved(found: re.Match[str], changed: Set[str], taken: Set[str]) -> str:

@@ -265,6 +265,13 @@ LOADED: dict[str, tuple[str, dict[str, Any]]] = {
                   init="n=8192: self.n = nn.GroupNorm(256, n)"),
         {"grouped": 256},
     ),
+    "random numbers that forward() draws": (
+        reference("h = torch.randn(64) if h is None else h; \n        for _ in range(2): "
+                  "h = h + torch.rand_like(h).mul_(2)\n        return x + h, "
+                  "x + torch.empty_like(x).normal_(std=3.0)", X, given="x, h=None"),
+        {"args": ["x", "randn_line8", "rand_like_line10", "rand_like_line10_2", "normal_line11"],
+         "note": "a kernel is given them, as randn_line8, rand_like_line10, .* and 1 more"},
+    ),
     "a type asked for": (
         reference("return self.l(x)", X, init="n=64: self.l = nn.Linear(n, 8)"),
         {"dtype": "bf16", "out": ["bfloat16[96, 8]"]},
@@ -276,9 +283,9 @@ REFUSED = {
         reference("return self.d(x)", X, init="n=0: self.d = nn.Dropout(0.1)"),
         r"self\.d with p=0\.1.*--mode eval",
     ),
-    "random numbers": (
-        reference("return x + torch.randn(64)", X),
-        r"draws random numbers \(randn in line \d+\).*get_inputs\(\)",
+    "random numbers that hang on others": (
+        reference("return x + torch.bernoulli(x.sigmoid())", X),
+        r"draws random numbers \(bernoulli in line \d+\).*get_inputs\(\)",
     ),
     "a missing module": ("import cv2_of_nobody\n" + reference("return x", X), "pip install cv2_of"),
     "an assertion without words": (

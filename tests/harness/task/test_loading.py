@@ -304,7 +304,8 @@ def test_a_broken_reference_is_one_line(name: str, answers: dict[str, Answer]) -
         (OK + "def (:\n", r":9: not Python: "),
         ("a = '\0'\n", "not Python"),
         (OK.replace("x + 1", "self.missing(x)"), r"raises AttributeError: .*missing.*\(line 6\)"),
-        ("import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)\n", "crashed with signal 11"),
+        ("import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)\n",
+         r"crashed its process \(SIGSEGV\) in line 2; what is called there"),
         ("import os\nos.write(2, b'bye')\nos._exit(0)\n", "ended its process.*bye"),
     ],
 )
@@ -314,6 +315,16 @@ def test_a_broken_file_is_a_user_error(text: str, message: str, tmp_path: Path) 
         load(path)
     line = str(raised.value)
     assert line.startswith(str(path)) and "\n" not in line and "Traceback" not in line
+
+
+def test_integers_that_crash_what_reads_them_are_not_drawn(tmp_path: Path) -> None:
+    text = (
+        f"import os, signal\n{HEAD}class Model(nn.Module):\n    def forward(self, x, i):\n"
+        "        if int(i.max()) > 9:\n            os.kill(os.getpid(), signal.SIGSEGV)\n"
+        "        return x + i\n"
+        "def get_inputs():\n    return [torch.rand(8, 64), torch.randint(3, 10, (8, 64))]\n"
+    )
+    assert load(written(tmp_path, text)).variation.levels["i"] == "range"
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,12 @@ def test_sizes_of_a_rewritten_kernel_are_known_to_what_launches_it() -> None:
     assert "i_size" not in second
 
 
+def test_sizes_that_only_a_launch_names_are_known_to_it() -> None:
+    launched = SOURCE + "void launch() { first<<<1, 128>>>(); }\n"
+    moved = with_sizes_before(launched, launched.replace("<<<1,", "<<<(i_size + 127) / 128,"))
+    assert "constexpr int FIRST_I_SIZE = 128;" in moved
+
+
 def test_what_is_not_rewritten_stays() -> None:
     assert with_sizes_before(SOURCE, SOURCE) == SOURCE
     taken = "constexpr int FIRST_I_SIZE = 1;\n" + SOURCE
