@@ -157,6 +157,10 @@ class TaskContext:
             self._baseline = Baseline(self.reference, self.instance(how))
         return self._baseline
 
+    def let_go(self) -> None:
+        """Give back the GPU's memory, as far as another request would take it anew."""
+        self._baseline = None
+
     def _answers(
         self, instance: Instance, model: torch.nn.Module, change: Callable[..., torch.Tensor]
     ) -> list[torch.Tensor]:

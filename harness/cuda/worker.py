@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from .task_context import TaskContext
 
 TASKS_KEPT = 2
+OTHERS_PART = 0.05
+"""Of a GPU's memory: what is in use outside of this process, a context of CUDA's own left aside."""
 
 
 def main() -> None:
@@ -135,7 +137,8 @@ class Worker:
         answer["candidate_loaded"] = "candidate" in reached
         answer["broken"] = self.machine.is_broken()
         if not answer["broken"]:
-            self.machine.free_bytes()  # Others find what this process needs no more.
+            if request["op"] != "prepare":  # What it prepared, a measurement finds.
+                self._let_go()
             if before is not None:
                 self._leaked += max(0, self.machine.bytes_outside_pytorch() - before)
             answer["leaked_bytes"] = self._leaked
@@ -197,6 +200,15 @@ class Worker:
             self._forget(next(iter(self._tasks)))
         return context
 
+    def _let_go(self) -> None:
+        """Give back what others on the GPU need more than the next request here would."""
+        from .gpu_lock import may_share
+
+        for context in self._tasks.values():
+            if not may_share(context.tensors, self.machine.properties.total_memory):
+                context.let_go()
+        self.machine.free_bytes()
+
     def _forget(self, task: str) -> None:
         """Let go of a task's tensors and of the files of its inputs."""
         from .input_files import forget_inputs
@@ -215,11 +227,18 @@ class Worker:
             return None
         for task in list(self._tasks):
             self._forget(task)
-        total = self.machine.properties.total_memory / 2**30
+        total = self.machine.properties.total_memory
+        others = self.machine.bytes_outside_pytorch()
+        has = f"this GPU has ({total / 2**30:.0f} GiB): choose smaller sizes"
+        if others > OTHERS_PART * total:
+            has = (
+                f"others leave free on this GPU ({(total - others) / 2**30:.0f} of "
+                f"{total / 2**30:.0f} GiB): wait for them, or choose smaller sizes"
+            )
         return {
             "out_of_memory": True,
             "task_error": "the reference at its full dimensions, with what verifying it takes, "
-            f"needs more memory than this GPU has ({total:.0f} GiB): choose smaller sizes",
+            f"needs more memory than {has}",
         }
 
 

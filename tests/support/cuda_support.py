@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -72,7 +73,9 @@ class HostMachine:
     def __init__(self) -> None:
         self.device = torch.device("cpu")
         self.name = "the host"
-        self.properties: Any = None
+        self.properties: Any = SimpleNamespace(total_memory=4 << 30)
+        self.others = 0
+        """Bytes that other processes hold."""
         self.crowds = 0
 
     def load(self, program: Program) -> HostProgram:
@@ -94,7 +97,7 @@ class HostMachine:
         return 4 << 30
 
     def bytes_outside_pytorch(self) -> int:
-        return 0
+        return self.others
 
     def copy_bandwidth(self) -> float:
         return 1e12

@@ -444,10 +444,29 @@ def test_memory_that_does_not_suffice_is_told_apart_and_everything_let_go(
 
     monkeypatch.setattr(Buffers, "__init__", none_left)
     for request in requests(task, compile_c(SCALE, tmp_path)).values():
-        answer = worker.serve(request, lambda name: None)
-        assert answer["out_of_memory"] and answer["candidate_loaded"]
-        assert "141 GiB" in answer["task_error"]
+        for others, words in ((0, "GPU has (141 GiB): choose"), (40 << 30, "(101 of 141 GiB): w")):
+            monkeypatch.setattr(machine, "others", others)
+            answer = worker.serve(request, lambda name: None)
+            assert answer["out_of_memory"] and answer["candidate_loaded"]
+            assert words in answer["task_error"]
     assert not any(Path(path).exists() for path in inputs.values())
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_an_idle_worker_holds_nothing_large_but_what_a_measurement_waits_for(
+    machine: HostMachine, task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, large: bool
+) -> None:
+    served: Any = machine
+    if large:
+        monkeypatch.setattr("kernelblaster.harness.cuda.gpu_lock.SHARED_PART", 0.0)
+    worker = Worker(served, tmp_path)
+    measured = requests(task, compile_c(SCALE, tmp_path))["measure"]
+    held = []
+    for op in ("prepare", "measure"):
+        worker.serve({**measured, "op": op}, lambda name: None)
+        (context,) = worker._tasks.values()
+        held.append(context._baseline is not None)
+    assert held == [True, not large]
 
 
 def test_input_files_go_with_their_task(
