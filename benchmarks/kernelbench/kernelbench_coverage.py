@@ -135,6 +135,12 @@ def columns_of(asked: argparse.Namespace) -> Sequence[str]:
     return COLUMNS[: (5 if asked.profile else 4) if asked.device else 2]
 
 
+def commit_here() -> str:
+    """Return the commit of this checkout, empty where it is none."""
+    command = ["git", "-C", str(PROBLEM.parent), "rev-parse", "--short", "HEAD"]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+
+
 def in_order(files: Sequence[Path]) -> list[Path]:
     """Return problems, those that took longest to load first."""
     known = {
@@ -148,6 +154,7 @@ def cover(files: Sequence[Path], rows: Path, asked: argparse.Namespace) -> None:
     """Cover problems, so many at a time, and write each row as it comes."""
     ends = time.monotonic() + asked.part_seconds if asked.part_seconds else float("inf")
     cores = sorted(os.sched_getaffinity(0))
+    commit = commit_here()
     idle: queue.Queue[Helper] = queue.Queue()
     for number in range(asked.jobs):
         own = [cores[(number * asked.cores + each) % len(cores)] for each in range(asked.cores)]
@@ -167,6 +174,7 @@ def cover(files: Sequence[Path], rows: Path, asked: argparse.Namespace) -> None:
             if row is None:
                 left += 1
                 continue
+            row |= {"side_by_side": asked.jobs, "commit": commit}
             out.write(json.dumps(row) + "\n")
             out.flush()
             print(in_words(row), flush=True)
@@ -353,13 +361,15 @@ def table_of(rows: list[Row], asked: argparse.Namespace) -> Iterator[str]:
     about = "passes added in another order" if asked.orders else "has a first kernel"
     yield f"# KernelBench: what loads, and what {about}"
     yield ""
-    load_average = os.getloadavg()[0]
-    cores = sorted({row["cores"] for row in rows if "cores" in row})
+    cores, beside = (
+        " or ".join(map(str, sorted({row[name] for row in rows if name in row}))) or "some"
+        for name in ("cores", "side_by_side")
+    )
+    commits = ", ".join(sorted({row["commit"] for row in rows if row.get("commit")}))
     yield f"Device: {device or 'none (loading and writing alone)'}. Seconds are of the wall (rows"
-    yield "in the .jsonl hold those of the processor too),"
-    yield f"on a machine of {os.cpu_count()} cores (load {load_average:.0f} at the end), of which"
-    yield f"each problem had {' or '.join(map(str, cores)) or 'all'}. Made by"
-    yield "benchmarks/kernelbench/kernelbench_coverage.py."
+    yield f"in the .jsonl hold those of the processor too); each problem had {cores} cores, and"
+    yield f"{beside} ran side by side. Made by benchmarks/kernelbench/kernelbench_coverage.py"
+    yield f"of {commits or 'no commit that is known'}."
     yield ""
     heads = [f"{part} {name}" for name in times for part in ("median", "95 %", "longest")]
     yield "| level | problems | " + " | ".join([*columns, *heads]) + " |"
@@ -382,10 +392,14 @@ def table_of(rows: list[Row], asked: argparse.Namespace) -> Iterator[str]:
         told += ["read with --mode eval"] if row.get("mode") == "eval" else []
         told += [f"degenerate: {row['degenerate']}"] if row.get("degenerate") else []
         told += [row["reason"]] if row.get("reason") else []
-        words = "; ".join(told).replace("|", "\\|").replace("\n", " ")[:500]
         name = f"{row['level']}/{row['problem']} {row['name'].split('_', 1)[-1]}"
+        told += [f"{n} side by side"] if (n := row.get("side_by_side", 1)) > 1 else []
+        words = "; ".join(told).replace("|", "\\|").replace("\n", " ")[:500]
         cells = ["yes" if row.get(column) else "no" for column in columns]
-        cells += [f"{seconds(row):.1f}" if row.get("took") else "" for seconds in times.values()]
+        cells += [
+            f"{took:.1f}" if row.get("took") and (took := seconds(row)) else ""
+            for seconds in times.values()
+        ]
         yield f"| {name} | {' | '.join(cells)} | {words} |"
 
 
