@@ -28,6 +28,7 @@ ORDER: dict[str, tuple[str | tuple[str, ...], ...]] = {
         "isolation", "vetting", "build", "task", "suites", "judge", "host", "reference", "nsight",
         ("simt", "cuda"), "devices", "jobs", "doctor",
     ),
+    "harness/devices/simulated": ("runs", ("full_dimensions", "time_taken"), "device"),
     "harness/records": (
         ("rooms", "record", "identity", "versions", "outcomes"),
         ("tensors", "programs", "variations", "readings", "builds", "timings"),
