@@ -43,6 +43,9 @@ ORDER: dict[str, tuple[str | tuple[str, ...], ...]] = {
         ("directory", "journal", "kernels"), "retrieval", "states", "seed", "policy", "snapshots",
         "knowledge_base", ("ablation", "changes", "exchange"),
     ),
+    "memory/knowledge/states": (
+        "measures", "dimensions", "signature", ("distances", "conditions"), "matching",
+    ),
     "tools": (
         ("progress", "waiting"), "models", "rewriting", "techniques", "first_kernel", "solutions",
         "wording", "evaluation", "exporting", "workspace", "for_agents",

@@ -24,7 +24,8 @@ from ..policy.facts import comparable
 from ..snapshots.edits import Table, gained, lost, passes, told_apart, worse_without
 from ..snapshots.snapshot import Snapshot
 from ..states.conditions import TELLING_STATES, KernelFacts, evidence_facts, misnamed
-from ..states.signature import DIMENSIONS, distance
+from ..states.dimensions import DIMENSIONS
+from ..states.distances import distance
 
 DEPRECATING_TRIES = 2
 """Distinct candidates that must have failed before a technique is deprecated."""

@@ -19,8 +19,10 @@ from ...records.states import PerformanceState
 from ..policy.facts import comparable
 from ..snapshots.edits import gained, told_apart
 from ..states.conditions import evidence_facts
+from ..states.dimensions import DIMENSIONS
+from ..states.distances import distance
 from ..states.matching import BY_RULE, DISCOVERED_SPREAD, renamed
-from ..states.signature import DIMENSIONS, distance, mean_of
+from ..states.signature import mean_of
 from .edit_checks import SEED, Ground, refusal
 
 JOINING_TECHNIQUES = 2
