@@ -166,7 +166,9 @@ class Session:
         async with open_checkpointer(self.directory) as checkpointer:
             graph = self._graph(checkpointer)
             started = (await graph.aget_state(config)).values
-            if not started.get("plan") and (entries := self._journal()):
+            if not started.get("plan") and (
+                entries := await asyncio.to_thread(self._journal)
+            ):
                 # Its checkpoints lie elsewhere, or name the place that it was moved from.
                 last = next(each for each in reversed(entries) if each.node != "rollout")
                 known = latest(entries) | {"plan": self.plan}
@@ -176,10 +178,10 @@ class Session:
                 started = (await graph.aget_state(config)).values
             self.begun = bool(started)
             if "result" not in started:
-                check_identity(self.plan)
+                await asyncio.to_thread(check_identity, self.plan)
                 check_models(self.plan.models)
-                self._check_knowledge(started.get("knowledge_at", 0))
-                self._note(Ledger.sit_down)
+                await asyncio.to_thread(self._check_knowledge, started.get("knowledge_at", 0))
+                await asyncio.to_thread(self._note, Ledger.sit_down)
                 if started.get("plan"):
                     reached = await require_endpoint(self.plan.models, self.directory, resumed=True)
                     changed = await asyncio.to_thread(changed_since, self.plan)
@@ -203,7 +205,7 @@ class Session:
                 except Paused as paused:
                     best = await self._best(await graph.aget_state(config))
                     raise Capped(self.directory, paused.outcome, paused.reason, best) from paused
-                finally:
+                finally:  # Also where this is cancelled: then nothing can be awaited.
                     self._note(Ledger.still_working)
             ended = await graph.aget_state(config)
             if asked := _questions(ended):

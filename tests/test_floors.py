@@ -28,6 +28,7 @@ ORDER: dict[str, tuple[str | tuple[str, ...], ...]] = {
         "isolation", "vetting", "build", "task", "suites", "judge", "host", "reference", "nsight",
         ("simt", "cuda"), "devices", "jobs", "doctor",
     ),
+    "harness/devices/simulated": ("runs", ("full_dimensions", "time_taken"), "device"),
     "harness/records": (
         ("rooms", "record", "identity", "versions", "outcomes"),
         ("tensors", "programs", "variations", "readings", "builds", "timings"),
@@ -41,6 +42,9 @@ ORDER: dict[str, tuple[str | tuple[str, ...], ...]] = {
     "memory/knowledge": (
         ("directory", "journal", "kernels"), "retrieval", "states", "seed", "policy", "snapshots",
         "knowledge_base", ("ablation", "changes", "exchange"),
+    ),
+    "memory/knowledge/states": (
+        "measures", "dimensions", "signature", ("distances", "conditions"), "matching",
     ),
     "tools": (
         ("progress", "waiting"), "models", "rewriting", "techniques", "first_kernel", "solutions",

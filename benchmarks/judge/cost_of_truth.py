@@ -29,7 +29,7 @@ from typing import Any
 
 from kernelblaster.harness.devices.cuda import CudaDevice
 from kernelblaster.harness.devices.protocol import Device
-from kernelblaster.harness.devices.simulated import SimulatedDevice
+from kernelblaster.harness.devices.simulated.device import SimulatedDevice
 from kernelblaster.harness.errors import UserError
 from kernelblaster.harness.records.outcomes import Outcome
 from kernelblaster.harness.records.tasks import Task

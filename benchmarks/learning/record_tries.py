@@ -12,7 +12,7 @@ stopped and started at any time. `--part I/N` takes each Nth walk, for several p
 DIR/GPU-TASK.jsonl holds two kinds of lines. A kernel: the context of all tries made from it (task,
 operator class, dtype, GPU, microseconds, speed of light in microseconds, bytes and operations of
 the task, what its lineage applied; of each kernel launched the share of the time, bottlenecks and
-signature in thousandths, in the order of `memory/knowledge/states/signature.py`). A try: its
+signature in thousandths, in the order of `memory/knowledge/states/dimensions.py`). A try: its
 kernel, technique, setting, launch that it changed, writer, outcome and log gain.
 """
 

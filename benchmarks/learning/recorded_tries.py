@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 from kernelblaster.harness.gpus import architecture_family, known_gpu
 from kernelblaster.harness.records.outcomes import Outcome
 from kernelblaster.memory.knowledge.policy.actions import Action, Situation
-from kernelblaster.memory.knowledge.states.signature import UNKNOWN, completed
+from kernelblaster.memory.knowledge.states.dimensions import UNKNOWN
+from kernelblaster.memory.knowledge.states.signature import completed
 
 RECORDED = Path(__file__).resolve().parents[1] / "recorded_tries"
 

@@ -23,10 +23,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
-from langchain_core.callbacks import CallbackManagerForLLMRun
+from answering import Answering, text_of
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, BaseMessage
-from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.messages import BaseMessage
 
 from kernelblaster.graph.session import Session
 from kernelblaster.memory.run.run_store import RunStore
@@ -125,26 +124,14 @@ ALONE: dict[str, Callable[[str], Reply]] = {
 TOGETHER = {"optimization_proposer": decided, "parameter_update": reflected}
 
 
-class ByRule(BaseChatModel):
+class ByRule(Answering):
     """A model that answers by fixed rules."""
 
-    @property
-    def _llm_type(self) -> str:
-        return "by rule"
-
-    def _generate(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: CallbackManagerForLLMRun | None = None,
-        **options: Any,
-    ) -> ChatResult:
-        prompt = "\n\n".join(str(message.content) for message in messages)
-        assert run_manager is not None
-        role = run_manager.metadata["role"]
+    def reply_to(self, messages: list[BaseMessage], role: str) -> str:
+        """Return what the rule of the role makes of the prompt."""
+        prompt = text_of(messages)
         answer = (TOGETHER if "\nAll at once. " in prompt else ALONE)[role]
-        message = AIMessage(json.dumps(answer(prompt)))
-        return ChatResult(generations=[ChatGeneration(message=message)])
+        return json.dumps(answer(prompt))
 
 
 def by_rule() -> BaseChatModel:

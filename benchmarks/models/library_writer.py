@@ -14,12 +14,10 @@ import functools
 import json
 import re
 from pathlib import Path
-from typing import Any
 
-from langchain_core.callbacks import CallbackManagerForLLMRun
+from answering import Answering, text_of
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, BaseMessage
-from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.messages import BaseMessage
 
 from kernelblaster.harness.records.tasks import Task
 from kernelblaster.harness.task.loading import load_task_now
@@ -57,25 +55,14 @@ def reply_to(prompt: str) -> str:
     return f"{said}```cuda\n{made.source}```\n"
 
 
-class LibraryWriter(BaseChatModel):
+class LibraryWriter(Answering):
     """Replies with what a built-in rewrite makes of the file that it is shown."""
 
-    @property
-    def _llm_type(self) -> str:
-        return "library writer"
-
-    def _generate(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: CallbackManagerForLLMRun | None = None,
-        **options: Any,
-    ) -> ChatResult:
+    def reply_to(self, messages: list[BaseMessage], role: str) -> str:
+        """Return the file with the technique, or that it does not apply."""
         if any(message.type == "ai" for message in messages):  # A repair, of which it knows none.
-            said = "NOT APPLICABLE: it failed"
-        else:
-            said = reply_to("\n\n".join(str(message.content) for message in messages))
-        return ChatResult(generations=[ChatGeneration(message=AIMessage(said))])
+            return "NOT APPLICABLE: it failed"
+        return reply_to(text_of(messages))
 
 
 def library_writer() -> BaseChatModel:

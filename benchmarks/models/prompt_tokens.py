@@ -39,10 +39,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from langchain_core.callbacks import CallbackManagerForLLMRun
+from answering import Answering
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, BaseMessage
-from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.messages import BaseMessage
 
 from kernelblaster.harness.devices.registry import open_device
 from kernelblaster.harness.records.tasks import Task
@@ -72,25 +71,16 @@ OF_AN_ITERATION = ("policy_evaluation", "gap_analysis", "parameter_update")
 Counter = Callable[[str], int]
 
 
-class Silent(BaseChatModel):
+class Silent(Answering):
     """A model that is asked and says nothing."""
-
-    @property
-    def _llm_type(self) -> str:
-        return "silent"
 
     def bind_tools(self, tools: Any, **options: Any) -> Any:
         """Bind tools that are never called."""
         return self.bind(tools=list(tools), **options)
 
-    def _generate(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: CallbackManagerForLLMRun | None = None,
-        **options: Any,
-    ) -> ChatResult:
-        return ChatResult(generations=[ChatGeneration(message=AIMessage(""))])
+    def reply_to(self, messages: list[BaseMessage], role: str) -> str:
+        """Return nothing."""
+        return ""
 
 
 def silent() -> BaseChatModel:

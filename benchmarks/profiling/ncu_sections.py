@@ -32,7 +32,8 @@ from kernelblaster.harness.nsight.command import BASIC, DEFAULT, DETAILED, FULL,
 from kernelblaster.harness.nsight.ncu import find_ncu, profile_program, python_modules, read_report
 from kernelblaster.harness.nsight.profile import NcuResult
 from kernelblaster.harness.records.profiles import LaunchProfile, Profile
-from kernelblaster.memory.knowledge.states.signature import distance, signature_of
+from kernelblaster.memory.knowledge.states.distances import distance
+from kernelblaster.memory.knowledge.states.signature import signature_of
 
 SECONDS = 600.0
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from census_programs import Outcome
 
 from kernelblaster.harness.build.toolchain import Toolchain
-from kernelblaster.harness.devices.simulated import SimulatedDevice
+from kernelblaster.harness.devices.simulated.device import SimulatedDevice
 from kernelblaster.harness.records.outcomes import Outcome as Verdict
 from kernelblaster.harness.task.loading import load_task
 

@@ -23,7 +23,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from kernelblaster.harness.build.toolchain import Toolchain, build, find_toolchain
-from kernelblaster.harness.devices.simulated import SimulatedDevice
+from kernelblaster.harness.devices.simulated.device import SimulatedDevice
 from kernelblaster.harness.gpus import find_gpu
 from kernelblaster.harness.host.plan import Plan
 from kernelblaster.harness.host.planning import Asked, plan_launch

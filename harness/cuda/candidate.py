@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
 from math import prod
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -127,8 +128,9 @@ class DriverProgram:
             self._driver.call("cuEventCreate", ctypes.byref(event), 0)
             self._events.append(event)
         steps = self._steps(buffers)
+        events = (ctypes.c_void_p * len(self._events))(*(event.value for event in self._events))
         return DriverTimedCall(
-            self._driver, self._stream, self._plan, self._functions, steps, self._events
+            self._driver, self._stream, self._plan, self._functions, steps, events
         )
 
     def close(self) -> None:
@@ -152,30 +154,26 @@ class DriverProgram:
         return found
 
 
+@dataclass
 class DriverCall:
     """See PreparedCall."""
 
-    def __init__(
-        self,
-        driver: Driver,
-        stream: int,
-        plan: Plan,
-        functions: Mapping[str, int],
-        steps: Steps,
-    ) -> None:
-        self._driver, self._stream, self._plan, self._steps = driver, stream, plan, steps
-        self._functions = functions
-        self._code = 0
+    driver: Driver
+    stream: int
+    plan: Plan
+    functions: Mapping[str, int]
+    steps: Steps
+    _code: int = field(default=0, init=False)
 
     def __call__(self) -> None:
         """See PreparedCall."""
-        self._code = self._steps.run(self._stream)
+        self._code = self.steps.run(self.stream)
 
     def crowd(self, launch: int, room: Room, finish: Finish) -> Fault | None:
         """See PreparedCall."""
         launches = [
             (place, step)
-            for place, step in enumerate(self._plan.steps)
+            for place, step in enumerate(self.plan.steps)
             if isinstance(step, PlannedLaunch)
         ]
         if not launches:
@@ -184,11 +182,11 @@ class DriverCall:
         place, step = launches[launch % len(launches)]
         for part in (slice(place), slice(place, place + 1), slice(place + 1, None)):
             if part.start == place:
-                self._driver.share_most(self._functions[step.kernel])
+                self.driver.share_most(self.functions[step.kernel])
                 with room(prod(step.block)):
                     fault = self._run(part, finish)
                 if not fault:
-                    self._driver.share_most(self._functions[step.kernel], False)
+                    self.driver.share_most(self.functions[step.kernel], False)
             else:
                 fault = self._run(part, finish)
             if self._code or fault:
@@ -196,49 +194,41 @@ class DriverCall:
         return None
 
     def _run(self, part: slice, finish: Finish) -> Fault | None:
-        self._code = self._steps.run(self._stream, part=part)
+        self._code = self.steps.run(self.stream, part=part)
         return finish()
 
     def faults(self) -> list[Fault]:
         """See PreparedCall."""
         if not self._code:
             return []
-        step = self._plan.steps[self._steps.failed_step]
-        error = self._driver.error(self._code)
+        step = self.plan.steps[self.steps.failed_step]
+        error = self.driver.error(self._code)
         if not isinstance(step, PlannedLaunch):
             return [("invalid_launch", f"a copy or fill: {error}")]
         sizes = "({}, {}, {}), ({}, {}, {})".format(*step.grid, *step.block)
         return [("invalid_launch", f"{step.kernel}<<<{sizes}, {step.shared_bytes}>>>: {error}")]
 
 
+@dataclass
 class DriverTimedCall(DriverCall):
     """See TimedCall."""
 
-    def __init__(
-        self,
-        driver: Driver,
-        stream: int,
-        plan: Plan,
-        functions: Mapping[str, int],
-        steps: Steps,
-        events: Sequence[ctypes.c_void_p],
-    ) -> None:
-        super().__init__(driver, stream, plan, functions, steps)
-        self._events = (ctypes.c_void_p * len(events))(*(event.value for event in events))
+    events: ctypes.Array[ctypes.c_void_p]
+    """Two of each launch, in order."""
 
     def __call__(self) -> None:
         """See PreparedCall."""
-        self._code = self._steps.run(self._stream, self._events)
+        self._code = self.steps.run(self.stream, self.events)
 
     def launches(self) -> list[Launch]:
         """See TimedCall."""
         found = []
-        for place, step in enumerate(self._plan.launches):
+        for place, step in enumerate(self.plan.launches):
             milliseconds: float | None = None
             elapsed = ctypes.c_float()
-            begin, end = (ctypes.c_void_p(self._events[2 * place + side]) for side in (0, 1))
+            begin, end = (ctypes.c_void_p(self.events[2 * place + side]) for side in (0, 1))
             try:
-                self._driver.call("cuEventElapsedTime", ctypes.byref(elapsed), begin, end)
+                self.driver.call("cuEventElapsedTime", ctypes.byref(elapsed), begin, end)
                 milliseconds = elapsed.value
             except DriverError:
                 pass

@@ -126,7 +126,7 @@ def open_device(kind: str, gpu: str, gpu_index: int = 0) -> Device:
         from .deferred import DeferredDevice
 
         return DeferredDevice(gpu, "simulated" if chosen == DEFERRED_SIMULATED else "cuda")
-    from .simulated import SimulatedDevice
+    from .simulated.device import SimulatedDevice
 
     return SimulatedDevice(gpu or SIMULATED_GPU)
 

@@ -14,7 +14,7 @@ EARLIER_SIGNATURES = ("signature/v1",)
 
 
 class Signature(Record):
-    """A profile as a fixed vector; `memory.knowledge.states.signature` names its dimensions."""
+    """A profile as a fixed vector; `memory.knowledge.states.dimensions` names its values."""
 
     name: Literal["signature/v2"] = SIGNATURE_NAME
     values: tuple[float, ...]
@@ -35,7 +35,7 @@ class PerformanceState(Record):
     centroid: tuple[float, ...]
     """Signature values in the middle of the state."""
     spread: float
-    """Largest signature distance (root mean square: `memory.knowledge.states.signature`) of a
+    """Largest signature distance (root mean square: `memory.knowledge.states.distances`) of a
     member."""
     description: str
     """How a kernel in it behaves."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from ...memory.knowledge.states.signature import DIMENSIONS, UNKNOWN, mean_of
+from ...memory.knowledge.states.dimensions import DIMENSIONS, UNKNOWN
+from ...memory.knowledge.states.signature import mean_of
 from ...memory.records.states import PerformanceState
 from ...tools.techniques.catalogue import techniques
 

@@ -7,8 +7,9 @@ from typing import Any
 
 from ...harness.judge.by_time import NO_COUNTERS
 from ...harness.records.profiles import Bottleneck, Profile
+from ...memory.knowledge.states.dimensions import DIMENSIONS
 from ...memory.knowledge.states.matching import Near
-from ...memory.knowledge.states.signature import DIMENSIONS, completed, explain
+from ...memory.knowledge.states.signature import completed, explain
 from ...memory.records.states import Signature
 from ...tools.models.records import Message
 from ...tools.workspace import Workspace

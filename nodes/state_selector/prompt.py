@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...memory.knowledge.knowledge_base import KnowledgeBase
+from ...memory.knowledge.states.distances import distance
 from ...memory.knowledge.states.matching import Near, discover
-from ...memory.knowledge.states.signature import distance, explain
+from ...memory.knowledge.states.signature import explain
 from ...memory.records.states import Signature
 from ...tools.models.records import Answer, Message
 from ..common.prompts.render import render

@@ -8,7 +8,7 @@ import numpy as np
 from exploits import corpus as exploits
 from simt_support import compile_ptx, execute
 
-from kernelblaster.harness.devices.simulated import SimulatedDevice
+from kernelblaster.harness.devices.simulated.device import SimulatedDevice
 from kernelblaster.harness.records.evaluations import StageResult
 from kernelblaster.harness.records.record import Record
 from kernelblaster.harness.records.tasks import Task

@@ -16,7 +16,7 @@ from kernelblaster.harness.simt import constants_of
 
 USES = """
 from kernelblaster.harness.devices.deferred import DeferredDevice
-from kernelblaster.harness.devices.simulated import SimulatedDevice
+from kernelblaster.harness.devices.simulated.device import SimulatedDevice
 from kernelblaster.harness.gpus import find_gpu
 from kernelblaster.harness.simt import constants_of, describe_launch
 from kernelblaster.harness.simt.counters import Counts, LaunchCounters

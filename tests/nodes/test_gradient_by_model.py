@@ -19,7 +19,7 @@ from model_role_support import BAD, TWO, jsonish, new_folder, run
 from pydantic import ValidationError
 from scripted_chat_model import CURRENT, ScriptedChatModel
 
-from kernelblaster.memory.knowledge.states.signature import DIMENSIONS
+from kernelblaster.memory.knowledge.states.dimensions import DIMENSIONS
 from kernelblaster.memory.records.evidence import Step
 from kernelblaster.nodes.common.history.sequences import chain_of
 from kernelblaster.nodes.common.prompts.iteration import (

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from kernelblaster.harness.devices.simulated import SimulatedDevice
+from kernelblaster.harness.devices.simulated.device import SimulatedDevice
 from kernelblaster.harness.records.evaluations import StageResult
 from kernelblaster.harness.records.programs import Program, ProgramNode
 from kernelblaster.harness.records.tasks import Task, TaskVariant

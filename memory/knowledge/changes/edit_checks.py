@@ -24,13 +24,14 @@ from ..policy.facts import comparable
 from ..snapshots.edits import Table, gained, lost, passes, told_apart, worse_without
 from ..snapshots.snapshot import Snapshot
 from ..states.conditions import TELLING_STATES, KernelFacts, evidence_facts, misnamed
-from ..states.signature import DIMENSIONS, distance
+from ..states.dimensions import DIMENSIONS
+from ..states.distances import distance
 
 DEPRECATING_TRIES = 2
 """Distinct candidates that must have failed before a technique is deprecated."""
 MOST_STRENGTH = 1.0
 """Observations that the prior of a card may be worth that an edit adds."""
-SPLIT_KERNELS = 2
+FEWEST_SPLIT_KERNELS = 2
 """Distinct kernels on either side of the condition that splits a state."""
 SEED = "seed"
 
@@ -298,14 +299,14 @@ def _check_split(edit: SplitState, rows: Sequence[Evidence], ground: Ground) -> 
             [row for row in known if edit.condition.holds(ground.facts_of(row)) is side]
             for side in (True, False)
         ]
-        if any(len({row.parent_sha256 for row in side}) < SPLIT_KERNELS for side in sides):
+        if any(len({row.parent_sha256 for row in side}) < FEWEST_SPLIT_KERNELS for side in sides):
             continue
         for one, other in (sides, sides[::-1]):
             if all(map(gained, one)) and not any(map(gained, other)):
                 return
     raise Refused(
-        f"no technique's tries there differ by whether {edit.condition}, with {SPLIT_KERNELS} "
-        "kernels at least on either side"
+        f"no technique's tries there differ by whether {edit.condition}, with "
+        f"{FEWEST_SPLIT_KERNELS} kernels at least on either side"
     )
 
 

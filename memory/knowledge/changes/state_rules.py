@@ -19,8 +19,10 @@ from ...records.states import PerformanceState
 from ..policy.facts import comparable
 from ..snapshots.edits import gained, told_apart
 from ..states.conditions import evidence_facts
+from ..states.dimensions import DIMENSIONS
+from ..states.distances import distance
 from ..states.matching import BY_RULE, DISCOVERED_SPREAD, renamed
-from ..states.signature import DIMENSIONS, distance, mean_of
+from ..states.signature import mean_of
 from .edit_checks import SEED, Ground, refusal
 
 JOINING_TECHNIQUES = 2
@@ -28,7 +30,7 @@ JOINING_TECHNIQUES = 2
 states are one."""
 JOINING_TASKS = 2
 """Tasks of each state that such a technique must have been tried on."""
-SPLIT_KERNELS = 4
+RULE_SPLIT_KERNELS = 4
 """Kernels of each part, of two tasks at least, before a state is split."""
 SPLIT_GAIN = 0.1
 """Difference of the mean log gains of the parts from which a split is worth a name (about 10 %)."""
@@ -222,7 +224,7 @@ def _dividing(technique: str, rows: Sequence[Evidence], asked: Asked) -> Conditi
     """Return the condition that tells the kernels that a technique gained on from the others."""
     won = [row for row in rows if gained(row)]
     rest = [row for row in rows if not gained(row)]
-    if any(len(_kernels(side)) < SPLIT_KERNELS or _tasks(side) < 2 for side in (won, rest)):
+    if any(len(_kernels(side)) < RULE_SPLIT_KERNELS or _tasks(side) < 2 for side in (won, rest)):
         return None
     means = [math.fsum(row.log_gain or 0.0 for row in side) / len(side) for side in (won, rest)]
     if means[0] - means[1] < SPLIT_GAIN or told_apart(won, rest) is not True:

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...records.policy import setting_name
-from ..states.signature import embed
+from ..states.distances import embed
 from .actions import BUILTIN, Action, Forecast, Question, Situation, Tried, most_gain
 from .failures import Reliability
 from .regression import ANY, BEFORE, OF_HARNESS, Case, Gain, gains, with_priors

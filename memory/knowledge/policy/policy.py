@@ -16,7 +16,7 @@ import numpy as np
 from ...records.optimizations import Optimization
 from ...records.policy import ExpectedGain, LaunchAtHand, PolicyContext, setting_name
 from ...records.states import PerformanceState
-from ..states.signature import distances
+from ..states.distances import distances
 from .actions import USUAL_US, Action, Forecast, Question, Situation
 from .expectation import Expectations, Outlook
 from .facts import Facts

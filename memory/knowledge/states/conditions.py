@@ -14,7 +14,8 @@ from ....harness.records.tasks import Task
 from ....harness.task.operator_graph import operator_name
 from ...records.conditions import Condition, Fact
 from ...records.evidence import Circumstances, Evidence
-from .signature import DIMENSIONS, bottlenecks_of, named, signature_of
+from .dimensions import DIMENSIONS
+from .signature import bottlenecks_of, named, signature_of
 
 KernelFacts = Mapping[str, Fact]
 """What is known of a kernel; a name that is missing is not known."""

@@ -20,7 +20,9 @@ from ....harness.records.profiles import Bottleneck
 from ...records.conditions import Condition
 from ...records.states import PerformanceState, Signature
 from .conditions import KernelFacts, signature_facts
-from .signature import EARLIER, UNKNOWN, WEIGHTS, distances, explain
+from .dimensions import EARLIER, UNKNOWN, WEIGHTS
+from .distances import distances
+from .signature import explain
 
 OTHER_SECOND, OTHER_FIRST = 0.02, 0.05
 """Added to the distance of a state that has the kernel's first bottleneck second, or its second

@@ -6,7 +6,8 @@ import difflib
 import math
 from collections.abc import Mapping, Sequence
 
-from ....memory.knowledge.states.signature import DIMENSIONS, completed
+from ....memory.knowledge.states.dimensions import DIMENSIONS
+from ....memory.knowledge.states.signature import completed
 from ....memory.records.evidence import Step
 from ....tools.wording.experience import gain_text, measured_gain, outcome_text, parameters_text
 from ...records.gradient import Gap

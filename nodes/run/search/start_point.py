@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TypedDict
 
 import numpy as np
@@ -54,8 +54,8 @@ async def start_point(state: Reads) -> KernelPoint:
     if "start_point" in state:
         return state["start_point"]
     if state["rollout"] == 0 or state["iteration"] == 0:
-        return await _standing(state, state["best"])
-    return await _standing(state, await asyncio.to_thread(_drawn, state))
+        return await _begins_at(state, state["best"])
+    return await _begins_at(state, await asyncio.to_thread(_drawn, state))
 
 
 async def standing(
@@ -66,29 +66,34 @@ async def standing(
     async with opened(plan) as workspace:
         if not await asyncio.to_thread(workspace.store.claims.cases):
             return points[0]
-        task = await asyncio.to_thread(workspace.task, summary.artifact)
-        for point in points:
-            source = await asyncio.to_thread(workspace.artifacts.get_text, point.source_sha256)
-            if await workspace.evaluator.fails_a_claim(task, source) is None:
-                return point
+        by_source = {point.source_sha256: point for point in points}
+        found = await _first_standing(workspace, summary, by_source)
+    return None if found is None else by_source[found]
+
+
+async def _first_standing(
+    workspace: Workspace, summary: TaskSummary, sources: Iterable[str]
+) -> str | None:
+    task = await asyncio.to_thread(workspace.task, summary.artifact)
+    for sha256 in sources:
+        source = await asyncio.to_thread(workspace.artifacts.get_text, sha256)
+        if await workspace.evaluator.fails_a_claim(task, source) is None:
+            return sha256
     return None
 
 
-async def _standing(state: Reads, wanted: KernelPoint) -> KernelPoint:
+async def _begins_at(state: Reads, wanted: KernelPoint) -> KernelPoint:
+    """Return the kernel that is wanted, or the fastest other where an input shows it wrong."""
     async with opened(state["plan"]) as workspace:
         if not await asyncio.to_thread(workspace.store.claims.cases):
             return wanted
-        task = await asyncio.to_thread(workspace.task, state["summary"].artifact)
         steps, ways, times = await asyncio.to_thread(_reached, workspace, state)
         others = sorted(times, key=lambda source: (times[source], source)) if steps else []
-        for sha256 in (wanted.source_sha256, *others):
-            source = await asyncio.to_thread(workspace.artifacts.get_text, sha256)
-            if await workspace.evaluator.fails_a_claim(task, source) is not None:
-                continue
-            if sha256 == wanted.source_sha256:
-                return wanted
-            return await asyncio.to_thread(_point, workspace, state, ways, sha256)
-    return wanted  # Then each step from it fails, and says on which input.
+        sources = (wanted.source_sha256, *others)
+        found = await _first_standing(workspace, state["summary"], sources)
+        if found in (None, wanted.source_sha256):
+            return wanted  # Where none stands, each step from it fails, and says on which input.
+        return await asyncio.to_thread(_point, workspace, state, ways, found)
 
 
 def _reached(

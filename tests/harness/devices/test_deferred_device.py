@@ -30,7 +30,7 @@ from kernelblaster.harness.devices.job_records import (
 )
 from kernelblaster.harness.devices.protocol import Measurement
 from kernelblaster.harness.devices.registry import DEFERRED_SIMULATED, open_device
-from kernelblaster.harness.devices.simulated import SimulatedDevice
+from kernelblaster.harness.devices.simulated.device import SimulatedDevice
 from kernelblaster.harness.errors import UserError
 from kernelblaster.harness.gpus import GPUS, is_called
 from kernelblaster.harness.jobs.run import run_jobs

@@ -13,7 +13,9 @@ from typing import Any
 import pytest
 import simulated_kernels as kernels
 
-from kernelblaster.harness.devices.simulated import SimulatedDevice
+from kernelblaster.harness.devices.simulated.device import SimulatedDevice
+from kernelblaster.harness.devices.simulated.time_taken import measured
+from kernelblaster.harness.gpus import Gpu
 from kernelblaster.harness.judge.border import Malformed, read_report
 from kernelblaster.harness.judge.full_size import Checked, judge_full_size
 from kernelblaster.harness.records.builds import Build
@@ -95,13 +97,12 @@ async def test_no_odd_value_anywhere_in_a_profile_is_more_than_a_failure(
     device: SimulatedDevice, task: Task, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     kept: list[ProfileReport] = []
-    measure = device._measure
 
-    def keep(report: ProfileReport, *given: Any) -> Any:
+    def keep(gpu: Gpu, report: ProfileReport, *given: Any) -> Any:
         kept.append(report)
-        return measure(report, *given)
+        return measured(gpu, report, *given)
 
-    monkeypatch.setattr(device, "_measure", keep)
+    monkeypatch.setattr("kernelblaster.harness.devices.simulated.device.measured", keep)
     await device.profile(task, COPIES)
     (report,) = kept
     honest = json.loads(json.dumps(asdict(report)))
@@ -112,7 +113,7 @@ async def test_no_odd_value_anywhere_in_a_profile_is_more_than_a_failure(
             sample["lines"] = dict(list(sample["lines"].items())[:2])
     assert read_report(ProfileReport, honest).launches
     build = Build(key="k", succeeded=True, arch="sm_90", compiler="nvcc")
-    refused = measured = 0
+    refused = taken = 0
     escaped: set[str] = set()
     for place in list(leaves(honest))[1:]:
         for odd in ODD:
@@ -125,11 +126,11 @@ async def test_no_odd_value_anywhere_in_a_profile_is_more_than_a_failure(
                 found = read_report(ProfileReport, forged)
                 child.require_sense(found)
                 judge_full_size(task, None, found.launches, tmp_path)
-                measure(found, build, Checked(0), False)
-                measured += 1
+                measured(device.gpu, found, build, Checked(0), False)
+                taken += 1
             except Malformed:
                 refused += 1
             except Exception as error:
                 escaped.add(f"{place} {odd!r:.20}: {error!r:.200}")
     assert not escaped
-    assert refused > measured > 0
+    assert refused > taken > 0

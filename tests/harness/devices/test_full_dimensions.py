@@ -10,7 +10,7 @@ from full_size_kernels import BUGS, CHEATS, HONEST, PRODUCT_TASK, SMALL, TASKS, 
 from often_or_seldom import every
 
 from kernelblaster.harness.devices.protocol import Measurement
-from kernelblaster.harness.devices.simulated import SimulatedDevice
+from kernelblaster.harness.devices.simulated.device import SimulatedDevice
 from kernelblaster.harness.records.outcomes import Outcome
 from kernelblaster.harness.records.tasks import Task
 from kernelblaster.harness.task.loading import load_task
@@ -61,7 +61,7 @@ async def test_honest_neighbours_pass(device: SimulatedDevice, folder: Path, nam
 async def test_of_what_is_too_much_work_that_is_compared_which_no_missing_block_feeds(
     device: SimulatedDevice, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    simulated = "kernelblaster.harness.devices.simulated"
+    simulated = "kernelblaster.harness.devices.simulated.device"
     monkeypatch.setattr(f"{simulated}.WIDE_INSTRUCTIONS", 6_000_000)
     path = folder / "large_product.py"
     path.write_text(PRODUCT_TASK.replace("N = 256", "N = 512"))

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import simulated_kernels as kernels
 
-from kernelblaster.harness.devices import simulated
-from kernelblaster.harness.devices.simulated import SimulatedDevice
+from kernelblaster.harness.devices.simulated import runs
+from kernelblaster.harness.devices.simulated.device import SimulatedDevice
 from kernelblaster.harness.errors import UserError
 from kernelblaster.harness.process.children import TimedOut
 from kernelblaster.harness.records.outcomes import Outcome
@@ -31,7 +31,7 @@ def task(tmp_path_factory: pytest.TempPathFactory) -> Task:
 
 def with_limits(monkeypatch: pytest.MonkeyPatch, **changes: Any) -> SimulatedDevice:
     monkeypatch.setattr(
-        simulated, "Limits", lambda **given: child.Limits(**{**given, **changes})
+        runs, "Limits", lambda **given: child.Limits(**{**given, **changes})
     )
     return SimulatedDevice("H100")
 

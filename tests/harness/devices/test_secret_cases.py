@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from kernelblaster.harness.devices.gates import SECRET, Gates
-from kernelblaster.harness.devices.simulated import SimulatedDevice
+from kernelblaster.harness.devices.simulated.device import SimulatedDevice
 from kernelblaster.harness.records.outcomes import Outcome
 from kernelblaster.harness.records.tasks import Task
 from kernelblaster.harness.task import full_case

@@ -10,9 +10,9 @@ import pytest
 import simulated_kernels as kernels
 from exploits import corpus
 
-from kernelblaster.harness.devices import simulated
 from kernelblaster.harness.devices.protocol import Measurement
-from kernelblaster.harness.devices.simulated import SimulatedDevice
+from kernelblaster.harness.devices.simulated import full_dimensions
+from kernelblaster.harness.devices.simulated.device import SimulatedDevice
 from kernelblaster.harness.errors import UserError
 from kernelblaster.harness.records.outcomes import Outcome
 from kernelblaster.harness.records.tasks import Task
@@ -442,7 +442,7 @@ async def test_an_input_that_is_written_to_is_seen_whatever_pytorchs_error_is(
     device: SimulatedDevice, tasks: dict[str, Task], monkeypatch: pytest.MonkeyPatch, sample: int
 ) -> None:
     monkeypatch.setattr(
-        simulated, "exact_full_case_now", lambda *_: NoFullCase(reason="not to be had")
+        full_dimensions, "exact_full_case_now", lambda *_: NoFullCase(reason="not to be had")
     )
     clear = "if (DIM_ROWS > 1000) ((float*)x)[blockIdx.x * DIM_COLUMNS] = 0;"
     source = softmax(f"{SELF} __syncwarp(); {clear}")

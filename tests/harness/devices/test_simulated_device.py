@@ -13,9 +13,9 @@ from conformance.device import DeviceConformance
 from worker_processes import host_halves_of
 
 from kernelblaster.harness.build.cache import cache_root
-from kernelblaster.harness.devices import simulated
 from kernelblaster.harness.devices.registry import open_device
-from kernelblaster.harness.devices.simulated import SimulatedDevice
+from kernelblaster.harness.devices.simulated import runs
+from kernelblaster.harness.devices.simulated.device import SimulatedDevice
 from kernelblaster.harness.errors import UserError
 from kernelblaster.harness.records.evaluations import StageResult
 from kernelblaster.harness.records.outcomes import Outcome
@@ -263,7 +263,7 @@ async def test_a_kernel_that_is_read_otherwise_than_by_ptxas_has_no_verdict(
     device: SimulatedDevice, task: Task, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert (await device.verify(task, kernels.SCALE_VECTOR)).outcome is Outcome.PASSED
-    monkeypatch.setattr(simulated, "misreading", lambda toolchain, ptx, arch: "read otherwise")
+    monkeypatch.setattr(runs, "misreading", lambda toolchain, ptx, arch: "read otherwise")
     result = await device.verify(task, kernels.SCALE_VECTOR)
     measured = await device.profile(task, kernels.SCALE_VECTOR)
     for stage in (result, measured.stage):
@@ -276,16 +276,16 @@ async def test_cases_of_a_large_task_run_in_two_processes(
 ) -> None:
     task = tasks["row_sum"]
     once = await device.verify(task, kernels.ROW_SUM_BLOCK)
-    assert 0 < task.verify.work < simulated.MUCH_WORK
-    monkeypatch.setattr(simulated, "MUCH_WORK", 0)
+    assert 0 < task.verify.work < runs.MUCH_WORK
+    monkeypatch.setattr(runs, "MUCH_WORK", 0)
     asked: list[tuple[str, ...]] = []
-    real = simulated.run_candidate
+    real = runs.run_candidate
 
     def noted(request: dict[str, Any], *rest: Any) -> Any:
         asked.append(tuple(case["name"] for case in request["cases"]))
         return real(request, *rest)
 
-    monkeypatch.setattr(simulated, "run_candidate", noted)
+    monkeypatch.setattr(runs, "run_candidate", noted)
     again = await device.verify(task, kernels.ROW_SUM_BLOCK)
     assert again == once and once.outcome is Outcome.PASSED
     first, second = sorted(asked, key=len, reverse=True)

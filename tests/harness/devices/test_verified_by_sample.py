@@ -8,8 +8,8 @@ import re
 import pytest
 from often_or_seldom import every
 
-from kernelblaster.harness.devices import simulated
-from kernelblaster.harness.devices.simulated import SimulatedDevice
+from kernelblaster.harness.devices.simulated import device as simulated
+from kernelblaster.harness.devices.simulated.device import SimulatedDevice
 from kernelblaster.harness.judge.full_size import Checked, verified_by_sample
 from kernelblaster.harness.records.outcomes import Outcome
 from kernelblaster.harness.records.tasks import Task

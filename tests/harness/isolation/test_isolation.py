@@ -17,7 +17,7 @@ import pytest
 import simulated_kernels as kernels
 
 from kernelblaster.harness.cuda.isolation import devices
-from kernelblaster.harness.devices import simulated
+from kernelblaster.harness.devices.simulated import device as simulated
 from kernelblaster.harness.errors import UserError
 from kernelblaster.harness.isolation import landlock, seccomp
 from kernelblaster.harness.isolation.kernel import Refused

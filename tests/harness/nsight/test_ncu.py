@@ -39,12 +39,9 @@ from kernelblaster.harness.process.children import scrubbed_environment
 from kernelblaster.harness.records.outcomes import Outcome
 from kernelblaster.harness.records.profiles import LaunchProfile, Profile
 from kernelblaster.harness.records.timings import Provenance
-from kernelblaster.memory.knowledge.states.signature import (
-    DIMENSIONS,
-    distance,
-    explain,
-    signature_of,
-)
+from kernelblaster.memory.knowledge.states.dimensions import DIMENSIONS
+from kernelblaster.memory.knowledge.states.distances import distance
+from kernelblaster.memory.knowledge.states.signature import explain, signature_of
 
 NCU = DATA / "ncu"
 ELAPSED = "avg.pct_of_peak_sustained_elapsed"

@@ -12,7 +12,8 @@ import pytest
 from kernelblaster.memory.knowledge.directory import prepare
 from kernelblaster.memory.knowledge.journal import Entry, Journal
 from kernelblaster.memory.knowledge.knowledge_base import KnowledgeBase
-from kernelblaster.memory.knowledge.states.signature import EARLIER, centroid_of
+from kernelblaster.memory.knowledge.states.dimensions import EARLIER
+from kernelblaster.memory.knowledge.states.signature import centroid_of
 from kernelblaster.memory.records.evidence import Evidence
 from kernelblaster.memory.records.optimizations import StateOptimization
 from kernelblaster.tools.techniques.catalogue import knowledge_seed, techniques

@@ -20,13 +20,9 @@ from kernelblaster.memory.knowledge.knowledge_base import KnowledgeBase
 from kernelblaster.memory.knowledge.retrieval.words import embed_words
 from kernelblaster.memory.knowledge.snapshots.contents import EVIDENCE, Contents
 from kernelblaster.memory.knowledge.snapshots.snapshot import Snapshot
+from kernelblaster.memory.knowledge.states.dimensions import DIMENSIONS, EARLIER, UNKNOWN
 from kernelblaster.memory.knowledge.states.matching import discover
-from kernelblaster.memory.knowledge.states.signature import (
-    DIMENSIONS,
-    EARLIER,
-    UNKNOWN,
-    centroid_of,
-)
+from kernelblaster.memory.knowledge.states.signature import centroid_of
 from kernelblaster.memory.records.evidence import Evidence
 from kernelblaster.memory.records.lessons import Lesson, Withdrawal
 from kernelblaster.memory.records.optimizations import StateOptimization

@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from kernelblaster.memory.knowledge.states.signature import DIMENSIONS, centroid_of, distance
+from kernelblaster.memory.knowledge.states.dimensions import DIMENSIONS
+from kernelblaster.memory.knowledge.states.distances import distance
+from kernelblaster.memory.knowledge.states.signature import centroid_of
 from kernelblaster.tools.techniques.catalogue import knowledge_seed
 
 SEED = knowledge_seed()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from kernelblaster.memory.knowledge.states.signature import DIMENSIONS, centroid_of
+from kernelblaster.memory.knowledge.states.dimensions import DIMENSIONS
+from kernelblaster.memory.knowledge.states.signature import centroid_of
 from kernelblaster.nodes.gap_analysis.movement import Movement, expected, movement
 from kernelblaster.tools.techniques.catalogue import knowledge_seed, techniques
 

@@ -18,8 +18,8 @@ from kernelblaster.harness.records.outcomes import Outcome
 from kernelblaster.memory.knowledge.knowledge_base import KnowledgeBase
 from kernelblaster.memory.knowledge.snapshots.contents import Contents
 from kernelblaster.memory.knowledge.snapshots.snapshot import Snapshot
+from kernelblaster.memory.knowledge.states.dimensions import DIMENSIONS
 from kernelblaster.memory.knowledge.states.matching import discover
-from kernelblaster.memory.knowledge.states.signature import DIMENSIONS
 from kernelblaster.memory.records.edits import AddTechnique, Deprecate, Edit
 from kernelblaster.memory.records.evidence import Evidence, Step
 from kernelblaster.memory.records.policy import PolicyContext

@@ -11,7 +11,7 @@ from builtin_support import reference, verified
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernelblaster.harness.devices.simulated import SimulatedDevice
+from kernelblaster.harness.devices.simulated.device import SimulatedDevice
 from kernelblaster.harness.errors import UserError
 from kernelblaster.harness.records.outcomes import Outcome
 from kernelblaster.harness.task.loading import load_task

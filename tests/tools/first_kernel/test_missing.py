@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from builtin_support import node, ref, reference, task, verified
 
-from kernelblaster.harness.devices.simulated import SimulatedDevice
+from kernelblaster.harness.devices.simulated.device import SimulatedDevice
 from kernelblaster.harness.records.outcomes import Outcome
 from kernelblaster.harness.records.programs import Program, ProgramNode
 from kernelblaster.harness.task.loading import load_task

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from builtin_support import reference, verified
 
-from kernelblaster.harness.devices.simulated import SimulatedDevice
+from kernelblaster.harness.devices.simulated.device import SimulatedDevice
 from kernelblaster.harness.records.outcomes import Outcome
 from kernelblaster.harness.task.loading import load_task
 from kernelblaster.tools.first_kernel.writer import InitialKernel, write_initial_cuda

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from builtin_support import reference, verified
 
-from kernelblaster.harness.devices.simulated import SimulatedDevice
+from kernelblaster.harness.devices.simulated.device import SimulatedDevice
 from kernelblaster.harness.records.outcomes import Outcome
 from kernelblaster.harness.records.tasks import Task
 from kernelblaster.harness.reference.taken_apart import WHOLE

@@ -22,7 +22,7 @@ from builtin_support import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernelblaster.harness.devices.simulated import SimulatedDevice
+from kernelblaster.harness.devices.simulated.device import SimulatedDevice
 from kernelblaster.harness.records.outcomes import Outcome
 from kernelblaster.harness.records.tasks import Task
 from kernelblaster.harness.task.loading import load_task

@@ -15,7 +15,7 @@ from kernelblaster.memory.knowledge.changes.edit_checks import Ground, refusal
 from kernelblaster.memory.knowledge.changes.state_rules import Asked, edits_of_states
 from kernelblaster.memory.knowledge.changes.undoing import undo
 from kernelblaster.memory.knowledge.knowledge_base import KnowledgeBase
-from kernelblaster.memory.knowledge.states.signature import DIMENSIONS
+from kernelblaster.memory.knowledge.states.dimensions import DIMENSIONS
 from kernelblaster.memory.records.edits import Edit, JoinStates, RenameState, SplitState
 from kernelblaster.memory.records.evidence import Evidence
 from kernelblaster.memory.records.lessons import Lesson

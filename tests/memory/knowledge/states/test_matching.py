@@ -10,6 +10,7 @@ from places import DATA
 from kernelblaster.harness.nsight.profile import profile_from_pages
 from kernelblaster.harness.records.profiles import LaunchProfile, Profile
 from kernelblaster.harness.records.timings import Provenance
+from kernelblaster.memory.knowledge.states.dimensions import DIMENSIONS, UNKNOWN
 from kernelblaster.memory.knowledge.states.matching import (
     NEAR,
     States,
@@ -19,8 +20,6 @@ from kernelblaster.memory.knowledge.states.matching import (
     tied,
 )
 from kernelblaster.memory.knowledge.states.signature import (
-    DIMENSIONS,
-    UNKNOWN,
     bottlenecks_of,
     centroid_of,
     signature_of,

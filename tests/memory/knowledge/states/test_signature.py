@@ -8,16 +8,17 @@ from hypothesis import strategies as st
 
 from kernelblaster.harness.records.profiles import LaunchProfile, Profile
 from kernelblaster.harness.records.timings import Provenance
-from kernelblaster.memory.knowledge.states.signature import (
+from kernelblaster.memory.knowledge.states.dimensions import (
     BOTTLENECKS,
     DIMENSIONS,
     EARLIER,
     UNKNOWN,
+)
+from kernelblaster.memory.knowledge.states.distances import distance, embed
+from kernelblaster.memory.knowledge.states.signature import (
     bottlenecks_of,
     centroid_of,
     completed,
-    distance,
-    embed,
     explain,
     signature_of,
 )

@@ -1,0 +1,1 @@
+"""The simulated GPU as a device: its runs, what is judged at full dimensions, the time taken."""
