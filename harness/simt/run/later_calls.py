@@ -88,7 +88,7 @@ def named_numbers(candidate: Candidate) -> list[int]:
 def set_before(calls: Sequence[Sequence[Words]], number: int) -> list[Words] | None:
     """Return what variables hold where each counter comes to a number within the next call but one.
 
-    By what three calls left, as in `set_forward`; None where nothing counts by whole numbers.
+    By what three calls left, as in `set_forward`; None where none goes on by whole numbers.
     """
     each = [_Steps(*kept) for kept in zip(*calls, strict=True)]
     if not any(found.counts for found in each):
@@ -115,7 +115,7 @@ class _Steps:
         self._counts = changed & ~self._float_counts & (self._step != 0)
         self._others = changed & ~self._float_counts & ~self._counts
         self.moves = bool(changed.any())
-        self.counts = bool(self._counts.any())
+        self.counts = bool((self._counts | self._others).any())
 
     def has_room(self, count: int) -> bool:
         """Say whether no counter comes to its end within so many calls."""
@@ -133,10 +133,14 @@ class _Steps:
         return np.where(unknown, np.uint32(NO_NUMBER), found)
 
     def before(self, number: int) -> Words:
-        """Return the words where counters stand two steps before a number, or where they stood."""
+        """Return the words where counters stand two steps before a number, or where they stood.
+
+        What goes on by no even steps, as a register that is shifted does, is that number.
+        """
         now, step = self._now.astype(np.int64), np.where(self._counts, self._step, 1)
         turns = np.maximum((number - now) // step - 1, 0)
-        return np.where(self._counts, now + turns * self._step, now).astype(np.uint32)
+        counted = np.where(self._counts, now + turns * self._step, now).astype(np.uint32)
+        return np.where(self._others, np.uint32(number), counted)
 
     def _ends(self, count: int) -> NDArray[np.bool_]:
         ends: NDArray[np.int64] = np.abs(self._now.view(np.int32) + count * self._step)

@@ -43,6 +43,7 @@ def test_a_counter_comes_to_a_number_that_the_code_names() -> None:
     ahead = set_before([whole(1, 7, 8), whole(2, 7, 16), whole(3, 7, 24)], 4999)
     assert ahead is not None and ahead[0].tolist() == [4998, 7, 4984]
     assert set_before([whole(7), whole(7), whole(7)], 4999) is None
+    assert set_before([whole(32), whole(16), whole(8)], 4999) == whole(4999)
     assert set_before([whole(100), whole(200), whole(300)], 70) == whole(300)
 
 
