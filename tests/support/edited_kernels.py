@@ -31,7 +31,7 @@ __device__ __forceinline__ void copy(float* to, const float* p) {
 __device__ __forceinline__ int scattered(int i) {
     unsigned h = i * 2654435761u;
     h = (h ^ h >> 15) * 2246822519u;
-    return (h ^ h >> 13) & ((1 << 24) - 1);
+    return (1 << 24) + ((h ^ h >> 13) & ((1 << 24) - 1));
 }
 __device__ __forceinline__ void write_before(float* p) {
     asm volatile("st.global.f32 [%0], %1;" :: "l"(p), "f"(1.f) : "memory");

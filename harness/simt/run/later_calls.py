@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from ..ptx.records import Immediate
 from .candidate import Candidate
 
 CALLS = (5_040_000, 50_400, 5_040, 720)
@@ -22,6 +23,12 @@ PLAIN_CALLS = 60
 begins anew after fifty."""
 PLAIN_INSTRUCTIONS = 20_000_000
 """Warp instructions that they may take together."""
+BESIDE = 3
+"""Calls that are made where a counter comes to a number named in the code: before, at and behind."""
+MOST_NUMBERS = 64
+"""Numbers named in the code that counters are set before."""
+_COMPARES = ("setp", "set", "rem", "sub", "xor", "selp", "min", "max", "add", "and", "mad")
+"""What may tell one number from others."""
 LEAST_FLOAT = 1e-30
 """Smaller ones are whole numbers that look like one."""
 NO_NUMBER = 0x7FF1BEEF
@@ -63,6 +70,32 @@ def set_forward(calls: Sequence[Sequence[Words]]) -> list[Words] | None:
     return [found.after(count) for found in each]
 
 
+def named_numbers(candidate: Candidate) -> list[int]:
+    """Return the whole numbers, beyond those that plain calls come to, that a kernel's code names.
+
+    What happens at one call of many is told from the others by a number, mostly written there.
+    """
+    found = {
+        operand.bits & 0xFFFFFFFF
+        for instruction in candidate.module.instructions
+        if instruction.opcode in _COMPARES
+        for operand in instruction.operands
+        if isinstance(operand, Immediate) and operand.kind == "integer"
+    }
+    return sorted(number for number in found if PLAIN_CALLS < number < 1 << 31)[:MOST_NUMBERS]
+
+
+def set_before(calls: Sequence[Sequence[Words]], number: int) -> list[Words] | None:
+    """Return what variables hold where each counter comes to a number within the next call but one.
+
+    By what three calls left, as in `set_forward`; None where none goes on by whole numbers.
+    """
+    each = [_Steps(*kept) for kept in zip(*calls, strict=True)]
+    if not any(found.counts for found in each):
+        return None
+    return [found.before(number) for found in each]
+
+
 class _Steps:
     """How the words of one variable go on from call to call."""
 
@@ -82,6 +115,7 @@ class _Steps:
         self._counts = changed & ~self._float_counts & (self._step != 0)
         self._others = changed & ~self._float_counts & ~self._counts
         self.moves = bool(changed.any())
+        self.counts = bool((self._counts | self._others).any())
 
     def has_room(self, count: int) -> bool:
         """Say whether no counter comes to its end within so many calls."""
@@ -97,6 +131,16 @@ class _Steps:
         found = np.where(self._float_counts, floats.view(np.uint32), found)
         unknown = self._others | (self._counts & self._ends(count))
         return np.where(unknown, np.uint32(NO_NUMBER), found)
+
+    def before(self, number: int) -> Words:
+        """Return the words where counters stand two steps before a number, or where they stood.
+
+        What goes on by no even steps, as a register that is shifted does, is that number.
+        """
+        now, step = self._now.astype(np.int64), np.where(self._counts, self._step, 1)
+        turns = np.maximum((number - now) // step - 1, 0)
+        counted = np.where(self._counts, now + turns * self._step, now).astype(np.uint32)
+        return np.where(self._others, np.uint32(number), counted)
 
     def _ends(self, count: int) -> NDArray[np.bool_]:
         ends: NDArray[np.int64] = np.abs(self._now.view(np.int32) + count * self._step)

@@ -26,12 +26,15 @@ from .candidate import (
     memory_of,
 )
 from .later_calls import (
+    BESIDE,
     PLAIN_CALLS,
     PLAIN_INSTRUCTIONS,
     Words,
     is_as_kept,
     kept_words,
+    named_numbers,
     put_back,
+    set_before,
     set_forward,
 )
 
@@ -208,8 +211,16 @@ def _call_later(
     put_back(candidate, third)
     forward = set_forward([*kept[1:], third])
     if forward is not None:
-        for _ in range(min(PLAIN_CALLS, PLAIN_INSTRUCTIONS // max(1, first))):
-            if found or result.guards or result.modified or call() != usual:
+        left = PLAIN_INSTRUCTIONS // max(1, first)
+        numbers = named_numbers(candidate)[: left // 2 // BESIDE]
+        starts = [set_before([*kept[1:], third], each) for each in numbers]
+        turns = [(start, BESIDE) for start in starts if start is not None]
+        # Plain calls come last: what is then there is what they left.
+        turns.append((third, min(PLAIN_CALLS, left // 2)))
+        for start, count in turns:
+            put_back(candidate, start)
+            if any(found or result.guards or result.modified or call() != usual
+                   for _ in range(count)):
                 break
         _leave_outputs(request, candidate, case, LATER[0])
         put_back(candidate, forward)

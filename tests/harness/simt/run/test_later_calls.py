@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from kernelblaster.harness.simt.run.later_calls import CALLS, NO_NUMBER, Words, set_forward
+from kernelblaster.harness.simt.run.later_calls import (
+    CALLS,
+    NO_NUMBER,
+    Words,
+    set_before,
+    set_forward,
+)
 
 
 def whole(*numbers: int) -> list[Words]:
@@ -31,6 +37,14 @@ def test_a_counter_of_large_steps_goes_as_far_as_it_has_room() -> None:
     step = 1 << 20
     ahead = set_forward([whole(step), whole(2 * step), whole(3 * step)])
     assert ahead is not None and ahead[0].tolist() == [(CALLS[-1] - 1) * step]
+
+
+def test_a_counter_comes_to_a_number_that_the_code_names() -> None:
+    ahead = set_before([whole(1, 7, 8), whole(2, 7, 16), whole(3, 7, 24)], 4999)
+    assert ahead is not None and ahead[0].tolist() == [4998, 7, 4984]
+    assert set_before([whole(7), whole(7), whole(7)], 4999) is None
+    assert set_before([whole(32), whole(16), whole(8)], 4999) == whole(4999)
+    assert set_before([whole(100), whole(200), whole(300)], 70) == whole(300)
 
 
 def test_what_goes_on_by_no_even_steps_is_no_number() -> None:
