@@ -156,6 +156,7 @@ class Reference:
         _register_tensors(model)
         with self.running("get_inputs()"):
             given = self._names["get_inputs"]()
+            given = list(given) if isinstance(given, Iterator) else given
         arguments = tuple(_positional(model, given))
         if self.reading.mode != "file":
             model.train(self.reading.mode == "train")

@@ -47,6 +47,10 @@ LOADED: dict[str, tuple[str, dict[str, Any]]] = {
         reference("return x + 1, (x.sum(), [x > 0])", X),
         {"out": ["float32[96, 64]", "float32[]", "bool[96, 64]"]},
     ),
+    "None beside a tensor, inputs one after the other": (
+        reference("return [x + 1, None], None", "iter([torch.randn(96, 64)])"),
+        {"out": ["float32[96, 64]"]},
+    ),
     "argmin alone": (reference("return x.argmin(dim=0)", X), {"out": ["int64[64]"]}),
     "a comparison alone": (reference("return x > 0", X), {"out": ["bool[96, 64]"]}),
     "int32 in and out": (
