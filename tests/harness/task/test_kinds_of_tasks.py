@@ -332,6 +332,12 @@ REFUSED = {
     "a sparse input": (
         reference("return x @ x", "[torch.eye(4).to_sparse()]"), "a sparse tensor; only dense ones",
     ),
+    "a sparse product": (
+        reference("return torch.sparse_csr_tensor(a, b, x, (64, 64)) @ x[:64]",
+                  "[torch.arange(0, 65) * 4, torch.arange(256) % 64, torch.randn(256)]",
+                  given="a, b, x"),
+        r"line \d+.*sparse tensors are not read: compute with what they consist of",
+    ),
     "a package around it": (
         "from .layers import Thing\n" + reference("return x", X),
         r"imports from the package around it \(line 1\): a reference is one file",

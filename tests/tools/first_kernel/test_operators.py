@@ -79,7 +79,7 @@ class Model(nn.Module):
                 x.bool().float() + x, (x * 8).to(torch.int32).float(), torch.diag_embed(rows[0]),
                 ((x.double() + 1e5) - 1e5).float() * 1000, labels.pow(2).cummax(0)[0],
                 (labels * 100003).div(3, rounding_mode="floor").clamp(5, 1 << 30),
-                F.pad(labels, (1, 2), value=3))
+                F.pad(labels, (1, 2), value=3), ((labels + 100000001) * 1.0).double() * 0.5)
 
 
 def get_inputs():
