@@ -107,7 +107,7 @@ class Case:
         arguments = clone_arguments(self.instance.arguments, fresh)
         with NarrowSums() as narrow:
             self._reference.outputs(copy.deepcopy(self.model), arguments)
-        return narrow.found
+        return bool(narrow.found)
 
     def write(self, folder: Path) -> None:
         for name, tensor in self.tensors.items():

@@ -202,7 +202,8 @@ def _notes(full: Variant, verify: Variant, variation: Variation) -> Iterator[str
         )
     if full.instance.draws:
         yield (
-            f"forward() draws random numbers: a kernel is given them, as {_some(full.instance.draws)}"
+            "forward() draws random numbers: a kernel is given them, as "
+            f"{_some(full.instance.draws)}"
         )
     lost = [name for name in variation.updated if name in variation.unread]
     if lost:

@@ -156,6 +156,7 @@ class Reference:
         _register_tensors(model)
         with self.running("get_inputs()"):
             given = self._names["get_inputs"]()
+            given = list(given) if isinstance(given, Iterator) else given
         arguments = tuple(_positional(model, given))
         if self.reading.mode != "file":
             model.train(self.reading.mode == "train")
@@ -230,6 +231,8 @@ class Reference:
                 raise ReferenceFault(_missing(error, self.path, where)) from error
             if isinstance(error, FileNotFoundError):
                 where += f"; {_ONE_FILE}: let it draw what it loads"
+            if "Sparse" in message:
+                where += "; sparse tensors are not read: compute with what they consist of"
             if not message:
                 # An assertion without words says what it asserts.
                 line = linecache.getline(frames[-1].filename, frames[-1].lineno or 0).strip()

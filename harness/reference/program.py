@@ -110,6 +110,8 @@ class _Writer:
         outputs = []
         for spec in self.exported.graph_signature.output_specs:
             if spec.kind is OutputKind.USER_OUTPUT:
+                if getattr(spec.arg, "value", spec) is None:
+                    continue  # It returns None beside its tensors.
                 value = self.values.get(spec.arg.name)
                 if not isinstance(value, dict) or "ref" not in value:
                     raise NotExportable("an output that is a constant")

@@ -26,12 +26,12 @@ WHOLE = frozenset(
     empty empty_like eq erf erfc erfinv exp exp2 expand expand_as expm1 eye feature_dropout
     flatten flip float floor floor_divide fmax fmin fmod full full_like gather ge gelu ger glu
     greater greater_equal group_norm gru gt half hardshrink hardsigmoid hardswish hardtanh
-    heaviside huber_loss hypot identity index index_add index_copy index_put index_reduce index_select
-    inner instance_norm isfinite isinf isnan kl_div kthvalue l1_loss layer_norm le leaky_relu
-    lerp less less_equal lgamma lift_fresh lift_fresh_copy linalg_vector_norm linear linspace
-    log log10 log1p log2 log_sigmoid log_softmax logaddexp logcumsumexp logical_and logical_not
-    logical_or logical_xor logsumexp lstm lt mT masked_fill masked_scatter matmul max max_pool1d
-    max_pool1d_with_indices max_pool2d max_pool2d_with_indices max_pool3d
+    heaviside huber_loss hypot identity index index_add index_copy index_put index_reduce
+    index_select inner instance_norm isfinite isinf isnan kl_div kthvalue l1_loss layer_norm le
+    leaky_relu lerp less less_equal lgamma lift_fresh lift_fresh_copy linalg_vector_norm linear
+    linspace log log10 log1p log2 log_sigmoid log_softmax logaddexp logcumsumexp logical_and
+    logical_not logical_or logical_xor logsumexp lstm lt mT masked_fill masked_scatter matmul
+    max max_pool1d max_pool1d_with_indices max_pool2d max_pool2d_with_indices max_pool3d
     max_pool3d_with_indices maximum mean median min minimum mish mm movedim mse_loss mul
     multiply mv narrow native_dropout native_layer_norm ne neg new_full new_ones new_zeros
     nll_loss nll_loss_nd norm not_equal numpy_T one_hot ones ones_like outer pad permute

@@ -290,8 +290,8 @@ def _crash(name: str, log: str, path: Path) -> str:
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     words = f": {lines[-1][:300]}" if lines else ""
     return (
-        f"the reference crashed its process ({name}){where}{words}; what is called there does so by "
-        "itself, with numbers that it does not check mostly: see what it is given"
+        f"the reference crashed its process ({name}){where}{words}; what is called there does so "
+        "by itself, with numbers that it does not check mostly: see what it is given"
     )
 
 

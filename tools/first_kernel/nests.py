@@ -33,6 +33,7 @@ SHARE = 4096
 """Steps of a thread where it is."""
 LEAVES = 8
 """Arrays that one kernel reads."""
+_ROUNDED = ("float32", "float16", "bfloat16")
 _NARROW = ("int32", "int8", "uint8")
 _AXES = ("a", "b", "c", "d", "e", "f", "g", "h")
 _INNER = ("r", "s", "t", "u", "v", "w", "y", "z")
@@ -129,6 +130,12 @@ class Writing:
             each.dtype == "float64" for each in values
         ):
             result = "float64"
+        if result == "float64":
+            # A kernel computes in one type: what is rounded to a narrower one is another's.
+            values = [
+                self.array(each) if isinstance(each, Lazy) and each.dtype in _ROUNDED else each
+                for each in values
+            ]
         converted = tuple(
             _converted(each, inner) for each in values
         )  # fmt: skip

@@ -16,7 +16,7 @@ from small_references import HEAD, MODEL, X, cases, reference
 from kernelblaster.harness.records.variations import Variation
 from kernelblaster.harness.reference import child
 from kernelblaster.harness.reference.case import Case, is_cast
-from kernelblaster.harness.reference.cases import Usual, scale_of, write_cases
+from kernelblaster.harness.reference.cases import Usual, first_finite, scale_of, write_cases
 from kernelblaster.harness.reference.draws import Draw, draw
 from kernelblaster.harness.reference.exploration import explore
 from kernelblaster.harness.reference.model import Reference
@@ -55,6 +55,23 @@ def test_a_task_in_half_precision_is_no_cast() -> None:
         made = reference(f"(x * 2){answer}", f"{X}{given}")
         case = case_of(made)
         assert is_cast(case.instance, case.outputs[0]) is cast
+
+
+def test_sums_of_doubles_have_no_room_for_those_of_floats() -> None:
+    for body, wide in (("x.sum(1)", False), ("x.float().sum(1).double()", True)):
+        case = case_of(reference(body, X.replace(")", ", dtype=torch.float64)")))
+        (tolerance,) = case.tolerances("both")
+        assert tolerance is not None and (tolerance.absolute > 1e-6) is wide
+
+
+def test_no_case_hangs_on_which_of_equal_elements_comes_first() -> None:
+    for body, hangs in (("x.topk(3)[1]", True), ("x.topk(3)[0]", False), ("x.argsort()", True),
+                        ("x.sort(stable=True)[1]", False), ("x.argmax(1)", False)):  # fmt: skip
+        made = reference(body)
+        variation = Variation(levels={"x": "any"})
+        case = Case(made, draw(made, Draw(4, "constant"), variation))
+        assert case.hangs_on_ties is hangs
+        assert not first_finite(made, variation, 4, "constant", None)[0].hangs_on_ties
 
 
 def test_a_case_is_written_as_it_started(tmp_path: Path) -> None:

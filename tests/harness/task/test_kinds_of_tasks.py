@@ -47,6 +47,10 @@ LOADED: dict[str, tuple[str, dict[str, Any]]] = {
         reference("return x + 1, (x.sum(), [x > 0])", X),
         {"out": ["float32[96, 64]", "float32[]", "bool[96, 64]"]},
     ),
+    "None beside a tensor, inputs one after the other": (
+        reference("return [x + 1, None], None", "iter([torch.randn(96, 64)])"),
+        {"out": ["float32[96, 64]"]},
+    ),
     "argmin alone": (reference("return x.argmin(dim=0)", X), {"out": ["int64[64]"]}),
     "a comparison alone": (reference("return x > 0", X), {"out": ["bool[96, 64]"]}),
     "int32 in and out": (
@@ -327,6 +331,12 @@ REFUSED = {
     ),
     "a sparse input": (
         reference("return x @ x", "[torch.eye(4).to_sparse()]"), "a sparse tensor; only dense ones",
+    ),
+    "a sparse product": (
+        reference("return torch.sparse_csr_tensor(a, b, x, (64, 64)) @ x[:64]",
+                  "[torch.arange(0, 65) * 4, torch.arange(256) % 64, torch.randn(256)]",
+                  given="a, b, x"),
+        r"line \d+.*sparse tensors are not read: compute with what they consist of",
     ),
     "a package around it": (
         "from .layers import Thing\n" + reference("return x", X),

@@ -75,7 +75,11 @@ class Model(nn.Module):
                 F.cosine_similarity(rows, keys, dim=1),
                 F.triplet_margin_loss(rows[:, 0], keys[:, 0], rows[:, 1]),
                 steps, last, self.gru(rows)[0],
-                torch.baddbmm(keys[:, :, :1], rows, y.expand(N, W, D)))
+                torch.baddbmm(keys[:, :, :1], rows, y.expand(N, W, D)),
+                x.bool().float() + x, (x * 8).to(torch.int32).float(), torch.diag_embed(rows[0]),
+                ((x.double() + 1e5) - 1e5).float() * 1000, labels.pow(2).cummax(0)[0],
+                (labels * 100003).div(3, rounding_mode="floor").clamp(5, 1 << 30),
+                F.pad(labels, (1, 2), value=3), ((labels + 100000001) * 1.0).double() * 0.5)
 
 
 def get_inputs():
