@@ -76,9 +76,9 @@ class OneRun:
             session.close()
 
     def _opened(self, place: Path) -> Session:
-        if (place / PLAN_FILE).is_file():
-            return Session.open(place)
         knowledge = prepare_knowledge(self._directory, self._lock, self._run)
+        if (place / PLAN_FILE).is_file():
+            return Session.open(place, knowledge)  # The bench may have been moved.
         context = self._lock.context_of(self._run)
         request = OptimizeRequest(
             task=str(task_path(self._directory, self._run.task)),

@@ -116,13 +116,18 @@ class Session:
         return cls(begun, made=True)
 
     @classmethod
-    def open(cls, directory: Path) -> Session:
+    def open(cls, directory: Path, knowledge: Path | None = None) -> Session:
         """Open a run directory to resume it.
 
+        Args:
+            directory: of the run.
+            knowledge: where its knowledge base lies, if no longer where it was.
+
         Raises:
-            UserError: it is no run directory, of another version, was moved, or is in use.
+            UserError: it is no run directory, of another version, was moved and cannot go on, or
+                is in use; or there is no such knowledge base.
         """
-        return cls(take_up(directory.resolve()), made=False)
+        return cls(take_up(directory.resolve(), knowledge), made=False)
 
     def discard_unserved(self) -> None:
         """Remove the directory of a new run that could not begin: there is nothing to go on from.

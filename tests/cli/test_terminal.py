@@ -7,9 +7,12 @@ import io
 from pathlib import Path
 
 import pytest
+import typer
 from rich.table import Table
+from typer.testing import CliRunner
 
 import kernelblaster.cli
+from kernelblaster.cli.commands import Commands
 from kernelblaster.cli.output import say
 from kernelblaster.cli.terminal import Terminal
 
@@ -46,3 +49,18 @@ def test_commands_print_through_these_two_alone() -> None:
             if isinstance(node, ast.Call):
                 called = ast.unparse(node.func)
                 assert called not in ("Console", "typer.echo", "print"), f"{path}:{node.lineno}"
+
+
+def test_ctrl_c_in_any_command_leaves_a_line() -> None:
+    app = typer.Typer(cls=Commands)
+    nested = typer.Typer()
+    app.add_typer(nested, name="nested")
+
+    @app.command("plain")
+    @nested.command("inner")
+    def stopped() -> None:
+        raise KeyboardInterrupt
+
+    for arguments in (["plain"], ["nested", "inner"]):
+        ended = CliRunner().invoke(app, arguments)
+        assert (ended.exit_code, ended.stderr) == (130, "kernelblaster: stopped\n")

@@ -28,7 +28,7 @@ def winner_of(run: Path) -> Winner:
     plan, result = stored_plan(run), stored_result(run)
     if result is None:
         raise UserError(f"{run} is not finished; go on with: kernelblaster resume {run}")
-    with RunStore(run / "run.sqlite") as store:
+    with RunStore(run / "run.sqlite", copied=True) as store:
         device = store.jobs.measured_by() or plan.identity
         loaded = next((each for each in store.journal.entries() if each.node == "load_task"), None)
     if loaded is None:
