@@ -41,6 +41,10 @@ class NotEmpty(UserError):
     """The directory of a new run holds something already."""
 
 
+class InUse(UserError):
+    """Somebody else is at the run."""
+
+
 class RunDirectory:
     """A run directory held by this process; the kernel lets it go when the process ends.
 
@@ -134,7 +138,8 @@ class RunDirectory:
         """Hold a directory that is there.
 
         Raises:
-            UserError: another run of this or another process holds it, or it cannot be written.
+            InUse: another run of this or another process holds it.
+            UserError: it cannot be written.
         """
         try:
             lock = os.open(path / LOCK_FILE, os.O_CREAT | os.O_RDWR, 0o644)
@@ -150,7 +155,7 @@ class RunDirectory:
                 if patience:  # Who only looks (`is_held`) is gone in a moment.
                     time.sleep(0.02)
         os.close(lock)
-        raise UserError(
+        raise InUse(
             f"the run directory {path} is in use by another process; "
             "wait for it to end, or choose another with --run"
         )
