@@ -107,7 +107,8 @@ class OpenAiServer:
                     with suppress(BrokenPipeError):
                         self._stream(say, body)
                 else:
-                    self._send(200, json.dumps(completion(say, body)), cut=say.drop, blanks=say.blanks)
+                    whole = json.dumps(completion(say, body))
+                    self._send(200, whole, cut=say.drop, blanks=say.blanks)
 
             def _send(
                 self,
