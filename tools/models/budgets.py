@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from ...harness.errors import UserError, shown
+from ...harness.errors import UserError, in_shell, shown
 from ...harness.files import read_json, write_atomically
 from ...memory.run.directory import how_to_go_on
 from ...memory.run.ledger import Totals, Usage
@@ -40,7 +40,8 @@ def read_budgets(directory: Path) -> Budgets:
         UserError: the file is damaged.
     """
     path = directory / BUDGETS_FILE
-    remedy = f"write the caps anew, for example: kernelblaster resume {directory} --max-calls 100"
+    again = f"kernelblaster resume {in_shell(directory)} --max-calls 100"
+    remedy = f"write the caps anew, for example: {again}"
     try:
         return Budgets.model_validate(read_json(path, "a run's caps", remedy))
     except FileNotFoundError:
