@@ -11,7 +11,7 @@ from typing import Any
 from ..graph.session import Capped, Interrupted, Session, Undecided, Waiting
 from ..harness.errors import UserError
 from ..harness.metrics import VALID, TaskOutcome
-from ..memory.run.directory import PLAN_FILE
+from ..memory.run.directory import PLAN_FILE, InUse
 from ..memory.run.run_store import RunStore
 from ..nodes.records.plan import OptimizeRequest
 from ..nodes.records.result import RunResult
@@ -22,7 +22,8 @@ Watch = Callable[[dict[str, Any]], None]
 
 
 class Unfinished(Exception):
-    """A run has saved its place and is not over: it was stopped, or its model is gone."""
+    """A run has saved its place and is not over: it was stopped, its model is gone, or another
+    process is at it."""
 
 
 class OneRun:
@@ -51,7 +52,7 @@ class OneRun:
         place = run_path(self._directory, self._run)
         try:
             ended = self._succeeded(await self._worked(place, watch))
-        except (Interrupted, Capped, Waiting, Undecided) as stopped:
+        except (Interrupted, Capped, Waiting, Undecided, InUse) as stopped:
             raise Unfinished(str(stopped)) from stopped
         except UserError as error:
             ended = failed(self._directory, self._run, str(error))
@@ -76,9 +77,9 @@ class OneRun:
             session.close()
 
     def _opened(self, place: Path) -> Session:
-        if (place / PLAN_FILE).is_file():
-            return Session.open(place)
         knowledge = prepare_knowledge(self._directory, self._lock, self._run)
+        if (place / PLAN_FILE).is_file():
+            return Session.open(place, knowledge)  # The bench may have been moved.
         context = self._lock.context_of(self._run)
         request = OptimizeRequest(
             task=str(task_path(self._directory, self._run.task)),

@@ -256,7 +256,7 @@ async def _subject(path: Path, plan: RunPlan, scratch: Path) -> tuple[Task, str,
     Raises:
         UserError: one of them is not stored.
     """
-    with RunStore(path / "run.sqlite") as store:
+    with RunStore(path / "run.sqlite", copied=True) as store:
         state = latest(store.journal.entries())
     artifacts = ArtifactStore(path / ARTIFACTS)
     summary, initial = state.get("summary"), state.get("initial")

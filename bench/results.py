@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import Field
 
-from ..harness.errors import UserError
+from ..harness.errors import UserError, in_shell
 from ..harness.files import write_atomically
 from ..harness.metrics import (
     Against,
@@ -258,8 +258,8 @@ def as_markdown(directory: Path, lock: SuiteLock, results: Results) -> str:
         "## Versions",
         bullets(f"{name.replace('_', ' ')}: {value}" for name, value in versions.items()),
         f"Numbers: {results.numbers_sha256}. All settings are in suite.json; this bench goes on, "
-        f"and is shown again, with `kernelblaster bench {directory}`; its winners are measured "
-        f"again with `kernelblaster rerun {directory}`.",
+        f"and is shown again, with `kernelblaster bench {in_shell(directory)}`; its winners are "
+        f"measured again with `kernelblaster rerun {in_shell(directory)}`.",
     ]
     return "\n\n".join(parts) + "\n"
 

@@ -10,6 +10,7 @@ It ends when standard input does: its parent is gone, or needs it no longer.
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 import os
 import sys
@@ -67,16 +68,20 @@ async def serve(directory: Path, lines: TextIO, say: Callable[[dict[str, Any]], 
             under_way.clear()
 
 
+def answer(answers: TextIO, words: dict[str, Any]) -> None:
+    """Write a line to the parent; where it is gone, the process ends and the run stays open."""
+    try:
+        answers.write(json.dumps(words) + "\n")
+        answers.flush()
+    except BrokenPipeError:
+        os._exit(1)  # An exception in the middle of a run would be taken for its end.
+
+
 def main(directory: str) -> None:
     """Serve a parent on standard input and output; what others print goes to standard error."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
-
-    def say(words: dict[str, Any]) -> None:
-        answers.write(json.dumps(words) + "\n")
-        answers.flush()
-
-    asyncio.run(serve(Path(directory), sys.stdin, say))
+    asyncio.run(serve(Path(directory), sys.stdin, functools.partial(answer, answers)))
 
 
 if __name__ == "__main__":

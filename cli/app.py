@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from .bench import bench, rerun
+from .commands import Commands
 from .exporting import export
 from .jobs import jobs_app
 from .knowledge import knowledge_app
@@ -59,6 +60,7 @@ from .task_flags import ReferenceSeconds, TaskFlags, TaskPath, with_task_flags
 from .terminal import Terminal
 
 app = typer.Typer(
+    cls=Commands,
     help="Agents that rewrite a CUDA kernel, measure every rewrite, and remember.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -254,6 +256,9 @@ def resume(
         typer.Option(help="To what the run asks: accept, reject:REASON or edit:JSON, in order."),
     ] = None,
     approve: Approve = None,
+    kb: Annotated[
+        Path | None, typer.Option("--kb", help="Where the knowledge base lies, if it was moved.")
+    ] = None,
     reference_seconds: ReferenceSeconds = None,
     max_tokens: MaxTokens = None,
     max_money: MaxMoney = None,
@@ -292,7 +297,7 @@ def resume(
 
     def opening(run: Path) -> Opening:
         def changed() -> Session:
-            session = Session.open(run)
+            session = Session.open(run, kb)
             try:
                 change_budgets(run, raised)
                 if approvals is not None:

@@ -18,7 +18,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from ..harness.errors import UserError
+from ..harness.errors import UserError, in_shell
 from ..harness.files import write_atomically
 from .flags import (
     DeviceName,
@@ -281,7 +281,7 @@ def _run(
                 view.note(f"{label}: {why}")
         Terminal(stderr=True).print(
             f"{'stopped' if stopped_by else 'some runs wait'}; go on with: "
-            f"kernelblaster bench {directory}",
+            f"kernelblaster bench {in_shell(directory)}",
             markup=False, highlight=False, soft_wrap=True,
         )  # fmt: skip
     return 128 + stopped_by if stopped_by else 0

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from ..harness.errors import UserError
+from ..harness.errors import UserError, in_shell
 from .flags import Json
 from .output import print_json, say
 
@@ -36,7 +36,7 @@ def export(
         hint = "KernelBench's evaluation takes it as a solution of the problem"
     elif form == "operator":
         files = operator_package(winner, find_toolchain())
-        hint = f"install it with: pip install {output}"
+        hint = f"install it with: pip install {in_shell(output)}"
     else:
         whole = winner.whole_source(winner.task.full)
         files = {f"{winner.name}.cu": whole.encode(), "task.py": winner.task.source.encode()}

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from ..harness.errors import in_shell
 from .flags import Json
 from .output import print_json, say
 
@@ -33,7 +34,7 @@ def jobs_export(
         return
     for name, count in counts.items():
         say(f"{name}: {counted(count)}")
-    say(f"run them on the GPU host: kernelblaster jobs run {output} -o results.json")
+    say(f"run them on the GPU host: kernelblaster jobs run {in_shell(output)} -o results.json")
 
 
 @jobs_app.command("run")

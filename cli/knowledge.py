@@ -26,11 +26,11 @@ def kb_show(
     as_json: Json = False,
 ) -> None:
     """Show states, techniques, expected gains and lessons."""
-    from ..tools.workspace import open_knowledge
+    from ..tools.workspace import read_knowledge
     from .tables import show_knowledge, show_lessons
 
     kind = "cuda" if measured else "simulated"
-    with open_knowledge(str(knowledge_directory(kb)), create=False) as knowledge:
+    with read_knowledge(str(knowledge_directory(kb))) as knowledge:
         states = knowledge.show(device_kind=kind)
         lessons = [] if state else knowledge.general_lessons(device_kind=kind)
     if state is not None:
@@ -47,11 +47,11 @@ def kb_show(
 @knowledge_app.command("stats")
 def kb_stats(kb: KnowledgeDirectory = None, as_json: Json = False) -> None:
     """Count what the knowledge base holds."""
-    from ..tools.workspace import open_knowledge
+    from ..tools.workspace import read_knowledge
     from .tables import show_counts
 
     directory = knowledge_directory(kb)
-    with open_knowledge(str(directory), create=False) as knowledge:
+    with read_knowledge(str(directory)) as knowledge:
         counts = knowledge.stats()
     if as_json:
         print_json({"directory": str(directory), **counts})
@@ -69,11 +69,11 @@ def kb_kernels(
     as_json: Json = False,
 ) -> None:
     """Show what was tried on a task's kernels and what came of it; without TASK, list the tasks."""
-    from ..tools.workspace import open_knowledge
+    from ..tools.workspace import read_knowledge
     from .kernels import kernels_of, show_kernels, show_tasks, tasks_of
 
     kind = "cuda" if measured else "simulated"
-    with open_knowledge(str(knowledge_directory(kb)), create=False) as knowledge:
+    with read_knowledge(str(knowledge_directory(kb))) as knowledge:
         if task is None:
             tasks = tasks_of(knowledge, kind)
             print_json({"tasks": tasks}) if as_json else show_tasks(Terminal(), tasks, kind)

@@ -31,10 +31,10 @@ def kb_lessons(
     """List the lessons, one for each technique, class of operation and condition."""
     from ..memory.knowledge.policy.facts import comparable
     from ..tools.wording.experience import lesson_line
-    from ..tools.workspace import open_knowledge
+    from ..tools.workspace import read_knowledge
 
     kind = "cuda" if measured else "simulated"
-    with open_knowledge(str(knowledge_directory(kb)), create=False) as knowledge:
+    with read_knowledge(str(knowledge_directory(kb))) as knowledge:
         found = [
             lesson
             for lesson in knowledge.lessons(technique=technique, state=state)
@@ -57,9 +57,9 @@ def kb_edits(
     """List the edits of the policy, with those that were undone."""
     from ..memory.records.edits import Revert
     from ..tools.wording.edits import edit_text, technique_of
-    from ..tools.workspace import open_knowledge
+    from ..tools.workspace import read_knowledge
 
-    with open_knowledge(str(knowledge_directory(kb)), create=False) as knowledge:
+    with read_knowledge(str(knowledge_directory(kb))) as knowledge:
         snapshot = knowledge.snapshot()
         stored = snapshot.stored_edits()
         standing = {edit.id for edit in snapshot.edits.standing}
@@ -95,21 +95,21 @@ def kb_diff(
 ) -> None:
     """Show what a knowledge base has learned between two numbers, or two bases differ in."""
     from ..memory.knowledge.changes.difference import difference
-    from ..tools.workspace import open_knowledge
+    from ..tools.workspace import read_knowledge
 
     kind = "cuda" if measured else "simulated"
     numbers = [each.isdigit() and not Path(each).is_dir() for each in (before, after)]
     if numbers[0] != numbers[1]:
         raise UserError(f"{before} and {after}: give two sequence numbers, or two directories")
     if numbers[0]:
-        with open_knowledge(str(knowledge_directory(kb)), create=False) as knowledge:
+        with read_knowledge(str(knowledge_directory(kb))) as knowledge:
             found = difference(
                 _snapshot_at(knowledge, before), _snapshot_at(knowledge, after), kind
             )
     else:
         with (
-            open_knowledge(before, create=False) as one,
-            open_knowledge(after, create=False) as other,
+            read_knowledge(before) as one,
+            read_knowledge(after) as other,
         ):
             found = difference(one.snapshot(), other.snapshot(), kind)
     _show(found, as_json)

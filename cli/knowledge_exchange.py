@@ -28,12 +28,12 @@ def kb_export(
     """Write what the base knows: to FILE.md for reading, to another as JSON for `kb import`."""
     from ..memory.knowledge.exchange.document import export
     from ..tools.wording.knowledge_page import knowledge_page
-    from ..tools.workspace import open_knowledge
+    from ..tools.workspace import read_knowledge
 
     page = file.suffix.lower() in (".md", ".markdown")
     if page and everything:
         raise UserError(f"{file} is a page for reading; --all goes with a JSON file")
-    with open_knowledge(str(knowledge_directory(kb)), create=False) as knowledge:
+    with read_knowledge(str(knowledge_directory(kb))) as knowledge:
         if page:
             text = knowledge_page(knowledge, measured=measured)
             told = "a page for reading"
@@ -83,13 +83,13 @@ def kb_merge(
     kb: KnowledgeDirectory = None,
 ) -> None:
     """Take over what another base knows and this one does not."""
-    from ..tools.workspace import open_knowledge
+    from ..tools.workspace import open_knowledge, read_knowledge
 
     ours = knowledge_directory(kb)
     if other.resolve() == ours.resolve():
         raise UserError(f"{other} is the base itself; name another directory")
     with (
-        open_knowledge(str(other), create=False) as theirs,
+        read_knowledge(str(other)) as theirs,
         open_knowledge(str(ours)) as knowledge,
     ):
         say(f"{knowledge.merge(theirs)} entries taken over from {other}")
@@ -107,11 +107,11 @@ def kb_prune(
 ) -> None:
     """Write a smaller base: without repeats and all but the newest tries. This one stays."""
     from ..memory.knowledge.exchange.document import thinned
-    from ..tools.workspace import open_knowledge
+    from ..tools.workspace import open_knowledge, read_knowledge
 
     if directory.exists() and any(directory.iterdir()):
         raise UserError(f"{directory} is not empty; name a new directory")
-    with open_knowledge(str(knowledge_directory(kb)), create=False) as knowledge:
+    with read_knowledge(str(knowledge_directory(kb))) as knowledge:
         kept = thinned(knowledge, most=most, harness=harness)
         before = knowledge.journal.count()
         sources = knowledge.journal.sources()

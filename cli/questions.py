@@ -10,7 +10,7 @@ from typing import Any
 
 from rich.console import Console
 
-from ..harness.errors import UserError
+from ..harness.errors import UserError, in_shell
 from ..nodes.common.stopping.questions import Misunderstood, read_decision
 
 Question = Mapping[str, Any]
@@ -64,7 +64,7 @@ def how_to_answer(directory: Path, questions: Mapping[str, Question]) -> str:
     first = next(iter(questions.values()))
     forms = " or ".join(_quoted(answer) for answer in first["answers"])
     more = f"; {len(questions)} questions, an --answer each" if len(questions) > 1 else ""
-    return f"answer with: kernelblaster resume {directory} --answer {forms}{more}"
+    return f"answer with: kernelblaster resume {in_shell(directory)} --answer {forms}{more}"
 
 
 def _quoted(answer: str) -> str:

@@ -11,7 +11,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from ..harness.errors import UserError
+from ..harness.errors import UserError, in_shell
 from ..harness.files import read_text
 from .flags import Events, Json
 from .output import print_json, say
@@ -55,7 +55,7 @@ def report(
     directories = list(dict.fromkeys(runs))
     for kind, path in files.items():
         if path is not None:
-            write_file(path, _form(directories, kind))
+            write_file(path, _form(directories, kind), "name another file")
             say(f"{path}: the report of {', '.join(map(str, directories))}")
 
 
@@ -112,11 +112,11 @@ def _print_report(run: Path) -> None:
         if waiting:
             raise UserError(
                 f"{run} waits for {waiting} {'job' if waiting == 1 else 'jobs'} of the GPU host; "
-                f"export with: kernelblaster jobs export {run} -o jobs.json"
+                f"export with: kernelblaster jobs export {in_shell(run)} -o jobs.json"
             )
         raise UserError(
-            f"{run} is not finished; go on with: kernelblaster resume {run}; what it came to "
-            f"until now: kernelblaster report {run} --html FILE"
+            f"{run} is not finished; go on with: kernelblaster resume {in_shell(run)}; what it "
+            f"came to until now: kernelblaster report {in_shell(run)} --html FILE"
         )
     sys.stdout.write(read_text(path, "a report"))
 

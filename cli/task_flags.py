@@ -10,7 +10,7 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from ..harness.errors import UserError
+from ..harness.errors import UserError, in_shell
 from ..harness.records.readings import Mode, Precision, Reading
 from ..harness.suites.finding import holds_problems
 from ..harness.task.kernelbench import kernelbench_files, task_files
@@ -49,7 +49,7 @@ class TaskFlags(NamedTuple):
         if holds_problems(task):
             raise UserError(
                 f"{task}: a folder of problems with workloads, which are tasks of a suite: "
-                f"kernelblaster bench {task}"
+                f"kernelblaster bench {in_shell(task)}"
             )
         return task_files(task)
 

@@ -12,11 +12,12 @@ from langchain_core.tools import BaseTool, StructuredTool, ToolException
 from langgraph.runtime import get_runtime
 
 from ..harness.errors import UserError
+from ..harness.process.scratch import scratch_folder
 from ..harness.records.evaluations import Evaluation
 from ..harness.records.readings import Mode, Precision, Reading
 from ..nodes.records.plan import OptimizeRequest, RunContext
 from ..nodes.records.result import RunResult
-from ..nodes.run.beginning.begin import checked
+from ..nodes.run.beginning.begin import START_FILE, TASK_FILE, checked
 from ..tools.evaluation.file import evaluate_file
 from ..tools.for_agents.arguments import Arguments, complaint, short
 from ..tools.for_agents.desk import LONGEST_ANSWER
@@ -45,8 +46,8 @@ async def aoptimize(
         result = await kernelblaster.aoptimize("examples/softmax.py", gpu="H100", steps=2)
 
     Args:
-        task: path of a PyTorch reference in KernelBench form.
-        start: path of a first CUDA kernel; without it one is written.
+        task: path of a PyTorch reference in KernelBench form, or its text.
+        start: path of a first CUDA kernel, or its text; without it one is written.
         run: run directory; by default the next free runs/TASK-N.
         dimensions: dimensions at which candidates are verified, by name in the reference.
         reading: how the reference is read: mode, dtype and allow_degenerate, as in `Reading`.
@@ -114,8 +115,8 @@ def evaluate(
         print(kernelblaster.evaluate("kernel.cu", "examples/softmax.py").outcome)
 
     Args:
-        kernel: path of a CUDA source that defines `launch`.
-        task: path of a PyTorch reference in KernelBench form.
+        kernel: path of a CUDA source that defines `launch`, or its text.
+        task: path of a PyTorch reference in KernelBench form, or its text.
         device: auto, cuda (cuda:0,1), simulated, or one that a package brings.
         gpu: the GPU to simulate, or the name that the real one must have.
         dimensions: dimensions at which it is verified, by name in the reference.
@@ -128,12 +129,22 @@ def evaluate(
     """
     read = checked(Reading, dict(reading or {}))
     context = checked(RunContext, {"reference_seconds": reference_seconds})
-    return _wait_for(
-        evaluate_file(
-            Path(kernel), Path(task), device, gpu, dict(dimensions or {}), confirm, reading=read,
-            reference_seconds=context.reference_seconds,
-        )
-    )  # fmt: skip
+    with scratch_folder("given") as folder:
+        return _wait_for(
+            evaluate_file(
+                _as_file(kernel, folder / START_FILE), _as_file(task, folder / TASK_FILE), device,
+                gpu, dict(dimensions or {}), confirm, reading=read,
+                reference_seconds=context.reference_seconds,
+            )
+        )  # fmt: skip
+
+
+def _as_file(given: str | Path, place: Path) -> Path:
+    """Return the path that was given, or `place` with the text that was."""
+    if isinstance(given, Path) or "\n" not in given:
+        return Path(given)
+    place.write_text(given, encoding="utf-8")
+    return place
 
 
 def as_node(

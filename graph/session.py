@@ -15,7 +15,7 @@ from langgraph.types import Command, StateSnapshot
 
 from ..harness.devices.job_records import counted
 from ..harness.devices.registry import open_device
-from ..harness.errors import UserError
+from ..harness.errors import UserError, in_shell
 from ..memory.run.directory import CHECKPOINTS_FILE
 from ..memory.run.exchange import count_waiting
 from ..memory.run.journal import Entry, latest
@@ -42,7 +42,7 @@ class Interrupted(Exception):
     """The run was asked to stop and has saved its place; `directory` resumes it."""
 
     def __init__(self, directory: Path) -> None:
-        super().__init__(f"stopped; resume with: kernelblaster resume {directory}")
+        super().__init__(f"stopped; resume with: kernelblaster resume {in_shell(directory)}")
         self.directory = directory
 
 
@@ -52,7 +52,7 @@ class Waiting(Exception):
     def __init__(self, directory: Path, jobs: int) -> None:
         super().__init__(
             f"{counted(jobs)} {'waits' if jobs == 1 else 'wait'} for the GPU host; export with: "
-            f"kernelblaster jobs export {directory} -o jobs.json"
+            f"kernelblaster jobs export {in_shell(directory)} -o jobs.json"
         )
         self.directory = directory
         self.jobs = jobs
@@ -64,7 +64,7 @@ class Undecided(Exception):
     def __init__(self, directory: Path, questions: Mapping[str, dict[str, Any]]) -> None:
         super().__init__(
             "; ".join(question["asks"] for question in questions.values())
-            + f" Answer with: kernelblaster resume {directory} --answer accept"
+            + f" Answer with: kernelblaster resume {in_shell(directory)} --answer accept"
         )
         self.directory = directory
         self.questions = questions
@@ -116,13 +116,18 @@ class Session:
         return cls(begun, made=True)
 
     @classmethod
-    def open(cls, directory: Path) -> Session:
+    def open(cls, directory: Path, knowledge: Path | None = None) -> Session:
         """Open a run directory to resume it.
 
+        Args:
+            directory: of the run.
+            knowledge: where its knowledge base lies, if no longer where it was.
+
         Raises:
-            UserError: it is no run directory, of another version, was moved, or is in use.
+            UserError: it is no run directory, of another version, was moved and cannot go on, or
+                is in use; or there is no such knowledge base.
         """
-        return cls(take_up(directory.resolve()), made=False)
+        return cls(take_up(directory.resolve(), knowledge), made=False)
 
     def discard_unserved(self) -> None:
         """Remove the directory of a new run that could not begin: there is nothing to go on from.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import shlex
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -22,6 +23,11 @@ def shown(value: object) -> str:
 def printable(text: str) -> str:
     """Return a text of anybody's as a terminal may show it: what would steer it is blank."""
     return "".join(c if c.isprintable() or c in "\n\t" else " " for c in text)
+
+
+def in_shell(path: object) -> str:
+    """Return a path as a command that is told is to have it: blanks and the like in quotes."""
+    return shlex.quote(str(path))
 
 
 def told_of(error: ValidationError, name: str = "") -> str:

@@ -17,7 +17,7 @@ from ..bench.results import (
     results_of,
     task_table,
 )
-from ..harness.errors import UserError
+from ..harness.errors import UserError, in_shell
 from ..harness.metrics import Against, Difference, TaskOutcome, counted, fast_p
 from . import words
 from .page import render_page
@@ -272,6 +272,6 @@ def _facts(directory: Path, lock: SuiteLock) -> list[tuple[str, str]]:
         *((f"settings of {each.name}", words.parameters(each.settings))
           for each in lock.variants if each.settings),
         *(("version of " + name, version) for name, version in lock.versions.items()),
-        ("goes on, or is shown again, with", f"kernelblaster bench {directory}"),
-        ("its winners are measured again with", f"kernelblaster rerun {directory}"),
+        ("goes on, or is shown again, with", f"kernelblaster bench {in_shell(directory)}"),
+        ("its winners are measured again with", f"kernelblaster rerun {in_shell(directory)}"),
     ]  # fmt: skip

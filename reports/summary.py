@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from ..harness.errors import in_shell
 from ..nodes.common.policies import loop_in_words
 from ..tools.models.records import BUILTIN
 from . import words
@@ -61,7 +62,7 @@ def _sentences(run: RunAccount) -> Iterator[str]:
             "in use": "The run is under way.",
             "waiting": f"It waits for {words.counted(run.waiting, 'job')} of another host.",
         }.get(run.status, "The run has not ended; go on with: "
-                          f"kernelblaster resume {run.directory}")  # fmt: skip
+                          f"kernelblaster resume {in_shell(run.directory)}")  # fmt: skip
 
 
 def _finished(run: RunAccount) -> Iterator[str]:

@@ -17,7 +17,8 @@ from ..harness.devices.registry import open_device
 from ..harness.errors import UserError
 from ..harness.records.evaluations import DeviceIdentity, Evaluation
 from ..harness.records.tasks import Task
-from ..memory.knowledge.ablation import open_under
+from ..memory.knowledge.ablation import ReadAlone, open_under
+from ..memory.knowledge.directory import prepare
 from ..memory.knowledge.knowledge_base import KnowledgeBase
 from ..memory.records.ablation import WHOLE, Ablation
 from ..memory.run.artifacts import ArtifactStore
@@ -259,8 +260,17 @@ def open_knowledge(directory: str, create: bool = True) -> Iterator[KnowledgeBas
     Raises:
         UserError: the directory belongs to another program or version, or there is none.
     """
-    knowledge = KnowledgeBase.open(Path(directory), knowledge_seed(), create)
-    try:
+    with KnowledgeBase.open(Path(directory), knowledge_seed(), create) as knowledge:
         yield knowledge
-    finally:
-        knowledge.close()
+
+
+@contextmanager
+def read_knowledge(directory: str) -> Iterator[KnowledgeBase]:
+    """Open a knowledge base that is only read, as one that cannot be written to can be.
+
+    Raises:
+        UserError: the directory belongs to another program or version, or there is none.
+    """
+    prepare(Path(directory), create=False)
+    with ReadAlone(Path(directory), knowledge_seed()) as knowledge:
+        yield knowledge

@@ -9,7 +9,6 @@ import ast
 import inspect
 import linecache
 import random
-import re
 import sys
 import traceback
 import types
@@ -26,7 +25,7 @@ from torch.nn.parameter import is_lazy
 from ..records.readings import AS_WRITTEN, Reading
 from ..records.tensors import DTYPE_BYTES
 from ..task.dimensions import with_dimensions
-from ..task.names import is_macro
+from ..task.names import is_macro, plain
 from .drawn import drawn_of, may_draw, names_of, take_draws
 from .surroundings import Surroundings
 
@@ -457,7 +456,7 @@ def _argument_paths(
 
 def _identifier(path: str, taken: set[str]) -> str:
     """Return a C++ identifier for a name, distinct from others also when upper-cased."""
-    name = re.sub(r"\W", "_", path, flags=re.ASCII)
+    name = plain(path)
     if name[:1].isdigit() or name in _CPP_WORDS or name.startswith("__") or is_macro(name):
         name = f"t_{name}"
     while name.upper() in taken:

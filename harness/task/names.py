@@ -43,7 +43,7 @@ def constants_of(variant: TaskVariant) -> Constants:
     }
 
     def free(name: str) -> str:
-        found = re.sub(r"\W", "_", name.upper(), flags=re.ASCII)
+        found = plain(name.upper())
         if is_macro(found):
             found = f"T_{found}"
         while found in taken:
@@ -55,6 +55,14 @@ def constants_of(variant: TaskVariant) -> Constants:
         dimensions={name: free(f"DIM_{name}") for name in variant.dimensions},
         scalars={name: free(name) for name in variant.scalars},
     )
+
+
+def plain(name: str) -> str:
+    """Return a name with a line in place of each character that CUDA takes in no name.
+
+    Python takes letters of any alphabet, and a file may be called anything.
+    """
+    return re.sub(r"\W", "_", name, flags=re.ASCII)
 
 
 def is_macro(name: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Collection, Iterable
 from dataclasses import replace
@@ -43,14 +44,18 @@ def open_under(ablation: Ablation, directory: Path, seed: Seed) -> KnowledgeBase
 class ReadAlone(KnowledgeBase):
     """A knowledge base that is read: what a run would add to it is dropped.
 
-    The Chroma index in its directory is left to others too.
+    The Chroma index in its directory is left to others too, and a directory that cannot be written
+    to will do.
     """
 
     def __init__(
         self, directory: Path, seed: Seed, expectations: Expectations | None = None
     ) -> None:
         """Take a prepared directory."""
-        super().__init__(directory, seed, with_index=False, expectations=expectations)
+        super().__init__(
+            directory, seed, with_index=False, expectations=expectations,
+            copied=not os.access(directory, os.W_OK),
+        )  # fmt: skip
 
     def add_evidence(self, rows: Iterable[Evidence]) -> int:
         """Add nothing."""

@@ -44,8 +44,8 @@ class Journal:
     because sqlite commits writers one after another, in other processes too.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.database = Database(path, SCHEMA)
+    def __init__(self, path: Path, *, copied: bool = False) -> None:
+        self.database = Database(path, SCHEMA, copied=copied)
 
     def append(self, entries: Iterable[Entry], sources: Mapping[str, str] | None = None) -> int:
         """Insert the entries in one transaction, ignoring known ids; return how many were new.

@@ -89,6 +89,7 @@ class KnowledgeBase:
         *,
         with_index: bool = True,
         expectations: Expectations | None = None,
+        copied: bool = False,
     ) -> None:
         """Take a prepared directory; use `open`.
 
@@ -97,9 +98,10 @@ class KnowledgeBase:
             seed: what it starts from.
             with_index: whether to own the Chroma index where nobody else does.
             expectations: what learns from evidence, where it is not the usual.
+            copied: work on a copy in memory, as it is at this moment: see `Database`.
         """
         self.directory = directory
-        self._journal = Journal(directory / "evidence.sqlite")
+        self._journal = Journal(directory / "evidence.sqlite", copied=copied)
         self._seed = seed
         self._texts = TextIndex(directory / "chroma" / "texts")
         self._lock = Lock(directory / "index.lock") if with_index else None

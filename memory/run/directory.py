@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from ...harness.errors import UserError
+from ...harness.errors import UserError, in_shell
 from ...harness.files import read_json, write_atomically
 from ...harness.process.scratch import scratch_folder
 from ..locations import default_runs_directory
@@ -39,6 +39,10 @@ ARTIFACTS = "artifacts"
 
 class NotEmpty(UserError):
     """The directory of a new run holds something already."""
+
+
+class InUse(UserError):
+    """Somebody else is at the run."""
 
 
 class RunDirectory:
@@ -78,7 +82,7 @@ class RunDirectory:
             raise UserError(f"--run {path} is a file; give a directory")
         if there and any(path.iterdir()):
             hint = (
-                f"continue it with: kernelblaster resume {path}"
+                f"continue it with: kernelblaster resume {in_shell(path)}"
                 if (path / PLAN_FILE).is_file()
                 else "choose an empty or new directory with --run"
             )
@@ -134,7 +138,8 @@ class RunDirectory:
         """Hold a directory that is there.
 
         Raises:
-            UserError: another run of this or another process holds it, or it cannot be written.
+            InUse: another run of this or another process holds it.
+            UserError: it cannot be written.
         """
         try:
             lock = os.open(path / LOCK_FILE, os.O_CREAT | os.O_RDWR, 0o644)
@@ -150,7 +155,7 @@ class RunDirectory:
                 if patience:  # Who only looks (`is_held`) is gone in a moment.
                     time.sleep(0.02)
         os.close(lock)
-        raise UserError(
+        raise InUse(
             f"the run directory {path} is in use by another process; "
             "wait for it to end, or choose another with --run"
         )
@@ -225,7 +230,8 @@ def reference_seconds_of(path: Path) -> float | None:
         UserError: the file is damaged.
     """
     file = path / SECONDS_FILE
-    remedy = f"write it anew, for example: kernelblaster resume {path} --reference-seconds 600"
+    again = f"kernelblaster resume {in_shell(path)} --reference-seconds 600"
+    remedy = f"write it anew, for example: {again}"
     try:
         seconds = read_json(file, "how long PyTorch may take", remedy)
     except FileNotFoundError:
@@ -277,7 +283,7 @@ def how_to_go_on(path: Path, flags: str, value: str) -> str:
         value: with which whoever holds the checkpoints elsewhere resumes the run.
     """
     if (path / CHECKPOINTS_FILE).is_file():
-        return f"kernelblaster resume {path} {flags}".rstrip()
+        return f"kernelblaster resume {in_shell(path)} {flags}".rstrip()
     return f"Command(resume={value})"
 
 

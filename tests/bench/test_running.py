@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
+import os
+import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +16,19 @@ import pytest
 from benches import HereWorker, done, planned
 
 from kernelblaster.bench.crew import Died
-from kernelblaster.bench.directory import ended_path, read_outcomes, read_suite
+from kernelblaster.bench.directory import (
+    ended_path,
+    read_ended,
+    read_outcomes,
+    read_suite,
+    run_path,
+)
+from kernelblaster.bench.one_run import Unfinished
 from kernelblaster.bench.results import write_results
 from kernelblaster.bench.running import Bench, chains_of
+from kernelblaster.bench.worker import answer
 from kernelblaster.harness.errors import UserError
+from kernelblaster.memory.run.directory import RunDirectory
 
 
 @pytest.fixture(autouse=True)
@@ -146,3 +159,29 @@ def test_winners_are_read_by_those_who_share_a_base_and_by_nobody_else(tmp_path:
     variants = ",".join(("kernelblaster", *nobody))
     told = began("copied", variants, names=("one",), knowledge_from=str(base))
     assert told == {"kernelblaster": [True], **{name: [False] for name in nobody}}
+
+
+def test_a_run_that_another_process_is_at_is_no_failed_one(tmp_path: Path) -> None:
+    lock = planned(tmp_path / "bench", "minimal", names=("one",))
+    (run,) = lock.runs
+    done(tmp_path / "bench", lock)
+    came_to = read_ended(tmp_path / "bench", run)
+    ended_path(tmp_path / "bench", run).unlink()
+    worker = HereWorker(tmp_path / "bench", lock)
+    with closing(RunDirectory.hold(run_path(tmp_path / "bench", run))):
+        with pytest.raises(Unfinished, match="in use by another process"):
+            asyncio.run(worker.do(run, lambda event: None))
+    assert read_ended(tmp_path / "bench", run) is None
+    assert asyncio.run(worker.do(run, lambda event: None)) == came_to
+
+
+def test_a_worker_whose_parent_is_gone_ends_before_its_run_can_fail(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Gone(io.StringIO):
+        def flush(self) -> None:
+            raise BrokenPipeError
+
+    monkeypatch.setattr(os, "_exit", sys.exit)
+    with pytest.raises(SystemExit):
+        answer(Gone(), {"event": {}})

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import ast
 import io
+import re
 from pathlib import Path
 
 import pytest
+import typer
 from rich.table import Table
+from typer.testing import CliRunner
 
 import kernelblaster.cli
+from kernelblaster.cli.commands import Commands
 from kernelblaster.cli.output import say
 from kernelblaster.cli.terminal import Terminal
+from kernelblaster.harness.errors import in_shell
 
 STEERING = "a\x1b[2Jb\x1b]0;title\x07c\rd\x9be"
 
@@ -46,3 +51,31 @@ def test_commands_print_through_these_two_alone() -> None:
             if isinstance(node, ast.Call):
                 called = ast.unparse(node.func)
                 assert called not in ("Console", "typer.echo", "print"), f"{path}:{node.lineno}"
+
+
+def test_a_command_that_is_told_can_be_pasted_whatever_its_folder_is_called() -> None:
+    bare = re.compile(
+        r"(?:kernelblaster (?:\w+ )+|pip install )\{[\w.]*(?:run|path|directory|output|file|task)\}"
+    )
+    found = [
+        f"{path}: {each[0]}"
+        for path in Path(kernelblaster.__file__).parent.rglob("*.py")
+        if not {"tests", "benchmarks"} & set(path.parts)
+        for each in bare.finditer(path.read_text())
+    ]
+    assert not found and in_shell(Path("a b/c")) == "'a b/c'"
+
+
+def test_ctrl_c_in_any_command_leaves_a_line() -> None:
+    app = typer.Typer(cls=Commands)
+    nested = typer.Typer()
+    app.add_typer(nested, name="nested")
+
+    @app.command("plain")
+    @nested.command("inner")
+    def stopped() -> None:
+        raise KeyboardInterrupt
+
+    for arguments in (["plain"], ["nested", "inner"]):
+        ended = CliRunner().invoke(app, arguments)
+        assert (ended.exit_code, ended.stderr) == (130, "kernelblaster: stopped\n")

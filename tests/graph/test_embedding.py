@@ -57,6 +57,12 @@ def test_the_face_lists_about_a_dozen_names_and_each_is_there() -> None:
         _ = kernelblaster.no_such_name
 
 
+def test_a_kernel_and_a_task_are_evaluated_as_texts_too() -> None:
+    by_path = kernelblaster.evaluate("kernel.cu", "examples/softmax.py")
+    by_text = kernelblaster.evaluate(Path("kernel.cu").read_text(), "import torch\n")
+    assert by_text == by_path and by_text.timing is not None
+
+
 @pytest.mark.parametrize("name", kernelblaster.__all__)
 async def test_each_name_has_an_example_that_runs(name: str) -> None:
     (code,) = examples(getattr(kernelblaster, name).__doc__)

@@ -18,6 +18,7 @@ from kernelblaster import RunContext, UserError
 from kernelblaster.graph.checkpoints import checkpoint_serializer
 from kernelblaster.graph.rollout import build_graph as build_rollout
 from kernelblaster.graph.rollout import graph as rollout_graph
+from kernelblaster.graph.session import Session
 from kernelblaster.memory.records.evidence import Step
 from kernelblaster.memory.run.directory import is_held
 from kernelblaster.memory.run.run_store import RunStore
@@ -418,6 +419,24 @@ async def test_a_directory_that_was_moved_or_copied_goes_on(graph: Any, copied: 
     assert run.exists() == copied
     if copied:
         assert plan.forked_from == str(run) and stored_plan(run) == before_it
+
+
+async def test_a_run_whose_knowledge_base_was_moved_goes_on_with_it(graph: Any) -> None:
+    run = await stopped_halfway(graph, "gap_analysis")
+    before = stored_plan(run)
+    there = Path(before.knowledge).rename(Path("elsewhere").resolve())
+    for missing in (None, Path("nowhere")):
+        with pytest.raises(UserError, match="there is no knowledge base at .*; check --kb"):
+            Session.open(run, missing)
+        assert stored_plan(run) == before
+    session = Session.open(run, there)
+    try:
+        await session.run()
+    finally:
+        session.close()
+    plan = stored_plan(run)
+    assert plan == before.model_copy(update={"knowledge": str(there)})
+    assert not Path(before.knowledge).exists()
 
 
 async def test_a_reference_that_changed_since_is_noticed(graph: Any) -> None:

@@ -28,6 +28,8 @@ class Say:
     """Before anything is sent."""
     drop: bool = False
     """Close the connection in the middle of the answer."""
+    blanks: int = 0
+    """Sent first, one in 0.1 s, as by gateways that keep a connection open while they work."""
     body: str | None = None
     """Sent instead of a chat completion."""
     usage: bool = True
@@ -105,7 +107,8 @@ class OpenAiServer:
                     with suppress(BrokenPipeError):
                         self._stream(say, body)
                 else:
-                    self._send(200, json.dumps(completion(say, body)), cut=say.drop)
+                    whole = json.dumps(completion(say, body))
+                    self._send(200, whole, cut=say.drop, blanks=say.blanks)
 
             def _send(
                 self,
@@ -113,15 +116,19 @@ class OpenAiServer:
                 text: str,
                 headers: dict[str, str] | None = None,
                 cut: bool = False,
+                blanks: int = 0,
             ) -> None:
                 data = text.encode()
                 self.send_response(status)
                 self.send_header("content-type", "application/json")
-                self.send_header("content-length", str(len(data)))
+                self.send_header("content-length", str(len(data) + blanks))
                 for name, value in (headers or {}).items():
                     self.send_header(name, value)
                 self.end_headers()
-                with suppress(BrokenPipeError):  # A client that timed out is gone.
+                with suppress(ConnectionError):  # A client that timed out is gone.
+                    for _ in range(blanks):
+                        self.wfile.write(b" ")
+                        time.sleep(0.1)
                     self.wfile.write(data[: len(data) // 2] if cut else data)
                 if cut:
                     self.close_connection = True

@@ -8,7 +8,7 @@ from pathlib import Path
 from ...harness.devices.gates import Passage, both_times, unconfirmed_because
 from ...harness.devices.protocol import CONFIRM_SECONDS
 from ...harness.devices.registry import open_device
-from ...harness.errors import UserError
+from ...harness.errors import UserError, in_shell
 from ...harness.files import read_source
 from ...harness.process.scratch import scratch_folder
 from ...harness.records.evaluations import Evaluation
@@ -72,7 +72,7 @@ async def evaluate_file(
     if any(found.kind in NO_KERNEL for found in evaluation.diagnostics):
         raise UserError(
             f"{kernel}: {evaluation.reason}; the signature it must have: "
-            f"kernelblaster task show {task}"
+            f"kernelblaster task show {in_shell(task)}"
         )
     return evaluation
 

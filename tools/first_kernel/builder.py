@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ...harness.task.names import plain
 from .pointwise import pointwise_of
 from .values import (
     ONE,
@@ -171,7 +171,7 @@ class Builder:
 
     def name(self, wanted: str) -> str:
         """Return a C identifier close to the wanted one that is not taken."""
-        base = re.sub(r"\W", "_", wanted) or "value"
+        base = plain(wanted) or "value"
         if base in _RESERVED:
             base += "_value"
         name, count = base, 1

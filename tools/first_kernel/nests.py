@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ...harness.task.names import plain
 from .arrays import (
     FLOATING,
     Array,
@@ -103,8 +104,7 @@ class Writing:
     def new(self, name: str, dims: Dims, dtype: str) -> Array:
         """Return room for a result in the workspace."""
         type_of(dtype)
-        clean = "".join(char if char.isalnum() else "_" for char in name)
-        return whole(Storage(clean, dtype, count(dims)), dims)
+        return whole(Storage(plain(name), dtype, count(dims)), dims)
 
     def apply(
         self,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from ...harness.records.record import Record
 from ...harness.records.tasks import Task
-from ...harness.task.names import constants_of
+from ...harness.task.names import constants_of, plain
 from .aten import lower_program
 from .builder import Stage
 from .emission import Body, loaded
@@ -86,7 +86,7 @@ def write_initial_cuda(task: Task) -> InitialKernel | NotWritten:
 
 def _write(task: Task) -> InitialKernel:
     stages = lower_program(task)
-    name = "".join(char if char.isalnum() else "_" for char in task.name)
+    name = plain(task.name)
     name = f"task_{name}" if not name or name[0].isdigit() else name
     taken = {tensor.name for tensor in task.full.tensors} | {"workspace", "stream"}
     reserved = {*constants_of(task.full).scalars.values()} | taken

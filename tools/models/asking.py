@@ -357,14 +357,21 @@ class Asker:
     ) -> Any:
         async with opened_model(self.models, call.model) as model:
             asked = await asyncio.to_thread(bound, model, self.models, call.model, form)
-            return await asked.ainvoke(
-                [as_langchain(message) for message in messages],
-                {
-                    "run_name": call.role,
-                    "tags": [call.role],
-                    "metadata": {"role": call.role, "place": list(call.place)},
-                },
-            )
+            # The client waits as long for each piece, and some servers send blanks while they work.
+            whole = call.model.startswith("openai:") and not self.models.streaming
+            seconds = self.models.timeout_seconds if whole else None
+            try:
+                async with asyncio.timeout(seconds):
+                    return await asked.ainvoke(
+                        [as_langchain(message) for message in messages],
+                        {
+                            "run_name": call.role,
+                            "tags": [call.role],
+                            "metadata": {"role": call.role, "place": list(call.place)},
+                        },
+                    )
+            except TimeoutError as error:
+                raise TimeoutError(str(error) or f"no whole reply in {seconds:g} s") from error
 
     async def _explain(self, call: _Call, attempt: int, error: Exception) -> None:
         """Close a try that failed and raise what its failure means."""
@@ -402,10 +409,12 @@ class Asker:
         self, model: str, messages: tuple[Message, ...], message: Any, raw: RawReply
     ) -> Usage:
         counted = message.usage_metadata
+        if counted and min(counted["input_tokens"], counted["output_tokens"]) < 0:
+            counted = None  # A server that counts like this would lift the caps.
         if counted:
             details = counted.get("input_token_details") or {}
             tokens_in, tokens_out = counted["input_tokens"], counted["output_tokens"]
-            cached = min(tokens_in, details.get("cache_read") or 0)
+            cached = min(tokens_in, max(0, details.get("cache_read") or 0))
         else:
             tokens_in = sum(-(-each.length // 4) for each in messages)
             tokens_out = estimate_tokens("".join((raw.text, raw.refusal, *raw.arguments)))

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from ...harness.errors import UserError, shown
+from ...harness.errors import UserError, in_shell, shown
 from ...harness.files import read_json, write_atomically
 from ...memory.run.directory import how_to_go_on
 from ...memory.run.ledger import Totals, Usage
@@ -40,7 +40,8 @@ def read_budgets(directory: Path) -> Budgets:
         UserError: the file is damaged.
     """
     path = directory / BUDGETS_FILE
-    remedy = f"write the caps anew, for example: kernelblaster resume {directory} --max-calls 100"
+    again = f"kernelblaster resume {in_shell(directory)} --max-calls 100"
+    remedy = f"write the caps anew, for example: {again}"
     try:
         return Budgets.model_validate(read_json(path, "a run's caps", remedy))
     except FileNotFoundError:
@@ -127,13 +128,14 @@ def require_call(budgets: Budgets, totals: Totals, expected: Usage, directory: P
     tokens = expected.tokens_in + expected.tokens_out
     spent = totals.money or 0.0
     money = expected.money or 0.0
+    under_way = " or under way" if totals.unfinished else ""
     if budgets.calls is not None and totals.calls + 1 > budgets.calls:
-        _refuse("max_calls", f"{budgets.calls} calls", f"{totals.calls} made", directory)
+        _refuse("max_calls", f"{budgets.calls} calls", f"{totals.calls} made{under_way}", directory)
     if budgets.tokens is not None and totals.tokens + tokens > budgets.tokens:
-        used = f"{totals.tokens} used, the next call may take {tokens}"
+        used = f"{totals.tokens} used{under_way}, the next call may take {tokens}"
         _refuse("max_tokens", f"{budgets.tokens} tokens", used, directory)
     if budgets.money is not None and spent + money > budgets.money:
-        used = f"${spent:.4f} spent, the next call may take ${money:.4f}"
+        used = f"${spent:.4f} spent{under_way}, the next call may take ${money:.4f}"
         _refuse("max_money", f"${budgets.money:g}", used, directory)
 
 

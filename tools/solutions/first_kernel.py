@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ...harness.errors import UserError
+from ...harness.errors import UserError, in_shell
 from ...harness.records.tasks import Task
 from .reading import NotRestated, is_solution, read_solution
 from .restating import restate
@@ -32,5 +32,5 @@ def not_restated(path: str, obstacle: NotRestated, task: str) -> str:
     where = f":{obstacle.line}" if obstacle.line else ""
     return (
         f"{path}{where}: {obstacle.reason}; write `launch` yourself (its signature: "
-        f"kernelblaster task show {task})"
+        f"kernelblaster task show {in_shell(task)})"
     )

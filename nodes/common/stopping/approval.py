@@ -17,7 +17,7 @@ from langgraph.config import get_config
 from langgraph.types import interrupt
 from pydantic import TypeAdapter, ValidationError
 
-from ....harness.errors import UserError, shown
+from ....harness.errors import UserError, in_shell, shown
 from ....harness.files import read_json, write_atomically
 from ....tools.progress import report_progress
 from ....tools.workspace import open_runs
@@ -69,7 +69,8 @@ def approvals_of(plan: RunPlan) -> tuple[Approval, ...]:
         UserError: approve.json is damaged.
     """
     path = Path(plan.run) / APPROVE_FILE
-    remedy = f"write it anew, for example: kernelblaster resume {plan.run} --approve none"
+    again = f"kernelblaster resume {in_shell(plan.run)} --approve none"
+    remedy = f"write it anew, for example: {again}"
     try:
         return _APPROVALS.validate_python(read_json(path, "what is to be approved", remedy))
     except FileNotFoundError:

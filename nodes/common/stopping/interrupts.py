@@ -16,7 +16,7 @@ from langgraph.types import interrupt
 
 from ....harness.devices.deferred import ResultAwaited
 from ....harness.devices.job_records import counted, parse_results
-from ....harness.errors import UserError
+from ....harness.errors import UserError, in_shell
 from ....memory.run.directory import how_to_go_on
 from ....memory.run.exchange import import_results
 from ....tools.models.budgets import raise_budgets
@@ -145,7 +145,7 @@ def _take_caps(plan: RunPlan, answer: Any) -> str:
 
 def _jobs_question(workspace: Workspace, hint: str) -> JobsQuestion:
     waiting = workspace.store.jobs.waiting()
-    export = f"kernelblaster jobs export {workspace.directory} -o jobs.json"
+    export = f"kernelblaster jobs export {in_shell(workspace.directory)} -o jobs.json"
     go_on = how_to_go_on(workspace.directory, "--results results.json", "the JSON of results.json")
     return JobsQuestion(
         run=str(workspace.directory),

@@ -16,6 +16,8 @@ from ....harness.files import read_regular
 from ....harness.records.identity import sha256_of
 from ....harness.records.readings import Reading
 from ....harness.task.loading import LARGEST_REFERENCE_BYTES, reference_seconds
+from ....memory.knowledge.ablation import open_under
+from ....memory.knowledge.directory import prepare
 from ....memory.locations import default_knowledge_directory
 from ....memory.run.directory import NotEmpty, RunDirectory, new_run_directory, read_plan
 from ....memory.run.run_store import RunStore
@@ -23,7 +25,8 @@ from ....memory.run.shared_stages import fresh_by_default
 from ....tools.models.budgets import BUDGETS_FILE, require_prices
 from ....tools.models.chat_models import check_models, parse_models
 from ....tools.models.records import BUILTIN, ModelPlan, Role
-from ....tools.workspace import open_knowledge, open_runs
+from ....tools.techniques.catalogue import knowledge_seed
+from ....tools.workspace import open_runs
 from ...common.policies import RULES, under_policy
 from ...records.plan import OptimizeRequest, RunContext, RunPlan
 
@@ -77,7 +80,8 @@ def resolve_plan(request: OptimizeRequest, context: RunContext) -> RunPlan:
     directory = directory.resolve()
     start = Path(START_FILE if START_FILE in given else request.start or "")
     knowledge = Path(context.knowledge or default_knowledge_directory()).resolve()
-    with open_knowledge(str(knowledge)):
+    prepare(knowledge, create=True)
+    with open_under(context.ablation, knowledge, knowledge_seed()):
         pass  # A foreign or newer directory is refused before anything is made.
     resolved = {
         **_named(directory),
@@ -289,21 +293,28 @@ def fork_directory(plan: RunPlan, fill: Callable[[Path], None]) -> RunPlan:
     return fork
 
 
-def take_up(directory: Path) -> RunPlan:
+def take_up(directory: Path, knowledge: Path | None = None) -> RunPlan:
     """Hold and open the directory of a run that was begun, until `open_runs().release`.
 
     A directory that was moved is the same run; a copy of one that is still there is another. Either
     goes on by its journal, for its checkpoints name the old place.
 
+    Args:
+        directory: of the run.
+        knowledge: where its knowledge base lies, if no longer where it was.
+
     Raises:
         UserError: it is no run directory, of another version, was moved and cannot go on, or is in
-            use.
+            use; or there is no such knowledge base.
     """
     plan = stored_plan(directory)
     held = RunDirectory.hold(directory)
-    if plan.run != str(directory):
+    base = str(knowledge.resolve()) if knowledge else plan.knowledge
+    if plan.run != str(directory) or base != plan.knowledge:
         try:
-            plan = _moved_here(held, plan)
+            if knowledge:
+                prepare(knowledge, create=False)
+            plan = _moved_here(held, plan, base)
         except BaseException:
             held.close()
             raise
@@ -311,7 +322,7 @@ def take_up(directory: Path) -> RunPlan:
     return plan
 
 
-def _moved_here(held: RunDirectory, plan: RunPlan) -> RunPlan:
+def _moved_here(held: RunDirectory, plan: RunPlan, knowledge: str) -> RunPlan:
     with RunStore(held.path / "run.sqlite") as store:
         begun, untouched = bool(store.journal.entries()), store.is_untouched()
     if not (begun or untouched):
@@ -319,13 +330,16 @@ def _moved_here(held: RunDirectory, plan: RunPlan) -> RunPlan:
             f"the run in {held.path} was started in {plan.run} by an earlier version; "
             "move it back to resume it"
         )
+    origin = Path(plan.run)
     try:
-        copied = stored_plan(Path(plan.run)).run_id == plan.run_id
+        copied = origin != held.path and stored_plan(origin).run_id == plan.run_id
     except UserError:
         copied = False
     for tail in ("", "-wal", "-shm", "-journal"):
         (held.path / f"checkpoints.sqlite{tail}").unlink(missing_ok=True)
     here = _lying_in(held.path, plan)
+    if knowledge != plan.knowledge:
+        here = here.model_copy(update={"knowledge": knowledge})
     if copied:
         here = here.model_copy(
             update={"run_id": _named(held.path)["run_id"], "forked_from": plan.run}

@@ -217,8 +217,15 @@ def _outcome(confirmation: Confirmation) -> str:
     return "improved" if confirmation.gain_interval[0] > 1.0 else "not_improved"
 
 
-def write_file(path: Path, text: str) -> None:
+def write_file(
+    path: Path, text: str, remedy: str = "free some space, then resume the run"
+) -> None:
     """Write a file whole or not at all.
+
+    Args:
+        path: of the file.
+        text: what it holds.
+        remedy: how to mend it where it cannot be written.
 
     Raises:
         UserError: the disk is full or the directory is not writable.
@@ -226,6 +233,4 @@ def write_file(path: Path, text: str) -> None:
     try:
         write_atomically(path, text.encode())
     except OSError as error:
-        raise UserError(
-            f"cannot write {path}: {error.strerror}; free some space, then resume the run"
-        ) from error
+        raise UserError(f"cannot write {path}: {error.strerror}; {remedy}") from error

@@ -18,7 +18,7 @@ def read_seconds(directory: Path) -> float:
     path = directory / "run.sqlite"
     if not path.is_file():
         return 0.0
-    with RunStore(path) as store:
+    with RunStore(path, copied=True) as store:
         return store.ledger.wall_seconds()
 
 

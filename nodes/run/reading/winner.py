@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ....harness.errors import UserError
+from ....harness.errors import UserError, in_shell
 from ....harness.records.tasks import Task
 from ....harness.task.interface import interface_now
 from ....harness.task.unseen import changed_dimensions, unseen_tasks_now
@@ -27,8 +27,8 @@ def winner_of(run: Path) -> Winner:
     """
     plan, result = stored_plan(run), stored_result(run)
     if result is None:
-        raise UserError(f"{run} is not finished; go on with: kernelblaster resume {run}")
-    with RunStore(run / "run.sqlite") as store:
+        raise UserError(f"{run} is not finished; go on with: kernelblaster resume {in_shell(run)}")
+    with RunStore(run / "run.sqlite", copied=True) as store:
         device = store.jobs.measured_by() or plan.identity
         loaded = next((each for each in store.journal.entries() if each.node == "load_task"), None)
     if loaded is None:

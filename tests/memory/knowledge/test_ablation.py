@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, get_args
 
 import pytest
 
+from kernelblaster.memory.database import Database
 from kernelblaster.memory.knowledge.ablation import open_under
 from kernelblaster.memory.knowledge.knowledge_base import KnowledgeBase
 from kernelblaster.memory.knowledge.states.matching import discover
@@ -96,6 +98,19 @@ def test_nothing_is_added_and_the_index_is_left_to_others(
         assert live.owns_index and not base.owns_index
         assert (live.stats(), live.sequence()) == (before, entries)
         assert base.merge(live) == 0
+
+
+@pytest.mark.parametrize("memory", NEVER_WRITTEN)
+def test_a_base_that_cannot_be_written_to_is_read_all_the_same(
+    opened: Opened, taught: Path, memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a read-only share: nothing is made there, no file of sqlite's either."""
+    expected = [each.id for each in opened(memory).lessons()]
+    before = {path: path.stat().st_mtime_ns for path in taught.rglob("*")}
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    monkeypatch.setattr(Database, "_enable_write_ahead_log", lambda self: 1 / 0)
+    assert [each.id for each in opened(memory).lessons()] == expected
+    assert {path: path.stat().st_mtime_ns for path in taught.rglob("*")} == before
 
 
 def test_frozen_reads_what_is_there(opened: Opened, taught: Path) -> None:

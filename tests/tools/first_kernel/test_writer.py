@@ -208,8 +208,8 @@ def device() -> SimulatedDevice:
     ("name", "body", "constants"),
     [
         ("elementwise", ELEMENTWISE, "R, C = 33, 40"),
-        ("rows", ROW_PROGRAMS, "R, C, D = 5, 7, 9"),
-        ("products", PRODUCTS, "R, C, D = 21, 40, 33"),
+        ("größe in rows", ROW_PROGRAMS, "R, C, D = 5, 7, 9"),
+        ("積", PRODUCTS, "R, C, D = 21, 40, 33"),
     ],
 )
 async def test_families_compute_what_pytorch_does(

@@ -372,9 +372,12 @@ def test_tokens_and_money_come_from_the_server(judge: Any, store: RunStore) -> N
     assert row.money == pytest.approx((400 * 10 + 600 * 1 + 200 * 100) / 1e6)
 
 
-def test_tokens_are_estimated_where_the_server_counts_none(judge: Any, store: RunStore) -> None:
+@pytest.mark.parametrize("usage", [None, usage_of(-5, 10), usage_of(10, -5)])
+def test_tokens_are_estimated_where_the_server_counts_none(
+    judge: Any, store: RunStore, usage: Any
+) -> None:
     text = json.dumps(GOOD)
-    model = ScriptedChatModel([text], usage=False)
+    model = ScriptedChatModel([AIMessage(text, usage_metadata=usage)], usage=False)
     judge(model)
     row = store.ledger.rows()[0]
     assert row.estimated is True and row.money is None
