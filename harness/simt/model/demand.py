@@ -35,7 +35,8 @@ def demand(gpu: Gpu, launch: LaunchCounters, counts: Counts) -> Demand:
         constant_missed=constants_of(gpu).missed_constants(launch.constant_bytes),
         l2_read_sectors=counts.load_sectors * missed + local_reads * local_missed
         + counts.copy_fetched - counts.copy_sectors,
-        l2_read_requests=counts.load_lines * launch.l1_missed_lines + local_reads / 4 * local_missed,
+        l2_read_requests=counts.load_lines * launch.l1_missed_lines
+        + local_reads / 4 * local_missed,
         l2_write_sectors=counts.store_sectors + counts.local_store_sectors,
         l2_write_requests=counts.store_lines + counts.local_store_sectors / 4,
         dram_read_bytes=launch.read_footprint + launch.reread_bytes + launch.filled_bytes,

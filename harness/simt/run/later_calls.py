@@ -24,7 +24,7 @@ begins anew after fifty."""
 PLAIN_INSTRUCTIONS = 20_000_000
 """Warp instructions that they may take together."""
 BESIDE = 3
-"""Calls that are made where a counter comes to a number named in the code: before, at and behind."""
+"""Calls where a counter comes to a number that the code names: before, at and behind it."""
 MOST_NUMBERS = 64
 """Numbers named in the code that counters are set before."""
 _COMPARES = ("setp", "set", "rem", "sub", "xor", "selp", "min", "max", "add", "and", "mad")

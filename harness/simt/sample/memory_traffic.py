@@ -114,7 +114,8 @@ def traffic_of(
         Of those that ask again, it serves where the L2 has lost what they ask for.
         """
         more = np.bincount(by, weights=first - lost, minlength=len(seen))
-        return lost + more / np.maximum(replay.sectors - replay.hits, 1)
+        share: npt.NDArray[np.float64] = lost + more / np.maximum(replay.sectors - replay.hits, 1)
+        return share
 
     shape = trace_shape(resident.trace, len(module.instructions))
     once = served(footprint.read)
