@@ -16,6 +16,7 @@ from kernelblaster.harness.build.toolchain import find_toolchain
 from kernelblaster.harness.errors import UserError
 from kernelblaster.harness.records.readings import Reading
 from kernelblaster.harness.records.variations import Variation
+from kernelblaster.harness.task.interface import Shape
 from kernelblaster.tools.exporting.model_new import model_new
 from kernelblaster.tools.exporting.winner import Winner
 
@@ -55,6 +56,28 @@ def test_other_numbers_than_the_kernels_are_refused(monkeypatch: pytest.MonkeyPa
     pair, _, more = context["get_inputs"]()
     with pytest.raises(ValueError, match="scale is 3.0, and the kernel is made for 2.0"):
         context["ModelNew"](8)(pair, 3.0, more)
+
+
+def drawing(function: str) -> Winner:
+    """The winner of a task whose forward() draws numbers."""
+    own = exported_winner.winner()
+    name, full = f"{function}_line9", own.task.full
+    drawn = full.of_role("input")[0].model_copy(update={"name": name, "shape": (3, 4)})
+    full = full.model_copy(update={"tensors": (*full.tensors, drawn)})
+    arguments = (*own.interface.arguments, Shape(kind="drawn", name=name))
+    return own.model_copy(
+        update={
+            "task": own.task.model_copy(update={"full": full}),
+            "interface": own.interface.model_copy(update={"arguments": arguments}),
+        }
+    )
+
+
+def test_what_forward_draws_the_solution_draws() -> None:
+    text = model_new(drawing("randn_like"))
+    assert "torch.randn(3, 4, dtype=torch.float32, device='cuda')" in text
+    with pytest.raises(UserError, match="forward.. draws exponential_line9.*export an operator"):
+        model_new(drawing("exponential"))
 
 
 def test_the_kernel_compiles_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -53,6 +53,17 @@ STEPS = (
     "v = F.layer_norm(v, v.shape[-1:]) if {flag} else F.rms_norm(v, v.shape[-1:])",
     "v = v.std({axis}, keepdim=True) * v.sign()",
     "v = v.masked_scatter(v > 0, v.flip(1))",
+    "v = v.double().add(1000).sub(1000).to(v.dtype)",
+    "v = v.bool().to(v.dtype) * v",
+    "v = torch.diag_embed(v[:, 0], {half}, 2, 1)[:, :9]",
+    "v = torch.copysign(v, v.roll(1, 1)) + torch.heaviside(v, v.new_ones(()))",
+    "v = torch.cat([-v[..., v.shape[-1] // 2:], v[..., : v.shape[-1] // 2]], -1) * {scale} + v",
+    "v = v.topk({step}, {axis}).values + v.mean({axis}, keepdim=True)",
+    "v = v.gather({axis}, v.argsort({axis}, stable=True))",
+    "v = v.cummax({axis}).values - v",
+    "v = v.unfold({axis}, 3, {step}).mean(-1)",
+    "v = F.gelu(v, approximate='tanh') * F.softplus(v) + F.selu(v)",
+    "v = F.scaled_dot_product_attention(v.tanh(), v.tanh(), v, is_causal={flag})",
     "v = F.pairwise_distance(v, v.roll({step}, 1), keepdim=True) * v",
 )
 WHOLE_STEPS = (
@@ -67,6 +78,11 @@ WHOLE_STEPS = (
     "v = v.to(torch.int32).to(v.dtype) * {window}",
     "v = v.transpose(1, 2)",
     "v = v[:, ::{step}]",
+    "v = v.div(3, rounding_mode='trunc') + v.div({step}, rounding_mode='floor')",
+    "v = v.abs().pow({step}) + v.neg()",
+    "v = v.clamp(-100000001, 2000000001).cummax({axis}).values",
+    "v = F.pad(v, (1, 2), value=3)",
+    "v = v + v.flip({axis}).mul(2).sub(v, alpha=3)",
     "v = torch.cat([v, v.bitwise_not() % 7], {axis})",
     "v = v.argmax({axis}, keepdim=True) + v",
     "v = (v.float() * 0.5).floor().to(v.dtype)",
@@ -93,7 +109,9 @@ def chains_of(steps: tuple[str, ...]) -> st.SearchStrategy[list[list[str]]]:
     return st.lists(st.lists(step, min_size=2, max_size=6), min_size=4, max_size=4)
 
 
-ROUNDED = tuple(step for step in STEPS if "searchsorted" not in step and "sign()" not in step)
+ROUNDED = tuple(step for step in STEPS if not any(
+    jump in step for jump in ("searchsorted", "sign", "bool()", "argsort", "heaviside")
+))  # fmt: skip
 """Half types round each step in PyTorch: what jumps at a value jumps elsewhere."""
 SHAPES = st.sampled_from(((300, 60, 70), (7, 33, 129), (64, 5, 512)))
 MODELS = st.one_of(
