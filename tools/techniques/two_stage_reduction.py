@@ -11,7 +11,7 @@ def technique() -> Technique:
     """Return the technique; `blocks_per_sm` is the number of blocks for each multiprocessor."""
     return Technique(
         name="two_stage_reduction",
-        moves=("-atomics", "-unfilled"),
+        moves=("-atomics", "-idle_sms"),
         description=(
             "Write one partial result per block to the workspace and reduce those in a second "
             "small kernel."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 
@@ -152,7 +153,7 @@ def launch_text(launch: LaunchProfile, share: float, gpu: Gpu | None) -> str:
         _traffic(launch, peaks),
         _accesses(launch.metrics),
         _arithmetic(launch, peaks),
-        _residency(launch),
+        _residency(launch, gpu),
     ):
         if line:
             lines.append(f"- {line}")
@@ -346,7 +347,7 @@ def _operations(metrics: Mapping[str, float], name: str) -> float:
     return metrics.get(f"{key}.per_cycle_elapsed", 0.0) * (_first(metrics, _CYCLES) or 0.0)
 
 
-def _residency(launch: LaunchProfile) -> str:
+def _residency(launch: LaunchProfile, gpu: Gpu | None) -> str:
     metrics = launch.metrics
     words = []
     possible = metrics.get("sm__maximum_warps_per_active_cycle_pct")
@@ -364,7 +365,8 @@ def _residency(launch: LaunchProfile) -> str:
         words.append(f"{static:.0f} bytes static shared")
     waves = metrics.get("launch__waves_per_multiprocessor")
     if waves is not None:
-        words.append(f"{waves:.2f} waves")
+        each = f" ({math.prod(launch.grid) / gpu.sms:.1f} blocks an SM)" if gpu else ""
+        words.append(f"{waves:.2f} waves{each}" if waves < 1 else f"{waves:.2f} waves")
     return ", ".join(words)
 
 
