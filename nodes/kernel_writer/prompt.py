@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from ...harness.records.evaluations import Evaluation
 from ...harness.records.tasks import Task
 from ...memory.knowledge.policy.policy import Prospect
 from ...memory.records.lessons import Lesson
@@ -82,6 +83,7 @@ def lowering_context(workspace: Workspace, state: State, task: Task) -> dict[str
         "file_id": kernel_id(parent.source_sha256),
         "technique": card,
         "technique_name": choice.technique,
+        "target": choice.launch if _several(evaluation) else "",
         "parameters": json.dumps(choice.settings[0]) if any(choice.settings[:1]) else "",
         "expected": _expected(choice, known.prospect.expected) if remembers else "",
         "settings": settings_text(known.prospect) if remembers else "",
@@ -96,6 +98,11 @@ def lowering_context(workspace: Workspace, state: State, task: Task) -> dict[str
         "came": came_by(workspace, task, steps, evaluation),
         "lost": lost_before(steps, parent.source_sha256),
     }
+
+
+def _several(evaluation: Evaluation) -> bool:
+    """Say whether the file launches several kernels."""
+    return evaluation.profile is not None and len(evaluation.profile.by_kernel) > 1
 
 
 def _exchange(
@@ -116,8 +123,9 @@ def _exchange(
 def _experience(workspace: Workspace, state: State) -> Experience:
     choice, at, knowledge = state["choice"], state.get("knowledge_at"), workspace.knowledge
     context = kernel_in_context(
-        workspace, state["plan"], state["summary"], state["parent"], state["place"]
-    )
+        workspace, state["plan"], state["summary"], state["parent"], state["place"],
+        targets={choice.technique: choice.launch} if choice.launch else None,
+    )  # fmt: skip
     where = state["state_choice"].state if "state_choice" in state else knowledge.states(at)[0]
     (prospect,) = knowledge.beliefs(where, [choice.technique], context, at)
     return Experience(

@@ -35,5 +35,4 @@ def technique() -> Technique:
 
 
 def _no_partials(at_hand: AtHand) -> str | None:
-    single = any(launch.grid == (1, 1, 1) for launch in at_hand.profile.launches)
-    return None if single else no_atomics(at_hand)
+    return None if at_hand.seen.grid == (1, 1, 1) else no_atomics(at_hand)

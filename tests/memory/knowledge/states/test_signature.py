@@ -204,7 +204,7 @@ def test_the_earlier_layout_is_the_first_part_of_todays() -> None:
     earlier = [0.5] * EARLIER
     today = completed(earlier)
     assert len(today) == len(DIMENSIONS) and today[:EARLIER] == tuple(earlier)
-    assert {value for at, value in enumerate(today[EARLIER:], EARLIER) if at != AT_BOUND} == {UNKNOWN}
+    assert {*today[EARLIER:AT_BOUND], *today[AT_BOUND + 1 :]} == {UNKNOWN}
     assert today[AT_BOUND] == 0.0 and completed(today) == today
     second = [0.5] * SECOND
     assert completed(second) == (*second, *[UNKNOWN] * (len(DIMENSIONS) - SECOND))

@@ -70,7 +70,7 @@ def lowering(task: Task, budget: int = 16_000, **changes: Any) -> tuple[Message,
         task, initial(task), evaluation(task), ()
     )
     context |= {
-        "technique": "fast_math: faster functions", "technique_name": "fast_math",
+        "technique": "fast_math: faster functions", "technique_name": "fast_math", "target": "",
         "parameters": "", "rounds": 0, "file_id": "kernel-0",
         "expected": "expected 1.2x", "settings": "",
         "lessons": "- correction: words", "tried": "- unroll_loop: 1.1x", "came": "", "lost": "",
