@@ -13,6 +13,7 @@ from ...memory.records.lessons import Lesson
 from ...memory.records.optimizations import Optimization
 from ...memory.records.policy import ExpectedGain
 from ...tools.for_agents.desk import kernel_id
+from ...tools.models.asking import estimate_tokens
 from ...tools.models.code_reply import fenced, holds_edits
 from ...tools.models.records import Message
 from ...tools.wording.experience import (
@@ -26,7 +27,7 @@ from ...tools.workspace import Workspace
 from ..common.history.losers import lost_before
 from ..common.history.steps import path_to, visible_steps
 from ..common.outlook.policy_context import kernel_in_context
-from ..common.prompts.render import render
+from ..common.prompts.render import conversation
 from ..common.prompts.repair import repair_messages, reply_words
 from ..common.prompts.subject import kernel_context, task_context
 from ..common.prompts.tried import came_by, tried_on
@@ -34,7 +35,7 @@ from ..records.choices import TechniqueChoice
 from ..records.kernels import KernelPoint
 from ..records.lowering import Attempt
 from ..records.plan import RunPlan
-from .tool_rounds import MOST_ROUNDS, may_call, round_messages, without_more
+from .tool_rounds import MOST_ROUNDS, NO_MORE, may_call, round_messages, without_more
 
 State = Mapping[str, Any]
 """What kernel_writer reads."""
@@ -52,13 +53,18 @@ def lowering_messages(workspace: Workspace, state: State) -> tuple[Message, ...]
     """Return the whole conversation up to the question that is open now."""
     plan: RunPlan = state["plan"]
     task = workspace.task(state["summary"].artifact)
-    budget = plan.models.context_of("kernel_writer")
-    messages = render("kernel_writer", budget, **lowering_context(workspace, state, task))
+    exchanges: list[tuple[Message, ...]] = []
     for attempt in state["attempts"].values():
-        messages = (*messages, *round_messages(workspace, state, attempt.number))
+        exchanges += round_messages(workspace, state, attempt.number)
         if attempt.source_sha256 is not None:
-            messages = (*messages, *_exchange(workspace, task, attempt, state["choice"].technique))
-    messages = (*messages, *round_messages(workspace, state, len(state["attempts"])))
+            exchanges.append(_exchange(workspace, task, attempt, state["choice"].technique))
+    exchanges += round_messages(workspace, state, len(state["attempts"]))
+    budget = plan.models.context_of("kernel_writer")
+    if not may_call(state):
+        budget -= estimate_tokens(NO_MORE)
+    messages = conversation(
+        "kernel_writer", budget, exchanges, **lowering_context(workspace, state, task)
+    )
     return messages if may_call(state) else without_more(messages)
 
 

@@ -25,6 +25,7 @@ from ..common.asking import asked, stand_in
 from ..common.history.steps import Place, path_to, visible_steps
 from ..common.outlook.facts_at_hand import facts_at_hand
 from ..common.outlook.policy_context import kernel_in_context, policy_context
+from ..common.prompts.render import Besides
 from ..common.workspaces import workspace_of
 from ..records.choices import Proposal
 from ..records.kernels import KernelPoint
@@ -272,8 +273,9 @@ async def _ask(
 
 
 def messages_on(
-    workspace: Workspace, state: Reads, table: Table, kept: Sequence[Proposal]
-) -> tuple[Message, ...]:
+    workspace: Workspace, state: Reads, table: Table, kept: Sequence[Proposal],
+    besides: Besides | None = None,
+) -> tuple[Message, ...]:  # fmt: skip
     """Return the question; `kept` is on the table already."""
     current = state["current"]
     evaluation = workspace.evaluation(current.evaluation_key)
@@ -287,4 +289,5 @@ def messages_on(
         visible_steps(workspace, _place(state)),
         table,
         kept,
+        besides,
     )

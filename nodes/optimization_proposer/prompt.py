@@ -27,7 +27,7 @@ from ...tools.workspace import Workspace
 from ..common.history.losers import lost_before
 from ..common.history.steps import path_to
 from ..common.outlook.untried import MOST_EXPECTED, NEW_SHARE, NEW_STRENGTH
-from ..common.prompts.render import render
+from ..common.prompts.render import Besides, render
 from ..common.prompts.subject import kernel_context, task_context
 from ..common.prompts.tried import came_by, tried_on
 from ..common.replies import checked
@@ -59,10 +59,12 @@ def proposer_messages(
     steps: Sequence[Step],
     table: Table,
     kept: Sequence[Proposal] = (),
+    besides: Besides | None = None,
 ) -> tuple[Message, ...]:
     """Return the prompt of the optimization proposer.
 
-    `steps` are those it may know of, `kept` what is on the table whatever it says.
+    `steps` are those it may know of, `kept` what is on the table whatever it says, `besides`
+    what is asked at its end.
     """
     source = workspace.artifacts.get_text(current.source_sha256)
     path = path_to(current.source_sha256, steps)
@@ -78,6 +80,7 @@ def proposer_messages(
     return render(
         "optimization_proposer",
         plan.models.context_of("optimization_proposer"),
+        besides=besides,
         **context,
         **kernel_context(task, source, evaluation, path),
         written_by_model=table.written_by_model,

@@ -19,7 +19,7 @@ from ....tools.models.records import Message
 from ....tools.workspace import Workspace
 from ...common.asking import asked
 from ...common.outlook.policy_context import policy_context
-from ...common.prompts.render import render
+from ...common.prompts.render import Besides
 from ...common.randomness import explores
 from ...common.replies import Reply, checked
 from ...common.ties import DECIDING, decides_together
@@ -139,20 +139,16 @@ def _question(state: Reads) -> Question | None:
 def _messages(workspace: Workspace, state: Reads, question: Question) -> tuple[Message, ...]:
     """Return the proposer's question, and what is asked besides at its end."""
     plan = state["plan"]
-    *before, last = proposer.messages_on(
-        workspace, cast(Any, state), question.table, question.standing
+    more = {
+        "states": [known_line(each) for each in question.states],
+        "standing": [each.technique for each in question.standing],
+        "step": state["step"] + 1,
+        "steps": plan.steps,
+        "explores": explores(plan, state["rollout"]),
+    }
+    return proposer.messages_on(
+        workspace, cast(Any, state), question.table, question.standing, Besides("decide", more)
     )
-    (more,) = render(
-        "decide",
-        plan.models.context_of("optimization_proposer"),
-        states=[known_line(each) for each in question.states],
-        standing=[each.technique for each in question.standing],
-        step=state["step"] + 1,
-        steps=plan.steps,
-        explores=explores(plan, state["rollout"]),
-    )
-    text = f"{last.content}\n\n{more.content}"
-    return (*before, last.model_copy(update={"content": text}))
 
 
 def decision_on(question: Question) -> type[Decision]:

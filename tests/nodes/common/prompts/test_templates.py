@@ -27,25 +27,21 @@ from kernelblaster.harness.task.rules import (
     OWN_ERROR_FACTOR,
 )
 from kernelblaster.harness.vetting.symbols import check_symbols
-from kernelblaster.nodes.common.prompts.render import (
-    Section,
-    estimate_tokens,
-    render,
-    within,
-)
+from kernelblaster.nodes.common.prompts.render import render
 from kernelblaster.nodes.common.prompts.subject import (
     bounds_context,
     kernel_context,
     task_context,
 )
-from kernelblaster.tools.models.records import CONTEXT_TOKENS, Message
+from kernelblaster.tools.models.fitting import fitted, of_sections, tokens_of
+from kernelblaster.tools.models.records import CONTEXT_TOKENS, Message, Section
 
 IDENTITY = DeviceIdentity(kind="simulated", gpu="H100", arch="sm_90", toolchain="nvcc")
 
 
 def count_tokens(messages: tuple[Message, ...]) -> int:
     """Return how many tokens messages have, about."""
-    return sum(estimate_tokens(message.content) for message in messages)
+    return tokens_of(messages)
 
 
 def evaluation(task: Task) -> Evaluation:
@@ -166,9 +162,9 @@ sections = st.lists(
 
 @given(sections, st.integers(0, 100))
 def test_what_is_left_fits_or_cannot_be_cut(parts: list[Section], budget: int) -> None:
-    kept, left_out = within(parts, budget)
-    size = sum(estimate_tokens(part.rendered) for part in kept)
-    assert size <= budget or all(part.keep is None for part in kept)
+    (told,) = fitted([of_sections(parts)], budget)
+    kept, left_out = told.sections, told.left_out
+    assert tokens_of([told]) <= budget or all(part.keep is None for part in kept)
     assert len(kept) + len(left_out) == len(parts)
     assert [part for part in parts if part.keep is None] == [p for p in kept if p.keep is None]
     cut = list(parts)
