@@ -80,7 +80,7 @@ def proposer_messages(
     return render(
         "optimization_proposer",
         plan.models.context_of("optimization_proposer"),
-        besides=besides,
+        besides,
         **context,
         **kernel_context(task, source, evaluation, path),
         written_by_model=table.written_by_model,

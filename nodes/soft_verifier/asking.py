@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from ...harness.records import Task
+from ...harness.records.tasks import Task
 from ...memory.records.evidence import Step
 from ...memory.run.claim_book import TriedClaim
 from ...tools.models.records import Answer, Message

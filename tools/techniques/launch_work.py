@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 
 from tree_sitter import Node
 
-from ...harness.records import Task
+from ...harness.records.tasks import Task
 from ...memory.knowledge.states.conditions import operators
 from ..rewriting.kernel_text import own_text
 from ..rewriting.syntax import descendants, operator, parse, squeezed, text_of

@@ -30,7 +30,7 @@ class Besides(NamedTuple):
 
 
 def render(
-    template: str, budget: int, /, *, besides: Besides | None = None, **context: Any
+    template: str, budget: int, besides: Besides | None = None, /, **context: Any
 ) -> tuple[Message, ...]:
     """Return the messages of a template: the system's, where it has one, and the user's.
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 from builtin_support import node, norm_task, product_task, ref, task
 
-from kernelblaster.harness.records import LaunchProfile, Profile, Provenance, Task
+from kernelblaster.harness.records.profiles import LaunchProfile, Profile
+from kernelblaster.harness.records.tasks import Task
+from kernelblaster.harness.records.timings import Provenance
 from kernelblaster.tools.rewriting.kernel_text import bare_name, own_text
 from kernelblaster.tools.techniques.catalogue import fitness, techniques
 from kernelblaster.tools.techniques.conditions import OTHER_TASK, AtHand

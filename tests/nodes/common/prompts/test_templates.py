@@ -109,7 +109,8 @@ def test_every_template_of_these_roles_renders() -> None:
     first = render("initial_cuda", CONTEXT_TOKENS["initial_cuda"], **context, **whole)
     assert signature(task) in first[0].content and "aten.layer_norm" in first[1].content
     assert "SEARCH" not in first[0].content, "there is no file to edit yet"
-    soft = render("soft_verifier", 12_000, **context, listing="1 x", claims="- it was claimed")
+    soft = render("soft_verifier", 12_000, **context, listing="1 x", claims="- it was claimed",
+                  changes="")
     assert "hard_coded" in soft[0].content and "- it was claimed" in soft[1].content
     (mend,) = render("repair", 6000, failure="It crashed.", listing="", keep="fast_math")
     assert mend.role == "user" and "keep fast_math" in mend.content
@@ -248,7 +249,7 @@ def test_all_who_write_or_judge_a_kernel_are_told_the_same_rules() -> None:
         "rest": None, "solution": "", "listing": "1 x", "examples": (),
     }  # fmt: skip
     about = dict.fromkeys(
-        ("failure", "summary", "counters", "last", "path", "claims", "profile", "finding",
+        ("failure", "summary", "counters", "last", "path", "claims", "changes", "profile", "finding",
          "advice", "method", "example", "example_task", "examples"), "",
     ) | bounds_context(task, IDENTITY) | {"mode": "correction"}  # fmt: skip
     for role in ("initial_cuda", "coder", "judge", "soft_verifier"):
