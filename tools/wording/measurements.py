@@ -22,6 +22,8 @@ MOST_KERNELS = 12
 """Kernels named with their launches and share of the time."""
 LEAST = 0.02
 """Share of the time from which a kernel is told of before a further launch of a costlier one."""
+BRIEF = 0.05
+"""Share of the time below which a launch is told in one line."""
 MOST_ADVICE = 5
 """Sentences of advice for a launch."""
 LONGEST_ADVICE = 320
@@ -136,7 +138,7 @@ def kernels_text(profile: Profile) -> str:
 
 
 def launch_text(launch: LaunchProfile, share: float, gpu: Gpu | None) -> str:
-    """Return one launch in some ten lines."""
+    """Return one launch in some ten lines; one that takes hardly any time in one."""
     peaks = peaks_of(gpu) if gpu else None
     limit = " and ".join((launch.bottleneck, *launch.bottleneck_ties)).replace("_", " ")
     shared = f", {launch.dynamic_shared_bytes}" if launch.dynamic_shared_bytes else ""
@@ -146,6 +148,8 @@ def launch_text(launch: LaunchProfile, share: float, gpu: Gpu | None) -> str:
         + ("" if share > 0.995 else f" ({share:.0%} of the call)")
         + f", limited by {limit}"
     ]
+    if share < BRIEF:
+        return lines[0]
     for line in (
         _units(launch.metrics),
         _terms(launch.terms),

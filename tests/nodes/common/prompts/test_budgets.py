@@ -41,7 +41,7 @@ def test_every_roles_prompt_keeps_to_its_budget(
         return sent[-1]
 
     monkeypatch.setattr(asking, "fitted", spy)
-    budgets: dict[Role, int] = dict.fromkeys(records.CONTEXT_TOKENS, 1500)
+    budgets: dict[Role, int] = dict.fromkeys(records.CONTEXT_TOKENS, 1100)
     budgets |= {"optimization_proposer": 2900, "kernel_writer": 2400, "parameter_update": 2100}
     monkeypatch.setattr(records, "CONTEXT_TOKENS", budgets)
     graph_support.install(monkeypatch.setattr)

@@ -249,8 +249,8 @@ def test_all_who_write_or_judge_a_kernel_are_told_the_same_rules() -> None:
         "rest": None, "solution": "", "listing": "1 x", "examples": (),
     }  # fmt: skip
     about = dict.fromkeys(
-        ("failure", "summary", "counters", "last", "path", "claims", "changes", "profile", "finding",
-         "advice", "method", "example", "example_task", "examples"), "",
+        ("failure", "summary", "counters", "last", "path", "claims", "changes", "profile",
+         "finding", "advice", "method", "example", "example_task", "examples"), "",
     ) | bounds_context(task, IDENTITY) | {"mode": "correction"}  # fmt: skip
     for role in ("initial_cuda", "coder", "judge", "soft_verifier"):
         told = render(role, 16_000, **(context | about))
