@@ -244,7 +244,7 @@ def test_all_who_write_or_judge_a_kernel_are_told_the_same_rules() -> None:
     """One text: what is said to one of them is said to all, word for word."""
     task = norm_task()
     rules = contract().partition("# How it is judged")[2].strip().partition("\n\n")[0]
-    assert rules.startswith("Each element:") and rules.endswith("with a cold cache.")
+    assert rules.startswith("Each element:") and rules.endswith("are refused.")
     context = task_context(task, IDENTITY) | {
         "rest": None, "solution": "", "listing": "1 x", "examples": (),
     }  # fmt: skip
