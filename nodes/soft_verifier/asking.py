@@ -11,7 +11,7 @@ from ...memory.run.claim_book import TriedClaim
 from ...tools.models.records import Answer, Message
 from ...tools.workspace import Workspace
 from ..common.asking import asked
-from ..common.steps import Place, visible_steps, ways_through
+from ..common.history.steps import Place, visible_steps, ways_through
 from ..common.workspaces import opened
 from ..records.plan import RunPlan
 from ..records.task import TaskSummary

@@ -178,12 +178,15 @@ def _of_numbers(
 ) -> Iterator[Sweep]:
     text = workspace.artifacts.get_text(basis)
     numbers = named_numbers(text)
+    names = {
+        parameter: name
+        for parameter in tried.parameters
+        if (name := name_of(parameter, list(numbers))) is not None
+    }
     named = {
         parameter: value
         for parameter, value in tried.parameters.items()
-        if type(value) is int
-        and (name := name_of(parameter, list(numbers)))
-        and numbers[name] == value
+        if type(value) is int and parameter in names and numbers[names[parameter]] == value
     }
     listed = card_of(workspace, tried).parameters
     around = _around(tried.parameters, {name: listed.get(name, ()) for name in named})
@@ -193,7 +196,7 @@ def _of_numbers(
         for each in around
         if setting_name(each) not in known
         # The number that the kernel at hand has makes nothing else of what came of it.
-        and with_numbers(text, {name_of(key, list(numbers)): each[key] for key in named}) != same
+        and with_numbers(text, {names[key]: each[key] for key in named}) != same
     )
     if settings:
         yield Sweep(tried, settings, basis)

@@ -19,7 +19,6 @@ from text_runs import resume
 from kernelblaster.graph.session import Session, Undecided
 from kernelblaster.harness.records.tasks import Task
 from kernelblaster.memory.run.run_store import RunStore
-from kernelblaster.nodes.run import sweep
 from kernelblaster.nodes.run.search import sweep
 from kernelblaster.tools.models.code_reply import fenced
 from kernelblaster.tools.rewriting.named_constants import with_numbers
@@ -149,7 +148,7 @@ def test_after_a_sweep_was_accepted_the_steps_go_on_from_its_kernel(
             return changed
         return re.sub(r"us: [\d.]+", f"us: {times[values['BLOCK_SIZE']]}", changed)
 
-    for module in ("kernel_writer.builtin", "run.sweep"):
+    for module in ("kernel_writer.builtin", "run.search.sweep"):
         monkeypatch.setattr(f"kernelblaster.nodes.{module}.with_numbers", timed)
     model = ScriptedChatModel(by_role={"kernel_writer": [first_reply]}, otherwise=KEPT)
     blocks = (TextRewrite("tune_block_size", 0.9),)
