@@ -100,6 +100,7 @@ def results(public: Path | None, pages: Path | None) -> Iterator[Remade]:
     yield Remade("simulator_census.txt", "simulator/simulator_census.py", ("-o", "{out}"))
     yield Remade("bug_corpus.txt", "judge/bug_corpus.py", headed=True, may_fail=True)
     yield Remade("agents_cost.txt", "models/agents_cost.py")
+    yield Remade("prompt_parts.txt", "models/prompt_parts.py")
     if pages:
         yield Remade("prompt_tokens.txt", "models/prompt_tokens.py",
                      ("--pages", str(pages), "--out", "{out}"))  # fmt: skip

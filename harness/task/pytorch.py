@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.metadata
 import importlib.util
 import re
@@ -37,8 +38,13 @@ def require_matching_torch(toolchain: Toolchain) -> None:
         )
 
 
+@functools.cache
 def torch_version() -> str:
-    """Return the version of the installed PyTorch. Raises UserError where there is none."""
+    """Return the version of the installed PyTorch, looked up once: what is installed is searched.
+
+    Raises:
+        UserError: there is none; the next call looks again.
+    """
     try:
         return importlib.metadata.version("torch")
     except importlib.metadata.PackageNotFoundError:

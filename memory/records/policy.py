@@ -37,7 +37,10 @@ class KernelAtHand(Record):
     launches: tuple[LaunchAtHand, ...] = Field(min_length=1)
     """Its kernels, the costliest first."""
     targets: dict[str, str] = Field(default_factory=dict)
-    """By technique, the kernel that its rewrite changes; of others the one that promises most."""
+    """By technique, the kernel that its rewrite changes, or that somebody named for it; of others
+    the one that promises most."""
+    able: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    """By technique, the kernels that it has work in; one that is not named here may have in any."""
     applied: tuple[tuple[str, str, dict[str, Any]], ...] = ()
     """Technique, kernel and setting of each step on the way to it, in order."""
 

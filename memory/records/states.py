@@ -7,16 +7,16 @@ from typing import Literal
 from ...harness.records.profiles import Bottleneck
 from ...harness.records.record import Record
 
-SIGNATURE_NAME: Literal["signature/v2"] = "signature/v2"
+SIGNATURE_NAME: Literal["signature/v3"] = "signature/v3"
 """Name of the current signature layout; a change of its dimensions is a new name."""
-EARLIER_SIGNATURES = ("signature/v1",)
+EARLIER_SIGNATURES = ("signature/v1", "signature/v2")
 """Layouts that are read too: the first dimensions of today's."""
 
 
 class Signature(Record):
     """A profile as a fixed vector; `memory.knowledge.states.dimensions` names its values."""
 
-    name: Literal["signature/v2"] = SIGNATURE_NAME
+    name: Literal["signature/v3"] = SIGNATURE_NAME
     values: tuple[float, ...]
     """Each in [0, 1], or below 0 where nobody measured it."""
 

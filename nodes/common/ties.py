@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from ...memory.knowledge.states.matching import Near, tied
 from ...tools.models.records import BUILTIN, Role
+from ..records.observations import StateChoice
 from ..records.plan import RunPlan
 
 DECIDING: tuple[Role, ...] = ("optimization_proposer", "optimization_selector")
@@ -29,16 +30,33 @@ def _one_model(plan: RunPlan, roles: Sequence[Role]) -> bool:
     return plan.agents == "compact" and len(names) == 1 and BUILTIN not in names
 
 
-def asks_model(plan: RunPlan, role: Role, near: Sequence[Near]) -> bool:
+def asks_model(
+    plan: RunPlan, role: Role, near: Sequence[Near], before: StateChoice | None = None
+) -> bool:
     """Say whether a role's model is asked about a kernel's state.
+
+    Of compact agents one is asked, the selector where it has a model, and of states that are as
+    near as those of which the step before had the answer nobody again.
 
     Args:
         plan: says which model, and when models are asked.
         role: whose model.
         near: the states nearest to the kernel, by the rule.
+        before: the choice of the step before.
     """
     if plan.models.model_of(role) == BUILTIN:
         return False
-    if role == "state_extractor" and decides_together(plan, "state_selector"):
+    if plan.agents == "full":
+        return True
+    if role == "state_extractor" and plan.models.model_of("state_selector") != BUILTIN:
         return False
-    return plan.agents == "full" or len(tied(near)) != 1
+    return len(tied(near)) != 1 and answered_before(near, before) is None
+
+
+def answered_before(near: Sequence[Near], before: StateChoice | None) -> Near | None:
+    """Return the state that a model chose a step before among the very states that are as near
+    now; None where it was not asked about these."""
+    alike = {each.state.id: each for each in tied(near)}
+    if before is None or len(alike) < 2 or set(before.among) != alike.keys():
+        return None
+    return alike.get(before.state.id)

@@ -17,7 +17,7 @@ AGAINST = 0.1
 SYMPTOM = 2.0
 """Weight from which on a dimension that a state names is a symptom, which should go."""
 BAD: Mapping[str, int] = {
-    "uncoalesced": 1, "bank_conflicts": 1, "idle_lanes": 1, "unfilled": 1, "spills": 1,
+    "uncoalesced": 1, "bank_conflicts": 1, "idle_lanes": 1, "idle_sms": 1, "spills": 1,
     "atomics": 1, "more_launches": 1, "load_sectors": 1, "store_sectors": 1,
     "limit_registers": 1, "limit_shared": 1, "occupancy": -1, "l1_hit": -1, "l2_hit": -1,
 }  # fmt: skip

@@ -25,7 +25,7 @@ from ...harness.records.record import Record
 from ...tools.first_kernel.missing import Sketch
 from ...tools.models.asking import MalformedReply
 from ...tools.models.code_reply import CodeReply, read_code
-from ...tools.models.records import BUILTIN
+from ...tools.models.records import BUILTIN, Message
 from ...tools.progress import report_progress
 from ...tools.solutions.first_kernel import as_launch, not_restated
 from ...tools.solutions.reading import NotRestated
@@ -141,14 +141,15 @@ async def _write_by_model(
         rest = None if solution else await asyncio.to_thread(sketch, task)
         if rest is not None:
             report_progress("initial_asked", model=model, reason=rest.reason)
-        messages = await asyncio.to_thread(
-            first_messages, plan, workspace, task, rest, solution, examples
-        )
         asker = workspace.asker(plan.models)
         evaluator = workspace.evaluator
         failed: list[str] = []
+        mended: list[tuple[Message, ...]] = []
         why = ""
         for number in range(MOST_ATTEMPTS):
+            messages = await asyncio.to_thread(
+                first_messages, plan, workspace, task, rest, solution, examples, mended
+            )
             answer = await asker.text("initial_cuda", (number,), messages, _reader(failed, rest))
             if answer.value is None:
                 why = answer.reason
@@ -164,8 +165,7 @@ async def _write_by_model(
             failed.append(source)
             _tell(number, evaluation)
             said = await asyncio.to_thread(reply_words, workspace, answer.reply_sha256)
-            mend = await asyncio.to_thread(mending_messages, said, evaluation, source)
-            messages = (*messages, *mend)
+            mended.append(await asyncio.to_thread(mending_messages, said, evaluation, source))
     return await _built_in(plan, summary, solution, why)
 
 

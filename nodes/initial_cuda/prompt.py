@@ -9,7 +9,7 @@ from ...harness.records.tasks import Task
 from ...tools.first_kernel.missing import Sketch
 from ...tools.models.records import Message
 from ...tools.workspace import Workspace
-from ..common.prompts.render import render
+from ..common.prompts.render import conversation
 from ..common.prompts.repair import repair_messages
 from ..common.prompts.subject import bounds_context, task_context
 from ..records.plan import RunPlan
@@ -23,10 +23,12 @@ def first_messages(
     rest: Sketch | None,
     solution: str = "",
     examples: Sequence[Example] = (),
+    mended: Sequence[tuple[Message, ...]] = (),
 ) -> tuple[Message, ...]:
     """Return the prompt that asks for a first kernel, or for what a generated one lacks.
 
-    Or to restate a `solution` as one. `examples` are known kernels of like tasks.
+    Or to restate a `solution` as one. `examples` are known kernels of like tasks, `mended` what
+    was said of each attempt that failed.
     """
     # Not measured_by: it changes when another host's first result arrives, and with it the prompt.
     identity = workspace.device.identity
@@ -34,7 +36,7 @@ def first_messages(
     context |= {"solution": solution, "examples": examples}
     wanted = [(each, _line(task, each.line)) for each in rest.missing] if rest else []
     budget = plan.models.context_of("initial_cuda")
-    return render("initial_cuda", budget, **context, rest=rest, wanted=wanted)
+    return conversation("initial_cuda", budget, mended, **context, rest=rest, wanted=wanted)
 
 
 def mending_messages(said: str, evaluation: Evaluation, source: str) -> tuple[Message, ...]:

@@ -6,12 +6,14 @@ import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from ...harness.records.evaluations import Evaluation
 from ...harness.records.tasks import Task
 from ...memory.knowledge.policy.policy import Prospect
 from ...memory.records.lessons import Lesson
 from ...memory.records.optimizations import Optimization
 from ...memory.records.policy import ExpectedGain
 from ...tools.for_agents.desk import kernel_id
+from ...tools.models.asking import estimate_tokens
 from ...tools.models.code_reply import fenced, holds_edits
 from ...tools.models.records import Message
 from ...tools.wording.experience import (
@@ -25,7 +27,7 @@ from ...tools.workspace import Workspace
 from ..common.history.losers import lost_before
 from ..common.history.steps import path_to, visible_steps
 from ..common.outlook.policy_context import kernel_in_context
-from ..common.prompts.render import render
+from ..common.prompts.render import conversation
 from ..common.prompts.repair import repair_messages, reply_words
 from ..common.prompts.subject import kernel_context, task_context
 from ..common.prompts.tried import came_by, tried_on
@@ -33,7 +35,7 @@ from ..records.choices import TechniqueChoice
 from ..records.kernels import KernelPoint
 from ..records.lowering import Attempt
 from ..records.plan import RunPlan
-from .tool_rounds import MOST_ROUNDS, may_call, round_messages, without_more
+from .tool_rounds import MOST_ROUNDS, NO_MORE, may_call, round_messages, without_more
 
 State = Mapping[str, Any]
 """What kernel_writer reads."""
@@ -51,13 +53,18 @@ def lowering_messages(workspace: Workspace, state: State) -> tuple[Message, ...]
     """Return the whole conversation up to the question that is open now."""
     plan: RunPlan = state["plan"]
     task = workspace.task(state["summary"].artifact)
-    budget = plan.models.context_of("kernel_writer")
-    messages = render("kernel_writer", budget, **lowering_context(workspace, state, task))
+    exchanges: list[tuple[Message, ...]] = []
     for attempt in state["attempts"].values():
-        messages = (*messages, *round_messages(workspace, state, attempt.number))
+        exchanges += round_messages(workspace, state, attempt.number)
         if attempt.source_sha256 is not None:
-            messages = (*messages, *_exchange(workspace, task, attempt, state["choice"].technique))
-    messages = (*messages, *round_messages(workspace, state, len(state["attempts"])))
+            exchanges.append(_exchange(workspace, task, attempt, state["choice"].technique))
+    exchanges += round_messages(workspace, state, len(state["attempts"]))
+    budget = plan.models.context_of("kernel_writer")
+    if not may_call(state):
+        budget -= estimate_tokens(NO_MORE)
+    messages = conversation(
+        "kernel_writer", budget, exchanges, **lowering_context(workspace, state, task)
+    )
     return messages if may_call(state) else without_more(messages)
 
 
@@ -82,6 +89,7 @@ def lowering_context(workspace: Workspace, state: State, task: Task) -> dict[str
         "file_id": kernel_id(parent.source_sha256),
         "technique": card,
         "technique_name": choice.technique,
+        "target": choice.launch if _several(evaluation) else "",
         "parameters": json.dumps(choice.settings[0]) if any(choice.settings[:1]) else "",
         "expected": _expected(choice, known.prospect.expected) if remembers else "",
         "settings": settings_text(known.prospect) if remembers else "",
@@ -96,6 +104,11 @@ def lowering_context(workspace: Workspace, state: State, task: Task) -> dict[str
         "came": came_by(workspace, task, steps, evaluation),
         "lost": lost_before(steps, parent.source_sha256),
     }
+
+
+def _several(evaluation: Evaluation) -> bool:
+    """Say whether the file launches several kernels."""
+    return evaluation.profile is not None and len(evaluation.profile.by_kernel) > 1
 
 
 def _exchange(
@@ -116,8 +129,9 @@ def _exchange(
 def _experience(workspace: Workspace, state: State) -> Experience:
     choice, at, knowledge = state["choice"], state.get("knowledge_at"), workspace.knowledge
     context = kernel_in_context(
-        workspace, state["plan"], state["summary"], state["parent"], state["place"]
-    )
+        workspace, state["plan"], state["summary"], state["parent"], state["place"],
+        targets={choice.technique: choice.launch} if choice.launch else None,
+    )  # fmt: skip
     where = state["state_choice"].state if "state_choice" in state else knowledge.states(at)[0]
     (prospect,) = knowledge.beliefs(where, [choice.technique], context, at)
     return Experience(

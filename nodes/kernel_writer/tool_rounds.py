@@ -187,18 +187,19 @@ def submitted(text: str, kernels: Mapping[str, str]) -> str:
 
 def round_messages(
     workspace: Workspace, state: Mapping[str, Any], attempt: int
-) -> tuple[Message, ...]:
-    """Return the calls before an attempt and their answers, as the conversation has them."""
-    messages: list[Message] = []
+) -> list[tuple[Message, ...]]:
+    """Return the calls before an attempt and their answers, as the conversation has them: a reply
+    with the answers to its calls each."""
+    rounds: list[tuple[Message, ...]] = []
     for each in (each for each in state.get("rounds", ()) if each.attempt == attempt):
         reply = _reply(workspace, each)
         answers = json.loads(workspace.artifacts.get_text(str(each.answers_sha256)))
-        messages.append(Message(role="assistant", content=reply.text, calls=reply.calls))
-        messages += [
+        told = (
             Message(role="tool", content=answer, answers=call.id)
             for call, answer in zip(reply.calls, answers, strict=True)
-        ]
-    return tuple(messages)
+        )
+        rounds.append((Message(role="assistant", content=reply.text, calls=reply.calls), *told))
+    return rounds
 
 
 def without_more(messages: tuple[Message, ...]) -> tuple[Message, ...]:

@@ -49,8 +49,9 @@ def still_on(
 ) -> tuple[Proposal, ...]:
     """Return those that may be tried on the kernel at hand, with what to expect of them on it."""
     able = [each for each in kept if table.refusal(each.technique) is None]
+    aims = {each.technique: each.launch for each in able if each.launch in table.kernels}
     told = knowledge.beliefs(
-        table.where, [each.optimization or each.technique for each in able], table.context, at
+        table.where, [each.optimization or each.technique for each in able], table.aimed(aims), at
     )
     return tuple(
         each.model_copy(

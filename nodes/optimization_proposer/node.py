@@ -19,12 +19,13 @@ from ...tools.models.records import BUILTIN, Message
 from ...tools.progress import report_progress
 from ...tools.rewriting.records import Inapplicable, Rewritten
 from ...tools.rewriting.target import target_of
-from ...tools.techniques.catalogue import first_rewrites, techniques, unfit
+from ...tools.techniques.catalogue import Fitness, first_rewrites, fitness, techniques
 from ...tools.workspace import Workspace
 from ..common.asking import asked, stand_in
 from ..common.history.steps import Place, path_to, visible_steps
 from ..common.outlook.facts_at_hand import facts_at_hand
 from ..common.outlook.policy_context import kernel_in_context, policy_context
+from ..common.prompts.render import Besides
 from ..common.workspaces import workspace_of
 from ..records.choices import Proposal
 from ..records.kernels import KernelPoint
@@ -136,9 +137,15 @@ def table_of(state: Reads) -> Table:
         withheld = withheld_here(workspace, state, steps)
         tried = (*techniques_tried(steps, state), *withheld)
         made = first_rewrites(source, task)
+        evaluation = workspace.evaluation(current.evaluation_key)
+        by_model = plan.models.model_of("kernel_writer") != BUILTIN
+        fit = Fitness({}, {})
+        if by_model:
+            path = path_to(current.source_sha256, steps)
+            fit = fitness(techniques(), kernel_at_hand(task, source, evaluation, path))
         context = kernel_in_context(
             workspace, plan, state["summary"], current, _place(state), tried=tried,
-            targets=_targets(made, source, workspace.evaluation(current.evaluation_key)),
+            targets=_targets(made, source, evaluation), able=fit.kernels,
         )  # fmt: skip
         reasons = {
             technique: found.reason if isinstance(found, Inapplicable) else None
@@ -148,18 +155,13 @@ def table_of(state: Reads) -> Table:
         offered = knowledge.offered(where, context, at)
         reasons |= macro_reasons(offered, source, task)
         by_rewrite = {technique for technique, why in reasons.items() if why is None}
-        by_model = plan.models.model_of("kernel_writer") != BUILTIN
         # What no rewrite can do to this source only a model could write: nothing is asked of it.
         known = knowledge.candidates(where, context, at, None if by_model else by_rewrite)
         deprecated = knowledge.deprecated(where, context, at)
         settled = {card.technique for card in offered} | set(tried) | deprecated
         beyond = set(reasons) if by_model else by_rewrite
         if by_model and plan.memory == "off":  # No state lists what a model could write.
-            path = path_to(current.source_sha256, steps)
-            at_hand = kernel_at_hand(
-                task, source, workspace.evaluation(current.evaluation_key), path
-            )
-            beyond |= techniques().keys() - unfit(techniques(), at_hand).keys()
+            beyond |= fit.kernels.keys()
         unlisted = knowledge.beliefs(where, sorted(beyond - settled), context, at)
         asks = plan.models.model_of("optimization_proposer") != BUILTIN
         lessons = knowledge.lessons(at) if asks else []
@@ -181,11 +183,13 @@ def table_of(state: Reads) -> Table:
         inapplicable=sum(card.technique not in by_rewrite for card in offered),
         refused=refusals(tried, deprecated, lessons, where.id) | withheld,
         withheld=withheld,
+        unfit=fit.unfit,
         seed=seed,
         described=described,
         lessons=lessons,
         remembers=plan.memory != "off",
         written_by_model=by_model,
+        by_rewrite=not by_model or plan.models.rewrites_first,
     )
 
 
@@ -269,8 +273,9 @@ async def _ask(
 
 
 def messages_on(
-    workspace: Workspace, state: Reads, table: Table, kept: Sequence[Proposal]
-) -> tuple[Message, ...]:
+    workspace: Workspace, state: Reads, table: Table, kept: Sequence[Proposal],
+    besides: Besides | None = None,
+) -> tuple[Message, ...]:  # fmt: skip
     """Return the question; `kept` is on the table already."""
     current = state["current"]
     evaluation = workspace.evaluation(current.evaluation_key)
@@ -284,4 +289,5 @@ def messages_on(
         visible_steps(workspace, _place(state)),
         table,
         kept,
+        besides,
     )

@@ -13,7 +13,7 @@ from ...memory.knowledge.policy.policy import Prospect
 from ...memory.records.evidence import Step
 from ...memory.records.optimizations import Optimization
 from ...tools.models.records import Answer, Message
-from ...tools.techniques.catalogue import techniques, unfit
+from ...tools.techniques.catalogue import techniques
 from ...tools.techniques.conditions import OTHER_TASK
 from ...tools.techniques.operators import WITH_PRODUCTS, may_compute
 from ...tools.wording.experience import (
@@ -27,7 +27,7 @@ from ...tools.workspace import Workspace
 from ..common.history.losers import lost_before
 from ..common.history.steps import path_to
 from ..common.outlook.untried import MOST_EXPECTED, NEW_SHARE, NEW_STRENGTH
-from ..common.prompts.render import render
+from ..common.prompts.render import Besides, render
 from ..common.prompts.subject import kernel_context, task_context
 from ..common.prompts.tried import came_by, tried_on
 from ..common.replies import checked
@@ -43,6 +43,9 @@ KNOWN_SHOWN = 7
 OTHERS_SHOWN = 4
 """Of the others, those with the most expected, of which is told what they do; of the rest the name
 alone, for a list of all of them helps nobody."""
+MOST_KERNELS = 12
+"""Kernels of a program that a proposal is asked to choose from, by name."""
+
 # The question --------------------------------------------------------------------------------
 
 
@@ -56,10 +59,12 @@ def proposer_messages(
     steps: Sequence[Step],
     table: Table,
     kept: Sequence[Proposal] = (),
+    besides: Besides | None = None,
 ) -> tuple[Message, ...]:
     """Return the prompt of the optimization proposer.
 
-    `steps` are those it may know of, `kept` what is on the table whatever it says.
+    `steps` are those it may know of, `kept` what is on the table whatever it says, `besides`
+    what is asked at its end.
     """
     source = workspace.artifacts.get_text(current.source_sha256)
     path = path_to(current.source_sha256, steps)
@@ -67,7 +72,7 @@ def proposer_messages(
     ceiling = attainable(task, evaluation.profile, evaluation.timing)
     at_hand = kernel_at_hand(task, source, evaluation, path)
     names = {*table.seed, *table.described}
-    unfitting = unfit(sorted(names), at_hand) if table.written_by_model else {}
+    unfitting = {name: reason for name, reason in table.unfit.items() if name in names}
     listed = _listed(table, unfitting)
     context = task_context(task, workspace.measured_by)
     if not may_compute(task, *WITH_PRODUCTS):
@@ -75,12 +80,14 @@ def proposer_messages(
     return render(
         "optimization_proposer",
         plan.models.context_of("optimization_proposer"),
+        besides,
         **context,
         **kernel_context(task, source, evaluation, path),
         written_by_model=table.written_by_model,
         state=f"{table.where.name}. {table.where.description}",
         observation=observation.description,
-        known=[_line(each, ceiling) for each in listed.shown],
+        known=[_line(each, ceiling, len(table.kernels) > 1) for each in listed.shown],
+        kernels=table.kernels[:MOST_KERNELS] if len(table.kernels) > 1 else (),
         others=listed.others,
         by_name=listed.by_name,
         left_out=listed.left_out,
@@ -155,7 +162,7 @@ def _listed(table: Table, unfitting: Mapping[str, str]) -> Listed:
     )
 
 
-def _line(prospect: Prospect, ceiling: float | None) -> str:
+def _line(prospect: Prospect, ceiling: float | None, several: bool) -> str:
     optimization, expected = prospect.optimization, prospect.expected
     avoid = f" Avoid when: {optimization.avoid_when}" if optimization.avoid_when else ""
     gain = (
@@ -164,6 +171,7 @@ def _line(prospect: Prospect, ceiling: float | None) -> str:
         else f"expected {gain_text(expected.mean_log)}"
     )
     gain += ceiling_text(expected.mean_log, ceiling)
+    gain += f", on {prospect.launch}" if several else ""
     return (
         f"- {optimization.technique}: {optimization.description} Applies when: "
         f"{optimization.applies_when}{avoid} ({gain})"
@@ -177,6 +185,13 @@ def proposals_on(table: Table) -> type[Proposals]:
     """Return the form of proposals: at least one of them may be made, else the reasons why not."""
 
     def check(reply: Proposals) -> None:
+        named = (each.launch for each in reply.proposals if each.launch)
+        unknown = [each for each in named if table.named(each) is None]
+        if unknown:
+            raise ValueError(
+                f"the file launches no kernel called {', '.join(each[:80] for each in unknown)}: "
+                f"`launch` is one of {', '.join(table.kernels)}"
+            )
         refused = [
             f"{proposed.technique}: {reason}"
             for proposed in reply.proposals
@@ -219,8 +234,10 @@ def proposals_of(
             taken.setdefault(proposed.technique, proposed)
     known = {each.optimization.technique: each for each in (*table.known, *table.unlisted)}
     cards = {name: card_of(proposed, table) for name, proposed in taken.items()}
-    asked = [cards[name] or name for name in taken if name not in known]
-    for each in knowledge.beliefs(table.where, asked, table.context, at):
+    aims = {name: table.named(proposed.launch) for name, proposed in taken.items()}
+    aimed = {name: kernel for name, kernel in aims.items() if kernel is not None}
+    asked = [cards[name] or name for name in taken if name not in known or name in aimed]
+    for each in knowledge.beliefs(table.where, asked, table.aimed(aimed), at):
         known[each.optimization.technique] = each
     out = {name: "refused in this run" for name in taken if not known[name].settings}
     return (

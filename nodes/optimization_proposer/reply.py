@@ -35,6 +35,9 @@ class ProposedTechnique(Reply):
 
     technique: str = Field(pattern=NAME, max_length=48)
     """A name of the lists, or a new one in snake_case."""
+    launch: Line = ""
+    """The kernel that it changes, by name, where the file launches several; of several changed
+    together the one that takes most of the time."""
     reason: Line = Field(min_length=1)
     """Why it pays on this kernel: the figure or the line it acts on; one sentence."""
     new: NewTechnique | None = None

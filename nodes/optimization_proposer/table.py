@@ -13,6 +13,7 @@ from ...memory.records.lessons import Lesson
 from ...memory.records.optimizations import Optimization
 from ...memory.records.policy import PolicyContext
 from ...memory.records.states import PerformanceState
+from ...tools.rewriting.kernel_text import bare_name
 from ...tools.techniques.conditions import APPLIED_GAIN, AtHand
 from ..common.outlook.learned_notes import LEARNED
 from ..common.outlook.untried import NEW_STRENGTH
@@ -53,6 +54,8 @@ class Table(NamedTuple):
     """Techniques that may not be proposed, and why."""
     withheld: Mapping[str, str]
     """Those of them that conditions or deprecations keep from this kernel, and why."""
+    unfit: Mapping[str, str]
+    """Why techniques that a model could write cannot act on any kernel of the program."""
     seed: frozenset[str]
     """Names of the seed's techniques, which the knowledge base describes wherever they are."""
     described: Mapping[str, Optimization]
@@ -62,6 +65,8 @@ class Table(NamedTuple):
     """Whether there is any memory that gains are expected by."""
     written_by_model: bool
     """Whether lowering can write what no built-in rewrite can."""
+    by_rewrite: bool = True
+    """Whether what a built-in rewrite can do is done by it."""
 
     def shown(self) -> list[Prospect]:
         """Return the techniques that can be written here, those with the most expected first."""
@@ -78,6 +83,29 @@ class Table(NamedTuple):
         if not self.written_by_model:
             return {}
         return {**self.described, **dict.fromkeys(self.seed)}
+
+    @property
+    def kernels(self) -> tuple[str, ...]:
+        """Return the program's kernels, the costliest first."""
+        kernel = self.context.kernel
+        return tuple(each.kernel for each in kernel.launches) if kernel else ()
+
+    def named(self, launch: str) -> str | None:
+        """Return the kernel of the program that somebody means; None where there is none such."""
+        known = {bare_name(each): each for each in reversed(self.kernels)}
+        return launch if launch in self.kernels else known.get(bare_name(launch))
+
+    def aimed(self, launches: Mapping[str, str]) -> PolicyContext:
+        """Return the circumstances where techniques are aimed at kernels, by name of technique.
+
+        A built-in rewrite changes the kernel that it changes, whoever names another.
+        """
+        if self.context.kernel is None:
+            return self.context
+        rewritten = self.context.kernel.targets if self.by_rewrite else {}
+        targets = {**self.context.kernel.targets, **launches, **rewritten}
+        kernel = self.context.kernel.model_copy(update={"targets": targets})
+        return self.context.model_copy(update={"kernel": kernel})
 
     def refusal(self, technique: str) -> str | None:
         """Return why a technique may not be proposed; None where it may."""

@@ -17,6 +17,7 @@ from ...tools.models.records import Answer, Message
 from ...tools.wording.edits import edit_text
 from ...tools.wording.experience import gain_text, lessons_text, technique_text
 from ..common.history.sequences import chain_of
+from ..common.outlook.learned_notes import LEARNED
 from ..common.prompts.iteration import gap_lines, measured_text, resolve, steps_text
 from ..common.prompts.render import render
 from ..common.replies import checked
@@ -92,7 +93,7 @@ def lesson_context(
             device_kind=told.device_kind,
             techniques=tried,
         ),
-        "cards": [technique_text(card) for _, card in sorted(told.cards().items())],
+        "cards": [technique_text(_unlearned(card)) for _, card in sorted(told.cards().items())],
         "entries": entries_text(told.steps, told.learned, told.names),
         "facts": ", ".join(FEATURES),
         "found": [
@@ -102,6 +103,11 @@ def lesson_context(
         ],
         "most": MOST_LESSONS,
     }
+
+
+def _unlearned(card: Optimization) -> Optimization:
+    """Return a card without what was measured, which stands among the findings."""
+    return card.model_copy(update={"notes": card.notes.partition(LEARNED)[0]})
 
 
 # What may be said ----------------------------------------------------------------------------

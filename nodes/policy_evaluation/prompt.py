@@ -56,7 +56,12 @@ def evaluation_context(workspace: Workspace, state: State, figures: Figures) -> 
         "gpu": workspace.measured_by.gpu,
         "iteration": state["iteration"] + 1,
         "overall": f"{overall}.",
-        "reviews": "\n".join(_line(review) for review in evaluation.reviews),
+        # Of a single step its own line says the same.
+        "reviews": "\n".join(
+            _line(review)
+            for review in evaluation.reviews
+            if review.trials > 1 or review.off_since is not None
+        ),
         "steps": steps_text(figures.steps, figures.names),
     }
 

@@ -87,6 +87,9 @@ class StateChoice(Record):
     """Why this one."""
     author: str
     """Who said so: `builtin`, or a model's name."""
+    among: tuple[str, ...] = ()
+    """Ids of the states of which a model was asked which it is; none where nobody was, or in a run
+    that an earlier version began."""
 
     @model_validator(mode="before")
     @classmethod

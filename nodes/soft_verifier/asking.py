@@ -3,22 +3,32 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
+from ...harness.records.tasks import Task
+from ...memory.records.evidence import Step
 from ...memory.run.claim_book import TriedClaim
 from ...tools.models.records import Answer, Message
 from ...tools.workspace import Workspace
 from ..common.asking import asked
+from ..common.history.steps import Place, visible_steps, ways_through
 from ..common.workspaces import opened
 from ..records.plan import RunPlan
 from ..records.task import TaskSummary
 from .prompt import verifier_messages
 from .reply import SoftVerdict, verdict_on
 
-Place = tuple[int, int, int]
+ACCEPTED = "accepted"
+"""Under which stage of its evaluation a candidate's acceptance is kept."""
 
 
 async def verdict_of_model(
-    plan: RunPlan, summary: TaskSummary, source: str, place: tuple[int, ...], before: Place | None
+    plan: RunPlan,
+    summary: TaskSummary,
+    source: str,
+    place: tuple[int, ...],
+    before: Place | None,
+    made_of: str,
 ) -> Answer[SoftVerdict]:
     """Return what the role's model says of a source.
 
@@ -28,14 +38,31 @@ async def verdict_of_model(
         source: text of the kernel.
         place: where in the run it is asked.
         before: iteration, rollout and step of what may be spoken of; None: all that was claimed.
+        made_of: artifact of the kernel that it was written from, or its own.
     """
 
     def prepare(workspace: Workspace) -> tuple[tuple[Message, ...], type[SoftVerdict]]:
         task = workspace.task(summary.artifact)
         tried = visible_claims(workspace, before)
-        return verifier_messages(workspace, plan, task, source, tried), verdict_on(source, task)
+        steps = visible_steps(workspace, before or (plan.iterations, 0, 0))
+        read = accepted_version(workspace, task, steps, made_of)
+        messages = verifier_messages(workspace, plan, task, source, tried, read)
+        return messages, verdict_on(source, task)
 
     return await asked(plan, "soft_verifier", place, prepare)
+
+
+def accepted_version(
+    workspace: Workspace, task: Task, steps: Sequence[Step], sha256: str
+) -> str | None:
+    """Return the newest version on the way to a kernel, itself included, that a model has read and
+    accepted; None where there is none."""
+    way = ways_through(steps).get(sha256, ())
+    for each in dict.fromkeys((sha256, *(step.parent_sha256 for step in reversed(way)))):
+        text = workspace.artifacts.get_text(each)
+        if workspace.store.has_stage(workspace.evaluator.key(task, text), ACCEPTED):
+            return text
+    return None
 
 
 def visible_claims(workspace: Workspace, before: Place | None) -> list[TriedClaim]:

@@ -21,20 +21,19 @@ from ..common.history.steps import visible_steps
 from ..common.stopping.interrupts import awaited
 from ..common.workspaces import opened, workspace_of
 from ..records.choices import TechniqueChoice
+from ..records.kernels import KernelPoint
 from ..records.lowering import Attempt
 from ..records.plan import RunPlan
 from ..records.reviews import CandidateReview
 from ..records.rounds import Candidate
 from ..records.task import TaskSummary
-from .asking import source_of, verdict_of_model
+from .asking import ACCEPTED, source_of, verdict_of_model
 from .claims import tried_claims
 from .reply import objections_of
 
 Place = tuple[int, int, int]
 FIRST: Place = (0, 0, -1)
 """Where the first kernel is reviewed: before all steps."""
-ACCEPTED = "accepted"
-"""Under which stage of its evaluation a candidate's acceptance is kept."""
 
 
 class OfFirst(TypedDict):
@@ -52,6 +51,7 @@ class OfAttempt(TypedDict):
     plan: RunPlan
     summary: TaskSummary
     choice: TechniqueChoice
+    parent: KernelPoint
     attempts: dict[int, Attempt]
     place: Place
     review: NotRequired[CandidateReview | None]
@@ -93,7 +93,12 @@ async def review_attempt(state: OfAttempt) -> dict[str, Any]:
     steps = await asyncio.to_thread(_visible, plan, place)
     if not _is_new(state["choice"].technique, steps):
         return {"review": CandidateReview(source_sha256=sha256)}
-    return {"review": await _reviewed(plan, state["summary"], sha256, place, attempt.number)}
+    made_of = state["parent"].source_sha256
+    return {
+        "review": await _reviewed(
+            plan, state["summary"], sha256, place, attempt.number, made_of
+        )
+    }
 
 
 async def try_attempt(state: OfAttempt) -> dict[str, Any]:
@@ -135,13 +140,20 @@ def _is_new(technique: str, steps: Iterable[Step]) -> bool:
 
 
 async def _reviewed(
-    plan: RunPlan, summary: TaskSummary, sha256: str, place: Place, number: int = 0
+    plan: RunPlan,
+    summary: TaskSummary,
+    sha256: str,
+    place: Place,
+    number: int = 0,
+    made_of: str = "",
 ) -> CandidateReview:
     """Return a model's review of a source; none where it does not pass, or nobody answers."""
     source = await source_of(plan, sha256)
     if not await _passes(plan, summary, source):
         return CandidateReview(source_sha256=sha256)
-    answer = await verdict_of_model(plan, summary, source, (*place, number), place)
+    answer = await verdict_of_model(
+        plan, summary, source, (*place, number), place, made_of or sha256
+    )
     if answer.value is None:
         return CandidateReview(source_sha256=sha256)
     review = CandidateReview(

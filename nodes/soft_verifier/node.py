@@ -23,9 +23,8 @@ from ..records.plan import RunPlan
 from ..records.result import Confirmation
 from ..records.reviews import CandidateReview, SoftReview
 from ..records.task import TaskSummary
-from .asking import source_of, verdict_of_model
+from .asking import ACCEPTED, source_of, verdict_of_model
 from .builtin import review as review_builtin
-from .candidates import ACCEPTED
 from .claims import Place, tried_claims
 from .reply import SoftVerdict, objections_of
 
@@ -120,7 +119,7 @@ async def _by_model(state: Reads) -> SoftReview:
         return helped.model_copy(update={"author": accepted.author})
     source = await source_of(plan, _winner(state))
     place = (len(state.get("soft_reviews") or {}),)
-    answer = await verdict_of_model(plan, state["summary"], source, place, None)
+    answer = await verdict_of_model(plan, state["summary"], source, place, None, _winner(state))
     return review_of(answer, source, helped)
 
 

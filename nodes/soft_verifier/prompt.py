@@ -7,25 +7,46 @@ from collections.abc import Sequence
 from ...harness.records.tasks import Task
 from ...memory.run.claim_book import TriedClaim
 from ...tools.models.records import Message
+from ...tools.wording.difference import difference
 from ...tools.wording.listing import line_of, listing
 from ...tools.workspace import Workspace
 from ..common.prompts.render import render
 from ..common.prompts.subject import task_context
 from ..records.plan import RunPlan
 
+MOST_CHANGED = 0.7
+"""Length of the changes over that of the file, from which the file is easier to read."""
 MOST_REFUTED = 6
 """Claims told of that showed nothing."""
 
 
 def verifier_messages(
-    workspace: Workspace, plan: RunPlan, task: Task, source: str, tried: Sequence[TriedClaim] = ()
+    workspace: Workspace,
+    plan: RunPlan,
+    task: Task,
+    source: str,
+    tried: Sequence[TriedClaim] = (),
+    accepted: str | None = None,
 ) -> tuple[Message, ...]:
-    """Return the prompt of the soft verifier; `tried` are the claims that it may know of."""
+    """Return the prompt of the soft verifier.
+
+    Args:
+        workspace: of the run.
+        plan: of the run.
+        task: what the file computes.
+        source: the file.
+        tried: the claims that it may know of.
+        accepted: an earlier version that was accepted, against which the changes alone are read.
+    """
+    changes = difference(accepted, source) if accepted else ""
+    if len(changes) > MOST_CHANGED * len(source):
+        changes = ""
     return render(
         "soft_verifier",
         plan.models.context_of("soft_verifier"),
         **task_context(task, workspace.measured_by),
-        listing=listing(source),
+        listing="" if changes else listing(source),
+        changes=changes,
         claims=refuted_text(tried, source),
     )
 

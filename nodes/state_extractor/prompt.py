@@ -35,7 +35,7 @@ TOLD = frozenset(
         "tensor", "idle_lanes", "many_waves", "compute_balance", "duration", "more_launches",
         "other_launches", "block_threads", "register_share", "written", "thread_bytes",
         "stall_memory", "stall_queue", "stall_shared", "stall_barrier", "stall_pipe",
-        "stall_chain", "stall_fetch", "at_bound",
+        "stall_chain", "stall_fetch", "at_bound", "idle_sms",
     }
 )  # fmt: skip
 """Dimensions whose figures stand where the prompt says where the time goes, or say little more."""

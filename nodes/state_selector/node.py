@@ -1,10 +1,11 @@
 """State selector: pick the kernel worth working on, and match it with a known state or a new one.
 
-Reads plan, summary, observation, found_states and the snapshot; writes state_choice and
-found_states. The kernel is the one whose time above its own bound is longest. Its state is the
-nearest within whose reach it lies; otherwise a new one is written, which this rollout's next step
-knows and other rollouts know after the iteration. A model chooses where two states fit about as
-well, and names new ones; a new state's place among the others is the signature's.
+Reads plan, summary, observation, found_states, state_choice (of the step before) and the snapshot;
+writes state_choice and found_states. The kernel is the one whose time above its own bound is
+longest. Its state is the nearest within whose reach it lies; otherwise a new one is written, which
+this rollout's next step knows and other rollouts know after the iteration. A model chooses where
+two states fit about as well, once for a step and those that follow it, and names new ones; a new
+state's place among the others is the signature's.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from ...tools.progress import report_progress
 from ...tools.workspace import Workspace
 from ..common.asking import asked, stand_in
 from ..common.outlook.policy_context import policy_context
-from ..common.ties import asks_model
+from ..common.ties import answered_before, asks_model
 from ..common.workspaces import opened, workspace_of
 from ..records.observations import Observation, StateChoice
 from ..records.plan import RunPlan
@@ -29,6 +30,9 @@ from ..records.together import AnsweredTogether
 from .builtin import match, near, subject
 from .prompt import candidates, chosen, match_messages
 from .reply import StateMatch, match_among
+
+LEAST_WEIGHT = 0.005
+"""Of a state that a model is told of because its figures are near the kernel's."""
 
 
 class Reads(TypedDict):
@@ -43,14 +47,21 @@ class Reads(TypedDict):
     rollout: int
     step: int
     decided: NotRequired[AnsweredTogether | None]
+    state_choice: NotRequired[StateChoice]
 
 
 async def state_selector(state: Reads) -> dict[str, Any]:
     """Choose the state of the current kernel."""
     plan, found = state["plan"], state.get("found_states", ())
     choice, close = await _match(state)
-    if asks_model(plan, "state_selector", close):
+    before = state.get("state_choice")
+    if asks_model(plan, "state_selector", close, before):
         choice = await _ask(state, choice, close)
+    elif before is not None and (same := answered_before(close, before)) is not None:
+        told = {"reason": before.reason, "author": before.author, "among": before.among}
+        choice = choice.model_copy(
+            update={"state": same.state, "distance": same.away, "discovered": False, **told}
+        )
     if choice.discovered:
         await asyncio.to_thread(_add, plan, choice.state)
         found = (*found, choice.state)
@@ -106,7 +117,8 @@ async def _ask(state: Reads, rule: StateChoice, close: list[Near]) -> StateChoic
     )
     if answer.value is None:
         return rule.model_copy(update={"author": stand_in(answer)})
-    return chosen(answer, rule, shown, subject(observation))
+    choice = chosen(answer, rule, shown, subject(observation))
+    return choice.model_copy(update={"among": tuple(each.state.id for each in tied(close))})
 
 
 def shown_to_model(state: Reads, close: list[Near]) -> tuple[list[Near], frozenset[str]]:
@@ -114,6 +126,7 @@ def shown_to_model(state: Reads, close: list[Near]) -> tuple[list[Near], frozens
     alike = tied(close)
     if state["plan"].agents == "compact" and len(alike) > 1:
         close = alike
+    close = [each for each in close if each.weight >= LEAST_WEIGHT or each.within]
     with workspace_of(state["plan"]) as workspace:
         knowledge, at = workspace.knowledge, state["knowledge_at"]
         kind = workspace.measured_by.kind

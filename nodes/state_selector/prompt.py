@@ -83,11 +83,12 @@ def known_line(near: Near) -> str:
     """Return a known state on one line."""
     known = near.state
     where = "within" if near.within else "outside"
+    fits = f"weight {near.weight:.0%}" if near.weight else "found by its words"
     bound = f"{known.primary}, then {known.secondary}" if known.secondary else known.primary
     tries = f"; {known.count} steps of experience" if known.count else ""
     return (
         f"- {known.id}: {known.name} ({bound}; distance {near.away:.2f}, {where} its reach; "
-        f"weight {near.weight:.0%}{tries}). {known.description}"
+        f"{fits}{tries}). {known.description}"
     )
 
 

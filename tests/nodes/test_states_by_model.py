@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 from every_role import good
+from graph_support import TextRewrite
 from hypothesis import HealthCheck, given, settings
 from model_role_support import BAD, jsonish, run
 from pydantic import ValidationError
@@ -267,13 +269,37 @@ def test_where_two_states_fit_the_model_is_asked_with_those(
 ) -> None:
     other = "rows_read_repeatedly"
     _apart(monkeypatch, 1.0)
-    model = ScriptedChatModel([READING, known(other)], otherwise=good("state_selector"))
-    ran = run(tmp_path, monkeypatch, model, "state_extractor", "state_selector", steps=1,
-              agents="compact")  # fmt: skip
-    reading, choosing = (call.prompt for call in model.calls)
-    assert "it may be in any of these situations" in reading
+    model = ScriptedChatModel([known(other)])
+    same = tuple(TextRewrite(name, 0.99) for name in ("fast_math", "unroll_loop", "split_k"))
+    ran = run(tmp_path, monkeypatch, model, "state_extractor", "state_selector", steps=3,
+              agents="compact", rewrites=same)  # fmt: skip
+    (choosing,) = (call.prompt for call in model.calls)
     assert f"- {other}: " in choosing and "- atomic_contention: " not in choosing
-    assert ran.steps[0].state_id == other
+    assert "weight 0%" not in choosing
+    assert [step.state_id for step in ran.steps] == [other] * 3
+    assert [each["author"] for each in ran.told("state_choice")] == [CURRENT] * 3
+
+
+def test_among_other_states_the_model_is_asked_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where what it chose before is among them: another comes as near now."""
+    _apart(monkeypatch, 1.0)
+    model = ScriptedChatModel(otherwise=known("rows_read_repeatedly"))
+    far = (TextRewrite("fast_math", 0.5), TextRewrite("unroll_loop", 0.99))
+    run(tmp_path, monkeypatch, model, "state_selector", steps=2, agents="compact",
+        rewrites=far)  # fmt: skip
+    first, second = (set(re.findall(r"^- (\w+): ", call.prompt, re.M)) for call in model.calls)
+    assert first != second
+
+
+def test_a_model_that_alone_reads_is_asked_where_two_states_fit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _apart(monkeypatch, 1.0)
+    model = ScriptedChatModel([READING])
+    run(tmp_path, monkeypatch, model, "state_extractor", steps=1, agents="compact")
+    assert "it may be in any of these situations" in model.calls[0].prompt
 
 
 # Any reply -------------------------------------------------------------------------------------

@@ -30,6 +30,7 @@ from .budgets import read_budgets, require_call
 from .call_failures import IN_A_ROW, CallFailed, FailuresInARow, explained, failures_of
 from .chat_models import opened_model, priced, turnstile_of
 from .endpoint import ask_endpoint
+from .fitting import fitted
 from .pauses import BudgetReached, ModelUnavailable
 from .records import ANSWERED_ONCE, BUILTIN, Answer, Message, ModelPlan, Role, ToolCalls
 from .reply_forms import (
@@ -177,12 +178,13 @@ class Asker:
         reason, first_prompt = "", ""
         reply_sha256: str | None = None
         for ask in range(self.models.reasks + 1):
-            prompt = await asyncio.to_thread(self._artifacts.put_text, _as_json(messages))
+            sent = fitted(messages, self.models.context_of(role))
+            prompt = await asyncio.to_thread(self._artifacts.put_text, _as_json(sent))
             first_prompt = first_prompt or prompt
             call = _Call(role, place, ask, model, prompt)
             try:
                 async with self._one_at_a_time(call):
-                    reply_sha256, raw = await self._reply(call, messages, form)
+                    reply_sha256, raw = await self._reply(call, sent, form)
             except CallFailed as failed:
                 _tell_stand_in(call, failed.reason)
                 return Answer(

@@ -159,6 +159,21 @@ class ToolCalls(Record):
     calls: tuple[ToolCall, ...]
 
 
+class Section(Record):
+    """A part of a message."""
+
+    title: str
+    """Its heading; empty: it has none."""
+    keep: int | None
+    """None: never left out. Otherwise the smaller goes first."""
+    text: str
+
+    @property
+    def rendered(self) -> str:
+        """The section with its heading."""
+        return f"## {self.title}\n{self.text}" if self.title else self.text
+
+
 class Message(Record):
     """One message of a conversation with a model."""
 
@@ -168,6 +183,11 @@ class Message(Record):
     """What an assistant's message asks for besides."""
     answers: str = ""
     """Id of the call that a tool's message answers."""
+    sections: tuple[Section, ...] = Field(default=(), exclude=True, repr=False)
+    """What the content begins with, in parts of which some may be left out for length; it is no
+    part of what is sent."""
+    left_out: tuple[str, ...] = Field(default=(), exclude=True, repr=False)
+    """Titles of sections that were."""
 
     @property
     def length(self) -> int:

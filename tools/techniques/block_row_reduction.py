@@ -14,7 +14,7 @@ def technique() -> Technique:
     """Return the technique."""
     return Technique(
         name="block_row_reduction",
-        moves=("-unfilled", "-uncoalesced"),
+        moves=("-idle_sms", "-uncoalesced"),
         description=(
             "Give each row to a block: threads stride along the row, warps reduce by shuffles, "
             "then meet in shared memory."

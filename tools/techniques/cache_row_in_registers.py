@@ -7,7 +7,7 @@ from dataclasses import replace
 from ...harness.records.tasks import Task
 from ..rewriting.records import Inapplicable, Outcome, Parameters, Rewritten
 from ..rewriting.row_kernel import row_kernels, written
-from .conditions import computes
+from .conditions import computes, read_once
 from .operators import ROWS
 from .technique import Technique
 
@@ -36,6 +36,7 @@ def technique() -> Technique:
         ),
         change=_apply,
         conditions=(computes(*ROWS),),
+        unfit=read_once,
     )
 
 

@@ -8,6 +8,7 @@ import pkgutil
 from collections.abc import Iterable, Iterator, Mapping
 from importlib import metadata
 from types import MappingProxyType
+from typing import NamedTuple
 
 from ...harness.errors import UserError
 from ...harness.records.tasks import Task
@@ -22,7 +23,9 @@ ENTRY_POINTS = "kernelblaster.techniques"
 """Group under which a package names functions that return its techniques."""
 _OF_THE_TASK = frozenset({"operators", "dtype", "innermost", "device_kind", "capability"})
 """Facts that no rewrite changes."""
-_NO_TECHNIQUES = frozenset({"catalogue", "conditions", "macros", "operators", "technique"})
+_NO_TECHNIQUES = frozenset({
+    "catalogue", "conditions", "launch_work", "macros", "operators", "technique",
+})
 """Modules of this folder that are none."""
 
 
@@ -81,14 +84,41 @@ def first_rewrites(source: str, task: Task) -> dict[str, Rewritten | Inapplicabl
     return found
 
 
+class Fitness(NamedTuple):
+    """Which techniques can act on a program, and where."""
+
+    unfit: Mapping[str, str]
+    """Why not, in a few words, by name of the technique; those of which nothing says so are left
+    out."""
+    kernels: Mapping[str, tuple[str, ...]]
+    """By name of each other technique, the kernels that it can act on, the costliest first."""
+
+
+def fitness(names: Iterable[str], at_hand: AtHand) -> Fitness:
+    """Return which techniques can act on a program: each of its kernels is asked for itself."""
+    program = at_hand.facts()
+    looked_at = [(each, each.facts()) for each in at_hand.each()]
+    unfit: dict[str, str] = {}
+    kernels: dict[str, tuple[str, ...]] = {}
+    for name in names:
+        reasons = {each.seen.kernel: _unfit(name, each, facts) for each, facts in looked_at}
+        able = tuple(kernel for kernel, reason in reasons.items() if reason is None)
+        if able:
+            kernels[name] = able
+        else:
+            reason = next(filter(None, reasons.values()))
+            if reason == OTHER_TASK and _unfit(name, at_hand, program) != OTHER_TASK:
+                reason = "no kernel that takes much of the time has such work"
+            unfit[name] = reason
+    return Fitness(unfit, kernels)
+
+
 def unfit(names: Iterable[str], at_hand: AtHand) -> dict[str, str]:
-    """Return why techniques cannot act on a kernel in a few words, by name.
+    """Return why techniques cannot act on a program in a few words, by name.
 
     Those of which nothing says so are left out.
     """
-    facts = at_hand.facts()
-    reasons = ((name, _unfit(name, at_hand, facts)) for name in names)
-    return {name: reason for name, reason in reasons if reason is not None}
+    return dict(fitness(names, at_hand).unfit)
 
 
 def _unfit(name: str, at_hand: AtHand, facts: KernelFacts) -> str | None:

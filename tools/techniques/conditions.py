@@ -7,18 +7,22 @@ why a technique cannot act, None where nothing says so.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from typing import NamedTuple
 
 from ...harness.gpus import known_gpu
 from ...harness.records.evaluations import DeviceIdentity
-from ...harness.records.profiles import Profile
+from ...harness.records.profiles import LaunchProfile, Profile
 from ...harness.records.tasks import Task
 from ...harness.records.timings import Provenance
-from ...memory.knowledge.states.conditions import KernelFacts, kernel_facts
+from ...memory.knowledge.policy.policy import LEAST_SHARE, TARGETS
+from ...memory.knowledge.states.conditions import KernelFacts, kernel_facts, operators
 from ...memory.records.conditions import Condition
-from .operators import PRODUCTS, ROWS, convolutions, may_compute
+from ..rewriting.kernel_text import own_text
+from .launch_work import operators_of
+from .operators import PRODUCTS, ROWS, convolutions
 
 OTHER_TASK = "not for this task on this device"
 """Why a technique cannot act that no kernel of the task could use."""
@@ -26,6 +30,10 @@ APPLIED_GAIN = 1.01
 """Gain above which a technique counts as applied to a file."""
 FULL_SECTOR = 31.0
 """Bytes used of the 32 of a sector from which none are wasted."""
+SECTOR = 32.0
+"""Bytes."""
+READ_ONCE = 1.2
+"""Bytes asked for, of one that device memory moves, up to which nothing is read again."""
 CONSECUTIVE = 4.5
 """Sectors of a request up to which the lanes of a warp read consecutive words, or shared ones."""
 WIDE = 32
@@ -37,17 +45,61 @@ SMALL_SHARED = 1024
 
 
 class AtHand(NamedTuple):
-    """What is known of a kernel."""
+    """What is known of a program, or of one of its kernels (`each`)."""
 
     task: Task
     source: str
+    """Of the file; of one of several kernels, what belongs to it where that is known."""
     profile: Profile
     applied: frozenset[str]
     """Techniques that gained on the way to it."""
+    launch: LaunchProfile | None = None
+    """The one looked at; None: the longest."""
+    computes: frozenset[str] | None = None
+    """Operators of the task that the kernel looked at can be computing; None: all."""
+    own: bool = False
+    """Whether the source is of the kernel looked at alone."""
+
+    @property
+    def seen(self) -> LaunchProfile:
+        """The launch looked at."""
+        return self.launch or self.profile.dominant
+
+    @property
+    def alone(self) -> bool:
+        """Whether what the source says is said of the launch looked at."""
+        return self.own or len(self.profile.launches) == 1
+
+    def each(self) -> tuple[AtHand, ...]:
+        """Return the kernels of the program that a technique may be aimed at, the costliest
+        first; of a program of one kernel, the program."""
+        shares, total = self.profile.by_kernel, self.profile.microseconds
+        if len(shares) == 1:
+            return (self,)
+        matter = [each for each in shares if each.microseconds >= LEAST_SHARE * total][:TARGETS]
+        work = operators_of(self.task, self.source, [each.kernel for each in shares])
+        texts = {each.kernel: own_text(self.source, each.kernel) for each in matter}
+        return tuple(
+            self._replace(
+                source=texts[each.kernel] or self.source,
+                launch=each.longest,
+                computes=work[each.kernel],
+                own=texts[each.kernel] is not None,
+            )
+            for each in matter or shares[:1]
+        )
+
+    def may_compute(self, *names: str) -> bool:
+        """Say whether it can be computing one of these operators; of a task without a graph,
+        yes."""
+        if self.task.program is None:
+            return True
+        known = operators(self.task) if self.computes is None else self.computes
+        return not known.isdisjoint(names)
 
     def metric(self, name: str) -> float | None:
-        """Return a metric of the longest launch."""
-        return self.profile.dominant.metrics.get(name)
+        """Return a metric of the launch."""
+        return self.seen.metrics.get(name)
 
     def facts(self) -> KernelFacts:
         """Return what is known of it under the names that conditions use."""
@@ -59,7 +111,10 @@ class AtHand(NamedTuple):
             arch=gpu.arch if gpu else "",
             toolchain="",
         )
-        return kernel_facts(self.task, self.profile, device, applied=self.applied)
+        facts = kernel_facts(
+            self.task, self.profile, device, launch=self.launch, applied=self.applied
+        )
+        return facts if self.computes is None else {**facts, "operators": self.computes}
 
 
 Unfit = Callable[[AtHand], str | None]
@@ -119,9 +174,9 @@ def first_of(*reasons: Unfit) -> Unfit:
 
 
 def no_rows(at_hand: AtHand) -> str | None:
-    """Return that no operator of the task goes over rows: products with few columns do."""
+    """Return that no operator of the kernel goes over rows: products with few columns do."""
     program = at_hand.task.program
-    if program is None or may_compute(at_hand.task, *ROWS):
+    if program is None or at_hand.may_compute(*ROWS):
         return None
     thin = any(
         node.shape is not None and (len(node.shape) < 2 or node.shape[-1] < WIDE)
@@ -138,6 +193,21 @@ def few_channels(at_hand: AtHand) -> str | None:
     return OTHER_TASK if known and not wide else None
 
 
+def read_once(at_hand: AtHand) -> str | None:
+    """Return that global accesses ask for hardly more than what device memory gave: nothing is
+    read again."""
+    moved = [at_hand.metric(f"dram__bytes_{way}.sum") for way in ("read", "write")]
+    counts = [
+        at_hand.metric(f"l1tex__t_sectors_pipe_lsu_mem_global_op_{kind}.sum")
+        for kind in ("ld", "st")
+    ]
+    if not _is_one_kernel(at_hand) or None in (*moved, *counts):
+        return None
+    asked = SECTOR * math.fsum(count or 0.0 for count in counts)
+    once = asked <= READ_ONCE * math.fsum(each or 0.0 for each in moved)
+    return "what it reads is read once" if once else None
+
+
 def no_waste(at_hand: AtHand) -> str | None:
     """Return that global accesses use all they fetch."""
     known = 0
@@ -151,15 +221,19 @@ def no_waste(at_hand: AtHand) -> str | None:
         if not used and sectors and not consecutive:
             return None  # a measured profile does not count the bytes that were used
         known += bool(used or consecutive)
-    one = known and len(at_hand.profile.launches) == 1
-    return "no bytes of the sectors are wasted" if one else None
+    return "no bytes of the sectors are wasted" if known and _is_one_kernel(at_hand) else None
+
+
+def _is_one_kernel(at_hand: AtHand) -> bool:
+    """Say whether the launch looked at is all that is spoken of."""
+    return at_hand.launch is not None or len(at_hand.profile.launches) == 1
 
 
 def no_conflicts(at_hand: AtHand) -> str | None:
     """Return that shared memory is read and written in as few turns as can be."""
     actual = at_hand.metric("memory_l1_wavefronts_shared")
     ideal = at_hand.metric("memory_l1_wavefronts_shared_ideal")
-    if actual is None or ideal is None or len(at_hand.profile.launches) > 1:
+    if actual is None or ideal is None or not _is_one_kernel(at_hand):
         return None
     return "there are no bank conflicts" if actual <= 1.01 * ideal else None
 
@@ -171,7 +245,7 @@ def no_atomics(at_hand: AtHand) -> str | None:
 
 def rows_shared(at_hand: AtHand) -> str | None:
     """Return that threads meet over rows by shuffles already."""
-    meets = "__shfl" in at_hand.source and len(at_hand.profile.launches) == 1
+    meets = "__shfl" in at_hand.source and at_hand.alone
     return "threads share rows already" if meets else None
 
 
@@ -184,6 +258,6 @@ def copied_ahead(at_hand: AtHand) -> str | None:
 def nothing_staged(at_hand: AtHand) -> str | None:
     """Return that shared memory holds no tiles."""
     static = at_hand.metric("launch__shared_mem_per_block_static") or 0.0
-    shared = static + at_hand.profile.dominant.dynamic_shared_bytes
-    small = shared < SMALL_SHARED and len(at_hand.profile.launches) == 1
+    shared = static + at_hand.seen.dynamic_shared_bytes
+    small = shared < SMALL_SHARED and _is_one_kernel(at_hand)
     return "no tiles are staged in shared memory" if small else None

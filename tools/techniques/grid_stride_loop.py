@@ -49,7 +49,7 @@ def technique() -> Technique:
 
 
 def _launch_hidden(at_hand: AtHand) -> str | None:
-    terms = at_hand.profile.dominant.terms
+    terms = at_hand.seen.terms
     if not terms or terms.get("launch", 0.0) >= HIDDEN_LAUNCH * max(terms.values()):
         return None
     return "the rate of blocks is no limit"

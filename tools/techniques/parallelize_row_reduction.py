@@ -14,7 +14,7 @@ def technique() -> Technique:
     """Return the technique."""
     return Technique(
         name="parallelize_row_reduction",
-        moves=("-uncoalesced", "-unfilled"),
+        moves=("-uncoalesced", "-idle_sms"),
         description=(
             "Give each row to a warp: lanes stride along the row, partial results meet by shuffles."
         ),

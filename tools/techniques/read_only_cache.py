@@ -38,7 +38,7 @@ def technique() -> Technique:
 
 
 def _restricted(at_hand: AtHand) -> str | None:
-    known = "__restrict__" in at_hand.source and len(at_hand.profile.launches) == 1
+    known = "__restrict__" in at_hand.source and at_hand.alone
     return "pointers are __restrict__ already" if known else None
 
 

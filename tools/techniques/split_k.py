@@ -11,7 +11,7 @@ def technique() -> Technique:
     """Return the technique; `splits` is the number of parts of K."""
     return Technique(
         name="split_k",
-        moves=("-unfilled",),
+        moves=("-idle_sms", "-unfilled"),
         description=(
             "Split the reduction dimension of a product over blocks and add the partial results."
         ),

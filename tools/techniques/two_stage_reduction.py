@@ -11,7 +11,7 @@ def technique() -> Technique:
     """Return the technique; `blocks_per_sm` is the number of blocks for each multiprocessor."""
     return Technique(
         name="two_stage_reduction",
-        moves=("-atomics", "-unfilled"),
+        moves=("-atomics", "-idle_sms"),
         description=(
             "Write one partial result per block to the workspace and reduce those in a second "
             "small kernel."
@@ -35,5 +35,4 @@ def technique() -> Technique:
 
 
 def _no_partials(at_hand: AtHand) -> str | None:
-    single = any(launch.grid == (1, 1, 1) for launch in at_hand.profile.launches)
-    return None if single else no_atomics(at_hand)
+    return None if at_hand.seen.grid == (1, 1, 1) else no_atomics(at_hand)

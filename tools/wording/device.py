@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from ...harness.gpus import GPUS, Gpu, Limits, known_gpu
@@ -69,10 +70,27 @@ def device_text(gpu: str, arch: str, kind: str) -> str:
     return "\n".join(lines)
 
 
-def tensor_text(gpu: str, arch: str, kind: str) -> str:
-    """Return the tensor-core shapes and types that a kernel can use there; a line a way."""
+_OPERANDS = ("half", "tf32", "double", "int8")
+"""Of tensor cores, by the names of `_tensor`."""
+_SERVED_BY: Mapping[str, tuple[str, ...]] = {
+    "float16": ("half",), "bfloat16": ("half",), "float32": ("half", "tf32"),
+    "float64": ("double",), "int8": ("int8",), "uint8": ("int8",),
+}  # fmt: skip
+"""Operands that products of a type can be computed by; several: split, or rounded."""
+
+
+def tensor_text(gpu: str, arch: str, kind: str, dtype: str = "") -> str:
+    """Return the tensor-core shapes and types that a kernel can use there; a line a way.
+
+    Args:
+        gpu: name of the GPU.
+        arch: its architecture.
+        kind: of the device.
+        dtype: of the task's elements: shapes of types that serve none of that type are left out;
+            empty: all are told.
+    """
     known, capability = known_gpu(gpu), _capability(arch)
-    lines = _tensor(capability, arch, kind)
+    lines = _tensor(capability, arch, kind, _SERVED_BY.get(dtype, _OPERANDS))
     if known and capability == 90:
         share = constants_of(known).tensor_efficiency
         lines.append(f"Through wmma and mma.sync about {share:.0%} of the peak can be reached.")
@@ -109,8 +127,8 @@ def _instructions(capability: int, arch: str, kind: str) -> list[str]:
     return found
 
 
-def _tensor(capability: int, arch: str, kind: str) -> list[str]:
-    """Return shapes as MxNxK.
+def _tensor(capability: int, arch: str, kind: str, types: Collection[str]) -> list[str]:
+    """Return shapes as MxNxK, of operands of these types.
 
     Source: CUDA C++ Programming Guide, "Element Types and Matrix Sizes" (wmma); PTX ISA, "Matrix
     multiply-accumulate instructions" (mma.sync, ldmatrix, wgmma). The simulator's:
@@ -118,21 +136,30 @@ def _tensor(capability: int, arch: str, kind: str) -> list[str]:
     """
     if capability < 80:
         return []
-    half = "half (sums float or half) and bfloat16 (sums float)"
-    lines = [
-        f"wmma (mma.h): 16x16x16, 32x8x16, 8x32x16 of {half}; 16x16x8 of tf32; 8x8x4 of double; "
-        "the first three of int8 (sums int)."
-    ]
-    mma = (
-        "mma.sync (PTX): m16n8k8, m16n8k16 of fp16 and bf16; m16n8k4, m16n8k8 of tf32; "
-        "m16n8k32 of int8"
-    )
-    if capability >= 89 and kind != "simulated":
-        mma += " and fp8"
-    lines.append(f"{mma}; operands by ldmatrix.")
-    if arch.startswith("sm_90a") and kind != "simulated":
-        lines.append(
-            "wgmma (four warps, operands in shared memory): m64nNk16 of fp16 and bf16, m64nNk8 of "
-            "tf32, m64nNk32 of fp8 and int8, N a multiple of 8 up to 256."
+    wmma = {
+        "half": "16x16x16, 32x8x16, 8x32x16 of half (sums float or half) and bfloat16 (sums float)",
+        "tf32": "16x16x8 of tf32",
+        "double": "8x8x4 of double",
+        "int8": "16x16x16, 32x8x16, 8x32x16 of int8 (sums int)",
+    }
+    mma = {
+        "half": "m16n8k8, m16n8k16 of fp16 and bf16",
+        "tf32": "m16n8k4, m16n8k8 of tf32",
+        "int8": "m16n8k32 of int8" + (" and fp8" * (capability >= 89 and kind != "simulated")),
+    }
+    wgmma = {
+        "half": "m64nNk16 of fp16 and bf16", "tf32": "m64nNk8 of tf32",
+        "int8": "m64nNk32 of fp8 and int8",
+    }  # fmt: skip
+    found = [f"wmma (mma.h): {_of(wmma, types)}."]
+    if told := _of(mma, types):
+        found.append(f"mma.sync (PTX): {told}; operands by ldmatrix.")
+    if arch.startswith("sm_90a") and kind != "simulated" and (told := _of(wgmma, types)):
+        found.append(
+            f"wgmma (four warps, operands in shared memory): {told}, N a multiple of 8 up to 256."
         )
-    return lines
+    return found
+
+
+def _of(shapes: Mapping[str, str], types: Collection[str]) -> str:
+    return "; ".join(words for name, words in shapes.items() if name in types)

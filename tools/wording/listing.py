@@ -117,8 +117,8 @@ def lines_at(source: str, number: int, around: int = 1) -> str:
 def line_of(source: str, quote: str) -> int | None:
     """Return the number of the line where a quotation begins; None where it is not in the source.
 
-    White space does not count, nor does a line number that was copied along; a quotation of fewer
-    than four characters proves nothing and is not found.
+    White space does not count, nor does a line number, or the sign of a new line, that was copied
+    along; a quotation of fewer than four characters proves nothing and is not found.
     """
     wanted = [bare for line in quote.strip().split("\n") if (bare := _bare(line))]
     if len("".join(wanted)) < 4:
@@ -133,4 +133,4 @@ def line_of(source: str, quote: str) -> int | None:
 
 
 def _bare(line: str) -> str:
-    return "".join(re.sub(r"^\s*\d+[> ]\s*", "", line).split())
+    return "".join(re.sub(r"^\s*(?:\d+[> ]|\+)\s*", "", line).split())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 
@@ -21,6 +22,8 @@ MOST_KERNELS = 12
 """Kernels named with their launches and share of the time."""
 LEAST = 0.02
 """Share of the time from which a kernel is told of before a further launch of a costlier one."""
+BRIEF = 0.05
+"""Share of the time below which a launch is told in one line."""
 MOST_ADVICE = 5
 """Sentences of advice for a launch."""
 LONGEST_ADVICE = 320
@@ -135,7 +138,7 @@ def kernels_text(profile: Profile) -> str:
 
 
 def launch_text(launch: LaunchProfile, share: float, gpu: Gpu | None) -> str:
-    """Return one launch in some ten lines."""
+    """Return one launch in some ten lines; one that takes hardly any time in one."""
     peaks = peaks_of(gpu) if gpu else None
     limit = " and ".join((launch.bottleneck, *launch.bottleneck_ties)).replace("_", " ")
     shared = f", {launch.dynamic_shared_bytes}" if launch.dynamic_shared_bytes else ""
@@ -145,6 +148,8 @@ def launch_text(launch: LaunchProfile, share: float, gpu: Gpu | None) -> str:
         + ("" if share > 0.995 else f" ({share:.0%} of the call)")
         + f", limited by {limit}"
     ]
+    if share < BRIEF:
+        return lines[0]
     for line in (
         _units(launch.metrics),
         _terms(launch.terms),
@@ -152,7 +157,7 @@ def launch_text(launch: LaunchProfile, share: float, gpu: Gpu | None) -> str:
         _traffic(launch, peaks),
         _accesses(launch.metrics),
         _arithmetic(launch, peaks),
-        _residency(launch),
+        _residency(launch, gpu),
     ):
         if line:
             lines.append(f"- {line}")
@@ -346,7 +351,7 @@ def _operations(metrics: Mapping[str, float], name: str) -> float:
     return metrics.get(f"{key}.per_cycle_elapsed", 0.0) * (_first(metrics, _CYCLES) or 0.0)
 
 
-def _residency(launch: LaunchProfile) -> str:
+def _residency(launch: LaunchProfile, gpu: Gpu | None) -> str:
     metrics = launch.metrics
     words = []
     possible = metrics.get("sm__maximum_warps_per_active_cycle_pct")
@@ -364,7 +369,8 @@ def _residency(launch: LaunchProfile) -> str:
         words.append(f"{static:.0f} bytes static shared")
     waves = metrics.get("launch__waves_per_multiprocessor")
     if waves is not None:
-        words.append(f"{waves:.2f} waves")
+        each = f" ({math.prod(launch.grid) / gpu.sms:.1f} blocks an SM)" if gpu else ""
+        words.append(f"{waves:.2f} waves{each}" if waves < 1 else f"{waves:.2f} waves")
     return ", ".join(words)
 
 

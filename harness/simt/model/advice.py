@@ -122,6 +122,14 @@ def _launch_shape(
         )
     if launch.blocks < gpu.sms:
         yield (f"Only {launch.blocks} blocks for {gpu.sms} SMs: split the work into more blocks.")
+    elif launch.blocks < gpu.sms * held.blocks and named & {"latency", "dram"}:
+        reached = held.percent * launch.blocks / (gpu.sms * held.blocks)
+        if reached < 50:
+            yield (
+                f"{launch.blocks / gpu.sms:.1f} blocks for each SM, which could hold "
+                f"{held.blocks}: the grid keeps occupancy at {reached:.0f} %; more or larger "
+                "blocks, or more work in flight in each."
+            )
     elif held.percent < 50 and named & {"latency", "dram"}:
         yield (
             f"Occupancy is limited to {held.percent:.0f} % by {' and '.join(held.limiters)}: "

@@ -125,6 +125,8 @@ class Tried(NamedTuple):
     """Name of the source that came of it: another one is another try."""
     made: tuple[Any, ...] = ()
     """What tries are ordered by, the later the greater; empty: by arrival."""
+    run: str = ""
+    """Who tells: the run's id; empty: a witness of its own."""
 
 
 def writer_of(author: str) -> str:

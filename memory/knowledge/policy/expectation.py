@@ -64,7 +64,8 @@ class Expectations:
         column = self._columns.setdefault(action.technique, Tries())
         launch, marks = self._launch(situation)
         row, codes = [*launch, *numbers(action)], [*marks, *self._uses(action)]
-        place = column.append(row, codes, tried, self._sequence)
+        run = self._words.setdefault(f"run {tried.run}", len(self._words)) if tried.run else ANY
+        place = column.append(row, codes, tried, self._sequence, run)
         if situation.source:
             done = self._places.setdefault(_kernel(situation), {})
             told = done.setdefault(_deed(action), [])

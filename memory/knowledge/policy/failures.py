@@ -15,8 +15,12 @@ CARRIED = 2.0
 KEPT = 0.8
 """What is left of a try's weight with each later one of the same case: newer ones count more, so
 that a false belief is outvoted by three."""
-LOOKED_AT = 40
-"""Results of a case, the newest: what is left of older ones changes nothing."""
+LOOKED_AT = 512
+"""Results of a case, the newest: of more than these hardly any is of another run that matters."""
+SAME_RUN = 0.5
+"""What a result counts beside the next newer one of the same run."""
+ALONE = -1
+"""Run of a result that is a witness of its own."""
 
 
 class Reliability(NamedTuple):
@@ -36,20 +40,36 @@ class Reliability(NamedTuple):
         return Reliability(self.passed * scale, self.failed * scale)
 
 
-def believed(cases: Iterable[NDArray[np.bool_]]) -> Reliability:
+def believed(cases: Iterable[tuple[NDArray[np.bool_], NDArray[np.int32]]]) -> Reliability:
     """Return what to believe of the next try, from the widest case to the narrowest.
 
     Args:
-        cases: of each, in the order in which tries were made, whether they passed.
+        cases: of each, in the order in which tries were made, whether they passed, and which run
+            tells it.
     """
     belief = Reliability()
-    for case in cases:
+    for case, runs in cases:
         newest = case[::-1][:LOOKED_AT]
         if not len(newest):
             continue
-        weights = KEPT ** np.arange(len(newest))
+        worth = _witness(runs[::-1][:LOOKED_AT])
+        # As much as newer ones are worth, so much older is a result.
+        weights = worth * KEPT ** (np.cumsum(worth) - worth)
         start = belief.carried()
         belief = Reliability(
             start.passed + float(weights @ newest), start.failed + float(weights @ ~newest)
         )
     return belief
+
+
+def _witness(runs: NDArray[np.int32]) -> NDArray[np.float64]:
+    """Return what each result counts, the newest first: those of a run that come after another
+    count less and less."""
+    order = np.argsort(runs, kind="stable")
+    ordered = runs[order]
+    first = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
+    begins = np.repeat(first, np.diff(np.r_[first, len(ordered)]))
+    after = np.empty(len(runs), np.int64)
+    after[order] = np.arange(len(runs)) - begins
+    worth: NDArray[np.float64] = np.where(runs == ALONE, 1.0, SAME_RUN**after)
+    return worth

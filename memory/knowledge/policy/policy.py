@@ -263,8 +263,10 @@ def _aims(
     """Return the kernels that a technique may be aimed at."""
     target = context.kernel.targets.get(technique) if context.kernel else None
     named = [each for each in launches if each.kernel == target]
+    able = context.kernel.able.get(technique, ()) if context.kernel else ()
+    fit = [each for each in launches if each.kernel in able]
     matter = [each for each in launches if each.share >= LEAST_SHARE][:TARGETS]
-    return named or matter or launches[:1]
+    return named or fit or matter or launches[:1]
 
 
 def _settings(optimization: Optimization) -> Iterator[dict[str, Any]]:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from .actions import Action, Tried
 from .failures import Reliability, believed
 from .regression import (
+    ANY,
     FAILURE_COST,
     NEAREST,
     OF_CLASS,
@@ -52,6 +53,8 @@ class Seen(NamedTuple):
     """Of each of these."""
     refuted: NDArray[np.bool_]
     """Of each of these, whether it counts no more."""
+    runs: NDArray[np.int32]
+    """Of each of these, which run tells it."""
     passing: dict[tuple[int, ...], Reliability]
     """Whether the next try passes, where it was asked before."""
     heard: dict[tuple[int, ...], _Heard]
@@ -89,6 +92,7 @@ class Tries:
         self._codes = np.empty((0, 0), np.int32)
         self._squares = np.empty((0, 1), np.float32)
         self._told = np.empty((0, 3))
+        self._runs = np.empty((0, 1), np.int32)
         self._ended: list[int] = []
         """Numbers from which on tries count no more, in order."""
         self._latest: tuple[tuple[int, int], Seen] | None = None
@@ -112,14 +116,17 @@ class Tries:
         """Log gain (NaN where it failed), its standard error, and its forecast (NaN: none)."""
         return self._told[: self.count]
 
-    def append(self, row: list[float], codes: list[int], tried: Tried, sequence: int) -> int:
-        """Add a try; return its place."""
+    def append(
+        self, row: list[float], codes: list[int], tried: Tried, sequence: int, run: int = ANY
+    ) -> int:
+        """Add a try, told by a run; return its place."""
         if self.count == len(self._rows):
             length = max(16, 2 * self.count)
             self._rows = _grown(self._rows, length, len(row))
             self._codes = _grown(self._codes, length, len(codes))
             self._squares = _grown(self._squares, length, 1)
             self._told = _grown(self._told, length, 3)
+            self._runs = _grown(self._runs, length, 1)
             self._since = _grown(self._since, length, 3)
             self._order = _grown(self._order, length, 1)
         place = self.count
@@ -131,6 +138,7 @@ class Tries:
             for value in (tried.log_gain, tried.standard_error, tried.expected)
         ]
         self._since[place] = sequence, _NEVER, place
+        self._runs[place] = run
         made = tried.made or (sequence,)
         rank = bisect_right(self._made, made)
         self._made.insert(rank, made)
@@ -176,7 +184,8 @@ class Tries:
         ranks[places] = np.arange(len(places))
         failed = np.isnan(self.told[places, 0])
         codes = np.asfortranarray(self.codes[places])
-        found = Seen(places, ranks, codes, failed, self._refuted(places), {}, {})
+        refuted, runs = self._refuted(places), self._runs[places, 0]
+        found = Seen(places, ranks, codes, failed, refuted, runs, {}, {})
         if not own:
             self._latest = known, found
         return found
@@ -252,17 +261,23 @@ def _grown(array: NDArray[Any], length: int, width: int) -> NDArray[Any]:
 def reliability(seen: Seen, mark: NDArray[np.int32], builtin: int) -> Reliability:
     """Return whether a technique's next try passes: of what was seen elsewhere as one case, then of
     the library's rewrite, then of the writer at hand; of each on all classes of operation, then on
-    this one."""
-    asked = tuple(mark[[OF_CLASS, OF_HARNESS, OF_KIND, OF_WRITER]].tolist())
+    this one, then on this very task. Of a run that is told of elsewhere each result more counts
+    half: many rows of one run are few witnesses. What was tried on the task counts each."""
+    asked = tuple(mark[[OF_CLASS, OF_HARNESS, OF_KIND, OF_WRITER, OF_TASK]].tolist())
     if asked not in seen.passing:
-        codes, passed = seen.codes[-RECENT:], ~seen.failed[-RECENT:]
+        codes, passed, runs = (
+            told[-RECENT:] for told in (seen.codes, ~seen.failed, seen.runs)
+        )
         foreign = foreign_to(codes, mark)
         same = codes[:, OF_CLASS] == mark[OF_CLASS]
         cases = [foreign]
         for writer in dict.fromkeys((builtin, int(mark[OF_WRITER]))):
             by = (codes[:, OF_WRITER] == writer) & ~foreign
             cases += [by, by & same]
-        seen.passing[asked] = believed(passed[case] for case in cases)
+        own = cases[-1] & (codes[:, OF_TASK] == mark[OF_TASK])
+        told = [(passed[case], runs[case]) for case in cases]
+        told.append((passed[own], np.full(np.count_nonzero(own), ANY, np.int32)))
+        seen.passing[asked] = believed(told)
     return seen.passing[asked]
 
 

@@ -280,6 +280,7 @@ def _tried(row: Evidence, began: str) -> Tried:
         # What earlier versions expected was another thing.
         expected=None if row.forecast_std is None else row.expected_log_gain,
         child=row.child_sha256 or "",
+        run=row.run,
         # Where it was made in its run: rollouts that run beside each other arrive in any order.
         made=(
             began, row.iteration, row.rollout, row.step, row.repairs, row.parent_sha256, setting,

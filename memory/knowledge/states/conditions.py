@@ -9,12 +9,13 @@ from typing import get_args
 
 from ....harness.gpus import architecture_family
 from ....harness.records.evaluations import DeviceIdentity
-from ....harness.records.profiles import Bottleneck, Profile
+from ....harness.records.profiles import Bottleneck, LaunchProfile, Profile
 from ....harness.records.tasks import Task
 from ....harness.task.operator_graph import operator_name
 from ...records.conditions import Condition, Fact
 from ...records.evidence import Circumstances, Evidence
 from .dimensions import DIMENSIONS
+from .measures import blocks_per_sm
 from .signature import bottlenecks_of, named, signature_of
 
 KernelFacts = Mapping[str, Fact]
@@ -38,8 +39,9 @@ BEYOND_SIGNATURE: Mapping[str, str] = {
     "launches": "launches of the program",
     "share": "share of the time that the kernel of the longest launch takes",
     "blocks": "blocks of the longest launch",
+    "blocks_per_sm": "its blocks over the GPU's SMs: below 1 some have none",
     "threads": "threads of a block of it",
-    "waves": "waves that its blocks make",
+    "waves": "waves that its blocks make: below 1 the GPU could hold more of them",
     "registers": "registers of a thread of it",
     "shared_bytes": "bytes of shared memory of a block of it",
     "applied": "techniques that gained on the way to the kernel",
@@ -72,6 +74,7 @@ def kernel_facts(
     profile: Profile,
     device: DeviceIdentity,
     *,
+    launch: LaunchProfile | None = None,
     bound_us: float | None = None,
     applied: Iterable[str] = (),
     writer: str = "",
@@ -80,17 +83,20 @@ def kernel_facts(
 
     Args:
         task: what it computes.
-        profile: of the kernel.
+        profile: of the program.
         device: where it was profiled.
+        launch: of the program's, the one meant; by default the longest.
         bound_us: microseconds that no kernel of the task can do without; None where not known.
         applied: techniques that gained on the way to it.
         writer: who writes what comes next; empty where that is not known.
     """
-    launch = profile.dominant
-    primary, secondary = bottlenecks_of(profile)
+    launch = launch or profile.dominant
+    primary, secondary = bottlenecks_of(profile, launch)
     tensors = task.full.tensors
     inputs = [tensor.shape for tensor in tensors if tensor.role == "input" and tensor.shape]
-    facts: dict[str, Fact] = signature_facts(signature_of(profile, bound_us=bound_us).values)
+    facts: dict[str, Fact] = signature_facts(
+        signature_of(profile, launch, bound_us=bound_us).values
+    )
     facts |= _device_facts(device.kind, device.gpu, device.arch)
     facts |= {
         "op_class": task.op_class,
@@ -112,9 +118,12 @@ def kernel_facts(
         facts["writer"] = writer
     if profile.microseconds > 0:
         facts["microseconds"] = profile.microseconds
-        facts["share"] = profile.by_kernel[0].microseconds / profile.microseconds
+        own = (each.microseconds for each in profile.launches if each.kernel == launch.kernel)
+        facts["share"] = math.fsum(own) / profile.microseconds
         if bound_us:
             facts["headroom"] = profile.microseconds / bound_us
+    if (each := blocks_per_sm(profile, launch)) is not None:
+        facts["blocks_per_sm"] = each
     for name, metric in (
         ("waves", "launch__waves_per_multiprocessor"),
         ("registers", "launch__registers_per_thread"),

@@ -1,8 +1,8 @@
 """The dimensions of a signature: what each says, how much it counts, how it is measured.
 
-A state's centroid names the dimensions that define it. Of `EARLIER`, the layout before this one,
-those that it does not name stand at `neutral`, the value of an unremarkable kernel, so that a
-kernel with a striking feature goes to the state that names that feature; later ones are unknown.
+A state's centroid names the dimensions that define it. Of `EARLIER`, the first layout, those that
+it does not name stand at `neutral`, the value of an unremarkable kernel, so that a kernel with a
+striking feature goes to the state that names that feature; later ones are unknown.
 """
 
 from __future__ import annotations
@@ -106,7 +106,10 @@ _EARLIER: tuple[Dimension, ...] = (
         measures.pipe("tensor", "tensor_op_hmma", "tensor_op_gmma"),
     ),
     Dimension("idle_lanes", "{} of the lanes idle", 0.02, 2, measures.idle_lanes),
-    Dimension("unfilled", "one wave leaves {} of the GPU empty", 0.0, 2, measures.unfilled),
+    Dimension(
+        "unfilled", "the blocks it could hold at once are lacking by {}", 0.0, 1.5,
+        measures.unfilled,
+    ),
     Dimension(
         "many_waves", "the grid makes many waves (log scale {})", 0.3, 0.5, measures.many_waves
     ),
@@ -182,17 +185,24 @@ _LATER: tuple[Dimension, ...] = (
     ),
 )  # fmt: skip
 
-DIMENSIONS = (*_EARLIER, *_LATER)
-AT_BOUND = len(DIMENSIONS) - 1
-"""Place of the dimension that the task's bound decides: what is not known to be near it is not."""
+_NEWEST: tuple[Dimension, ...] = (
+    Dimension("idle_sms", "{} of the SMs have no block", 0.0, 2, measures.idle_sms),
+)
+
+DIMENSIONS = (*_EARLIER, *_LATER, *_NEWEST)
 EARLIER = len(_EARLIER)
-"""Dimensions of the layout before this one: they are the first of today's."""
+"""Dimensions of the first layout: they are the first of today's."""
+SECOND = EARLIER + len(_LATER)
+"""Dimensions of the second layout, which begin today's too."""
+AT_BOUND = SECOND - 1
+"""Place of the dimension that the task's bound decides: what is not known to be near it is not."""
 
 WEIGHTS = np.array([dimension.weight for dimension in DIMENSIONS])
 """Of each dimension in a distance."""
 NEUTRAL = np.array([dimension.neutral for dimension in DIMENSIONS])
 """Of each dimension, its value for an unremarkable kernel."""
 LATER_UNKNOWN = (
-    *(dimension.neutral for dimension in _EARLIER), *[UNKNOWN] * (len(_LATER) - 1), 0.0
+    *(dimension.neutral for dimension in _EARLIER), *[UNKNOWN] * (len(_LATER) - 1), 0.0,
+    *[UNKNOWN] * len(_NEWEST),
 )  # fmt: skip
 """An unremarkable kernel of which nothing more is known than `EARLIER` has."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 
+from ....harness.gpus import known_gpu
 from ....harness.nsight.bottleneck import stalls
 from ....harness.records.profiles import LaunchProfile, Profile
 
@@ -181,9 +182,21 @@ def limiter(kind: str) -> Measure:
 
 
 def unfilled(_: Profile, launch: LaunchProfile) -> float | None:
-    """How much of the GPU one wave leaves empty: 1 for a lone block, 0 from a full wave on."""
+    """Share of the blocks that the GPU could hold which the grid lacks: 0 from a full wave on."""
     waves = launch.metrics.get(_WAVES)
     return None if waves is None else 1.0 - min(waves, 1.0)
+
+
+def idle_sms(profile: Profile, launch: LaunchProfile) -> float | None:
+    """Share of the SMs that no block is left for; of a GPU that is not known, None."""
+    each = blocks_per_sm(profile, launch)
+    return None if each is None else 1.0 - min(each, 1.0)
+
+
+def blocks_per_sm(profile: Profile, launch: LaunchProfile) -> float | None:
+    """Return a launch's blocks over the GPU's SMs; None where the GPU is not known."""
+    gpu = known_gpu(profile.gpu)
+    return None if gpu is None else math.prod(launch.grid) / gpu.sms
 
 
 def many_waves(_: Profile, launch: LaunchProfile) -> float | None:

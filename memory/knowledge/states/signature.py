@@ -14,7 +14,7 @@ from typing import Any
 from ....harness.nsight.bottleneck import second_of
 from ....harness.records.profiles import Bottleneck, LaunchProfile, Profile
 from ...records.states import Signature
-from .dimensions import AT_BOUND, BOTTLENECKS, DIMENSIONS, EARLIER, LATER_UNKNOWN, UNKNOWN
+from .dimensions import AT_BOUND, BOTTLENECKS, DIMENSIONS, EARLIER, LATER_UNKNOWN, SECOND, UNKNOWN
 
 NEAR_BOUND = 0.6
 """Share of the bound from which a program is on its way to where nothing is left to gain."""
@@ -92,7 +92,7 @@ def completed(values: Sequence[float]) -> tuple[float, ...]:
     Raises:
         ValueError: they are of neither layout.
     """
-    if len(values) not in (EARLIER, len(DIMENSIONS)):
+    if len(values) not in (EARLIER, SECOND, len(DIMENSIONS)):
         raise ValueError(f"a signature of {len(values)} values")
     return (*values, *LATER_UNKNOWN[len(values) :])
 

@@ -36,6 +36,7 @@ def kernel_in_context(
     *,
     tried: tuple[str, ...] = (),
     targets: Mapping[str, str] | None = None,
+    able: Mapping[str, tuple[str, ...]] | None = None,
 ) -> PolicyContext:
     """Return the circumstances of one kernel at a place of the run.
 
@@ -46,7 +47,9 @@ def kernel_in_context(
         point: the kernel.
         place: iteration, rollout and step that ask: they know earlier iterations and their own.
         tried: techniques that are not to be offered.
-        targets: by technique, the kernel of the program that its rewrite changes.
+        targets: by technique, the kernel of the program that its rewrite changes, or that was named
+            for it.
+        able: by technique, the kernels of the program that it has work in.
     """
     steps = visible_steps(workspace, place)
     profile = workspace.evaluation(point.evaluation_key).profile
@@ -59,6 +62,7 @@ def kernel_in_context(
         bound_us=summary.bound_us,
         launches=launches_at_hand(profile),
         targets=dict(targets or {}),
+        able=dict(able or {}),
         applied=tuple((step.technique, step.launch, step.parameters) for step in way),
     )
     own = [step for step in steps if (step.iteration, step.rollout) == place[:2]]

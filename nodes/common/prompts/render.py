@@ -1,41 +1,37 @@
 """Renders a role's template into messages, and leaves out what its budget has no room for.
 
 A template is Jinja2 text that calls `system()` once at most and `section(title, keep)` for each
-part of what is asked. Sections without `keep` stay whatever they cost; of the others the one with
-the smallest number goes first. What went is named in one line, so that nobody takes its absence
-for a fact.
+part of what is asked. Sections without `keep` stay whatever they cost. What is appended later (the
+form of the reply, what was wrong with the last) counts too: who asks leaves out more for it.
 """
 
 from __future__ import annotations
 
 import functools
+import itertools
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from importlib import resources
 from typing import Any, NamedTuple
 
 from jinja2 import Environment
 
-from ....tools.models.asking import estimate_tokens
-from ....tools.models.records import Message
+from ....tools.models.fitting import fitted, of_sections, tokens_of
+from ....tools.models.records import Message, Section
 from ....tools.wording.templates import environment, shared_text
 
 
-class Section(NamedTuple):
-    """A part of the user message."""
+class Besides(NamedTuple):
+    """What is asked at the end of another template, in the same message."""
 
-    title: str
-    keep: int | None
-    """None: never left out. Otherwise the smaller goes first."""
-    text: str
-
-    @property
-    def rendered(self) -> str:
-        """The section with its heading."""
-        return f"## {self.title}\n{self.text}" if self.title else self.text
+    template: str
+    context: Mapping[str, Any]
+    """What it speaks of besides."""
 
 
-def render(template: str, budget: int, /, **context: Any) -> tuple[Message, ...]:
+def render(
+    template: str, budget: int, besides: Besides | None = None, /, **context: Any
+) -> tuple[Message, ...]:
     """Return the messages of a template: the system's, where it has one, and the user's.
 
     Args:
@@ -43,6 +39,7 @@ def render(template: str, budget: int, /, **context: Any) -> tuple[Message, ...]
             nodes/common/prompts or tools/wording without `.md`.
         budget: tokens that the messages may have together. What must stay stays even where it is
             more: half a kernel is of no use to anybody.
+        besides: of which the sections follow, within the same budget.
         context: what the template speaks of.
 
     Raises:
@@ -58,31 +55,34 @@ def render(template: str, budget: int, /, **context: Any) -> tuple[Message, ...]
     def add_section(title: str, keep: int | None = None, *, caller: Callable[[], str]) -> str:
         text = caller().strip("\n").rstrip()
         if text.strip():
-            sections.append(Section(title, keep, text))
+            sections.append(Section(title=title, keep=keep, text=text))
         return ""
 
-    _template(template).render(context, system=add_system, section=add_section)
-    room = budget - sum(map(estimate_tokens, system))
-    kept, left_out = within(sections, room)
-    parts = [section.rendered for section in kept]
-    if left_out:
-        parts.append(f"(Left out for length: {', '.join(left_out)}.)")
+    for name, more in [(template, {}), *([besides] if besides else [])]:
+        _template(name).render({**context, **more}, system=add_system, section=add_section)
     messages = [Message(role="system", content=text) for text in system]
-    return (*messages, Message(role="user", content="\n\n".join(parts)))
+    return fitted((*messages, of_sections(sections)), budget)
 
 
-def within(sections: list[Section], budget: int) -> tuple[list[Section], list[str]]:
-    """Return the sections that a budget of tokens has room for, and the titles of the others."""
-    kept = list(sections)
-    left_out: list[str] = []
-    while sum(estimate_tokens(section.rendered) for section in kept) > budget:
-        optional = [section for section in kept if section.keep is not None]
-        if not optional:
+def conversation(
+    template: str, budget: int, /, exchanges: Sequence[tuple[Message, ...]], **context: Any
+) -> tuple[Message, ...]:
+    """Return a template's messages and what was said since, within one budget.
+
+    Args:
+        template: as of `render`.
+        budget: tokens of all messages together, as far as what must stay allows.
+        exchanges: replies with what was said to each, in order. The earliest are left out where
+            they would take more than half of the budget; the newest stays.
+        context: as of `render`.
+    """
+    kept: list[tuple[Message, ...]] = []
+    for exchange in reversed(exchanges):
+        if kept and tokens_of(itertools.chain(exchange, *kept)) > budget / 2:
             break
-        least = min(reversed(optional), key=lambda section: section.keep or 0)
-        kept.remove(least)
-        left_out.insert(0, least.title)
-    return kept, left_out
+        kept.insert(0, exchange)
+    said = tuple(itertools.chain(*kept))
+    return (*render(template, budget - tokens_of(said), **context), *said)
 
 
 @functools.cache

@@ -29,7 +29,7 @@ def task_context(task: Task, identity: DeviceIdentity) -> dict[str, Any]:
         "program": program_text(task),
         "arch": identity.arch,
         "device": device_text(identity.gpu, identity.arch, identity.kind),
-        "tensor": tensor_text(identity.gpu, identity.arch, identity.kind),
+        "tensor": tensor_text(identity.gpu, identity.arch, identity.kind, task.dtype),
     }
 
 

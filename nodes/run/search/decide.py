@@ -13,16 +13,16 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, NotRequired, TypedDict, cast
 
 from ....memory.knowledge.states.conditions import circumstance_facts
-from ....memory.knowledge.states.matching import Near, tied
+from ....memory.knowledge.states.matching import Near
 from ....memory.records.states import PerformanceState
 from ....tools.models.records import Message
 from ....tools.workspace import Workspace
 from ...common.asking import asked
 from ...common.outlook.policy_context import policy_context
-from ...common.prompts.render import render
+from ...common.prompts.render import Besides
 from ...common.randomness import explores
 from ...common.replies import Reply, checked
-from ...common.ties import DECIDING, decides_together
+from ...common.ties import DECIDING, asks_model, decides_together
 from ...common.workspaces import workspace_of
 from ...optimization_proposer import node as proposer
 from ...optimization_proposer.prompt import proposals_on
@@ -31,7 +31,7 @@ from ...optimization_proposer.table import Table
 from ...optimization_selector.reply import STOP, Selection
 from ...records.choices import Proposal
 from ...records.kernels import KernelPoint
-from ...records.observations import Observation
+from ...records.observations import Observation, StateChoice
 from ...records.plan import RunPlan
 from ...records.task import TaskSummary
 from ...records.together import AnsweredTogether
@@ -54,6 +54,7 @@ class Reads(TypedDict):
     described: NotRequired[tuple[Proposal, ...]]
     kept: NotRequired[tuple[Proposal, ...]]
     rejected: NotRequired[tuple[str, ...]]
+    state_choice: NotRequired[StateChoice]
     iteration: int
     rollout: int
     step: int
@@ -131,7 +132,8 @@ def _question(state: Reads) -> Question | None:
     if proposer.are_enough(known, kept):
         return None
     states, names = list[Near](), frozenset[str]()
-    if decides_together(plan, "state_selector") and len(tied(close)) != 1:
+    together = decides_together(plan, "state_selector")
+    if together and asks_model(plan, "state_selector", close, state.get("state_choice")):
         states, names = shown_to_model(known, close)
     return Question(table, (*kept, *sweep.swept_on(known)), states, names)
 
@@ -139,20 +141,16 @@ def _question(state: Reads) -> Question | None:
 def _messages(workspace: Workspace, state: Reads, question: Question) -> tuple[Message, ...]:
     """Return the proposer's question, and what is asked besides at its end."""
     plan = state["plan"]
-    *before, last = proposer.messages_on(
-        workspace, cast(Any, state), question.table, question.standing
+    more = {
+        "states": [known_line(each) for each in question.states],
+        "standing": [each.technique for each in question.standing],
+        "step": state["step"] + 1,
+        "steps": plan.steps,
+        "explores": explores(plan, state["rollout"]),
+    }
+    return proposer.messages_on(
+        workspace, cast(Any, state), question.table, question.standing, Besides("decide", more)
     )
-    (more,) = render(
-        "decide",
-        plan.models.context_of("optimization_proposer"),
-        states=[known_line(each) for each in question.states],
-        standing=[each.technique for each in question.standing],
-        step=state["step"] + 1,
-        steps=plan.steps,
-        explores=explores(plan, state["rollout"]),
-    )
-    text = f"{last.content}\n\n{more.content}"
-    return (*before, last.model_copy(update={"content": text}))
 
 
 def decision_on(question: Question) -> type[Decision]:

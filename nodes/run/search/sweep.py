@@ -20,7 +20,7 @@ from ....harness.records.tasks import Task
 from ....memory.records.evidence import Step
 from ....memory.records.policy import PolicyContext, setting_name
 from ....tools.models.records import BUILTIN
-from ....tools.rewriting.named_constants import name_of, named_numbers, neighbours
+from ....tools.rewriting.named_constants import name_of, named_numbers, neighbours, with_numbers
 from ....tools.rewriting.records import Rewritten
 from ....tools.techniques.catalogue import rewrites
 from ....tools.workspace import Workspace
@@ -126,28 +126,34 @@ def _sweeps(workspace: Workspace, state: Reads, steps: Sequence[Step]) -> Iterat
     for step in steps:
         if step.parent_sha256 == sha256:
             tries.setdefault(step.technique, []).append(step)
-    for _, tried in sorted(tries.items()):
+    way = ways_through(steps).get(sha256, ())
+    made = way[-1] if way else None
+    for technique, tried in sorted(tries.items()):
         passed = [step for step in tried if step.log_gain is not None]
         best = max(passed, key=lambda step: step.log_gain or 0.0, default=None)
         if best is None or abs(best.log_gain or 0.0) < MOVED:
             continue
+        own = made is not None and made.technique == technique and not is_built_in(made.author)
+        if own and (best.log_gain or 0.0) < 0.0:
+            continue  # The number of the kernel at hand is the best so far: below, around that.
         known = {setting_name(step.parameters) for step in tried}
         known |= {setting_name(each) for step in tried for each in step.refused}
         if not is_built_in(best.author):
-            yield from _of_numbers(workspace, best, str(best.child_sha256), known)
+            yield from _of_numbers(workspace, best, str(best.child_sha256), known, sha256)
         elif by_rewrite:
             yield from _of_rewrite(workspace, task, best, known)
-    way = ways_through(steps).get(sha256, ())
-    made = way[-1] if way else None
-    if made is None or made.technique in tries or is_built_in(made.author):
+    if made is None or is_built_in(made.author):
         return  # A built-in rewrite is proposed once more by itself.
+    again = tries.get(made.technique, [])
+    if any((step.log_gain or 0.0) >= 0.0 for step in again if step.log_gain is not None):
+        return
     if abs(made.log_gain or 0.0) >= MOVED:
         same = [step for step in steps if step.technique == made.technique
                 and step.parent_sha256 == made.parent_sha256]  # fmt: skip
         # Settings that led here are behind it.
         line = takewhile(lambda step: step.technique == made.technique, reversed(way))
-        earlier = {setting_name(step.parameters) for step in (*same, *line)}
-        yield from _of_numbers(workspace, made, sha256, earlier)
+        earlier = {setting_name(step.parameters) for step in (*same, *line, *again)}
+        yield from _of_numbers(workspace, made, sha256, earlier, sha256)
 
 
 def _of_rewrite(
@@ -168,19 +174,30 @@ def _of_rewrite(
 
 
 def _of_numbers(
-    workspace: Workspace, tried: Step, basis: str, known: set[str]
+    workspace: Workspace, tried: Step, basis: str, known: set[str], at_hand: str
 ) -> Iterator[Sweep]:
-    numbers = named_numbers(workspace.artifacts.get_text(basis))
+    text = workspace.artifacts.get_text(basis)
+    numbers = named_numbers(text)
+    names = {
+        parameter: name
+        for parameter in tried.parameters
+        if (name := name_of(parameter, list(numbers))) is not None
+    }
     named = {
         parameter: value
         for parameter, value in tried.parameters.items()
-        if type(value) is int
-        and (name := name_of(parameter, list(numbers)))
-        and numbers[name] == value
+        if type(value) is int and parameter in names and numbers[names[parameter]] == value
     }
     listed = card_of(workspace, tried).parameters
     around = _around(tried.parameters, {name: listed.get(name, ()) for name in named})
-    settings = tuple(each for each in around if setting_name(each) not in known)
+    same = workspace.artifacts.get_text(at_hand)
+    settings = tuple(
+        each
+        for each in around
+        if setting_name(each) not in known
+        # The number that the kernel at hand has makes nothing else of what came of it.
+        and with_numbers(text, {names[key]: each[key] for key in named}) != same
+    )
     if settings:
         yield Sweep(tried, settings, basis)
 

@@ -20,7 +20,7 @@ from kernelblaster.memory.knowledge.knowledge_base import KnowledgeBase
 from kernelblaster.memory.knowledge.retrieval.words import embed_words
 from kernelblaster.memory.knowledge.snapshots.contents import EVIDENCE, Contents
 from kernelblaster.memory.knowledge.snapshots.snapshot import Snapshot
-from kernelblaster.memory.knowledge.states.dimensions import DIMENSIONS, EARLIER, UNKNOWN
+from kernelblaster.memory.knowledge.states.dimensions import AT_BOUND, DIMENSIONS, EARLIER, UNKNOWN
 from kernelblaster.memory.knowledge.states.matching import discover
 from kernelblaster.memory.knowledge.states.signature import centroid_of
 from kernelblaster.memory.records.evidence import Evidence
@@ -40,7 +40,9 @@ HERE = PolicyContext(
     dtype="float32",
 )
 MEASURED = HERE.model_copy(update={"device_kind": "cuda"})
-STRANGE = Signature(values=(*(float(i % 2) for i in range(len(DIMENSIONS) - 1)), 0.0))
+STRANGE = Signature(
+    values=tuple(0.0 if i == AT_BOUND else float(i % 2) for i in range(len(DIMENSIONS)))
+)
 
 
 @pytest.fixture
@@ -513,7 +515,7 @@ def test_a_base_of_the_earlier_layout_is_read_and_marked(tmp_path: Path) -> None
     with KnowledgeBase.open(place, knowledge_seed()) as today:
         (told,) = today.snapshot().told()
         assert told.id == row.id and told.row.signature_before[:EARLIER] == earlier
-        assert set(told.row.signature_before[EARLIER:-1]) == {UNKNOWN}
+        assert set(told.row.signature_before[EARLIER:AT_BOUND]) == {UNKNOWN}
         assert today.match_state(STRANGE, "dram", "l2")[0].id == state.id
     assert json.loads((place / "kb.json").read_text()) == marker
 

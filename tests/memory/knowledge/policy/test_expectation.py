@@ -158,7 +158,23 @@ def test_the_library_s_failures_are_heard_of_by_other_writers() -> None:
 
 def test_three_failures_outvote_many_false_passes() -> None:
     passed = np.array([True] * 40 + [False] * 3)
-    assert believed([passed]).probability < 0.6
+    for runs in (np.full(43, -1), np.array([*range(40), 41, 42, 43])):
+        assert believed([(passed, runs.astype(np.int32))]).probability < 0.6
+
+
+def test_many_false_rows_of_one_run_are_few_witnesses() -> None:
+    """Not of many runs, nor what fails on this very task: that counts each."""
+    true = [tried(0.06, f"task {n}", number=n)._replace(run=f"run {n}") for n in range(8)]
+    lies = [
+        tried(None, f"never {n % 3}", number=100 + n)._replace(run="lie") for n in range(20)
+    ]
+    before, slandered = ask(true), ask([*true, *lies])
+    assert before.passes.probability > 0.9 and slandered.passes.probability > 0.6
+    assert slandered.value > 0, "still worth a try, so that the truth comes out"
+    others = [each._replace(run=f"run {100 + n}") for n, each in enumerate(lies)]
+    assert ask([*true, *others]).passes.probability < 0.1
+    here = [tried(None, "here", number=200 + n)._replace(run="own") for n in range(3)]
+    assert ask([*true, *here], task="here").passes.probability < 0.45
 
 
 def test_an_outlook_stays_what_it_was() -> None:

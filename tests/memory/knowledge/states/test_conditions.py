@@ -109,7 +109,7 @@ def test_the_facts_of_a_kernel_are_those_that_are_listed():
         "device_kind": "simulated", "gpu": "H100", "arch": "sm_90", "family": "hopper",
         "capability": 9.0, "primary": "dram", "secondary": "latency", "microseconds": 40.0,
         "headroom": 4.0, "launches": 2.0, "share": 0.75, "blocks": 8.0, "threads": 256.0,
-        "waves": 0.5, "registers": 40.0, "shared_bytes": 1536.0,
+        "waves": 0.5, "blocks_per_sm": 8 / 132, "registers": 40.0, "shared_bytes": 1536.0,
         "applied": frozenset({"fuse"}), "writer": "builtin",
     }  # fmt: skip
     assert facts["sm"] == 0.25

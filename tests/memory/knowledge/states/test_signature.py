@@ -9,9 +9,11 @@ from hypothesis import strategies as st
 from kernelblaster.harness.records.profiles import LaunchProfile, Profile
 from kernelblaster.harness.records.timings import Provenance
 from kernelblaster.memory.knowledge.states.dimensions import (
+    AT_BOUND,
     BOTTLENECKS,
     DIMENSIONS,
     EARLIER,
+    SECOND,
     UNKNOWN,
 )
 from kernelblaster.memory.knowledge.states.distances import distance, embed
@@ -123,6 +125,18 @@ def test_dimensions_read_the_metrics_they_name() -> None:
     assert {name: found[name] for name in expected} == pytest.approx(expected)
 
 
+@pytest.mark.parametrize(
+    ("blocks", "gpu", "idle"), [(33, "H100", 0.75), (256, "H100", 0.0), (33, "a GPU unknown", None)]
+)
+def test_every_sm_has_a_block_or_it_is_told_which_share_has_none(
+    blocks: int, gpu: str, idle: float | None
+) -> None:
+    """Which says nothing of how many more of them the SMs could hold."""
+    program = profile(launch(grid=(blocks, 1, 1))).model_copy(update={"gpu": gpu})
+    found = known(signature_of(program).values)
+    assert found.get("idle_sms") == idle and found["unfilled"] == 0.75
+
+
 def test_a_program_of_several_kernels_is_seen_through_its_dominant_launch() -> None:
     small = launch(2.0, metrics={}, bottleneck="launch").model_copy(update={"kernel": "small"})
     found = named(small, launch(6.0), small)
@@ -138,7 +152,7 @@ def test_a_program_of_several_kernels_is_seen_through_its_dominant_launch() -> N
 def test_a_metric_that_is_missing_is_not_known() -> None:
     found = named(launch(1.0, metrics={}))
     assert {name: value for name, value in found.items() if value} == {
-        "bound_dram": 1.0, "block_threads": 0.8,
+        "bound_dram": 1.0, "block_threads": 0.8, "idle_sms": pytest.approx(124 / 132, abs=1e-6),
     }  # fmt: skip
     without = {name: value for name, value in METRICS.items() if "l1tex" not in name}
     few, all_of_them = named(launch(metrics=without)), named(launch())
@@ -190,8 +204,10 @@ def test_the_earlier_layout_is_the_first_part_of_todays() -> None:
     earlier = [0.5] * EARLIER
     today = completed(earlier)
     assert len(today) == len(DIMENSIONS) and today[:EARLIER] == tuple(earlier)
-    assert set(today[EARLIER:-1]) == {UNKNOWN} and today[-1] == 0.0
-    assert completed(today) == today
+    assert {*today[EARLIER:AT_BOUND], *today[AT_BOUND + 1 :]} == {UNKNOWN}
+    assert today[AT_BOUND] == 0.0 and completed(today) == today
+    second = [0.5] * SECOND
+    assert completed(second) == (*second, *[UNKNOWN] * (len(DIMENSIONS) - SECOND))
     assert distance(earlier, signature_of(profile(launch())).values) > 0.0
     with pytest.raises(ValueError, match="12 values"):
         completed([0.0] * 12)

@@ -268,6 +268,28 @@ def test_tensor_shapes_are_those_that_the_architecture_and_the_device_know() -> 
     assert tensor_text("NVIDIA Tesla V100", "sm_70", "cuda") == ""
 
 
+@pytest.mark.parametrize(
+    ("dtype", "told", "not_told"),
+    [("bfloat16", "bf16", ("tf32", "double", "int8", "fp8")),
+     ("float32", "tf32", ("double", "int8", "fp8")),
+     ("float64", "8x8x4 of double", ("tf32", "fp16", "mma.sync", "wgmma", "int8"))],
+)  # fmt: skip
+@pytest.mark.parametrize(("arch", "kind"), [("sm_90", "simulated"), ("sm_90a", "cuda")])
+def test_shapes_are_told_of_what_serves_the_tasks_type(
+    dtype: str, told: str, not_told: tuple[str, ...], arch: str, kind: str
+) -> None:
+    text = tensor_text("H100", arch, kind, dtype).partition("Through wmma")[0]
+    assert told in text and not [word for word in not_told if word in text]
+
+
+def test_a_launch_that_takes_hardly_any_time_is_told_in_a_line() -> None:
+    small = launch(kernel="small", microseconds=2.0)
+    program = profile(launch(microseconds=198.0), small)
+    _, last = profile_text(program).split("\n\n")
+    assert last.startswith("small<<<") and "\n" not in last
+    assert "\n- advice" in profile_text(profile(launch(), launch(microseconds=100.0)))
+
+
 # Figures ---------------------------------------------------------------------------------------
 
 

@@ -27,25 +27,21 @@ from kernelblaster.harness.task.rules import (
     OWN_ERROR_FACTOR,
 )
 from kernelblaster.harness.vetting.symbols import check_symbols
-from kernelblaster.nodes.common.prompts.render import (
-    Section,
-    estimate_tokens,
-    render,
-    within,
-)
+from kernelblaster.nodes.common.prompts.render import render
 from kernelblaster.nodes.common.prompts.subject import (
     bounds_context,
     kernel_context,
     task_context,
 )
-from kernelblaster.tools.models.records import CONTEXT_TOKENS, Message
+from kernelblaster.tools.models.fitting import fitted, of_sections, tokens_of
+from kernelblaster.tools.models.records import CONTEXT_TOKENS, Message, Section
 
 IDENTITY = DeviceIdentity(kind="simulated", gpu="H100", arch="sm_90", toolchain="nvcc")
 
 
 def count_tokens(messages: tuple[Message, ...]) -> int:
     """Return how many tokens messages have, about."""
-    return sum(estimate_tokens(message.content) for message in messages)
+    return tokens_of(messages)
 
 
 def evaluation(task: Task) -> Evaluation:
@@ -70,7 +66,7 @@ def lowering(task: Task, budget: int = 16_000, **changes: Any) -> tuple[Message,
         task, initial(task), evaluation(task), ()
     )
     context |= {
-        "technique": "fast_math: faster functions", "technique_name": "fast_math",
+        "technique": "fast_math: faster functions", "technique_name": "fast_math", "target": "",
         "parameters": "", "rounds": 0, "file_id": "kernel-0",
         "expected": "expected 1.2x", "settings": "",
         "lessons": "- correction: words", "tried": "- unroll_loop: 1.1x", "came": "", "lost": "",
@@ -113,7 +109,8 @@ def test_every_template_of_these_roles_renders() -> None:
     first = render("initial_cuda", CONTEXT_TOKENS["initial_cuda"], **context, **whole)
     assert signature(task) in first[0].content and "aten.layer_norm" in first[1].content
     assert "SEARCH" not in first[0].content, "there is no file to edit yet"
-    soft = render("soft_verifier", 12_000, **context, listing="1 x", claims="- it was claimed")
+    soft = render("soft_verifier", 12_000, **context, listing="1 x", claims="- it was claimed",
+                  changes="")
     assert "hard_coded" in soft[0].content and "- it was claimed" in soft[1].content
     (mend,) = render("repair", 6000, failure="It crashed.", listing="", keep="fast_math")
     assert mend.role == "user" and "keep fast_math" in mend.content
@@ -166,9 +163,9 @@ sections = st.lists(
 
 @given(sections, st.integers(0, 100))
 def test_what_is_left_fits_or_cannot_be_cut(parts: list[Section], budget: int) -> None:
-    kept, left_out = within(parts, budget)
-    size = sum(estimate_tokens(part.rendered) for part in kept)
-    assert size <= budget or all(part.keep is None for part in kept)
+    (told,) = fitted([of_sections(parts)], budget)
+    kept, left_out = told.sections, told.left_out
+    assert tokens_of([told]) <= budget or all(part.keep is None for part in kept)
     assert len(kept) + len(left_out) == len(parts)
     assert [part for part in parts if part.keep is None] == [p for p in kept if p.keep is None]
     cut = list(parts)
@@ -247,13 +244,13 @@ def test_all_who_write_or_judge_a_kernel_are_told_the_same_rules() -> None:
     """One text: what is said to one of them is said to all, word for word."""
     task = norm_task()
     rules = contract().partition("# How it is judged")[2].strip().partition("\n\n")[0]
-    assert rules.startswith("Each element:") and rules.endswith("with a cold cache.")
+    assert rules.startswith("Each element:") and rules.endswith("are refused.")
     context = task_context(task, IDENTITY) | {
         "rest": None, "solution": "", "listing": "1 x", "examples": (),
     }  # fmt: skip
     about = dict.fromkeys(
-        ("failure", "summary", "counters", "last", "path", "claims", "profile", "finding",
-         "advice", "method", "example", "example_task", "examples"), "",
+        ("failure", "summary", "counters", "last", "path", "claims", "changes", "profile",
+         "finding", "advice", "method", "example", "example_task", "examples"), "",
     ) | bounds_context(task, IDENTITY) | {"mode": "correction"}  # fmt: skip
     for role in ("initial_cuda", "coder", "judge", "soft_verifier"):
         told = render(role, 16_000, **(context | about))

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import graph_support
 import pytest
+from asked import Asked
 from graph_support import TextRewrite
 from model_role_support import new_folder, run
 from scripted_chat_model import CURRENT, ScriptedChatModel
 from text_runs import resume
 
+from kernelblaster.graph.session import Session, Undecided
 from kernelblaster.harness.records.tasks import Task
+from kernelblaster.memory.run.run_store import RunStore
 from kernelblaster.nodes.run.search import sweep
 from kernelblaster.tools.models.code_reply import fenced
+from kernelblaster.tools.rewriting.named_constants import with_numbers
 from kernelblaster.tools.rewriting.records import Inapplicable, Rewritten
 
 
@@ -123,3 +130,70 @@ def test_a_sweep_that_was_cut_off_is_the_same_one_when_the_run_goes_on(
                 assert name == "cut"
         paths.append(resume(folder / "run").path)
     assert paths[0] == paths[1] and [step.parameters for step in paths[0]] == [{"tile": 32}]
+
+
+def test_after_a_sweep_was_accepted_the_steps_go_on_from_its_kernel(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Number by number as long as it gains, no kernel twice, and nobody is asked for these."""
+    cards = "kernelblaster.nodes.optimization_proposer.table.Table.cards"
+    monkeypatch.setattr(cards, lambda table: {})
+    times = {64: 95.0, 128: 80.0, 256: 50.0, 512: 60.0}
+    kernel = "us: 80.0\nconstexpr int BLOCK_SIZE = 128;\n// launch()\n"
+    first_reply = f'PARAMETERS: {{"block_size": 128}}\n{fenced(kernel)}'
+
+    def timed(text: str, values: Mapping[str, int]) -> str:
+        changed = with_numbers(text, values)
+        if "us: " not in changed:
+            return changed
+        return re.sub(r"us: [\d.]+", f"us: {times[values['BLOCK_SIZE']]}", changed)
+
+    for module in ("kernel_writer.builtin", "run.search.sweep"):
+        monkeypatch.setattr(f"kernelblaster.nodes.{module}.with_numbers", timed)
+    model = ScriptedChatModel(by_role={"kernel_writer": [first_reply]}, otherwise=KEPT)
+    blocks = (TextRewrite("tune_block_size", 0.9),)
+    ran = run(tmp_path, monkeypatch, model, "kernel_writer", rewrites=blocks, steps=4, repairs=0)
+    steps = ran.steps
+    assert [step.parameters["block_size"] for step in steps] == [128, 64, 256, 512]
+    assert [step.microseconds_after for step in steps] == [80.0, 95.0, 50.0, 60.0]
+    first, lost, won, last = steps
+    assert lost.parent_sha256 == won.parent_sha256 == first.child_sha256
+    assert last.parent_sha256 == won.child_sha256, "from what was accepted"
+    assert len({step.child_sha256 for step in steps}) == 4
+    assert len(model.calls) == 1 and ran.result.best_us == 50.0
+
+
+KEPT = "NOT APPLICABLE: it is fast already."
+
+
+def test_a_person_is_asked_of_a_sweep_and_what_they_reject_is_swept_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, library: None
+) -> None:
+    graph_support.install(monkeypatch.setattr, (TILED,))
+    asked: list[Any] = []
+
+    def answer(question: dict[str, Any]) -> str:
+        return "accept" if len(asked) == 1 else "reject: one setting is enough"
+
+    request = Asked.of(
+        task="text.py", knowledge=str(tmp_path / "kb"), iterations=1, rollouts=1, steps=3,
+        repairs=0, approve=("technique",),
+    )  # fmt: skip
+    session = request.session(tmp_path / "run")
+    answers = None
+    for _ in range(5):
+        try:
+            asyncio.run(session.run(answers=answers))
+            break
+        except Undecided as undecided:
+            asked.extend(undecided.questions.values())
+            answers = {key: answer(each) for key, each in undecided.questions.items()}
+        finally:
+            session.close()
+        session = Session.open(tmp_path / "run")
+    techniques = [question["technique"] for question in asked]
+    assert techniques == [TILED.technique] * 2, "the second is the sweep's, and there is no third"
+    assert asked[1]["parameters"] != asked[0]["parameters"]
+    with RunStore(tmp_path / "run" / "run.sqlite") as store:
+        (step,) = store.replay.steps()
+    assert step.parameters == {"tile": 16}

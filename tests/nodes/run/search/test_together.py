@@ -50,7 +50,6 @@ def test_what_the_rule_leaves_open_of_the_state_is_asked_with_the_rest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("kernelblaster.nodes.common.ties.tied", lambda near: [])
-    monkeypatch.setattr("kernelblaster.nodes.run.search.decide.tied", lambda near: [])
     new = {"state": "new", "name": "waits for rows", "description": "Rows come late.",
            "reason": "None fits."}  # fmt: skip
     missing = decision("fast_math", choice="fast_math")
