@@ -50,6 +50,7 @@ ORDER: dict[str, tuple[str | tuple[str, ...], ...]] = {
         ("progress", "waiting"), "models", "rewriting", "techniques", "first_kernel", "solutions",
         "wording", "evaluation", "exporting", "workspace", "for_agents",
     ),
+    "tools/first_kernel": ("program", ("kernels", "stages"), "operators", "general", "writer"),
     "nodes": ("records", "common", AGENTS, "run"),
     "nodes/common": (
         ("workspaces", "randomness", "policies", "replies", "ties"), "prompts", "history",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...harness.errors import UserError
 from ...harness.records.tasks import Task
-from ...tools.first_kernel.missing import Sketch
+from ...tools.first_kernel.kernels.missing import Sketch
 from ...tools.first_kernel.writer import NotWritten
 from ...tools.first_kernel.writer import write_initial_cuda as write_builtin
 

@@ -22,7 +22,7 @@ from ...harness.files import read_source
 from ...harness.records.evaluations import Evaluation
 from ...harness.records.outcomes import Outcome, outcome_in_words
 from ...harness.records.record import Record
-from ...tools.first_kernel.missing import Sketch
+from ...tools.first_kernel.kernels.missing import Sketch
 from ...tools.models.asking import MalformedReply
 from ...tools.models.code_reply import CodeReply, read_code
 from ...tools.models.records import BUILTIN, Message

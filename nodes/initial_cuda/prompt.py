@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ...harness.records.evaluations import Evaluation
 from ...harness.records.tasks import Task
-from ...tools.first_kernel.missing import Sketch
+from ...tools.first_kernel.kernels.missing import Sketch
 from ...tools.models.records import Message
 from ...tools.workspace import Workspace
 from ..common.prompts.render import conversation

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from ...tools.first_kernel.missing import Sketch
+from ...tools.first_kernel.kernels.missing import Sketch
 from ...tools.models.asking import MalformedReply
 from ...tools.models.code_reply import CodeReply, holds_edits, read_code
 

@@ -13,17 +13,17 @@ from typing import Any
 
 from ...harness.records.tasks import Task
 from ...harness.task.names import constants_of
-from . import movement, recurrent, searches, sums, windows
-from .arrays import Array, Storage, expanded, whole
-from .calls import VIEWS, Call, Number, Reference, calls_of, names_of
-from .elementwise import OPERANDS
-from .left_out import leave_out
-from .missing import Sketch, Unwritten
-from .nests import Lazy, Result, Scalar, Value, Writing
-from .pen import Pen
-from .sizes import Sizes, count
-from .source import source_of
-from .values import CannotWrite, Dim, IsRandom
+from .kernels.elementwise import OPERANDS
+from .kernels.left_out import leave_out
+from .kernels.missing import Sketch, Unwritten
+from .kernels.nests import Lazy, Result, Scalar, Value, Writing
+from .kernels.pen import Pen
+from .kernels.source import source_of
+from .operators import movement, recurrent, searches, sums, windows
+from .program.arrays import Array, Storage, expanded, whole
+from .program.calls import VIEWS, Call, Number, Reference, calls_of, names_of
+from .program.sizes import Sizes, count
+from .program.values import CannotWrite, Dim, IsRandom
 
 Operator = Callable[[Writing, Call], Any]
 

@@ -12,12 +12,9 @@ from dataclasses import dataclass
 from ...harness.records.record import Record
 from ...harness.records.tasks import Task
 from ...harness.task.names import constants_of, plain
-from .aten import lower_program
-from .builder import Stage
-from .emission import Body, loaded
 from .general import write_general
-from .missing import Sketch
-from .values import (
+from .kernels.missing import Sketch
+from .program.values import (
     Buffer,
     CannotWrite,
     Dim,
@@ -31,6 +28,9 @@ from .values import (
     reductions,
     walk,
 )
+from .stages.aten import lower_program
+from .stages.builder import Stage
+from .stages.emission import Body, loaded
 
 C_TYPES = {"float32": "float", "float16": "__half", "bfloat16": "__nv_bfloat16"}
 

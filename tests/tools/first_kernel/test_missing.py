@@ -11,7 +11,7 @@ from kernelblaster.harness.devices.simulated.device import SimulatedDevice
 from kernelblaster.harness.records.outcomes import Outcome
 from kernelblaster.harness.records.programs import Program, ProgramNode
 from kernelblaster.harness.task.loading import load_task
-from kernelblaster.tools.first_kernel.missing import Sketch
+from kernelblaster.tools.first_kernel.kernels.missing import Sketch
 from kernelblaster.tools.first_kernel.writer import NotWritten, write_initial_cuda
 
 BODY = """\

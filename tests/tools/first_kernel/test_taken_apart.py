@@ -12,8 +12,8 @@ from kernelblaster.harness.records.outcomes import Outcome
 from kernelblaster.harness.records.tasks import Task
 from kernelblaster.harness.reference.taken_apart import WHOLE
 from kernelblaster.harness.task.loading import load_task
-from kernelblaster.tools.first_kernel.elementwise import OPERANDS
 from kernelblaster.tools.first_kernel.general import OPERATORS
+from kernelblaster.tools.first_kernel.kernels.elementwise import OPERANDS
 from kernelblaster.tools.first_kernel.writer import (
     InitialKernel,
     NotWritten,

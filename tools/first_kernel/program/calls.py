@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...harness.records.programs import Program, ProgramNode
-from ...harness.records.tasks import Task
+from ....harness.records.programs import Program, ProgramNode
+from ....harness.records.tasks import Task
 from .pointwise import number
 from .sizes import Sizes, as_dim
 from .values import CannotWrite, Dims

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from .arrays import Array
-from .calls import Call, Number
+from ..program.arrays import Array
+from ..program.calls import Call, Number
+from ..program.values import CannotWrite, Dim, Dims
 from .missing import Unwritten
 from .nests import Lazy, Scalar, Writing
 from .pen import Pointer
-from .values import CannotWrite, Dim, Dims
 
 
 def leave_out(

@@ -12,9 +12,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from .arrays import Array, Storage
-from .sizes import count, same_as_zero
-from .values import CannotWrite, Dim, same
+from ..program.arrays import Array, Storage
+from ..program.sizes import count, same_as_zero
+from ..program.values import CannotWrite, Dim, same
 
 INDEX = "index_t"
 C_TYPES = {

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...harness.records.programs import ProgramNode
-from ...harness.records.tasks import Task
-from ...harness.task.names import constants_of
-from .builder import Builder, Squeezed, Stage, permuted, same_geometry, unwrapped
-from .pointwise import POINTWISE, number
-from .values import (
+from ....harness.records.programs import ProgramNode
+from ....harness.records.tasks import Task
+from ....harness.task.names import constants_of
+from ..program.pointwise import POINTWISE, number
+from ..program.values import (
     ONE,
     Buffer,
     CannotWrite,
@@ -28,6 +27,7 @@ from .values import (
     same,
     walk,
 )
+from .builder import Builder, Squeezed, Stage, permuted, same_geometry, unwrapped
 
 _TYPES = ("float32", "float16", "bfloat16")
 _IDENTITIES = frozenset(

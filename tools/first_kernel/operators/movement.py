@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from .arrays import FLOATING, Array, expanded, flipped, part, permuted, unsqueezed, without
-from .calls import Call
-from .nests import Lazy, Scalar, Value, Writing
-from .pen import Pen
-from .pointwise import number
-from .sizes import ZERO, as_dim, count, divided, negative, plus, times
-from .values import ONE, CannotWrite, Dim, Dims, IsRandom
+from ..kernels.nests import Lazy, Scalar, Value, Writing
+from ..kernels.pen import Pen
+from ..program.arrays import FLOATING, Array, expanded, flipped, part, permuted, unsqueezed, without
+from ..program.calls import Call
+from ..program.pointwise import number
+from ..program.sizes import ZERO, as_dim, count, divided, negative, plus, times
+from ..program.values import ONE, CannotWrite, Dim, Dims, IsRandom
 
 Results = Value | tuple[Value, ...]
 

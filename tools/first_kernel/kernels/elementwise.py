@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from .pointwise import POINTWISE, number, pointwise_of
-from .values import CannotWrite, Value
+from ..program.pointwise import POINTWISE, number, pointwise_of
+from ..program.values import CannotWrite, Value
 
 Render = Callable[[Sequence[str]], str]
 

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from .arrays import FLOATING, Array, expanded, part, permuted, shape, unsqueezed, without
-from .calls import Call, Number
-from .nests import Lazy, Scalar, Value, Writing, _Expression, _leaves
-from .pen import type_of
-from .pointwise import number
-from .sizes import ZERO, as_dim, count, divided, minus, plus
-from .values import ONE, CannotWrite, Dim, Dims, IsRandom, broadcast
+from ..kernels.nests import Lazy, Scalar, Value, Writing, _Expression, _leaves
+from ..kernels.pen import type_of
+from ..program.arrays import FLOATING, Array, expanded, part, permuted, shape, unsqueezed, without
+from ..program.calls import Call, Number
+from ..program.pointwise import number
+from ..program.sizes import ZERO, as_dim, count, divided, minus, plus
+from ..program.values import ONE, CannotWrite, Dim, Dims, IsRandom, broadcast
 
 Results = Value | tuple[Value, ...]
 _LOWEST, _LEAST = -3.4e38, 1e-30

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ...harness.records.tasks import Task
-from ...harness.task.names import constants_of
+from ....harness.records.tasks import Task
+from ....harness.task.names import constants_of
 from .values import ONE, CannotWrite, Dim, Dims
 
 ZERO = Dim("0", 0, 0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from .values import (
+from ..program.values import (
     Buffer,
     Dim,
     Dims,

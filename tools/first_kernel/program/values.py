@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from ...harness.records.tensors import DType
+from ....harness.records.tensors import DType
 
 
 class CannotWrite(Exception):

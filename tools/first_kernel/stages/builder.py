@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...harness.task.names import plain
-from .pointwise import pointwise_of
-from .values import (
+from ....harness.task.names import plain
+from ..program.pointwise import pointwise_of
+from ..program.values import (
     ONE,
     Buffer,
     Dims,

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from .arrays import Array, part, permuted, without
-from .calls import Call
-from .nests import Value, Writing
-from .pen import Pen
-from .sizes import ZERO, as_dim, times
+from ..kernels.nests import Value, Writing
+from ..kernels.pen import Pen
+from ..program.arrays import Array, part, permuted, without
+from ..program.calls import Call
+from ..program.sizes import ZERO, as_dim, times
+from ..program.values import ONE, CannotWrite, Dim, IsRandom
 from .sums import product
-from .values import ONE, CannotWrite, Dim, IsRandom
 
 _SIGMOID = "1.0f / (1.0f + expf(-({})))"
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ...harness.records.tasks import Task
-from ...harness.records.tensors import DTYPE_BYTES
-from .arrays import Array, Storage
+from ....harness.records.tasks import Task
+from ....harness.records.tensors import DTYPE_BYTES
+from ..program.arrays import Array, Storage
+from ..program.sizes import Sizes, atom, same_as_zero
 from .missing import MissingKernel, Sketch, Unwritten
 from .pen import C_TYPES, INDEX, Hole, Pen
-from .sizes import Sizes, atom, same_as_zero
 
 THREADS = 256
 _ALIGNMENT = 256

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ...harness.task.names import plain
-from .arrays import (
+from ....harness.task.names import plain
+from ..program.arrays import (
     FLOATING,
     Array,
     Storage,
@@ -20,13 +20,13 @@ from .arrays import (
     whole,
     without,
 )
-from .calls import Number
+from ..program.calls import Number
+from ..program.pointwise import enclosed, number
+from ..program.sizes import Sizes, ceil_div, count
+from ..program.values import ONE, CannotWrite, Dim, Dims, broadcast
 from .elementwise import render_of
 from .missing import Unwritten
 from .pen import Pen, type_of
-from .pointwise import enclosed, number
-from .sizes import Sizes, ceil_div, count
-from .values import ONE, CannotWrite, Dim, Dims, broadcast
 
 LONGEST_LOOP = 16384
 """Steps of one thread, and terms of one running sum, before work is split."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 
-from .arrays import Array, shape
-from .calls import Call
-from .nests import Result, Value, Writing, lowest
-from .pen import Pen
-from .sizes import as_dim, count, divided, same_as_zero
-from .values import ONE, CannotWrite, Dim, Dims
+from ..kernels.nests import Result, Value, Writing, lowest
+from ..kernels.pen import Pen
+from ..program.arrays import Array, shape
+from ..program.calls import Call
+from ..program.sizes import as_dim, count, divided, same_as_zero
+from ..program.values import ONE, CannotWrite, Dim, Dims
 
 _SPACE = ("z", "y", "x")
 _KERNEL = ("kz", "ky", "kx")

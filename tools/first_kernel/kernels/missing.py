@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...harness.records.record import Record
-from .arrays import Storage
+from ....harness.records.record import Record
+from ..program.arrays import Storage
+from ..program.values import Dims
 from .pen import C_TYPES, Pointer
-from .values import Dims
 
 
 class MissingKernel(Record):

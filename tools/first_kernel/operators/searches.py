@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from ..kernels.nests import Lazy, Scalar, Value, Writing, lowest
+from ..kernels.pen import Pen
+from ..program.arrays import FLOATING, Array, expanded, part, unsqueezed, whole, without
+from ..program.calls import Call
+from ..program.sizes import ZERO, as_dim, count
+from ..program.values import ONE, CannotWrite, Dims, broadcast
 from . import sums
-from .arrays import FLOATING, Array, expanded, part, unsqueezed, whole, without
-from .calls import Call
 from .movement import Results, axis_names, from_start, index_at, slice_start
-from .nests import Lazy, Scalar, Value, Writing, lowest
-from .pen import Pen
-from .sizes import ZERO, as_dim, count
-from .values import ONE, CannotWrite, Dims, broadcast
 
 MOST_SEARCHED = 4096
 """Indices that every element of a result looks through."""

@@ -1,0 +1,1 @@
+"""A program as it is translated: its values, sizes, arrays and operations."""

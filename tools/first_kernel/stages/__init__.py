@@ -1,0 +1,1 @@
+"""Programs of few operations as stages, each fused into one kernel."""
