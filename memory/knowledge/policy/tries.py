@@ -265,9 +265,7 @@ def reliability(seen: Seen, mark: NDArray[np.int32], builtin: int) -> Reliabilit
     half: many rows of one run are few witnesses. What was tried on the task counts each."""
     asked = tuple(mark[[OF_CLASS, OF_HARNESS, OF_KIND, OF_WRITER, OF_TASK]].tolist())
     if asked not in seen.passing:
-        codes, passed, runs = (
-            told[-RECENT:] for told in (seen.codes, ~seen.failed, seen.runs)
-        )
+        codes, passed, runs = seen.codes[-RECENT:], ~seen.failed[-RECENT:], seen.runs[-RECENT:]
         foreign = foreign_to(codes, mark)
         same = codes[:, OF_CLASS] == mark[OF_CLASS]
         cases = [foreign]
