@@ -48,7 +48,7 @@ def main() -> int:
     ]
     for each in running:
         print(finished(each, ends), flush=True)
-    rows = [line.split("\t") for line in log.read_text().splitlines()]
+    rows = [line.split("\t") for line in log.read_text().splitlines() if "\t" in line]
     failed = [row for row in rows if row[1] == "failed"]
     print(f"{sum(row[1] == 'passed' for row in rows)} passed, {len(failed)} failed")
     for row in failed:
