@@ -14,7 +14,7 @@ from ..counters import Counts
 from ..model.constants import TimeConstants, constants_of
 from ..ptx.records import Module
 from ..run.core import Result
-from ..run.replay import replay_l1, trace_shape
+from ..run.replay import Shape, replay_l1, trace_shape
 from ..sass.sums import words_a_read
 from .footprint import (
     Footprint,
@@ -79,19 +79,22 @@ def traffic_of(
     resident = runs.resident
     carveout = shared_carveout(gpu.limits, shared_bytes, max(1, held.blocks))
     assert resident.trace is not None
-    replay = replay_l1(
-        [resident.trace], gpu.limits.l1_bytes - carveout, len(module.instructions)
-    )  # fmt: skip
-    seen, hits = replay.made(shares)
     loads = _loads(module)
-    group_scale = runs.scale(loads, float(replay.sectors[loads].sum()))
-    load_sectors, load_hits = float(seen[loads].sum()), float(hits[loads].sum())
-    misses_of = 1 - np.divide(hits, seen, where=seen > 0, out=np.zeros(len(seen)))
-    missed = load_sectors - load_hits
+    shape = trace_shape(resident.trace, len(module.instructions))
     footprint = footprint_of(
         gpu, runs.runner.asked.memory, runs.runner.fresh, runs.runner.uses, runs.blocks, held,
         whole_range=runs.whole_range,
     )  # fmt: skip
+    if not _shows_loads(shape, loads, runs):
+        return _unseen(gpu, runs, footprint, samples)
+    replay = replay_l1(
+        [resident.trace], gpu.limits.l1_bytes - carveout, len(module.instructions)
+    )  # fmt: skip
+    seen, hits = replay.made(shares)
+    group_scale = runs.scale(loads, float(replay.sectors[loads].sum()))
+    load_sectors, load_hits = float(seen[loads].sum()), float(hits[loads].sum())
+    misses_of = 1 - np.divide(hits, seen, where=seen > 0, out=np.zeros(len(seen)))
+    missed = load_sectors - load_hits
     again = 0.0
     sectors, by = replay.first_misses()
     readers = runs.readers(sectors)
@@ -111,13 +114,13 @@ def traffic_of(
     def by_instruction(first: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """Return the share of each instruction's misses that DRAM serves.
 
-        Of those that ask again, it serves where the L2 has lost what they ask for.
+        Of those that ask again, it serves where the L2 has lost what they ask for; of what these
+        blocks did not run, all.
         """
         more = np.bincount(by, weights=first - lost, minlength=len(seen))
         share: npt.NDArray[np.float64] = lost + more / np.maximum(replay.sectors - replay.hits, 1)
-        return share
+        return np.where(replay.sectors > 0, share, 1.0)
 
-    shape = trace_shape(resident.trace, len(module.instructions))
     once = served(footprint.read)
     weights = (misses_of * by_instruction(once))[loads]
     halves = fetched_halves(
@@ -153,6 +156,39 @@ def traffic_of(
                  for rate, share in zip(hit_rates, awaited.tolist(), strict=True)],
         echoes=replay.echoes,
     )  # fmt: skip
+
+
+def _shows_loads(shape: Shape, loads: Sequence[int], runs: SampledRuns) -> bool:
+    """Say whether the blocks of one SM load at least half as much as so many blocks do mostly."""
+    here = float(shape.sectors[loads].sum()) / len(runs.group)
+    each = sum(float(result.counters["sectors"][loads].sum()) for _, result in runs.samples)
+    return here >= 0.5 * each / max(1, sum(len(chosen) for chosen, _ in runs.samples))
+
+
+def _unseen(
+    gpu: Gpu, runs: SampledRuns, footprint: Footprint, samples: Sequence[Counts]
+) -> MemoryTraffic:
+    """Return what a launch moves of which the blocks of one SM show too little.
+
+    Nothing is found in an L1, and what the launch has not read yet is in DRAM, all loads alike.
+    """
+    constants = constants_of(gpu)
+    load_sectors = sum(counts.load_sectors for counts in samples) / len(samples)
+    waited = footprint.read + IN_STEP * max(0.0, footprint.awaited - footprint.read)
+    share = min(1.0, (waited + footprint.between_waves) / max(32.0, 32 * load_sectors))
+    rows = runs.resident.counters
+    return MemoryTraffic(
+        footprint=footprint,
+        load_sectors=load_sectors,
+        hit_sectors=0.0,
+        missed_lines=1.0,
+        reread_bytes=footprint.between_waves,
+        dram_accesses=0.0,
+        filled_bytes=filled_bytes(samples, footprint),
+        latencies=[_latency(constants, row, 0.0, share) for row in rows],
+        spreads=[share * constants.dram_latency * constants.latency_spread] * len(rows),
+        echoes={},
+    )
 
 
 def constant_waits(gpu: Gpu, ran: Result) -> list[float]:
