@@ -31,6 +31,8 @@ _AFTERMATH = "Program hit "
 _PLACE = re.compile(r"in (?:\S*/)?(?P<file>[^/\s:]+\.cu):(?P<line>\d+)")
 _ACCESS = re.compile(r" access at .* in (?:\S*/)?([^/\s:]+):(\d+)")
 _MOST_HAZARDS = "Maximum number of hazards reached"
+_TARGET_FAILED = "Target application returned an error"
+"""Said of a program that did not come to its end; the sanitizer's own status hides it."""
 Lines = frozenset[tuple[str, int]]
 
 
@@ -102,7 +104,7 @@ def sanitize_program(
             return failed
         if reports and (_MOST_HAZARDS in text or len(reports) >= MOST_PRINTED):
             missing_tools.append(f"{tool}: it reported no other accesses than such as do not race")
-        elif status == 0 or reports:
+        elif status == 0 or (reports and _TARGET_FAILED not in text):
             clean.append(tool)
         else:
             missing_tools.append(f"{tool}: {_last_words(text, status)}")

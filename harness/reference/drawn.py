@@ -29,6 +29,8 @@ _NAMES = frozenset(each.__name__ for each in _MAKING | _FILLING) | {"gumbel_soft
 """What stands in a file that draws; the last draws in PyTorch's own code."""
 _ELSEWHERE = ("get_inputs", "get_init_inputs", "__init__")
 
+NAMED = "_kernelblaster_draws"
+"""Attribute of a model's class that names what its forward() would draw; no reference's own."""
 MOST = 64
 """A reference that draws more often, in a loop mostly, is refused as a random one."""
 
@@ -161,7 +163,7 @@ def take_draws(model: torch.nn.Module, count: int, names: Sequence[str]) -> None
     given = [inspect.Parameter(name, kind) for name in ("self", *_given_names(own, count), *names)]
     forward.__signature__ = inspect.Signature(given)  # type: ignore[attr-defined]
     forward.__qualname__ = own.forward.__qualname__
-    model.__class__ = type(own.__name__, (own,), {"forward": forward, "draws": tuple(names)})
+    model.__class__ = type(own.__name__, (own,), {"forward": forward, NAMED: tuple(names)})
 
 
 def _given_names(model: type, count: int) -> list[str]:

@@ -26,7 +26,7 @@ from ..records.readings import AS_WRITTEN, Reading
 from ..records.tensors import DTYPE_BYTES
 from ..task.dimensions import with_dimensions
 from ..task.names import is_macro, plain
-from .drawn import drawn_of, may_draw, names_of, take_draws
+from .drawn import NAMED, drawn_of, may_draw, names_of, take_draws
 from .surroundings import Surroundings
 
 _TYPES = {"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": torch.float32}
@@ -86,7 +86,7 @@ class Instance:
     @property
     def draws(self) -> tuple[str, ...]:
         """Identifiers of the last inputs: random numbers that forward() would draw itself."""
-        count = len(getattr(self.model, "draws", ()))
+        count = len(getattr(self.model, NAMED, ()))
         return tuple(map(str, self.input_names[len(self.input_names) - count :]))
 
 

@@ -185,7 +185,9 @@ def proposals_on(table: Table) -> type[Proposals]:
     """Return the form of proposals: at least one of them may be made, else the reasons why not."""
 
     def check(reply: Proposals) -> None:
-        named = (each.launch for each in reply.proposals if each.launch)
+        # Of a program of one kernel there is nothing to name.
+        several = len(table.kernels) > 1
+        named = (each.launch for each in reply.proposals if each.launch and several)
         unknown = [each for each in named if table.named(each) is None]
         if unknown:
             raise ValueError(

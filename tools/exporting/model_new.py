@@ -296,7 +296,7 @@ def _tensors(winner: Winner, tree: ast.Module) -> Iterator[str]:
         if spec.role in ("parameter", "buffer"):
             yield _path(winner.interface.qualified[spec.name])
         elif spec.role == "input":
-            yield found.get(spec.name) or _drawn(winner, spec)
+            yield found.get(spec.name) or _drawn(winner, spec, tree)
 
 
 def _given(winner: Winner) -> list[Shape]:
@@ -304,12 +304,18 @@ def _given(winner: Winner) -> list[Shape]:
     return [each for each in winner.interface.arguments if each.kind != "drawn"]
 
 
-def _drawn(winner: Winner, spec: TensorSpec) -> str:
+def _drawn(winner: Winner, spec: TensorSpec, tree: ast.Module) -> str:
     """Return what draws a tensor as forward() does.
 
     Raises:
         UserError: nobody knows how.
     """
+    if re.search(r"\b(generator|manual_seed)\b", ast.unparse(_function(winner, tree))):
+        raise UserError(
+            f"{winner.task.name}: forward() draws {spec.name} from a seed of its own, which is "
+            "not written as a KernelBench solution; export an operator, which is given what is "
+            "drawn"
+        )
     function = re.match(r"(randn|rand)(_like)?_line", spec.name)
     if function is None:
         raise UserError(
@@ -317,8 +323,7 @@ def _drawn(winner: Winner, spec: TensorSpec) -> str:
             "KernelBench solution: only torch.randn and torch.rand are; export an operator, "
             "which is given what is drawn"
         )
-    size = ", ".join(map(str, spec.shape))
-    return f"torch.{function[1]}({size}, dtype=torch.{spec.dtype}, device='cuda')"
+    return f"torch.{function[1]}({spec.shape}, dtype=torch.{spec.dtype}, device='cuda')"
 
 
 def _checks(winner: Winner, tree: ast.Module) -> Iterator[str]:

@@ -373,7 +373,8 @@ class Asker:
                         },
                     )
             except TimeoutError as error:
-                raise TimeoutError(str(error) or f"no whole reply in {seconds:g} s") from error
+                late = "it timed out" if seconds is None else f"no whole reply in {seconds:g} s"
+                raise TimeoutError(str(error) or late) from error
 
     async def _explain(self, call: _Call, attempt: int, error: Exception) -> None:
         """Close a try that failed and raise what its failure means."""

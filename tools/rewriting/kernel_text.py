@@ -11,6 +11,7 @@ from .syntax import descendants, parse, text_of
 
 _MACROS = ("preproc_def", "preproc_function_def")
 _NAME = re.compile(r"[A-Za-z_]\w*")
+_UNNAMED = re.compile(r"(?:\(anonymous namespace\)|<unnamed>)::")
 
 
 @functools.lru_cache(maxsize=256)
@@ -47,7 +48,7 @@ def own_text(source: str, kernel: str) -> str | None:
 
 def bare_name(kernel: str) -> str:
     """Return a kernel's name without return type, name spaces, template and call arguments."""
-    named = re.split(r"[<(]", kernel, maxsplit=1)[0].split()
+    named = re.split(r"[<(]", _UNNAMED.sub("", kernel), maxsplit=1)[0].split()
     return named[-1].rpartition("::")[2] if named else kernel
 
 

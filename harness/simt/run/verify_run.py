@@ -216,7 +216,7 @@ def _call_later(
         starts = [set_before([*kept[1:], third], each) for each in numbers]
         turns = [(start, BESIDE) for start in starts if start is not None]
         # Plain calls come last: what is then there is what they left.
-        turns.append((third, min(PLAIN_CALLS, left // 2)))
+        turns.append((third, min(PLAIN_CALLS, left - BESIDE * len(turns))))
         for start, count in turns:
             put_back(candidate, start)
             if any(found or result.guards or result.modified or call() != usual

@@ -137,7 +137,7 @@ def traffic_of(
     waited = footprint.read + IN_STEP * max(0.0, together)
     awaited = by_instruction(served(waited))
     scattered = float((shape.places[loads] * weights).sum())
-    stored = [index for index in np.flatnonzero(shape.places).tolist() if index not in set(loads)]
+    stored = np.setdiff1d(np.flatnonzero(shape.places), loads)
     hit_rates = [hit / sectors if sectors else 0.0
                  for hit, sectors in zip(hits.tolist(), seen.tolist(), strict=True)]  # fmt: skip
     return MemoryTraffic(

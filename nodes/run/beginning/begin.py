@@ -325,12 +325,13 @@ def take_up(directory: Path, knowledge: Path | None = None) -> RunPlan:
 def _moved_here(held: RunDirectory, plan: RunPlan, knowledge: str) -> RunPlan:
     with RunStore(held.path / "run.sqlite") as store:
         begun, untouched = bool(store.journal.entries()), store.is_untouched()
-    if not (begun or untouched):
-        raise UserError(
-            f"the run in {held.path} was started in {plan.run} by an earlier version; "
-            "move it back to resume it"
-        )
     origin = Path(plan.run)
+    if not (begun or untouched):
+        moved = f"was started in {origin}" if origin != held.path else f"uses {plan.knowledge}"
+        raise UserError(
+            f"the run in {held.path} {moved} and is of an earlier version; move it back to resume "
+            "it"
+        )
     try:
         copied = origin != held.path and stored_plan(origin).run_id == plan.run_id
     except UserError:

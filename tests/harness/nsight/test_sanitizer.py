@@ -90,8 +90,11 @@ def test_what_found_nothing_is_named(tmp_path: Path) -> None:
 
 
 def test_where_hazards_that_are_none_crowd_out_others_it_is_said(tmp_path: Path) -> None:
-    for more, missing in (("", False), ("Warning: Maximum number of hazards reached.", True)):
-        folder = tmp_path / str(missing)
+    for number, (more, missing) in enumerate((
+        ("", False), ("Warning: Maximum number of hazards reached.", True),
+        ("========= Target application returned an error", True),
+    )):  # fmt: skip
+        folder = tmp_path / str(number)
         folder.mkdir()
         text = (DATA / "strong.racecheck.txt").read_text() + more
         (folder / "said").write_text(text)

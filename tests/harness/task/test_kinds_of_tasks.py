@@ -276,6 +276,14 @@ LOADED: dict[str, tuple[str, dict[str, Any]]] = {
         {"args": ["x", "randn_line8", "rand_like_line10", "rand_like_line10_2", "normal_line11"],
          "note": "a kernel is given them, as randn_line8, rand_like_line10, .* and 1 more"},
     ),
+    "a model with draws of its own": (
+        reference("return self.draws(x) + torch.randn(64)", X,
+                  init="n=64: self.draws = nn.Linear(n, n)"),
+        {"args": ["x", "randn_line11", "draws_weight", "draws_bias"]},
+    ),
+    "a model that counts draws": (
+        reference("return x * self.draws", X, init="n=3: self.draws = n"), {"args": ["x"]},
+    ),
     "a type asked for": (
         reference("return self.l(x)", X, init="n=64: self.l = nn.Linear(n, 8)"),
         {"dtype": "bf16", "out": ["bfloat16[96, 8]"]},

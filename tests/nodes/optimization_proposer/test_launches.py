@@ -107,6 +107,16 @@ def test_a_kernel_that_there_is_not_is_asked_for_again_with_the_names(
     assert ran.evidence[0].launch == "norm_rows", "as a compiler names it"
 
 
+def test_of_a_program_of_one_kernel_no_name_is_wrong(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(SHARES, "norm_rows")
+    monkeypatch.setitem(SHARES, "product", 1.0)
+    ran, model = ran_with(tmp_path, monkeypatch, proposed("the matrix product"))
+    assert len(model.calls_of("optimization_proposer")) == 1
+    assert ran.evidence[0].launch == "product"
+
+
 def test_a_proposal_that_names_none_is_aimed_where_it_promises_most(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

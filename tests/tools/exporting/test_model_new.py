@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from pathlib import Path
 from types import SimpleNamespace
@@ -58,11 +59,11 @@ def test_other_numbers_than_the_kernels_are_refused(monkeypatch: pytest.MonkeyPa
         context["ModelNew"](8)(pair, 3.0, more)
 
 
-def drawing(function: str) -> Winner:
+def drawing(function: str, shape: tuple[int, ...] = (3, 4)) -> Winner:
     """The winner of a task whose forward() draws numbers."""
     own = exported_winner.winner()
     name, full = f"{function}_line9", own.task.full
-    drawn = full.of_role("input")[0].model_copy(update={"name": name, "shape": (3, 4)})
+    drawn = full.of_role("input")[0].model_copy(update={"name": name, "shape": shape})
     full = full.model_copy(update={"tensors": (*full.tensors, drawn)})
     arguments = (*own.interface.arguments, Shape(kind="drawn", name=name))
     return own.model_copy(
@@ -74,10 +75,20 @@ def drawing(function: str) -> Winner:
 
 
 def test_what_forward_draws_the_solution_draws() -> None:
-    text = model_new(drawing("randn_like"))
-    assert "torch.randn(3, 4, dtype=torch.float32, device='cuda')" in text
+    for shape in ((3, 4), (3,), ()):
+        text = model_new(drawing("randn_like", shape))
+        assert f"torch.randn({shape}, dtype=torch.float32, device='cuda')" in text
+        compile(text, "solution.py", "exec")
     with pytest.raises(UserError, match="forward.. draws exponential_line9.*export an operator"):
         model_new(drawing("exponential"))
+
+
+def test_what_is_drawn_from_a_seed_of_its_own_is_no_solution() -> None:
+    own = drawing("randn")
+    source = re.sub(r"(def forward.*\n)", r"\1        torch.manual_seed(3)\n", own.task.source)
+    task = own.task.model_copy(update={"source": source})
+    with pytest.raises(UserError, match="draws randn_line9 from a seed of its own"):
+        model_new(own.model_copy(update={"task": task}))
 
 
 def test_the_kernel_compiles_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -85,7 +85,10 @@ def test_a_kernels_text_is_its_own_with_what_it_uses() -> None:
     assert "cp.async.commit_group" in product and "__shfl" not in product
     assert "included" not in norm and "STAGES" not in product
     assert own_text(FILE, "warp_sum") is None and own_text(FILE, "other") is None
-    assert bare_name("void space::product<16>(const float*)") == "product"
+    unnamed = "(anonymous namespace)::"
+    for around in ("space::", unnamed, f"space::{unnamed}", "<unnamed>::"):
+        assert bare_name(f"void {around}product<16>(const float*)") == "product"
+    assert bare_name(f"{unnamed}product") == "product"
 
 
 def test_each_kernel_can_be_doing_its_own_work() -> None:
