@@ -40,6 +40,8 @@ class CandidateReview(Record):
 
     source_sha256: str
     """The candidate."""
+    whole: bool = True
+    """Whether all of the file was read, and not what changed in it alone."""
     objections: tuple[Objected, ...] = ()
     """What is said against it; empty too where it was not read."""
     author: str = ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from ...harness.records.tasks import Task
 from ...memory.records.evidence import Step
@@ -15,11 +16,20 @@ from ..common.history.steps import Place, visible_steps, ways_through
 from ..common.workspaces import opened
 from ..records.plan import RunPlan
 from ..records.task import TaskSummary
-from .prompt import verifier_messages
+from .prompt import changes_since, verifier_messages
 from .reply import SoftVerdict, verdict_on
 
-ACCEPTED = "accepted"
-"""Under which stage of its evaluation a candidate's acceptance is kept."""
+ACCEPTED, CHANGES_ACCEPTED = "accepted", "changes accepted"
+"""Under which stage of its evaluation a candidate's acceptance is kept: of the whole file, or of
+what changed in it."""
+
+
+class Read(NamedTuple):
+    """What a model says of a source."""
+
+    answer: Answer[SoftVerdict]
+    whole: bool
+    """Whether it was shown all of it."""
 
 
 async def verdict_of_model(
@@ -28,8 +38,8 @@ async def verdict_of_model(
     source: str,
     place: tuple[int, ...],
     before: Place | None,
-    made_of: str,
-) -> Answer[SoftVerdict]:
+    made_of: str | None,
+) -> Read:
     """Return what the role's model says of a source.
 
     Args:
@@ -38,18 +48,22 @@ async def verdict_of_model(
         source: text of the kernel.
         place: where in the run it is asked.
         before: iteration, rollout and step of what may be spoken of; None: all that was claimed.
-        made_of: artifact of the kernel that it was written from, or its own.
+        made_of: artifact of the kernel that it was written from, or its own: what changed since
+            the last version on the way that was accepted is read alone. None: all is read.
     """
+    changes: list[str] = []
 
     def prepare(workspace: Workspace) -> tuple[tuple[Message, ...], type[SoftVerdict]]:
         task = workspace.task(summary.artifact)
         tried = visible_claims(workspace, before)
         steps = visible_steps(workspace, before or (plan.iterations, 0, 0))
-        read = accepted_version(workspace, task, steps, made_of)
-        messages = verifier_messages(workspace, plan, task, source, tried, read)
+        read = made_of and accepted_version(workspace, task, steps, made_of)
+        changes[:] = [changes_since(read, source)]
+        messages = verifier_messages(workspace, plan, task, source, tried, changes[0])
         return messages, verdict_on(source, task)
 
-    return await asked(plan, "soft_verifier", place, prepare)
+    answer = await asked(plan, "soft_verifier", place, prepare)
+    return Read(answer, not any(changes))
 
 
 def accepted_version(
@@ -60,7 +74,8 @@ def accepted_version(
     way = ways_through(steps).get(sha256, ())
     for each in dict.fromkeys((sha256, *(step.parent_sha256 for step in reversed(way)))):
         text = workspace.artifacts.get_text(each)
-        if workspace.store.has_stage(workspace.evaluator.key(task, text), ACCEPTED):
+        key = workspace.evaluator.key(task, text)
+        if any(workspace.store.has_stage(key, stage) for stage in (ACCEPTED, CHANGES_ACCEPTED)):
             return text
     return None
 

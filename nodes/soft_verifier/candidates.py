@@ -27,7 +27,7 @@ from ..records.plan import RunPlan
 from ..records.reviews import CandidateReview
 from ..records.rounds import Candidate
 from ..records.task import TaskSummary
-from .asking import ACCEPTED, source_of, verdict_of_model
+from .asking import ACCEPTED, CHANGES_ACCEPTED, source_of, verdict_of_model
 from .claims import tried_claims
 from .reply import objections_of
 
@@ -151,7 +151,7 @@ async def _reviewed(
     source = await source_of(plan, sha256)
     if not await _passes(plan, summary, source):
         return CandidateReview(source_sha256=sha256)
-    answer = await verdict_of_model(
+    answer, whole = await verdict_of_model(
         plan, summary, source, (*place, number), place, made_of or sha256
     )
     if answer.value is None:
@@ -160,6 +160,7 @@ async def _reviewed(
         source_sha256=sha256,
         objections=objections_of(answer.value, source),
         author=answer.author,
+        whole=whole,
     )
     report_progress(
         "review",
@@ -185,7 +186,7 @@ async def _passes(plan: RunPlan, summary: TaskSummary, source: str) -> bool:
 
 
 async def _keep(plan: RunPlan, summary: TaskSummary, review: CandidateReview) -> None:
-    """Keep an acceptance: of the same source as winner nobody is asked again."""
+    """Keep an acceptance: of a file that was read whole nobody is asked again as winner."""
     if any(each.confirmed is not False for each in review.objections):
         return
     source = await source_of(plan, review.source_sha256)
@@ -193,7 +194,8 @@ async def _keep(plan: RunPlan, summary: TaskSummary, review: CandidateReview) ->
         task = await asyncio.to_thread(workspace.task, summary.artifact)
         key = workspace.evaluator.key(task, source)
         body = review.model_dump_json()
-        await asyncio.to_thread(workspace.store.put_stage, key, ACCEPTED, body)
+        stage = ACCEPTED if review.whole else CHANGES_ACCEPTED
+        await asyncio.to_thread(workspace.store.put_stage, key, stage, body)
 
 
 async def _with_claims(

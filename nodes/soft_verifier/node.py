@@ -1,4 +1,4 @@
-"""Soft verification: read the winner beside the reference before it is announced.
+"""Soft verification: read the winner, whole, beside the reference before it is announced.
 
 Reads plan, summary, initial, confirmation, soft_reviews; writes soft_reviews and, with what a
 reader should know, confirmation. An objection names the line it rests on and an input, which
@@ -119,7 +119,7 @@ async def _by_model(state: Reads) -> SoftReview:
         return helped.model_copy(update={"author": accepted.author})
     source = await source_of(plan, _winner(state))
     place = (len(state.get("soft_reviews") or {}),)
-    answer = await verdict_of_model(plan, state["summary"], source, place, None, _winner(state))
+    answer, _ = await verdict_of_model(plan, state["summary"], source, place, None, None)
     return review_of(answer, source, helped)
 
 

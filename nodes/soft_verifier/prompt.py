@@ -26,7 +26,7 @@ def verifier_messages(
     task: Task,
     source: str,
     tried: Sequence[TriedClaim] = (),
-    accepted: str | None = None,
+    changes: str = "",
 ) -> tuple[Message, ...]:
     """Return the prompt of the soft verifier.
 
@@ -36,11 +36,8 @@ def verifier_messages(
         task: what the file computes.
         source: the file.
         tried: the claims that it may know of.
-        accepted: an earlier version that was accepted, against which the changes alone are read.
+        changes: what alone is read of it, see `changes_since`; empty for the whole file.
     """
-    changes = difference(accepted, source) if accepted else ""
-    if len(changes) > MOST_CHANGED * len(source):
-        changes = ""
     return render(
         "soft_verifier",
         plan.models.context_of("soft_verifier"),
@@ -49,6 +46,12 @@ def verifier_messages(
         changes=changes,
         claims=refuted_text(tried, source),
     )
+
+
+def changes_since(accepted: str | None, source: str) -> str:
+    """Return what changed since a version that was accepted; empty where the file is to be read."""
+    changes = difference(accepted, source) if accepted else ""
+    return changes if len(changes) <= MOST_CHANGED * len(source) else ""
 
 
 def refuted_text(tried: Sequence[TriedClaim], source: str) -> str:

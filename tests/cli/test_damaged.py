@@ -274,7 +274,6 @@ BASES: dict[str, tuple[Damage, str]] = {
     "a link to nowhere": (to_nowhere("kb.json"), "kb.json cannot be read"),
     "no evidence": (written("evidence.sqlite", b"junk" * 4000), "evidence.sqlite"),
     "evidence nowhere": (to_nowhere("evidence.sqlite"), "evidence.sqlite"),
-    "a lock that is a folder": (folder_for_file("index.lock"), "index.lock"),
 } | {
     f"{column} of {kind}": (
         sql("evidence.sqlite", f"UPDATE entries SET {column} = {value}"), "evidence.sqlite"
@@ -290,6 +289,15 @@ BASES: dict[str, tuple[Damage, str]] = {
          "json_set(body, '$.signature_before', json('[0.5]'), '$.centroid', json('[0.5]'))"),
     )
 }  # fmt: skip
+
+
+def test_a_knowledge_base_whose_lock_is_a_folder_is_read_and_not_written_to(
+    place: Path, command: Any, tmp_path: Path
+) -> None:
+    folder_for_file("index.lock")(place / "kb")
+    assert command("kb", "show", "--kb", place / "kb").code == 0
+    done = command("optimize", "text.py", "--kb", place / "kb", "--run", tmp_path / "run")
+    assert_one_line(done, "index.lock")
 
 
 @pytest.mark.parametrize("name", BASES)

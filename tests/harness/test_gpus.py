@@ -26,7 +26,7 @@ print(SimulatedDevice("a30").identity.gpu)
 print(device_text("NVIDIA A30", "sm_80", "cuda").splitlines()[1])
 print(constants_of(find_gpu("A30")).origin)
 launch = LaunchCounters(
-    "k", (999, 1, 1), (256, 1, 1), 0, [Counts()], 1, 8, 9.0, 0.0, 0.0, 1e9, 0.0, 0.0
+    "k", (999, 1, 1), (256, 1, 1), 0, [Counts()], 1, 8, 9.0, 0.0, 0.0, 1.0, 1e9, 0.0, 0.0
 )
 print(describe_launch(find_gpu("A30"), None, launch)[0].microseconds > 1e9 / 933e3)
 """

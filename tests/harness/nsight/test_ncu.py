@@ -233,7 +233,7 @@ def test_signatures_tell_the_kernels_apart_by_their_symptoms() -> None:
     assert "94% of the shared wavefronts are conflicts" in said["transpose_conflict"]
     assert "89% of the global traffic is atomics" in said["reduce_atomic"]
     assert "47% of the lanes idle" in said["divergent"]
-    assert "one wave leaves 94% of the GPU empty" in said["ilp1"]
+    assert "the blocks it could hold at once are lacking by 94%" in said["ilp1"]
     assert "block slots limit occupancy" in said["vadd_32_threads"]
 
     def apart(first: str, second: str) -> float:

@@ -1,4 +1,7 @@
-"""A reviewer reads what changed since a version that it accepted; without one, the whole file."""
+"""A reviewer reads what changed since a version that it accepted.
+
+Without one, and as the last gate, it reads the whole file.
+"""
 
 from __future__ import annotations
 
@@ -44,31 +47,31 @@ def reviewed(
     return [call.prompt for call in model.calls_of("soft_verifier")]
 
 
-def test_what_changed_is_read_against_the_parent_that_was_accepted(
+def test_what_changed_is_read_against_the_parent_and_all_of_the_winner(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     child = LONG.replace("100.0", "50.0").replace("// part 20", "// part twenty")
     grandchild = child.replace("50.0", "30.0")
-    first, second, third = reviewed(tmp_path, monkeypatch, [ACCEPT] * 3, [child, grandchild])
+    first, second, winner = reviewed(tmp_path, monkeypatch, [ACCEPT] * 3, [child, grandchild])
     assert "## The file" in first and "// part 39" in first
     assert "## What changed in the file" in second and "## The file" not in second
     for line in ("-us: 100.0", "+us: 50.0", "-// part 20", "+// part twenty", " // part 21"):
         assert f"\n{line}\n" in second, line
     assert "// part 39" not in second and "// part 10" not in second
-    assert "+us: 30.0" in third and "-us: 50.0" in third and "twenty" not in third
+    assert "## The file" in winner and "us: 30.0" in winner and "// part 39" in winner
 
 
 def test_without_a_version_that_was_accepted_the_whole_file_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The parent's reviewer gave no usable reply; the next is read against what was accepted."""
+    """The parent's reviewer gave no usable reply."""
     child = LONG.replace("100.0", "50.0")
     grandchild = child.replace("50.0", "30.0")
-    _, *unusable, second, third = reviewed(
+    _, *unusable, second, winner = reviewed(
         tmp_path, monkeypatch, [*["no JSON"] * 3, ACCEPT, ACCEPT], [child, grandchild]
     )
     assert len(unusable) == 2 and "## The file" in second and "// part 39" in second
-    assert "## What changed in the file" in third and "-us: 50.0" in third
+    assert "## The file" in winner
 
 
 def test_a_file_that_is_another_one_is_read_whole(

@@ -93,8 +93,9 @@ def _found(body: str, distinct: int = 1, step: int = 4) -> Found:
 
 def _launch(counts: Counts, chain: float) -> LaunchCounters:
     return LaunchCounters(
-        "k", (BLOCKS, 1, 1), (32 * WARPS, 1, 1), 0, [counts], 1, 4, chain, 0.0, 0.0, 0.0, 0.0, 0.0
-    )
+        "k", (BLOCKS, 1, 1), (32 * WARPS, 1, 1), 0, [counts], 1, 4, chain, 0.0, 0.0, 1.0, 0.0,
+        0.0, 0.0,
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("distinct", [1, 2, 4, 8, 16, 32])
