@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from .task_context import TaskContext
 
 TASKS_KEPT = 2
-OTHERS_PART = 0.05
+OTHERS_PART = 0.1
 """Of a GPU's memory: what is in use outside of this process, a context of CUDA's own left aside."""
 
 
