@@ -205,6 +205,14 @@ def last_line(log: Path) -> str:
     return next((line.strip()[:300] for line in reversed(lines) if line.strip()), "")
 
 
+def signal_name(number: int) -> str:
+    """Return the name of a signal; most real-time ones have none."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
 def how_it_ended(status: int, last: str = "") -> str:
     """Say how a process that ran a candidate's host code ended before it answered.
 
@@ -212,11 +220,7 @@ def how_it_ended(status: int, last: str = "") -> str:
     """
     said = f": {last}" if last else ""
     if status < 0:
-        try:
-            name = signal.Signals(-status).name
-        except ValueError:
-            name = f"signal {-status}"
-        return f"host code was killed by {name}{said}"
+        return f"host code was killed by {signal_name(-status)}{said}"
     if status == 0:
         return "the process ended early with status 0: host code did not return from launch()"
     return f"the process ended early with status {status}{said}"

@@ -17,7 +17,7 @@ from typing import Any
 from ..build.cache import cache_root, new_entry
 from ..errors import UserError
 from ..files import read_regular
-from ..process.children import TimedOut, off_loop, python_environment, read_log
+from ..process.children import TimedOut, off_loop, python_environment, read_log, signal_name
 from ..process.fork_client import Program, run_forked, server_of
 from ..process.scratch import scratch_folder
 from ..records.identity import sha256_of, sha256_of_json
@@ -278,7 +278,7 @@ def _death(status: int, log: str, path: Path) -> str:
     if status == -9:
         return "the reference was killed, most likely for memory; try --set NAME=VALUE"
     if status < 0:
-        return _crash(signal.Signals(-status).name, log, path)
+        return _crash(signal_name(-status), log, path)
     return f"the reference ended its process (exit status {status}): {last}"
 
 

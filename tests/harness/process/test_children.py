@@ -14,6 +14,7 @@ from process_checks import sleep_process, stays_alive
 from kernelblaster.harness.process.children import (
     TimedOut,
     off_loop,
+    signal_name,
     together,
 )
 
@@ -70,3 +71,7 @@ def test_together_keeps_the_order() -> None:
         return seconds
 
     assert together(partial(after, 0.1), partial(after, 0.0)) == [0.1, 0.0]
+
+
+def test_every_signal_has_a_name() -> None:
+    assert [signal_name(number) for number in (11, 50)] == ["SIGSEGV", "signal 50"]
