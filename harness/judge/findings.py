@@ -9,7 +9,7 @@ from pathlib import Path
 from ..records.builds import Build, Diagnostic
 from ..records.evaluations import StageResult
 from ..records.outcomes import Outcome
-from ..vetting.symbols import check_library, readable
+from ..vetting.symbols import bare_name, check_library, readable
 from .reports import CaseReport, Finding
 
 PRECISION_LOSS = 100.0
@@ -126,7 +126,7 @@ def located(diagnostic: Diagnostic, source: str) -> Diagnostic:
     called = re.search(r"\bcuda[A-Z]\w+", diagnostic.message)
     name = ""
     if launched:
-        name = re.split(r"[<(]", readable(launched[1]))[0].split("::")[-1].split()[-1]
+        name = bare_name(readable(launched[1]))
         wanted, before = rf"\b{re.escape(name)}\b", "<<<"
     elif called:
         wanted, before = rf"\b{called[0]}\b", "("

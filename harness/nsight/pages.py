@@ -13,6 +13,7 @@ from pathlib import PurePath
 from typing import Any, Literal
 
 from ..records.record import Record
+from ..vetting.symbols import bare_name
 
 
 class Rule(Record):
@@ -264,7 +265,7 @@ def read_source_page(text: str, launches: Iterable[RawLaunch]) -> None:
     """
     by_name: dict[str, list[RawLaunch]] = {}
     for launch in launches:
-        by_name.setdefault(_identifier(launch.kernel), []).append(launch)
+        by_name.setdefault(bare_name(launch.kernel), []).append(launch)
     seen: Counter[tuple[str, str]] = Counter()
     file = ""
     launch_here: RawLaunch | None = None
@@ -275,7 +276,7 @@ def read_source_page(text: str, launches: Iterable[RawLaunch]) -> None:
         if label in ("File Path", "File Name") and len(row) > 1:
             file, header = PurePath(row[1]).name, []
         elif label in ("Function Name", "Kernel Name") and len(row) > 1:
-            function, header = _identifier(kernel_name(row[1])), []
+            function, header = bare_name(kernel_name(row[1])), []
         elif any(name in row for name in ("Line No", "Line Number", "# Line")):
             header = row
             same = by_name.get(function, [])
@@ -307,11 +308,6 @@ def add_counts(launch: RawLaunch, file: str, line: int, counts: Sequence[float])
     launch.lines[file, line] = (
         before[0] + counts[0], before[1] + counts[1], before[2] + counts[2],
     )  # fmt: skip
-
-
-def _identifier(kernel: str) -> str:
-    """Return the plain name of a function, whatever its qualification and template arguments."""
-    return re.split(r"[<(]", kernel, maxsplit=1)[0].rpartition("::")[2].strip()
 
 
 # The official reader's JSON --------------------------------------------------------------------

@@ -126,6 +126,7 @@ _OPERATORS = {
     "_Zdl": "operator delete", "_Zda": "operator delete[]",
 }  # fmt: skip
 _LENGTH = re.compile(r"L?(\d{1,9})")
+_UNNAMED = re.compile(r"(?:\(anonymous namespace\)|<unnamed>)::")
 _SHF_EXECINSTR = 4
 _STT_OBJECT, _STT_SECTION, _STT_FILE, _STT_GNU_IFUNC = 1, 3, 4, 10
 _CALLS, _ADDRESSES = (7, 1026), (1, 6, 257, 1025)
@@ -243,6 +244,16 @@ def readable(symbol: str) -> str:
         if not match.group(1):
             break
     return "::".join(parts) if len(parts) > (1 if match.group(2) else 0) else symbol
+
+
+def bare_name(kernel: str) -> str:
+    """Return a function's name without return type, name spaces, template and call arguments.
+
+    Args:
+        kernel: its name as a person, a profiler or the compiler writes it.
+    """
+    named = re.split(r"[<(]", _UNNAMED.sub("", kernel), maxsplit=1)[0].split()
+    return named[-1].rpartition("::")[2] if named else kernel
 
 
 def _of_the_system(name: str) -> bool:

@@ -7,13 +7,13 @@ from typing import NamedTuple
 
 from ...harness.records.evaluations import Evaluation
 from ...harness.records.tasks import Task
+from ...harness.vetting.symbols import bare_name
 from ...memory.knowledge.knowledge_base import KnowledgeBase
 from ...memory.knowledge.policy.policy import Prospect
 from ...memory.records.lessons import Lesson
 from ...memory.records.optimizations import Optimization
 from ...memory.records.policy import PolicyContext
 from ...memory.records.states import PerformanceState
-from ...tools.rewriting.kernel_text import bare_name
 from ...tools.techniques.conditions import APPLIED_GAIN, AtHand
 from ..common.outlook.learned_notes import LEARNED
 from ..common.outlook.untried import NEW_STRENGTH

@@ -7,11 +7,11 @@ import re
 
 from tree_sitter import Node
 
+from ...harness.vetting.symbols import bare_name
 from .syntax import descendants, parse, text_of
 
 _MACROS = ("preproc_def", "preproc_function_def")
 _NAME = re.compile(r"[A-Za-z_]\w*")
-_UNNAMED = re.compile(r"(?:\(anonymous namespace\)|<unnamed>)::")
 
 
 @functools.lru_cache(maxsize=256)
@@ -44,12 +44,6 @@ def own_text(source: str, kernel: str) -> str | None:
         called = set(_NAME.findall(reached[name])) & functions.keys()
         waiting += sorted(each for each in called if each not in reached)
     return "\n".join(reached.values())
-
-
-def bare_name(kernel: str) -> str:
-    """Return a kernel's name without return type, name spaces, template and call arguments."""
-    named = re.split(r"[<(]", _UNNAMED.sub("", kernel), maxsplit=1)[0].split()
-    return named[-1].rpartition("::")[2] if named else kernel
 
 
 def _name(function: Node) -> str | None:

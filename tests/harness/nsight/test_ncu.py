@@ -344,6 +344,20 @@ def test_hot_lines_of_the_source_page() -> None:
     assert [line.line for line in anywhere.profile.launches[0].lines] == [9, 7, 100]
 
 
+def test_lines_of_kernels_in_an_unnamed_namespace_are_each_its_own() -> None:
+    raw = page("full", "raw")
+    for kernel in ("vadd_naive", "vadd_strided"):
+        raw = raw.replace(f'"{kernel}', f'"void (anonymous namespace)::{kernel}')
+    text = SOURCE_PAGE.replace('"broken\n', "")
+    text = text.replace('"vadd_naive"', '"(anonymous namespace)::vadd_strided"')
+    result = profile_from_pages(raw, "", text, source="candidate.cu")
+    assert result.profile is not None
+    lines = {each.kernel.rpartition("::")[2].split("(")[0]: each.lines
+             for each in reversed(result.profile.launches)}  # fmt: skip
+    assert [line.line for line in lines["vadd_strided"]] == [9, 7]
+    assert lines["vadd_naive"] == ()
+
+
 def test_an_unreadable_source_page_costs_only_the_lines() -> None:
     for text in (SOURCE_PAGE, "no table", '"Line No"\n"x"\n', "\0\0", '"Line No","Source"\n"1","a'):
         result = profile_from_pages(page("full", "raw"), "", text)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from kernelblaster.harness.vetting.symbols import (
+    bare_name,
     check_library,
     check_symbols,
     defined_symbols,
@@ -142,3 +143,12 @@ def test_what_is_no_library_raises(tmp_path: Path, cut: int) -> None:
     path.write_bytes(path.read_bytes()[:cut])
     with pytest.raises(ValueError):
         undefined_symbols(path)
+
+
+@pytest.mark.parametrize(
+    "around", ["", "space::", "(anonymous namespace)::", "space::(anonymous namespace)::",
+               "<unnamed>::"],
+)  # fmt: skip
+@pytest.mark.parametrize("form", ["void {}k<16>(const float*)", "{}k<(int)4>", "{}k"])
+def test_a_bare_name_is_what_the_source_calls_it(around: str, form: str) -> None:
+    assert bare_name(form.format(around)) == "k"
