@@ -139,8 +139,9 @@ class Worker:
         if not answer["broken"]:
             if request["op"] != "prepare":  # What it prepared, a measurement finds.
                 self._let_go()
+            outside = self.machine.bytes_outside_pytorch()  # PyTorch gives back what it holds.
             if before is not None:
-                self._leaked += max(0, self.machine.bytes_outside_pytorch() - before)
+                self._leaked += max(0, outside - before)
             answer["leaked_bytes"] = self._leaked
         return answer
 
@@ -207,7 +208,6 @@ class Worker:
         for context in self._tasks.values():
             if not may_share(context.tensors, self.machine.properties.total_memory):
                 context.let_go()
-        self.machine.free_bytes()
 
     def _forget(self, task: str) -> None:
         """Let go of a task's tensors and of the files of its inputs."""

@@ -66,7 +66,7 @@ def sanitize_program(
         directory: an existing folder of its own, for the logs.
         seconds: limit of all tools together: a later one has what the earlier left.
         where: what the program works on, in words, for the facts: "at full dimensions".
-        strong: see `read_reports`.
+        strong: see `failure_of`.
         sanitizer: compute-sanitizer; searched for when not given.
     """
     sanitizer = sanitizer or find_sanitizer()
@@ -96,8 +96,8 @@ def sanitize_program(
             missing_tools.append(f"{tool}: cannot be started: {error.strerror or error}")
             continue
         text = read_log(log)
-        reports = _reports(text)
-        failed = read_reports(tool, text, strong)
+        reports = reports_in(text)
+        failed = failure_of(tool, reports, strong)
         if failed is None and status == _FOUND_SOMETHING and not reports:
             failed = _failure(Diagnostic(kind="crashed", message=_last_words(text, status)))
         if failed is not None:
@@ -116,15 +116,17 @@ def sanitize_program(
     return StageResult(outcome=Outcome.PASSED, facts=facts)
 
 
-def read_reports(tool: str, text: str, strong: Lines = frozenset()) -> StageResult | None:
-    """Return the failure that a tool's output describes, None where it reports none.
+def failure_of(
+    tool: str, reports: Sequence[Sequence[str]], strong: Lines = frozenset()
+) -> StageResult | None:
+    """Return the failure that a tool's reports describe, None where they describe none.
 
     Race warnings are left out: the tool itself does not call them errors. So is what the runtime
     said of a launch that a report explains, and races between accesses that are all `strong`: in
     lines, each a file without its folder and a number, where none is that can race.
     """
     found: list[Diagnostic] = []
-    for block in _reports(text):
+    for block in reports:
         words = "; ".join(block)
         if (found and words.startswith(_AFTERMATH)) or _is_among(block, strong):
             continue
@@ -139,8 +141,8 @@ def read_reports(tool: str, text: str, strong: Lines = frozenset()) -> StageResu
     return _failure(*found[:MOST_REPORTS]) if found else None
 
 
-def _reports(text: str) -> list[list[str]]:
-    """Return the lines of each report."""
+def reports_in(text: str) -> list[list[str]]:
+    """Return the lines of each report in a tool's output."""
     found = []
     lines = text.splitlines()
     for number, line in enumerate(lines):

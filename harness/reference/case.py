@@ -15,7 +15,7 @@ from ..records.tensors import Tolerance
 from ..task.rules import OWN_ERROR_FACTOR
 from .double_precision import double_answers
 from .model import Instance, Reference, ReferenceFault, clone_arguments
-from .rounding import SHORT, LongestSum, NarrowSums, answers_in_order, plain_answers
+from .rounding import SHORT, OperationsSeen, answers_in_order, plain_answers
 from .ties import hang_on_ties
 from .tolerances import Scale, all_finite, tolerance_of
 
@@ -33,11 +33,11 @@ class Case:
         self.model = copy.deepcopy(instance.model)
         arguments = clone_arguments(instance.arguments, fresh)
         self.outputs = reference.outputs(copy.deepcopy(self.model), arguments)
-        self.longest_sum = LongestSum()
+        self.seen = OperationsSeen()
         finite = all_finite(self.outputs)
         began = time.monotonic()
         self.exact = double_answers(
-            reference, self.model, instance.arguments, self.outputs, self.longest_sum
+            reference, self.model, instance.arguments, self.outputs, self.seen
         )
         self.finite = all_finite(each for each in self.exact if each is not None) and finite
         """Whether the answers are finite, in single and in double precision."""
@@ -47,7 +47,7 @@ class Case:
     @property
     def hangs_on_ties(self) -> bool:
         """Whether answers are others where another one of equal elements comes first."""
-        return self.longest_sum.places and hang_on_ties(
+        return self.seen.places and hang_on_ties(
             self._reference, self.model, self.instance.arguments
         )
 
@@ -81,8 +81,8 @@ class Case:
         `equal_terms` is the share of the inputs that is one value, found here where it is
         not said; `by_rows` says that rows of the first axis differ in size.
         """
-        long = self.longest_sum.is_long
-        if not (long or self.longest_sum.reduced >= SHORT) or not any(
+        long = self.seen.is_long
+        if not (long or self.seen.reduced >= SHORT) or not any(
             exact is not None for exact in self.exact
         ):
             return [None] * len(self.exact), False
@@ -105,9 +105,9 @@ class Case:
         if not any(answer.dtype is torch.float64 for answer in self.outputs):
             return True
         arguments = clone_arguments(self.instance.arguments, fresh)
-        with NarrowSums() as narrow:
+        with OperationsSeen() as single:
             self._reference.outputs(copy.deepcopy(self.model), arguments)
-        return bool(narrow.found)
+        return bool(single.narrow)
 
     def write(self, folder: Path) -> None:
         for name, tensor in self.tensors.items():

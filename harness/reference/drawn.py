@@ -57,7 +57,26 @@ def _calls_one(node: ast.AST) -> bool:
     return name in _NAMES
 
 
-class Draws(TorchFunctionMode):  # type: ignore[misc]
+class _AtDraws(TorchFunctionMode):  # type: ignore[misc]
+    """Has what is drawn under it answered by `draw`; all else is done as it is."""
+
+    def __torch_function__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        named = kwargs or {}
+        if function in _MADE_OF_OTHERS:
+            with self:
+                return _MADE_OF_OTHERS[function](*args, **named)
+        if not _is_a_draw(function, args, named):
+            return function(*args, **named)
+        return self.draw(function, args, named)
+
+    def draw(self, function: Any, args: Any, kwargs: Any) -> torch.Tensor:
+        """Return what a function is to have drawn."""
+        raise NotImplementedError
+
+
+class Draws(_AtDraws):
     """Notes what is drawn under it, as (function, line of the file, numbers)."""
 
     def __init__(self, path: str) -> None:
@@ -65,17 +84,12 @@ class Draws(TorchFunctionMode):  # type: ignore[misc]
         self.found: list[tuple[str, int, torch.Tensor]] = []
         self._path = path
 
-    def __torch_function__(
-        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
-        if function in _MADE_OF_OTHERS:
-            with self:
-                return _MADE_OF_OTHERS[function](*args, **(kwargs or {}))
-        result = function(*args, **(kwargs or {}))
-        if _is_a_draw(function, args, kwargs or {}):
-            name = function.__name__.rstrip("_")
-            self.found.append((name, self._line(), result.detach().clone()))
-        return result
+    def draw(self, function: Any, args: Any, kwargs: Any) -> torch.Tensor:
+        """Draw as PyTorch does, and note it."""
+        drawn: torch.Tensor = function(*args, **kwargs)
+        name = function.__name__.rstrip("_")
+        self.found.append((name, self._line(), drawn.detach().clone()))
+        return drawn
 
     def _line(self) -> int:
         frame = sys._getframe(2)
@@ -84,21 +98,15 @@ class Draws(TorchFunctionMode):  # type: ignore[misc]
         return frame.f_lineno if frame is not None else 0
 
 
-class _Given(TorchFunctionMode):  # type: ignore[misc]
+class _Given(_AtDraws):
     """Has what draws return what is given, in order."""
 
     def __init__(self, given: Sequence[torch.Tensor]) -> None:
         super().__init__()
         self._given = iter(given)
 
-    def __torch_function__(
-        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
-        if function in _MADE_OF_OTHERS:
-            with self:
-                return _MADE_OF_OTHERS[function](*args, **(kwargs or {}))
-        if not _is_a_draw(function, args, kwargs or {}):
-            return function(*args, **(kwargs or {}))
+    def draw(self, function: Any, args: Any, kwargs: Any) -> torch.Tensor:
+        """Return what is given, in the place of what is filled."""
         given = next(self._given, None)
         if given is None:
             raise RuntimeError("forward() draws more random numbers than the first time")

@@ -24,7 +24,8 @@ from .case import Case, is_cast, write_tensor
 from .cases import seed_of
 from .draws import Draw, draw, redrawn
 from .model import Instance, Reference
-from .ties import AskedForPlaces, hang_on_ties
+from .rounding import OperationsSeen
+from .ties import hang_on_ties
 from .tolerances import all_finite, tolerance_of
 
 SEED = 11
@@ -92,9 +93,9 @@ def write_full_case(
         for tensors in (instance.inputs, instance.parameters, instance.buffers):
             for name, tensor in tensors.items():
                 write_tensor(inputs / f"{name}.bin", tensor)
-        with AskedForPlaces() as asked:
+        with OperationsSeen() as seen:
             outputs = reference.outputs(instance.model, instance.arguments)
-        if all_finite(outputs) and not (asked.found and _hang_on_ties(
+        if all_finite(outputs) and not (seen.places and _hang_on_ties(
             reference, _draw(reference, how, shapes, variation, secret)[0]
         )):
             break

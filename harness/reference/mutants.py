@@ -65,7 +65,7 @@ class Mutants:
     def _all(self, case: Case) -> Iterator[tuple[str, int | str]]:
         if any(answer.dtype in (torch.float32, torch.float64) for answer in case.outputs):
             yield HALF, HALF
-        if case.longest_sum.terms >= ONE_OF:
+        if case.seen.terms >= ONE_OF:
             yield LOST, LOST
         other = OtherEpsilon(EPSILON_FACTOR)
         with suppress(ReferenceFault, RuntimeError):

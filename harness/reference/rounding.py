@@ -89,17 +89,18 @@ def answers_in_order(
     return double_answers(reference, model, arguments, answers, _AddedInOrder(by_rows))
 
 
-class LongestSum(TorchDispatchMode):  # type: ignore[misc]
-    """Notes how many terms the longest sum of what runs under it has, in `terms`.
-
-    And in `reduced` the longest that is no product of matrices and no convolution, in `places`
-    whether anything was asked for places that equal elements leave open.
-    """
+class OperationsSeen(TorchDispatchMode):  # type: ignore[misc]
+    """Notes of what runs under it what tolerances and the choice of cases hang on."""
 
     def __init__(self) -> None:
         super().__init__()
         self.terms = self.reduced = 0.0
+        """Of the longest sum, and of the longest that is no product of matrices and no
+        convolution."""
+        self.narrow = False
+        """Whether anything is added in less than double precision."""
         self.places = False
+        """Whether anything is asked for places that equal elements leave open."""
 
     @property
     def is_long(self) -> bool:
@@ -114,27 +115,11 @@ class LongestSum(TorchDispatchMode):  # type: ignore[misc]
         count = _TERMS.get(function.overloadpacket) or _TERMS_OF_NORMS.get(function.overloadpacket)
         if count is not None:
             first = answer if isinstance(answer, torch.Tensor) else answer[0]
+            self.narrow |= first.dtype is not torch.float64
             terms = count(args, first)
             self.terms = max(self.terms, terms)
             if function.overloadpacket not in _PRODUCTS:
                 self.reduced = max(self.reduced, terms)
-        return answer
-
-
-class NarrowSums(TorchDispatchMode):  # type: ignore[misc]
-    """Notes whether anything that runs under it is added in less than double precision."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.found = False
-
-    def __torch_dispatch__(
-        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
-        answer = function(*args, **(kwargs or {}))
-        if function.overloadpacket in _TERMS or function.overloadpacket in _TERMS_OF_NORMS:
-            first = answer if isinstance(answer, torch.Tensor) else answer[0]
-            self.found |= first.dtype is not torch.float64
         return answer
 
 

@@ -79,20 +79,6 @@ UNPROMISED: dict[Any, Callable[..., Any]] = {
 """How each operator that leaves it open is answered in a given order."""
 
 
-class AskedForPlaces(TorchDispatchMode):  # type: ignore[misc]
-    """Notes in `found` whether what runs under it leaves open which of equal elements is meant."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.found = False
-
-    def __torch_dispatch__(
-        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
-        self.found |= function in UNPROMISED
-        return function(*args, **(kwargs or {}))
-
-
 def hang_on_ties(reference: Reference, model: torch.nn.Module, arguments: Sequence[Any]) -> bool:
     """Say whether answers are others where another one of equal elements comes first.
 

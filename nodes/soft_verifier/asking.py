@@ -51,19 +51,20 @@ async def verdict_of_model(
         made_of: artifact of the kernel that it was written from, or its own: what changed since
             the last version on the way that was accepted is read alone. None: all is read.
     """
-    changes: list[str] = []
+    changes = ""
 
     def prepare(workspace: Workspace) -> tuple[tuple[Message, ...], type[SoftVerdict]]:
+        nonlocal changes
         task = workspace.task(summary.artifact)
         tried = visible_claims(workspace, before)
         steps = visible_steps(workspace, before or (plan.iterations, 0, 0))
         read = made_of and accepted_version(workspace, task, steps, made_of)
-        changes[:] = [changes_since(read, source)]
-        messages = verifier_messages(workspace, plan, task, source, tried, changes[0])
+        changes = changes_since(read, source)
+        messages = verifier_messages(workspace, plan, task, source, tried, changes)
         return messages, verdict_on(source, task)
 
     answer = await asked(plan, "soft_verifier", place, prepare)
-    return Read(answer, not any(changes))
+    return Read(answer, not changes)
 
 
 def accepted_version(

@@ -134,7 +134,7 @@ class _Run:
         self.launch, self.memory, self.program = launch, memory, program
         self.library = core_library()
         self.blocks = np.array(blocks[first:last], dtype=np.int64)
-        self.traced = np.isin(blocks, [] if isinstance(trace, bool) else list(trace))
+        self.traced = np.isin(self.blocks, [] if isinstance(trace, bool) else list(trace))
         self.starts = np.array(memory.starts, dtype=np.uint64)
         self.ends = np.array(memory.ends, dtype=np.uint64)
         self.counters = np.zeros(len(program.rows), dtype=COUNTER)

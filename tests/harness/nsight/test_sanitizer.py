@@ -8,7 +8,11 @@ from pathlib import Path
 import places
 import pytest
 
-from kernelblaster.harness.nsight.sanitizer import read_reports, sanitize_program
+from kernelblaster.harness.nsight.sanitizer import (
+    failure_of,
+    reports_in,
+    sanitize_program,
+)
 from kernelblaster.harness.records.outcomes import Outcome
 
 DATA = places.DATA / "sanitizer"
@@ -30,7 +34,7 @@ DATA = places.DATA / "sanitizer"
 def test_reports_become_outcomes_with_the_line(
     file: str, outcome: Outcome, line: int | None
 ) -> None:
-    found = read_reports(file.split(".")[1], (DATA / f"{file}.txt").read_text())
+    found = failure_of(file.split(".")[1], reports_in((DATA / f"{file}.txt").read_text()))
     assert found is not None
     assert found.outcome is outcome
     assert found.diagnostics[0].line == line
@@ -40,7 +44,7 @@ def test_reports_become_outcomes_with_the_line(
 
 @pytest.mark.parametrize("tool", ["memcheck", "racecheck"])
 def test_a_clean_run_is_no_report(tool: str) -> None:
-    assert read_reports(tool, (DATA / f"honest.{tool}.txt").read_text()) is None
+    assert failure_of(tool, reports_in((DATA / f"honest.{tool}.txt").read_text())) is None
 
 
 TOOLKIT = "cuda_ptx_generated.h"
@@ -59,13 +63,15 @@ def test_no_race_is_one_of_which_every_access_is_strong(
     strong: set[tuple[str, int]], outcome: Outcome | None
 ) -> None:
     text = (DATA / "strong.racecheck.txt").read_text()
-    found = read_reports("racecheck", text, frozenset(strong))
+    found = failure_of("racecheck", reports_in(text), frozenset(strong))
     assert (found and found.outcome) == outcome
 
 
 def test_what_is_out_of_bounds_is_so_on_strong_lines_too() -> None:
     text = (DATA / "oob.memcheck.txt").read_text()
-    assert read_reports("memcheck", text, frozenset({("candidate.cu", 7)})) is not None
+    assert failure_of(
+        "memcheck", reports_in(text), frozenset({("candidate.cu", 7)})
+    ) is not None
 
 
 def program(folder: Path, body: str) -> Path:

@@ -14,7 +14,7 @@ from kernelblaster.harness.reference.in_order import IN_ORDER, add_in_order
 from kernelblaster.harness.reference.model import Instance, Reference
 from kernelblaster.harness.reference.rounding import (
     LONG,
-    LongestSum,
+    OperationsSeen,
     OtherSums,
     answers_in_order,
     plain_answers,
@@ -87,7 +87,7 @@ def test_zeros_that_become_equal_terms_are_rounded_alike() -> None:
 
 def test_sums_of_few_terms_have_the_room_that_they_had() -> None:
     case = case_of("randn(4, 100)")
-    assert not case.longest_sum.is_long
+    assert not case.seen.is_long
     absolute = case.tolerances("both")[0]
     assert absolute is not None
     size = float(case.outputs[0].double().square().mean().sqrt())
@@ -116,7 +116,7 @@ def test_sums_of_few_terms_have_the_room_that_they_had() -> None:
 def test_terms_are_counted(answer: str, terms: int) -> None:
     source = PRODUCT.format(answer=answer, draw="randn(4, 4096)")
     reference = Reference(source, "terms.py", {})
-    instance, longest = reference.instance(0), LongestSum()
+    instance, longest = reference.instance(0), OperationsSeen()
     with longest:
         reference.outputs(instance.model, instance.arguments)
     assert longest.terms == terms

@@ -144,8 +144,7 @@ def _of_whole_numbers(
     if base in ("div", "true_divide") and keywords.get("rounding_mode"):
         base = f"div_{keywords['rounding_mode']}"
     if base in ("clamp", "clamp_min", "clamp_max", "hardtanh", "relu6") and operands == 1:
-        text = _clamp(base, options, keywords, _whole_number)
-        return text
+        return _clamp(base, options, keywords, _whole_number)
     if base == "pow" and operands == 1:
         return _power_of_whole(options[0] if options else keywords.get("exponent"))
     factor = keywords.get("alpha", 1)
