@@ -89,6 +89,17 @@ def _softmax(function: Any, args: Any, named: dict[str, Any], backwards: bool) -
     return powers / add_in_order(powers, [args[1]], keep=True, backwards=backwards)
 
 
+def axes_added(function: Any, args: Any) -> list[int] | None:
+    """Return the axes along which an operation that `IN_ORDER` knows adds; None of another, and
+    where nothing is added."""
+    operation = function.overloadpacket
+    if operation not in IN_ORDER or not args[0].numel():
+        return None
+    place = 2 if operation in (_aten.linalg_vector_norm, _aten.norm) else 1
+    named = _axes(args, place)
+    return sorted(axis % args[0].dim() for axis in named) or list(range(args[0].dim()))
+
+
 def _axes(args: Any, place: int) -> list[int]:
     given = args[place] if len(args) > place else None
     return [given] if isinstance(given, int) else list(given or ())

@@ -17,8 +17,9 @@ A plain sum of n terms, in units of u, half a unit in the last place of 1:
 No more than LONGEST terms are taken to be added by one thread.
 
 Where all sums are shorter, these bounds would be far too wide for what most kernels do: the sums of
-operations that reduce are really added in order then, and only products are moved, by as much as
-such sums mostly are off (WALK_OF_MOST). That is an example of a kernel, and no bound.
+operations that reduce are really added in order then, on the CPU, and all else is moved by as much
+as such sums mostly are off (WALK_OF_MOST, and EQUAL_OF_MOST where the terms of one are equal). That
+is an example of a kernel, and no bound.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from .double_precision import double_answers
-from .in_order import IN_ORDER
+from .in_order import IN_ORDER, axes_added
 from .model import Reference
 from .ties import UNPROMISED
 
@@ -41,6 +42,11 @@ WALK = 2.0
 WALK_OF_MOST = 0.4
 DRIFT = 0.125
 EQUAL = 0.5
+EQUAL_OF_MOST = 0.25
+"""The worst that sums of 64 to a million equal terms are off, whatever the term."""
+ALIKE = 2.0**-16
+"""Numbers no further apart, relative, are rounded as equal ones are: each product before a sum is
+off by less, and beside a partial sum of many terms that is nothing."""
 LONGEST = 1 << 20
 LONG = 1 << 16
 """Terms from which on a plain sum is looked at: of fewer it is 3e-5 off, a third of the tolerance
@@ -152,9 +158,11 @@ class OtherSums(TorchDispatchMode):  # type: ignore[misc]
 class _Moved(OtherSums):
     """Moves the answer of every operation that adds."""
 
-    def __init__(self, equal_terms: float, walk: float = WALK, *, by_rows: bool = False) -> None:
+    walk, equal = WALK, EQUAL
+
+    def __init__(self, equal_terms: float, *, by_rows: bool = False) -> None:
         super().__init__()
-        self._equal_terms, self._walk, self._by_rows = equal_terms, walk, by_rows
+        self._equal_terms, self._by_rows = equal_terms, by_rows
         self._generators: dict[torch.device, torch.Generator] = {}
 
     def answer(self, function: Any, args: Any, named: dict[str, Any]) -> Any:
@@ -164,17 +172,48 @@ class _Moved(OtherSums):
         count = _TERMS.get(operation)
         if count is None:
             return answer
-        if not isinstance(answer, torch.Tensor):
-            return type(answer)(self._move(each, count(args, each)) for each in answer)
+        share = self._equal_share(function, args)
+        if operation in _SPREADS:
+            return self._move_spread(function, args, answer, share)
         terms = count(args, answer)
         if operation not in (_aten.sum, _aten.mean):
-            return self._move(answer, terms)
+            return self._move(answer, terms, share)
         # Of a few sums all may be small by chance, and the partial ones not.
         partial = self._size(args[0], answer) * math.sqrt(terms)
-        return self._move(answer, terms, partial / (terms if operation is _aten.mean else 1.0))
+        scale = terms if operation is _aten.mean else 1.0
+        return self._move(answer, terms, share, partial / scale)
+
+    def _equal_share(self, function: Any, args: Any) -> float | torch.Tensor:
+        """Return which share of the terms of each answer is one value."""
+        return self._equal_terms
+
+    def _move_spread(
+        self, function: Any, args: Any, answer: Any, share: float | torch.Tensor
+    ) -> Any:
+        """Return a variance or deviation, with its mean where that is asked for, moved.
+
+        What the mean is off, squared, is in every variance, and all that is in one of equal terms.
+        """
+        spread = answer if isinstance(answer, torch.Tensor) else answer[0]
+        terms = _reduced(args, spread)
+        axes = axes_added(function, args)
+        mean = args[0].mean(axes, keepdim=True).reshape(spread.shape) if axes else spread
+        off = mean.abs() * self._drift(terms, _as(share, mean))
+        moved = self._move(spread, terms, share)
+        if function.overloadpacket in (_aten.std, _aten.std_mean):
+            moved = torch.hypot(moved, off)
+        else:
+            moved = moved + off.square()
+        if spread is answer:
+            return moved
+        return type(answer)((moved, self._move(answer[1], terms, share)))
 
     def _move(
-        self, answer: torch.Tensor, terms: float, partial: torch.Tensor | None = None
+        self,
+        answer: torch.Tensor,
+        terms: float,
+        share: float | torch.Tensor,
+        partial: torch.Tensor | None = None,
     ) -> torch.Tensor:
         if terms <= 1 or not answer.is_floating_point():
             return answer
@@ -183,7 +222,8 @@ class _Moved(OtherSums):
         if partial is not None:
             usual = partial if self._by_rows else torch.maximum(partial, usual)
         walked = sizes + usual
-        moved = walked * (self._walk * UNIT * math.sqrt(terms)) + sizes * self._drift(terms)
+        drift = self._drift(terms, _as(share, answer))
+        moved = walked * (self.walk * UNIT * math.sqrt(terms)) + sizes * drift
         generator = self._generators.setdefault(
             answer.device, torch.Generator(answer.device).manual_seed(0)
         )
@@ -202,17 +242,19 @@ class _Moved(OtherSums):
         rows = squares.reshape(len(squares), -1).mean(1).sqrt()
         return rows.reshape(-1, *[1] * (answer.dim() - 1))
 
-    def _drift(self, terms: float) -> float:
+    def _drift(self, terms: float, share: float | torch.Tensor) -> float | torch.Tensor:
         """Return what roundings that do not cancel make, relative to the answer."""
         most = min(terms, LONGEST)
-        return EQUAL * UNIT * most * self._equal_terms + DRIFT * (UNIT * most) ** 2
+        return share * (self.equal * UNIT * most) + DRIFT * (UNIT * most) ** 2
 
 
 class _AddedInOrder(_Moved):
     """Adds in order what reduces, on the CPU; moves the answers of what else adds."""
 
+    walk, equal = WALK_OF_MOST, EQUAL_OF_MOST
+
     def __init__(self, by_rows: bool) -> None:
-        super().__init__(0.0, WALK_OF_MOST, by_rows=by_rows)
+        super().__init__(0.0, by_rows=by_rows)
 
     def answer(self, function: Any, args: Any, named: dict[str, Any]) -> Any:
         """Return the answer, added in order where that can be."""
@@ -225,6 +267,25 @@ class _AddedInOrder(_Moved):
         if isinstance(found, tuple):
             return tuple(each.double() for each in found)
         return found.double()
+
+    def _equal_share(self, function: Any, args: Any) -> float | torch.Tensor:
+        """Return which share of the terms of each answer is as good as the first of them."""
+        axes = axes_added(function, args)
+        if axes is None:
+            return 0.0
+        terms = args[0]
+        first = terms
+        for axis in axes:
+            first = first.narrow(axis, 0, 1)
+        alike = (terms - first).abs_() <= ALIKE * first.abs()
+        return alike.sum(axes, keepdim=True).double() / math.prod(terms.shape[at] for at in axes)
+
+
+def _as(share: float | torch.Tensor, answer: torch.Tensor) -> float | torch.Tensor:
+    """Return what is one share for each answer in the shape of these; another as it is."""
+    if isinstance(share, torch.Tensor) and share.numel() == answer.numel():
+        return share.reshape(answer.shape)
+    return share
 
 
 def _inner(place: int) -> Callable[[Any, torch.Tensor], float]:
@@ -252,12 +313,13 @@ _PRODUCTS: dict[Any, Callable[[Any, torch.Tensor], float]] = {
     _aten.addmm: _inner(1), _aten.baddbmm: _inner(1), _aten.addmv: _inner(1),
     _aten.convolution: _convolved,
 }  # fmt: skip
+_SPREADS = (_aten.var, _aten.std, _aten.var_mean, _aten.std_mean)
 _TERMS: dict[Any, Callable[[Any, torch.Tensor], float]] = {
     **_PRODUCTS,
     **dict.fromkeys(
-        (_aten.sum, _aten.mean, _aten.nansum, _aten.prod, _aten.var, _aten.std, _aten.var_mean,
-         _aten.std_mean, _aten.norm, _aten.linalg_vector_norm, _aten._adaptive_avg_pool2d,
-         _aten._adaptive_avg_pool3d, _aten.adaptive_avg_pool1d),
+        (*_SPREADS, _aten.sum, _aten.mean, _aten.nansum, _aten.prod, _aten.norm,
+         _aten.linalg_vector_norm, _aten._adaptive_avg_pool2d, _aten._adaptive_avg_pool3d,
+         _aten.adaptive_avg_pool1d),
         _reduced,
     ),
     **dict.fromkeys((_aten.cumsum, _aten.cumprod, _aten._softmax), _scanned),

@@ -19,6 +19,7 @@ from kernelblaster.harness.reference.rounding import (
     answers_in_order,
     plain_answers,
 )
+from kernelblaster.harness.reference.tolerances import tolerance_of
 
 PRODUCT = """
 import torch
@@ -193,15 +194,11 @@ def test_a_variance_of_equal_numbers_may_be_added_in_order() -> None:
     # The mean of 8192 equal numbers is off by their rounding, and 1e-5 is added to no variance.
     norm = "torch.nn.functional.batch_norm(a, None, None, training=True) * b"
     case = case_of("full((8192, 3), 0.7)", norm)
-    found = answers_in_order(
-        case._reference, case.model, case.instance.arguments, case.outputs
-    )[0]
+    found = answers_in_order(case._reference, case.model, case.instance.arguments, case.outputs)[0]
     tolerance = case.tolerances("both")[0]
     assert found is not None and tolerance is None, "nothing but rounding is left of it"
     case = case_of("randn(8192, 3).add(16)", norm)
-    found = answers_in_order(
-        case._reference, case.model, case.instance.arguments, case.outputs
-    )[0]
+    found = answers_in_order(case._reference, case.model, case.instance.arguments, case.outputs)[0]
     assert found is not None
     assert all_agree([found.float()], case.outputs, case.tolerances("both"))
     a, b = case.instance.inputs.values()
@@ -210,3 +207,35 @@ def test_a_variance_of_equal_numbers_may_be_added_in_order() -> None:
     assert not all_agree(
         [(a - mean) / (naive + 1e-5).sqrt() * b], case.outputs, case.tolerances("both")
     ), "a variance taken as E[x^2] - E[x]^2"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "torch.nn.functional.batch_norm(a @ b, None, None, training=True)",
+        "torch.nn.functional.layer_norm((a @ b).T, (1024,))",
+        "torch.nn.functional.group_norm((a @ b).view(1, 8, 64 * 128), 4)",
+        "torch.nn.functional.instance_norm((a @ b).T.view(1, 64, 1024))",
+        "(a @ b) - (a @ b).mean(0)",
+        "(a @ b).std(0)",
+        "(a @ b).var(0, correction=0)",
+        "(a @ b).softmax(0)",
+        "torch.linalg.vector_norm(a @ b, dim=0)",
+    ],
+)
+def test_a_gpu_has_the_room_that_adding_equal_numbers_in_order_takes(
+    answer: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # On a GPU nothing is added in order to see how far off that is, and PyTorch is hardly off.
+    draw = "full((1024, 96), 0.83), torch.randn(96, 64"
+    source = PRODUCT.format(answer=f"{answer} + 0.5", draw="").split("    return [torch")[0]
+    source += f"    return [torch.{draw})]\n"
+    reference = Reference(source, "equal.py", {})
+    case = Case(reference, reference.instance(0))
+    given = (reference, case.model, case.instance.arguments, case.outputs)
+    (in_order,), (exact,) = answers_in_order(*given), case.exact
+    monkeypatch.setattr("kernelblaster.harness.reference.rounding.IN_ORDER", {})
+    (plain,) = answers_in_order(*given)
+    assert exact is not None and in_order is not None
+    tolerance = tolerance_of(exact.float(), exact, plain, scale="both", cast=False, is_example=True)
+    assert tolerance is None or all_agree([in_order.float()], [exact.float()], [tolerance])
