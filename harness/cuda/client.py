@@ -158,7 +158,8 @@ class GpuWorker:
                     raise
                 answer["crowded"] = hold.had_company()
             leaked = answer.get("leaked_bytes", 0)
-            if answer.get("broken") or not isinstance(leaked, int) or leaked > LEAK_BYTES:
+            full = answer.get("out_of_memory")  # What it still holds, nobody else would have.
+            if answer.get("broken") or full or not isinstance(leaked, int) or leaked > LEAK_BYTES:
                 self._stop()
             return answer
 

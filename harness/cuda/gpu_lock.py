@@ -21,9 +21,9 @@ FOLDERS = (Path("/run/lock"), Path("/tmp"))
 """Where every user may make files; the first of them that is so. Not $TMPDIR, which differs."""
 POLL_SECONDS = 0.02
 SHARED_PART = 1 / 64
-"""Of a GPU's memory: who has larger tensors is alone on it. Verifying takes ten times as much, in
-double precision, and several do so side by side; who finds no room among others is asked again,
-alone."""
+"""Of a GPU's memory: who has larger tensors is alone on it. Verifying takes up to seven times as
+much, in double precision, and several do so side by side; who finds no room among others is asked
+again, alone."""
 
 
 def may_share(tensors: Sequence[TensorSpec], memory_bytes: int) -> bool:

@@ -50,6 +50,10 @@ class HeldGpu:
         self._limits = dict(limits)
         self._fresh = fresh
 
+    def shares(self, task: Task) -> bool:
+        """Say whether others may use the GPU while a task is verified, or prepared to be timed."""
+        return may_share(task.full.tensors, self.gpu.memory_bytes)
+
     def ask(
         self, task: Task, request: dict[str, Any], kind: type[Kind]
     ) -> Kind | StageResult:
@@ -57,8 +61,7 @@ class HeldGpu:
 
         Raises UserError for faults of the task or the machine.
         """
-        small = may_share(task.full.tensors, self.gpu.memory_bytes)
-        if request["op"] not in TIMES and small:
+        if request["op"] not in TIMES and self.shares(task):
             try:
                 return self._asked(task, request, kind, alone=False)
             except _Crowded:

@@ -200,6 +200,7 @@ class TaskContext:
                 if time.monotonic() - began > MUTANTS_SECONDS:
                     weak.give_up()
                 proof.add(case, plan.tolerances)
+            del case  # Two of them may be more than the GPU has memory for.
             yield plan
         if not secret:
             assert usual is not None

@@ -361,10 +361,12 @@ class CudaDevice(Device):
             "compile_anew": compile_anew,
             "with_eager": alone,
         }
-        # What is timed has the GPU alone; what can be done before that leaves room for others.
-        prepared = held.ask(task, {**request, "op": "prepare"}, NoAnswer)
-        if isinstance(prepared, StageResult):
-            return prepared
+        # What is timed has the GPU alone; what can be done before that leaves room for others. Of a
+        # task that is alone anyway nothing lies prepared in memory while it waits its turn again.
+        if held.shares(task):
+            prepared = held.ask(task, {**request, "op": "prepare"}, NoAnswer)
+            if isinstance(prepared, StageResult):
+                return prepared
         answer = held.ask(task, request, MeasureAnswer)
         if isinstance(answer, StageResult):
             return answer

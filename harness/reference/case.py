@@ -28,9 +28,9 @@ class Case:
     def __init__(self, reference: Reference, instance: Instance) -> None:
         self.instance, self._reference = instance, reference
         named = instance.inputs | instance.parameters | instance.buffers
-        # forward() may change buffers and inputs: a candidate is given what it started from.
-        self.tensors = {name: tensor.detach().clone() for name, tensor in named.items()}
-        self.model = copy.deepcopy(instance.model)
+        # forward() may change buffers and inputs, but never has these: all calls get copies.
+        self.tensors = {name: tensor.detach() for name, tensor in named.items()}
+        self.model = instance.model
         arguments = clone_arguments(instance.arguments, fresh)
         self.outputs = reference.outputs(copy.deepcopy(self.model), arguments)
         self.seen = OperationsSeen()

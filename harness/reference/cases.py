@@ -65,6 +65,7 @@ def write_cases(
                 "factor": how.factor if _is_scaled(name, case, variation) else 1.0,
             }
         )
+        del case  # Two of them may be more than there is memory for; so below.
     assert usual is not None
     document = {
         "cases": described,
@@ -90,6 +91,7 @@ def note_large(reference: Reference, directory: Path, variation: Variation) -> N
             _refuse_random(reference, case)
             usual = Usual(how.still, case.finite, forms(case.outputs))
         proof.add(case, case.tolerances(scale_of(name)))
+        del case
     document = {
         "cases": [], "constants": [], "degenerate": degenerate(reference, variation, proof),
         "weak_to": "; ".join(proof.weak_to()), "torch": torch.__version__,
@@ -163,6 +165,7 @@ def timed_proof(
         case = Case(reference, draw(reference, Draw(seed, "timed", still=usual.still), variation))
         found.append(case.tolerances("both"))
         proof.add(case, found[-1])
+        del case
     widest = [max(each, key=_absolute) for each in zip(*found, strict=True)]
     why = proof.degenerate()
     if why:
@@ -188,7 +191,9 @@ def first_finite(
 
     get_inputs()'s own values are the last resort. Raises ReferenceFault.
     """
+    case: Case | None = None
     for how in _ways(seed, distribution):
+        case = None
         try:
             case = Case(reference, draw(reference, how, variation))
         except ReferenceFault as fault:
@@ -198,6 +203,7 @@ def first_finite(
         told = case.finite if usual is None else usual.is_met_by(case)
         if how.still or (told and not case.hangs_on_ties):
             break
+    assert case is not None
     return case, how
 
 

@@ -79,5 +79,5 @@ def _widened(value: Any) -> Any:
 
 
 def _to_double(tensor: torch.Tensor) -> torch.Tensor:
-    copied = tensor.detach().clone()
-    return copied.double() if copied.is_floating_point() else copied
+    wanted = torch.float64 if tensor.is_floating_point() else tensor.dtype
+    return tensor.detach().to(wanted, copy=True)

@@ -47,6 +47,8 @@ def main() -> None:
         answer: dict[str, Any] = {"served": served, "pid": os.getpid()}
         if do == "leak":
             answer["leaked_bytes"] = 1 << 40
+        if do == "fill":
+            answer["out_of_memory"] = True
         if do == "break":
             answer["broken"] = True
         send(token, answer)

@@ -114,7 +114,7 @@ def test_each_stage_has_its_own_limit(worker: GpuWorker) -> None:
     assert caught.value.stage == "reference" and not caught.value.candidate_loaded
 
 
-@pytest.mark.parametrize("do", ["leak", "break"])
+@pytest.mark.parametrize("do", ["leak", "break", "fill"])
 def test_a_worker_of_no_more_use_is_replaced(worker: GpuWorker, do: str) -> None:
     first = worker.request({"do": do})
     assert not worker.is_running

@@ -51,6 +51,7 @@ class ScriptedWorker:
         self.requests: list[dict[str, Any]] = []
         self.fresh: list[bool] = []
         self.alone: list[bool] = []
+        self.prepared = 0
         self._prepared_fresh = False
         self.starts = 1
         self.reservation = threading.Lock()
@@ -63,6 +64,7 @@ class ScriptedWorker:
     ) -> dict[str, Any]:
         if body["op"] == "prepare":
             self._prepared_fresh = fresh
+            self.prepared += 1
             return {}
         self.requests.append(body)
         self.fresh.append(fresh or self._prepared_fresh)
@@ -566,6 +568,8 @@ async def test_only_what_is_timed_or_large_has_the_gpu_alone(
     worker: Any = made.workers[0]
     assert worker.alone == [False, True]
     monkeypatch.setattr(gpu_lock, "SHARED_PART", 0.0)
-    worker.answers.append(RIGHT)
+    worker.answers += [RIGHT, MEASURED]
     await made.verify(task, kernels.SCALE)
     assert worker.alone[-1]
+    await made.profile(task, kernels.SCALE)
+    assert worker.prepared == 1, "what is large lies prepared in memory while others need it"
