@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from ..records.tensors import Tolerance
 from ..records.variations import Variation
 from ..task.rules import OFFSETS, PEAKS, TOLERANCES
 from .case import Case, is_cast, write_tensor
@@ -25,8 +26,9 @@ from .cases import seed_of
 from .draws import Draw, draw, redrawn
 from .model import Instance, Reference
 from .rounding import OperationsSeen
+from .steps import Steps
 from .ties import hang_on_ties
-from .tolerances import all_finite, tolerance_of
+from .tolerances import all_finite, tolerance_of, with_steps
 
 SEED = 11
 """None of the seeds of the cases at shrunken dimensions."""
@@ -134,7 +136,10 @@ def widen_tolerances(
     if by_rows and not is_example:
         alike, _ = case.plain(1.0, by_rows=True)
     wider = []
-    for answer, exact, *plain in zip(case.outputs, case.exact, unlike, alike, strict=True):
+    for answer, exact, steps, *plain in zip(
+        case.outputs, case.exact, case.steps, unlike, alike, strict=True
+    ):
+        exact = steps.exact if steps and exact is not None else exact
         first, second = (
             _tolerance(
                 answer, exact, row_axes, cast=is_cast(instance, answer), plain=each,
@@ -148,7 +153,7 @@ def widen_tolerances(
                 for kind in range(len(first[part]))
             ]
             for part in PARTS
-        })  # fmt: skip
+        } | _stepped(first, steps))  # fmt: skip
     described |= {
         "tolerances": [
             new and old and new | {part: [*map(max, old[part], new[part])] for part in PARTS}
@@ -159,6 +164,17 @@ def widen_tolerances(
     new = answers / f"case.json.{os.getpid()}"
     new.write_text(json.dumps(described), encoding="utf-8")
     new.replace(answers / "case.json")
+
+
+def _stepped(tolerance: dict[str, Any], steps: Steps | None) -> dict[str, Any]:
+    """Return what of a tolerance is another where elements make steps; see `with_steps`."""
+    plain = Tolerance(absolute=max(tolerance["absolute"]), relative=max(tolerance["relative"]))
+    found = with_steps(plain, steps)
+    if found is None or found == plain:
+        return {}
+    if found.share:
+        return {"step": found.step, "share": found.share}
+    return {"absolute": [found.absolute], "relative": [found.relative]}
 
 
 def _draw(
