@@ -43,6 +43,9 @@ KINDS = len(KINDS_OF_ROWS)
 EQUAL_ROWS = ("constant", "zeros")
 """Kinds of rows of which many terms are the same number."""
 
+STRETCH = 256
+"""Elements of an input that are scaled alike where an answer is a single number."""
+
 FACTORS = (128.0, 8.0)
 """Of rows of large magnitude: the first that PyTorch survives is used."""
 
@@ -189,6 +192,8 @@ def _draw(
     drawn = Draw(seed, how.distribution, still=how.still)
     instance = draw(reference, drawn, variation)
     if not how.factor:
+        if how.distribution == "full" and all(math.prod(shape) == 1 for shape in shapes):
+            _make_unlike(reference, instance, variation, seed)
         return instance, 0
     mixed = {
         name: tensor
@@ -217,6 +222,26 @@ def _draw(
                     )
                     part.copy_(redrawn(part, change, variation, name, generator))
     return instance, axes
+
+
+def _make_unlike(
+    reference: Reference, instance: Instance, variation: Variation, seed: int
+) -> None:
+    """Scale stretches of the inputs of a task that answers with single numbers.
+
+    Of terms that are all alike a part gives the same mean as the whole.
+    """
+    generator = torch.Generator(reference.device).manual_seed(seed + 3000)
+    with torch.no_grad():
+        for name, tensor in instance.inputs.items():
+            if (
+                tensor.is_floating_point() and tensor.is_contiguous() and tensor.numel()
+                and not _has_structure(tensor) and variation.levels.get(name) in ("any", "positive")
+            ):  # fmt: skip
+                count = -(-tensor.numel() // STRETCH)
+                sizes = torch.randn(count, generator=generator, device=reference.device).exp()
+                each = sizes.repeat_interleave(STRETCH)[: tensor.numel()]
+                tensor.view(-1).mul_(each.to(tensor.dtype))
 
 
 def _shared_axes(shape: Sequence[int], output: Sequence[int]) -> int:

@@ -3,8 +3,9 @@
 A number that is computed in floating point and then rounded, or compared with another, is a step
 off where it lies so near a tie that rounding before decides; any kernel may find another answer
 there than PyTorch. So a task's answers are found twice more, in double precision, with all that is
-rounded or compared moved up and down by a part of what numbers of its type may be off. How far that moves an
-answer is the step, and of how many elements it moves one the share: as many may be a step off.
+rounded or compared moved up and down by a part of what numbers of its type may be off. How far that
+moves an answer is the step, and of how many elements it moves one the share: as many may be a step
+off.
 
 What is exact is not moved: an input, a whole number, zero.
 """
