@@ -83,12 +83,12 @@ def steps_of(
             double_run(reference, model, instance.arguments, mode)
             for mode in (None, _Moved(dtype, 1.0), _Moved(dtype, -1.0))
         )
-    except (ReferenceFault, RuntimeError):
+        return [
+            _steps(answer, *each) if len({answer.shape, *(one.shape for one in each)}) == 1 else None
+            for answer, *each in zip(answers, exact, *others, strict=True)
+        ]
+    except (ReferenceFault, RuntimeError):  # Memory is short, or the model insists on its own type.
         return [None] * len(answers)
-    return [
-        _steps(answer, *each) if len({answer.shape, *(one.shape for one in each)}) == 1 else None
-        for answer, *each in zip(answers, exact, *others, strict=True)
-    ]
 
 
 def _steps(answer: torch.Tensor, exact: torch.Tensor, *moved: torch.Tensor) -> Steps | None:
