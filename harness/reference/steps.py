@@ -84,8 +84,8 @@ def steps_of(
             for mode in (None, _Moved(dtype, 1.0), _Moved(dtype, -1.0))
         )
         return [
-            _steps(answer, *each) if len({answer.shape, *(one.shape for one in each)}) == 1 else None
-            for answer, *each in zip(answers, exact, *others, strict=True)
+            _steps(*each) if len({one.shape for one in each}) == 1 else None
+            for each in zip(answers, exact, *others, strict=True)
         ]
     except (ReferenceFault, RuntimeError):  # Memory is short, or the model insists on its own type.
         return [None] * len(answers)
