@@ -25,7 +25,7 @@ from ..task.full_case import FullCase, RowTolerance
 from .border import Malformed
 from .poison import FULL_SIZE_POISON, PROFILED_WORKSPACE
 from .reports import LaunchReport, TransferReport, Written
-from .verification import Nearness, agree, decode_elements
+from .verification import Nearness, agree, decode_elements, may_step, within_step
 
 LEAST_WRITTEN = 0.9
 """Share of each output that the launches of one call must write, by estimate."""
@@ -90,6 +90,8 @@ class _Found:
     checked: int = 0
     """Elements compared with PyTorch's."""
     wrong: int = 0
+    stepped: int = 0
+    """Those of them that are no more than a step off."""
     first: tuple[int, float, float] | None = None
     """Index, expected, got."""
     written: int | None = None
@@ -98,6 +100,11 @@ class _Found:
     """Elements that atomics touched: other blocks would go on adding to them."""
     by_transfers: float = 0.0
     """Bytes that only copies and fills wrote, and rightly where an answer tells."""
+
+    def is_wrong(self, tolerance: RowTolerance | None) -> bool:
+        """Say whether more differs than may be a step off."""
+        share = tolerance.share if tolerance else 0.0
+        return self.wrong > self.stepped or self.wrong > may_step(share, self.checked)
 
 
 def judge_full_size(
@@ -136,7 +143,7 @@ def judge_full_size(
                 _weigh(spec, places, got, known, into, found, compare=compare, carried=settled)
         else:
             found.by_transfers = float(sum(each.width * each.height for each in into))
-        if found.first is not None:
+        if found.is_wrong(tolerance):
             return _wrong(spec, found), Checked(checked)
         checked += found.checked
         by_atomics += found.by_atomics
@@ -174,13 +181,19 @@ def judge_wide(
         path, tolerance = Path(case.answers, f"{spec.name}.bin"), case.tolerances[place]
         if tolerance is None:
             continue
-        second, found, hanging, passed = _Pages(spec, outputs[1]), _Found(), 0, 0
+        first, second = (_Pages(spec, outputs, again) for again in (0, 1))
+        found, hanging, passed = _Found(), 0, 0
         for places, got in _written_elements(spec, outputs[0]):
             other = second.at(places, got.size)
             first_values = decode_elements(got.tobytes(), spec.dtype)
             other_values = decode_elements(other.tobytes(), spec.dtype)
             both = (got != _poison(got.dtype, 0)) & (other != _poison(got.dtype, 1))
-            near = agree(other_values, first_values, _near(tolerance, places))
+            # What is one run's poison in both of them, the other run has written.
+            both |= complete & (got == other)
+            nearness = _near(tolerance, places)
+            near = agree(other_values, first_values, nearness)
+            if tolerance.share:
+                near |= within_step(other_values, first_values, nearness)
             steady = both & ((got == other) | near)
             changed = np.flatnonzero(both & ~steady)
             if complete and changed.size:
@@ -190,12 +203,12 @@ def judge_wide(
                 hanging += int((both & ~(steady & known)).sum())
                 steady &= known
             passed += got.nbytes
-            _weigh(spec, places, got, (path, tolerance), [], found, compare=steady)
-        if found.first is not None:
+            _weigh(spec, places, got, (path, tolerance), [], found, compare=steady, certain=both)
+        if found.is_wrong(tolerance):
             which = "written by the whole grid" if complete else "that the blocks wrote"
             return _wrong(spec, found, which), Checked(checked)
         unsteady += hanging
-        found.checked += _like_poison(spec, path, second) if complete else 0
+        found.checked += _like_poison(spec, path, first, second) if complete else 0
         missing = spec.numel - found.checked
         if complete and missing > 0:
             return _mismatch(
@@ -263,15 +276,16 @@ def _poison(dtype: np.dtype[Any], again: int) -> int:
     return int.from_bytes(bytes([FULL_SIZE_POISON[again][0]]) * dtype.itemsize, "little")
 
 
-def _like_poison(spec: TensorSpec, answers: Path, second: _Pages) -> int:
-    """Count the elements that are rightly the poison's own bits, and written: the second run tells.
+def _like_poison(spec: TensorSpec, answers: Path, first: _Pages, second: _Pages) -> int:
+    """Count the elements of whole pages that are rightly the first run's poison, and written.
 
-    There the poison is another.
+    The second run tells: there the poison is another.
     """
     right = np.memmap(answers, dtype=f"<u{spec.nbytes // spec.numel}", mode="r")
     count, poison = 0, _poison(right.dtype, 0)
     for start in range(0, spec.numel, CHUNK_PAGES * PAGE):
         alike = start + np.flatnonzero(right[start : start + CHUNK_PAGES * PAGE] == poison)
+        alike = alike[~first.hold(alike)]
         count += int((second.at(alike, alike.size) == poison).sum())
     return count
 
@@ -418,7 +432,9 @@ def _written_elements(
 def _near(tolerance: RowTolerance, places: NDArray[np.int64]) -> Nearness:
     """Return what elements at some places may differ by."""
     kinds = places // tolerance.row % len(tolerance.absolute)
-    return Nearness(np.array(tolerance.absolute)[kinds], np.array(tolerance.relative)[kinds])
+    return Nearness(
+        np.array(tolerance.absolute)[kinds], np.array(tolerance.relative)[kinds], tolerance.step
+    )
 
 
 def _known(
@@ -433,19 +449,24 @@ def _known(
 
 
 class _Pages:
-    """The pages of one output, looked up by the places of elements."""
+    """The pages that one of two runs left of an output, looked up by the places of elements."""
 
-    def __init__(self, spec: TensorSpec, outputs: Path) -> None:
-        self._item = spec.nbytes // spec.numel
-        self._pages = np.fromfile(outputs / f"{spec.name}.pages", dtype=np.int64)
-        path = outputs / f"{spec.name}.data"
+    def __init__(self, spec: TensorSpec, outputs: tuple[Path, Path], again: int) -> None:
+        self._item, self._again = spec.nbytes // spec.numel, again
+        self._pages = np.fromfile(outputs[again] / f"{spec.name}.pages", dtype=np.int64)
+        path = outputs[again] / f"{spec.name}.data"
         known = path.is_file() and path.stat().st_size >= self._item
         self._data = np.memmap(path, dtype=f"<u{self._item}", mode="r") if known else None
+
+    def hold(self, places: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Say which elements lie on a page that is there."""
+        return np.isin(places // (PAGE // self._item), self._pages)
 
     def at(self, places: NDArray[np.int64], count: int) -> NDArray[Any]:
         """Return the raw elements at some places; those of pages that are missing are poison."""
         each = PAGE // self._item
-        found = np.full(count, _poison(np.dtype(f"<u{self._item}"), 1), dtype=f"<u{self._item}")
+        poison = _poison(np.dtype(f"<u{self._item}"), self._again)
+        found = np.full(count, poison, dtype=f"<u{self._item}")
         if self._data is None:
             return found
         page, within = np.divmod(places, each)
@@ -468,13 +489,17 @@ def _weigh(
     *,
     compare: NDArray[np.bool_] | None,
     carried: Sequence[TransferReport] = (),
+    certain: NDArray[np.bool_] | None = None,
 ) -> None:
     """Add some elements of an output to what was found; `compare` says which are final.
 
-    Of what was `carried` to the output that counts which is not the workspace's poison.
+    Of what was `carried` to the output that counts which is not the workspace's poison. What is
+    `certain` was written, whatever it is.
     """
     item = got.itemsize
     written = got != np.iinfo(got.dtype).max
+    if certain is not None:
+        written |= certain
     copied, filled = np.zeros(got.size, bool), np.zeros(got.size, bool)
     for each in into:
         inside = _inside(each, places * item)
@@ -494,12 +519,16 @@ def _weigh(
         wanted = np.array(np.memmap(answers, dtype=got.dtype, mode="r")[places])
         values = decode_elements(got.tobytes(), spec.dtype)
         expected = decode_elements(wanted.tobytes(), spec.dtype)
-        right = agree(values, expected, _near(tolerance, places)) | (got == wanted)
+        nearness = _near(tolerance, places)
+        right = agree(values, expected, nearness) | (got == wanted)
         if compare is not None:
             wrong = np.flatnonzero(settled & compare & ~right)
             found.checked += int((settled & compare).sum())
             found.by_atomics += int((settled & ~compare).sum())
             found.wrong += wrong.size
+            if tolerance.share:
+                near = within_step(values[wrong], expected[wrong], nearness.at(wrong))
+                found.stepped += int(near.sum())
             if wrong.size and found.first is None:
                 at = wrong[0]
                 found.first = (int(places[at]), float(expected[at]), float(values[at]))

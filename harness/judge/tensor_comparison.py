@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import torch
 
 from ..records.tensors import Tolerance
-from .verification import Mismatch
+from .verification import Mismatch, may_step
 
 CHUNK = 1 << 20
 """Elements compared at a time, in double precision: so few that the allocator keeps and reuses
@@ -25,17 +25,22 @@ def compare(
     """Return how an output differs from PyTorch's answer of the same shape; None where it agrees.
 
     Floating elements agree when |got - expected| <= absolute + relative * |expected|, when both are
-    NaN, or both the same infinity; all others when equal.
+    NaN, or both the same infinity; all others when equal, or as near. As many as the tolerance's
+    share may be a step off.
     """
     if _are_clearly_near(got, expected, tolerance):
         return None
     wrong = torch.zeros((), dtype=torch.int64, device=got.device)
+    stepped = torch.zeros_like(wrong)
     largest = torch.zeros((), dtype=torch.float64, device=got.device)
     for a, b in _chunks(got, expected):
-        wrong += (~_agree(a, b, tolerance)).sum()
+        near = _agree(a, b, tolerance)
+        wrong += (~near).sum()
+        if tolerance.share:
+            stepped += (~near & _within_step(a, b, tolerance)).sum()
         largest = torch.maximum(largest, _largest(a, b))
     count = int(wrong)
-    if count == 0:
+    if count == int(stepped) <= may_step(tolerance.share, got.numel()):
         return None
     index, region = _places(got, expected, tolerance)
     return Mismatch(
@@ -114,11 +119,22 @@ def _are_clearly_near(
     return bool(near)
 
 
+def _within_step(
+    got: torch.Tensor, expected: torch.Tensor, tolerance: Tolerance
+) -> torch.Tensor:
+    if got.dtype is torch.bool:
+        got = got.view(torch.uint8) != 0
+    a, b = got.double(), expected.double()
+    limit = tolerance.step + tolerance.absolute + tolerance.relative * b.abs()
+    return ((a - b).abs() <= limit) & b.isfinite()
+
+
 def _agree(got: torch.Tensor, expected: torch.Tensor, tolerance: Tolerance) -> torch.Tensor:
     if got.dtype is torch.bool:
         # A byte that is neither 0 nor 1 is true in C++: the candidate's bool is read as one.
-        return (got.view(torch.uint8) != 0) == expected
-    if not expected.is_floating_point():
+        same = (got.view(torch.uint8) != 0) == expected
+        return same | torch.full_like(same, tolerance.absolute >= 1)
+    if not expected.is_floating_point() and not tolerance.absolute:
         return got == expected
     a, b = got.double(), expected.double()
     near = (a - b).abs() <= tolerance.absolute + tolerance.relative * b.abs()

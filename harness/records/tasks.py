@@ -82,5 +82,5 @@ class Task(Record):
         """Identity of the task: reference text, the dimensions of both variants, how it is read."""
         return sha256_of_json(
             [self.reference_sha256, self.full.dimensions, self.verify.dimensions,
-             self.tolerance.model_dump(), self.reading.model_dump()]
+             self.tolerance.model_dump(include={"absolute", "relative"}), self.reading.model_dump()]
         )  # fmt: skip

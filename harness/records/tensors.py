@@ -45,3 +45,7 @@ class Tolerance(Record):
 
     absolute: float
     relative: float
+    step: float = 0.0
+    """What the elements may be off that round another way; see `share`."""
+    share: float = 0.0
+    """Of all elements, those that may be off by more than the above, and up to `step`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import math
 import time
 from collections.abc import Sequence
@@ -16,8 +17,9 @@ from ..task.rules import OWN_ERROR_FACTOR
 from .double_precision import double_answers
 from .model import Instance, Reference, ReferenceFault, clone_arguments
 from .rounding import SHORT, OperationsSeen, answers_in_order, plain_answers
+from .steps import Steps, steps_of
 from .ties import hang_on_ties
-from .tolerances import Scale, all_finite, tolerance_of
+from .tolerances import Scale, all_finite, tolerance_of, with_steps
 
 _HALF_TYPES = (torch.float16, torch.bfloat16)
 
@@ -64,12 +66,25 @@ class Case:
         """Return the tolerance of each output; see `tolerance_of`. Raises ReferenceFault."""
         plain, is_example = self.plain()
         return tuple(
-            tolerance_of(
-                answer, exact, other, scale=scale, cast=is_cast(self.instance, answer),
-                factor=factor, is_example=is_example,
+            with_steps(
+                tolerance_of(
+                    answer, steps.exact if steps and exact is not None else exact, other,
+                    scale=scale, cast=is_cast(self.instance, answer), factor=factor,
+                    is_example=is_example,
+                ), steps,
             )
-            for answer, exact, other in zip(self.outputs, self.exact, plain, strict=True)
+            for answer, exact, other, steps in zip(
+                self.outputs, self.exact, plain, self.steps, strict=True
+            )
         )  # fmt: skip
+
+    @functools.cached_property
+    def steps(self) -> list[Steps | None]:
+        """What rounding to whole numbers, or comparing, near a tie makes of each output."""
+        whole = any(not answer.is_floating_point() for answer in self.outputs)
+        if not (self.seen.rounds or (self.seen.compares and whole)):
+            return [None] * len(self.outputs)
+        return steps_of(self._reference, self.instance, self.model, self.outputs)
 
     def plain(
         self, equal_terms: float | None = None, *, by_rows: bool = False

@@ -166,7 +166,7 @@ def timed_proof(
         found.append(case.tolerances("both"))
         proof.add(case, found[-1])
         del case
-    widest = [max(each, key=_absolute) for each in zip(*found, strict=True)]
+    widest = [max(each, key=_width) for each in zip(*found, strict=True)]
     why = proof.degenerate()
     if why:
         why = why.replace(" passes every case of this task", "") + (
@@ -176,8 +176,8 @@ def timed_proof(
     return why, widest
 
 
-def _absolute(tolerance: Tolerance | None) -> float:
-    return math.inf if tolerance is None else tolerance.absolute
+def _width(tolerance: Tolerance | None) -> tuple[float, float]:
+    return (math.inf, 0.0) if tolerance is None else (tolerance.absolute, tolerance.share)
 
 
 def first_finite(

@@ -34,10 +34,7 @@ def double_answers(
     """
     nothing: list[torch.Tensor | None] = [None] * len(answers)
     try:
-        with _default_type(), _Widened(), mode or nullcontext():
-            found = reference.outputs(
-                copy.deepcopy(model).double(), clone_arguments(arguments, _to_double)
-            )
+        found = double_run(reference, model, arguments, mode)
     except (ReferenceFault, RuntimeError) as error:
         if lacks_memory(error):
             raise ReferenceFault(f"in double precision: {error}") from error
@@ -48,6 +45,22 @@ def double_answers(
         exact if exact.dtype is torch.float64 and answer.is_floating_point() else None
         for answer, exact in zip(answers, found, strict=True)
     ]
+
+
+def double_run(
+    reference: Reference,
+    model: torch.nn.Module,
+    arguments: Sequence[Any],
+    mode: AbstractContextManager[Any] | None = None,
+) -> list[torch.Tensor]:
+    """Return what the model answers in double precision, of whatever type; see `double_answers`.
+
+    Raises ReferenceFault, RuntimeError.
+    """
+    with _default_type(), _Widened(), mode or nullcontext():
+        return reference.outputs(
+            copy.deepcopy(model).double(), clone_arguments(arguments, _to_double)
+        )
 
 
 class _Widened(TorchFunctionMode):  # type: ignore[misc]

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from ..records.tensors import Tolerance
 from ..records.variations import Variation
 from ..task.rules import OFFSETS, PEAKS, TOLERANCES
 from .case import Case, is_cast, write_tensor
@@ -25,8 +26,9 @@ from .cases import seed_of
 from .draws import Draw, draw, redrawn
 from .model import Instance, Reference
 from .rounding import OperationsSeen
+from .steps import Steps
 from .ties import hang_on_ties
-from .tolerances import all_finite, tolerance_of
+from .tolerances import all_finite, tolerance_of, with_steps
 
 SEED = 11
 """None of the seeds of the cases at shrunken dimensions."""
@@ -40,6 +42,9 @@ KINDS_OF_ROWS = ("own", *ROWS)
 KINDS = len(KINDS_OF_ROWS)
 EQUAL_ROWS = ("constant", "zeros")
 """Kinds of rows of which many terms are the same number."""
+
+STRETCH = 256
+"""Elements of an input that are scaled alike where an answer is a single number."""
 
 FACTORS = (128.0, 8.0)
 """Of rows of large magnitude: the first that PyTorch survives is used."""
@@ -134,7 +139,10 @@ def widen_tolerances(
     if by_rows and not is_example:
         alike, _ = case.plain(1.0, by_rows=True)
     wider = []
-    for answer, exact, *plain in zip(case.outputs, case.exact, unlike, alike, strict=True):
+    for answer, exact, steps, *plain in zip(
+        case.outputs, case.exact, case.steps, unlike, alike, strict=True
+    ):
+        exact = steps.exact if steps and exact is not None else exact
         first, second = (
             _tolerance(
                 answer, exact, row_axes, cast=is_cast(instance, answer), plain=each,
@@ -148,7 +156,7 @@ def widen_tolerances(
                 for kind in range(len(first[part]))
             ]
             for part in PARTS
-        })  # fmt: skip
+        } | _stepped(first, steps))  # fmt: skip
     described |= {
         "tolerances": [
             new and old and new | {part: [*map(max, old[part], new[part])] for part in PARTS}
@@ -159,6 +167,17 @@ def widen_tolerances(
     new = answers / f"case.json.{os.getpid()}"
     new.write_text(json.dumps(described), encoding="utf-8")
     new.replace(answers / "case.json")
+
+
+def _stepped(tolerance: dict[str, Any], steps: Steps | None) -> dict[str, Any]:
+    """Return what of a tolerance is another where elements make steps; see `with_steps`."""
+    plain = Tolerance(absolute=max(tolerance["absolute"]), relative=max(tolerance["relative"]))
+    found = with_steps(plain, steps)
+    if found is None or found == plain:
+        return {}
+    if found.share:
+        return {"step": found.step, "share": found.share}
+    return {"absolute": [found.absolute], "relative": [found.relative]}
 
 
 def _draw(
@@ -173,6 +192,8 @@ def _draw(
     drawn = Draw(seed, how.distribution, still=how.still)
     instance = draw(reference, drawn, variation)
     if not how.factor:
+        if how.distribution == "full" and all(math.prod(shape) == 1 for shape in shapes):
+            _make_unlike(reference, instance, variation, seed)
         return instance, 0
     mixed = {
         name: tensor
@@ -201,6 +222,26 @@ def _draw(
                     )
                     part.copy_(redrawn(part, change, variation, name, generator))
     return instance, axes
+
+
+def _make_unlike(
+    reference: Reference, instance: Instance, variation: Variation, seed: int
+) -> None:
+    """Scale stretches of the inputs of a task that answers with single numbers.
+
+    Of terms that are all alike a part gives the same mean as the whole.
+    """
+    generator = torch.Generator(reference.device).manual_seed(seed + 3000)
+    with torch.no_grad():
+        for name, tensor in instance.inputs.items():
+            if (
+                tensor.is_floating_point() and tensor.is_contiguous() and tensor.numel()
+                and not _has_structure(tensor) and variation.levels.get(name) in ("any", "positive")
+            ):  # fmt: skip
+                count = -(-tensor.numel() // STRETCH)
+                sizes = torch.randn(count, generator=generator, device=reference.device).exp()
+                each = sizes.repeat_interleave(STRETCH)[: tensor.numel()]
+                tensor.view(-1).mul_(each.to(tensor.dtype))
 
 
 def _shared_axes(shape: Sequence[int], output: Sequence[int]) -> int:

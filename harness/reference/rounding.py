@@ -34,6 +34,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from .double_precision import double_answers
 from .in_order import IN_ORDER, axes_added
 from .model import Reference
+from .steps import compares, rounds
 from .ties import UNPROMISED
 
 UNIT = 2.0**-24
@@ -105,6 +106,8 @@ class OperationsSeen(TorchDispatchMode):  # type: ignore[misc]
         convolution."""
         self.narrow = False
         """Whether anything is added in less than double precision."""
+        self.rounds = self.compares = False
+        """Whether floating numbers are rounded to whole ones, or compared; see steps.py."""
         self.places = False
         """Whether anything is asked for places that equal elements leave open."""
 
@@ -118,6 +121,8 @@ class OperationsSeen(TorchDispatchMode):  # type: ignore[misc]
     ) -> Any:
         answer = function(*args, **(kwargs or {}))
         self.places |= function in UNPROMISED
+        self.rounds |= rounds(function, args, answer)
+        self.compares |= compares(function, args)
         count = _TERMS.get(function.overloadpacket) or _TERMS_OF_NORMS.get(function.overloadpacket)
         if count is not None:
             first = answer if isinstance(answer, torch.Tensor) else answer[0]

@@ -30,6 +30,7 @@ from ..judge.tensor_comparison import parts
 from ..records.tensors import Tolerance
 from ..task.rules import LARGEST_SHARE, OWN_ERROR_FACTOR, TOLERANCES
 from .rounding import WALK, WALK_OF_MOST
+from .steps import MOST_STEPPED, Steps
 
 EXAMPLE_FACTOR = 3.0
 """And this many times as far as one plain kernel is."""
@@ -94,6 +95,20 @@ def tolerance_of(
     return Tolerance(
         absolute=smallest + min(max(absolute, several), limit), relative=relative
     )
+
+
+def with_steps(tolerance: Tolerance | None, steps: Steps | None) -> Tolerance | None:
+    """Return a tolerance with room for the elements that make a step.
+
+    Where more than a few may, whole numbers are judged as floating ones: as near as their step.
+    """
+    if tolerance is None or steps is None:
+        return tolerance
+    if steps.share <= MOST_STEPPED:
+        return tolerance.model_copy(update={"step": steps.largest, "share": steps.share})
+    if tolerance.absolute:
+        return tolerance
+    return Tolerance(absolute=steps.least, relative=TOLERANCES["float32"].relative)
 
 
 def base_of(dtype: torch.dtype, cast: bool) -> Tolerance | None:

@@ -43,6 +43,9 @@ class RowTolerance(Record):
     """Likewise."""
     row: int = Field(ge=1)
     """Elements of a row."""
+    step: float = 0.0
+    share: float = 0.0
+    """As a `Tolerance`'s."""
 
 
 class FullCase(Record):

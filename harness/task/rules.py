@@ -42,7 +42,8 @@ TOLERANCES: dict[str, Tolerance] = {
     "float16": Tolerance(absolute=1e-2, relative=1e-2),
     "bfloat16": Tolerance(absolute=1e-2, relative=1e-2),
 }
-"""KernelBench's tolerance for each dtype (fp32 1e-4, half types 1e-2); integers must be equal."""
+"""KernelBench's tolerance for each dtype (fp32 1e-4, half types 1e-2); integers must be equal,
+but for few that are rounded from floating numbers; see reference/steps.py."""
 
 OWN_ERROR_FACTOR = 8.0
 """A candidate may be this many times as far from the double-precision answer as PyTorch is."""

@@ -213,7 +213,7 @@ class Block:
             "%lanemask_gt": [0xFFFFFFFF - (2 * b - 1) for b in lane],
             "%lanemask_ge": [0xFFFFFFFF - (b - 1) for b in lane],
             "%dynamic_smem_size": self.dynamic_shared,
-            "%total_smem_size": len(self.shared),
+            "%total_smem_size": len(self.shared) + 1024,
         }  # fmt: skip
         return np.broadcast_to(np.asarray(values[root], dtype=np.uint64), (LANES,))
 

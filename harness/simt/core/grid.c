@@ -33,6 +33,10 @@ static void order_warps(const Block *block, int phase, int *order, int count) {
     }
 }
 
+/* The byte that lies where nothing was written: it must not look like a plausible zero, nor be the
+   same in two runs. Numbers of it are negative in one, positive in the other. */
+static int unwritten(const Machine *machine) { return machine->seed ? 0x4b : 0xcd; }
+
 static void start_warp(Block *block, Warp *warp, int number, int warp_count) {
     Machine *machine = block->machine;
     const uint32_t *dim = machine->block, *grid = machine->grid;
@@ -51,26 +55,35 @@ static void start_warp(Block *block, Warp *warp, int number, int warp_count) {
     forget_calls(warp);
     memset(warp->frame_base, 0, sizeof warp->frame_base);
     memset(warp->function, 0, sizeof warp->function);
-    memset(warp->registers, 0, (size_t)machine->constant_offset);
+    /* A register holds anything before it is written. */
+    memset(warp->registers, unwritten(machine), (size_t)machine->constant_offset);
     memcpy(warp->registers + machine->constant_offset, machine->constants,
            (size_t)machine->constant_bytes);
-    /* Where a warp lies in its multiprocessor hangs on what else is there. */
-    uint32_t slot = (uint32_t)(((index / 132 + machine->seed) * (uint64_t)warp_count
-                                + (uint64_t)number) % 64);
+    /* What nothing promises is another in each run, and for blocks that follow each other: where a
+       warp lies in its multiprocessor, where its block runs, how many launches there were. */
+    uint64_t run = scramble(machine->seed ^ machine->chance);
+    uint64_t chance = scramble(run + index);
+    bool any = machine->seed;
+    uint64_t slot = any ? chance + (uint64_t)number + (number > 0)
+                        : index / 132 * (uint64_t)warp_count + (uint64_t)number;
+    uint32_t where = (uint32_t)(any ? chance >> 32 : index) % 132;
+    uint64_t launches = run >> 32;
     for (uint32_t lane = 0; lane < LANES; lane++) {
         uint32_t thread = warp->first_thread + lane, bit = UINT32_C(1) << lane;
         if (thread < threads) warp->live |= bit;
         warp->pc[lane] = machine->entry;
-        const uint32_t values[SPECIAL_REGISTER_COUNT] = {
+        const uint32_t values[SPECIAL_REGISTER_COUNT - 1] = {
             thread % dim[0], thread / dim[0] % dim[1], thread / (dim[0] * dim[1]),
             dim[0], dim[1], dim[2], x, y, z, grid[0], grid[1], grid[2],
-            lane, slot, (uint32_t)warp_count, bit, bit - 1, bit | (bit - 1),
-            ~(bit | (bit - 1)), ~(bit - 1), (uint32_t)(index % 132), 132,
+            lane, (uint32_t)(slot % 64), (uint32_t)warp_count, bit, bit - 1, bit | (bit - 1),
+            ~(bit | (bit - 1)), ~(bit - 1), where, 132,
             (uint32_t)(machine->grid_workspace >> 32), (uint32_t)machine->grid_workspace,
         };
-        for (int i = 0; i < SPECIAL_REGISTER_COUNT; i++)
-            if (machine->special_offsets[i] >= 0)
-                ((uint32_t *)(warp->registers + machine->special_offsets[i]))[lane] = values[i];
+        const int32_t *offsets = machine->special_offsets;
+        for (int i = 0; i < SPECIAL_REGISTER_COUNT - 1; i++)
+            if (offsets[i] >= 0) ((uint32_t *)(warp->registers + offsets[i]))[lane] = values[i];
+        if (offsets[SPECIAL_REGISTER_COUNT - 1] >= 0)
+            ((uint64_t *)(warp->registers + offsets[SPECIAL_REGISTER_COUNT - 1]))[lane] = launches;
     }
 }
 
@@ -91,9 +104,7 @@ static void start_block(Block *block, int64_t place, Room room) {
     block->phase = 0, block->executed = 0, block->changes = 0, block->suspended = false, block->object_count = 0;
     block->due = room.clocks, block->waits = room.waits, block->watched = 0;
     memset(block->barriers, 0, sizeof block->barriers);
-    /* Poison: unwritten memory must not look like a plausible zero, nor the same in two runs:
-       negative numbers in one, positive ones in the other. */
-    int poison = machine->seed ? 0x4b : 0xcd;
+    int poison = unwritten(machine);
     memset(block->shared, poison, (size_t)machine->shared_bytes);
     memset(block->local, poison, (size_t)threads * (size_t)machine->local_bytes);
     if (machine->checks) { /* times in the shadow lie before this block's start */

@@ -118,7 +118,7 @@ typedef struct {
     int64_t news_clocks;    /* when the news of this turn are seen */
     uint64_t watched, news; /* bits of places: what somebody waits for, what is new */
     Change *changes;        /* LATEST_CHANGES of them */
-    uint64_t seed, grid_workspace;
+    uint64_t seed, grid_workspace, chance;
     int32_t entry, register_bytes, constant_offset, constant_bytes, parameter_bytes;
     int32_t shared_bytes, local_bytes, allocation_count;
     int32_t report_count, report_capacity;

@@ -392,8 +392,9 @@ SPECIAL_REGISTERS: tuple[str, ...] = (
     "%ctaid.x", "%ctaid.y", "%ctaid.z", "%nctaid.x", "%nctaid.y", "%nctaid.z",
     "%laneid", "%warpid", "%nwarpid", "%lanemask_eq", "%lanemask_lt", "%lanemask_le",
     "%lanemask_gt", "%lanemask_ge", "%smid", "%nsmid", "%envreg1", "%envreg2",
+    "%gridid",
 )  # fmt: skip
-"""Special registers set when a block starts, in the order of grid.c."""
+"""Special registers set when a block starts, in the order of grid.c; the last has eight bytes."""
 
 ROW_FIELDS: tuple[str, ...] = (
     "opcode", "type", "source_type", "flags", "guard", "guard_negated", "destination",

@@ -46,6 +46,8 @@ _CLUSTER_OF_ONE: dict[str, int | str] = {
     **{f"%nclusterid.{axis}": f"%nctaid.{axis}" for axis in "xyz"},
 }  # fmt: skip
 """Special registers of a launch without clusters: each block is one of its own."""
+RESERVED_SHARED_BYTES = 1024
+"""Of a block's shared memory, what CUDA keeps for itself since compute capability 8.0."""
 FRAME_BYTES = 8192
 """Stack of a thread where calls make frames: eight times what CUDA gives unasked."""
 FUNCTION_STEP = 64
@@ -258,7 +260,7 @@ class Frame:
         if name == "%dynamic_smem_size":
             return self.constant(4, self.dynamic_shared_bytes), 4
         if name == "%total_smem_size":
-            return self.constant(4, self.shared_bytes), 4
+            return self.constant(4, self.shared_bytes + RESERVED_SHARED_BYTES), 4
         if name in _CLUSTER_OF_ONE:
             stands_for = _CLUSTER_OF_ONE[name]
             if isinstance(stands_for, str):
@@ -267,13 +269,12 @@ class Frame:
                 return self.constant(1, stands_for), 1
             else:
                 return self.constant(4, stands_for), 4
-        if name == "%gridid":
-            return self.constant(8, 1), 8
         if name not in SPECIAL_REGISTERS:
             raise self.refuse(instruction, f"special register {name}")
+        width = 8 if name == "%gridid" else 4
         if name not in self.special:
-            self.special[name] = self._allocate(4)
-        return self.special[name], 4
+            self.special[name] = self._allocate(width)
+        return self.special[name], width
 
     def destination(self, instruction: Instruction, operand: Operand) -> tuple[int, int]:
         """Return (offset, width) of a result; (-1, 4) when it is thrown away."""

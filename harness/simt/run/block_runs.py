@@ -54,6 +54,8 @@ class BlockRuns:
         """The uses of the random samples: only these are fair estimates."""
         self.spent = 0
         """Warp instructions that were run."""
+        self.rest: core.Result | None = None
+        """What came of the blocks that `complete` ran."""
         self._kept: list[core.Result] = []
 
     def run(
@@ -117,6 +119,7 @@ class BlockRuns:
         if reports or result.timed_out:
             raise LaunchFailed(self.asked.launch.kernel, reports, places_read(result))
         self.ran.update(blocks)
+        self.rest = result
 
     def take_back(self) -> None:
         """Make memory what it was before the first run; what was counted stays."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import mmap
+import secrets
 from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -43,6 +44,8 @@ _FAIR_SLICE, _FAIR_TURN = 2_000, 8_000
 others have begun."""
 _BEFORE = np.dtype([("address", np.uint64), ("bytes", np.uint8, 32)])
 """`Before` of core/simt.h."""
+_CHANCE = secrets.randbits(64)
+"""What a program finds in places that nothing promises is drawn from it."""
 _KINDS = tuple(ReportKind)
 _SPACES = {Space.GLOBAL: "global", Space.SHARED: "shared", Space.LOCAL: "local",
            Space.PARAMETER: "parameter"}  # fmt: skip
@@ -178,7 +181,7 @@ class _Run:
         machine.first_block, machine.block_count = first, last - first
         machine.instruction_budget = max_instructions
         machine.path_capacity = _PATH_CAPACITY
-        machine.seed = seed & (2**64 - 1)
+        machine.seed, machine.chance = seed & (2**64 - 1), _CHANCE
         machine.entry = program.entry
         machine.register_bytes = program.register_bytes
         machine.constant_offset = program.constant_offset

@@ -54,6 +54,7 @@ class Machine(ctypes.Structure):
         ("changes", ctypes.c_void_p),
         ("seed", ctypes.c_uint64),
         ("grid_workspace", ctypes.c_uint64),
+        ("chance", ctypes.c_uint64),
         *[(name, ctypes.c_int32) for name in _INTS],
         ("hottest_sector", ctypes.c_uint32),
         ("clock", ctypes.c_uint32),

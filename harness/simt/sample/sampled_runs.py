@@ -96,7 +96,14 @@ class SampledRuns:
         return self.blocks / len(self.group)
 
     def readers(self, sectors: npt.NDArray[np.uint32]) -> npt.NDArray[np.float64]:
-        """Return about how many blocks read each of some sectors that this SM's blocks read."""
+        """Return about how many blocks read each of some sectors that this SM's blocks read.
+
+        Where all have run it is known, and hangs on no draw.
+        """
+        if len(self.runner.ran) == self.blocks:
+            every = [result for _, result in self.runner.fresh]
+            every += [self.runner.rest] if self.runner.rest else []
+            return np.maximum(1.0, sum(result.readers[sectors] for result in every))
         found, ran = np.zeros(len(sectors)), 0
         for chosen, result in self.samples:
             found += result.readers[sectors]

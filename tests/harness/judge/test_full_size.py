@@ -524,3 +524,29 @@ def test_what_is_not_known_to_be_final_is_not_compared(example: Example) -> None
     path.write_bytes(known[:-1])
     with pytest.raises(Malformed, match="what was followed is not whole"):
         example.wide(HALF)
+
+
+def test_bytes_of_either_poison_are_compared_where_all_blocks_ran(tmp_path: Path) -> None:
+    example = Example(tmp_path, "int8")
+    example.case = example.case.model_copy(
+        update={"tolerances": (RowTolerance(absolute=(0.0,), relative=(0.0,), row=1),)}
+    )
+    example.right[:] = np.arange(example.right.size) % 7 - 4
+    example.answer(example.right)
+    size = example.right.nbytes
+    whole = Ran({OUTPUT: wrote(sampled_bytes=size, grid_bytes=size, span=size, end=size)},
+                sampled_blocks=8)  # fmt: skip
+    for wrong in (None, -1, -2):
+        left = example.right.copy()
+        if wrong is not None:
+            left[np.flatnonzero(left == 1)[:2]] = wrong
+        for run in (0, 1):
+            example.leave(left, run=run)
+        failed, checked = example.wide(whole)
+        if wrong is None:
+            assert failed is None and checked.elements == example.right.size
+        else:
+            assert f"expected 1, got {wrong}" in failed.reason
+    example.leave(example.right, slice(1, None), run=0)
+    example.leave(example.right, slice(1, None), run=1)
+    assert "1 of" in example.wide(whole)[0].reason and "not" in example.wide(whole)[0].reason

@@ -8,11 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kernelblaster.harness.judge.reports import CaseReport, Finding, VerifyReport
 from kernelblaster.harness.judge.run_verdict import judge_run, limits_of_task, with_constants
+from kernelblaster.harness.judge.tensor_comparison import compare as compare_tensors
 from kernelblaster.harness.judge.verification import check_outputs, compare, least_own_error
 from kernelblaster.harness.records.builds import Build
 from kernelblaster.harness.records.evaluations import StageResult
@@ -79,12 +81,25 @@ def test_a_mismatch_names_place_count_and_region() -> None:
 
 
 def test_integers_and_booleans_are_exact() -> None:
-    exact = Tolerance(absolute=5, relative=5)
+    exact = Tolerance(absolute=0, relative=5)
     a, b = np.array([1, 2], "<i8"), np.array([1, 3], "<i8")
     result = compare(b.tobytes(), a.tobytes(), spec((2,), "int64"), exact)
     assert result is not None and result.index == (1,) and result.largest_error == 1
     assert compare(b"\x02", b"\x01", spec((1,), "bool"), exact) is None
     assert compare(b"\x00", b"\x01", spec((1,), "bool"), exact) is not None
+
+
+@pytest.mark.parametrize("dtype", ["int8", "float32"])
+def test_as_many_as_the_share_may_be_a_step_off(dtype: str) -> None:
+    tolerance = Tolerance(absolute=0, relative=0, step=1, share=0.02)
+    wanted = np.arange(100).astype(dtype)
+    for off, count, agrees in ((1, 2, True), (1, 3, False), (2, 1, False), (-1, 2, True)):
+        got = wanted.copy()
+        got[40 : 40 + count] += off
+        given = got.tobytes(), wanted.tobytes(), spec((100,), dtype), tolerance
+        assert (compare(*given) is None) is agrees
+        tensors = torch.from_numpy(got), torch.from_numpy(wanted)
+        assert (compare_tensors(*tensors, tolerance, "out0") is None) is agrees
 
 
 @pytest.mark.parametrize(
