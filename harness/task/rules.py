@@ -20,7 +20,7 @@ CASES = (
     (5, "zeros", "normal distribution, half of it exact zeros; of long sums three large terms"),
     (6, "offset", "normal distribution around a value far from zero; some integers of all bits"),
 )
-"""(seed, name, what inputs hold), as far as forward() survives it: see reference/draws.py."""
+"""(seed, name, what inputs hold), as far as forward() survives it: see reference/drawing/."""
 
 LARGE_FACTORS = (128.0, 32.0, 8.0, 2.0)
 """The first that PyTorch itself survives is used. exp() overflows in float32 above 88."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from ..records.tensors import TensorSpec
+from ...records.tensors import TensorSpec
 
 GUARD_BYTES = 1 << 20
 """On either side of each tensor."""

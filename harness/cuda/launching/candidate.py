@@ -10,7 +10,7 @@ from math import prod
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from ..host.plan import Plan, PlannedLaunch, variable, variable_name
+from ...host.plan import Plan, PlannedLaunch, variable, variable_name
 from .buffers import Buffers
 from .driver import Driver, DriverError, LaunchStep, Steps, TransferStep
 

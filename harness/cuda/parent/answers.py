@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ..judge import timing
-from ..judge.findings import judge, lost_precision
-from ..judge.run_verdict import degenerate_in_words, with_constants
-from ..records.builds import Diagnostic
-from ..records.evaluations import StageResult
-from ..records.outcomes import Outcome
-from ..records.timings import Provenance, Timing
-from .reports import MeasureAnswer, VerifyAnswer
+from ...judge import timing
+from ...judge.findings import judge, lost_precision
+from ...judge.run_verdict import degenerate_in_words, with_constants
+from ...records.builds import Diagnostic
+from ...records.evaluations import StageResult
+from ...records.outcomes import Outcome
+from ...records.timings import Provenance, Timing
+from ..reports import MeasureAnswer, VerifyAnswer
 
 METHOD = "cuda events, L2 flushed, inputs fresh, interleaved with PyTorch eager"
 MOST_DIAGNOSTICS = 5

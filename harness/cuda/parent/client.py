@@ -19,19 +19,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..build.cache import cache_root
-from ..build.native import build_native
-from ..errors import UserError
-from ..process.children import (
+from ...build.cache import cache_root
+from ...build.native import build_native
+from ...errors import UserError
+from ...process.children import (
     Cancelled,
     caller_cancelled,
     how_it_ended,
     last_line,
     python_environment,
 )
-from ..process.orphans import watcher_of
-from ..process.scratch import new_scratch
-from .gpu_lock import gpu_lock
+from ...process.orphans import watcher_of
+from ...process.scratch import new_scratch
+from ..gpu_lock import gpu_lock
 
 START_SECONDS = 300.0
 """Importing PyTorch from a cold disk and opening the context."""
@@ -361,16 +361,16 @@ def shared_worker(uuid: str) -> GpuWorker:
 
 def replay_library() -> Path:
     """Return replay.c compiled against the toolkit's headers. Raises UserError."""
-    from ..build.toolchain import find_toolchain
+    from ...build.toolchain import find_toolchain
 
-    source = Path(__file__).resolve().parent / "replay.c"
+    source = Path(__file__).resolve().parents[1] / "launching" / "replay.c"
     headers = find_toolchain().cuda_headers()
     return build_native("replay", [source], ["-std=gnu11", f"-I{headers}"], libraries=["dl"])
 
 
 def _worker_command() -> list[str]:
-    package = __name__.rpartition(".")[0]
-    return [sys.executable, "-P", "-m", f"{package}.worker"]
+    package = __name__.removesuffix(".parent.client")
+    return [sys.executable, "-P", "-m", f"{package}.worker.main"]
 
 
 def _environment(uuid: str, scratch: Path) -> dict[str, str]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..judge.by_time import NO_COUNTERS, bottleneck_by_time
-from ..records.builds import Build, KernelResources
-from ..records.profiles import Bottleneck, LaunchProfile, Profile
-from ..records.tasks import Task
-from ..records.timings import Provenance
-from ..vetting.symbols import readable
-from .reports import LaunchAnswer
+from ...judge.by_time import NO_COUNTERS, bottleneck_by_time
+from ...records.builds import Build, KernelResources
+from ...records.profiles import Bottleneck, LaunchProfile, Profile
+from ...records.tasks import Task
+from ...records.timings import Provenance
+from ...vetting.symbols import readable
+from ..reports import LaunchAnswer
 
 
 def event_profile(

@@ -8,19 +8,19 @@ from contextlib import contextmanager
 from dataclasses import fields
 from typing import Any, TypeVar
 
-from ..errors import UserError
-from ..host.plan import Plan
-from ..judge.border import Malformed, read_report
-from ..process.children import Cancelled, caller_cancelled
-from ..records.builds import Diagnostic
-from ..records.evaluations import StageResult
-from ..records.outcomes import Outcome
-from ..records.tasks import Task
+from ...errors import UserError
+from ...host.plan import Plan
+from ...judge.border import Malformed, read_report
+from ...process.children import Cancelled, caller_cancelled
+from ...records.builds import Diagnostic
+from ...records.evaluations import StageResult
+from ...records.outcomes import Outcome
+from ...records.tasks import Task
+from ..gpu_lock import may_share
+from ..present_gpus import FoundGpu
+from ..reports import About, InputsAnswer, MeasureAnswer, NoAnswer, VerifyAnswer
 from .client import GpuWorker, WorkerEnded, WorkerTimedOut
-from .gpu_lock import may_share
 from .inspection import Stage
-from .present_gpus import FoundGpu
-from .reports import About, InputsAnswer, MeasureAnswer, NoAnswer, VerifyAnswer
 
 POLL_SECONDS = 0.01
 RUNS_A_CANDIDATE = ("verify", "measure")

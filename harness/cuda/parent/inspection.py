@@ -9,13 +9,13 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
-from ..build.toolchain import Toolchain, build_now
-from ..host.plan import WORKSPACE, Plan, PlannedLaunch, first_alike
-from ..nsight.command import BASIC, TIMED, Collection, affordable
-from ..nsight.ncu import profile_program
-from ..nsight.profile import NcuResult
-from ..nsight.sanitizer import RACES, TOOLS, Lines, sanitize_program
-from ..nsight.selection import (
+from ...build.toolchain import Toolchain, build_now
+from ...host.plan import WORKSPACE, Plan, PlannedLaunch, first_alike
+from ...nsight.command import BASIC, TIMED, Collection, affordable
+from ...nsight.ncu import profile_program
+from ...nsight.profile import NcuResult
+from ...nsight.sanitizer import RACES, TOOLS, Lines, sanitize_program
+from ...nsight.selection import (
     FEW_LAUNCHES,
     MOST_TIMED,
     counted_places,
@@ -24,18 +24,18 @@ from ..nsight.selection import (
     spread,
     timed_places,
 )
-from ..process.children import scrubbed_environment
-from ..process.scratch import scratch_folder
-from ..records.builds import Build
-from ..records.evaluations import StageResult
-from ..records.record import Record
-from ..records.tasks import Task
-from ..records.tensors import TensorSpec
-from ..vetting.ptx_tokens import NotPtx, read_ptx
-from ..vetting.strong_accesses import strong_lines
+from ...process.children import scrubbed_environment
+from ...process.scratch import scratch_folder
+from ...records.builds import Build
+from ...records.evaluations import StageResult
+from ...records.record import Record
+from ...records.tasks import Task
+from ...records.tensors import TensorSpec
+from ...vetting.ptx_tokens import NotPtx, read_ptx
+from ...vetting.strong_accesses import strong_lines
+from ..gpu_lock import gpu_lock, may_share
+from ..present_gpus import FoundGpu
 from .client import replay_library
-from .gpu_lock import gpu_lock, may_share
-from .present_gpus import FoundGpu
 
 PROFILE_SECONDS = 120.0
 """Limit of one profiling run: replays of every launch, and starting twice."""
@@ -48,7 +48,7 @@ extern "C" void launch(void*, cudaStream_t stream) { nothing<<<1, 32, 0, stream>
 _NOTHING_PLANNED = Plan(
     (PlannedLaunch("_Z7nothingv", (1, 1, 1), (32, 1, 1), 0, (), ()),), 0, {}, 0.0
 )
-_PROGRAM = Path(__file__).resolve().with_name("launch_program.py")
+_PROGRAM = Path(__file__).resolve().parents[1] / "launching" / "launch_program.py"
 
 
 class Stage(Record):

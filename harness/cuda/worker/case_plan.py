@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..records.tensors import Tolerance
-from ..records.variations import Level
-from ..reference.draws import Draw
-from ..task.claims import ClaimedInput
+from ...records.tensors import Tolerance
+from ...records.variations import Level
+from ...reference.drawing.draws import Draw
+from ...task.claims import ClaimedInput
 
 
 @dataclass(frozen=True)

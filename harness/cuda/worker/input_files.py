@@ -6,7 +6,7 @@ import hashlib
 import shutil
 from pathlib import Path
 
-from .buffers import as_bytes
+from ..launching.buffers import as_bytes
 from .task_context import TaskContext, values_of
 
 WHOLE_BYTES = 64 << 20

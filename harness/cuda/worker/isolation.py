@@ -5,9 +5,9 @@ from __future__ import annotations
 import errno
 from pathlib import Path
 
-from ..isolation import landlock, seccomp
-from ..isolation.candidate_process import attempt
-from ..isolation.privileges import drop_capabilities, leave_network, no_new_privileges, set_limits
+from ...isolation import landlock, seccomp
+from ...isolation.candidate_process import attempt
+from ...isolation.privileges import drop_capabilities, leave_network, no_new_privileges, set_limits
 
 LIMITS = {"RLIMIT_FSIZE": 16 << 30, "RLIMIT_CORE": 0, "RLIMIT_NOFILE": 4096}
 """Processor time and address space are not among them: the worker lives long, and CUDA maps more

@@ -18,11 +18,11 @@ from typing import Any, TypeVar
 
 from pydantic import TypeAdapter
 
-from ..records.identity import sha256_of_json
-from ..records.record import Record
-from ..records.tasks import Task
-from ..records.tensors import Tolerance
-from ..records.versions import JUDGE_VERSION
+from ...records.identity import sha256_of_json
+from ...records.record import Record
+from ...records.tasks import Task
+from ...records.tensors import Tolerance
+from ...records.versions import JUDGE_VERSION
 from .case_plan import CasePlan
 
 AGREEMENT = 1.5

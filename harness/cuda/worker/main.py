@@ -1,4 +1,4 @@
-"""The long-lived process beside one GPU: `python -m ...cuda.worker`, spoken to in lines of JSON.
+"""The long-lived process beside one GPU: `python -m ...cuda.worker.main`, spoken to in JSON.
 
 It imports PyTorch and waits. The first line on standard input is the greeting, each further one a
 request; both carry a token. Answers and {"stage": ...} notices go to a private descriptor with that
@@ -21,8 +21,8 @@ from typing import IO, TYPE_CHECKING, Any
 from .isolation import give_up, shut_off
 
 if TYPE_CHECKING:
-    from ..task.claims import ClaimedInput
-    from .candidate import Program
+    from ...task.claims import ClaimedInput
+    from ..launching.candidate import Program
     from .session import CudaSession
     from .task_context import TaskContext
 
@@ -114,7 +114,7 @@ class Worker:
         """Return the answer to a request; whatever goes wrong is in it."""
         import torch
 
-        from ..reference.model import ReferenceFault
+        from ...reference.loading.model import ReferenceFault
 
         reached: set[str] = set()
 
@@ -146,7 +146,7 @@ class Worker:
         return answer
 
     def _serve(self, request: dict[str, Any], stage: Callable[[str], None]) -> dict[str, Any]:
-        from ..judge.timing import Stopping
+        from ...judge.timing import Stopping
         from .input_files import forget_inputs, write_inputs
         from .measure_run import measure_candidates, prepare_measuring, rehearse_measuring
         from .verify_run import rehearse_verifying, verify
@@ -187,7 +187,7 @@ class Worker:
         )
 
     def _context(self, described: dict[str, Any]) -> TaskContext:
-        from ..records.tasks import Task
+        from ...records.tasks import Task
         from .kept import Kept
         from .task_context import TaskContext
 
@@ -203,7 +203,7 @@ class Worker:
 
     def _let_go(self) -> None:
         """Give back what others on the GPU need more than the next request here would."""
-        from .gpu_lock import may_share
+        from ..gpu_lock import may_share
 
         for context in self._tasks.values():
             if not may_share(context.tensors, self.machine.properties.total_memory):
@@ -245,15 +245,15 @@ class Worker:
 def _program(described: dict[str, Any]) -> Program:
     from pydantic import TypeAdapter
 
-    from ..host.plan import Plan
-    from .candidate import Program
+    from ...host.plan import Plan
+    from ..launching.candidate import Program
 
     plan = TypeAdapter(Plan).validate_python(described["plan"])
     return Program(Path(described["image"]), plan)
 
 
 def _claim(described: dict[str, Any] | None) -> ClaimedInput | None:
-    from ..task.claims import ClaimedInput
+    from ...task.claims import ClaimedInput
 
     return None if described is None else ClaimedInput.model_validate(described)
 

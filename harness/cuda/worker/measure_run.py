@@ -11,16 +11,16 @@ from typing import Any
 
 import torch
 
-from ..judge.reports import CaseReport
-from ..judge.tensor_comparison import compare
-from ..judge.timing import Stopping, measure
-from ..judge.verification import Mismatch
-from ..reference.model import Instance
-from .buffers import PAINTINGS, Buffers
-from .candidate import Fault, LoadedProgram, NotLoaded, PreparedCall, Program
+from ...judge.reports import CaseReport
+from ...judge.tensor_comparison import compare
+from ...judge.timing import Stopping, measure
+from ...judge.verification import Mismatch
+from ...reference.loading.model import Instance
+from ..launching.buffers import PAINTINGS, Buffers
+from ..launching.candidate import Fault, LoadedProgram, NotLoaded, PreparedCall, Program
+from ..reports import LaunchAnswer, MeasureAnswer
 from .kept import KeptTimes
 from .parts import Parts
-from .reports import LaunchAnswer, MeasureAnswer
 from .session import GpuSession
 from .task_context import TaskContext, values_of
 from .verify_run import Stage, allocate

@@ -12,11 +12,11 @@ from typing import Any, Protocol
 
 import torch
 
-from ..gpus import Limits
-from ..host.properties import GpuProperties
-from .candidate import DriverProgram, Fault, LoadedProgram, Program
-from .crowd import Crowd
-from .driver import Driver
+from ...gpus import Limits
+from ...host.properties import GpuProperties
+from ..launching.candidate import DriverProgram, Fault, LoadedProgram, Program
+from ..launching.crowd import Crowd
+from ..launching.driver import Driver
 
 FLUSH_FACTOR = 4
 """The flush writes this many times the L2, so that also a cache that favours old lines holds none

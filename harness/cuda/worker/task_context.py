@@ -12,10 +12,12 @@ from typing import Any
 
 import torch
 
-from ..records.tasks import Task
-from ..records.tensors import TensorSpec, Tolerance
-from ..reference.case import Case, forms
-from ..reference.cases import (
+from ...records.tasks import Task
+from ...records.tensors import TensorSpec, Tolerance
+from ...reference.cases.case import Case, forms
+from ...reference.cases.claimed import claimed_case, claimed_instance
+from ...reference.cases.constants import CHANGED, changed_constants, with_another
+from ...reference.cases.distributions import (
     Usual,
     case_name,
     degenerate,
@@ -25,16 +27,14 @@ from ..reference.cases import (
     timed_proof,
     weak_spots,
 )
-from ..reference.claimed import claimed_case, claimed_instance
-from ..reference.constants import CHANGED, changed_constants, with_another
-from ..reference.double_precision import double_answers
-from ..reference.draws import Draw, draw
-from ..reference.model import Instance, Reference, ReferenceFault, clone_arguments
-from ..reference.mutants import Mutants
-from ..reference.proof import Proof
-from ..reference.tolerances import Scale
-from ..task.claims import ClaimedInput, require_claimable
-from ..task.rules import CASES
+from ...reference.cases.mutants import Mutants
+from ...reference.cases.proof import Proof
+from ...reference.drawing.draws import Draw, draw
+from ...reference.loading.model import Instance, Reference, ReferenceFault, clone_arguments
+from ...reference.precision.double_precision import double_answers
+from ...reference.precision.tolerances import Scale
+from ...task.claims import ClaimedInput, require_claimable
+from ...task.rules import CASES
 from .case_plan import CasePlan
 from .kept import Kept, KeptCases, are_alike
 

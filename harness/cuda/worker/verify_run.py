@@ -9,17 +9,17 @@ from typing import Any
 
 import torch
 
-from ..judge.reports import CaseReport
-from ..judge.run_verdict import limits_of_task
-from ..judge.tensor_comparison import compare, largest_error, largest_finite
-from ..judge.verification import least_own_error
-from ..reference.model import Instance
-from ..task.claims import NOT_AN_INPUT, ClaimedInput, NotAnInput
-from .buffers import PAINTINGS, Buffers
-from .candidate import Fault, LoadedProgram, NotLoaded, Program
+from ...judge.reports import CaseReport
+from ...judge.run_verdict import limits_of_task
+from ...judge.tensor_comparison import compare, largest_error, largest_finite
+from ...judge.verification import least_own_error
+from ...reference.loading.model import Instance
+from ...task.claims import NOT_AN_INPUT, ClaimedInput, NotAnInput
+from ..launching.buffers import PAINTINGS, Buffers
+from ..launching.candidate import Fault, LoadedProgram, NotLoaded, Program
+from ..reports import VerifyAnswer
 from .case_plan import CasePlan
 from .parts import Parts
-from .reports import VerifyAnswer
 from .session import GpuSession
 from .task_context import TaskContext, values_of
 

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import torch
 
-from ..judge.tensor_comparison import largest_error
-from ..records.tensors import Tolerance
-from ..task.rules import OWN_ERROR_FACTOR
-from .double_precision import double_answers
-from .model import Instance, Reference, ReferenceFault, clone_arguments
-from .rounding import SHORT, OperationsSeen, answers_in_order, plain_answers
-from .ties import hang_on_ties
-from .tolerances import Scale, all_finite, tolerance_of
+from ...judge.tensor_comparison import largest_error
+from ...records.tensors import Tolerance
+from ...task.rules import OWN_ERROR_FACTOR
+from ..loading.model import Instance, Reference, ReferenceFault, clone_arguments
+from ..precision.double_precision import double_answers
+from ..precision.rounding import SHORT, OperationsSeen, answers_in_order, plain_answers
+from ..precision.ties import hang_on_ties
+from ..precision.tolerances import Scale, all_finite, tolerance_of
 
 _HALF_TYPES = (torch.float16, torch.bfloat16)
 

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import torch
 
-from ..records.tensors import Tolerance
-from ..records.variations import Level, Variation
-from ..task.claims import ClaimedInput, Fill, NotAnInput
+from ...records.tensors import Tolerance
+from ...records.variations import Level, Variation
+from ...task.claims import ClaimedInput, Fill, NotAnInput
+from ..drawing.draws import Draw, all_differ, draw, is_sorted, structured
+from ..loading.model import Instance, Reference
+from ..precision.tolerances import Scale
 from .case import Case, forms
-from .cases import Usual, described_case
-from .draws import Draw, all_differ, draw, is_sorted, structured
-from .model import Instance, Reference
-from .tolerances import Scale
+from .distributions import Usual, described_case
 
 LARGE = 8.0
 """Size of a value from which a claimed input is judged as one of large inputs."""

@@ -10,11 +10,11 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 
-from ..records.variations import Variation
-from ..task.rules import TOLERANCES
+from ...records.variations import Variation
+from ...task.rules import TOLERANCES
+from ..drawing.draws import Draw, draw
+from ..loading.model import Instance, Reference, ReferenceFault, clone_arguments
 from .case import fresh
-from .draws import Draw, draw
-from .model import Instance, Reference, ReferenceFault, clone_arguments
 
 SEEDS = (1, 2)
 

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator
 
 import torch
 
-from ..records.variations import Level, Variation
+from ...records.variations import Level, Variation
+from ..drawing.draws import Draw, disturb, draw, kind_of
+from ..loading.model import Instance, Reference, ReferenceFault, clone_arguments, lacks_memory
 from .case import Case, fresh
-from .draws import Draw, disturb, draw, kind_of
-from .model import Instance, Reference, ReferenceFault, clone_arguments, lacks_memory
 
 MOST_CONSTANTS = 8
 """Constants that are changed in turn: the largest ones."""

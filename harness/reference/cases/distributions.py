@@ -16,17 +16,17 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ..records.tensors import Tolerance
-from ..records.variations import Variation
-from ..task.rules import CASES, LARGE_FACTORS, OFFSETS, PEAKS
+from ...records.tensors import Tolerance
+from ...records.variations import Variation
+from ...task.rules import CASES, LARGE_FACTORS, OFFSETS, PEAKS
+from ..drawing.draws import Draw, draw
+from ..loading.model import Reference, ReferenceFault, clone_arguments, lacks_memory
+from ..precision.tolerances import Scale
 from .case import Case, forms, fresh
 from .constancy import constant_after, traced
 from .constants import changed_constants
-from .draws import Draw, draw
-from .model import Reference, ReferenceFault, clone_arguments, lacks_memory
 from .mutants import Mutants
 from .proof import Proof
-from .tolerances import Scale
 
 TRIED_OF_LARGE = 2
 """Cases that are answered, and not kept, where a task is too large for more."""

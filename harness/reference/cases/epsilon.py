@@ -11,13 +11,13 @@ from typing import Any
 
 import torch
 
-from ..judge.tensor_comparison import all_agree
-from ..records.variations import Variation
+from ...judge.tensor_comparison import all_agree
+from ...records.variations import Variation
+from ..drawing.draws import Draw, draw
+from ..loading.model import Reference, ReferenceFault, clone_arguments
+from ..precision.rounding import OtherSums
+from ..precision.tolerances import all_finite, tolerance_of
 from .case import fresh, is_cast
-from .draws import Draw, draw
-from .model import Reference, ReferenceFault, clone_arguments
-from .rounding import OtherSums
-from .tolerances import all_finite, tolerance_of
 
 WIDTHS = tuple(2.0**-power for power in (0, 4, 8, 12, 18, 24, 42))
 """Tried in this order: an epsilon is between 1e-3 and 1e-12, under a root or not."""

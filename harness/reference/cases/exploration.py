@@ -19,11 +19,11 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from ..records.variations import Level, Variation
-from .draws import LADDERS, Draw, draw, kind_of, read_only_of
+from ...records.variations import Level, Variation
+from ..drawing.draws import LADDERS, Draw, draw, kind_of, read_only_of
+from ..loading.model import Instance, Reference, ReferenceFault, clone_arguments, seed_all
+from ..precision.tolerances import all_finite
 from .epsilon import telling_width
-from .model import Instance, Reference, ReferenceFault, clone_arguments, seed_all
-from .tolerances import all_finite
 
 TRIAL_SECONDS = 3
 """Of this thread, for one trial: a number of steps taken from an input may be 2^60. Longer where

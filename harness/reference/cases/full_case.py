@@ -18,15 +18,15 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ..records.variations import Variation
-from ..task.rules import OFFSETS, PEAKS, TOLERANCES
+from ...records.variations import Variation
+from ...task.rules import OFFSETS, PEAKS, TOLERANCES
+from ..drawing.draws import Draw, draw, redrawn
+from ..loading.model import Instance, Reference
+from ..precision.rounding import OperationsSeen
+from ..precision.ties import hang_on_ties
+from ..precision.tolerances import all_finite, tolerance_of
 from .case import Case, is_cast, write_tensor
-from .cases import seed_of
-from .draws import Draw, draw, redrawn
-from .model import Instance, Reference
-from .rounding import OperationsSeen
-from .ties import hang_on_ties
-from .tolerances import all_finite, tolerance_of
+from .distributions import seed_of
 
 SEED = 11
 """None of the seeds of the cases at shrunken dimensions."""

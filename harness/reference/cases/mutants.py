@@ -10,12 +10,12 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from ..judge.tensor_comparison import all_agree
-from ..records.tensors import Tolerance
+from ...judge.tensor_comparison import all_agree
+from ...records.tensors import Tolerance
+from ..loading.model import Reference, ReferenceFault, clone_arguments
+from ..precision.lost_terms import ONE_OF, LostTerms
 from .case import Case, fresh
 from .epsilon import OtherEpsilon
-from .lost_terms import ONE_OF, LostTerms
-from .model import Reference, ReferenceFault, clone_arguments
 
 MOST_OPERATIONS = 64
 """Operations of forward() that are left out in turn; later ones are not tried."""

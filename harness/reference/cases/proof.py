@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import torch
 
-from ..judge.tensor_comparison import all_agree
-from ..records.tensors import Tolerance
+from ...judge.tensor_comparison import all_agree
+from ...records.tensors import Tolerance
 from .case import Case
 
 SAMPLE = 1 << 20

@@ -19,8 +19,8 @@ from typing import NamedTuple
 
 import torch
 
-from ..records.variations import Level, Variation
-from .model import Instance, Reference
+from ...records.variations import Level, Variation
+from ..loading.model import Instance, Reference
 from .peaks import add_peaks
 
 LADDERS: dict[str, tuple[Level, ...]] = {

@@ -15,7 +15,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.export.graph_signature import InputKind, OutputKind
 
-from .model import Instance
+from ..loading.model import Instance
 from .taken_apart import taken_apart
 
 _NO_EFFECT = ("aten._assert_tensor_metadata", "aten._assert_async", "aten._assert_scalar")

@@ -22,10 +22,10 @@ import numpy
 import torch
 from torch.nn.parameter import is_lazy
 
-from ..records.readings import AS_WRITTEN, Reading
-from ..records.tensors import DTYPE_BYTES
-from ..task.dimensions import with_dimensions
-from ..task.names import is_macro, plain
+from ...records.readings import AS_WRITTEN, Reading
+from ...records.tensors import DTYPE_BYTES
+from ...task.dimensions import with_dimensions
+from ...task.names import is_macro, plain
 from .drawn import NAMED, drawn_of, may_draw, names_of, take_draws
 from .surroundings import Surroundings
 

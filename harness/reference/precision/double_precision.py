@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from .model import Reference, ReferenceFault, clone_arguments, lacks_memory
+from ..loading.model import Reference, ReferenceFault, clone_arguments, lacks_memory
 
 _NARROW = (torch.float32, torch.float16, torch.bfloat16)
 _CASTS = (torch.Tensor.float, torch.Tensor.half, torch.Tensor.bfloat16)

@@ -30,9 +30,9 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from ..loading.model import Reference
 from .double_precision import double_answers
 from .in_order import IN_ORDER
-from .model import Reference
 from .ties import UNPROMISED
 
 UNIT = 2.0**-24

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from .model import Reference, ReferenceFault, clone_arguments
+from ..loading.model import Reference, ReferenceFault, clone_arguments
 
 _aten = torch.ops.aten
 

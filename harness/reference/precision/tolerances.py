@@ -26,9 +26,9 @@ from typing import Literal
 
 import torch
 
-from ..judge.tensor_comparison import parts
-from ..records.tensors import Tolerance
-from ..task.rules import LARGEST_SHARE, OWN_ERROR_FACTOR, TOLERANCES
+from ...judge.tensor_comparison import parts
+from ...records.tensors import Tolerance
+from ...task.rules import LARGEST_SHARE, OWN_ERROR_FACTOR, TOLERANCES
 from .rounding import WALK, WALK_OF_MOST
 
 EXAMPLE_FACTOR = 3.0

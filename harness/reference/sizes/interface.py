@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from .model import Instance
+from ..loading.model import Instance
 from .variant import Variant
 
 

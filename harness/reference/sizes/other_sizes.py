@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Collection, Mapping
 
-from .model import ReferenceFault
+from ..loading.model import ReferenceFault
 from .small_variant import KEPT, Cost
 from .variant import Variant
 

@@ -13,8 +13,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from ..records.tasks import MOST_ELEMENTS, MOST_WORK
-from ..task.dimensions import Dimension
+from ...records.tasks import MOST_ELEMENTS, MOST_WORK
+from ...task.dimensions import Dimension
 
 SMALL_ELEMENTS = 1 << 20
 """Largest total of all tensors of a small variant: a case is checked in well under a second."""

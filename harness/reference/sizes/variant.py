@@ -18,9 +18,9 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
-from ..records.readings import Reading
-from ..records.variations import Variation
-from .model import Instance, Reference, ReferenceFault, specs
+from ...records.readings import Reading
+from ...records.variations import Variation
+from ..loading.model import Instance, Reference, ReferenceFault, specs
 from .small_variant import Cost
 
 _RECURRENT = ("lstm", "gru", "rnn_tanh", "rnn_relu")

@@ -10,12 +10,12 @@ import pytest
 import torch
 from cuda_support import HostMachine, compile_c
 
-from kernelblaster.harness.cuda.answers import verdict
-from kernelblaster.harness.cuda.candidate import Program
-from kernelblaster.harness.cuda.measure_run import measure_candidates
+from kernelblaster.harness.cuda.launching.candidate import Program
+from kernelblaster.harness.cuda.parent.answers import verdict
 from kernelblaster.harness.cuda.reports import VerifyAnswer
-from kernelblaster.harness.cuda.task_context import TaskContext, values_of
-from kernelblaster.harness.cuda.verify_run import verify
+from kernelblaster.harness.cuda.worker.measure_run import measure_candidates
+from kernelblaster.harness.cuda.worker.task_context import TaskContext, values_of
+from kernelblaster.harness.cuda.worker.verify_run import verify
 from kernelblaster.harness.judge.border import read_report
 from kernelblaster.harness.judge.timing import Stopping
 from kernelblaster.harness.records.evaluations import StageResult

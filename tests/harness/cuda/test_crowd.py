@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kernelblaster.harness.cuda.candidate import DriverCall, Fault
+from kernelblaster.harness.cuda.launching.candidate import DriverCall, Fault
 from kernelblaster.harness.host.plan import Plan, PlannedLaunch
 
 FILL: Any = SimpleNamespace()

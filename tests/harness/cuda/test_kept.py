@@ -13,15 +13,15 @@ import pytest
 import simulated_kernels as kernels
 from cuda_support import HostMachine, compile_c
 
-from kernelblaster.harness.cuda.answers import baseline_facts
-from kernelblaster.harness.cuda.kept import Kept, KeptTimes
-from kernelblaster.harness.cuda.measure_run import measure_candidates
+from kernelblaster.harness.cuda.parent.answers import baseline_facts
 from kernelblaster.harness.cuda.reports import MeasureAnswer
-from kernelblaster.harness.cuda.task_context import Baseline, TaskContext
-from kernelblaster.harness.cuda.verify_run import verify
+from kernelblaster.harness.cuda.worker.kept import Kept, KeptTimes
+from kernelblaster.harness.cuda.worker.measure_run import measure_candidates
+from kernelblaster.harness.cuda.worker.task_context import Baseline, TaskContext
+from kernelblaster.harness.cuda.worker.verify_run import verify
 from kernelblaster.harness.judge.timing import Stopping
 from kernelblaster.harness.records.tasks import Task
-from kernelblaster.harness.reference.mutants import Mutants
+from kernelblaster.harness.reference.cases.mutants import Mutants
 from kernelblaster.harness.task.loading import load_task
 
 TEXT = kernels.SCALE_TASK.replace("N = 4194304", "N = 1021")

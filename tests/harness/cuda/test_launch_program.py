@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kernelblaster.harness.cuda import launch_program
+from kernelblaster.harness.cuda.launching import launch_program
 
 
 class HostDriver:

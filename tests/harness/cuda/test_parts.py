@@ -16,13 +16,13 @@ import simulated_kernels as kernels
 import torch
 from cuda_support import HostMachine, compile_c
 
-from kernelblaster.harness.cuda.buffers import PAINTINGS, PLACES, Buffers
-from kernelblaster.harness.cuda.candidate import Program
-from kernelblaster.harness.cuda.measure_run import measure_candidates
+from kernelblaster.harness.cuda.launching.buffers import PAINTINGS, PLACES, Buffers
+from kernelblaster.harness.cuda.launching.candidate import Program
 from kernelblaster.harness.cuda.present_gpus import FoundGpu, parse_line, visible
-from kernelblaster.harness.cuda.task_context import TaskContext
-from kernelblaster.harness.cuda.verify_run import verify
-from kernelblaster.harness.cuda.worker import TASKS_KEPT, Worker
+from kernelblaster.harness.cuda.worker.main import TASKS_KEPT, Worker
+from kernelblaster.harness.cuda.worker.measure_run import measure_candidates
+from kernelblaster.harness.cuda.worker.task_context import TaskContext
+from kernelblaster.harness.cuda.worker.verify_run import verify
 from kernelblaster.harness.errors import UserError
 from kernelblaster.harness.host.plan import Plan
 from kernelblaster.harness.judge import tensor_comparison, verification
@@ -288,7 +288,7 @@ def test_an_honest_candidate_passes_where_drawing_inputs_takes_long(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("kernelblaster.harness.cuda.measure_run.DRAW_SECONDS", -1.0)
+    monkeypatch.setattr("kernelblaster.harness.cuda.worker.measure_run.DRAW_SECONDS", -1.0)
     assert run_measure(machine, context, tmp_path, SCALE)["samples"]
 
 
@@ -297,7 +297,7 @@ def test_symmetric_inputs_stay_symmetric_in_timed_rounds(
     machine: HostMachine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slow_to_draw: bool
 ) -> None:
     if slow_to_draw:
-        monkeypatch.setattr("kernelblaster.harness.cuda.measure_run.DRAW_SECONDS", -1.0)
+        monkeypatch.setattr("kernelblaster.harness.cuda.worker.measure_run.DRAW_SECONDS", -1.0)
     text = TASK.replace("return x * 2.0 + 1.0", "return x + x.T").replace(
         "[torch.randn(N)]", "[(lambda a: a + a.T)(torch.randn(N, N))]"
     )
@@ -398,7 +398,7 @@ def test_timed_runs_are_verified_too(
     slow_to_draw: bool,
 ) -> None:
     if slow_to_draw:
-        monkeypatch.setattr("kernelblaster.harness.cuda.measure_run.DRAW_SECONDS", -1.0)
+        monkeypatch.setattr("kernelblaster.harness.cuda.worker.measure_run.DRAW_SECONDS", -1.0)
     answer = run_measure(machine, context, tmp_path, CHEATS[name])
     assert answer["failed"] == "candidate0"
     assert answer["mismatch"] or judge(CaseReport(**answer["case"]))
@@ -488,7 +488,7 @@ def test_input_files_go_with_their_task(
 def test_large_floating_inputs_are_written_in_part(
     machine: HostMachine, task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kernelblaster.harness.cuda.input_files.WHOLE_BYTES", 400)
+    monkeypatch.setattr("kernelblaster.harness.cuda.worker.input_files.WHOLE_BYTES", 400)
     served: Any = machine
     described = task.model_dump(mode="json")
     answer = Worker(served, tmp_path).serve({"op": "inputs", "task": described}, lambda name: None)
@@ -568,7 +568,7 @@ def test_visible_devices_are_respected() -> None:
 
 
 def test_the_runtime_of_this_process_is_found(tmp_path: Path) -> None:
-    from kernelblaster.harness.cuda.session import loaded_runtime
+    from kernelblaster.harness.cuda.worker.session import loaded_runtime
 
     maps = tmp_path / "maps"
     line = "7f-80 r-xp 00000000 08:01 12 {}\n"

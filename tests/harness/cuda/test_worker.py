@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 from places import SUPPORT
 
-from kernelblaster.harness.cuda import client
 from kernelblaster.harness.cuda import gpu_lock as lock_module
-from kernelblaster.harness.cuda.client import GpuWorker, WorkerEnded, WorkerTimedOut
 from kernelblaster.harness.cuda.gpu_lock import FOLDERS, gpu_lock, lock_file
+from kernelblaster.harness.cuda.parent import client
+from kernelblaster.harness.cuda.parent.client import GpuWorker, WorkerEnded, WorkerTimedOut
 from kernelblaster.harness.errors import UserError
 from kernelblaster.harness.process.children import off_loop
 

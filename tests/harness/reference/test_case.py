@@ -15,11 +15,16 @@ from small_references import HEAD, MODEL, X, cases, reference
 
 from kernelblaster.harness.records.variations import Variation
 from kernelblaster.harness.reference import child
-from kernelblaster.harness.reference.case import Case, is_cast
-from kernelblaster.harness.reference.cases import Usual, first_finite, scale_of, write_cases
-from kernelblaster.harness.reference.draws import Draw, draw
-from kernelblaster.harness.reference.exploration import explore
-from kernelblaster.harness.reference.model import Reference
+from kernelblaster.harness.reference.cases.case import Case, is_cast
+from kernelblaster.harness.reference.cases.distributions import (
+    Usual,
+    first_finite,
+    scale_of,
+    write_cases,
+)
+from kernelblaster.harness.reference.cases.exploration import explore
+from kernelblaster.harness.reference.drawing.draws import Draw, draw
+from kernelblaster.harness.reference.loading.model import Reference
 from kernelblaster.harness.task.rules import CASES
 
 

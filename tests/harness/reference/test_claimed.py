@@ -13,13 +13,13 @@ from pydantic import ValidationError
 from small_references import reference
 
 from kernelblaster.harness.records.variations import Variation
-from kernelblaster.harness.reference.claimed import (
+from kernelblaster.harness.reference.cases.claimed import (
     claimed_case,
     claimed_instance,
     scale_of_claim,
     write_claimed,
 )
-from kernelblaster.harness.reference.exploration import explore
+from kernelblaster.harness.reference.cases.exploration import explore
 from kernelblaster.harness.task.claims import ClaimedInput, NotAnInput, require_claimable
 from kernelblaster.harness.task.rules import LARGEST_CLAIMED
 

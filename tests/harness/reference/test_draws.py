@@ -9,15 +9,20 @@ import torch
 from small_references import X, cases, reference
 
 from kernelblaster.harness.records.variations import Variation
-from kernelblaster.harness.reference import exploration, proof
-from kernelblaster.harness.reference.case import Case
-from kernelblaster.harness.reference.cases import Usual, scale_of, seed_of, timed_proof
-from kernelblaster.harness.reference.constants import changed_constants, with_another
-from kernelblaster.harness.reference.draws import Draw, draw
-from kernelblaster.harness.reference.exploration import explore
-from kernelblaster.harness.reference.model import Reference, ReferenceFault
-from kernelblaster.harness.reference.proof import Proof
-from kernelblaster.harness.reference.tolerances import root_mean_square
+from kernelblaster.harness.reference.cases import exploration, proof
+from kernelblaster.harness.reference.cases.case import Case
+from kernelblaster.harness.reference.cases.constants import changed_constants, with_another
+from kernelblaster.harness.reference.cases.distributions import (
+    Usual,
+    scale_of,
+    seed_of,
+    timed_proof,
+)
+from kernelblaster.harness.reference.cases.exploration import explore
+from kernelblaster.harness.reference.cases.proof import Proof
+from kernelblaster.harness.reference.drawing.draws import Draw, draw
+from kernelblaster.harness.reference.loading.model import Reference, ReferenceFault
+from kernelblaster.harness.reference.precision.tolerances import root_mean_square
 from kernelblaster.harness.task.rules import CASES, LARGEST_SHARE
 
 

@@ -6,10 +6,10 @@ import pytest
 from small_references import reference
 
 from kernelblaster.harness.judge.tensor_comparison import all_agree
-from kernelblaster.harness.reference.case import Case
-from kernelblaster.harness.reference.draws import Draw, draw
-from kernelblaster.harness.reference.epsilon import OtherEpsilon
-from kernelblaster.harness.reference.exploration import explore
+from kernelblaster.harness.reference.cases.case import Case
+from kernelblaster.harness.reference.cases.epsilon import OtherEpsilon
+from kernelblaster.harness.reference.cases.exploration import explore
+from kernelblaster.harness.reference.drawing.draws import Draw, draw
 
 IMAGES = "torch.randn(4, 8, 6, 6)"
 

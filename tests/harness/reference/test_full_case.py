@@ -13,17 +13,17 @@ import torch
 from small_references import reference
 
 from kernelblaster.harness.records.variations import Variation
-from kernelblaster.harness.reference import full_case
-from kernelblaster.harness.reference.exploration import explore
-from kernelblaster.harness.reference.full_case import (
+from kernelblaster.harness.reference.cases import full_case
+from kernelblaster.harness.reference.cases.exploration import explore
+from kernelblaster.harness.reference.cases.full_case import (
     KINDS,
     NOT_COMPARED,
     OWN_ERROR_FACTOR,
     widen_tolerances,
     write_full_case,
 )
-from kernelblaster.harness.reference.model import Reference
-from kernelblaster.harness.reference.tolerances import tolerance_of
+from kernelblaster.harness.reference.loading.model import Reference
+from kernelblaster.harness.reference.precision.tolerances import tolerance_of
 
 
 def made_case(

@@ -6,8 +6,8 @@ import exported_winner
 import pytest
 
 from kernelblaster.harness.records.readings import AS_WRITTEN
-from kernelblaster.harness.reference.interface import interface_of
-from kernelblaster.harness.reference.variant import Variant
+from kernelblaster.harness.reference.sizes.interface import interface_of
+from kernelblaster.harness.reference.sizes.variant import Variant
 from kernelblaster.harness.task.interface import TaskInterface
 
 

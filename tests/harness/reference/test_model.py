@@ -6,7 +6,7 @@ import pytest
 import torch
 from small_references import X, reference
 
-from kernelblaster.harness.reference.model import ReferenceFault, specs, tensor_spec
+from kernelblaster.harness.reference.loading.model import ReferenceFault, specs, tensor_spec
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,11 @@ import pytest
 import torch
 from small_references import X, cases, reference
 
-from kernelblaster.harness.reference import mutants
-from kernelblaster.harness.reference.cases import scale_of
-from kernelblaster.harness.reference.exploration import explore
-from kernelblaster.harness.reference.model import Reference
-from kernelblaster.harness.reference.mutants import Mutants
+from kernelblaster.harness.reference.cases import mutants
+from kernelblaster.harness.reference.cases.distributions import scale_of
+from kernelblaster.harness.reference.cases.exploration import explore
+from kernelblaster.harness.reference.cases.mutants import Mutants
+from kernelblaster.harness.reference.loading.model import Reference
 from kernelblaster.harness.task.rules import CASES
 
 

@@ -6,8 +6,8 @@ import pytest
 from small_references import HEAD, MODEL
 
 from kernelblaster.harness.records.readings import AS_WRITTEN
-from kernelblaster.harness.reference.other_sizes import other_sizes
-from kernelblaster.harness.reference.variant import Variant
+from kernelblaster.harness.reference.sizes.other_sizes import other_sizes
+from kernelblaster.harness.reference.sizes.variant import Variant
 
 TASKS = {
     "rows": ("F.softmax(x, 1)", "torch.randn(N, 40)", "pass"),

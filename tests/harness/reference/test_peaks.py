@@ -11,9 +11,9 @@ from small_references import reference
 
 from kernelblaster.harness.judge.tensor_comparison import all_agree
 from kernelblaster.harness.records.variations import Variation
-from kernelblaster.harness.reference.case import Case
-from kernelblaster.harness.reference.draws import Draw, draw
-from kernelblaster.harness.reference.peaks import LEAST_TERMS, OUTWEIGHS, add_peaks
+from kernelblaster.harness.reference.cases.case import Case
+from kernelblaster.harness.reference.drawing.draws import Draw, draw
+from kernelblaster.harness.reference.drawing.peaks import LEAST_TERMS, OUTWEIGHS, add_peaks
 from kernelblaster.harness.task.rules import PEAKS
 
 

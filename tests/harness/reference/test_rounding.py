@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from kernelblaster.harness.judge.tensor_comparison import all_agree
-from kernelblaster.harness.reference.case import Case
-from kernelblaster.harness.reference.in_order import IN_ORDER, add_in_order
-from kernelblaster.harness.reference.model import Instance, Reference
-from kernelblaster.harness.reference.rounding import (
+from kernelblaster.harness.reference.cases.case import Case
+from kernelblaster.harness.reference.loading.model import Instance, Reference
+from kernelblaster.harness.reference.precision.in_order import IN_ORDER, add_in_order
+from kernelblaster.harness.reference.precision.rounding import (
     LONG,
     OperationsSeen,
     OtherSums,

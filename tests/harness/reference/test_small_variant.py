@@ -7,7 +7,7 @@ from collections.abc import Callable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelblaster.harness.reference.small_variant import (
+from kernelblaster.harness.reference.sizes.small_variant import (
     MOST_TRIALS,
     Cost,
     Search,

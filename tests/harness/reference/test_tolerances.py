@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from kernelblaster.harness.records.tensors import Tolerance
-from kernelblaster.harness.reference.tolerances import (
+from kernelblaster.harness.reference.precision.tolerances import (
     Scale,
     all_finite,
     excess,
