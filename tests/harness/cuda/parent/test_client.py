@@ -270,7 +270,7 @@ def test_a_start_that_works_without_isolation_alone_is_remembered(
 
 USER = """
 import sys, tempfile
-from kernelblaster.harness.cuda import client
+from kernelblaster.harness.cuda.parent import client
 client._worker_command = lambda: sys.argv[2:]
 worker = client.shared_worker(sys.argv[1])
 assert client.shared_worker(sys.argv[1]) is worker
