@@ -49,7 +49,7 @@ ORDER: dict[str, tuple[str | tuple[str, ...], ...]] = {
     "memory": (("records", "database", "locations"), ("run", "knowledge")),
     "memory/knowledge": (
         ("directory", "journal", "kernels"), "retrieval", "states", "seed", "policy", "snapshots",
-        "knowledge_base", ("ablation", "changes", "exchange"),
+        ("entries", "overview"), "knowledge_base", ("ablation", "changes", "exchange"),
     ),
     "memory/knowledge/states": (
         "measures", "dimensions", "signature", ("distances", "conditions"), "matching",
