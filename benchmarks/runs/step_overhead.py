@@ -4,8 +4,9 @@ Runs of rollouts of 4 steps on the tests' text device, whose evaluations take no
 is the graph, its checkpoints, its stores and the knowledge base. Two dozen techniques apply once to
 every kernel, and each run has a copy of the base as it was filled: no rollout ends early, or what a
 rollout costs would be told as a step's. A run of few rollouts and one of many tell what a further
-step costs from what every run costs once, the reading of the knowledge base among it. Times are of the processor, so that others on the machine do not count. With another
-checkout's interpreter the same is measured with that code, in a process of its own.
+step costs from what every run costs once, the reading of the knowledge base among it. Times are of
+the processor, so that others on the machine do not count. With another checkout's interpreter the
+same is measured with that code, in a process of its own.
 
     python benchmarks/runs/step_overhead.py [--python INTERPRETER] [--rows 0,10000]
 """
