@@ -8,6 +8,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.graph import END, START
 
 from ..nodes.common.stopping.caps import newly_evaluated
+from ..nodes.common.ties import decides_together
 from ..nodes.optimization_proposer.node import optimization_proposer
 from ..nodes.optimization_selector.node import optimization_selector
 from ..nodes.records.trajectories import Trajectory
@@ -36,6 +37,7 @@ async def begin(state: RolloutInput) -> dict[str, Any]:
         "ended": "",
         "over": False,
         "choice": None,
+        "decided": None,
         "evaluations_left": state.get("evaluations_left"),
     }
 
@@ -78,9 +80,12 @@ async def finish(state: RolloutState) -> dict[str, Any]:
     }
 
 
-def after_observation(state: RolloutState) -> Literal["decide", "finish"]:
-    """Decide what to do about what was seen; finish where the search ended first."""
-    return "finish" if state["ended"] else "decide"
+def after_observation(state: RolloutState) -> Literal["decide", "state_selector", "finish"]:
+    """Decide what to do about what was seen, at once or one after the other; finish where the
+    search ended first."""
+    if state["ended"]:
+        return "finish"
+    return "decide" if decides_together(state["plan"]) else "state_selector"
 
 
 def after_selection(state: RolloutState) -> Literal["approve_technique", "finish"]:

@@ -9,7 +9,7 @@ import shutil
 
 from .build.cache import cache_root
 from .build.toolchain import find_toolchain
-from .cuda.inspection import try_counters
+from .cuda.parent.inspection import try_counters
 from .cuda.present_gpus import FoundGpu, find_gpus
 from .devices.registry import KINDS, brought, device_choice, open_device
 from .errors import UserError

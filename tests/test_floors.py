@@ -34,6 +34,14 @@ ORDER: dict[str, tuple[str | tuple[str, ...], ...]] = {
         ("tensors", "programs", "variations", "readings", "builds", "timings"),
         ("tasks", "profiles"), "evaluations",
     ),
+    "harness/reference": (
+        "loading", ("drawing", "precision", "sizes", "exported"), "cases", "child",
+    ),
+    "harness/reference/cases": (
+        "case", ("epsilon", "constancy", "constants"), ("exploration", "mutants", "proof"),
+        "distributions", ("claimed", "full_case"),
+    ),
+    "harness/cuda": (("reports", "present_gpus", "gpu_lock"), "launching", ("worker", "parent")),
     "harness/simt": (
         "counters", "ptx", "decode", "run", "sass", "model", "sample",
         ("child", "worker"),
@@ -41,7 +49,7 @@ ORDER: dict[str, tuple[str | tuple[str, ...], ...]] = {
     "memory": (("records", "database", "locations"), ("run", "knowledge")),
     "memory/knowledge": (
         ("directory", "journal", "kernels"), "retrieval", "states", "seed", "policy", "snapshots",
-        "knowledge_base", ("ablation", "changes", "exchange"),
+        ("entries", "overview"), "knowledge_base", ("ablation", "changes", "exchange"),
     ),
     "memory/knowledge/states": (
         "measures", "dimensions", "signature", ("distances", "conditions"), "matching",
@@ -76,7 +84,8 @@ ORDER: dict[str, tuple[str | tuple[str, ...], ...]] = {
 of the agents, and of the rooms of memory, none imports another; nor do reports the graphs."""
 APART = {
     "": ("graph", "reports"), "nodes": AGENTS, "memory": ("run", "knowledge"),
-    "harness": ("simt", "cuda"), "nodes/run": ("beginning", "search", "approval"),
+    "harness": ("simt", "cuda"), "harness/cuda": ("worker", "parent"),
+    "nodes/run": ("beginning", "search", "approval"),
 }  # fmt: skip
 FACE = {"__init__.py", "__main__.py", "settings.py"}
 FLOORS = ("harness", "memory", "tools", "nodes", "graph", "bench", "reports", "cli")

@@ -59,13 +59,13 @@ KILLED, SURVIVED, NOT_RUN = "killed", "survived", "no test runs it"
 FOLDERS = ("harness/judge", "harness/host", "harness/vetting", "harness/reference")
 TESTS = (
     *(f"tests/{folder}" for folder in FOLDERS),
-    "tests/harness/cuda/test_parts.py", "tests/harness/cuda/test_constants.py",
+    "tests/harness/cuda/worker/test_parts.py", "tests/harness/cuda/worker/test_constants.py",
     "tests/harness/devices", "tests/harness/build/test_compiling.py",
     "tests/harness/task/test_loading.py",
 )  # fmt: skip
 _IN_CHILDREN = {
     "harness/reference/": (
-        "tests/harness/reference/test_mutants.py",
+        "tests/harness/reference/cases/test_mutants.py",
         "tests/harness/task/test_loading.py",
     ),
     "harness/host/": ("tests/harness/host/test_planning.py",),
@@ -204,7 +204,7 @@ class LinesOfTests:
         self._modules = {
             str(path): str(path.relative_to(package))
             for folder in FOLDERS
-            for path in (package / folder).glob("*.py")
+            for path in (package / folder).rglob("*.py")
         }
         self._lines: dict[str, set[int]] = defaultdict(set)
         self._of_setup: dict[str, dict[str, set[int]]] = {}
@@ -432,7 +432,7 @@ def main() -> None:
         parser.error("set KERNELBLASTER_CACHE to a folder that nobody else uses")
     tests = map_tests(arguments.map.resolve())
     modules = sorted(
-        str(path.relative_to(ROOT)) for folder in FOLDERS for path in (ROOT / folder).glob("*.py")
+        str(path.relative_to(ROOT)) for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")
     )
     every = [m for module in modules if arguments.only in module for m in mutants_of(module)]
     chosen = choose(every, tests, arguments.mutants, arguments.dear, arguments.seed)

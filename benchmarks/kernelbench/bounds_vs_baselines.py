@@ -150,8 +150,8 @@ def _export(path: Path) -> dict[str, Any]:
     import torch
     from torch._subclasses.fake_tensor import FakeTensorMode
 
-    from kernelblaster.harness.reference.program import export_program
-    from kernelblaster.harness.reference.variant import Variant, recurrent_at_once
+    from kernelblaster.harness.reference.exported.program import export_program
+    from kernelblaster.harness.reference.sizes.variant import Variant, recurrent_at_once
 
     logging.getLogger("torch._subclasses.fake_tensor").setLevel(logging.CRITICAL)
     torch.set_num_threads(1)

@@ -27,11 +27,11 @@ import torch
 from kernelblaster.harness.judge.tensor_comparison import all_agree, parts
 from kernelblaster.harness.records.tasks import Task
 from kernelblaster.harness.records.tensors import Tolerance
-from kernelblaster.harness.reference.case import Case, forms, fresh
-from kernelblaster.harness.reference.cases import Usual, first_finite, scale_of
-from kernelblaster.harness.reference.in_order import IN_ORDER, InOrder, add_in_order
-from kernelblaster.harness.reference.model import Reference, clone_arguments
-from kernelblaster.harness.reference.rounding import OtherSums
+from kernelblaster.harness.reference.cases.case import Case, forms, fresh
+from kernelblaster.harness.reference.cases.distributions import Usual, first_finite, scale_of
+from kernelblaster.harness.reference.loading.model import Reference, clone_arguments
+from kernelblaster.harness.reference.precision.in_order import IN_ORDER, InOrder, add_in_order
+from kernelblaster.harness.reference.precision.rounding import OtherSums
 from kernelblaster.harness.task.rules import CASES
 
 ELEMENTS = 10_000

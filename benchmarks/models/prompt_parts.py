@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from kernelblaster.tools.models.asking import Asker
-from kernelblaster.tools.models.fitting import of_sections
+from kernelblaster.tools.models.fitting import appended_to, without
 from kernelblaster.tools.models.records import Message
 from kernelblaster.tools.models.reply_forms import RawReply, as_langchain
 
@@ -91,18 +91,15 @@ def parts_of(asking: Asking) -> Iterator[Part]:
     for at, message in enumerate(asking.messages):
         if message.role == "system":
             yield Part(asking.role, "(system)", True, -(-message.length // 4), "")
-        told = of_sections(message.sections, message.left_out).content
-        appended = message.content.removeprefix(told) if message.sections else ""
+        appended = appended_to(message)
         if appended.strip():
             yield Part(asking.role, "(form of the reply)", True, -(-len(appended) // 4), "")
         for place, section in enumerate(message.sections):
-            left = (*message.sections[:place], *message.sections[place + 1 :])
-            without = of_sections(left, message.left_out)
-            without = without.model_copy(update={"content": f"{without.content}{appended}"})
-            others = (*asking.messages[:at], without, *asking.messages[at + 1 :])
+            lacking = without(message, place, named=False)
+            others = (*asking.messages[:at], lacking, *asking.messages[at + 1 :])
             reply = _reply(asking, others)
             became = "refused" if reply is None else "same" if reply == whole else "another"
-            size = message.length - without.length
+            size = message.length - lacking.length
             yield Part(asking.role, section.title, section.keep is None, -(-size // 4), became)
 
 

@@ -51,7 +51,7 @@ def checked(run: Path, folder: str) -> dict[str, Any]:
     import torch
 
     from kernelblaster.harness.build.toolchain import find_toolchain
-    from kernelblaster.harness.reference.model import Reference
+    from kernelblaster.harness.reference.loading.model import Reference
     from kernelblaster.nodes.run.reading.winner import winner_of
     from kernelblaster.tools.exporting.operator_package import operator_package
 

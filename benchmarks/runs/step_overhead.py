@@ -1,10 +1,12 @@
 """What a step costs beside its evaluation, on an empty and on a large knowledge base.
 
 Runs of rollouts of 4 steps on the tests' text device, whose evaluations take no time: what is left
-is the graph, its checkpoints, its stores and the knowledge base. A run of few rollouts and one of
-many tell what a further step costs from what every run costs once, the reading of the knowledge
-base among it. Times are of the processor, so that others on the machine do not count. With another
-checkout's interpreter the same is measured with that code, in a process of its own.
+is the graph, its checkpoints, its stores and the knowledge base. Two dozen techniques apply once to
+every kernel, and each run has a copy of the base as it was filled: no rollout ends early, or what a
+rollout costs would be told as a step's. A run of few rollouts and one of many tell what a further
+step costs from what every run costs once, the reading of the knowledge base among it. Times are of
+the processor, so that others on the machine do not count. With another checkout's interpreter the
+same is measured with that code, in a process of its own.
 
     python benchmarks/runs/step_overhead.py [--python INTERPRETER] [--rows 0,10000]
 """
@@ -18,6 +20,7 @@ import importlib
 import importlib.util
 import json
 import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -27,6 +30,14 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
+TECHNIQUES = (
+    "tune_block_size", "vectorize_memory_access", "fast_math", "unroll_loop", "block_row_reduction",
+    "branch_free_selects", "cache_row_in_registers", "column_reduction", "double_buffering",
+    "grid_stride_loop", "halo_tiling", "kernel_fission", "loop_interchange", "online_softmax",
+    "pad_shared_memory", "predicated_tail", "prefetch_to_l2", "read_only_cache", "shrink_code",
+    "split_k", "streaming_hints", "thread_coarsening", "throttle_occupancy", "warp_shuffle_scan",
+)  # fmt: skip
+STEPS = 4
 PAIRS = 5
 """A short and a long run each; the median is told."""
 ROLLOUTS = 2, 12
@@ -35,10 +46,12 @@ ROLLOUTS = 2, 12
 def side(rows: int) -> dict[str, float]:
     """Return the milliseconds of a further step, of what comes once, and of a step of a short run,
     all in all; with the package that is imported."""
-    install = text_support().install
+    support = text_support()
+    rewrites = tuple(support.TextRewrite(name, 0.98) for name in TECHNIQUES)
     found: dict[str, list[float]] = {"step": [], "once": [], "short": []}
     with tempfile.TemporaryDirectory(prefix="kernelblaster-") as folder:
         scratch = Path(folder)
+        (scratch / "kb").mkdir()
         if rows:
             spec = importlib.util.spec_from_file_location("filler", HERE / "knowledge_base.py")
             assert spec is not None and spec.loader is not None
@@ -46,7 +59,7 @@ def side(rows: int) -> dict[str, float]:
             spec.loader.exec_module(filler)
             filler.fill(scratch / "kb", rows)
 
-        install(replace)
+        support.install(replace, rewrites)
         for number in range(PAIRS):
             (few, short), (many, long) = (
                 timed(scratch, f"{number}-{rollouts}", number, rollouts)
@@ -62,14 +75,16 @@ def side(rows: int) -> dict[str, float]:
 def timed(scratch: Path, name: str, seed: int, rollouts: int) -> tuple[int, float]:
     """Return how many steps a run took, and its milliseconds."""
     asked = {
-        "iterations": 2, "rollouts": rollouts, "steps": 4, "seed": seed,
-        "knowledge": str(scratch / "kb"),
+        "iterations": 2, "rollouts": rollouts, "steps": STEPS, "seed": seed,
+        "knowledge": str(shutil.copytree(scratch / "kb", scratch / f"kb-{name}")),
     }  # fmt: skip
     session = new_session(scratch / f"run-{name}", asked)
     began = time.process_time()
     result = asyncio.run(session.run())
     took = 1e3 * (time.process_time() - began)
     session.close()
+    if len(result.steps) != 2 * rollouts * STEPS:
+        raise SystemExit(f"{len(result.steps)} steps of {2 * rollouts * STEPS} were taken")
     return len(result.steps), took
 
 

@@ -38,6 +38,7 @@ from kernelblaster.harness.gpus import Gpu, find_gpu
 from kernelblaster.harness.nsight.profile import profile_from_pages
 from kernelblaster.harness.records.profiles import LaunchProfile
 from kernelblaster.harness.simt import constants_of
+from kernelblaster.harness.vetting.symbols import bare_name
 
 _GLOBAL = "l1tex__t_{}_pipe_lsu_mem_global_op_{}.sum"
 _HITS = "l1tex__t_sector_pipe_lsu_mem_global_op_ld_hit_rate.pct"
@@ -228,8 +229,8 @@ def _align(
     launches: Sequence[Launched], profiles: Sequence[LaunchProfile]
 ) -> dict[int, LaunchProfile]:
     """Return ncu's profile of each launch, by identity: in order, by kernel where some lack."""
-    ours = [_identifier(launch.kernel) for launch in launches]
-    theirs = [_identifier(profile.kernel) for profile in profiles]
+    ours = [bare_name(launch.kernel) for launch in launches]
+    theirs = [bare_name(profile.kernel) for profile in profiles]
     if ours == theirs:
         return {id(launch): profile for launch, profile in zip(launches, profiles, strict=True)}
     found = {}
@@ -237,10 +238,6 @@ def _align(
         for step in range(block.size):
             found[id(launches[block.a + step])] = profiles[block.b + step]
     return found
-
-
-def _identifier(kernel: str) -> str:
-    return re.split(r"[<(]", kernel.removeprefix("void "), maxsplit=1)[0].strip()
 
 
 def _fill(

@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from ..build.toolchain import Toolchain, build_now, find_toolchain
-from ..cuda.answers import (
+from ..cuda.parent.answers import (
     Facts,
     baseline_facts,
     in_seconds,
@@ -22,10 +22,10 @@ from ..cuda.answers import (
     timing_of,
     verdict,
 )
-from ..cuda.client import CANDIDATE_SECONDS, REFERENCE_SECONDS, GpuWorker, shared_worker
-from ..cuda.event_profile import event_profile
-from ..cuda.held_gpu import HeldGpu, hold_one
-from ..cuda.inspection import SMALL_SECONDS, profile_candidate, sanitize_candidate
+from ..cuda.parent.client import CANDIDATE_SECONDS, REFERENCE_SECONDS, GpuWorker, shared_worker
+from ..cuda.parent.event_profile import event_profile
+from ..cuda.parent.held_gpu import HeldGpu, hold_one
+from ..cuda.parent.inspection import SMALL_SECONDS, profile_candidate, sanitize_candidate
 from ..cuda.present_gpus import FoundGpu, find_gpus
 from ..cuda.reports import MeasureAnswer, NoAnswer, VerifyAnswer
 from ..errors import UserError

@@ -13,7 +13,7 @@ from pathlib import PurePath
 from typing import Any, Literal
 
 from ..records.record import Record
-from ..vetting.symbols import bare_name
+from ..vetting.symbols import UNNAMED, bare_name, with_one_unnamed
 
 
 class Rule(Record):
@@ -183,13 +183,16 @@ def _table(text: str, column: str) -> Iterator[list[str]]:
 
 
 def kernel_name(demangled: str) -> str:
-    """Return a kernel's name without return type and parameters: `mm_tiled<32>`."""
-    name = demangled.strip()
+    """Return a kernel's name without return type and parameters: `mm_tiled<32>`.
+
+    It is the same in every version of the file.
+    """
+    name = with_one_unnamed(demangled.strip())
     depth = 0
     for index, character in enumerate(name):
         depth += {"<": 1, ">": -1}.get(character, 0)
         if character == "(" and depth <= 0 and index:
-            of_the_name = name.startswith("(anonymous namespace)", index)
+            of_the_name = name.startswith(UNNAMED, index)
             if not of_the_name and not name[:index].endswith("operator"):
                 name = name[:index]
                 break

@@ -9,7 +9,7 @@ from pydantic import Field
 from .record import Record
 
 Level = Literal["any", "positive", "scaled", "some", "below", "range", "order", "own"]
-"""How far the values of a tensor may be changed, the freest first; see reference/draws.py."""
+"""How far the values of a tensor may be changed, the freest first; see reference/drawing/."""
 
 
 class Variation(Record):

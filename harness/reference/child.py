@@ -43,16 +43,16 @@ from ..task.claims import ClaimedInput, NotAnInput
 from ..task.dimensions import Dimension, find_dimensions, find_literals
 from ..task.full_case import FULL_CASE_BYTES
 from ..task.rules import TOLERANCES
-from .cases import note_large, write_cases
-from .claimed import write_claimed
-from .exploration import explore
-from .full_case import widen_tolerances, write_full_case
-from .interface import interface_of
-from .model import Reference, ReferenceFault, lacks_memory
-from .other_sizes import other_sizes
-from .program import NotExportable, export_program, op_class
-from .small_variant import Cost, Search
-from .variant import Variant, recurrent_at_once
+from .cases.claimed import write_claimed
+from .cases.distributions import note_large, write_cases
+from .cases.exploration import explore
+from .cases.full_case import widen_tolerances, write_full_case
+from .exported.program import NotExportable, export_program, op_class
+from .loading.model import Reference, ReferenceFault, lacks_memory
+from .sizes.interface import interface_of
+from .sizes.other_sizes import other_sizes
+from .sizes.small_variant import Cost, Search
+from .sizes.variant import Variant, recurrent_at_once
 
 _BY_VALUES = ("GuardOnDataDependentSymNode", "DataDependentOutputException")
 """What torch.export raises where the course of forward() hangs on values."""

@@ -20,7 +20,7 @@ CASES = (
     (5, "zeros", "normal distribution, half of it exact zeros; of long sums three large terms"),
     (6, "offset", "normal distribution around a value far from zero; some integers of all bits"),
 )
-"""(seed, name, what inputs hold), as far as forward() survives it: see reference/draws.py."""
+"""(seed, name, what inputs hold), as far as forward() survives it: see reference/drawing/."""
 
 LARGE_FACTORS = (128.0, 32.0, 8.0, 2.0)
 """The first that PyTorch itself survives is used. exp() overflows in float32 above 88."""
@@ -43,7 +43,7 @@ TOLERANCES: dict[str, Tolerance] = {
     "bfloat16": Tolerance(absolute=1e-2, relative=1e-2),
 }
 """KernelBench's tolerance for each dtype (fp32 1e-4, half types 1e-2); integers must be equal,
-but for few that are rounded from floating numbers; see reference/steps.py."""
+but for few that are rounded from floating numbers; see reference/precision/steps.py."""
 
 OWN_ERROR_FACTOR = 8.0
 """A candidate may be this many times as far from the double-precision answer as PyTorch is."""

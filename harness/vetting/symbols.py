@@ -126,7 +126,10 @@ _OPERATORS = {
     "_Zdl": "operator delete", "_Zda": "operator delete[]",
 }  # fmt: skip
 _LENGTH = re.compile(r"L?(\d{1,9})")
-_UNNAMED = re.compile(r"(?:\(anonymous namespace\)|<unnamed>)::")
+UNNAMED = "(anonymous namespace)"
+"""How an unnamed namespace is called, as GNU's tools do. The compiler's own name for it hangs on
+the text of the whole file: it is another one in each version of a candidate."""
+_UNNAMED = re.compile(r"<unnamed>|\b_GLOBAL__N_\w*")
 _SHF_EXECINSTR = 4
 _STT_OBJECT, _STT_SECTION, _STT_FILE, _STT_GNU_IFUNC = 1, 3, 4, 10
 _CALLS, _ADDRESSES = (7, 1026), (1, 6, 257, 1025)
@@ -229,7 +232,10 @@ def check_library(library: Path, libraries: Sequence[str] = ()) -> tuple[Diagnos
 
 
 def readable(symbol: str) -> str:
-    """Return a C++ symbol as a person writes it, without argument types; others unchanged."""
+    """Return a C++ symbol as a person writes it, without argument types; others unchanged.
+
+    A kernel has this name in every version of its file: it may be kept in what outlives one.
+    """
     if symbol[:4] in _OPERATORS:
         return _OPERATORS[symbol[:4]]
     match = re.match(r"_Z(?:T[IVS])?(N?)[rVK]*(St)?", symbol)
@@ -243,7 +249,13 @@ def readable(symbol: str) -> str:
         parts.append(symbol[start:position])
         if not match.group(1):
             break
+    parts = [with_one_unnamed(part) for part in parts]
     return "::".join(parts) if len(parts) > (1 if match.group(2) else 0) else symbol
+
+
+def with_one_unnamed(kernel: str) -> str:
+    """Return a kernel's name with each unnamed namespace called `UNNAMED`, whoever writes it."""
+    return _UNNAMED.sub(UNNAMED, kernel)
 
 
 def bare_name(kernel: str) -> str:
@@ -252,7 +264,8 @@ def bare_name(kernel: str) -> str:
     Args:
         kernel: its name as a person, a profiler or the compiler writes it.
     """
-    named = re.split(r"[<(]", _UNNAMED.sub("", kernel), maxsplit=1)[0].split()
+    spaces = with_one_unnamed(kernel).replace(f"{UNNAMED}::", "")
+    named = re.split(r"[<(]", spaces, maxsplit=1)[0].split()
     return named[-1].rpartition("::")[2] if named else kernel
 
 

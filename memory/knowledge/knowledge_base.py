@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import threading
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -10,14 +9,14 @@ from typing import Any, Self
 
 from ...harness.errors import UserError
 from ...harness.records.profiles import Bottleneck
-from ..records.edits import Edit
 from ..records.evidence import Evidence, Overturned
-from ..records.lessons import READ_OF_A_LESSON, Lesson
-from ..records.optimizations import Optimization, StateOptimization
+from ..records.lessons import Lesson
+from ..records.optimizations import Optimization
 from ..records.policy import PolicyContext
 from ..records.states import PerformanceState, Signature
 from ..records.update import KnowledgeUpdate
 from .directory import Lock, prepare
+from .entries import entries_of, state_entry, task_entry
 from .journal import Entry, Journal
 from .kernels import (
     LARGEST_SOURCE,
@@ -29,31 +28,22 @@ from .kernels import (
     tried_on,
     worth_keeping,
 )
+from .overview import counts, shown, told
 from .policy.actions import Forecast, Question
 from .policy.expectation import Expectations
-from .policy.facts import comparable
 from .policy.policy import Prospect, unknown_technique
 from .retrieval.text_index import KINDS, IndexedText, Kind, TextIndex, closest, nearest_texts
 from .seed import Seed
 from .snapshots.contents import (
-    EDIT,
     EVIDENCE,
     KERNEL,
-    LESSON,
-    OPTIMIZATION,
     OVERTURNED,
-    REVERT,
-    STATE,
-    TASK,
-    WITHDRAWAL,
     Contents,
 )
-from .snapshots.edits import WrittenEdit
 from .snapshots.snapshot import Snapshot
 from .states.conditions import KernelFacts
 from .states.matching import Near, best, discover
 
-UPDATE = "update"
 KEPT_SNAPSHOTS = 4
 
 
@@ -423,7 +413,7 @@ class KnowledgeBase:
 
     def see_task(self, task: TaskSeen) -> bool:
         """Note a task that a run is made of; False where it is known."""
-        return bool(self._journal.append([_task_entry(task)]))
+        return bool(self._journal.append([task_entry(task)]))
 
     def keep_kernel(self, task: TaskSeen, kernel: KnownKernel, source: str) -> bool:
         """Keep a kernel that won, whole or not at all; False where it is known.
@@ -432,7 +422,7 @@ class KnowledgeBase:
         """
         text = source if len(source.encode()) <= LARGEST_SOURCE else None
         new = self._journal.append(
-            [_task_entry(task), Entry(KERNEL, kernel.id, kernel.model_dump_json())],
+            [task_entry(task), Entry(KERNEL, kernel.id, kernel.model_dump_json())],
             None if text is None else {kernel.source_sha256: text},
         )
         self._drop_sources()
@@ -458,7 +448,7 @@ class KnowledgeBase:
 
     def add_state(self, state: PerformanceState) -> bool:
         """Add a discovered state; False where its id is known."""
-        return bool(self._journal.append([_state_entry(state)]))
+        return bool(self._journal.append([state_entry(state)]))
 
     def apply_update(self, update: KnowledgeUpdate) -> int:
         """Apply all changes of a parameter update in one transaction; return its number.
@@ -466,16 +456,7 @@ class KnowledgeBase:
         The number names the snapshot that the update completes. An update that was applied
         before changes nothing and returns the number it got then, whatever came since.
         """
-        entries = [
-            *map(_state_entry, update.states),
-            *map(_optimization_entry, update.optimizations),
-            *map(_lesson_entry, update.lessons),
-            *(Entry(WITHDRAWAL, each.id, each.model_dump_json()) for each in update.withdrawals),
-            *map(_edit_entry, update.edits),
-            *(Entry(REVERT, each.id, each.model_dump_json()) for each in update.reverts),
-        ]
-        marker = Entry(UPDATE, update.id, update.model_dump_json(include={"run", "iteration"}))
-        return self._journal.append_closed(entries, marker)
+        return self._journal.append_closed(*entries_of(update))
 
     def merge(self, other: KnowledgeBase) -> int:
         """Take over all that the other knows and this does not; return how many entries."""
@@ -503,23 +484,12 @@ class KnowledgeBase:
     def stats(self, at: int | None = None) -> dict[str, int]:
         """Return counts, by name."""
         snapshot = self.snapshot(at)
-        rows = snapshot.evidence()
-        states = snapshot.states()
-        return {
-            "sequence": snapshot.at,
-            "states": len(states),
-            "discovered_states": sum(state.origin == "discovered" for state in states),
-            "techniques": len(self._seed.techniques),
-            "evidence": len(rows),
-            "overturned": sum(at <= snapshot.at for at, _ in self._contents.overturned.values()),
-            "evidence_simulated": sum(row.device_kind == "simulated" for row in rows),
-            "passed": sum(row.log_gain is not None for row in rows),
-            "improved": sum((row.log_gain or 0.0) > 0.0 for row in rows),
-            "lessons": len(snapshot.lessons()),
-            "kernels": len({each.source_sha256 for each in self.kernels_won(at=snapshot.at)}),
-            "runs": len({row.run for row in rows}),
-            "tasks": len({row.task_id for row in rows}),
-        }
+        return counts(
+            snapshot,
+            techniques=len(self._seed.techniques),
+            overturned=sum(at <= snapshot.at for at, _ in self._contents.overturned.values()),
+            kernels=len({each.source_sha256 for each in self.kernels_won(at=snapshot.at)}),
+        )
 
     def show(self, at: int | None = None, device_kind: str = "simulated") -> list[dict[str, Any]]:
         """Return each state with its techniques: the prior, and what evidence there says.
@@ -527,34 +497,12 @@ class KnowledgeBase:
         JSON values. `mean_log_gain` is None where no try passed; only evidence and lessons of
         comparable devices are counted.
         """
-        snapshot = self.snapshot(at)
-        rows = [row for row in snapshot.evidence() if comparable(row.device_kind, device_kind)]
-        by_state: dict[str, list[Evidence]] = {}
-        for row in rows:
-            by_state.setdefault(snapshot.place(row), []).append(row)
-        table = snapshot.optimizations(device_kind)
-        return [
-            {
-                "id": state.id,
-                "name": state.name,
-                "origin": state.origin,
-                "primary": state.primary,
-                "secondary": state.secondary,
-                "description": state.description,
-                "evidence": state.count,
-                "optimizations": [
-                    _summary(optimization, by_state.get(state.id, []))
-                    for _, optimization in sorted(table.get(state.id, {}).items())
-                ],
-                "lessons": _told(snapshot.lessons(state=state.id), device_kind),
-            }
-            for state in snapshot.states()
-        ]
+        return shown(self.snapshot(at), device_kind)
 
     def general_lessons(self, device_kind: str = "simulated") -> list[dict[str, Any]]:
         """Return the lessons that speak of no one state, as `show` does those that do."""
         found = [lesson for lesson in self.lessons() if lesson.state is None]
-        return _told(found, device_kind)
+        return told(found, device_kind)
 
     def close(self) -> None:
         """Close the files and give the index back."""
@@ -574,45 +522,3 @@ class KnowledgeBase:
 def _stands(state_id: str, snapshot: Snapshot) -> bool:
     found = snapshot.state(state_id)
     return found is not None and found.id == state_id
-
-
-def _state_entry(state: PerformanceState) -> Entry:
-    plain = state.model_copy(update={"count": 0})
-    return Entry(STATE, plain.id, plain.model_dump_json())
-
-
-def _task_entry(task: TaskSeen) -> Entry:
-    return Entry(TASK, task.id, task.model_dump_json())
-
-
-def _optimization_entry(change: StateOptimization) -> Entry:
-    return Entry(OPTIMIZATION, change.id, change.model_dump_json())
-
-
-def _lesson_entry(lesson: Lesson) -> Entry:
-    body = lesson.model_dump_json(exclude=set(READ_OF_A_LESSON))
-    return Entry(LESSON, lesson.id, body)
-
-
-def _edit_entry(edit: Edit) -> Entry:
-    return Entry(EDIT, edit.id, WrittenEdit(edit=edit).model_dump_json())
-
-
-def _told(lessons: Iterable[Lesson], device_kind: str) -> list[dict[str, Any]]:
-    return [
-        {"kind": item.kind, "text": item.text, "contested": item.contested}
-        for item in lessons
-        if comparable(item.device_kind, device_kind)
-    ]
-
-
-def _summary(optimization: Optimization, rows: list[Evidence]) -> dict[str, Any]:
-    tries = [row for row in rows if row.technique == optimization.technique]
-    gains = [row.log_gain for row in tries if row.log_gain is not None]
-    return {
-        "technique": optimization.technique,
-        "prior_log_gain": optimization.prior_log_gain,
-        "tries": len(tries),
-        "passed": len(gains),
-        "mean_log_gain": math.fsum(gains) / len(gains) if gains else None,
-    }

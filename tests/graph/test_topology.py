@@ -88,6 +88,7 @@ def test_rollout_is_the_trajectory() -> None:
         ("begin", "state_extractor"),
         ("state_extractor", "decide"),
         ("decide", "state_selector"),
+        ("state_extractor", "state_selector"),
         ("state_extractor", "finish"),
         ("state_selector", "optimization_proposer"),
         ("optimization_proposer", "sweep"),

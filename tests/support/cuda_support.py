@@ -14,8 +14,8 @@ from typing import Any
 
 import torch
 
-from kernelblaster.harness.cuda.buffers import Buffers
-from kernelblaster.harness.cuda.candidate import Fault, Finish, Launch, Program, Room
+from kernelblaster.harness.cuda.launching.buffers import Buffers
+from kernelblaster.harness.cuda.launching.candidate import Fault, Finish, Launch, Program, Room
 from kernelblaster.harness.host.plan import Plan
 
 STREAM = 0x5EED

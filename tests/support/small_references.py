@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from kernelblaster.harness.records.variations import Variation
-from kernelblaster.harness.reference.case import Case
-from kernelblaster.harness.reference.cases import Usual, first_finite
-from kernelblaster.harness.reference.model import Reference
+from kernelblaster.harness.reference.cases.case import Case
+from kernelblaster.harness.reference.cases.distributions import Usual, first_finite
+from kernelblaster.harness.reference.loading.model import Reference
 from kernelblaster.harness.task.rules import CASES
 
 HEAD = """

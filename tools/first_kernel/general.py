@@ -19,7 +19,21 @@ from .kernels.missing import Sketch, Unwritten
 from .kernels.nests import Lazy, Result, Scalar, Value, Writing
 from .kernels.pen import Pen
 from .kernels.source import source_of
-from .operators import movement, recurrent, searches, sums, windows
+from .operators import (
+    attention,
+    choices,
+    filled,
+    gathers,
+    losses,
+    movement,
+    normalisations,
+    products,
+    recurrent,
+    scans,
+    searches,
+    sums,
+    windows,
+)
 from .program.arrays import Array, Storage, expanded, whole
 from .program.calls import VIEWS, Call, Number, Reference, calls_of, names_of
 from .program.sizes import Sizes, count
@@ -28,7 +42,9 @@ from .program.values import CannotWrite, Dim, IsRandom
 Operator = Callable[[Writing, Call], Any]
 
 OPERATORS: Mapping[str, Operator] = {
-    **movement.OPERATORS, **searches.OPERATORS, **windows.OPERATORS, **sums.OPERATORS,
+    **movement.OPERATORS, **filled.OPERATORS, **gathers.OPERATORS, **searches.OPERATORS,
+    **windows.OPERATORS, **products.OPERATORS, **sums.OPERATORS, **normalisations.OPERATORS,
+    **scans.OPERATORS, **attention.OPERATORS, **losses.OPERATORS, **choices.OPERATORS,
     **recurrent.OPERATORS,
 }  # fmt: skip
 MOST_OPERATIONS = 2500
@@ -229,7 +245,8 @@ class _Lowering:
         if base in defaults and len(operands) < 2:
             operands.append(call.kwargs.get("lambd", defaults[base]))
         if base == "prelu":
-            operands[1] = sums.along_channels(operands[1], self._write, len(operands[0].dims))
+            rank = len(operands[0].dims)
+            operands[1] = normalisations.along_channels(operands[1], self._write, rank)
         options = call.args[len(operands):]
         return self._write.apply(
             base, *operands, dtype=call.dtype, options=options, keywords=call.kwargs

@@ -75,21 +75,23 @@ async def ask_endpoint(plan: ModelPlan) -> Finding:
     if not wanted or not plan.check_seconds:
         return Finding(verdict="good", words="not asked")
     address = plan.base_url or OPENAI_URL
+    client = await asyncio.to_thread(_open, address, plan.check_seconds)
     try:
-        async with asyncio.timeout(plan.check_seconds):
-            client = await asyncio.to_thread(_open, address, plan.check_seconds)
-            async with client:
-                return await _asked(client, address, wanted)
+        async with asyncio.timeout(plan.check_seconds), client:
+            return await _asked(client, address, wanted)
     except TimeoutError:
         return _silent(address, plan.check_seconds)
 
 
 def _open(address: str, seconds: float) -> openai.AsyncOpenAI:
+    """Return a client that has imported all it needs: that is no time of the endpoint's."""
     import openai
 
-    return openai.AsyncOpenAI(
+    client = openai.AsyncOpenAI(
         api_key=read_key() or NO_KEY, base_url=address, timeout=seconds, max_retries=0
     )
+    _ = client.models.with_raw_response, client.chat.completions.with_raw_response
+    return client
 
 
 async def _asked(client: openai.AsyncOpenAI, address: str, wanted: Sequence[str]) -> Finding:

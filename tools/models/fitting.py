@@ -25,7 +25,7 @@ def fitted(messages: Sequence[Message], budget: int) -> tuple[Message, ...]:
         if not optional:
             break
         _, at, place = min(optional)
-        fitting[-at] = _without(fitting[-at], -place)
+        fitting[-at] = without(fitting[-at], -place)
     return tuple(fitting)
 
 
@@ -44,13 +44,25 @@ def of_sections(sections: Sequence[Section], left_out: Sequence[str] = ()) -> Me
     )
 
 
-def _without(message: Message, place: int) -> Message:
-    before, gone = _joined(message.sections, message.left_out), message.sections[place]
+def without(message: Message, place: int, *, named: bool = True) -> Message:
+    """Return a message that lacks one of its sections; what was appended to it stays.
+
+    Args:
+        message: of sections.
+        place: of the one that goes.
+        named: whether the message says that it went.
+    """
+    gone, rest = message.sections[place], appended_to(message)
     sections = (*message.sections[:place], *message.sections[place + 1 :])
-    left = [*message.left_out, gone.title]
-    appended = message.content.removeprefix(before)
-    made = of_sections(sections, left)
-    return made.model_copy(update={"content": f"{made.content}{appended}"})
+    made = of_sections(sections, (*message.left_out, *([gone.title] if named else [])))
+    return made.model_copy(update={"content": f"{made.content}{rest}"})
+
+
+def appended_to(message: Message) -> str:
+    """Return what stands in a message behind its sections."""
+    if not message.sections:
+        return ""
+    return message.content.removeprefix(_joined(message.sections, message.left_out))
 
 
 def _joined(sections: Iterable[Section], left_out: Sequence[str]) -> str:

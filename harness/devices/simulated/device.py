@@ -141,11 +141,7 @@ class SimulatedDevice(Device):
             )
         if _is_sampled(task):
             return self._verify_by_sample(task, source, sample, public)
-        built = self._runs.build(source, task.verify)
-        refused = judge_build(built, source) or self._runs.misread(built)
-        if refused:
-            return refused
-        planned = self._runs.planned(task, built, verifying=True)
+        planned = self._planned(task, source, verifying=True)
         if isinstance(planned, StageResult):
             return planned
         verdict = partial(self._verdict, source, planned)
@@ -171,10 +167,7 @@ class SimulatedDevice(Device):
         if _is_sampled(task):
             why = "nothing smaller than the full dimensions runs: no input is tried whole there"
             return StageResult(outcome=Outcome.PASSED, facts={NOT_AN_INPUT: why})
-        built = self._runs.build(source, task.verify)
-        if refused := judge_build(built, source):
-            return refused
-        planned = self._runs.planned(task, built, verifying=True)
+        planned = self._planned(task, source, verifying=True)
         if isinstance(planned, StageResult):
             return planned
         try:
@@ -201,16 +194,12 @@ class SimulatedDevice(Device):
     ) -> StageResult:
         if isinstance(case, NoFullCase):
             return verified_by_sample(Checked(0, case.reason))
-        built = self._runs.build(source, task.full)
-        refused = judge_build(built, source) or self._runs.misread(built)
-        if refused:
-            return refused
-        planned = self._runs.planned(task, built, verifying=False)
+        planned = self._planned(task, source, verifying=False)
         if isinstance(planned, StageResult):
             return planned
         reply, failed, seen = sampled_answer(self._runs, planned, public, case, draw)
         if reply.report is None:
-            return no_report(reply, built)
+            return no_report(reply, planned.built)
         # Too little written by few blocks: more of them tell.
         if failed is None or failed.diagnostics[0].kind == NOT_WRITTEN:
             failed, checked = wide_answer(
@@ -221,7 +210,13 @@ class SimulatedDevice(Device):
         if found.outcome is Outcome.PASSED:
             found = with_limits(found, task, public)
         facts = found.facts | missing_isolation(reply.report, planned.plan)
-        return found.model_copy(update={"build": built, "facts": facts})
+        return found.model_copy(update={"build": planned.built, "facts": facts})
+
+    def _planned(self, task: Task, source: str, *, verifying: bool) -> Planned | StageResult:
+        """Build a candidate and have its host half say what it does, or return what refuses it."""
+        built = self._runs.build(source, task.verify if verifying else task.full)
+        refused = judge_build(built, source) or self._runs.misread(built)
+        return refused or self._runs.planned(task, built, verifying=verifying)
 
     def _verdict(
         self,
@@ -267,13 +262,10 @@ class SimulatedDevice(Device):
     ) -> Measurement:
         """Profile on a case; `not_own` says why a confirmation has none of its own."""
         cases = prepare_cases_now(task)
-        built = self._runs.build(source, task.full)
-        refused = judge_build(built) or self._runs.misread(built)
-        if refused:
-            return Measurement(stage=refused)
-        planned = self._runs.planned(task, built, verifying=False)
+        planned = self._planned(task, source, verifying=False)
         if isinstance(planned, StageResult):
             return Measurement(stage=planned)
+        built = planned.built
         full_case = prepared if isinstance(prepared, FullCase) else None
         draw = f"secret {sample}" if sample else ""
         reply, failed, checked = sampled_answer(self._runs, planned, cases, full_case, draw)

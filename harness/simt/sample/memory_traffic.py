@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -35,6 +36,19 @@ IN_STEP = 0.4
 Fitted: second_look's two products through tf32 want about 1, held_out's mm_wmma_shared 0.1."""
 
 
+class Counted(TypedDict):
+    """Fields of `LaunchCounters` that are of a launch's traffic."""
+
+    l1_load_sectors: float
+    l1_hit_sectors: float
+    l1_missed_lines: float
+    read_footprint: float
+    write_footprint: float
+    reread_bytes: float
+    dram_accesses: float
+    filled_bytes: float
+
+
 @dataclass(frozen=True)
 class MemoryTraffic:
     """Of the whole grid, and what a load at each index of the module waits, in clocks."""
@@ -53,6 +67,19 @@ class MemoryTraffic:
     """Standard deviations of these."""
     echoes: Mapping[int, int]
     """Loads that ask for what another of their warp has asked for: that other one."""
+
+    def counted(self) -> Counted:
+        """Return what of this the launch's counters hold."""
+        return {
+            "l1_load_sectors": self.load_sectors,
+            "l1_hit_sectors": self.hit_sectors,
+            "l1_missed_lines": self.missed_lines,
+            "read_footprint": self.footprint.read,
+            "write_footprint": self.footprint.written,
+            "reread_bytes": self.reread_bytes,
+            "dram_accesses": self.dram_accesses,
+            "filled_bytes": self.filled_bytes,
+        }
 
 
 def traffic_of(

@@ -8,7 +8,8 @@ from ....harness.errors import UserError
 from ...records.edits import Edit, Revert
 from ...records.lessons import Lesson, Withdrawal
 from ...records.update import KnowledgeUpdate
-from ..knowledge_base import UPDATE, KnowledgeBase
+from ..entries import UPDATE
+from ..knowledge_base import KnowledgeBase
 from ..snapshots.contents import EDIT, LESSON, REVERT, WITHDRAWAL
 
 SHORTEST = 4

@@ -19,8 +19,9 @@ from ....harness.files import read_json
 from ....harness.records.identity import source_sha256
 from ....harness.records.record import Record
 from ..directory import prepare
+from ..entries import UPDATE
 from ..journal import Entry, Journal
-from ..knowledge_base import UPDATE, KnowledgeBase
+from ..knowledge_base import KnowledgeBase
 from ..snapshots.contents import EVIDENCE, KERNEL, KINDS
 
 DOCUMENT = "kernelblaster-knowledge/1"

@@ -72,7 +72,7 @@ async def sweep(state: Reads) -> dict[str, Any]:
     swept = {each.technique: each for each in found if each.technique not in asked_for}
     others = [each for each in state["proposals"] if each.technique not in swept]
     if not swept:
-        return {"proposals": state["proposals"]}
+        return {}
     ranked = (*others, *swept.values())
     if not asked_for:  # A model's order is its ranking.
         ranked = tuple(sorted(ranked, key=lambda each: (-each.expected.score, each.technique)))

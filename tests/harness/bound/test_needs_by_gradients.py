@@ -13,8 +13,8 @@ from kernelblaster.harness.bound.flow import Flow
 from kernelblaster.harness.bound.needs import Needs
 from kernelblaster.harness.records.programs import Program
 from kernelblaster.harness.records.tensors import TensorSpec
-from kernelblaster.harness.reference.model import Instance
-from kernelblaster.harness.reference.program import export_program
+from kernelblaster.harness.reference.exported.program import export_program
+from kernelblaster.harness.reference.loading.model import Instance
 
 pytestmark = pytest.mark.seldom
 

@@ -14,8 +14,8 @@ import simulated_kernels as kernels
 
 from kernelblaster.harness.build.toolchain import Toolchain, find_toolchain
 from kernelblaster.harness.cuda import gpu_lock
-from kernelblaster.harness.cuda.client import WorkerEnded, WorkerTimedOut
-from kernelblaster.harness.cuda.inspection import Stage
+from kernelblaster.harness.cuda.parent.client import WorkerEnded, WorkerTimedOut
+from kernelblaster.harness.cuda.parent.inspection import Stage
 from kernelblaster.harness.cuda.present_gpus import FoundGpu
 from kernelblaster.harness.devices import cuda
 from kernelblaster.harness.devices.cuda import CudaDevice

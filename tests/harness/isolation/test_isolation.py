@@ -16,7 +16,7 @@ from typing import NamedTuple
 import pytest
 import simulated_kernels as kernels
 
-from kernelblaster.harness.cuda.isolation import devices
+from kernelblaster.harness.cuda.worker.isolation import devices
 from kernelblaster.harness.devices.simulated import device as simulated
 from kernelblaster.harness.errors import UserError
 from kernelblaster.harness.isolation import landlock, seccomp

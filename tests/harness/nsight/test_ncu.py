@@ -167,6 +167,8 @@ def test_cells_and_names() -> None:
         "void mm_tiled<32>(const float *, float *)": "mm_tiled<32>",
         "void f<(int)4, (bool)1>(float *)": "f<(int)4, (bool)1>",
         "void ns::(anonymous namespace)::k<int>(int *)": "ns::(anonymous namespace)::k<int>",
+        "void <unnamed>::k<(int)2>(int *)": "(anonymous namespace)::k<(int)2>",
+        "_GLOBAL__N__181505c0_12_candidate_cu_57f012b4::k(int)": "(anonymous namespace)::k",
         "plain": "plain",
         "void at::native::vectorized_elementwise_kernel<4, at::f<float (float)>>(int)":
             "at::native::vectorized_elementwise_kernel<4, at::f<float (float)>>",

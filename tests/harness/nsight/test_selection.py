@@ -20,9 +20,9 @@ import graph_support
 import pytest
 from places import DATA
 
-from kernelblaster.harness.cuda import inspection
-from kernelblaster.harness.cuda.inspection import Stage, profile_candidate
-from kernelblaster.harness.cuda.launch_program import _parts
+from kernelblaster.harness.cuda.launching.launch_program import _parts
+from kernelblaster.harness.cuda.parent import inspection
+from kernelblaster.harness.cuda.parent.inspection import Stage, profile_candidate
 from kernelblaster.harness.host.plan import Content, Place, Plan, PlannedLaunch, PlannedTransfer
 from kernelblaster.harness.nsight import selection
 from kernelblaster.harness.nsight.command import TIMED, profile_command

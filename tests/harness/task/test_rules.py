@@ -6,8 +6,8 @@ import torch
 from small_references import cases, reference
 
 from kernelblaster.harness.records.tensors import Tolerance
-from kernelblaster.harness.reference.exploration import explore
-from kernelblaster.harness.reference.tolerances import tolerance_of
+from kernelblaster.harness.reference.cases.exploration import explore
+from kernelblaster.harness.reference.precision.tolerances import tolerance_of
 from kernelblaster.harness.task.rules import (
     CASES,
     KINDS,

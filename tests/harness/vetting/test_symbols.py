@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from kernelblaster.harness.vetting.symbols import (
+    UNNAMED,
     bare_name,
     check_library,
     check_symbols,
@@ -137,6 +138,25 @@ def test_readable(symbol: str, text: str) -> None:
     assert readable(symbol) == text
 
 
+@pytest.mark.parametrize(
+    "symbol, text",
+    [
+        ("_ZN45_GLOBAL__N__{}_12_candidate_cu_57f012b45scaleILi2EEEvPKfPf", "{}::scale"),
+        ("_ZN5named45_GLOBAL__N__{}_12_candidate_cu_57f012b45scaleEPf", "named::{}::scale"),
+        (
+            "_ZN45_GLOBAL__N__{0}_12_candidate_cu_57f012b44deep"
+            "45_GLOBAL__N__{0}_12_candidate_cu_57f012b45innerEPf", "{0}::deep::{0}::inner",
+        ),
+        ("_ZN12_GLOBAL__N_16helperEv", "{}::helper"),
+        ("_Z5scalePf", "scale"),
+    ],
+)  # fmt: skip
+def test_a_kernel_has_one_name_in_each_version_of_its_file(symbol: str, text: str) -> None:
+    # As nvcc 13 named them in two files that differ in a comment.
+    names = {readable(symbol.format(version)) for version in ("c0a31356", "181505c0")}
+    assert names == {text.format(UNNAMED)}
+
+
 @pytest.mark.parametrize("cut", [0, 3, 64, 500])
 def test_what_is_no_library_raises(tmp_path: Path, cut: int) -> None:
     path = library(tmp_path, LAUNCH)
@@ -147,7 +167,7 @@ def test_what_is_no_library_raises(tmp_path: Path, cut: int) -> None:
 
 @pytest.mark.parametrize(
     "around", ["", "space::", "(anonymous namespace)::", "space::(anonymous namespace)::",
-               "<unnamed>::"],
+               "<unnamed>::", "_GLOBAL__N__28537430_12_candidate_cu_57f012b4::"],
 )  # fmt: skip
 @pytest.mark.parametrize("form", ["void {}k<16>(const float*)", "{}k<(int)4>", "{}k"])
 def test_a_bare_name_is_what_the_source_calls_it(around: str, form: str) -> None:

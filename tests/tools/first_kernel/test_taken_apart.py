@@ -10,7 +10,7 @@ from builtin_support import reference, verified
 from kernelblaster.harness.devices.simulated.device import SimulatedDevice
 from kernelblaster.harness.records.outcomes import Outcome
 from kernelblaster.harness.records.tasks import Task
-from kernelblaster.harness.reference.taken_apart import WHOLE
+from kernelblaster.harness.reference.exported.taken_apart import WHOLE
 from kernelblaster.harness.task.loading import load_task
 from kernelblaster.tools.first_kernel.general import OPERATORS
 from kernelblaster.tools.first_kernel.kernels.elementwise import OPERANDS

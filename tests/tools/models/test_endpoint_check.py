@@ -12,6 +12,7 @@ import pytest
 from openai_server import OpenAiServer, Say
 
 from kernelblaster.harness.errors import UserError
+from kernelblaster.tools.models import endpoint
 from kernelblaster.tools.models.call_failures import failures_of
 from kernelblaster.tools.models.chat_models import without_key
 from kernelblaster.tools.models.endpoint import Finding, ask_endpoint, require_endpoint
@@ -81,6 +82,26 @@ def test_who_accepts_and_never_answers() -> None:
         found = ask(plan(f"http://127.0.0.1:{silent.getsockname()[1]}/v1", check_seconds=0.3))
     assert found.verdict == "bad" and "does not answer within 0.3 s" in found.words
     assert "KERNELBLASTER_MODEL_CHECK_SECONDS" in found.remedy
+
+
+def test_an_endpoint_is_not_blamed_for_what_importing_takes(
+    server: OpenAiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order, opened, limit = [], endpoint._open, asyncio.timeout
+
+    def noted_open(address: str, seconds: float) -> Any:
+        client = opened(address, seconds)
+        order.append("imported")
+        return client
+
+    def noted_limit(seconds: float | None) -> Any:
+        order.append("limited")
+        return limit(seconds)
+
+    monkeypatch.setattr(endpoint, "_open", noted_open)
+    monkeypatch.setattr(endpoint.asyncio, "timeout", noted_limit)
+    assert ask(plan(server)).verdict == "good"
+    assert order[:2] == ["imported", "limited"]
 
 
 @pytest.mark.parametrize(

@@ -88,6 +88,7 @@ class Result:
 
 
 Value = Array | Lazy | Scalar | Result
+Results = Value | tuple[Value, ...]
 
 
 class Writing:

@@ -1,4 +1,4 @@
-"""Operators that move elements: views, copies, gathers, tensors made of nothing but their shape."""
+"""Operators that move elements: views and copies."""
 
 from __future__ import annotations
 
@@ -6,15 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ..kernels.nests import Lazy, Scalar, Value, Writing
+from ..kernels.nests import Lazy, Results, Value, Writing
 from ..kernels.pen import Pen
 from ..program.arrays import FLOATING, Array, expanded, flipped, part, permuted, unsqueezed, without
 from ..program.calls import Call
 from ..program.pointwise import number
 from ..program.sizes import ZERO, as_dim, count, divided, negative, plus, times
 from ..program.values import ONE, CannotWrite, Dim, Dims, IsRandom
-
-Results = Value | tuple[Value, ...]
 
 
 def _same(write: Writing, call: Call) -> Value:
@@ -223,9 +221,6 @@ def _diag(write: Writing, call: Call) -> Value:
     return out
 
 
-# Copies
-
-
 def _cat(write: Writing, call: Call) -> Value:
     values = [each for each in call.args[0] if len(each.dims) > 1 or call.dims and
               len(each.dims) == len(call.dims)]  # fmt: skip
@@ -262,7 +257,7 @@ def _repeat(write: Writing, call: Call) -> Value:
             for index, have, wanted in zip(here, array.dims, dims, strict=True)
         ]  # fmt: skip
 
-    return _moved(write, "repeat", call.name, array, dims, source)
+    return moved(write, "repeat", call.name, array, dims, source)
 
 
 def _repeat_interleave(write: Writing, call: Call) -> Value:
@@ -275,9 +270,9 @@ def _repeat_interleave(write: Writing, call: Call) -> Value:
         array = write.array(write.reshape(array, (count(array.dims),)))
     axis = 0 if given is None else int(given) % len(array.dims)
     repeats = as_dim(times_each)
-    return _moved(
+    return moved(
         write, "repeat_interleave", call.name, array, shape_of(call),
-        lambda pen, here: _replaced(here, axis, f"{here[axis]} / {pen.size(repeats, 'repeats')}"),
+        lambda pen, here: replaced(here, axis, f"{here[axis]} / {pen.size(repeats, 'repeats')}"),
     )  # fmt: skip
 
 
@@ -305,7 +300,7 @@ def _rolled(write: Writing, call: Call, array: Array, shifts: Mapping[int, Any])
             found[axis] = f"({here[axis]} + {text}) % {pen.size(size)}"
         return found
 
-    return _moved(write, "roll", call.name, array, array.dims, source)
+    return moved(write, "roll", call.name, array, array.dims, source)
 
 
 def _pad(write: Writing, call: Call) -> Value:
@@ -381,91 +376,12 @@ def _pixel_shuffle(write: Writing, call: Call) -> Value:
     return write.reshape(permuted(write.array(split), order), shape_of(call), call.name)
 
 
-# Tensors from shapes
-
-
-def _filled(write: Writing, call: Call) -> Value:
-    value: Any = {"zeros": 0, "ones": 1}.get(call.base.replace("new_", "").replace("_like", ""))
-    if value is None:
-        value = call.get(2 if call.base == "new_full" else 1, "fill_value", 0)
-    if call.base == "scalar_tensor":
-        value = call.args[0]
-    dtype = call.dtype or "float32"
-    if dtype not in FLOATING and not isinstance(value, Dim):
-        value = bool(value) if dtype == "bool" else int(value)
-    elif isinstance(value, int):
-        value = float(value)
-    filled = Scalar(value)
-    return Lazy(shape_of(call), dtype, (filled,), lambda texts: texts[0], False, "fill")
-
-
-def _constant(write: Writing, call: Call) -> Value:
-    """A tensor whose values are known: its kernel holds them."""
-    out = write.new(call.name, shape_of(call), call.dtype or "float32")
-    pen = write.pen("constant", "values that the reference holds")
-    here = pen.one_thread_each((count(out.dims),), ("i",))
-    flat = write.array(write.reshape(out, (count(out.dims),)))
-    ctype = "float" if out.dtype in FLOATING else "long long"
-    texts = [number(float(each)) if out.dtype in FLOATING else str(int(each))
-             for each in call.args[0]]  # fmt: skip
-    pen.line(f"const {ctype} values[] = {{")
-    for begin in range(0, len(texts), 8):
-        pen.line(f"    {', '.join(texts[begin : begin + 8])},")
-    pen.line("};")
-    pen.store(flat, here, f"values[{here[0]}]")
-    write.launch(pen)
-    return out
-
-
-def _arange(write: Writing, call: Call) -> Value:
-    numbers = [each for each in call.args if isinstance(each, int | float | Dim)]
-    start: int | float | Dim = numbers[0] if len(numbers) > 1 else 0
-    step: int | float | Dim = numbers[2] if len(numbers) > 2 else 1
-    dims = shape_of(call)
-    out = write.new(call.name, dims, call.dtype or "int64")
-    pen = write.pen("arange")
-    (i,) = pen.one_thread_each(dims, ("i",))
-    if isinstance(start, Dim) or isinstance(step, Dim) or (
-        isinstance(start, int) and isinstance(step, int)):  # fmt: skip
-        if isinstance(start, float) or isinstance(step, float):
-            raise CannotWrite(f"{call.where} by numbers that differ between the variants")
-        text = f"{pen.size(as_dim(start), 'start')} + {pen.size(as_dim(step), 'step')} * {i}"
-    else:
-        text = f"{number(float(start))} + {number(float(step))} * {i}"
-    pen.store(out, [i], text)
-    write.launch(pen)
-    return out
-
-
-def _linspace(write: Writing, call: Call) -> Value:
-    start, end = (number(call.number(place, "", 0.0)) for place in (0, 1))
-    out = write.new(call.name, shape_of(call), call.dtype or "float32")
-    pen = write.pen("linspace")
-    (i,) = pen.one_thread_each(out.dims, ("i",))
-    steps = pen.size(out.dims[0], "steps")
-    pen.store(out, [i], f"{start} + ({end} - {start}) * {i} / ({steps} > 1 ? {steps} - 1 : 1)")
-    write.launch(pen)
-    return out
-
-
-def _eye(write: Writing, call: Call) -> Value:
-    out = write.new(call.name, shape_of(call), call.dtype or "float32")
-    pen = write.pen("eye")
-    row, column = pen.one_thread_each(out.dims, ("row", "column"))
-    pen.store(out, [row, column], f"{row} == {column} ? 1 : 0")
-    write.launch(pen)
-    return out
-
-
-# Gathers
-
-
 def axis_names(rank: int) -> tuple[str, ...]:
     """Return what the axes of a shape are called in a kernel."""
     return ("a", "b", "c", "d", "e", "f", "g", "h")[: max(rank, 0)]
 
 
-def _moved(
+def moved(
     write: Writing, title: str, name: str, array: Array, dims: Dims,
     source: Callable[[Pen, Sequence[str]], Sequence[str]],
 ) -> Array:  # fmt: skip
@@ -478,159 +394,8 @@ def _moved(
     return out
 
 
-def _replaced(places: Sequence[str], axis: int, index: str) -> list[str]:
+def replaced(places: Sequence[str], axis: int, index: str) -> list[str]:
     return [*places[:axis], index, *places[axis + 1 :]]
-
-
-def index_at(pen: Pen, array: Array, here: Sequence[str], size: Dim | None) -> str:
-    """Return the name of an index read from a tensor; negative ones count from the end."""
-    name = pen.name("at")
-    element = pen.load(array, here, "index")
-    pen.line(f"index_t {name} = static_cast<index_t>({element});")
-    if size is not None:
-        pen.line(f"if ({name} < 0) {name} += {pen.size(size)};")
-    return str(name)
-
-
-def _embedding(write: Writing, call: Call) -> Value:
-    table, index = (write.array(each, call.name) for each in call.args[:2])
-    out = write.new(call.name, shape_of(call), table.dtype)
-    pen = write.pen("embedding")
-    *here, column = pen.one_thread_each(out.dims, (*axis_names(len(index.dims)), "column"))
-    pen.store(out, [*here, column], pen.load(table, [index_at(pen, index, here, None), column]))
-    write.launch(pen)
-    return out
-
-
-def _one_hot(write: Writing, call: Call) -> Value:
-    index = write.array(call.args[0], call.name)
-    out = write.new(call.name, shape_of(call), "int64")
-    pen = write.pen("one_hot")
-    *here, column = pen.one_thread_each(out.dims, (*axis_names(len(index.dims)), "column"))
-    pen.store(out, [*here, column], f"{pen.load(index, here)} == {column}")
-    write.launch(pen)
-    return out
-
-
-def _index_select(write: Writing, call: Call) -> Value:
-    array, index = write.array(call.args[0]), write.array(call.args[2])
-    axis = call.axis(1, "dim", len(array.dims))
-    return _moved(
-        write, "index_select", call.name, array, shape_of(call),
-        lambda pen, here: _replaced(here, axis, index_at(pen, index, [here[axis]], None)),
-    )  # fmt: skip
-
-
-def _gather(write: Writing, call: Call) -> Value:
-    array, index = write.array(call.args[0]), write.array(call.args[2])
-    axis = call.axis(1, "dim", len(array.dims))
-    return _moved(
-        write, "gather", call.name, array, index.dims,
-        lambda pen, here: _replaced(here, axis, index_at(pen, index, here, None)),
-    )  # fmt: skip
-
-
-def _index(write: Writing, call: Call) -> Value:
-    array = write.array(call.args[0], call.name)
-    given = [None if each is None else write.array(each) for each in call.args[1]]
-    given += [None] * (len(array.dims) - len(given))
-    places = [axis for axis, each in enumerate(given) if each is not None]
-    if any(given[axis].dtype == "bool" for axis in places):  # type: ignore[union-attr]
-        raise CannotWrite(f"{call.where} by a mask has a shape that depends on values")
-    dims = shape_of(call)
-    out = write.new(call.name, dims, array.dtype)
-    together = places == list(range(places[0], places[-1] + 1))
-    first = places[0] if together else 0
-    rank = max(len(given[axis].dims) for axis in places)  # type: ignore[union-attr]
-    pen = write.pen("index")
-    here = pen.one_thread_each(dims, axis_names(len(dims)))
-    spot = here[first : first + rank]
-    rest = iter([*here[:first], *here[first + rank :]])
-    source = []
-    for axis, index in enumerate(given):
-        if index is None:
-            source.append(next(rest))
-        else:
-            view = expanded(index, dims[first : first + rank])
-            source.append(index_at(pen, view, spot, array.dims[axis]))
-    pen.store(out, here, pen.load(array, source))
-    write.launch(pen)
-    return out
-
-
-def _sorted(write: Writing, call: Call) -> Results:
-    """Each element counts those that come before it: that is its place."""
-    array = write.array(call.args[0], call.name)
-    rank = len(array.dims)
-    is_topk = call.base == "topk"
-    position = 2 if is_topk else 1
-    axis = call.axis(position, "dim", rank, -1) if not isinstance(
-        call.get(position, "dim", -1), bool) else rank - 1  # fmt: skip
-    descending = call.flag(3, "largest", True) if is_topk else call.flag(2, "descending")
-    dims = call.dims if call.base != "argsort" else array.dims
-    if dims is None:
-        raise CannotWrite(f"{call.where}: the shape of its result is not known")
-    values = write.new(call.name, dims, array.dtype)
-    places = write.new(f"{call.name}_places", dims, "int64")
-    pen = write.pen(call.base)
-    here = pen.one_thread_each(array.dims, axis_names(rank))
-    ctype = "float" if array.dtype in FLOATING else "long long"
-    pen.line(f"const {ctype} value = {pen.load(array, here)};")
-    pen.line("index_t place = 0;")
-    with pen.loops([array.dims[axis]], ["k"]) as (k,):
-        other = [k if each == axis else here[each] for each in range(rank)]
-        pen.line(f"const {ctype} other = {pen.load(array, other)};")
-        before = ">" if descending else "<"
-        pen.line(f"if (other {before} value || (other == value && {k} < {here[axis]})) ++place;")
-    out = ["place" if each == axis else here[each] for each in range(rank)]
-    with pen.block(f"if (place < {pen.size(dims[axis], 'kept')})"):
-        pen.store(values, out, "value", "values")
-        pen.store(places, out, here[axis], "places")
-    write.launch(pen)
-    return places if call.base == "argsort" else (values, places)
-
-
-def _upsample(write: Writing, call: Call) -> Value:
-    array = write.array(call.args[0], call.name)
-    dims = shape_of(call)
-    space = len(dims) - 2
-    out = write.new(call.name, dims, array.dtype)
-    pen = write.pen(call.base)
-    here = pen.one_thread_each(dims, ("n", "channel", *("z", "y", "x")[-space:]))
-    if "nearest" in call.base:
-        source = [
-            f"{index} * {pen.size(have)} / {pen.size(wanted)}"
-            for index, have, wanted in zip(here[2:], array.dims[2:], dims[2:], strict=True)
-        ]
-        pen.store(out, here, pen.load(array, [*here[:2], *source]))
-        write.launch(pen)
-        return out
-    if call.base not in ("upsample_bilinear2d", "upsample_linear1d", "upsample_trilinear3d"):
-        raise CannotWrite(f"{call.where} is not written")
-    corners = call.flag(2, "align_corners")
-    weights = []
-    for index, have, wanted in zip(here[2:], array.dims[2:], dims[2:], strict=True):
-        size, goal = pen.size(have), pen.size(wanted)
-        spot, low, high, rest = (pen.name(each) for each in ("spot", "low", "high", "rest"))
-        if corners:
-            text = f"{goal} > 1 ? {index} * static_cast<float>({size} - 1) / ({goal} - 1) : 0.0f"
-        else:
-            text = f"fmaxf(({index} + 0.5f) * {size} / {goal} - 0.5f, 0.0f)"
-        pen.line(f"const float {spot} = {text};")
-        pen.line(f"const index_t {low} = static_cast<index_t>({spot});")
-        pen.line(f"const index_t {high} = {low} + 1 < {size} ? {low} + 1 : {low};")
-        pen.line(f"const float {rest} = {spot} - {low};")
-        weights.append(((low, f"(1.0f - {rest})"), (high, rest)))
-    terms: list[tuple[list[str], str]] = [([], "")]
-    for choices in weights:
-        terms = [([*at, spot], f"{factor}{weight} * ") for at, factor in terms
-                 for spot, weight in choices]  # fmt: skip
-    pen.line("float value = 0.0f;")
-    for at, factor in terms:
-        pen.line(f"value += {factor}{pen.load(array, [*here[:2], *at])};")
-    pen.store(out, here, "value")
-    write.launch(pen)
-    return out
 
 
 OPERATORS = {
@@ -655,14 +420,4 @@ OPERATORS = {
     "constant_pad_nd": _pad, "tril": _triangle, "triu": _triangle,
     **{f"{kind}_pad{rank}d": _pad for kind in ("reflection", "replication") for rank in (1, 2, 3)},
     "pixel_shuffle": _pixel_shuffle, "pixel_unshuffle": _pixel_shuffle,
-    **dict.fromkeys(
-        ("zeros", "ones", "full", "zeros_like", "ones_like", "full_like", "new_zeros",
-         "new_ones", "new_full", "scalar_tensor", "empty_like", "empty"), _filled),
-    "constant": _constant, "arange": _arange, "linspace": _linspace,
-    "eye": _eye,
-    "embedding": _embedding, "one_hot": _one_hot, "index_select": _index_select,
-    "gather": _gather, "index": _index, "sort": _sorted, "topk": _sorted, "argsort": _sorted,
-    "upsample_nearest1d": _upsample, "upsample_nearest2d": _upsample,
-    "upsample_nearest3d": _upsample, "upsample_bilinear2d": _upsample,
-    "upsample_linear1d": _upsample, "upsample_trilinear3d": _upsample,
 }  # fmt: skip

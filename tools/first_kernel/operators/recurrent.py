@@ -8,7 +8,7 @@ from ..program.arrays import Array, part, permuted, without
 from ..program.calls import Call
 from ..program.sizes import ZERO, as_dim, times
 from ..program.values import ONE, CannotWrite, Dim, IsRandom
-from .sums import product
+from .products import product
 
 _SIGMOID = "1.0f / (1.0f + expf(-({})))"
 

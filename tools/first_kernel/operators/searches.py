@@ -6,14 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ..kernels.nests import Lazy, Scalar, Value, Writing, lowest
+from ..kernels.nests import Lazy, Results, Scalar, Value, Writing, lowest
 from ..kernels.pen import Pen
 from ..program.arrays import FLOATING, Array, expanded, part, unsqueezed, whole, without
 from ..program.calls import Call
 from ..program.sizes import ZERO, as_dim, count
 from ..program.values import ONE, CannotWrite, Dims, broadcast
-from . import sums
-from .movement import Results, axis_names, from_start, index_at, slice_start
+from .gathers import index_at
+from .movement import axis_names, from_start, slice_start
+from .scans import scan
 
 MOST_SEARCHED = 4096
 """Indices that every element of a result looks through."""
@@ -236,7 +237,7 @@ def _masked_scatter(write: Writing, call: Call) -> Value:
     flat = write.reshape(write.array(write.apply("copy", mask, dtype="int64")), size)
     counted = replace(call, op="aten.cumsum.default", args=(flat, 0), kwargs={}, dims=size,
                       dtype="int64")  # fmt: skip
-    before = write.array(write.reshape(sums.scan(write, counted), array.dims))
+    before = write.array(write.reshape(scan(write, counted), array.dims))
     values = whole(source.storage, (count(source.dims),))
     out = write.new(call.name, array.dims, array.dtype)
     pen = write.pen("masked_scatter")

@@ -1,0 +1,1 @@
+"""Carries out a plan on a real GPU: buffers, the driver, one candidate."""

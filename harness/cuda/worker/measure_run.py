@@ -1,0 +1,375 @@
+"""Times candidates beside PyTorch on the GPU: fresh inputs each time, every answer looked at."""
+
+from __future__ import annotations
+
+import random
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from typing import Any
+
+import torch
+
+from ...judge.reports import CaseReport
+from ...judge.tensor_comparison import compare
+from ...judge.timing import Stopping, measure
+from ...judge.verification import Mismatch
+from ...reference.loading.model import Instance
+from ..launching.buffers import PAINTINGS, Buffers
+from ..launching.candidate import Fault, LoadedProgram, NotLoaded, PreparedCall, Program
+from ..reports import LaunchAnswer, MeasureAnswer
+from .kept import KeptTimes
+from .parts import Parts
+from .session import GpuSession
+from .task_context import TaskContext, values_of
+from .verify_run import Stage, allocate
+
+SETS = 3
+"""Sets of inputs in memory of their own, used in turn."""
+DRAW_SECONDS = 0.05
+"""Where drawing inputs takes no longer, they are drawn anew for the rounds."""
+CHANGED_EVERY = 4
+"""One round in this many has the inputs of an earlier one, changed."""
+TIMED_TOLERANCE = 2.0
+"""Timed answers may differ by this many times the tolerance: they are looked at for work left out,
+on inputs whose own rounding is not known."""
+EAGER, COMPILED = "eager", "compile"
+EAGER_RUNS = 8
+"""Runs of eager, the first thrown away, by which kept times are believed."""
+DESCRIBED = 5
+"""Calls with an event on either side of each launch, of which the shortest is told."""
+DESCRIBED_MICROSECONDS = 10_000.0
+"""No further one follows where these calls took longer together: noise is no matter then."""
+
+
+def measure_candidates(
+    machine: GpuSession,
+    context: TaskContext,
+    programs: Mapping[str, Program],
+    stage: Stage,
+    *,
+    stopping: Stopping,
+    seed: int,
+    with_eager: bool,
+    with_compile: bool,
+    compile_anew: bool = False,
+) -> dict[str, Any]:
+    """Time named candidates and PyTorch in the same rounds.
+
+    The first name is the one that the others are compared with; without `with_eager` the given
+    candidates are alone. torch.compile is not waited for where its time beside eager's is known,
+    unless it is to be compiled anew. Returns a MeasureAnswer as plain values.
+    """
+    parts = Parts()
+    sets = _sets(machine, context, seed)
+    parts.end("draw")
+    names, compile_failure = list(programs), "not asked for"
+    if with_eager:
+        names.append(EAGER)
+        context.baseline()
+    kept = None
+    if with_compile:
+        kept = None if compile_anew else _kept_times(machine, context)
+        compile_failure = kept.failure if kept else context.baseline().compile()
+        names += [] if kept or compile_failure else [COMPILED]
+    parts.end("baseline")
+    stage("candidate")
+    bench = _Bench(machine, context, sets, stage, seed)
+    try:
+        bench.load(programs)
+        parts.end("load")
+        samples = measure(names, bench.run, stopping, observers=[bench], seed=seed)
+        parts.end("rounds")
+        bench.check_guards(names[0])
+        launches = bench.launches(next(iter(programs)))
+        parts.end("launches")
+    except _Failed as failed:
+        if not (failed.case.faults and machine.is_broken()):
+            bench.close()
+        return asdict(
+            MeasureAnswer(failed=failed.name, case=failed.case, mismatch=failed.mismatch)
+        )
+    bench.close()
+    if with_compile and kept is None and context.kept:
+        eager, compiled = (statistics.median(samples.get(n, [0.0])) for n in (EAGER, COMPILED))
+        context.kept.keep_times(
+            KeptTimes(eager=eager, compiled=compiled, failure=compile_failure)
+        )
+    return asdict(
+        MeasureAnswer(
+            samples=samples, launches=launches, checked=bench.checked, sets=len(sets),
+            compile_failure=compile_failure, parts=parts.seconds,
+            kept_compile=kept.compiled / kept.eager if kept else 0.0,
+            copy_bytes_per_second=machine.copy_bandwidth(),
+        )
+    )  # fmt: skip
+
+
+def prepare_measuring(context: TaskContext, *, with_compile: bool, compile_anew: bool) -> None:
+    """Do what a measurement needs and takes no time of: the GPU need not be this process's alone.
+
+    torch.compile compiles here unless its time is known from before.
+    """
+    context.plans()
+    baseline = context.baseline()
+    known = context.kept and not compile_anew and context.kept.times()
+    if with_compile and not known:
+        baseline.compile()
+
+
+def _kept_times(machine: GpuSession, context: TaskContext) -> KeptTimes | None:
+    """Return PyTorch's kept times where eager takes as long as it did, and compiling would."""
+    baseline = context.baseline()
+    kept = context.kept.times() if context.kept and not baseline.is_compiled else None
+    if kept is None:
+        return None
+    samples = [machine.clock(baseline.eager)[0] for _ in range(EAGER_RUNS)]
+    return kept if kept.is_confirmed_by(statistics.median(samples[1:])) else None
+
+
+def rehearse_measuring(machine: GpuSession, context: TaskContext) -> None:
+    """Do the trusted work of a round without any candidate, to see whether memory suffices for it.
+
+    Raises torch.OutOfMemoryError or ReferenceFault where it does not.
+    """
+    bench = _Bench(machine, context, _sets(machine, context, 0), lambda _: None, 0)
+    bench.load({})
+    bench.before(EAGER, 0)
+    bench.run(EAGER)
+    bench.mismatch()
+
+
+class _Failed(Exception):
+    def __init__(self, name: str, case: CaseReport, mismatch: str = "") -> None:
+        super().__init__(name)
+        self.name, self.case, self.mismatch = name, case, mismatch
+
+
+class _Contestant:
+    """A loaded candidate, ready to be called on each set of inputs."""
+
+    def __init__(self, candidate: LoadedProgram, buffers: list[Buffers]) -> None:
+        self.candidate = candidate
+        self.calls: list[PreparedCall] = [candidate.prepare(each) for each in buffers]
+
+
+class _Bench:
+    """Runs contestants one at a time; as an observer it gives inputs and looks at outputs."""
+
+    def __init__(
+        self,
+        machine: GpuSession,
+        context: TaskContext,
+        sets: list[Instance],
+        stage: Stage,
+        seed: int,
+    ) -> None:
+        self.checked = 0
+        self._machine, self._context, self._stage = machine, context, stage
+        self._sets, self._seed = sets, seed
+        self._chance = random.Random(seed)
+        began = time.monotonic()
+        self._sets[0] = self._drawn(len(sets))
+        self._draws_anew = time.monotonic() - began <= DRAW_SECONDS
+        self._originals: list[dict[str, torch.Tensor]] = []
+        if not self._draws_anew:
+            self._originals = [
+                {name: value.clone() for name, value in values_of(each).items()} for each in sets
+            ]
+        self._contestants: dict[str, _Contestant] = {}
+        self._buffers: list[Buffers] = []
+        self._tolerances = [
+            item and item.model_copy(
+                update={
+                    "absolute": TIMED_TOLERANCE * item.absolute,
+                    "relative": TIMED_TOLERANCE * item.relative,
+                }
+            )
+            for item in context.timed_tolerances
+        ]
+        self._set = 0
+        self._changes = 0
+        self._round: int | None = None
+
+    def load(self, programs: Mapping[str, Program]) -> None:
+        """Load the candidates and allocate what they work on. Raises _Failed.
+
+        All work on the same memory, filled anew before each call: the same kernel in two places
+        differed by 0.2 %, and always in the same direction.
+        """
+        loaded = {}
+        for name, program in programs.items():
+            try:
+                loaded[name] = self._machine.load(program)
+            except NotLoaded as error:
+                fault = ("invalid_launch", str(error))
+                raise _Failed(name, CaseReport("timing", [fault])) from None
+        wanted = {name: candidate.workspace_bytes for name, candidate in loaded.items()}
+        largest = max(wanted, key=lambda name: wanted[name], default="")
+        made = allocate(self._machine, self._context, wanted.get(largest, 0), len(self._sets))
+        if isinstance(made, tuple):
+            raise _Failed(largest, CaseReport(faults=[made]))
+        self._buffers = made
+        for place, (each, instance) in enumerate(zip(made, self._sets, strict=True)):
+            each.fill(values_of(instance), place=place, painting=PAINTINGS[0])
+        self._machine.finish_device()
+        self._contestants = {
+            name: _Contestant(candidate, made) for name, candidate in loaded.items()
+        }
+
+    def run(self, name: str) -> float:
+        """Run a contestant once and return its microseconds. Raises _Failed."""
+        if name in self._contestants:
+            return self._call(name, self._contestants[name].calls[self._set])
+        baseline = self._context.baseline()
+        return self._clock(name, baseline.compiled if name == COMPILED else baseline.eager)[0]
+
+    def _call(self, name: str, call: PreparedCall) -> float:
+        microseconds, fault = self._clock(name, call)
+        faults = call.faults()
+        if fault is not None:
+            faults.append(fault)
+        if faults:
+            raise _Failed(name, CaseReport("timing", faults))
+        return microseconds
+
+    def before(self, name: str, round_number: int) -> None:
+        """Give the contestant this round's inputs: all have the same ones."""
+        if round_number != self._round:
+            self._stage("reference")
+            self._round = round_number
+            self._set = round_number % len(self._sets)
+            self._change()
+            self._stage("candidate")
+        # PyTorch answers to another set of the same kind: its output lies in memory afterwards,
+        # where a candidate must not find this round's answer.
+        place = self._set if name in self._contestants else (self._set + 1) % len(self._sets)
+        values = values_of(self._sets[place])
+        if name not in self._contestants:
+            self._context.baseline().refresh(values)
+        else:
+            buffers = self._buffers[self._set]
+            for spec in buffers.tensors:
+                if spec.role != "output":
+                    buffers.view(spec).copy_(values[spec.name])
+            buffers.poison()
+        self._machine.finish_device()
+
+    def after(self, name: str, round_number: int) -> None:
+        """Compare a candidate's outputs with PyTorch's. Raises _Failed."""
+        if name not in self._contestants:
+            return
+        if found := self.mismatch():
+            words = f"{found.message} (timed run {max(0, round_number) + 1})"
+            raise _Failed(name, CaseReport("timing"), words)
+        self.checked += 1
+
+    def mismatch(self) -> Mismatch | None:
+        """Return how the outputs of this round's set differ from PyTorch's answers."""
+        # Computed only now, and wiped: the next candidate of this round finds no answer anywhere.
+        outputs = self._buffers[self._set].outputs()
+        expected = self._context.answers(self._sets[self._set])
+        compared = (
+            None if tolerance is None else compare(got, wanted, tolerance, spec.name)
+            for got, wanted, tolerance, spec in zip(
+                outputs, expected, self._tolerances, self._context.outputs, strict=True
+            )
+        )
+        found = next(filter(None, compared), None)
+        for each in (*outputs, *expected):
+            each.zero_()
+        return found
+
+    def check_guards(self, name: str) -> None:
+        """Look at the guard bands after all timed runs. Raises _Failed."""
+        for buffers in self._buffers:
+            damage = buffers.damage()
+            if damage:
+                raise _Failed(name, CaseReport("timing", guards=damage))
+
+    def launches(self, name: str) -> list[LaunchAnswer]:
+        """Return the kernel launches of one more call, each between events. Raises _Failed."""
+        best: list[LaunchAnswer] = []
+        spent = 0.0
+        for number in range(DESCRIBED):
+            if spent > DESCRIBED_MICROSECONDS:
+                break
+            self.before(name, number)
+            call = self._contestants[name].candidate.prepare_timed(self._buffers[self._set])
+            self._call(name, call)
+            found = [LaunchAnswer(**launch._asdict()) for launch in call.launches()]
+            spent += _total(found)
+            if not best or _total(found) < _total(best):
+                best = found
+        return best
+
+    def close(self) -> None:
+        """Unload the candidates; the GPU must be idle and its context whole."""
+        self._machine.finish_device()
+        for contestant in self._contestants.values():
+            contestant.candidate.close()
+
+    def _change(self) -> None:
+        """Give the round's set values that no candidate has seen: nothing computed before is right.
+
+        They are drawn anew and changed, but for one round in four: then they are the set's last
+        ones, changed, so that what takes them for the same is found out. Where drawing takes long,
+        they are the first ones changed, in every round.
+        """
+        self._changes += 1
+        place = self._set
+        if self._draws_anew and self._changes % CHANGED_EVERY:
+            self._sets[place] = self._drawn(len(self._sets) + self._changes)
+        values = values_of(self._sets[place]) if self._draws_anew else self._originals[place]
+        self._perturb(values)
+
+    def _perturb(self, values: Mapping[str, torch.Tensor]) -> None:
+        """Fill the round's set with values, the floating ones smaller by up to four percent.
+
+        By a factor of the round and, element by element, by one that differs by a percent: they
+        only shrink, so that probabilities, signs and zeros stay what they were. A factor alone
+        would not do: sums scale with it.
+        """
+        factor = self._chance.uniform(0.97, 1.0)
+        generator = torch.Generator(self._machine.device).manual_seed(self._seed + self._changes)
+        for name, value in values_of(self._sets[self._set]).items():
+            if name in self._context.task.variation.constants:
+                continue  # A kernel may rely on their values.
+            if value.is_floating_point():
+                noise = torch.rand(value.shape, generator=generator, device=value.device)
+                if _is_symmetric(values[name]):
+                    noise = (noise + noise.mT) / 2
+                value.copy_(values[name] * (factor - 0.01 * noise).to(value.dtype))
+            else:
+                value.copy_(values[name])
+
+    def _drawn(self, number: int) -> Instance:
+        instance = self._context.timed_instance(self._seed + number)
+        self._machine.finish_device()
+        return instance
+
+    def _clock(self, name: str, call: Callable[[], None]) -> tuple[float, Fault | None]:
+        microseconds, fault = self._machine.clock(call)
+        if fault is None and microseconds <= 0:
+            fault = ("cuda_error", f"the events around {name} show no time")
+        return microseconds, fault
+
+
+def _sets(machine: GpuSession, context: TaskContext, seed: int) -> list[Instance]:
+    """Return models with inputs of seeds of their own; fewer where memory is short."""
+    each = sum(spec.nbytes for spec in context.tensors)
+    # Of every set: the values, their originals, and the candidates' buffers. PyTorch answers to
+    # another set than the candidate, so that there are two even where memory is short.
+    count = max(2, min(SETS, machine.free_bytes() // (8 * max(each, 1))))
+    return [context.timed_instance(seed + number) for number in range(count)]
+
+
+def _is_symmetric(value: torch.Tensor) -> bool:
+    """Whether the last two dimensions hold symmetric matrices, which some tasks are about."""
+    square = value.dim() >= 2 and value.shape[-1] == value.shape[-2]
+    return square and bool(torch.equal(value, value.mT))
+
+
+def _total(launches: list[LaunchAnswer]) -> float:
+    return sum(launch.microseconds or 0.0 for launch in launches)

@@ -1,0 +1,259 @@
+"""Runs a candidate twice on every case on the GPU, and judges what it leaves behind."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import torch
+
+from ...judge.reports import CaseReport
+from ...judge.run_verdict import limits_of_task
+from ...judge.tensor_comparison import compare, largest_error, largest_finite
+from ...judge.verification import least_own_error
+from ...reference.loading.model import Instance
+from ...task.claims import NOT_AN_INPUT, ClaimedInput, NotAnInput
+from ..launching.buffers import PAINTINGS, Buffers
+from ..launching.candidate import Fault, LoadedProgram, NotLoaded, Program
+from ..reports import VerifyAnswer
+from .case_plan import CasePlan
+from .parts import Parts
+from .session import GpuSession
+from .task_context import TaskContext, values_of
+
+Stage = Callable[[str], None]
+"""Tells the parent what begins: `reference` (trusted) or `candidate`; each has its time limit."""
+
+
+def verify(
+    machine: GpuSession,
+    context: TaskContext,
+    program: Program,
+    stage: Stage,
+    secret: int = 0,
+    claim: ClaimedInput | None = None,
+) -> dict[str, Any]:
+    """Run every case; stop at the first fault. Returns a VerifyAnswer as plain values.
+
+    With a `secret` the cases are drawn from it; with a `claim` the one case is that input.
+    """
+    parts = Parts()
+    context.plans()
+    if context.degenerate and not context.task.reading.allow_degenerate:
+        return asdict(VerifyAnswer(degenerate=context.degenerate))
+    try:
+        plans = context.plans(secret) if claim is None else (context.claim_plan(claim),)
+    except NotAnInput as refusal:
+        return asdict(VerifyAnswer(facts={NOT_AN_INPUT: str(refusal)}))
+    constants = () if secret or claim else context.constant_plans()
+    parts.end("cases")
+    stage("candidate")
+    try:
+        candidate = machine.load(program)
+    except NotLoaded as error:
+        fault = ("invalid_launch", str(error))
+        return asdict(VerifyAnswer(cases=[CaseReport(faults=[fault])]))
+    made = allocate(machine, context, candidate.workspace_bytes, 1)
+    if isinstance(made, tuple):
+        return asdict(VerifyAnswer(cases=[CaseReport(faults=[made])]))
+    buffers = made[0]
+    parts.end("load")
+    run = _Verification(machine, context, candidate, buffers, stage, parts)
+    if all(map(run.case, plans)) and not run.mismatches:
+        run.find_constants(constants)
+    broken = any(case.faults for case in run.cases) and machine.is_broken()
+    if not broken:
+        candidate.close()
+    return asdict(
+        VerifyAnswer(
+            cases=run.cases, mismatches=run.mismatches, repeat=run.repeat, facts=run.facts(),
+            parts=parts.seconds,
+        )
+    )
+
+
+def rehearse_verifying(machine: GpuSession, context: TaskContext) -> None:
+    """Do the trusted work of `verify` without any candidate, to see whether memory suffices for it.
+
+    Raises torch.OutOfMemoryError or ReferenceFault where it does not.
+    """
+    plans = context.plans()
+    made = allocate(machine, context, 0, 1)
+    assert not isinstance(made, tuple)
+    run = _Verification(machine, context, None, made[0], lambda _: None, Parts())
+    for plan in plans:
+        run.case(plan)
+
+
+def allocate(
+    machine: GpuSession, context: TaskContext, size: int, count: int
+) -> list[Buffers] | Fault:
+    """Return buffers with a workspace of `size` bytes, or the fault of one that is too large.
+
+    Raises torch.OutOfMemoryError where the task's own tensors do not fit.
+    """
+    limit = machine.free_bytes() // 2
+    words = f"workspace_bytes() asks for {size} bytes; {limit // count} are allowed here"
+    if size > limit // count:
+        return "invalid_launch", words
+    try:
+        return [Buffers(context.tensors, size, machine.device) for _ in range(count)]
+    except torch.OutOfMemoryError:
+        if size:
+            return "invalid_launch", words
+        raise
+
+
+def call_and_finish(
+    machine: GpuSession, candidate: LoadedProgram, buffers: Buffers, crowded: int | None
+) -> list[Fault]:
+    """Carry out the plan, wait, and return every fault: of enqueuing it, and of the GPU.
+
+    `crowded` is the number of a launch for whose blocks there is little room (see `Crowd`).
+    """
+    call = candidate.prepare(buffers)
+    if crowded is None:
+        call()
+        fault = machine.finish_stream()
+    else:
+        fault = call.crowd(crowded, machine.crowded, machine.finish_stream)
+    fault = fault or machine.finish_device()
+    return [*call.faults(), *([fault] if fault else [])]
+
+
+EXACT_SECONDS = 0.75
+"""Spent on double precision in one verification, after which no further case has any."""
+
+
+class _Verification:
+    def __init__(
+        self,
+        machine: GpuSession,
+        context: TaskContext,
+        candidate: LoadedProgram | None,
+        buffers: Buffers,
+        stage: Stage,
+        parts: Parts,
+    ) -> None:
+        """Prepare to verify; without a candidate its buffers stay as they were filled."""
+        self.cases: list[CaseReport] = []
+        self.mismatches: list[tuple[str, str]] = []
+        self.repeat: tuple[str, str] | None = None
+        self._machine, self._context, self._candidate = machine, context, candidate
+        self._buffers, self._stage = buffers, stage
+        self._parts = parts
+        self._crowds_before = machine.crowds
+        self._relied: list[str] = []
+        self._launches, self._largest, self._ratio = 0, 0.0, 0.0
+        self._exact_cases, self._exact_seconds = 0, 0.0
+
+    def case(self, plan: CasePlan) -> bool:
+        """Run one case twice, on an idle GPU and on a crowded one; say whether the next may follow.
+        """
+        self._stage("reference")
+        instance = self._context.instance_of(plan)
+        values = values_of(instance)
+        self._machine.finish_device()
+        self._parts.end("draw")
+        found = CaseReport(name=plan.name)
+        self.cases.append(found)
+        results: list[list[torch.Tensor]] = []
+        self._stage("candidate")
+        for repeat, painting in enumerate(PAINTINGS):
+            # The second place of a case is the first of the next: an address that was seen
+            # before then holds other numbers, and the same numbers stand at another address.
+            self._buffers.fill(values, place=len(self.cases) + repeat, painting=painting)
+            self._machine.finish_device()
+            self._parts.end("fill")
+            if self._candidate:
+                crowded = secrets.randbelow(1 << 16) if repeat else None
+                found.faults = call_and_finish(
+                    self._machine, self._candidate, self._buffers, crowded
+                )
+                self._parts.end("crowded" if repeat else "candidate")
+                if found.faults:
+                    return False
+                self._launches = max(self._launches, self._candidate.launch_count)
+            found.guards = self._buffers.damage()
+            found.modified = self._buffers.modified(values)
+            if found.guards or found.modified:
+                return False
+            results.append(self._buffers.outputs())
+            self._parts.end("guards")
+        self._stage("reference")
+        self._judge(plan, instance, results)
+        return self.repeat is None
+
+    def find_constants(self, plans: Sequence[CasePlan]) -> None:
+        """Run the cases in which a constant is another, and note which of them are not followed.
+
+        What happens there is no fault: a kernel may rely on constants. A context that it breaks
+        ends the search.
+        """
+        for plan in plans:
+            run = _Verification(
+                self._machine, self._context, self._candidate, self._buffers, self._stage,
+                self._parts,
+            )
+            run.case(plan)
+            if run.repeat or run.mismatches or any(case.shows_fault for case in run.cases):
+                self._relied.append(plan.name)
+            if self._machine.is_broken():
+                break
+
+    def facts(self) -> dict[str, float | int | str]:
+        """Return the numbers of a pass."""
+        context, tolerance = self._context, self._context.task.tolerance
+        found: dict[str, float | int | str] = {
+            "cases": len(self.cases),
+            "crowded_runs": self._machine.crowds - self._crowds_before,
+            "launches": self._launches,
+            "max_abs_error": self._largest,
+            "tolerance_absolute": tolerance.absolute,
+            "tolerance_relative": tolerance.relative,
+            "precision_ratio": self._ratio,
+            "precision_cases": self._exact_cases,
+        }
+        relied = {"relies_on": ", ".join(self._relied)} if self._relied else {}
+        return found | limits_of_task(context.task, context.weak_to, context.degenerate) | relied
+
+    def _judge(self, plan: CasePlan, instance: Instance, results: list[list[torch.Tensor]]) -> None:
+        # The answers are computed only now: while a candidate runs, they are nowhere to be read.
+        expected = self._context.answers(instance)
+        self._machine.finish_device()
+        self._parts.end("pytorch")
+        affordable = plan.exact and self._exact_seconds < EXACT_SECONDS
+        exact = self._context.exact_answers(instance) if affordable else []
+        self._machine.finish_device()
+        self._exact_seconds += self._parts.end("exact")
+        self._exact_cases += bool(exact)
+        for index, spec in enumerate(self._context.outputs):
+            first, second = results[0][index], results[1][index]
+            wanted, tolerance = expected[index], plan.tolerances[index]
+            if tolerance is None:
+                continue
+            mismatch = compare(first, wanted, tolerance, spec.name)
+            if mismatch:
+                self.mismatches.append((plan.name, mismatch.message))
+                continue
+            self._largest = max(self._largest, largest_error(first, wanted))
+            if exact and plan.own_errors[index] is not None:
+                self._ratio = max(self._ratio, _precision(first, wanted, exact[index], spec.dtype))
+            again = compare(second, first, tolerance, spec.name)
+            if again and self.repeat is None:
+                self.repeat = (plan.name, again.message)
+        self._parts.end("compare")
+
+
+def _precision(got: torch.Tensor, wanted: torch.Tensor, exact: torch.Tensor, dtype: str) -> float:
+    """Return the candidate's error over PyTorch's own, both against double precision.
+
+    See `least_own_error`.
+    """
+    if exact.dtype is not torch.float64 or exact.shape != got.shape:
+        return 0.0
+    least = least_own_error(dtype, largest_finite(exact))
+    own = max(largest_error(wanted, exact), least)
+    return largest_error(got, exact) / own if own > 0 else 0.0

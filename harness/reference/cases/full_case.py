@@ -1,0 +1,311 @@
+"""Runs inside the reference child: one case at full dimensions, with as little memory as it can.
+
+Its rows differ in their distribution, so that a kernel wrong on one of them is found at the size at
+which it is timed. Every page that a process touches for the first time costs more than most of the
+arithmetic: nothing is copied that need not be, and the answer in double precision is left for where
+it is asked for.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from ...records.tensors import Tolerance
+from ...records.variations import Variation
+from ...task.rules import OFFSETS, PEAKS, TOLERANCES
+from ..drawing.draws import Draw, draw, redrawn
+from ..loading.model import Instance, Reference
+from ..precision.rounding import OperationsSeen
+from ..precision.steps import Steps
+from ..precision.ties import hang_on_ties
+from ..precision.tolerances import all_finite, tolerance_of, with_steps
+from .case import Case, is_cast, write_tensor
+from .distributions import seed_of
+
+SEED = 11
+"""None of the seeds of the cases at shrunken dimensions."""
+
+OWN_ERROR_FACTOR = 32.0
+"""As rules.OWN_ERROR_FACTOR, at full dimensions, where sums are longer."""
+
+ROWS = ("large", "offset", "constant", "zeros", "uniform", "gaussian")
+"""Distributions of rows, after one that get_inputs() gives: they take turns."""
+KINDS_OF_ROWS = ("own", *ROWS)
+KINDS = len(KINDS_OF_ROWS)
+EQUAL_ROWS = ("constant", "zeros")
+"""Kinds of rows of which many terms are the same number."""
+
+STRETCH = 256
+"""Elements of an input that are scaled alike where an answer is a single number."""
+
+FACTORS = (128.0, 8.0)
+"""Of rows of large magnitude: the first that PyTorch survives is used."""
+
+PARTS = ("absolute", "relative")
+"""Of a tolerance, one of each kind of rows."""
+
+NOT_COMPARED = 1e300
+"""Absolute tolerance of a kind of rows whose answer PyTorch itself does not meet."""
+
+
+class _How(NamedTuple):
+    """How the case was drawn: enough to draw it again."""
+
+    factor: float
+    """0 where all rows are of one kind."""
+    distribution: str
+    """Of what is no row of floating numbers: a name of draws.Draw."""
+    still: bool
+
+
+_HOW = (
+    *(_How(factor, "full", False) for factor in FACTORS), _How(0.0, "full", False),
+    _How(0.0, "normal", False), _How(0.0, "normal", True),
+)  # fmt: skip
+"""From the most demanding to the least."""
+
+
+def write_full_case(
+    reference: Reference,
+    inputs: Path,
+    answers: Path,
+    shapes: Sequence[Sequence[int]],
+    variation: Variation,
+    secret: int = 0,
+) -> None:
+    """Write what `launch` is given, and apart from it the answers. Raises ReferenceFault.
+
+    `shapes` are the outputs'; what rows an input has in common with them may differ.
+
+    answers/case.json holds {"tolerances": one of each output, "rows": what rows hold, "drawn": how
+    the case was drawn, "exact": false, "seconds": of this thread, to make it}: PyTorch's own
+    error is not in these tolerances yet.
+    """
+    began = time.thread_time()  # It takes part in all that PyTorch computes.
+    for how in _HOW:
+        instance, row_axes = _draw(reference, how, shapes, variation, secret)
+        if how.factor and not row_axes:
+            continue
+        # forward() may change its inputs: they are written before.
+        for tensors in (instance.inputs, instance.parameters, instance.buffers):
+            for name, tensor in tensors.items():
+                write_tensor(inputs / f"{name}.bin", tensor)
+        with OperationsSeen() as seen:
+            outputs = reference.outputs(instance.model, instance.arguments)
+        if all_finite(outputs) and not (seen.places and _hang_on_ties(
+            reference, _draw(reference, how, shapes, variation, secret)[0]
+        )):
+            break
+    for index, answer in enumerate(outputs):
+        write_tensor(answers / f"out{index}.bin", answer)
+    tolerances = [
+        _tolerance(answer, None, row_axes, cast=is_cast(instance, answer)) for answer in outputs
+    ]
+    described = {
+        "tolerances": tolerances, "rows": KINDS_OF_ROWS[: KINDS if row_axes else 1],
+        "drawn": how, "shapes": shapes, "exact": False,
+        "seconds": time.thread_time() - began,
+    }  # fmt: skip
+    (answers / "case.json").write_text(json.dumps(described), encoding="utf-8")
+
+
+def _hang_on_ties(reference: Reference, instance: Instance) -> bool:
+    return hang_on_ties(reference, instance.model, instance.arguments)
+
+
+def widen_tolerances(
+    reference: Reference, answers: Path, variation: Variation, secret: int = 0
+) -> None:
+    """Answer the case again in double precision, and give its tolerances room for PyTorch's error.
+
+    Raises ReferenceFault.
+    """
+    described = json.loads((answers / "case.json").read_text(encoding="utf-8"))
+    how, shapes = _How(*described["drawn"]), described["shapes"]
+    instance, row_axes = _draw(reference, how, shapes, variation, secret)
+    case = Case(reference, instance)
+    # Rows of equal numbers are rounded alike, all others up and down.
+    by_rows = row_axes > 0
+    unlike, is_example = case.plain(0.0 if by_rows else None, by_rows=by_rows)
+    alike = unlike
+    if by_rows and not is_example:
+        alike, _ = case.plain(1.0, by_rows=True)
+    wider = []
+    for answer, exact, steps, *plain in zip(
+        case.outputs, case.exact, case.steps, unlike, alike, strict=True
+    ):
+        exact = steps.exact if steps and exact is not None else exact
+        first, second = (
+            _tolerance(
+                answer, exact, row_axes, cast=is_cast(instance, answer), plain=each,
+                is_example=is_example,
+            )
+            for each in plain
+        )  # fmt: skip
+        wider.append(first and second and first | {
+            part: [
+                (second if KINDS_OF_ROWS[kind] in EQUAL_ROWS else first)[part][kind]
+                for kind in range(len(first[part]))
+            ]
+            for part in PARTS
+        } | _stepped(first, steps))  # fmt: skip
+    described |= {
+        "tolerances": [
+            new and old and new | {part: [*map(max, old[part], new[part])] for part in PARTS}
+            for old, new in zip(described["tolerances"], wider, strict=True)
+        ],
+        "exact": True,
+    }  # fmt: skip
+    new = answers / f"case.json.{os.getpid()}"
+    new.write_text(json.dumps(described), encoding="utf-8")
+    new.replace(answers / "case.json")
+
+
+def _stepped(tolerance: dict[str, Any], steps: Steps | None) -> dict[str, Any]:
+    """Return what of a tolerance is another where elements make steps; see `with_steps`."""
+    plain = Tolerance(absolute=max(tolerance["absolute"]), relative=max(tolerance["relative"]))
+    found = with_steps(plain, steps)
+    if found is None or found == plain:
+        return {}
+    if found.share:
+        return {"step": found.step, "share": found.share}
+    return {"absolute": [found.absolute], "relative": [found.relative]}
+
+
+def _draw(
+    reference: Reference,
+    how: _How,
+    shapes: Sequence[Sequence[int]],
+    variation: Variation,
+    secret: int,
+) -> tuple[Instance, int]:
+    """Return an instance, and how many leading axes count its rows; 0 where all are alike."""
+    seed = seed_of(SEED, secret)
+    drawn = Draw(seed, how.distribution, still=how.still)
+    instance = draw(reference, drawn, variation)
+    if not how.factor:
+        if how.distribution == "full" and all(math.prod(shape) == 1 for shape in shapes):
+            _make_unlike(reference, instance, variation, seed)
+        return instance, 0
+    mixed = {
+        name: tensor
+        for name, tensor in instance.inputs.items()
+        if tensor.is_floating_point() and tensor.is_contiguous() and not _has_structure(tensor)
+        and variation.levels.get(name) in ("any", "positive")
+        and all(_shared_axes(tensor.shape, shape) for shape in shapes)
+    }  # fmt: skip
+    if not mixed:
+        return instance, 0
+    most = min(_shared_axes(t.shape, shape) for t in mixed.values() for shape in shapes)
+    first = next(iter(mixed.values()))
+    axes = next(
+        (n for n in range(1, most) if math.prod(first.shape[:n]) >= KINDS), most
+    )  # fmt: skip
+    generator = torch.Generator(reference.device).manual_seed(seed + 2000)
+    factors = {"large": how.factor, "offset": OFFSETS[0], "zeros": PEAKS[how.factor < FACTORS[0]]}
+    with torch.no_grad():
+        for name, tensor in mixed.items():
+            rows = tensor.view(math.prod(tensor.shape[:axes]), *tensor.shape[axes:])
+            for kind, distribution in enumerate(ROWS, 1):
+                if kind < len(rows):
+                    part = rows[kind::KINDS]
+                    change = drawn._replace(
+                        distribution=distribution, factor=factors.get(distribution, 1.0)
+                    )
+                    part.copy_(redrawn(part, change, variation, name, generator))
+    return instance, axes
+
+
+def _make_unlike(
+    reference: Reference, instance: Instance, variation: Variation, seed: int
+) -> None:
+    """Scale stretches of the inputs of a task that answers with single numbers.
+
+    Of terms that are all alike a part gives the same mean as the whole.
+    """
+    generator = torch.Generator(reference.device).manual_seed(seed + 3000)
+    with torch.no_grad():
+        for name, tensor in instance.inputs.items():
+            if (
+                tensor.is_floating_point() and tensor.is_contiguous() and tensor.numel()
+                and not _has_structure(tensor) and variation.levels.get(name) in ("any", "positive")
+            ):  # fmt: skip
+                count = -(-tensor.numel() // STRETCH)
+                sizes = torch.randn(count, generator=generator, device=reference.device).exp()
+                each = sizes.repeat_interleave(STRETCH)[: tensor.numel()]
+                tensor.view(-1).mul_(each.to(tensor.dtype))
+
+
+def _shared_axes(shape: Sequence[int], output: Sequence[int]) -> int:
+    """Return how many leading axes of an input are an output's too: its last axis is no row."""
+    shared = 0
+    for mine, its in zip(shape, output, strict=False):
+        if mine != its:
+            break
+        shared += 1
+    return min(shared, max(1, len(shape) - 1))
+
+
+def _has_structure(tensor: torch.Tensor) -> bool:
+    """Say whether zeros or symmetry of a tensor are what the task is about."""
+    if float((tensor == 0).float().mean()) > 0.1:
+        return True
+    square = tensor.dim() == 2 and tensor.shape[0] == tensor.shape[1]
+    return square and bool(torch.equal(tensor, tensor.T))
+
+
+def _tolerance(
+    answer: torch.Tensor,
+    exact: torch.Tensor | None,
+    axes: int,
+    *,
+    cast: bool,
+    plain: torch.Tensor | None = None,
+    is_example: bool = False,
+) -> dict[str, Any] | None:
+    """Return the tolerance of an output, for each kind of row; None for one that PyTorch itself
+    does not meet.
+
+    Each is as `tolerance_of` says of such rows, and no narrower than that of the rows that
+    get_inputs() gives.
+
+    Args:
+        answer: PyTorch's.
+        exact: the same in double precision; None where there is none, or it is not known yet.
+        axes: how many leading axes count rows; 0 where all are alike.
+        cast: the task computes in float, and the output was cast to half precision.
+        plain, is_example: the same as plain sums make it; see `tolerance_of`.
+    """
+    numel, rows = answer.numel(), math.prod(answer.shape[:axes]) if axes else 1
+    row = max(1, numel // max(1, rows))
+    if TOLERANCES.get(str(answer.dtype).removeprefix("torch.")) is None or not numel:
+        return {"absolute": [0.0], "relative": [0.0], "row": row}
+    kinds = min(KINDS, rows)
+    values = answer.reshape(rows, row)
+    precise, added = (
+        None if each is None else each.reshape(rows, row) for each in (exact, plain)
+    )
+    found = [
+        tolerance_of(
+            values[kind::kinds], None if precise is None else precise[kind::kinds],
+            None if added is None else added[kind::kinds], scale="both", cast=cast,
+            factor=OWN_ERROR_FACTOR, is_example=is_example,
+        )
+        for kind in range(kinds)
+    ]  # fmt: skip
+    if not any(found):
+        return None
+    least = found[0].absolute if found[0] is not None else 0.0
+    return {
+        "absolute": [NOT_COMPARED if each is None else max(least, each.absolute) for each in found],
+        "relative": [0.0 if each is None else each.relative for each in found],
+        "row": row,
+    }

@@ -1,0 +1,1 @@
+"""What the tensors of a case hold."""

@@ -1,0 +1,310 @@
+"""What the tensors of a case hold: every value varies that forward() lets vary.
+
+How far (`Variation.levels`), the freest first that forward() survives (exploration.py):
+
+    floating inputs     any; positive; range: from the smallest to the largest of its own
+    integer inputs      any: all bits of the type; below: from 0 to its largest; range; order
+    boolean inputs      any; some: one in ten is another; order
+    parameters that the seed does not choose    any: noise is added; scaled: multiplied by noise
+
+and, where none is survived, own: as get_inputs() and the model have them. Buffers that do not
+depend on the seed are constants of the task and stay. Of an input's structure is kept what the task
+may be about: matrices that are triangular or symmetric, integers that are sorted or all different.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import torch
+
+from ...records.variations import Level, Variation
+from ..loading.model import Instance, Reference
+from .peaks import add_peaks
+
+LADDERS: dict[str, tuple[Level, ...]] = {
+    "float": ("any", "positive", "range"),
+    "integer": ("any", "below", "range", "order"),
+    "boolean": ("any", "some", "order"),
+    "parameter": ("any", "scaled"),
+}
+"""Levels of each kind of tensor, the freest first."""
+
+CONSTANTS = tuple(each * (1 + 2.0**-8) for each in (-1.25, 0.5, 2.0, 0.75))
+"""Of the first input, the second and so on: with all below zero it shows that a maximum is begun
+with zero. Sums of thousands of them are exact in single precision, and no bfloat16 holds one."""
+
+NOISE = 0.25
+"""Of a parameter's root mean square: how much it is disturbed."""
+
+TIMED_SPAN = 16
+"""One in this many elements of a timed input is of another distribution than get_inputs()'s: where
+its own values alone tell nothing (a loss of random numbers is the same each time), they do."""
+
+_SORTED_ELEMENTS = 1 << 26
+"""Larger integer tensors are taken to have no structure: looking for it would take too long."""
+
+
+class Draw(NamedTuple):
+    """How a case is chosen: enough to choose it again."""
+
+    seed: int
+    distribution: str
+    """Of the inputs: a name of cases.CASES, "timed", or "full": floating numbers that the seed
+    chooses stay as they are."""
+    factor: float = 1.0
+    """By which floating inputs are scaled, or moved away from zero; of "zeros", as large as a peak
+    among them is at most, where that is more than 1."""
+    tame: bool = False
+    """Whether no value leaves the range of get_inputs()'s own."""
+    still: bool = False
+    """Whether parameters that the seed does not choose stay as they are."""
+
+
+def draw(reference: Reference, how: Draw, variation: Variation) -> Instance:
+    """Return the model and the inputs of a case, the same each time. Raises ReferenceFault."""
+    instance = read_only_of(reference.instance(how.seed), variation)
+    generator = torch.Generator(reference.device).manual_seed(how.seed + 1000)
+    if not how.still:
+        with torch.no_grad():
+            for name in variation.fixed:
+                if name in instance.parameters:
+                    disturb(instance.parameters[name], variation.levels[name], generator)
+    if how.distribution != "normal":
+        change = _Inputs(how, variation, generator)
+        for name, tensor in instance.inputs.items():
+            tensor.copy_(change(name, tensor))
+    return instance
+
+
+def read_only_of(instance: Instance, variation: Variation) -> Instance:
+    """Return an instance without the parameters and buffers that no output depends on."""
+    if not variation.unread:
+        return instance
+    return replace(
+        instance,
+        parameters=_without(instance.parameters, variation.unread),
+        buffers=_without(instance.buffers, variation.unread),
+    )
+
+
+def _without(
+    tensors: dict[str, torch.Tensor], names: tuple[str, ...]
+) -> dict[str, torch.Tensor]:
+    return {name: tensor for name, tensor in tensors.items() if name not in names}
+
+
+def redrawn(
+    own: torch.Tensor, how: Draw, variation: Variation, name: str, generator: torch.Generator
+) -> torch.Tensor:
+    """Return new values of a draw's distribution for a part of an input."""
+    return _Inputs(how, variation, generator)(name, own)
+
+
+def kind_of(tensor: torch.Tensor, parameter: bool = False) -> str:
+    """Return the ladder of a tensor."""
+    if tensor.is_floating_point():
+        return "parameter" if parameter else "float"
+    return "boolean" if tensor.dtype is torch.bool else "integer"
+
+
+def disturb(tensor: torch.Tensor, level: Level, generator: torch.Generator) -> None:
+    """Change the finite elements of a tensor in place by noise, integers and flags as inputs."""
+    if level == "own":
+        return
+    shape, device = tuple(tensor.shape), generator.device
+    if not tensor.is_floating_point() or level == "order":
+        tensor.copy_(_discrete(tensor, level, generator))
+        return
+    noise = torch.randn(shape, generator=generator, device=device) * NOISE
+    if level == "scaled":
+        changed = tensor.double() * (1 + noise.abs().double())
+    else:
+        finite = torch.where(tensor.isfinite(), tensor.double(), 0.0)
+        size = float(finite.square().mean().sqrt())
+        changed = tensor.double() + noise.double() * (size or 1.0)
+    tensor.copy_(changed.to(tensor.dtype))
+
+
+class _Inputs:
+    """Draws new values for one input after another; keeps the structure of the old."""
+
+    def __init__(self, how: Draw, variation: Variation, generator: torch.Generator) -> None:
+        self.how = how
+        self.variation = variation
+        self.generator = generator
+        self.drawn = 0
+
+    def __call__(self, name: str, own: torch.Tensor) -> torch.Tensor:
+        level: Level = self.variation.levels.get(name, "own")
+        if level == "own":
+            return own
+        fixed = name in self.variation.fixed
+        if own.is_floating_point() and self.how.distribution == "full" and not fixed:
+            return own
+        if own.is_floating_point():
+            value = self._floating(own, "range" if self.how.tame else level)
+            return structured(value, own, fixed)
+        if self.how.tame:
+            level = "order"
+        return self._discrete(own, level, fixed)
+
+    def _floating(self, own: torch.Tensor, level: Level) -> torch.Tensor:
+        shape, device = tuple(own.shape), self.generator.device
+        distribution, factor = self.how.distribution, self.how.factor
+        if distribution == "timed":
+            return self._mixed(own, level)
+        even = torch.rand(shape, generator=self.generator, device=device)
+        if level == "range":
+            low, high = _ends(own)
+            value = low + even * (high - low)
+            if distribution == "constant":
+                value = value.flatten()[0].expand(shape)
+        elif distribution == "uniform":
+            value = (even * 2 - 1) * self.variation.uniform_width
+        elif distribution == "constant":
+            value = torch.full(shape, CONSTANTS[self.drawn % len(CONSTANTS)], device=device)
+        else:
+            noise = torch.randn(shape, generator=self.generator, device=device)
+            if distribution == "zeros":
+                value = noise * (even < 0.5)
+                if factor > 1.0:
+                    add_peaks(value, factor, self.generator)
+            else:
+                if distribution == "large" and own.dim() > 1:
+                    # One sample lies far below zero: what begins a maximum with zero shows.
+                    noise[-1] = -1 - noise[-1].abs()
+                value = noise + factor if distribution == "offset" else noise * factor
+        self.drawn += 1
+        return (value.abs() if level == "positive" else value).to(own.dtype)
+
+    def _mixed(self, own: torch.Tensor, level: Level) -> torch.Tensor:
+        """Return the tensor's own values, a span of them of another distribution."""
+        flat = own.clone().reshape(-1)
+        count = -(-flat.numel() // TIMED_SPAN)
+        begin = self._number(flat.numel() - count + 1)
+        span = flat[begin : begin + count]
+        noise = torch.randn(count, generator=self.generator, device=flat.device)
+        if level == "range":
+            low, high = _ends(own)
+            span.copy_(low + (noise * 0.5).sigmoid() * (high - low))
+        else:
+            size = float(span.double().square().mean().sqrt())
+            noise *= 2.0 ** self._number(4) / 2 * (size if 0 < size < torch.inf else 1.0)
+            span.copy_(noise.abs() if level == "positive" else noise)
+        return flat.reshape(own.shape)
+
+    def _discrete(self, own: torch.Tensor, level: Level, fixed: bool) -> torch.Tensor:
+        distribution = self.how.distribution
+        if distribution == "full":
+            distribution = "offset"
+        if distribution == "timed":
+            # What the seed varies is varied enough; the time of an index hangs on its range.
+            return _discrete(own, _narrow(own, level), self.generator) if fixed else own
+        if own.dtype is torch.bool:
+            all_set = distribution == "constant" and level == "any"
+            return torch.ones_like(own) if all_set else _discrete(own, level, self.generator)
+        if level == "any" and distribution not in ("large", "offset"):
+            level = "below"
+        value = _discrete(own, level, self.generator)
+        if level == "order" or is_sorted(own) or all_differ(own):
+            return value
+        if distribution == "constant":
+            return own.flatten()[self._number(own.numel())].expand(own.shape).clone()
+        if distribution == "zeros" and level == "below":
+            value = value * (self._even(own) < 0.5)
+        if distribution == "offset" and level == "any":
+            value = torch.where(self._even(own) < 0.5, value, own)
+        return value
+
+    def _even(self, own: torch.Tensor) -> torch.Tensor:
+        return torch.rand(tuple(own.shape), generator=self.generator, device=own.device)
+
+    def _number(self, below: int) -> int:
+        device = self.generator.device
+        return int(torch.randint(below, (), generator=self.generator, device=device))
+
+
+def _discrete(own: torch.Tensor, level: Level, generator: torch.Generator) -> torch.Tensor:
+    """Return integers or flags that are as free as the level says, in the structure of the old."""
+    shape, device = tuple(own.shape), own.device
+    even = torch.rand(shape, generator=generator, device=device)
+    if level == "order":
+        return own.flatten()[even.flatten().argsort()].reshape(shape)
+    if own.dtype is torch.bool:
+        if level == "some":
+            return own ^ (even < 0.1)
+        return even < float(own.double().mean().clamp(0.2, 0.8))
+    if level == "any":
+        bits = torch.randint(0, 256, (own.numel() * own.element_size(),), dtype=torch.uint8,
+                             generator=generator, device=device)  # fmt: skip
+        value = bits.view(own.dtype).reshape(shape)
+        return value.sort(dim=-1).values if is_sorted(own) else value
+    if all_differ(own):
+        return own.gather(-1, even.argsort(dim=-1))
+    low, high = (int(end) for end in (own.min(), own.max()))
+    low = min(low, 0) if level == "below" else low
+    value = torch.randint(low, high + 1, shape, generator=generator, device=device)
+    return _in_order(value.to(own.dtype), own)
+
+
+def _narrow(own: torch.Tensor, level: Level) -> Level:
+    """Return the level at which the time of a kernel hardly hangs on the values."""
+    if level == "order":
+        return "order"
+    return "some" if own.dtype is torch.bool else "range"
+
+
+def _in_order(value: torch.Tensor, own: torch.Tensor) -> torch.Tensor:
+    """Return integers sorted as the old are; the ends of offsets into something stay."""
+    if not is_sorted(own):
+        return value
+    value[..., 0], value[..., -1] = own[..., 0], own[..., -1]
+    return value.sort(dim=-1).values
+
+
+def all_differ(own: torch.Tensor) -> bool:
+    """Say whether all integers of a row are different: an index that scatters, an order of rows.
+
+    Those that rise by more than one at a time are sorted, and taken for offsets.
+    """
+    if own.dim() == 0 or own.shape[-1] < 2 or own.numel() > _SORTED_ELEMENTS:
+        return False
+    ordered = own.sort(dim=-1).values
+    steps = ordered[..., 1:] - ordered[..., :-1]
+    return bool((steps == 1).all()) or (bool((steps != 0).all()) and not is_sorted(own))
+
+
+def is_sorted(own: torch.Tensor) -> bool:
+    if own.dim() == 0 or own.shape[-1] < 3 or own.numel() > _SORTED_ELEMENTS:
+        return False
+    rises = bool((own[..., 1:] >= own[..., :-1]).all())
+    return rises and not bool((own == own.flatten()[0]).all())
+
+
+def structured(value: torch.Tensor, own: torch.Tensor, fixed: bool) -> torch.Tensor:
+    """Return floating values with the structure of the old.
+
+    A triangular or symmetric matrix is what the task is about: it stays one. Zeros that the seed
+    chose stay where they are; others, of a mask that is the same each time, do not.
+    """
+    zeros = own == 0
+    if float(zeros.float().mean()) > 0.1 and (not fixed or _is_triangular(own)):
+        value = value * ~zeros
+    if own.dim() >= 2 and own.shape[-1] == own.shape[-2] and torch.equal(own, own.mT):
+        value = value.triu() + value.triu(1).mT
+    return value.to(own.dtype)
+
+
+def _is_triangular(own: torch.Tensor) -> bool:
+    if own.dim() < 2 or own.shape[-1] < 2 or own.shape[-2] < 2:
+        return False
+    return bool(torch.equal(own, own.tril()) or torch.equal(own, own.triu()))
+
+
+def _ends(own: torch.Tensor) -> tuple[float, float]:
+    finite = own[own.isfinite()]
+    if finite.numel() == 0:
+        return 0.0, 1.0
+    return float(finite.min()), float(finite.max())

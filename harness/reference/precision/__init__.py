@@ -1,0 +1,1 @@
+"""How far an answer may be off: rounding, ties, and what double precision says."""

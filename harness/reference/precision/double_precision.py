@@ -1,0 +1,96 @@
+"""PyTorch's answers in double precision, also where the model casts to a narrower type on its way.
+
+Casts between floating types are left out: what an output is before it is cast to half precision is
+what the operation computes.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from ..loading.model import Reference, ReferenceFault, clone_arguments, lacks_memory
+
+_NARROW = (torch.float32, torch.float16, torch.bfloat16)
+_CASTS = (torch.Tensor.float, torch.Tensor.half, torch.Tensor.bfloat16)
+
+
+def double_answers(
+    reference: Reference,
+    model: torch.nn.Module,
+    arguments: Sequence[Any],
+    answers: Sequence[torch.Tensor],
+    mode: AbstractContextManager[Any] | None = None,
+) -> list[torch.Tensor | None]:
+    """Return what `answers` are in double precision; None where a model insists on its own type.
+
+    Model and arguments stay as they are. Operations run under a `mode` of PyTorch, where one is
+    given. Raises ReferenceFault where memory is short.
+    """
+    nothing: list[torch.Tensor | None] = [None] * len(answers)
+    try:
+        found = double_run(reference, model, arguments, mode)
+    except (ReferenceFault, RuntimeError) as error:
+        if lacks_memory(error):
+            raise ReferenceFault(f"in double precision: {error}") from error
+        return nothing
+    if [exact.shape for exact in found] != [answer.shape for answer in answers]:
+        return nothing
+    return [
+        exact if exact.dtype is torch.float64 and answer.is_floating_point() else None
+        for answer, exact in zip(answers, found, strict=True)
+    ]
+
+
+def double_run(
+    reference: Reference,
+    model: torch.nn.Module,
+    arguments: Sequence[Any],
+    mode: AbstractContextManager[Any] | None = None,
+) -> list[torch.Tensor]:
+    """Return what the model answers in double precision, of whatever type; see `double_answers`.
+
+    Raises ReferenceFault, RuntimeError.
+    """
+    with _default_type(), _Widened(), mode or nullcontext():
+        return reference.outputs(
+            copy.deepcopy(model).double(), clone_arguments(arguments, _to_double)
+        )
+
+
+class _Widened(TorchFunctionMode):  # type: ignore[misc]
+    """Takes double for every narrower floating type that an operation is asked for."""
+
+    def __torch_function__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        if function in _CASTS:
+            return args[0].double()
+        if function is torch.Tensor.view:
+            return function(*args, **(kwargs or {}))  # Bits, taken for another type.
+        named = {name: _widened(value) for name, value in (kwargs or {}).items()}
+        return function(*map(_widened, args), **named)
+
+
+@contextmanager
+def _default_type() -> Iterator[None]:
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+def _widened(value: Any) -> Any:
+    return torch.float64 if isinstance(value, torch.dtype) and value in _NARROW else value
+
+
+def _to_double(tensor: torch.Tensor) -> torch.Tensor:
+    wanted = torch.float64 if tensor.is_floating_point() else tensor.dtype
+    return tensor.detach().to(wanted, copy=True)

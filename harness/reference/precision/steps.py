@@ -1,0 +1,140 @@
+"""Where does an answer make a step? What is rounded to whole numbers, or compared, near a tie.
+
+A number that is computed in floating point and then rounded, or compared with another, is a step
+off where it lies so near a tie that rounding before decides; any kernel may find another answer
+there than PyTorch. So a task's answers are found twice more, in double precision, with all that is
+rounded or compared moved up and down by a part of what numbers of its type may be off. How far that
+moves an answer is the step, and of how many elements it moves one the share: as many may be a step
+off.
+
+What is exact is not moved: an input, a whole number, zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from ...task.rules import TOLERANCES
+from ..loading.model import Instance, Reference, ReferenceFault
+from .double_precision import double_run
+
+_aten = torch.ops.aten
+
+ROUNDING = frozenset((
+    _aten.round, _aten.round_, _aten.floor, _aten.floor_, _aten.ceil, _aten.ceil_, _aten.trunc,
+    _aten.trunc_, _aten.fix, _aten.floor_divide,
+))  # fmt: skip
+COMPARING = frozenset((_aten.gt, _aten.ge, _aten.lt, _aten.le, _aten.sign, _aten.bucketize))
+PART = 0.25
+"""Of what numbers of a type may be off, what is allowed for here: most are off by far less, and
+numbers of half the precision make more steps than this."""
+MOST_STEPPED = 0.05
+"""Share of the elements beyond which their steps are no exceptions."""
+
+
+class Steps(NamedTuple):
+    """What rounding makes of one output."""
+
+    exact: torch.Tensor
+    """The answer in double precision; PyTorch's own where it makes a step."""
+    largest: float
+    """How far an element is off that makes one, at most."""
+    least: float
+    """And at least."""
+    share: float
+    """Of the elements, those that may make one."""
+
+
+def rounds(function: Any, args: Sequence[Any], answer: Any) -> bool:
+    """Say whether an operation rounds floating numbers to whole ones."""
+    if not (args and isinstance(args[0], torch.Tensor) and args[0].is_floating_point()):
+        return False
+    if function.overloadpacket in ROUNDING:
+        return True
+    return (
+        function.overloadpacket is _aten._to_copy
+        and not answer.is_floating_point() and not answer.is_complex()
+    )  # fmt: skip
+
+
+def compares(function: Any, args: Sequence[Any]) -> bool:
+    """Say whether an operation tells on which side of a border floating numbers lie."""
+    return (
+        function.overloadpacket in COMPARING
+        and isinstance(args[0], torch.Tensor) and args[0].is_floating_point()
+    )  # fmt: skip
+
+
+def steps_of(
+    reference: Reference, instance: Instance, model: torch.nn.Module,
+    answers: Sequence[torch.Tensor],
+) -> list[Steps | None]:
+    """Return the steps of each output, None for one that makes none, or where that is not known."""
+    given = (*instance.inputs.values(), *instance.parameters.values(), *instance.buffers.values())
+    own = {each.dtype for each in given if each.is_floating_point()}
+    half = [each for each in (torch.bfloat16, torch.float16) if each in own]
+    dtype = half[0] if half else torch.float32 if own != {torch.float64} else torch.float64
+    try:
+        exact, *others = (
+            double_run(reference, model, instance.arguments, mode)
+            for mode in (None, _Moved(dtype, 1.0), _Moved(dtype, -1.0))
+        )
+        return [
+            _steps(*each) if len({one.shape for one in each}) == 1 else None
+            for each in zip(answers, exact, *others, strict=True)
+        ]
+    except (ReferenceFault, RuntimeError):  # Memory is short, or the model insists on its own type.
+        return [None] * len(answers)
+
+
+def _steps(answer: torch.Tensor, exact: torch.Tensor, *moved: torch.Tensor) -> Steps | None:
+    # PyTorch's own rounding steps too.
+    ends = moved if answer.is_floating_point() else (*moved, exact)
+    center = (exact if answer.is_floating_point() else answer).double()
+    off = torch.stack([(each.double() - center).abs() for each in ends]).amax(0).nan_to_num(0.0)
+    base = TOLERANCES.get(str(answer.dtype).removeprefix("torch."))
+    near = base.absolute + base.relative * center.abs() if base else torch.zeros_like(center)
+    stepped = off > near
+    if not bool(stepped.any()):
+        return None
+    return Steps(
+        torch.where(stepped, answer.double(), exact.double()),
+        float(off.max()), float(off[stepped].min()), float(stepped.double().mean()),
+    )  # fmt: skip
+
+
+class _Moved(TorchDispatchMode):  # type: ignore[misc]
+    """Moves what is rounded or compared by what numbers of a type may be off, up or down."""
+
+    def __init__(self, dtype: torch.dtype, sign: float) -> None:
+        super().__init__()
+        self._dtype, self._sign = dtype, sign
+
+    def __torch_dispatch__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        named = kwargs or {}
+        to = named.get("dtype")
+        casts = function.overloadpacket is _aten._to_copy and to and not to.is_floating_point
+        if casts or function.overloadpacket in ROUNDING | COMPARING:
+            first = args[0]
+            if isinstance(first, torch.Tensor) and first.is_floating_point():
+                moved = self._moved(first)
+                if function.overloadpacket.__name__.endswith("_"):
+                    first.copy_(moved)
+                else:
+                    args = (moved, *args[1:])
+        return function(*args, **named)
+
+    def _moved(self, value: torch.Tensor) -> torch.Tensor:
+        if torch.equal(value.to(self._dtype).to(value.dtype).nan_to_num(), value.nan_to_num()):
+            return value
+        base = TOLERANCES[str(self._dtype).removeprefix("torch.")]
+        finite = value.isfinite()
+        size = float(torch.where(finite, value, 0.0).square().mean().sqrt())
+        off = PART * (base.relative * value.abs() + base.absolute * min(1.0, size))
+        return value + self._sign * torch.where(finite & (value != 0), off, 0.0)

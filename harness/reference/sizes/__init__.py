@@ -1,0 +1,1 @@
+"""A reference at other sizes: smaller ones, unseen ones, the tensors of each."""

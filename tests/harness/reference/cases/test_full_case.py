@@ -1,0 +1,190 @@
+"""The case at full dimensions: rows of every distribution, its answers, and its tolerances."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from small_references import reference
+
+from kernelblaster.harness.records.variations import Variation
+from kernelblaster.harness.reference.cases import full_case
+from kernelblaster.harness.reference.cases.exploration import explore
+from kernelblaster.harness.reference.cases.full_case import (
+    KINDS,
+    NOT_COMPARED,
+    OWN_ERROR_FACTOR,
+    widen_tolerances,
+    write_full_case,
+)
+from kernelblaster.harness.reference.loading.model import Reference
+from kernelblaster.harness.reference.precision.tolerances import tolerance_of
+
+
+def made_case(
+    folder: Path, made: Reference, shape: tuple[int, ...], secret: int = 0,
+    variation: Variation | None = None,
+) -> dict[str, Any]:  # fmt: skip
+    """Write a case and return its description."""
+    folder.mkdir(exist_ok=True)
+    write_full_case(made, folder, folder, [shape], variation or explore(made), secret)
+    found: dict[str, Any] = json.loads((folder / "case.json").read_text())
+    return found
+
+
+def rows_of(folder: Path, name: str = "x", columns: int = 40) -> np.ndarray[Any, Any]:
+    return np.fromfile(folder / f"{name}.bin", np.float32).reshape(-1, columns)
+
+
+def test_rows_take_turns_in_their_distribution(tmp_path: Path) -> None:
+    made = reference("x * 2")
+    described = made_case(tmp_path, made, (64, 40))
+    assert described["rows"] == ["own", *full_case.ROWS]
+    x = rows_of(tmp_path)
+    np.testing.assert_array_equal(np.fromfile(tmp_path / "out0.bin", np.float32), 2 * x.ravel())
+    for row, values in enumerate(x):
+        kind = described["rows"][row % KINDS]
+        largest = float(np.abs(values).max())
+        assert (largest > 60) == (kind == "large"), (row, kind)
+        assert (values.min() > 8) == (kind == "offset"), (row, kind)
+        assert (values.std() == 0) == (kind == "constant"), (row, kind)
+        assert ((values == 0).mean() > 0.2) == (kind == "zeros"), (row, kind)
+        assert largest <= 1 or kind != "uniform", (row, kind)
+        assert 0.6 < values.std() < 1.5 or kind != "gaussian", (row, kind)
+    np.testing.assert_array_equal(x[::KINDS], draw_of_rows(made, 11)[::KINDS])
+
+
+def draw_of_rows(made: Reference, seed: int) -> np.ndarray[Any, Any]:
+    found: np.ndarray[Any, Any] = made.instance(seed).inputs["x"].numpy()
+    return found
+
+
+def test_a_secret_draws_all_rows_anew_and_the_same_again(tmp_path: Path) -> None:
+    made = reference("x * 2")
+    for name, secret in (("usual", 0), ("one", 5), ("again", 5), ("other", 6)):
+        made_case(tmp_path / name, made, (64, 40), secret)
+    usual, one, again, other = (rows_of(tmp_path / name) for name in (
+        "usual", "one", "again", "other"))  # fmt: skip
+    np.testing.assert_array_equal(one, again)
+    for a, b in ((usual, one), (one, other)):
+        same = (a == b).all(axis=1)
+        assert {row % KINDS for row in np.flatnonzero(same)} <= {3}, "rows of a constant alone"
+
+
+def test_factors_that_pytorch_does_not_survive_are_less(tmp_path: Path) -> None:
+    described = made_case(tmp_path, reference("torch.exp(x * 2)"), (64, 40))
+    assert described["drawn"][0] == 8.0
+    large = rows_of(tmp_path)[1::KINDS]
+    assert 8 < np.abs(large).max() < 60
+    described = made_case(tmp_path, reference("x / 0"), (64, 40))
+    assert described["drawn"] == [0.0, "normal", True] and described["rows"] == ["own"]
+
+
+@pytest.mark.parametrize(
+    ("inputs", "body", "names", "mixed"),
+    [
+        ("torch.randn(N, N).tril()", "x * 2", "x", False),
+        ("(lambda a: a + a.T)(torch.randn(N, N))", "x * 2", "x", False),
+        ("torch.randn(N, N)", "x * 2", "x", True),
+        # One zero in ten is not yet a structure.
+        ("torch.randn(N, N) * (torch.arange(N) % 16 > 0)", "x * 2", "x", True),
+        ("torch.randn(N, N) * (torch.arange(N) % 8 > 0)", "x * 2", "x", False),
+        ("torch.randint(0, 9, (N, N))", "x * 2", "x", False),
+        ("torch.rand(N, N)", "torch.log1p(-x.clamp(max=0.9)) + F.binary_cross_entropy(x, x)", "x",
+         False),
+    ],
+)  # fmt: skip
+def test_what_has_a_structure_keeps_its_rows(
+    tmp_path: Path, inputs: str, body: str, names: str, mixed: bool
+) -> None:
+    described = made_case(tmp_path, reference(body, inputs, names), (64, 64))
+    assert (len(described["rows"]) > 1) is mixed
+
+
+def test_rows_are_leading_axes_that_an_output_has_too(tmp_path: Path) -> None:
+    body = "x.sum(-1)"
+    made = reference(body, "torch.randn(2, 3, 4, 40)")
+    described = made_case(tmp_path, made, (2, 3, 4))
+    # Two leading axes count six rows, three twenty-four: KINDS is seven.
+    (tolerance,) = described["tolerances"]
+    assert len(tolerance["absolute"]) == KINDS and tolerance["row"] == 1
+    assert full_case._shared_axes((2, 3, 4, 40), (2, 3, 4)) == 3
+    assert full_case._shared_axes((2, 3, 4), (2, 3, 4)) == 2
+    assert full_case._shared_axes((5,), (5,)) == 1
+    assert full_case._shared_axes((5, 6), (6, 5)) == 0
+    transposed = made_case(tmp_path, reference("x.T * 1.0"), (40, 64))
+    assert transposed["rows"] == ["own"]
+    assert transposed["tolerances"][0]["row"] == 64 * 40
+
+
+def test_each_kind_of_row_has_its_tolerance() -> None:
+    answer = torch.ones(14, 32)
+    answer[1::KINDS] *= 100
+    answer[2::KINDS] /= 100
+    found = full_case._tolerance(answer, None, 1, cast=False)
+    assert found is not None and found["row"] == 32
+    assert found["absolute"] == pytest.approx([1e-4, 1e-2, *[1e-4] * 5])
+    assert full_case._tolerance(answer.long(), None, 1, cast=False) == {
+        "absolute": [0.0], "relative": [0.0], "row": 32
+    }  # fmt: skip
+    whole = full_case._tolerance(answer, None, 0, cast=False)
+    assert whole is not None and whole["row"] == answer.numel() and len(whole["absolute"]) == 1
+
+
+def test_kinds_that_pytorch_does_not_meet_are_not_compared() -> None:
+    answer = torch.ones(14, 32)
+    exact = answer.double()
+    exact[3::KINDS] += 1.0
+    found = full_case._tolerance(answer, exact, 1, cast=False)
+    assert found is not None
+    assert [each == NOT_COMPARED for each in found["absolute"]] == [kind == 3 for kind in range(7)]
+    assert full_case._tolerance(answer, exact + 1.0, 1, cast=False) is None
+
+
+def test_tolerances_are_widened_by_pytorchs_own_error(tmp_path: Path) -> None:
+    made = reference("(x + 1e4) - 1e4", "torch.randn(N, 64)")
+    variation = explore(made)
+    before = made_case(tmp_path, made, (64, 64), variation=variation)
+    widen_tolerances(made, tmp_path, variation)
+    after = json.loads((tmp_path / "case.json").read_text())
+    assert not before["exact"] and after["exact"]
+    assert [path.name for path in tmp_path.glob("case.json*")] == ["case.json"]
+    (old,), (new,) = before["tolerances"], after["tolerances"]
+    pairs = list(zip(new["absolute"], old["absolute"], strict=True))
+    assert all(a >= b for a, b in pairs) and any(a > b for a, b in pairs)
+    assert {name: before[name] for name in ("rows", "drawn", "shapes")} == {
+        name: after[name] for name in ("rows", "drawn", "shapes")
+    }
+    answer = torch.ones(64, 64)
+    exact = answer.double() * (1 + 1e-5)
+    wide = full_case._tolerance(answer, exact, 0, cast=False)
+    alone = tolerance_of(answer, exact, scale="both", cast=False, factor=OWN_ERROR_FACTOR)
+    assert wide is not None and alone is not None
+    assert math.isclose(wide["absolute"][0], alone.absolute)
+
+
+def test_plain_sums_have_room_at_full_dimensions_too(tmp_path: Path) -> None:
+    made = reference("x.sum(-1, keepdim=True) * torch.ones(2)", "torch.rand(7, 1 << 19)")
+    variation = explore(made)
+    described = made_case(tmp_path, made, (7, 2), variation=variation)
+    right = np.abs(np.fromfile(tmp_path / "out0.bin", np.float32).reshape(7, 2)[:, 0])
+
+    def allowed() -> dict[str, float]:
+        (tolerance,) = json.loads((tmp_path / "case.json").read_text())["tolerances"]
+        parts = (np.array(tolerance[part]) for part in ("absolute", "relative"))
+        absolute, relative = parts
+        shares = (absolute + relative * right) / right
+        return dict(zip(described["rows"], shares.tolist(), strict=True))
+
+    before = allowed()
+    widen_tolerances(made, tmp_path, variation)
+    after = allowed()
+    # Half a million equal numbers are rounded alike, and may be off by a hundredth.
+    assert before["constant"] < 3e-4 and 5e-3 < after["constant"] < 0.05
+    # Rows of large numbers leave the others their own.
+    assert before["own"] <= after["own"] < 3e-4

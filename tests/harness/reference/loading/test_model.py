@@ -1,0 +1,41 @@
+"""What a reference gives launch: which tensors it may, and what a fault of its file says."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from small_references import X, reference
+
+from kernelblaster.harness.reference.loading.model import ReferenceFault, specs, tensor_spec
+
+
+@pytest.mark.parametrize(
+    ("tensor", "words"),
+    [
+        (torch.zeros(3, dtype=torch.complex64), "input x has dtype complex64; supported are"),
+        (torch.eye(3).to_sparse(), "input x is a sparse tensor"),
+        (torch.zeros(3, 0), "input x has no elements (shape [3, 0])"),
+    ],
+)
+def test_what_launch_cannot_take_is_named(tensor: torch.Tensor, words: str) -> None:
+    with pytest.raises(ReferenceFault) as fault:
+        tensor_spec("x", tensor, "input")
+    assert words in str(fault.value)
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (2, 3)])
+def test_tensors_of_any_other_shape_are_taken(shape: tuple[int, ...]) -> None:
+    assert tensor_spec("x", torch.zeros(shape), "input") == {
+        "name": "x", "shape": list(shape), "dtype": "float32", "role": "input"
+    }  # fmt: skip
+
+
+def test_tensors_come_in_the_order_of_launch() -> None:
+    init = "self.w = nn.Parameter(torch.ones(40)); self.register_buffer('c', torch.ones(40))"
+    made = reference("(x * self.w + self.c, y)", f"{X}, torch.ones(1)", "x, y", init)
+    instance = made.instance(0)
+    found = specs(instance, made.outputs(instance.model, instance.arguments))
+    assert [(each["role"], each["name"]) for each in found] == [
+        ("output", "out0"), ("output", "out1"), ("input", "x"), ("input", "y"),
+        ("parameter", "w"), ("buffer", "c"),
+    ]  # fmt: skip

@@ -1,0 +1,64 @@
+"""Steps: which answers may be one off where numbers are rounded to whole ones, or compared."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from small_references import reference
+
+from kernelblaster.harness.judge.tensor_comparison import compare
+from kernelblaster.harness.records.variations import Variation
+from kernelblaster.harness.reference.cases.case import Case
+from kernelblaster.harness.reference.draws import Draw, draw
+
+
+def case_of(body: str) -> Case:
+    made = reference(body, "torch.randn(64, 256)")
+    return Case(made, draw(made, Draw(5, "gaussian"), Variation(levels={"x": "any"})))
+
+
+@pytest.mark.parametrize(
+    ("body", "most"),
+    [
+        ("torch.round(x * 12.7).to(torch.int8)", 0.005),
+        ("(torch.softmax(x, dim=1) * 4096).int()", 0.005),
+        ("torch.softmax(x, dim=1) > 0.003", 0.005),
+        ("torch.round(x * 127.3) / 127.3", 0.02),
+        ("torch.bucketize(x * 1.1, torch.arange(-2.0, 2.0, 0.01))", 0.03),
+    ],
+)
+def test_what_is_computed_and_then_rounded_may_be_a_step_off(body: str, most: float) -> None:
+    case = case_of(body)
+    (tolerance,) = case.tolerances("both")
+    assert tolerance is not None and 0 < tolerance.share <= most
+    right = case.outputs[0]
+    moved = right.clone().reshape(-1)
+    count = math.ceil(tolerance.share * moved.numel())
+    few = moved[:count]
+    moved[:count] = ~few if right.dtype is torch.bool else few + few.new_tensor(tolerance.step)
+    assert compare(moved.view_as(right), right, tolerance, "out0") is None
+    everywhere = ~right if right.dtype is torch.bool else right + right.new_tensor(tolerance.step)
+    assert compare(everywhere, right, tolerance, "out0") is not None
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "torch.floor(x).to(torch.int32)",
+        "(x * 2 > 1)",
+        "(x.int().float() * 0.5).int()",
+        "torch.argmax(x * 1.1, dim=1)",
+        "torch.relu(x * 1.1)",
+    ],
+)
+def test_what_is_exact_makes_no_step(body: str) -> None:
+    (tolerance,) = case_of(body).tolerances("both")
+    assert tolerance is not None and tolerance.share == tolerance.step == 0
+
+
+def test_large_numbers_are_judged_as_floating_ones() -> None:
+    (tolerance,) = case_of("(x * 1e6).to(torch.int32)").tolerances("both")
+    assert tolerance is not None
+    assert (tolerance.absolute, tolerance.relative, tolerance.share) == (1, 1e-4, 0)

@@ -1,0 +1,97 @@
+"""How far an answer may be from PyTorch's, term by term."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from kernelblaster.harness.records.tensors import Tolerance
+from kernelblaster.harness.reference.precision.tolerances import (
+    Scale,
+    all_finite,
+    excess,
+    root_mean_square,
+    tolerance_of,
+)
+from kernelblaster.harness.task.rules import LARGEST_SHARE, OWN_ERROR_FACTOR
+
+ONES = torch.ones(64)
+
+
+def found(
+    answer: torch.Tensor, exact: torch.Tensor | None = None, scale: Scale = "both",
+    cast: bool = False,
+) -> Tolerance:  # fmt: skip
+    tolerance = tolerance_of(answer, exact, scale=scale, cast=cast)
+    assert tolerance is not None
+    return tolerance
+
+
+@pytest.mark.parametrize(
+    ("size", "elements", "scale", "absolute"),
+    [
+        (1.0, 64, "both", 1e-4),
+        (10.0, 64, "both", 1e-3),
+        (10.0, 64, "up", 1e-3),
+        (10.0, 64, "down", 1e-4),
+        (0.1, 64, "both", 1e-5),
+        (0.1, 64, "down", 1e-5),
+        (0.1, 64, "up", 1e-4),
+        (0.1, 16, "both", 1e-4),
+        (0.1, 17, "both", 1e-5),
+        (1e-3, 16, "both", LARGEST_SHARE * 1e-3),
+        (0.0, 64, "both", 1e-4),
+    ],
+)
+def test_the_absolute_part_follows_rms(
+    size: float, elements: int, scale: Scale, absolute: float
+) -> None:
+    tolerance = found(torch.full((elements,), size), scale=scale)
+    assert tolerance.absolute == pytest.approx(absolute, rel=1e-6)
+    assert tolerance.relative == 1e-4
+
+
+def test_what_is_computed_without_error_is_not_scaled_up() -> None:
+    answer = 10 * ONES
+    assert found(answer, answer.double()).absolute == pytest.approx(1e-4)
+    assert found(answer, answer.double() + 1e-9).absolute == pytest.approx(1e-3)
+
+
+def test_there_is_room_for_several_times_pytorch_s_own_error() -> None:
+    exact = ONES.double() + 2e-3
+    wide = OWN_ERROR_FACTOR * 2e-3 - 1e-4 * (1 + 2e-3)
+    assert found(ONES, exact).absolute == pytest.approx(wide, rel=1e-4)
+    assert found(ONES, ONES.double() + 0.02).absolute == pytest.approx(LARGEST_SHARE)
+    assert tolerance_of(ONES, ONES.double() + 0.1, scale="both", cast=False) is None
+
+
+def test_numbers_of_other_kinds() -> None:
+    assert found(torch.arange(4)) == Tolerance(absolute=0, relative=0)
+    half = found(ONES.half())
+    assert half.absolute == pytest.approx(1e-2 + 2.0**-24) and half.relative == 1e-2
+    cast = found(ONES.half(), cast=True)
+    assert cast.absolute == pytest.approx(1e-4 + 2.0**-24, rel=1e-9)
+    assert cast.relative == pytest.approx(1e-4 + 2.0**-10)
+    # Half a unit in the last place is the cast's own.
+    rounded = found(ONES.half(), ONES.double() + 2.0**-11, cast=True)
+    assert rounded.absolute == pytest.approx(cast.absolute, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("relative", "rounding", "factor", "wanted"),
+    [(0.0, 0.0, 1.0, 0.5), (0.1, 0.0, 1.0, 0.35), (0.0, 0.1, 1.0, 0.35), (0.1, 0.1, 4.0, 1.25),
+     (0.0, 0.0, 2.0, 1.0), (1.0, 0.0, 1.0, 0.0), (0.0, 1.0, 1.0, 0.0)],
+)  # fmt: skip
+def test_what_of_an_error_is_beyond(
+    relative: float, rounding: float, factor: float, wanted: float
+) -> None:
+    answer = torch.tensor([1.0, 1.0, float("nan"), float("inf")])
+    exact = torch.tensor([1.0, 1.5, 0.0, 3.0]).double()
+    assert excess(answer, exact, relative, rounding, factor) == pytest.approx(wanted)
+
+
+def test_only_finite_elements_count_in_rms() -> None:
+    odd = torch.tensor([3.0, 4.0, float("inf"), float("nan")])
+    assert root_mean_square(odd) == pytest.approx(12.5**0.5)
+    assert root_mean_square(odd[2:]) == 0.0
+    assert all_finite([odd[:2]]) and not all_finite([odd[:2], odd])
