@@ -37,7 +37,7 @@ def undo(knowledge: KnowledgeBase, what: str, author: str) -> Undone:
     Raises:
         UserError: it means none of them, or several.
     """
-    entries = knowledge.journal.entries()
+    entries = [each._replace(body="") for each in knowledge.journal.entries()]
     kinds = {EDIT, LESSON, REVERT, WITHDRAWAL}
     if what.isdigit() and len(what) < 16:
         meant = [each for each in entries if each.sequence == int(what)]
@@ -74,9 +74,7 @@ def undo(knowledge: KnowledgeBase, what: str, author: str) -> Undone:
             run=author,
             iteration=0,
             reverts=tuple(Revert(edit=name, author=author, at=newest) for name in names),
-            withdrawals=tuple(
-                Withdrawal(lesson=lesson.id, newest=newest) for lesson in lessons
-            ),
+            withdrawals=tuple(Withdrawal(lesson=lesson.id, newest=newest) for lesson in lessons),
         ),
         tuple(content for _, content in edits if not isinstance(content, Revert)),
         lessons,
