@@ -21,9 +21,8 @@ CREATE TABLE IF NOT EXISTS entries (
 CREATE INDEX IF NOT EXISTS entries_by_kind ON entries (kind, sequence);
 CREATE TABLE IF NOT EXISTS sources (sha256 TEXT PRIMARY KEY, text TEXT NOT NULL);
 """
-
-
 ENTRIES_AT_ONCE = 2000
+"""Entries that are held while a journal is read."""
 
 
 class Entry(NamedTuple):

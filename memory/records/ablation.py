@@ -21,6 +21,5 @@ class Ablation(NamedTuple):
     fresh: bool = False
     """Whether it evaluates all itself, whatever other runs of this machine found."""
 
-
 WHOLE = Ablation()
 """Nothing is left out."""

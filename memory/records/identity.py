@@ -25,7 +25,11 @@ def as_first_stored(record: Record) -> dict[str, Any]:
             return [without(item) for item in value]
         if not isinstance(value, dict):
             return value
-        return {name: without(item) for name, item in value.items() if item or name not in _LATER}
+        return {
+            name: without(item)
+            for name, item in value.items()
+            if item or name not in _LATER
+        }
 
     content: dict[str, Any] = without(record.model_dump(mode="json"))
     return content

@@ -100,5 +100,7 @@ class JobBook:
             body = result.measured.model_dump_json()
             self._database.execute(insert, (result.key, profile, body))
         return bool(
-            self._database.execute(insert, (result.key, verify, result.verified.model_dump_json()))
+            self._database.execute(
+                insert, (result.key, verify, result.verified.model_dump_json())
+            )
         )

@@ -118,7 +118,9 @@ class Journal:
 
     def forget_from(self, place: str) -> None:
         """Forget what was done at a place and after it, in all tables of the run."""
-        number = self._database.value("SELECT MIN(number) FROM journal WHERE place = ?", (place,))
+        number = self._database.value(
+            "SELECT MIN(number) FROM journal WHERE place = ?", (place,)
+        )
         before = self._database.value(
             "SELECT rows FROM journal WHERE number < ? ORDER BY number DESC LIMIT 1", (number,)
         )

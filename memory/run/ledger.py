@@ -263,11 +263,15 @@ class Ledger:
 
     def add_device_seconds(self, key: str, stage: str, seconds: float) -> None:
         """Note how long a stage of an evaluation held the device."""
-        self._database.execute("INSERT INTO device_seconds VALUES (?, ?, ?)", (key, stage, seconds))
+        self._database.execute(
+            "INSERT INTO device_seconds VALUES (?, ?, ?)", (key, stage, seconds)
+        )
 
     def device_seconds(self) -> float:
         """Return how long candidates held the device so far."""
-        return float(self._database.value("SELECT COALESCE(SUM(seconds), 0.0) FROM device_seconds"))
+        return float(
+            self._database.value("SELECT COALESCE(SUM(seconds), 0.0) FROM device_seconds")
+        )
 
     def end_search(self, reason: str) -> None:
         """Note that the run looks for nothing more, and why; the first reason stays."""

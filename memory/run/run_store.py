@@ -131,7 +131,9 @@ class RunStore:
     def is_untouched(self) -> bool:
         """Say whether nothing was evaluated, asked of a model, or asked of another host yet."""
         tables = ("evaluations", "stages", "steps", "calls", "jobs")
-        return not any(self._database.value(f"SELECT 1 FROM {table} LIMIT 1") for table in tables)
+        return not any(
+            self._database.value(f"SELECT 1 FROM {table} LIMIT 1") for table in tables
+        )
 
     def fastest(self) -> tuple[str, float] | None:
         """Return sha256 and microseconds of the fastest source that passed, or None."""

@@ -70,7 +70,9 @@ def consolidation(knowledge: KnowledgeBase) -> Consolidation:
     lessons = tuple(_lessons(snapshot))
     folded = tuple(_folded(snapshot, knowledge))
     states = tuple(_states(snapshot))
-    gone = {each.id for one in lessons for each in one.several} - {one.lesson.id for one in lessons}
+    gone = {each.id for one in lessons for each in one.several} - {
+        one.lesson.id for one in lessons
+    }
     known = {each.id for one in lessons for each in one.several}
     return Consolidation(
         lessons,

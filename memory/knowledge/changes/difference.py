@@ -63,7 +63,9 @@ def difference(before: Snapshot, after: Snapshot, device_kind: str) -> Differenc
         and _words(cards[0][state, name], cards[1][state, name])
         == _words(everywhere[0]["", name], everywhere[1]["", name])
     }
-    listed = tuple({key: card for key, card in side.items() if key not in alike} for side in cards)
+    listed = tuple(
+        {key: card for key, card in side.items() if key not in alike} for side in cards
+    )
     return Difference(
         states=tuple(_states(before, after)),
         optimizations=(

@@ -194,7 +194,9 @@ def _check_technique(edit: AddTechnique, rows: Sequence[Evidence], ground: Groun
         raise Refused("it expects more than its tries gained")
 
 
-def _check_card(edit: AddTechnique | AddMacro, rows: Sequence[Evidence], ground: Ground) -> None:
+def _check_card(
+    edit: AddTechnique | AddMacro, rows: Sequence[Evidence], ground: Ground
+) -> None:
     card = edit.card
     if ground.state(edit.state) is None:
         raise Refused(f"there is no state {edit.state}")

@@ -74,7 +74,9 @@ def undo(knowledge: KnowledgeBase, what: str, author: str) -> Undone:
             run=author,
             iteration=0,
             reverts=tuple(Revert(edit=name, author=author, at=newest) for name in names),
-            withdrawals=tuple(Withdrawal(lesson=lesson.id, newest=newest) for lesson in lessons),
+            withdrawals=tuple(
+                Withdrawal(lesson=lesson.id, newest=newest) for lesson in lessons
+            ),
         ),
         tuple(content for _, content in edits if not isinstance(content, Revert)),
         lessons,

@@ -198,7 +198,9 @@ class Outlook:
         none = [(np.zeros(len(lot)), np.full(len(lot), BEFORE), 0.0) for lot in lots]
         told = [answer or Gain(*given) for answer, given in zip(answers, none, strict=True)]
         caps = [most_gain(lot[0].situation) for lot in lots]
-        priors = [min(each.prior, cap) for lot, cap in zip(lots, caps, strict=True) for each in lot]
+        priors = [
+            min(each.prior, cap) for lot, cap in zip(lots, caps, strict=True) for each in lot
+        ]
         means, spreads = with_priors(
             np.concatenate([gain.means for gain in told]),
             np.concatenate([gain.variances for gain in told]),

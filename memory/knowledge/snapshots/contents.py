@@ -38,6 +38,7 @@ KINDS: Mapping[str, type[Record]] = {
 """What the entries of each kind hold."""
 
 _FIELDS = {kind: set(kind.model_fields) for kind in KINDS.values()}
+"""Shared by all records of a kind."""
 
 Kept = TypeVar("Kept", bound=Record)
 
@@ -255,9 +256,9 @@ class Contents:
 
 
 def kept(record: Kept, **changes: object) -> Kept:
-    """Return a record that nobody else has, with some values changed, as a million of them are held:
-    equal texts are one object, and so is pydantic's set of the fields that were given, which takes
-    more than all values together."""
+    """Return a record that nobody else has, with some values changed, as a million are held: equal
+    texts are one object, and so is pydantic's set of the fields that were given, which takes more
+    than all values together."""
     values = {
         name: intern(value) if type(value) is str else value
         for name, value in (record.__dict__ | changes).items()

@@ -173,7 +173,9 @@ class Snapshot:
     def withheld(self, state_id: str, facts: KernelFacts, device_kind: str) -> dict[str, str]:
         """Return the techniques that conditions or deprecations keep from a kernel, and why."""
         simulated = device_kind == "simulated"
-        deprecated = {edit.technique for edit in self.edits.standing if isinstance(edit, Deprecate)}
+        deprecated = {
+            edit.technique for edit in self.edits.standing if isinstance(edit, Deprecate)
+        }
         rows = {
             name: [told.row for told in self._contents.facts.tries(name, simulated, self.at)]
             for name in sorted(deprecated)

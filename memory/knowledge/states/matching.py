@@ -222,7 +222,9 @@ def compared(
     )
 
 
-def _off(state: PerformanceState, primary: Bottleneck, secondary: Bottleneck | None) -> float:
+def _off(
+    state: PerformanceState, primary: Bottleneck, secondary: Bottleneck | None
+) -> float:
     """Return what is added to the distance of a state whose bottlenecks are others."""
     if state.primary == primary:
         return 0.0
