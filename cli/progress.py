@@ -197,8 +197,8 @@ class ProgressView:
         off = "" if error is None else f", expected gains off by {math.exp(error):.2f}x on average"
         self.note(
             f"[cyan]policy evaluation[/] of iteration {event['iteration'] + 1}: "
-            f"{event['techniques']} techniques in their states, {event['success_rate']:.0%} of the "
-            f"tries passed{off}{_by(event)}"
+            f"{_several(event['techniques'], 'technique')} judged, each in the state where it was "
+            f"tried; {event['success_rate']:.0%} of the tries passed{off}{_by(event)}"
         )
         self._console.print(self._tree(event["iteration"]))
         if self._spent:
@@ -263,8 +263,9 @@ class ProgressView:
         signed = Counter(lesson["author"] for lesson in event["lessons"])
         by = "".join(f", {count} by {name}" for name, count in signed.items() if name != BUILTIN)
         edits = event.get("edits", ())
-        also = f", {len(edits)} edits of the policy" if edits else ""
-        self.note(f"[cyan]parameter update[/]: {lessons} lessons written{escape(by)}{also}")
+        also = f", {_several(len(edits), 'edit')} of the policy" if edits else ""
+        told = _several(lessons, "lesson")
+        self.note(f"[cyan]parameter update[/]: {told} written{escape(by)}{also}")
         for edit in edits:
             self.note(f"  [dim]edit[/]  {escape(edit['text'])}")
         for refused in event.get("refused", ()):
@@ -272,7 +273,8 @@ class ProgressView:
 
     def _on_gap_analysis(self, event: Mapping[str, Any]) -> None:
         if event["author"] != BUILTIN:
-            self.note(f"[cyan]gap analysis[/]: {len(event['gaps'])} gaps explained{_by(event)}")
+            told = _several(len(event["gaps"]), "gap")
+            self.note(f"[cyan]gap analysis[/]: {told} explained{_by(event)}")
 
     def _on_confirmation(self, event: Mapping[str, Any]) -> None:
         if event["confirmed"]:
@@ -340,6 +342,10 @@ def _asker(event: Mapping[str, Any]) -> tuple[str, str]:
     """Return who thinks and where: the role, and the numbers of its place counted from 1."""
     numbers = [part + 1 for part in event["place"] if isinstance(part, int)]
     return event["role"], f" at {'.'.join(str(number) for number in numbers)}" if numbers else ""
+
+
+def _several(count: int, name: str) -> str:
+    return f"{count} {name}" if count == 1 else f"{count} {name}s"
 
 
 def _by(event: Mapping[str, Any]) -> str:

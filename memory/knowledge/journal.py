@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,6 +21,8 @@ CREATE TABLE IF NOT EXISTS entries (
 CREATE INDEX IF NOT EXISTS entries_by_kind ON entries (kind, sequence);
 CREATE TABLE IF NOT EXISTS sources (sha256 TEXT PRIMARY KEY, text TEXT NOT NULL);
 """
+ENTRIES_AT_ONCE = 2000
+"""Entries that are held while a journal is read."""
 
 
 class Entry(NamedTuple):
@@ -80,13 +82,16 @@ class Journal:
                     self.database.execute(insert, (entry.kind, entry.id, entry.body))
             return int(self.database.value(find, (marker.kind, marker.id)))
 
-    def entries(self, after: int = 0) -> list[Entry]:
-        """Return the entries that came after a sequence number, in order."""
-        rows = self.database.rows(
-            "SELECT kind, id, body, sequence FROM entries WHERE sequence > ? ORDER BY sequence",
-            (after,),
+    def entries(self, after: int = 0) -> Iterator[Entry]:
+        """Give the entries that came after a sequence number, in order; never all are held."""
+        query = (
+            "SELECT kind, id, body, sequence FROM entries WHERE sequence > ? "
+            f"ORDER BY sequence LIMIT {ENTRIES_AT_ONCE}"
         )
-        return [Entry(row["kind"], row["id"], row["body"], row["sequence"]) for row in rows]
+        while rows := self.database.rows(query, (after,)):
+            for row in rows:
+                yield Entry(row["kind"], row["id"], row["body"], row["sequence"])
+            after = rows[-1]["sequence"]
 
     def read(self, kind: type[Stored], entry: Entry) -> Stored:
         """Return the record that an entry holds.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from sys import intern
 from typing import Any
 
 from pydantic import Field, model_validator
@@ -111,5 +112,6 @@ class ExpectedGain(Record):
 
 
 def setting_name(setting: Mapping[str, Any]) -> str:
-    """Return the name of a parameter setting, whatever the order of its parameters."""
-    return str(sorted(setting.items()))
+    """Return the name of a parameter setting, whatever the order of its parameters: one object,
+    for few settings are told of many times."""
+    return intern(str(sorted(setting.items())))

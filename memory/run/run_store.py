@@ -191,6 +191,18 @@ class RunStore:
             return None
         return self._database.record(kind, body, f"stage {stage} of {key[:12]}")
 
+    def stages(self, key: str, beginning: str, kind: type[Stored]) -> list[Stored]:
+        """Return the results of the finished stages whose names begin so, in order of name."""
+        rows = self._database.rows(
+            "SELECT stage, body FROM stages WHERE key = ? AND substr(stage, 1, ?) = ? "
+            "ORDER BY stage",
+            (key, len(beginning), beginning),
+        )
+        return [
+            self._database.record(kind, row["body"], f"stage {row['stage']} of {key[:12]}")
+            for row in rows
+        ]
+
     def has_stage(self, key: str, stage: str) -> bool:
         """Say whether a stage is finished."""
         found = self._database.value(

@@ -36,7 +36,7 @@ class Movement(NamedTuple):
     moved: tuple[str, ...] = ()
     """Dimensions that should move, and did."""
     stayed: tuple[str, ...] = ()
-    """Those that should, and did not."""
+    """Those that should, and did not, though they could."""
     against: tuple[str, ...] = ()
     """Those that moved for the worse."""
     cause: str = ""
@@ -77,20 +77,25 @@ def movement(technique: str, state: PerformanceState | None, pairs: Sequence[Pai
     }
     wanted = {name: sign for name, sign in expected(technique, state).items() if name in changed}
     moved = tuple(name for name, sign in wanted.items() if sign * changed[name] >= MOVED)
-    stayed = tuple(name for name in wanted if name not in moved)
+    # What stands at the end of its range could not move: that is no fault of the technique.
+    room = {
+        name: 1.0 - before[_AT[name]] if sign > 0 else before[_AT[name]]
+        for name, sign in wanted.items()
+    }
+    spent = tuple(name for name in wanted if name not in moved and room[name] < MOVED)
+    stayed = tuple(name for name in wanted if name not in (*moved, *spent))
     against = tuple(
         name for name, sign in BAD.items() if sign * changed.get(name, 0.0) >= AGAINST
     )
 
     def told(names: Sequence[str]) -> str:
-        return ", ".join(
-            DIMENSIONS[_AT[name]].words.format(f"{before[_AT[name]]:.0%} -> {after[_AT[name]]:.0%}")
-            for name in names
-        )
+        places = [_AT[name] for name in names]
+        return ", ".join(DIMENSIONS[at].changed(before[at], after[at]) for at in places)
 
     parts = (
         ("as it should: ", moved),
         ("did not move, and should have: ", stayed),
+        ("could hardly be better before: ", spent if not moved else ()),
         ("for the worse: ", against),
     )
     cause = "; ".join(f"{label}{told(names)}" for label, names in parts if names)

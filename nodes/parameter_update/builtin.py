@@ -109,7 +109,7 @@ def _text(gap: Gap, learned: Learned) -> str:
         advice = "" if gap.cause or gap.condition else f" {_advice(gap, learned)}"
         return f'For {op_class} in "{gap.state_name}": {gap.explained}.{advice}'
     if gap.kind == "fails":
-        return f"{where} failed: {gap.explained}. Check this condition before trying it."
+        return f"{where} failed: {gap.explained}. Try it only where this cannot happen."
     if abs(gap.log_gain or 0.0) < NO_GAIN:
         return f"{where} gains nothing: {gap.explained}."
     lost = (gap.log_gain or 0.0) < 0.0

@@ -84,6 +84,8 @@ def _review(
         reasons=tuple(dict.fromkeys(step.reason for step in steps if step.reason)),
         bottlenecks=tuple(
             f"{step.bottleneck_before} -> {step.bottleneck_after}"
+            if step.bottleneck_after != step.bottleneck_before
+            else f"{step.bottleneck_after} as before"
             for step in steps
             if step.bottleneck_after
         ),

@@ -40,6 +40,8 @@ class CandidateReview(Record):
 
     source_sha256: str
     """The candidate."""
+    place: tuple[int, int, int] = (0, 0, -1)
+    """Iteration, rollout and step of the review; the default is before all steps."""
     whole: bool = True
     """Whether all of the file was read, and not what changed in it alone."""
     objections: tuple[Objected, ...] = ()

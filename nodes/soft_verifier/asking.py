@@ -15,13 +15,17 @@ from ..common.asking import asked
 from ..common.history.steps import Place, visible_steps, ways_through
 from ..common.workspaces import opened
 from ..records.plan import RunPlan
+from ..records.reviews import CandidateReview
 from ..records.task import TaskSummary
 from .prompt import changes_since, verifier_messages
 from .reply import SoftVerdict, verdict_on
 
 ACCEPTED, CHANGES_ACCEPTED = "accepted", "changes accepted"
-"""Under which stage of its evaluation a candidate's acceptance is kept: of the whole file, or of
-what changed in it."""
+"""As what the stage of its evaluation begins under which a candidate's acceptance is kept, of the
+whole file or of what changed in it: the place follows, for what a parallel rollout's review said
+meanwhile is not known here (`is_visible`)."""
+FIRST: Place = (0, 0, -1)
+"""Where the first kernel is reviewed: before all steps."""
 
 
 class Read(NamedTuple):
@@ -58,7 +62,7 @@ async def verdict_of_model(
         task = workspace.task(summary.artifact)
         tried = visible_claims(workspace, before)
         steps = visible_steps(workspace, before or (plan.iterations, 0, 0))
-        read = made_of and accepted_version(workspace, task, steps, made_of)
+        read = made_of and accepted_version(workspace, task, steps, made_of, before)
         changes = changes_since(read, source)
         messages = verifier_messages(workspace, plan, task, source, tried, changes)
         return messages, verdict_on(source, task)
@@ -68,7 +72,7 @@ async def verdict_of_model(
 
 
 def accepted_version(
-    workspace: Workspace, task: Task, steps: Sequence[Step], sha256: str
+    workspace: Workspace, task: Task, steps: Sequence[Step], sha256: str, before: Place | None
 ) -> str | None:
     """Return the newest version on the way to a kernel, itself included, that a model has read and
     accepted; None where there is none."""
@@ -76,20 +80,39 @@ def accepted_version(
     for each in dict.fromkeys((sha256, *(step.parent_sha256 for step in reversed(way)))):
         text = workspace.artifacts.get_text(each)
         key = workspace.evaluator.key(task, text)
-        if any(workspace.store.has_stage(key, stage) for stage in (ACCEPTED, CHANGES_ACCEPTED)):
+        if acceptances(workspace, key, before, (ACCEPTED, CHANGES_ACCEPTED)):
             return text
     return None
 
 
+def acceptances(
+    workspace: Workspace, key: str, before: Place | None, stages: Sequence[str]
+) -> list[CandidateReview]:
+    """Return the visible reviews that accepted a candidate, in order of place."""
+    found = [
+        review
+        for stage in stages
+        for review in workspace.store.stages(key, stage, CandidateReview)
+        if is_visible(review.place, before)
+    ]
+    return sorted(found, key=lambda review: review.place)
+
+
 def visible_claims(workspace: Workspace, before: Place | None) -> list[TriedClaim]:
     """Return the claims of earlier iterations and of the own rollout; see `visible_steps`."""
-    return [
-        tried
-        for tried in workspace.store.claims.all()
-        if before is None
-        or tried.place[0] < before[0]
-        or (tried.place[:2] == before[:2] and tried.place[2] <= before[2])
-    ]
+    claims = workspace.store.claims.all()
+    return [tried for tried in claims if is_visible(tried.place, before)]
+
+
+def is_visible(place: Place, before: Place | None) -> bool:
+    """Say whether what was said at a place may be known at another: that of the first kernel, of
+    earlier iterations and of the own rollout. None: all may."""
+    return (
+        before is None
+        or place == FIRST
+        or place[0] < before[0]
+        or (place[:2] == before[:2] and place[2] <= before[2])
+    )
 
 
 async def source_of(plan: RunPlan, sha256: str) -> str:

@@ -17,7 +17,7 @@ from ...memory.records.evidence import Step
 from ...tools.models.records import BUILTIN
 from ...tools.progress import report_progress
 from ..common.history.authors import is_built_in
-from ..common.history.steps import visible_steps
+from ..common.history.steps import Place, visible_steps
 from ..common.stopping.interrupts import awaited
 from ..common.workspaces import opened, workspace_of
 from ..records.choices import TechniqueChoice
@@ -27,13 +27,9 @@ from ..records.plan import RunPlan
 from ..records.reviews import CandidateReview
 from ..records.rounds import Candidate
 from ..records.task import TaskSummary
-from .asking import ACCEPTED, CHANGES_ACCEPTED, source_of, verdict_of_model
+from .asking import ACCEPTED, CHANGES_ACCEPTED, FIRST, source_of, verdict_of_model
 from .claims import tried_claims
 from .reply import objections_of
-
-Place = tuple[int, int, int]
-FIRST: Place = (0, 0, -1)
-"""Where the first kernel is reviewed: before all steps."""
 
 
 class OfFirst(TypedDict):
@@ -158,6 +154,7 @@ async def _reviewed(
         return CandidateReview(source_sha256=sha256)
     review = CandidateReview(
         source_sha256=sha256,
+        place=place,
         objections=objections_of(answer.value, source),
         author=answer.author,
         whole=whole,
@@ -194,7 +191,8 @@ async def _keep(plan: RunPlan, summary: TaskSummary, review: CandidateReview) ->
         task = await asyncio.to_thread(workspace.task, summary.artifact)
         key = workspace.evaluator.key(task, source)
         body = review.model_dump_json()
-        stage = ACCEPTED if review.whole else CHANGES_ACCEPTED
+        kind = ACCEPTED if review.whole else CHANGES_ACCEPTED
+        stage = " ".join((kind, *map(str, review.place)))
         await asyncio.to_thread(workspace.store.put_stage, key, stage, body)
 
 

@@ -23,7 +23,7 @@ from ..records.plan import RunPlan
 from ..records.result import Confirmation
 from ..records.reviews import CandidateReview, SoftReview
 from ..records.task import TaskSummary
-from .asking import ACCEPTED, source_of, verdict_of_model
+from .asking import ACCEPTED, acceptances, source_of, verdict_of_model
 from .builtin import review as review_builtin
 from .claims import Place, tried_claims
 from .reply import SoftVerdict, objections_of
@@ -130,9 +130,8 @@ def _winner(state: Reads) -> str:
 async def _accepted(state: Reads) -> CandidateReview | None:
     key = state["confirmation"].point.evaluation_key
     async with opened(state["plan"]) as workspace:
-        return await asyncio.to_thread(
-            workspace.store.get_stage, key, ACCEPTED, CandidateReview
-        )
+        found = await asyncio.to_thread(acceptances, workspace, key, None, (ACCEPTED,))
+    return found[0] if found else None
 
 
 def review_of(answer: Answer[SoftVerdict], source: str, helped: SoftReview) -> SoftReview:

@@ -57,7 +57,7 @@ def _what(edit: Edit, names: Mapping[str, str]) -> str:
 def _revised(edit: Revise) -> list[str]:
     parts = [f"only where {condition}" for condition in edit.conditions]
     if edit.correction:
-        parts.append(f"expected {math.exp(edit.correction):.2f} times what it was")
+        parts.append(f"its expected gain times {math.exp(edit.correction):.2f}")
     parts += [f"{name} first {values[:1]}" for name, values in sorted(edit.parameters.items())]
     if edit.notes:
         parts.append(f"noted: {edit.notes}")

@@ -185,4 +185,4 @@ def counts_text(lesson: Lesson) -> str:
     """Return how much evidence bears a lesson out and how much does not; empty where none does."""
     if lesson.supporting + lesson.opposing < 2:
         return ""
-    return f" ({lesson.supporting} tries for it, {lesson.opposing} against)"
+    return f" (tries: {lesson.supporting} for it, {lesson.opposing} against)"

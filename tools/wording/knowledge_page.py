@@ -337,7 +337,7 @@ def _rules(snapshot: Snapshot, kind: str) -> str:
 def _in_words(knowledge: KnowledgeBase, kind: str) -> str:
     """Return what models and people wrote: rules say no more than the tables."""
     lines = [
-        f"- {lesson.text} ({lesson.author}; {lesson.supporting} tries for it, "
+        f"- {lesson.text} ({lesson.author}; tries: {lesson.supporting} for it, "
         f"{lesson.opposing} against{', contested' if lesson.contested else ''})"
         for lesson in knowledge.lessons()
         if comparable(lesson.device_kind, kind) and lesson.author != BUILTIN

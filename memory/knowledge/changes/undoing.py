@@ -38,7 +38,7 @@ def undo(knowledge: KnowledgeBase, what: str, author: str) -> Undone:
     Raises:
         UserError: it means none of them, or several.
     """
-    entries = knowledge.journal.entries()
+    entries = [each._replace(body="") for each in knowledge.journal.entries()]
     kinds = {EDIT, LESSON, REVERT, WITHDRAWAL}
     if what.isdigit() and len(what) < 16:
         meant = [each for each in entries if each.sequence == int(what)]

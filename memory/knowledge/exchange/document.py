@@ -167,10 +167,10 @@ def thinned(knowledge: KnowledgeBase, *, most: int, harness: str | None) -> list
             same fact count once and are left out.
         harness: version of the judge whose rows stay alone; None for all.
     """
-    entries = knowledge.journal.entries()
+    journal = knowledge.journal
     cited = {
         identity
-        for each in entries if each.kind not in (EVIDENCE, KERNEL)
+        for each in journal.entries() if each.kind not in (EVIDENCE, KERNEL)
         for identity in _strings(json.loads(each.body).get("evidence"))
     }  # fmt: skip
     kept: set[str] = set(cited)
@@ -183,7 +183,7 @@ def thinned(knowledge: KnowledgeBase, *, most: int, harness: str | None) -> list
         if row.fact_id not in seen and len(seen) < most:
             seen.add(row.fact_id)
             kept.add(told.id)
-    return [each for each in entries if each.kind != EVIDENCE or each.id in kept]
+    return [each for each in journal.entries() if each.kind != EVIDENCE or each.id in kept]
 
 
 def _learned(knowledge: KnowledgeBase, kind: str) -> Iterator[dict[str, Any]]:

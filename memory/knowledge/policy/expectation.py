@@ -14,6 +14,7 @@ timing of parallel rollouts nor the order of merging changes a forecast.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Collection, Iterator, Sequence
@@ -96,7 +97,7 @@ class Expectations:
         """Return what distances are taken of, in units of their reach, and what is alike or not."""
         headroom = math.log(situation.microseconds / (situation.bound_us or situation.microseconds))
         row = [
-            *(value / REACH for value in embed(situation.signature)),
+            *_place(situation.signature),
             math.log(situation.microseconds) / TIME_REACH,
             headroom / HEADROOM_REACH,
             situation.share / SHARE_REACH,
@@ -246,6 +247,12 @@ class Outlook:
             seen = column.seen(self._sequence, own) if column else None
             self._seen[technique] = seen if seen is not None and len(seen.places) else None
         return self._seen[technique]
+
+
+@functools.lru_cache(maxsize=1024)
+def _place(signature: tuple[float, ...]) -> tuple[float, ...]:
+    """Return where a profile lies, in units of its reach: a kernel's many tries share it."""
+    return tuple(value / REACH for value in embed(signature))
 
 
 def _kernel(situation: Situation) -> tuple[object, ...]:

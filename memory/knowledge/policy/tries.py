@@ -77,7 +77,7 @@ class _Heard(NamedTuple):
 
 
 class Tries:
-    """The tries of one technique, in arrays that grow by doubling."""
+    """The tries of one technique, in arrays that grow by a quarter."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -121,7 +121,7 @@ class Tries:
     ) -> int:
         """Add a try, told by a run; return its place."""
         if self.count == len(self._rows):
-            length = max(16, 2 * self.count)
+            length = max(16, self.count * 5 // 4)
             self._rows = _grown(self._rows, length, len(row))
             self._codes = _grown(self._codes, length, len(codes))
             self._squares = _grown(self._squares, length, 1)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import cached_property
-from typing import Literal, NamedTuple
+from sys import intern
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from ....harness.records.outcomes import Outcome
 from ....harness.records.record import Record
@@ -35,6 +36,11 @@ KINDS: Mapping[str, type[Record]] = {
     EDIT: WrittenEdit, REVERT: Revert,
 }  # fmt: skip
 """What the entries of each kind hold."""
+
+_FIELDS = {kind: set(kind.model_fields) for kind in KINDS.values()}
+"""Shared by all records of a kind."""
+
+Kept = TypeVar("Kept", bound=Record)
 
 Subject = tuple[bool, str]
 """Simulated or not, and a technique."""
@@ -92,6 +98,7 @@ class Contents:
         """When each run wrote its first row."""
         self._discovered: set[str] = set()
         self._signatures: dict[tuple[float, ...], tuple[float, ...]] = {}
+        self._settings: dict[str, dict[str, Any]] = {}
         self._texts: tuple[IndexedText, ...] = ()
         self._texts_of = (-1, -1)
 
@@ -150,15 +157,13 @@ class Contents:
 
     def _take(self, entry: Entry) -> None:
         if entry.kind == EVIDENCE:
-            told = self._journal.read(Evidence, entry)
-            signature = self._once(self._completed(entry, told.signature_before))
-            row = self.seed.in_todays_words(
-                told.model_copy(
-                    update={
-                        "signature_before": signature,
-                        "launch_signature": self._once(told.launch_signature),
-                    }
-                )
+            told = self.seed.in_todays_words(self._journal.read(Evidence, entry))
+            row = kept(
+                told,
+                signature_before=self._once(self._completed(entry, told.signature_before)),
+                launch_signature=self._once(told.launch_signature),
+                parameters=self._setting(told.parameters),
+                earlier=told.earlier and self._setting(told.earlier),
             )
             self.facts.add(entry.sequence, entry.id, row)
             self._learn(entry, row)
@@ -180,8 +185,7 @@ class Contents:
             todays = change.model_copy(update={"optimization": optimization})
             self.changes.append(StoredChange(change.rank, entry.sequence, todays))
         elif entry.kind == LESSON:
-            lesson = self._journal.read(Lesson, entry)
-            lesson = lesson.model_copy(update={"created": entry.sequence})
+            lesson = kept(self._journal.read(Lesson, entry), created=entry.sequence)
             stored = StoredLesson((*lesson.order, entry.id), lesson)
             self.lessons.setdefault(subject(lesson), []).append(stored)
             if lesson.kind == "deprecation":
@@ -240,11 +244,28 @@ class Contents:
         """Return the first signature with these values: a kernel's many tries share it."""
         return self._signatures.setdefault(signature, signature)
 
+    def _setting(self, setting: dict[str, Any]) -> dict[str, Any]:
+        """Return the first setting with these values: few are told of many times."""
+        return self._settings.setdefault(setting_name(setting), setting)
+
     def _completed(self, entry: Entry, signature: tuple[float, ...]) -> tuple[float, ...]:
         try:
             return completed(signature)
         except ValueError as error:
             raise self._journal.damaged(entry, str(error)) from error
+
+
+def kept(record: Kept, **changes: object) -> Kept:
+    """Return a record that nobody else has, with some values changed, as a million are held: equal
+    texts are one object, and so is pydantic's set of the fields that were given, which takes more
+    than all values together."""
+    values = {
+        name: intern(value) if type(value) is str else value
+        for name, value in (record.__dict__ | changes).items()
+    }
+    object.__setattr__(record, "__dict__", values)
+    object.__setattr__(record, "__pydantic_fields_set__", _FIELDS[type(record)])
+    return record
 
 
 def subject(lesson: Lesson) -> Subject:

@@ -14,7 +14,7 @@ from ...records.evidence import NO_GAIN, Evidence
 from ...records.lessons import Lesson
 from ..policy.facts import Told, comparable
 from ..states.conditions import KernelFacts, evidence_facts, unmet
-from .contents import Contents, StoredLesson, Subject
+from .contents import Contents, StoredLesson, Subject, kept
 
 BUILTIN = "builtin"
 """Author of lessons that no model and no person worded."""
@@ -151,12 +151,13 @@ def _marked(stored: Iterable[StoredLesson], bearing: _Rows) -> Iterator[StoredLe
     """Give lessons on one subject, those contested marked."""
     for order, lesson in stored:
         supporting, opposing = bearing.counts(lesson)
-        changes = {
-            "contested": bearing.contest(lesson),
-            "supporting": supporting,
-            "opposing": opposing,
-        }
-        yield StoredLesson(order, lesson.model_copy(update=changes))
+        marked = kept(
+            lesson.model_copy(),
+            contested=bearing.contest(lesson),
+            supporting=supporting,
+            opposing=opposing,
+        )
+        yield StoredLesson(order, marked)
 
 
 class _Rows:

@@ -36,6 +36,11 @@ class Dimension:
     """From the program and one of its launches, None where that is not known; clamped to [0, 1]
     afterwards."""
 
+    def changed(self, before: float, after: float) -> str:
+        """Return what a value was and is now, in words; one figure where both read alike."""
+        left, right = f"{before:.0%}", f"{after:.0%}"
+        return self.words.format(left if left == right else f"{left} -> {right}")
+
 
 _EARLIER: tuple[Dimension, ...] = (
     Dimension(

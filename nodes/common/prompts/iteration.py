@@ -106,12 +106,13 @@ def moved_text(before: Sequence[float], after: Sequence[float]) -> str:
         ),
         key=lambda item: (-item[0], item[1].name),
     )
-    words = [
-        dimension.words.format(f"{left:.0%} -> {right:.0%}")
-        for change, dimension, left, right in moved[:MOST_MOVED]
-        if change > STRIKING
-    ]
-    return "; ".join(words)
+    words: dict[tuple[str, str], str] = {}
+    for change, dimension, left, right in moved:
+        if change > STRIKING and len(words) < MOST_MOVED:
+            # Occupancy that is reached follows from the one that can be: one of them says it.
+            figure = dimension.name.split("_")[0], f"{left:.0%} {right:.0%}"
+            words.setdefault(figure, dimension.changed(left, right))
+    return "; ".join(words.values())
 
 
 def diffs_text(changes: Sequence[tuple[str, str, str]]) -> str:

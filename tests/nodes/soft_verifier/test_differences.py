@@ -6,6 +6,7 @@ Without one, and as the last gate, it reads the whole file.
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import graph_support
@@ -15,6 +16,9 @@ from hypothesis import strategies as st
 from model_role_support import run
 from scripted_chat_model import ScriptedChatModel
 
+from kernelblaster.memory.run.run_store import RunStore
+from kernelblaster.nodes.records.reviews import CandidateReview
+from kernelblaster.nodes.soft_verifier.asking import acceptances
 from kernelblaster.tools.first_kernel.writer import InitialKernel
 from kernelblaster.tools.models.code_reply import fenced
 from kernelblaster.tools.wording.difference import difference
@@ -80,6 +84,30 @@ def test_a_file_that_is_another_one_is_read_whole(
     other = "\n".join(["us: 50.0", "// launch()", *(f"// new {n}" for n in range(40)), ""])
     _, second = reviewed(tmp_path, monkeypatch, [ACCEPT] * 2, [other])
     assert "## The file" in second and "// part" not in second
+
+
+@pytest.mark.parametrize(
+    ("place", "before", "counts"),
+    [
+        ((0, 0, -1), (0, 1, 0), True),  # The first kernel's: before all steps.
+        ((0, 0, 1), (0, 0, 2), True),
+        ((0, 0, 1), (0, 1, 2), False),  # A parallel rollout's: it hangs on timing.
+        ((0, 0, 1), (1, 1, 0), True),
+        ((1, 0, 0), (0, 0, 3), False),  # A run that is gone on with repeats the step.
+        ((0, 1, 1), None, True),  # The winner's review: all is over.
+    ],
+)
+def test_an_acceptance_counts_where_it_is_known_whatever_the_timing(
+    tmp_path: Path, place: Any, before: Any, counts: bool
+) -> None:
+    review = CandidateReview(source_sha256="a" * 64, place=place, author="m")
+    with RunStore(tmp_path / "run.sqlite") as store:
+        store.put_stage("key", f"accepted {place[0]} {place[1]} {place[2]}",
+                        review.model_dump_json())  # fmt: skip
+        store.put_stage("key", "verify", "{}")
+        workspace: Any = SimpleNamespace(store=store)
+        found = acceptances(workspace, "key", before, ("accepted", "changes accepted"))
+        assert found == ([review] if counts else [])
 
 
 FILE = "int a;\n__global__ void k(float* x) {\n" + "".join(
