@@ -130,13 +130,13 @@ class Budgets(Record):
 
     tokens: Integer | None = Field(default=None, ge=0)
     """Input and output tokens of all model calls."""
-    money: float | None = Field(default=None, ge=0)
+    money: float | None = Field(default=None, ge=0, allow_inf_nan=False)
     """Dollars, by the table of prices."""
     calls: Integer | None = Field(default=None, ge=0)
     """Calls that were answered or may have been."""
-    gpu_seconds: float | None = Field(default=None, ge=0)
+    gpu_seconds: float | None = Field(default=None, ge=0, allow_inf_nan=False)
     """Seconds that candidates spent on the device, simulated or not."""
-    wall_seconds: float | None = Field(default=None, ge=0)
+    wall_seconds: float | None = Field(default=None, ge=0, allow_inf_nan=False)
     """Working time of the run."""
     evaluations: Integer | None = Field(default=None, ge=0)
     """Distinct sources evaluated, the initial kernel included."""
