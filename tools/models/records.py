@@ -74,8 +74,8 @@ class ModelPlan(Record):
     temperature: float | None = Field(default=None, ge=0, le=2)
     """None: the server's own; some models take no other."""
     streaming: bool = False
-    """Receive replies piece by piece: a slow server then runs into no time limit. Done too while
-    somebody reads the graph's `messages` stream."""
+    """Receive replies piece by piece: a slow server then has twelve times as long for the whole.
+    Done too while somebody reads the graph's `messages` stream."""
     timeout_seconds: float = Field(default=300.0, gt=0)
     """Longest wait for a reply, or for its next piece."""
     attempts: Integer = Field(default=5, ge=1)
