@@ -18,7 +18,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from ..harness.errors import UserError, in_shell
+from ..harness.errors import UserError, in_shell, unwritten
 from ..harness.files import write_atomically
 from .flags import (
     DeviceName,
@@ -454,7 +454,7 @@ def rerun(
     try:
         write_atomically(place / RERUN_FILE, (found.model_dump_json(indent=2) + "\n").encode())
     except OSError as error:
-        raise UserError(f"cannot write {place / RERUN_FILE}: {error.strerror}") from error
+        raise UserError(unwritten(place / RERUN_FILE, error)) from error
     if as_json:
         print_json(found.model_dump(mode="json"))
     else:

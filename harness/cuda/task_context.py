@@ -28,6 +28,7 @@ from ..reference.cases import (
 from ..reference.claimed import claimed_case, claimed_instance
 from ..reference.constants import CHANGED, changed_constants, with_another
 from ..reference.double_precision import double_answers
+from ..reference.drawn import without_mode
 from ..reference.draws import Draw, draw
 from ..reference.model import Instance, Reference, ReferenceFault, clone_arguments
 from ..reference.mutants import Mutants
@@ -231,6 +232,7 @@ class Baseline:
 
     def __init__(self, reference: Reference, instance: Instance) -> None:
         self._instance = instance
+        self._eager = instance.model
         named = instance.inputs | instance.parameters | instance.buffers
         self._tensors = {name: tensor.detach() for name, tensor in named.items()}
         self._place: AbstractContextManager[Any] = nullcontext()
@@ -242,6 +244,8 @@ class Baseline:
             # forward() makes tensors of its own and needs to be told where.
             self._place = torch.device(reference.device)
             self.eager()
+        with torch.no_grad(), self._place:
+            self._eager = without_mode(instance.model, instance.arguments)
 
     def refresh(self, values: Mapping[str, torch.Tensor]) -> None:
         """Write inputs, parameters and buffers."""
@@ -251,7 +255,7 @@ class Baseline:
     def eager(self) -> None:
         """Call the model as written."""
         with torch.no_grad(), self._place:
-            self._instance.model(*self._instance.arguments)
+            self._eager(*self._instance.arguments)
 
     def compiled(self) -> None:
         """Call the model through torch.compile; see `compile`."""
