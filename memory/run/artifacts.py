@@ -34,8 +34,8 @@ class ArtifactStore:
         try:
             write_atomically(target, data)
         except OSError as error:
-            where = f"to the artifact directory {self.directory}"
-            raise UserError(f"{unwritten(where, error)}, or give another --run directory") from error
+            words = unwritten(f"to the artifact directory {self.directory}", error)
+            raise UserError(f"{words}, or give another --run directory") from error
         return name
 
     def get_text(self, name: str) -> str:
