@@ -21,7 +21,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from ..harness.errors import UserError, told_of
+from ..harness.errors import UserError, told_of, unwritten
 from ..harness.files import read_json, read_text, write_atomically
 from ..harness.records.identity import sha256_of
 from ..harness.suites.records import SuiteTask
@@ -62,7 +62,7 @@ def begin(directory: Path, lock: SuiteLock, tasks: tuple[SuiteTask, ...]) -> Non
         text = lock.model_dump_json(indent=2) + "\n"
         write_atomically(directory / SUITE_FILE, text.encode())
     except OSError as error:
-        raise UserError(f"cannot write {directory}: {error.strerror}") from error
+        raise UserError(unwritten(directory, error)) from error
 
 
 def read_suite(directory: Path) -> SuiteLock:
@@ -96,10 +96,13 @@ def held(directory: Path) -> Iterator[None]:
     """Keep other processes from running the bench meanwhile.
 
     Raises:
-        UserError: another does.
+        UserError: another does, or it cannot be written.
     """
-    directory.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(directory / _HELD, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644)
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(directory / _HELD, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise UserError(unwritten(directory, error)) from error
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -155,9 +158,7 @@ def write_ended(directory: Path, run: PlannedRun, ended: Ended) -> None:
     try:
         write_atomically(ended_path(directory, run), text.encode())
     except OSError as error:
-        raise UserError(
-            f"cannot write to {directory}: {error.strerror}; free some space"
-        ) from error
+        raise UserError(unwritten(directory, error)) from error
 
 
 def read_ended(directory: Path, run: PlannedRun) -> Ended | None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import Field
 
-from ..harness.errors import UserError, in_shell
+from ..harness.errors import UserError, in_shell, unwritten
 from ..harness.files import write_atomically
 from ..harness.metrics import (
     Against,
@@ -136,7 +136,7 @@ def write_results(directory: Path, lock: SuiteLock) -> Results:
         try:
             write_atomically(directory / name, content.encode())
         except OSError as error:
-            raise UserError(f"cannot write {directory / name}: {error.strerror}") from error
+            raise UserError(unwritten(directory / name, error)) from error
     return results
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import os
 import sqlite3
+import sys
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -21,7 +23,7 @@ os.environ.setdefault("LANGSMITH_TRACING", "false")
 import typer
 from pydantic import ValidationError
 
-from ..harness.errors import UserError
+from ..harness.errors import UserError, unwritten
 from ..harness.task.loading import begin_loading
 from .flags import (
     Approve,
@@ -468,6 +470,10 @@ def doctor(as_json: Json = False) -> None:
 
 def main() -> None:
     """Entry point: a UserError is one line and exit code 2, never a traceback."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # A name, a lesson or a table holds what this terminal may have no letters for.
+            stream.reconfigure(errors="backslashreplace")
     try:
         app()
     except UserError as error:
@@ -476,7 +482,7 @@ def main() -> None:
         fail(f"a database cannot be used: {error}; free some space or check the directory's rights")
     except OSError as error:
         if error.errno in (28, 30, 122):  # no space, read-only, quota
-            fail(f"cannot write: {error.strerror}: {error.filename}; free some space, then resume")
+            fail(f"{unwritten(error.filename or 'a file', error)}, then resume")
         if error.filename is not None and error.errno in (1, 2, 13, 20, 21, 36, 40):
             # Not permitted, not there, no folder or a folder, too long a name, a loop of links.
             fail(f"cannot use {error.filename}: {error.strerror}")

@@ -18,7 +18,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from ..harness.errors import UserError, in_shell
+from ..harness.errors import UserError, in_shell, unwritten
 from ..harness.files import write_atomically
 from .flags import (
     DeviceName,
@@ -45,11 +45,14 @@ CAPS = {
 WIDE = 220
 """Columns of what is no terminal."""
 LENGTHS = ("iterations", "rollouts", "steps", "rounds")
+GOING_ON = frozenset({"suite", "retry", "jobs", "device", "gpus", "quiet", "as_json"})
+"""What a bench that goes on can be told."""
 
 
 @with_task_flags
 def bench(
     *,
+    called: typer.Context,
     suite: Annotated[
         str | None,
         typer.Argument(
@@ -115,6 +118,7 @@ def bench(
         device, gpus = kind, gpus or numbers
     settings = read_settings(model=model, base_url=base_url)
     if going_on:
+        _require_nothing_new(called)
         directory = Path(origin).resolve()
         lock = place.read_suite(directory)
         require_same(lock)
@@ -152,6 +156,24 @@ def bench(
         raise typer.Exit(code)
 
 
+def _require_nothing_new(context: typer.Context) -> None:
+    """Refuse flags that a bench has from its beginning: given now, they would change nothing.
+
+    Raises:
+        UserError: names those that were given.
+    """
+    given = [
+        each.opts[0] for each in context.command.params
+        if each.name is not None and each.name not in GOING_ON
+        and getattr(context.get_parameter_source(each.name), "name", "") == "COMMANDLINE"
+    ]  # fmt: skip
+    if given:
+        raise UserError(
+            f"{', '.join(given)}: a bench that goes on keeps what it began with; leave it out, or "
+            "start another one with the suite and --out"
+        )
+
+
 def _origin(suite: str | None, flags: TaskFlags) -> str:
     """Return where the suite is.
 
@@ -175,12 +197,16 @@ def _begun(
     from ..bench.planning import lock_of
     from ..bench.variants import ablation, parse_variants
     from ..harness.suites.finding import find_suite
+    from ..nodes.common.policies import editable
 
     if ablate and policy != "kernelblaster":
         raise UserError("--ablate says what is compared: leave --policy out")
     variants = (
         ablation(ablate, context.model, context) if ablate else parse_variants(policy, context)
     )
+    counted = {name for each in variants for name in editable(each.in_place_of(context).policy)}
+    if missed := sorted(named - counted):
+        raise UserError(f"--{missed[0]}: none of the policies has such a loop; leave it out")
     wanted = [each.strip() for each in (tasks or "").split(",") if each.strip()]
     found = find_suite(suite, flags.level, wanted, flags.problem)
     base = ""
@@ -211,6 +237,8 @@ def _budgets(text: str | None) -> Any:
     from ..tools.models.records import Budgets
 
     caps: dict[str, str] = {}
+    if text is not None and not text.strip(" ,"):
+        raise UserError(f"--budget names no cap: write NAME=NUMBER, of {', '.join(CAPS)}")
     for part in filter(None, (each.strip() for each in (text or "").split(","))):
         name, equals, value = part.partition("=")
         if name not in CAPS or not value:
@@ -426,7 +454,7 @@ def rerun(
     try:
         write_atomically(place / RERUN_FILE, (found.model_dump_json(indent=2) + "\n").encode())
     except OSError as error:
-        raise UserError(f"cannot write {place / RERUN_FILE}: {error.strerror}") from error
+        raise UserError(unwritten(place / RERUN_FILE, error)) from error
     if as_json:
         print_json(found.model_dump(mode="json"))
     else:

@@ -55,7 +55,7 @@ def report(
     directories = list(dict.fromkeys(runs))
     for kind, path in files.items():
         if path is not None:
-            write_file(path, _form(directories, kind), "name another file")
+            write_file(path, _form(directories, kind), "or name another file")
             say(f"{path}: the report of {', '.join(map(str, directories))}")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import shlex
 from typing import Any
@@ -35,6 +36,13 @@ def told_of(error: ValidationError, name: str = "") -> str:
     first = error.errors(include_url=False)[0]
     where = ".".join([*filter(None, [name]), *map(str, first["loc"])])
     return f"{where}={shown(first.get('input'))}: {first['msg'].lower()}"
+
+
+def unwritten(path: object, error: OSError) -> str:
+    """Return that a file could not be written, why, and what to do: a full disk is not all."""
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+    remedy = "free some space" if full else "have it writable or choose another place"
+    return f"cannot write {path}: {error.strerror or error}; {remedy}"
 
 
 class UserError(RuntimeError):

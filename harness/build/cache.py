@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ..errors import UserError
+from ..errors import UserError, unwritten
 from ..process.scratch import new_scratch, scratch_folder
 
 QUOTA_VARIABLE = "KERNELBLASTER_CACHE_GIB"
@@ -135,8 +135,5 @@ def _size(entry: Path) -> int:
 
 def unwritable(folder: Path, error: OSError) -> UserError:
     """Return the UserError for a cache folder that refuses to be written."""
-    reason = error.strerror or str(error)
-    return UserError(
-        f"cannot write to the cache folder {folder}: {reason}; free space there, or set "
-        "KERNELBLASTER_CACHE to another folder"
-    )
+    words = unwritten(f"to the cache folder {folder}", error)
+    return UserError(f"{words}, or set KERNELBLASTER_CACHE to another folder")

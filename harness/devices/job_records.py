@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import ValidationError, field_validator, model_validator
 
-from ..errors import UserError
+from ..errors import UserError, unwritten
 from ..files import read_json, write_atomically
 from ..records.evaluations import DeviceIdentity, evaluation_key
 from ..records.identity import sha256_of_json, source_sha256
@@ -268,6 +268,4 @@ def _write(path: Path, form: str, body: Record) -> None:
     try:
         write_atomically(path, (json.dumps(document) + "\n").encode())
     except OSError as error:
-        raise UserError(
-            f"cannot write {path}: {error.strerror}; free some space, or choose another with -o"
-        ) from error
+        raise UserError(f"{unwritten(path, error)}, or another with -o") from error

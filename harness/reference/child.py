@@ -14,6 +14,7 @@ With "shapes": {"count", "seed"} nothing is made: the task is described at sizes
 "verify", as {"shapes": [...]}. With "interface": true it is said how the tensors of `launch` are
 found in forward()'s arguments and in the model, as {"interface": ...}. With "claim": an input that
 somebody claims, the one case is that, or {"not_an_input": why} is answered.
+Beside RESULT a file DRAWING is made before integers of inputs are drawn.
 RESULT: {"error": one line, "passing": whether it need not fail again} or {"task": {...} | null}.
 """
 
@@ -27,7 +28,7 @@ import math
 import resource
 import sys
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -38,10 +39,11 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from ..records.readings import Reading
 from ..records.tasks import TaskVariant
 from ..records.tensors import DTYPE_BYTES
-from ..records.variations import Level, Variation
+from ..records.variations import Variation
 from ..task.claims import ClaimedInput, NotAnInput
 from ..task.dimensions import Dimension, find_dimensions, find_literals
 from ..task.full_case import FULL_CASE_BYTES
+from ..task.loading import DRAWING
 from ..task.rules import TOLERANCES
 from .cases.claimed import write_claimed
 from .cases.distributions import note_large, write_cases
@@ -66,7 +68,7 @@ def main(arguments: list[str]) -> int:
     request_path, result_path = map(Path, arguments)
     request = json.loads(request_path.read_text(encoding="utf-8"))
     try:
-        result = _answer(request)
+        result = _answer(request, result_path.with_name(DRAWING).touch)
     except ReferenceFault as fault:
         result = {"error": str(fault), "passing": lacks_memory(fault)}
     result_path.write_text(json.dumps(result), encoding="utf-8")
@@ -79,7 +81,7 @@ def warm() -> None:
         torch.export.export(torch.nn.ReLU(), (torch.zeros(2),))
 
 
-def _answer(request: Mapping[str, Any]) -> dict[str, Any]:
+def _answer(request: Mapping[str, Any], drawing: Callable[[], None]) -> dict[str, Any]:
     path, source = request["path"], request["source"]
     cases = Path(request["cases"])
     reading = Reading.model_validate(request["reading"])
@@ -111,12 +113,19 @@ def _answer(request: Mapping[str, Any]) -> dict[str, Any]:
         else:
             write_cases(reference, cases, variation, secret)
         return {"task": None}
-    begun = request.get("integers", "any")
-    return {"task": _described(path, source, reading, request["set"], cases, begun)}
+    explored = partial(
+        explore, integers=request.get("integers", "any"), drawing=drawing
+    )
+    return {"task": _described(path, source, reading, request["set"], cases, explored)}
 
 
 def _described(
-    path: str, source: str, reading: Reading, chosen: Mapping[str, int], cases: Path, begun: Level
+    path: str,
+    source: str,
+    reading: Reading,
+    chosen: Mapping[str, int],
+    cases: Path,
+    explored: Callable[[Reference], Variation],
 ) -> dict[str, Any]:
     """Return the JSON form of a task, what only the caller knows left out, and write its cases."""
     tree = ast.parse(source, path)
@@ -130,7 +139,7 @@ def _described(
     small = program if verify is full or program is None else _program(verify)[0]
     _limit_memory()
     reference = verify.anew()
-    variation = explore(reference, begun)
+    variation = explored(reference)
     outputs = [each["dtype"] for each in full.tensors if each["role"] == "output"]
     tolerance = TOLERANCES.get(outputs[0])
     written = own | {name: find_literals(tree)[name] for name in verify.dimensions
@@ -293,6 +302,8 @@ def _small_variant(
             faults.append(fault)
             return None
         if not variant.is_like(full, loops_alike):
+            return None
+        if variant.cost.possible and variant.leads_astray():
             return None
         made[tuple(sorted(values.items()))] = variant
         return variant.cost

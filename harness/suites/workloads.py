@@ -140,6 +140,7 @@ def _pairs(
                 definition = _definition(path)
                 definitions[definition.name] = definition
         workloads: dict[str, list[Workload]] = {name: [] for name in definitions}
+        before = len(left_out)
         for path in sorted((folder / "workloads").rglob("*.jsonl")):
             for line, text in _lines(path, left_out):
                 with _left_out_alone(left_out, path):
@@ -149,12 +150,17 @@ def _pairs(
                         raise UserError(f"{path}, line {line}: there is no definition {name}")
                     workloads[name].append(_workload(path, line, said.get("workload")))
         for name, definition in definitions.items():
+            if not workloads[name] and len(left_out) == before:  # Else that may be why.
+                left_out.append(LeftOut(name=shown(name), reason="no workload is of it"))
+                before += 1
             yield definition, workloads[name], f"{folder}: {name}"
         return
     found = []
     for path in sorted(folder.rglob("definition.json")):
         beside = path.with_name("workload.jsonl")
         if not beside.is_file():
+            words = "no workload.jsonl lies beside its definition.json"
+            left_out.append(LeftOut(name=shown(path.parent.name), reason=words))
             continue
         with _left_out_alone(left_out, path):
             definition = _definition(path)

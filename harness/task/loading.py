@@ -41,6 +41,9 @@ INTEGERS_BEGIN: tuple[Level, ...] = ("any", "range", "own")
 """How freely integer inputs are drawn at first; the next where that crashes PyTorch itself, which
 does not check all indices."""
 
+DRAWING = "drawing"
+"""File that the child makes beside its result before it draws integers."""
+
 REFERENCE = Program(
     "harness.reference.child",
     (
@@ -81,7 +84,8 @@ def reference_seconds() -> float:
 
 
 class Crashed(UserError):
-    """The reference ended its process, which PyTorch itself does where an index leads astray."""
+    """The reference ended its process on integers that were drawn for it: PyTorch itself does so
+    where an index leads astray."""
 
 
 class ReferenceFails(UserError):
@@ -238,7 +242,10 @@ def run_reference(
         try:
             result: dict[str, Any] = json.loads((folder / "result.json").read_text("utf-8"))
         except (FileNotFoundError, ValueError):
-            kind = Crashed if status < 0 and status != -signal.SIGKILL else UserError
+            # On what it brings itself it will crash the next time too.
+            drew = (folder / DRAWING).exists()
+            astray = drew and status < 0 and status != -signal.SIGKILL
+            kind = Crashed if astray else UserError
             raise kind(f"{path}: {_death(status, read_log(log), path)}") from None
     if "error" in result:
         kind = UserError if result.get("passing") else ReferenceFails

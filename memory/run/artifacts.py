@@ -7,7 +7,7 @@ import os
 import shutil
 from pathlib import Path
 
-from ...harness.errors import UserError
+from ...harness.errors import UserError, unwritten
 from ...harness.files import LARGEST_DOCUMENT_BYTES, read_regular, write_atomically
 
 
@@ -34,10 +34,8 @@ class ArtifactStore:
         try:
             write_atomically(target, data)
         except OSError as error:
-            raise UserError(
-                f"cannot write to the artifact directory {self.directory}: {error.strerror}; "
-                "free some space or choose another --run directory"
-            ) from error
+            words = unwritten(f"to the artifact directory {self.directory}", error)
+            raise UserError(f"{words}, or give another --run directory") from error
         return name
 
     def get_text(self, name: str) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from ...harness.errors import UserError, in_shell
+from ...harness.errors import UserError, in_shell, unwritten
 from ...harness.files import read_json, write_atomically
 from ...harness.process.scratch import scratch_folder
 from ..locations import default_runs_directory
@@ -219,8 +219,7 @@ def change_reference_seconds(path: Path, seconds: float) -> None:
     try:
         write_atomically(path / SECONDS_FILE, f"{seconds}\n".encode())
     except OSError as error:
-        where = path / SECONDS_FILE
-        raise UserError(f"cannot write {where}: {error.strerror}; free some space") from error
+        raise UserError(unwritten(path / SECONDS_FILE, error)) from error
 
 
 def reference_seconds_of(path: Path) -> float | None:

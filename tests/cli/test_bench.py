@@ -27,6 +27,9 @@ def suite(tmp_path: Path) -> Path:
         (("--ablate", "depth", "--policy", "minimal"), "leave --policy out"),
         (("--budget", "evaluations"), "write NAME=NUMBER"),
         (("--budget", "evaluations=-1"), "greater than or equal to 0"),
+        (("--budget", "money=inf"), "finite number"),
+        (("--budget", ","), "names no cap"),
+        (("--policy", "minimal,zero_shot", "--steps", "2"), "--steps: none of the policies"),
         (("--tasks", "two"), "is called so"),
         (("--knowledge", "nowhere"), "write shared, each"),
         (("--device", "deferred", "--gpu", "H100"), "waits for its measurements"),
@@ -54,6 +57,10 @@ def test_another_bench_in_the_directory_and_one_of_other_versions_are_refused(
     planned(tmp_path / "bench")
     words = ("--device", "simulated", "--out", tmp_path / "bench")
     assert_one_clear_line(asked("bench", suite, *words), "holds another bench")
+    late = ("--budget", "calls=1", "--policy", "minimal", "--dtype", "fp16", "--jobs", "1")
+    assert_one_clear_line(
+        asked("bench", tmp_path / "bench", *late), "--policy, --budget, --dtype: a bench that goes"
+    )
     monkeypatch.setattr("kernelblaster.bench.planning.torch_version", lambda: "0.1")
     assert_one_clear_line(asked("bench", tmp_path / "bench"), "torch was", "is 0.1")
 

@@ -13,6 +13,7 @@ from rich.table import Table
 from typer.testing import CliRunner
 
 import kernelblaster.cli
+import kernelblaster.cli.app
 from kernelblaster.cli.commands import Commands
 from kernelblaster.cli.output import say
 from kernelblaster.cli.terminal import Terminal
@@ -79,3 +80,16 @@ def test_ctrl_c_in_any_command_leaves_a_line() -> None:
     for arguments in (["plain"], ["nested", "inner"]):
         ended = CliRunner().invoke(app, arguments)
         assert (ended.exit_code, ended.stderr) == (130, "kernelblaster: stopped\n")
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+def test_what_a_terminal_has_no_letters_for_ends_no_command(
+    encoding: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = io.BytesIO()
+    monkeypatch.setattr("sys.stdout", io.TextIOWrapper(written, encoding=encoding))
+    table = Table("größer \u2265 \udcff")
+    shown = lambda: (say("größer \u2265 \udcff"), Terminal().print(table))  # noqa: E731
+    monkeypatch.setattr("kernelblaster.cli.app.app", shown)
+    kernelblaster.cli.app.main()
+    assert "größer" in written.getvalue().decode(encoding).replace("\\xf6\\xdf", "öß")

@@ -139,6 +139,7 @@ class OpenAiServer:
                 self.send_header("connection", "close")
                 self.end_headers()
                 chunks = list(pieces(say, body))
+                chunks[1:1] = [chunks[0]] * say.blanks
                 for number, chunk in enumerate(chunks):
                     if say.drop and number == len(chunks) // 2:
                         # Half a line, then nothing: as a server that dies.
@@ -147,6 +148,8 @@ class OpenAiServer:
                         return
                     self.wfile.write(f"data: {json.dumps(chunk)}\n\n".encode())
                     self.wfile.flush()
+                    if number < say.blanks:
+                        time.sleep(0.1)
                 self.wfile.write(b"data: [DONE]\n\n")
                 self.close_connection = True
 

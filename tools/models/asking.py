@@ -57,6 +57,8 @@ LONGEST_WAIT_SECONDS = 60.0
 """Between two tries, where the server does not say how long."""
 ENDPOINT_SECONDS = 15.0
 """After so long, a call that does not reach its endpoint is not tried again by itself."""
+LONGEST_STREAM = 12
+"""Times the limit of a piece that a reply in pieces may take as a whole: some never end."""
 WAITS_BEFORE_ANEW = 5
 """First waits before a call is begun anew whose endpoint was not reached."""
 REPLY_SHOWN = 60_000
@@ -360,8 +362,9 @@ class Asker:
         async with opened_model(self.models, call.model) as model:
             asked = await asyncio.to_thread(bound, model, self.models, call.model, form)
             # The client waits as long for each piece, and some servers send blanks while they work.
-            whole = call.model.startswith("openai:") and not self.models.streaming
-            seconds = self.models.timeout_seconds if whole else None
+            longest = LONGEST_STREAM if self.models.streaming else 1
+            ours = call.model.startswith("openai:")
+            seconds = longest * self.models.timeout_seconds if ours else None
             try:
                 async with asyncio.timeout(seconds):
                     return await asked.ainvoke(

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from ...harness.errors import UserError, in_shell, shown
+from ...harness.errors import UserError, in_shell, shown, unwritten
 from ...harness.files import read_json, write_atomically
 from ...memory.run.directory import how_to_go_on
 from ...memory.run.ledger import Totals, Usage
@@ -60,7 +60,7 @@ def write_budgets(directory: Path, budgets: Budgets) -> None:
     try:
         write_atomically(path, (budgets.model_dump_json(indent=2) + "\n").encode())
     except OSError as error:
-        raise UserError(f"cannot write {path}: {error.strerror}; free some space") from error
+        raise UserError(unwritten(path, error)) from error
 
 
 def change_budgets(directory: Path, changed: Budgets) -> Budgets:

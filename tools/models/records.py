@@ -74,8 +74,8 @@ class ModelPlan(Record):
     temperature: float | None = Field(default=None, ge=0, le=2)
     """None: the server's own; some models take no other."""
     streaming: bool = False
-    """Receive replies piece by piece: a slow server then runs into no time limit. Done too while
-    somebody reads the graph's `messages` stream."""
+    """Receive replies piece by piece: a slow server then has twelve times as long for the whole.
+    Done too while somebody reads the graph's `messages` stream."""
     timeout_seconds: float = Field(default=300.0, gt=0)
     """Longest wait for a reply, or for its next piece."""
     attempts: Integer = Field(default=5, ge=1)
@@ -130,13 +130,13 @@ class Budgets(Record):
 
     tokens: Integer | None = Field(default=None, ge=0)
     """Input and output tokens of all model calls."""
-    money: float | None = Field(default=None, ge=0)
+    money: float | None = Field(default=None, ge=0, allow_inf_nan=False)
     """Dollars, by the table of prices."""
     calls: Integer | None = Field(default=None, ge=0)
     """Calls that were answered or may have been."""
-    gpu_seconds: float | None = Field(default=None, ge=0)
+    gpu_seconds: float | None = Field(default=None, ge=0, allow_inf_nan=False)
     """Seconds that candidates spent on the device, simulated or not."""
-    wall_seconds: float | None = Field(default=None, ge=0)
+    wall_seconds: float | None = Field(default=None, ge=0, allow_inf_nan=False)
     """Working time of the run."""
     evaluations: Integer | None = Field(default=None, ge=0)
     """Distinct sources evaluated, the initial kernel included."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -28,12 +29,13 @@ from ...process.children import scrubbed_environment
 from ...process.scratch import scratch_folder
 from ...records.builds import Build
 from ...records.evaluations import StageResult
+from ...records.outcomes import Outcome
 from ...records.record import Record
 from ...records.tasks import Task
 from ...records.tensors import TensorSpec
 from ...vetting.ptx_tokens import NotPtx, read_ptx
 from ...vetting.strong_accesses import strong_lines
-from ..gpu_lock import gpu_lock, may_share
+from ..gpu_lock import Hold, gpu_lock, may_share
 from ..present_gpus import FoundGpu
 from .client import replay_library
 
@@ -76,18 +78,18 @@ def profile_candidate(
     sizes = {spec.name: spec.nbytes for spec in tensors} | {WORKSPACE: plan.workspace_bytes}
     kinds = first_alike(plan.launches, sizes)
     if len(kinds) <= FEW_LAUNCHES:
-        with _program(tensors, built, plan, stage) as (command, directory):
+        with _program(tensors, built, plan, stage) as (command, directory, _):
             return _profile(command, directory, stage, affordable(microseconds))
     # Where all are profiled, ncu needs no ranges.
     asked = timed_places(kinds) if len(kinds) > MOST_TIMED else None
-    with _program(tensors, built, plan, stage, profiled=asked) as (command, directory):
+    with _program(tensors, built, plan, stage, profiled=asked) as (command, directory, _):
         timed = require_all(_profile(command, directory, stage, TIMED, asked), kinds)
     if timed.profile is None:
         return timed
     profile = spread(timed.profile, kinds)
     places = counted_places(profile, kinds)
     together = sum(profile.launches[place].microseconds for place in places)
-    with _program(tensors, built, plan, stage, profiled=places) as (command, directory):
+    with _program(tensors, built, plan, stage, profiled=places) as (command, directory, _):
         counted = _profile(command, directory, stage, affordable(together), places)
     return put_together(profile, kinds, places, counted)
 
@@ -97,23 +99,41 @@ def sanitize_candidate(
 ) -> StageResult:
     """Look for accesses out of bounds and for races in one call of launch(). Blocks.
 
+    What others may have caused, who took the memory, is looked at again with nobody else there, as
+    far as time is left.
+
     Args:
         seconds: limit of all tools together.
         where: at which dimensions, in words.
     """
     # Races are looked for in shared memory alone: without any there are none to be found.
     tools = TOOLS if _uses_shared_memory(built, plan) else tuple(t for t in TOOLS if t != RACES)
-    tensors, shared = task.full.tensors, may_share(task.full.tensors, stage.memory_bytes)
-    with _program(tensors, built, plan, stage, shared=shared) as (command, directory):
-        return sanitize_program(
-            command,
-            directory=directory,
-            environment=_environment(stage, directory),
-            seconds=seconds,
-            where=where if RACES in tools else f"{where} (no shared memory for {RACES})",
-            tools=tools,
-            strong=_strong_lines(built) if RACES in tools else frozenset(),
-        )
+    strong = _strong_lines(built) if RACES in tools else frozenset[tuple[str, int]]()
+    where = where if RACES in tools else f"{where} (no shared memory for {RACES})"
+
+    end = time.monotonic() + seconds
+
+    def looked_at(*, shared: bool) -> tuple[StageResult, bool]:
+        """Return what is found, and whether it may come of others on the GPU."""
+        with _program(task.full.tensors, built, plan, stage, shared=shared) as (
+            command, directory, hold,
+        ):  # fmt: skip
+            found = sanitize_program(
+                command,
+                directory=directory,
+                environment=_environment(stage, directory),
+                seconds=end - time.monotonic(),
+                where=where,
+                tools=tools,
+                strong=strong,
+            )
+            failed = found.outcome is Outcome.CRASHED or "sanitizer_missing" in found.facts
+            return found, failed and hold.had_company()
+
+    found, crowded = looked_at(shared=may_share(task.full.tensors, stage.memory_bytes))
+    if crowded and time.monotonic() < end:
+        found, _ = looked_at(shared=False)
+    return found
 
 
 def _strong_lines(built: Build) -> Lines:
@@ -134,7 +154,7 @@ def try_counters(toolchain: Toolchain, gpu: FoundGpu) -> NcuResult:
     """Profile a kernel that does nothing: are the counters of this GPU to be had? Blocks."""
     built = build_now(toolchain, _NOTHING, "#pragma once\n", gpu.arch)
     stage = Stage(gpu_uuid=gpu.uuid, gpu=gpu.name, memory_bytes=gpu.memory_bytes, inputs={})
-    with _program((), built, _NOTHING_PLANNED, stage) as (command, directory):
+    with _program((), built, _NOTHING_PLANNED, stage) as (command, directory, _):
         return _profile(command, directory, stage, BASIC)
 
 
@@ -166,8 +186,8 @@ def _program(
     *,
     profiled: Sequence[int] | None = None,
     shared: bool = False,
-) -> Iterator[tuple[list[str], Path]]:
-    """Yield the command that calls launch() once, and a folder for it, with the GPU locked.
+) -> Iterator[tuple[list[str], Path, Hold]]:
+    """Yield the command that calls launch() once, a folder for it, and the GPU's lock.
 
     Args:
         profiled: places of the launches round which it starts and stops the profiler.
@@ -177,8 +197,8 @@ def _program(
         manifest = directory / "manifest.json"
         asked = _manifest(tensors, built, plan, stage) | {"profiled": list(profiled or ())}
         manifest.write_text(json.dumps(asked))
-        with gpu_lock(stage.gpu_uuid, shared=shared):
-            yield [sys.executable, "-I", str(_PROGRAM), str(manifest)], directory
+        with gpu_lock(stage.gpu_uuid, shared=shared) as hold:
+            yield [sys.executable, "-I", str(_PROGRAM), str(manifest)], directory, hold
 
 
 def _environment(stage: Stage, directory: Path) -> dict[str, str]:

@@ -30,6 +30,7 @@ from ...reference.cases.distributions import (
 from ...reference.cases.mutants import Mutants
 from ...reference.cases.proof import Proof
 from ...reference.drawing.draws import Draw, draw
+from ...reference.loading.drawn import without_mode
 from ...reference.loading.model import Instance, Reference, ReferenceFault, clone_arguments
 from ...reference.precision.double_precision import double_answers
 from ...reference.precision.tolerances import Scale
@@ -232,6 +233,7 @@ class Baseline:
 
     def __init__(self, reference: Reference, instance: Instance) -> None:
         self._instance = instance
+        self._eager = instance.model
         named = instance.inputs | instance.parameters | instance.buffers
         self._tensors = {name: tensor.detach() for name, tensor in named.items()}
         self._place: AbstractContextManager[Any] = nullcontext()
@@ -243,6 +245,8 @@ class Baseline:
             # forward() makes tensors of its own and needs to be told where.
             self._place = torch.device(reference.device)
             self.eager()
+        with torch.no_grad(), self._place:
+            self._eager = without_mode(instance.model, instance.arguments)
 
     def refresh(self, values: Mapping[str, torch.Tensor]) -> None:
         """Write inputs, parameters and buffers."""
@@ -252,7 +256,7 @@ class Baseline:
     def eager(self) -> None:
         """Call the model as written."""
         with torch.no_grad(), self._place:
-            self._instance.model(*self._instance.arguments)
+            self._eager(*self._instance.arguments)
 
     def compiled(self) -> None:
         """Call the model through torch.compile; see `compile`."""

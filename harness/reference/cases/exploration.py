@@ -9,7 +9,7 @@ from __future__ import annotations
 import resource
 import signal
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -35,8 +35,15 @@ TRIALS = ((1, "gaussian"), (2, "uniform"), (3, "large"))
 """Seed and distribution of the draws that a level must survive."""
 
 
-def explore(reference: Reference, integers: Level = "any") -> Variation:
-    """Return what may vary; `integers` is the level that none of the inputs goes beyond.
+def explore(
+    reference: Reference, integers: Level = "any", drawing: Callable[[], None] = lambda: None
+) -> Variation:
+    """Return what may vary.
+
+    Args:
+        reference: whose tensors they are.
+        integers: the level that none of the integer inputs goes beyond.
+        drawing: called before the first of those is given other values than its own.
 
     Raises ReferenceFault where forward() fails on its own inputs.
     """
@@ -71,6 +78,8 @@ def explore(reference: Reference, integers: Level = "any") -> Variation:
         update={"levels": own_levels, "fixed": tuple(fixed), "constants": constants}
     )
     trial = _Trial(reference, first)
+    if whole and "integer" in kinds.values():
+        drawing()
     found = _freest(trial, start, ladders)
     return found.model_copy(update={"uniform_width": telling_width(reference, found)})
 

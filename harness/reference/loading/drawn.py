@@ -10,7 +10,7 @@ import ast
 import copy
 import inspect
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -159,12 +159,77 @@ def names_of(drawn: Sequence[tuple[str, int, torch.Tensor]]) -> list[str]:
     return names
 
 
-def take_draws(model: torch.nn.Module, count: int, names: Sequence[str]) -> None:
-    """Have forward() take `count` arguments, and then what it would draw, under these names."""
+class _GivenByName:
+    """Has what draws return what is given, in order, without a mode: one is asked at every
+    operation, and what is timed would be its time too.
+
+    Args:
+        names: of what is drawn, as `names_of` has them.
+        given: the numbers.
+
+    Raises RuntimeError where not all are asked for: the file has a name of its own for what draws.
+    """
+
+    def __init__(self, names: Sequence[str], given: Sequence[torch.Tensor]) -> None:
+        self._draws, self._left = _Given(given), len(given)
+        drawing = {name.rpartition("_line")[0] for name in names}
+        self._replaced = [
+            (owner, function) for owner, functions in ((torch, _MAKING), (torch.Tensor, _FILLING))
+            for function in functions if function.__name__.rstrip("_") in drawing
+        ]  # fmt: skip
+
+    def __enter__(self) -> None:
+        for owner, function in self._replaced:
+            setattr(owner, function.__name__, self._standing_for(function))
+
+    def __exit__(self, kind: Any, *error: Any) -> None:
+        for owner, function in self._replaced:
+            if owner is torch:
+                setattr(owner, function.__name__, function)
+            else:
+                delattr(owner, function.__name__)  # What it inherits is found again.
+        if kind is None and self._left:
+            raise RuntimeError("forward() draws under another name")
+
+    def _standing_for(self, function: Any) -> Callable[..., Any]:
+        def stand_in(*args: Any, **kwargs: Any) -> Any:
+            if not _is_a_draw(function, args, kwargs):
+                return function(*args, **kwargs)
+            self._left -= 1
+            return self._draws.draw(function, args, kwargs)
+
+        return stand_in
+
+
+def without_mode(model: torch.nn.Module, arguments: Sequence[Any]) -> torch.nn.Module:
+    """Return a model whose draws were taken as one, of the same tensors, that is as fast as the
+    file's; the model itself where its draws cannot be had by name. It is called once.
+    """
+    names = getattr(model, NAMED, ())
+    if not names:
+        return model
+    plain = copy.copy(model)
+    plain.__class__ = type(model).__mro__[1]
+    take_draws(plain, len(arguments) - len(names), names, by_name=True)
+    try:
+        plain(*arguments)
+    except Exception:  # It is the file's code: the model raises it again, if it does too.
+        return model
+    return plain
+
+
+def take_draws(
+    model: torch.nn.Module, count: int, names: Sequence[str], *, by_name: bool = False
+) -> None:
+    """Have forward() take `count` arguments, and then what it would draw, under these names.
+
+    `by_name` says that no mode is to answer what draws; see `_GivenByName`.
+    """
     own = type(model)
 
     def forward(self: Any, *arguments: Any) -> Any:
-        with _Given(arguments[count:]):
+        given = arguments[count:]
+        with _GivenByName(names, given) if by_name else _Given(given):
             return own.forward(self, *arguments[:count])
 
     kind = inspect.Parameter.POSITIONAL_ONLY

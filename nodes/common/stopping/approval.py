@@ -17,7 +17,7 @@ from langgraph.config import get_config
 from langgraph.types import interrupt
 from pydantic import TypeAdapter, ValidationError
 
-from ....harness.errors import UserError, in_shell, shown
+from ....harness.errors import UserError, in_shell, shown, unwritten
 from ....harness.files import read_json, write_atomically
 from ....tools.progress import report_progress
 from ....tools.workspace import open_runs
@@ -59,7 +59,7 @@ def change_approvals(directory: Path, approvals: Sequence[Approval]) -> None:
     try:
         write_atomically(path, (json.dumps(list(approvals)) + "\n").encode())
     except OSError as error:
-        raise UserError(f"cannot write {path}: {error.strerror}; free some space") from error
+        raise UserError(unwritten(path, error)) from error
 
 
 def approvals_of(plan: RunPlan) -> tuple[Approval, ...]:

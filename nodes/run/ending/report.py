@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 
 from ....harness.bound.speed_of_light import SpeedOfLight, score, speed_of_light
-from ....harness.errors import UserError
+from ....harness.errors import UserError, unwritten
 from ....harness.files import read_json, write_atomically
 from ....harness.gpus import known_gpu
 from ....harness.records.evaluations import DeviceIdentity
@@ -217,15 +217,13 @@ def _outcome(confirmation: Confirmation) -> str:
     return "improved" if confirmation.gain_interval[0] > 1.0 else "not_improved"
 
 
-def write_file(
-    path: Path, text: str, remedy: str = "free some space, then resume the run"
-) -> None:
+def write_file(path: Path, text: str, remedy: str = "then resume the run") -> None:
     """Write a file whole or not at all.
 
     Args:
         path: of the file.
         text: what it holds.
-        remedy: how to mend it where it cannot be written.
+        remedy: what to do where it cannot be written, beside what is wrong with the place.
 
     Raises:
         UserError: the disk is full or the directory is not writable.
@@ -233,4 +231,4 @@ def write_file(
     try:
         write_atomically(path, text.encode())
     except OSError as error:
-        raise UserError(f"cannot write {path}: {error.strerror}; {remedy}") from error
+        raise UserError(f"{unwritten(path, error)}, {remedy}") from error

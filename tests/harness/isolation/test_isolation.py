@@ -304,7 +304,7 @@ def test_the_finding_for_doctor_agrees(scratch: Path) -> None:
 WORKER = """
     import ctypes, errno, os, signal, socket, subprocess, sys, threading
     from pathlib import Path
-    from kernelblaster.harness.cuda.isolation import give_up, shut_off
+    from kernelblaster.harness.cuda.worker.isolation import give_up, shut_off
     missing = give_up() + shut_off([Path.cwd()])
     LIBC = ctypes.CDLL(None, use_errno=True)
     def show(call):

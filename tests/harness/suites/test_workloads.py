@@ -121,6 +121,16 @@ def test_a_set_of_definitions_beside_workloads_is_read_too(tmp_path: Path) -> No
     assert "line 3 is not JSON" in open_ended
 
 
+@pytest.mark.parametrize("place", ["definitions/lonely.json", "lonely/definition.json"])
+def test_a_definition_that_nothing_gives_a_size_is_left_out_and_says_so(
+    tmp_path: Path, place: str
+) -> None:
+    (tmp_path / place).parent.mkdir()
+    (tmp_path / place).write_text(json.dumps(definition(name="lonely")))
+    tasks, (left,) = read_problems(tmp_path)
+    assert not tasks and left.name == "'lonely'" and "no workload" in left.reason
+
+
 @pytest.mark.parametrize(
     ("said", "asked", "why"),
     [

@@ -96,6 +96,25 @@ LOADED: dict[str, tuple[str, dict[str, Any]]] = {
                   init="n, d: self.e = nn.Embedding(n, d)", initial="[1000, 32]"),
         {"args": ["ids", "e_weight"], "out": ["float32[8, 12, 32]"]},
     ),
+    "a table whose size stands in the class": (
+        reference(
+            "return self.table(i) @ self.w",
+            "[torch.randint(0, 8192, (2, 16))]",
+            init="n=0: self.table = nn.Embedding(8192, 192); "
+            "self.w = nn.Parameter(torch.randn(192, 192))",
+            given="i",
+        ),
+        {"small": True},
+    ),
+    "classes whose number stands in the class": (
+        reference(
+            "return nn.functional.cross_entropy(self.w(x), i)",
+            "[torch.randn(4, 512), torch.randint(0, 4096, (4,))]",
+            init="n=0: self.w = nn.Linear(512, 4096)",
+            given="x, i",
+        ),
+        {"small": True},
+    ),
     "tied weights": (
         reference("return self.b(self.a(x))", X,
                   init="n=64: self.a = nn.Linear(n, n, bias=False); "

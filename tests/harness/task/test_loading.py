@@ -317,14 +317,30 @@ def test_a_broken_file_is_a_user_error(text: str, message: str, tmp_path: Path) 
     assert line.startswith(str(path)) and "\n" not in line and "Traceback" not in line
 
 
-def test_integers_that_crash_what_reads_them_are_not_drawn(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "given, crashes_at, runs",
+    [
+        ("torch.rand(8, 64)", "True", 1),
+        ("torch.randint(3, 10, (8, 64))", "True", 1),
+        ("torch.randint(3, 10, (8, 64))", "int(i.max()) > 9", 2),
+    ],
+)
+def test_a_crash_is_repeated_only_where_other_integers_help(
+    given: str, crashes_at: str, runs: int, tmp_path: Path
+) -> None:
+    noted = tmp_path / "noted"
     text = (
-        f"import os, signal\n{HEAD}class Model(nn.Module):\n    def forward(self, x, i):\n"
-        "        if int(i.max()) > 9:\n            os.kill(os.getpid(), signal.SIGSEGV)\n"
-        "        return x + i\n"
-        "def get_inputs():\n    return [torch.rand(8, 64), torch.randint(3, 10, (8, 64))]\n"
+        f"import os, signal\nprint(os.getpid(), file=open({str(noted)!r}, 'a'))\n{HEAD}"
+        "class Model(nn.Module):\n    def forward(self, i):\n"
+        f"        if {crashes_at}:\n            os.kill(os.getpid(), signal.SIGSEGV)\n"
+        f"        return i * 2\ndef get_inputs():\n    return [{given}]\n"
     )
-    assert load(written(tmp_path, text)).variation.levels["i"] == "range"
+    if runs == 1:
+        with pytest.raises(UserError, match=r"\(SIGSEGV\) in line 8"):
+            load(written(tmp_path, text))
+    else:
+        assert load(written(tmp_path, text)).variation.levels["i"] == "range"
+    assert len(set(noted.read_text().split())) == runs
 
 
 @pytest.mark.parametrize(

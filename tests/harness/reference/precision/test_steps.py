@@ -11,7 +11,7 @@ from small_references import reference
 from kernelblaster.harness.judge.tensor_comparison import compare
 from kernelblaster.harness.records.variations import Variation
 from kernelblaster.harness.reference.cases.case import Case
-from kernelblaster.harness.reference.draws import Draw, draw
+from kernelblaster.harness.reference.drawing.draws import Draw, draw
 
 
 def case_of(body: str) -> Case:
