@@ -15,9 +15,11 @@ import torch
 
 from .driver import Driver, LaunchStep, Steps
 
-CROWDED_SECONDS = 0.01
+CROWDED_SECONDS = (0.01, 0.04, 0.16)
 """After which those that wait leave by themselves: a launch whose blocks wait for each other, or
-need all of the GPU, then goes on as it would have."""
+need all of the GPU, then goes on as it would have. Where other processes share the GPU it runs each
+of them in turn, for milliseconds, and those that are to wait may come too late: they are asked
+again, for longer."""
 _BLOCK = 1024
 _WARP = 32
 _WAITS = b"""
@@ -87,27 +89,40 @@ class Crowd:
 
         The GPU must be idle before; those that waited may still be leaving after.
         """
-        self._seen[:] = 0
-        ends = time.monotonic() + CROWDED_SECONDS
-        came = self._place(0, self._sms - 1, _BLOCK, self._shared_bytes, ends)
-        spare, place = self._threads - -(-threads // _WARP) * _WARP, self._sms - 1
-        while spare > 0:
-            came &= self._place(place, 1, min(_BLOCK, spare), 0, ends)
-            spare, place = spare - _BLOCK, place + 1
+        for seconds in CROWDED_SECONDS:
+            came = self._fill(threads, seconds)
+            if came or seconds == CROWDED_SECONDS[-1]:
+                break
+            self._seen[0] = 1
+            for stream in self._streams:
+                stream.synchronize()
         self.times += came
         try:
             yield
         finally:
             self._seen[0] = 1
 
-    def _place(self, place: int, blocks: int, threads: int, shared_bytes: int, ends: float) -> bool:
-        """Start blocks that wait; say whether all of them came in time."""
+    def _fill(self, threads: int, seconds: float) -> bool:
+        """Have all places taken but those of so many threads; say whether all came in time."""
+        self._seen[:] = 0
+        ends = time.monotonic() + seconds
+        came = self._place(0, self._sms - 1, _BLOCK, self._shared_bytes, seconds, ends)
+        spare, place = self._threads - -(-threads // _WARP) * _WARP, self._sms - 1
+        while spare > 0:
+            came &= self._place(place, 1, min(_BLOCK, spare), 0, seconds, ends)
+            spare, place = spare - _BLOCK, place + 1
+        return came
+
+    def _place(
+        self, place: int, blocks: int, threads: int, shared_bytes: int, seconds: float, ends: float
+    ) -> bool:
+        """Start blocks that wait for so many seconds; say whether all of them came in time."""
         if blocks < 1:
             return True
         words = (
             self._words.data_ptr().to_bytes(8, "little"),
             (1 + place).to_bytes(4, "little"),
-            int(1e9 * CROWDED_SECONDS).to_bytes(8, "little"),
+            int(1e9 * seconds).to_bytes(8, "little"),
         )
         step = LaunchStep(self._function, (blocks, 1, 1), (threads, 1, 1), shared_bytes, (), words)
         stream = self._streams[max(0, place - self._sms + 2)]

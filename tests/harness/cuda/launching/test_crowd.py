@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from kernelblaster.harness.cuda.launching.candidate import DriverCall, Fault
+from kernelblaster.harness.cuda.launching.crowd import CROWDED_SECONDS, Crowd
 from kernelblaster.harness.host.plan import Plan, PlannedLaunch
 
 FILL: Any = SimpleNamespace()
@@ -82,3 +83,26 @@ def test_what_breaks_on_the_gpu_ends_the_call() -> None:
     made = call(noted, Plan((launch(32), FILL), 0, {}, 0.0))
     assert made.crowd(0, noted.room, lambda: next(answers)) == BROKEN
     assert noted.told == ["most is shared", "room for 32", 0, "all may leave"]
+
+
+@pytest.mark.parametrize("late", range(len(CROWDED_SECONDS) + 1))
+def test_those_that_are_to_wait_are_asked_again_where_they_come_too_late(
+    late: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As where other processes have the GPU in turn; the candidate runs in any case.
+    crowd, told = object.__new__(Crowd), list[object]()
+    crowd._seen, crowd.times = [0], 0  # type: ignore[assignment]
+    left = SimpleNamespace(synchronize=lambda: told.append(crowd._seen[0]))
+    crowd._streams = [left]
+
+    def fill(threads: int, seconds: float) -> bool:
+        crowd._seen[0] = 0
+        told.append(seconds)
+        return len(told) > 2 * late
+
+    monkeypatch.setattr(crowd, "_fill", fill)
+    with crowd.leaving_room_for(64):
+        assert crowd._seen[0] == 0
+    asked = CROWDED_SECONDS[: late + 1]
+    assert told == [each for seconds in asked for each in (seconds, 1)][:-1]
+    assert (crowd.times, crowd._seen[0]) == (late < len(CROWDED_SECONDS), 1)
