@@ -71,8 +71,8 @@ async def sweep(state: Reads) -> dict[str, Any]:
     asked_for = {each.technique for each in state["proposals"] if each.made_for}
     swept = {each.technique: each for each in found if each.technique not in asked_for}
     others = [each for each in state["proposals"] if each.technique not in swept]
-    if not swept:
-        return {}
+    if not swept:  # A node that returns nothing is streamed as None, which readers do not expect.
+        return {"proposals": state["proposals"]}
     ranked = (*others, *swept.values())
     if not asked_for:  # A model's order is its ranking.
         ranked = tuple(sorted(ranked, key=lambda each: (-each.expected.score, each.technique)))
