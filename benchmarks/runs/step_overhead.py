@@ -17,7 +17,6 @@ import argparse
 import asyncio
 import datetime
 import importlib
-import importlib.util
 import json
 import os
 import shutil
@@ -53,11 +52,8 @@ def side(rows: int) -> dict[str, float]:
         scratch = Path(folder)
         (scratch / "kb").mkdir()
         if rows:
-            spec = importlib.util.spec_from_file_location("filler", HERE / "knowledge_base.py")
-            assert spec is not None and spec.loader is not None
-            filler = importlib.util.module_from_spec(spec)
-            spec.loader.exec_module(filler)
-            filler.fill(scratch / "kb", rows)
+            sys.path.insert(0, str(HERE.parent / "learning"))
+            importlib.import_module("knowledge_base").record(scratch / "kb", rows)
 
         support.install(replace, rewrites)
         for number in range(PAIRS):
