@@ -9,7 +9,6 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
-import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -166,7 +165,7 @@ def timed_proof(
         found.append(case.tolerances("both"))
         proof.add(case, found[-1])
         del case
-    widest = [max(each, key=_width) for each in zip(*found, strict=True)]
+    widest = [_widest(each) for each in zip(*found, strict=True)]
     why = proof.degenerate()
     if why:
         why = why.replace(" passes every case of this task", "") + (
@@ -176,8 +175,13 @@ def timed_proof(
     return why, widest
 
 
-def _width(tolerance: Tolerance | None) -> tuple[float, float]:
-    return (math.inf, 0.0) if tolerance is None else (tolerance.absolute, tolerance.share)
+def _widest(tolerances: Sequence[Tolerance | None]) -> Tolerance | None:
+    """Return the one of the largest absolute part, with room for the steps of all."""
+    known = [each for each in tolerances if each is not None]
+    if len(known) < len(tolerances):
+        return None
+    steps = {part: max(getattr(each, part) for each in known) for part in ("step", "share")}
+    return max(known, key=lambda each: each.absolute).model_copy(update=steps)
 
 
 def first_finite(

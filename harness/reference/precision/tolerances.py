@@ -101,6 +101,7 @@ def with_steps(tolerance: Tolerance | None, steps: Steps | None) -> Tolerance | 
     """Return a tolerance with room for the elements that make a step.
 
     Where more than a few may, whole numbers are judged as floating ones: as near as their step.
+    None where most are no larger than that: of flags any would be right.
     """
     if tolerance is None or steps is None:
         return tolerance
@@ -108,6 +109,8 @@ def with_steps(tolerance: Tolerance | None, steps: Steps | None) -> Tolerance | 
         return tolerance.model_copy(update={"step": steps.largest, "share": steps.share})
     if tolerance.absolute:
         return tolerance
+    if steps.least >= root_mean_square(steps.exact):
+        return None
     return Tolerance(absolute=steps.least, relative=TOLERANCES["float32"].relative)
 
 

@@ -62,3 +62,16 @@ def test_large_numbers_are_judged_as_floating_ones() -> None:
     (tolerance,) = case_of("(x * 1e6).to(torch.int32)").tolerances("both")
     assert tolerance is not None
     assert (tolerance.absolute, tolerance.relative, tolerance.share) == (1, 1e-4, 0)
+
+
+def test_flags_of_which_any_would_be_right_are_not_compared() -> None:
+    made = reference("torch.softmax(x, dim=1) >= 1 / 250", "torch.randn(64, 250)")
+    case = Case(made, draw(made, Draw(2, "constant"), Variation(levels={"x": "any"})))
+    assert case.tolerances("both") == (None,)
+
+
+def test_a_step_to_infinity_is_no_room_for_other_numbers() -> None:
+    made = reference("(x * 12.7).round() / ((x * 12.7).round() - 3)", "torch.randn(256, 256)")
+    case = Case(made, draw(made, Draw(5, "gaussian"), Variation(levels={"x": "any"})))
+    (tolerance,) = case.tolerances("both")
+    assert tolerance is not None and 0 < tolerance.step < 100
