@@ -165,18 +165,18 @@ def timed_proof(
         found.append(case.tolerances("both"))
         proof.add(case, found[-1])
         del case
-    widest = [_widest(each) for each in zip(*found, strict=True)]
     why = proof.degenerate()
     if why:
         why = why.replace(" passes every case of this task", "") + (
             " where inputs are like those of get_inputs(), as the timed ones are (it is verified "
             "on others)"
         )
-    return why, widest
+    return why, [widest(each) for each in zip(*found, strict=True)]
 
 
-def _widest(tolerances: Sequence[Tolerance | None]) -> Tolerance | None:
-    """Return the one of the largest absolute part, with room for the steps of all."""
+def widest(tolerances: Sequence[Tolerance | None]) -> Tolerance | None:
+    """Return the one of the largest absolute part, with room for the steps of all; None beside
+    one that is None."""
     known = [each for each in tolerances if each is not None]
     if len(known) < len(tolerances):
         return None

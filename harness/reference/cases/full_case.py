@@ -174,8 +174,10 @@ def _stepped(tolerance: dict[str, Any], steps: Steps | None) -> dict[str, Any] |
     """Return what of a tolerance is another where elements make steps; None as `with_steps`."""
     plain = Tolerance(absolute=max(tolerance["absolute"]), relative=max(tolerance["relative"]))
     found = with_steps(plain, steps)
-    if found is None or found == plain:
-        return found and {}
+    if found is None:
+        return None
+    if found == plain:
+        return {}
     if found.share:
         return {"step": found.step, "share": found.share}
     return {"absolute": [found.absolute], "relative": [found.relative]}
