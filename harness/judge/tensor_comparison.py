@@ -132,8 +132,7 @@ def _within_step(
 def _agree(got: torch.Tensor, expected: torch.Tensor, tolerance: Tolerance) -> torch.Tensor:
     if got.dtype is torch.bool:
         # A byte that is neither 0 nor 1 is true in C++: the candidate's bool is read as one.
-        same = (got.view(torch.uint8) != 0) == expected
-        return same | torch.full_like(same, tolerance.absolute >= 1)
+        return (got.view(torch.uint8) != 0) == expected
     if not expected.is_floating_point() and not tolerance.absolute:
         return got == expected
     a, b = got.double(), expected.double()

@@ -60,7 +60,7 @@ def claimed_case(
 
 
 def scale_of_claim(claim: ClaimedInput) -> Scale:
-    """Return which way tolerances follow the answers of a claimed input; see cases.scale_of."""
+    """Return which way tolerances follow a claimed input's answers; see distributions.scale_of."""
     sizes = (
         abs(value)
         for fill in claim.tensors

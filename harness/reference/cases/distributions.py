@@ -9,7 +9,6 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
-import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -166,18 +165,23 @@ def timed_proof(
         found.append(case.tolerances("both"))
         proof.add(case, found[-1])
         del case
-    widest = [max(each, key=_width) for each in zip(*found, strict=True)]
     why = proof.degenerate()
     if why:
         why = why.replace(" passes every case of this task", "") + (
             " where inputs are like those of get_inputs(), as the timed ones are (it is verified "
             "on others)"
         )
-    return why, widest
+    return why, [widest(each) for each in zip(*found, strict=True)]
 
 
-def _width(tolerance: Tolerance | None) -> tuple[float, float]:
-    return (math.inf, 0.0) if tolerance is None else (tolerance.absolute, tolerance.share)
+def widest(tolerances: Sequence[Tolerance | None]) -> Tolerance | None:
+    """Return the one of the largest absolute part, with room for the steps of all; None beside
+    one that is None."""
+    known = [each for each in tolerances if each is not None]
+    if len(known) < len(tolerances):
+        return None
+    steps = {part: max(getattr(each, part) for each in known) for part in ("step", "share")}
+    return max(known, key=lambda each: each.absolute).model_copy(update=steps)
 
 
 def first_finite(

@@ -150,13 +150,14 @@ def widen_tolerances(
             )
             for each in plain
         )  # fmt: skip
-        wider.append(first and second and first | {
+        stepped = first and _stepped(first, steps)
+        wider.append(None if first is None or second is None or stepped is None else first | {
             part: [
                 (second if KINDS_OF_ROWS[kind] in EQUAL_ROWS else first)[part][kind]
                 for kind in range(len(first[part]))
             ]
             for part in PARTS
-        } | _stepped(first, steps))  # fmt: skip
+        } | stepped)  # fmt: skip
     described |= {
         "tolerances": [
             new and old and new | {part: [*map(max, old[part], new[part])] for part in PARTS}
@@ -169,11 +170,13 @@ def widen_tolerances(
     new.replace(answers / "case.json")
 
 
-def _stepped(tolerance: dict[str, Any], steps: Steps | None) -> dict[str, Any]:
-    """Return what of a tolerance is another where elements make steps; see `with_steps`."""
+def _stepped(tolerance: dict[str, Any], steps: Steps | None) -> dict[str, Any] | None:
+    """Return what of a tolerance is another where elements make steps; None as `with_steps`."""
     plain = Tolerance(absolute=max(tolerance["absolute"]), relative=max(tolerance["relative"]))
     found = with_steps(plain, steps)
-    if found is None or found == plain:
+    if found is None:
+        return None
+    if found == plain:
         return {}
     if found.share:
         return {"step": found.step, "share": found.share}

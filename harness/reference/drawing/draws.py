@@ -51,7 +51,7 @@ class Draw(NamedTuple):
 
     seed: int
     distribution: str
-    """Of the inputs: a name of cases.CASES, "timed", or "full": floating numbers that the seed
+    """Of the inputs: a name of rules.CASES, "timed", or "full": floating numbers that the seed
     chooses stay as they are."""
     factor: float = 1.0
     """By which floating inputs are scaled, or moved away from zero; of "zeros", as large as a peak

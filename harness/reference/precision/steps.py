@@ -55,10 +55,11 @@ def rounds(function: Any, args: Sequence[Any], answer: Any) -> bool:
         return False
     if function.overloadpacket in ROUNDING:
         return True
-    return (
-        function.overloadpacket is _aten._to_copy
-        and not answer.is_floating_point() and not answer.is_complex()
-    )  # fmt: skip
+    return function.overloadpacket is _aten._to_copy and _is_whole(answer.dtype)
+
+
+def _is_whole(dtype: torch.dtype) -> bool:
+    return not dtype.is_floating_point and not dtype.is_complex
 
 
 def compares(function: Any, args: Sequence[Any]) -> bool:
@@ -95,7 +96,8 @@ def _steps(answer: torch.Tensor, exact: torch.Tensor, *moved: torch.Tensor) -> S
     # PyTorch's own rounding steps too.
     ends = moved if answer.is_floating_point() else (*moved, exact)
     center = (exact if answer.is_floating_point() else answer).double()
-    off = torch.stack([(each.double() - center).abs() for each in ends]).amax(0).nan_to_num(0.0)
+    off = torch.stack([(each.double() - center).abs() for each in ends]).amax(0)
+    off = off.nan_to_num(0.0, 0.0)  # A step to infinity is no room for other numbers.
     base = TOLERANCES.get(str(answer.dtype).removeprefix("torch."))
     near = base.absolute + base.relative * center.abs() if base else torch.zeros_like(center)
     stepped = off > near
@@ -119,7 +121,7 @@ class _Moved(TorchDispatchMode):  # type: ignore[misc]
     ) -> Any:
         named = kwargs or {}
         to = named.get("dtype")
-        casts = function.overloadpacket is _aten._to_copy and to and not to.is_floating_point
+        casts = function.overloadpacket is _aten._to_copy and to and _is_whole(to)
         if casts or function.overloadpacket in ROUNDING | COMPARING:
             first = args[0]
             if isinstance(first, torch.Tensor) and first.is_floating_point():

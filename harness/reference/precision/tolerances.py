@@ -100,14 +100,17 @@ def tolerance_of(
 def with_steps(tolerance: Tolerance | None, steps: Steps | None) -> Tolerance | None:
     """Return a tolerance with room for the elements that make a step.
 
-    Where more than a few may, whole numbers are judged as floating ones: as near as their step.
+    Where more than a few may, few of the floating ones still do, in most kernels, and whole numbers
+    are judged as floating ones: as near as their step.
+    None where most are no larger than that: of flags any would be right.
     """
     if tolerance is None or steps is None:
         return tolerance
-    if steps.share <= MOST_STEPPED:
-        return tolerance.model_copy(update={"step": steps.largest, "share": steps.share})
-    if tolerance.absolute:
-        return tolerance
+    if steps.share <= MOST_STEPPED or tolerance.absolute:
+        share = min(steps.share, MOST_STEPPED)
+        return tolerance.model_copy(update={"step": steps.largest, "share": share})
+    if steps.least >= root_mean_square(steps.exact):
+        return None
     return Tolerance(absolute=steps.least, relative=TOLERANCES["float32"].relative)
 
 

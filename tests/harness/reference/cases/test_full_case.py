@@ -23,6 +23,7 @@ from kernelblaster.harness.reference.cases.full_case import (
     write_full_case,
 )
 from kernelblaster.harness.reference.loading.model import Reference
+from kernelblaster.harness.reference.precision.steps import Steps
 from kernelblaster.harness.reference.precision.tolerances import tolerance_of
 
 
@@ -166,6 +167,14 @@ def test_tolerances_are_widened_by_pytorchs_own_error(tmp_path: Path) -> None:
     alone = tolerance_of(answer, exact, scale="both", cast=False, factor=OWN_ERROR_FACTOR)
     assert wide is not None and alone is not None
     assert math.isclose(wide["absolute"][0], alone.absolute)
+
+
+def test_flags_of_which_any_would_be_right_are_not_compared_at_full_dimensions() -> None:
+    whole: dict[str, Any] = {"absolute": [0.0], "relative": [0.0], "row": 4}
+    flags = Steps(torch.tensor([0.0, 1.0, 1.0, 0.0]), largest=1.0, least=1.0, share=0.5)
+    assert full_case._stepped(whole, flags) is None
+    numbers = flags._replace(exact=40.0 * flags.exact)
+    assert full_case._stepped(whole, numbers) == {"absolute": [1.0], "relative": [1e-4]}
 
 
 def test_plain_sums_have_room_at_full_dimensions_too(tmp_path: Path) -> None:

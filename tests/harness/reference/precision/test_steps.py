@@ -9,9 +9,12 @@ import torch
 from small_references import reference
 
 from kernelblaster.harness.judge.tensor_comparison import compare
+from kernelblaster.harness.records.tensors import Tolerance
 from kernelblaster.harness.records.variations import Variation
 from kernelblaster.harness.reference.cases.case import Case
+from kernelblaster.harness.reference.cases.distributions import widest
 from kernelblaster.harness.reference.drawing.draws import Draw, draw
+from kernelblaster.harness.reference.precision.steps import MOST_STEPPED
 
 
 def case_of(body: str) -> Case:
@@ -62,3 +65,32 @@ def test_large_numbers_are_judged_as_floating_ones() -> None:
     (tolerance,) = case_of("(x * 1e6).to(torch.int32)").tolerances("both")
     assert tolerance is not None
     assert (tolerance.absolute, tolerance.relative, tolerance.share) == (1, 1e-4, 0)
+
+
+def test_flags_of_which_any_would_be_right_are_not_compared() -> None:
+    made = reference("torch.softmax(x, dim=1) >= 1 / 250", "torch.randn(64, 250)")
+    case = Case(made, draw(made, Draw(2, "constant"), Variation(levels={"x": "any"})))
+    assert case.tolerances("both") == (None,)
+
+
+def test_a_step_to_infinity_is_no_room_for_other_numbers() -> None:
+    made = reference("(x * 12.7).round() / ((x * 12.7).round() - 3)", "torch.randn(256, 256)")
+    case = Case(made, draw(made, Draw(5, "gaussian"), Variation(levels={"x": "any"})))
+    (tolerance,) = case.tolerances("both")
+    assert tolerance is not None and 0 < tolerance.step < 100
+
+
+def test_of_many_floating_answers_that_may_make_a_step_few_do() -> None:
+    body = "torch.round((x.float() @ x.float().T) * 40.3) / 40.3"
+    made = reference(body, "torch.randn(64, 256).bfloat16()")
+    case = Case(made, draw(made, Draw(5, "gaussian"), Variation(levels={"x": "any"})))
+    (tolerance,) = case.tolerances("both")
+    assert tolerance is not None and tolerance.absolute < tolerance.step
+    assert tolerance.share == MOST_STEPPED
+
+
+def test_of_several_draws_the_widest_has_room_for_the_steps_of_all() -> None:
+    near = Tolerance(absolute=1, relative=0, step=3, share=0.01)
+    far = Tolerance(absolute=2, relative=0)
+    assert widest([near, far]) == Tolerance(absolute=2, relative=0, step=3, share=0.01)
+    assert widest([near, None]) is None
