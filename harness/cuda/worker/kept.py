@@ -116,7 +116,8 @@ def are_alike(first: CasePlan, second: CasePlan) -> bool:
 
 
 def _are_near(first: Tolerance, second: Tolerance) -> bool:
-    pairs = (first.absolute, second.absolute), (first.relative, second.relative)
+    names = ("absolute", "relative", "step", "share")
+    pairs = ((getattr(first, name), getattr(second, name)) for name in names)
     return all(max(pair) <= AGREEMENT * min(pair) for pair in pairs)
 
 

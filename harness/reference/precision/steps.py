@@ -12,6 +12,7 @@ What is exact is not moved: an input, a whole number, zero.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -19,7 +20,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ...task.rules import TOLERANCES
-from ..loading.model import Instance, Reference, ReferenceFault
+from ..loading.model import Instance, Reference, ReferenceFault, clone_arguments
 from .double_precision import double_run
 
 _aten = torch.ops.aten
@@ -29,6 +30,11 @@ ROUNDING = frozenset((
     _aten.trunc_, _aten.fix, _aten.floor_divide,
 ))  # fmt: skip
 COMPARING = frozenset((_aten.gt, _aten.ge, _aten.lt, _aten.le, _aten.sign, _aten.bucketize))
+MOVING = frozenset((
+    _aten.clone, _aten.copy_, _aten.cat, _aten.stack, _aten.index, _aten.index_select,
+    _aten.gather, _aten.embedding, _aten.constant_pad_nd, _aten.flip, _aten.roll,
+))  # fmt: skip
+"""Operations that compute nothing: what they answer is as exact as what they are given."""
 PART = 0.25
 """Of what numbers of a type may be off, what is allowed for here: most are off by far less, and
 numbers of half the precision make more steps than this."""
@@ -41,8 +47,8 @@ class Steps(NamedTuple):
 
     exact: torch.Tensor
     """The answer in double precision; PyTorch's own where it makes a step."""
-    largest: float
-    """How far an element is off that makes one, at most."""
+    size: float
+    """How far an element is off that makes one: floating ones at most, whole ones mostly."""
     least: float
     """And at least."""
     share: float
@@ -75,14 +81,14 @@ def steps_of(
     answers: Sequence[torch.Tensor],
 ) -> list[Steps | None]:
     """Return the steps of each output, None for one that makes none, or where that is not known."""
-    given = (*instance.inputs.values(), *instance.parameters.values(), *instance.buffers.values())
-    own = {each.dtype for each in given if each.is_floating_point()}
-    half = [each for each in (torch.bfloat16, torch.float16) if each in own]
-    dtype = half[0] if half else torch.float32 if own != {torch.float64} else torch.float64
     try:
+        with _Types() as types:
+            reference.outputs(
+                copy.deepcopy(model), clone_arguments(instance.arguments, torch.clone)
+            )
         exact, *others = (
             double_run(reference, model, instance.arguments, mode)
-            for mode in (None, _Moved(dtype, 1.0), _Moved(dtype, -1.0))
+            for mode in (None, _Moved(types.found, 1.0), _Moved(types.found, -1.0))
         )
         return [
             _steps(*each) if len({one.shape for one in each}) == 1 else None
@@ -103,39 +109,77 @@ def _steps(answer: torch.Tensor, exact: torch.Tensor, *moved: torch.Tensor) -> S
     stepped = off > near
     if not bool(stepped.any()):
         return None
+    # Whole numbers wrap (int8, a remainder): where few do, that is no room for the others.
+    usual = off.max() if answer.is_floating_point() else off[stepped].median()
     return Steps(
         torch.where(stepped, answer.double(), exact.double()),
-        float(off.max()), float(off[stepped].min()), float(stepped.double().mean()),
+        float(usual), float(off[stepped].min()), float(stepped.double().mean()),
     )  # fmt: skip
 
 
-class _Moved(TorchDispatchMode):  # type: ignore[misc]
-    """Moves what is rounded or compared by what numbers of a type may be off, up or down."""
+def _steps_here(function: Any, args: Sequence[Any], named: dict[str, Any]) -> bool:
+    """Say whether an operation rounds or compares floating numbers."""
+    to = named.get("dtype")
+    casts = function.overloadpacket is _aten._to_copy and to and _is_whole(to)
+    if not casts and function.overloadpacket not in ROUNDING | COMPARING:
+        return False
+    return isinstance(args[0], torch.Tensor) and args[0].is_floating_point()
 
-    def __init__(self, dtype: torch.dtype, sign: float) -> None:
+
+class _Types(TorchDispatchMode):  # type: ignore[misc]
+    """Notes how precise each number is that is rounded or compared, in order: as the least precise
+    type that anything was computed in before it."""
+
+    def __init__(self) -> None:
         super().__init__()
-        self._dtype, self._sign = dtype, sign
+        self.found: list[torch.dtype] = []
+        self._least: torch.dtype | None = None
 
     def __torch_dispatch__(
         self, function: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
         named = kwargs or {}
-        to = named.get("dtype")
-        casts = function.overloadpacket is _aten._to_copy and to and _is_whole(to)
-        if casts or function.overloadpacket in ROUNDING | COMPARING:
-            first = args[0]
-            if isinstance(first, torch.Tensor) and first.is_floating_point():
-                moved = self._moved(first)
-                if function.overloadpacket.__name__.endswith("_"):
-                    first.copy_(moved)
-                else:
-                    args = (moved, *args[1:])
+        if _steps_here(function, args, named):
+            self.found.append(self._least or args[0].dtype)
+        answer = function(*args, **named)
+        if isinstance(answer, torch.Tensor) and answer.is_floating_point():
+            operation = function.overloadpacket
+            widens = operation is _aten._to_copy and (
+                args[0].is_floating_point() and _unit(answer.dtype) <= _unit(args[0].dtype)
+            )
+            if not (function.is_view or operation in MOVING or widens):
+                self._least = max(self._least or answer.dtype, answer.dtype, key=_unit)
+        return answer
+
+
+def _unit(dtype: torch.dtype) -> float:
+    return float(torch.finfo(dtype).eps)
+
+
+class _Moved(TorchDispatchMode):  # type: ignore[misc]
+    """Moves what is rounded or compared by what numbers of its type may be off, up or down."""
+
+    def __init__(self, dtypes: Sequence[torch.dtype], sign: float) -> None:
+        """Prepare; `dtypes` are those of a run as it is, in order. Here all are double."""
+        super().__init__()
+        self._dtypes, self._sign = iter(dtypes), sign
+
+    def __torch_dispatch__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        named = kwargs or {}
+        if _steps_here(function, args, named):
+            moved = self._moved(args[0], next(self._dtypes, torch.float32))
+            if function.overloadpacket.__name__.endswith("_"):
+                args[0].copy_(moved)
+            else:
+                args = (moved, *args[1:])
         return function(*args, **named)
 
-    def _moved(self, value: torch.Tensor) -> torch.Tensor:
-        if torch.equal(value.to(self._dtype).to(value.dtype).nan_to_num(), value.nan_to_num()):
+    def _moved(self, value: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+        if torch.equal(value.to(dtype).to(value.dtype).nan_to_num(), value.nan_to_num()):
             return value
-        base = TOLERANCES[str(self._dtype).removeprefix("torch.")]
+        base = TOLERANCES[str(dtype).removeprefix("torch.")]
         finite = value.isfinite()
         size = float(torch.where(finite, value, 0.0).square().mean().sqrt())
         off = PART * (base.relative * value.abs() + base.absolute * min(1.0, size))

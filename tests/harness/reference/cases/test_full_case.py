@@ -171,7 +171,7 @@ def test_tolerances_are_widened_by_pytorchs_own_error(tmp_path: Path) -> None:
 
 def test_flags_of_which_any_would_be_right_are_not_compared_at_full_dimensions() -> None:
     whole: dict[str, Any] = {"absolute": [0.0], "relative": [0.0], "row": 4}
-    flags = Steps(torch.tensor([0.0, 1.0, 1.0, 0.0]), largest=1.0, least=1.0, share=0.5)
+    flags = Steps(torch.tensor([0.0, 1.0, 1.0, 0.0]), size=1.0, least=1.0, share=0.5)
     assert full_case._stepped(whole, flags) is None
     numbers = flags._replace(exact=40.0 * flags.exact)
     assert full_case._stepped(whole, numbers) == {"absolute": [1.0], "relative": [1e-4]}
