@@ -121,7 +121,7 @@ class OperationsSeen(TorchDispatchMode):  # type: ignore[misc]
     ) -> Any:
         answer = function(*args, **(kwargs or {}))
         self.places |= function in UNPROMISED
-        self.rounds |= rounds(function, args, answer)
+        self.rounds |= rounds(function, args, kwargs or {})
         self.compares |= compares(function, args)
         count = _TERMS.get(function.overloadpacket) or _TERMS_OF_NORMS.get(function.overloadpacket)
         if count is not None:
@@ -199,17 +199,17 @@ class _Moved(OtherSums):
 
         What the mean is off, squared, is in every variance, and all that is in one of equal terms.
         """
-        spread = answer if isinstance(answer, torch.Tensor) else answer[0]
+        alone = isinstance(answer, torch.Tensor)
+        spread = answer if alone else answer[0]
         terms = _reduced(args, spread)
-        axes = axes_added(function, args)
-        mean = args[0].mean(axes, keepdim=True).reshape(spread.shape) if axes else spread
+        mean = _mean_of(function, args, spread) if alone else answer[1]
         off = mean.abs() * self._drift(terms, _as(share, mean))
         moved = self._move(spread, terms, share)
         if function.overloadpacket in (_aten.std, _aten.std_mean):
             moved = torch.hypot(moved, off)
         else:
             moved = moved + off.square()
-        if spread is answer:
+        if alone:
             return moved
         return type(answer)((moved, self._move(answer[1], terms, share)))
 
@@ -286,6 +286,12 @@ class _AddedInOrder(_Moved):
             first = first.narrow(axis, 0, 1)
         alike = (terms - first).abs_() <= ALIKE * first.abs()
         return alike.sum(axes, keepdim=True).double() / math.prod(terms.shape[at] for at in axes)
+
+
+def _mean_of(function: Any, args: Any, spread: torch.Tensor) -> torch.Tensor:
+    """Return the means about which variances or deviations are; of none, these."""
+    axes = axes_added(function, args)
+    return args[0].mean(axes, keepdim=True).reshape(spread.shape) if axes else spread
 
 
 def _as(share: float | torch.Tensor, answer: torch.Tensor) -> float | torch.Tensor:

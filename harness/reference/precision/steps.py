@@ -13,7 +13,7 @@ What is exact is not moved: an input, a whole number, zero.
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -55,25 +55,22 @@ class Steps(NamedTuple):
     """Of the elements, those that may make one."""
 
 
-def rounds(function: Any, args: Sequence[Any], answer: Any) -> bool:
+def rounds(function: Any, args: Sequence[Any], named: Mapping[str, Any]) -> bool:
     """Say whether an operation rounds floating numbers to whole ones."""
-    if not (args and isinstance(args[0], torch.Tensor) and args[0].is_floating_point()):
-        return False
-    if function.overloadpacket in ROUNDING:
-        return True
-    return function.overloadpacket is _aten._to_copy and _is_whole(answer.dtype)
-
-
-def _is_whole(dtype: torch.dtype) -> bool:
-    return not dtype.is_floating_point and not dtype.is_complex
+    to = named.get("dtype")
+    whole = to is not None and not to.is_floating_point and not to.is_complex
+    return _is_of_floats(args) and (
+        function.overloadpacket in ROUNDING or (function.overloadpacket is _aten._to_copy and whole)
+    )
 
 
 def compares(function: Any, args: Sequence[Any]) -> bool:
     """Say whether an operation tells on which side of a border floating numbers lie."""
-    return (
-        function.overloadpacket in COMPARING
-        and isinstance(args[0], torch.Tensor) and args[0].is_floating_point()
-    )  # fmt: skip
+    return function.overloadpacket in COMPARING and _is_of_floats(args)
+
+
+def _is_of_floats(args: Sequence[Any]) -> bool:
+    return bool(args) and isinstance(args[0], torch.Tensor) and args[0].is_floating_point()
 
 
 def steps_of(
@@ -117,15 +114,6 @@ def _steps(answer: torch.Tensor, exact: torch.Tensor, *moved: torch.Tensor) -> S
     )  # fmt: skip
 
 
-def _steps_here(function: Any, args: Sequence[Any], named: dict[str, Any]) -> bool:
-    """Say whether an operation rounds or compares floating numbers."""
-    to = named.get("dtype")
-    casts = function.overloadpacket is _aten._to_copy and to and _is_whole(to)
-    if not casts and function.overloadpacket not in ROUNDING | COMPARING:
-        return False
-    return isinstance(args[0], torch.Tensor) and args[0].is_floating_point()
-
-
 class _Types(TorchDispatchMode):  # type: ignore[misc]
     """Notes how precise each number is that is rounded or compared, in order: as the least precise
     type that anything was computed in before it."""
@@ -139,7 +127,7 @@ class _Types(TorchDispatchMode):  # type: ignore[misc]
         self, function: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
         named = kwargs or {}
-        if _steps_here(function, args, named):
+        if rounds(function, args, named) or compares(function, args):
             self.found.append(self._least or args[0].dtype)
         answer = function(*args, **named)
         if isinstance(answer, torch.Tensor) and answer.is_floating_point():
@@ -168,7 +156,7 @@ class _Moved(TorchDispatchMode):  # type: ignore[misc]
         self, function: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
         named = kwargs or {}
-        if _steps_here(function, args, named):
+        if rounds(function, args, named) or compares(function, args):
             moved = self._moved(args[0], next(self._dtypes, torch.float32))
             if function.overloadpacket.__name__.endswith("_"):
                 args[0].copy_(moved)
