@@ -167,13 +167,12 @@ def thinned(knowledge: KnowledgeBase, *, most: int, harness: str | None) -> list
             same fact count once and are left out.
         harness: version of the judge whose rows stay alone; None for all.
     """
-    journal = knowledge.journal
-    cited = {
-        identity
-        for each in journal.entries() if each.kind not in (EVIDENCE, KERNEL)
-        for identity in _strings(json.loads(each.body).get("evidence"))
-    }  # fmt: skip
-    kept: set[str] = set(cited)
+    journal, last = knowledge.journal, 0
+    kept: set[str] = set()
+    for each in journal.entries():
+        last = each.sequence
+        if each.kind not in (EVIDENCE, KERNEL):
+            kept.update(_strings(json.loads(each.body).get("evidence")))
     counted: dict[tuple[object, ...], set[str]] = {}
     for told in reversed(knowledge.snapshot().told()):
         row = told.row
@@ -183,7 +182,11 @@ def thinned(knowledge: KnowledgeBase, *, most: int, harness: str | None) -> list
         if row.fact_id not in seen and len(seen) < most:
             seen.add(row.fact_id)
             kept.add(told.id)
-    return [each for each in journal.entries() if each.kind != EVIDENCE or each.id in kept]
+    # What was written meanwhile may cite evidence that is not kept.
+    return [
+        each for each in journal.entries()
+        if each.sequence <= last and (each.kind != EVIDENCE or each.id in kept)
+    ]  # fmt: skip
 
 
 def _learned(knowledge: KnowledgeBase, kind: str) -> Iterator[dict[str, Any]]:
