@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
@@ -14,7 +13,10 @@ from ..records.evaluations import StageResult
 from ..records.outcomes import Outcome
 
 LONGEST_TEXT = 1 << 16
-LARGEST_NUMBER = 1 << 62
+LARGEST_COUNT = 1 << 62
+LARGEST_REAL = 1e150
+"""Whose square is a number still. What grows as the exponential of a sum is right with errors of 1e19
+and more; only answers in double precision go beyond this, and are told as this."""
 
 Report = TypeVar("Report")
 
@@ -64,7 +66,9 @@ def _require_measure(value: object) -> None:
             if len(part) > LONGEST_TEXT:
                 raise Malformed(f"a text of {len(part)} characters")
         elif isinstance(part, int | float):
-            if not (0 <= part <= LARGEST_NUMBER and math.isfinite(part)):
+            # A real number of this size where a count belongs is refused when the record is made.
+            largest = LARGEST_REAL if isinstance(part, float) else LARGEST_COUNT
+            if not 0 <= part <= largest:
                 raise Malformed(f"the number {str(part)[:40]}")
         elif isinstance(part, dict):
             left += [*part, *part.values()]

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from ...judge.border import LARGEST_REAL
 from ...judge.reports import CaseReport
 from ...judge.run_verdict import limits_of_task
 from ...judge.tensor_comparison import compare, largest_error, largest_finite
@@ -210,10 +211,10 @@ class _Verification:
             "cases": len(self.cases),
             "crowded_runs": self._machine.crowds - self._crowds_before,
             "launches": self._launches,
-            "max_abs_error": self._largest,
+            "max_abs_error": min(self._largest, LARGEST_REAL),
             "tolerance_absolute": tolerance.absolute,
             "tolerance_relative": tolerance.relative,
-            "precision_ratio": self._ratio,
+            "precision_ratio": min(self._ratio, LARGEST_REAL),
             "precision_cases": self._exact_cases,
         }
         relied = {"relies_on": ", ".join(self._relied)} if self._relied else {}

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import pytest
 
-from kernelblaster.harness.judge.border import LONGEST_TEXT, Malformed, read_report
+from kernelblaster.harness.judge.border import LARGEST_REAL, LONGEST_TEXT, Malformed, read_report
 from kernelblaster.harness.judge.findings import judge
 from kernelblaster.harness.judge.reports import CaseReport, Finding, VerifyReport
 from kernelblaster.harness.records.outcomes import Outcome
@@ -57,12 +57,32 @@ FORGED: dict[str, tuple[tuple[Any, ...], Any]] = {
     "a count that is none": (("cases", 1, "reports", 0, "count"), float("nan")),
     "an endless count": (("cases", 0, "launches"), float("inf")),
     "a count beyond all measure": (("cases", 0, "instructions"), 10**400),
+    "a count as large as an error may be": (("cases", 0, "instructions"), 4.7e19),
+    "a fraction of an instruction": (("cases", 0, "instructions"), 0.5),
     "a line in words": (("cases", 1, "reports", 0, "line"), "seven"),
     "a text without end": (("cases", 1, "guards", 0), "x" * (LONGEST_TEXT + 1)),
     "a key without end": (("cases", 0, "x" * (LONGEST_TEXT + 1)), 1),
     "an extra key": (("verdict",), "passed"),
     "isolation in words": (("isolation_missing",), "none"),
 }
+
+
+@dataclass
+class Measured:
+    """A part of a report that holds a real number, as the largest error is one."""
+
+    error: float = 0.0
+
+
+@pytest.mark.parametrize("error", [0.0, 3.2e-7, 4.726978168888073e19, 6.8e38, LARGEST_REAL])
+def test_errors_may_be_as_large_as_answers_are(error: float) -> None:
+    assert read_report(Measured, json.loads(json.dumps({"error": error}))) == Measured(error)
+
+
+@pytest.mark.parametrize("error", [-1e-9, float("nan"), float("inf"), 2 * LARGEST_REAL, 10**19])
+def test_what_is_no_error_is_refused(error: float) -> None:
+    with pytest.raises(Malformed, match="the number"):
+        read_report(Measured, {"error": error})
 
 
 @pytest.mark.parametrize("name", FORGED)
