@@ -15,8 +15,8 @@ from ..records.outcomes import Outcome
 LONGEST_TEXT = 1 << 16
 LARGEST_COUNT = 1 << 62
 LARGEST_REAL = 1e150
-"""Whose square is a number still. What grows as the exponential of a sum is right with errors of 1e19
-and more; only answers in double precision go beyond this, and are told as this."""
+"""Whose square is a number still. What grows as the exponential of a sum is right with errors of
+1e19 and more; only answers in double precision go beyond this, and are told as this."""
 
 Report = TypeVar("Report")
 
