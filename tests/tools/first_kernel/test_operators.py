@@ -85,6 +85,18 @@ class Model(nn.Module):
 def get_inputs():
     return [torch.randn(N, C, H, W), torch.randn(W, D), torch.randint(0, C, (N,))]
 """
+PRODUCTS = """\
+class Model(nn.Module):
+    def forward(self, long, other, x, y):
+        return (long @ other.mT, other @ long[0].mT, x @ y.mT, x[:, :17] @ y[:, :3].mT,
+                torch.einsum("nhw,vw->nhv", x, y[0]), x[0] @ y[0, 0][:, None].expand(W, 35),
+                torch.einsum("nhw,khw->nhk", x, y))
+
+
+def get_inputs():
+    return [torch.randn(2, 17, LONG), torch.randn(16, LONG), torch.randn(N, 41, W),
+            torch.randn(N, 41, W)]
+"""
 MOVES = """\
 class Model(nn.Module):
     def __init__(self):
@@ -128,6 +140,7 @@ def device() -> SimulatedDevice:
     [
         ("windows", WINDOWS, "N, C, H, W = 256, 8, 50, 61"),
         ("sums", SUMS, "N, C, H, W, D = 256, 6, 60, 60, 40"),
+        ("products", PRODUCTS, "N, W, LONG = 40, 64, 16500"),
         pytest.param("moves", MOVES, "N, C, W, D = 1024, 24, 131, 50", marks=pytest.mark.seldom),
     ],
 )

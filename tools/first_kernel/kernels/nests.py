@@ -22,11 +22,12 @@ from ..program.arrays import (
 )
 from ..program.calls import Number
 from ..program.pointwise import enclosed, number
-from ..program.sizes import Sizes, ceil_div, count
+from ..program.sizes import Sizes, ceil_div, count, same_as_zero
 from ..program.values import ONE, CannotWrite, Dim, Dims, broadcast
+from .accumulators import accumulate, begun
 from .elementwise import render_of
 from .missing import Unwritten
-from .pen import Pen, type_of
+from .pen import INDEX, SQUARE, Pen, type_of
 
 LONGEST_LOOP = 16384
 """Steps of one thread, and terms of one running sum, before work is split."""
@@ -280,15 +281,21 @@ class Writing:
             outer, [*(view.strides for view in walkers), *(view.strides[:rank] for view in views)]
         )
         inner_dims, inner_strides = merged_axes(inner, [view.strides[rank:] for view in views])
-        across = [*outer_dims, shares] if shares else outer_dims
-        names = [*_axis_names(outer_dims), "share"] if shares else _axis_names(outer_dims)
-        here = pen.one_thread_each(across or [ONE], names or ["i"])
-        place = here[: len(outer_dims)]
-        accumulator = self._begin(pen, kind, computed)
+        names, steps = _axis_names(outer_dims), outer_strides[len(walkers) :]
+        share = ""
+        if in_squares := _is_product(outer_dims, steps):
+            led = [shares, *outer_dims] if shares else outer_dims
+            place = pen.one_thread_each_in_squares(led, ["share", *names] if shares else names)
+            share, place = (place[0], place[1:]) if shares else ("", place)
+        elif shares:
+            *place, share = pen.one_thread_each([*outer_dims, shares], [*names, "share"])
+        else:
+            place = pen.one_thread_each(outer_dims or [ONE], names or ["i"])[: len(outer_dims)]
+        accumulator = begun(pen, kind, computed)
         walk = [
             replace(view, dims=(*outer_dims, *inner_dims), strides=(*first, *second))
             for view, first, second in zip(
-                views, outer_strides[len(walkers) :], inner_strides, strict=True
+                views, steps, inner_strides, strict=True
             )
         ]
 
@@ -298,13 +305,18 @@ class Writing:
                 for leaf, view in zip(leaves, walk, strict=True)
             }
             text = _Expression(pen, spots).text(value)
-            _accumulate(pen, kind, accumulator, text, computed, indices, inner_dims)
+            accumulate(pen, kind, accumulator, text, computed, indices, inner_dims)
 
         if shares is not None:
             every, total = pen.size(shares, "share_count"), pen.size(count(inner_dims), "terms")
             flat = pen.name("r")
-            first = here[-1]
-            with pen.block(f"for (index_t {flat} = {first}; {flat} < {total}; {flat} += {every})"):
+            head = f"{flat} = {share}; {flat} < {total}; {flat} += {every}"
+            if in_squares:  # The neighbours of a thread are at other elements, not other shares.
+                end, length = pen.name("end"), f"(({total} + {every} - 1) / {every})"
+                stop = f"{share} * {length} + {length}"
+                pen.line(f"const {INDEX} {end} = {stop} < {total} ? {stop} : {total};")
+                head = f"{flat} = {share} * {length}; {flat} < {end}; ++{flat}"
+            with pen.block(f"for ({INDEX} {head})"):
                 body(pen.split(flat, inner_dims, _INNER))
         else:
             with pen.loops(inner_dims, _INNER[: len(inner_dims)]) as indices:
@@ -319,62 +331,21 @@ class Writing:
             target = replace(out, dims=(*outer_dims, shares), strides=(*strides, ONE))
         else:
             target = replace(out, dims=tuple(outer_dims), strides=strides)
-        pen.store(target, here if across else [], text)
+        pen.store(target, [*place, share] if share else place, text)
         self.launch(pen)
         return out
 
-    def _begin(self, pen: Pen, kind: str, computed: str) -> str:
-        if kind.startswith("arg"):
-            name = pen.name("position")
-            pen.line(f"{type_of(computed)} best = {lowest(kind[3:], computed)};")
-            pen.line(f"long long {name} = 0;")
-            return name
-        name = pen.name("total" if kind == "sum" else "result")
-        start = {"sum": "0", "prod": "1", "any": "false", "all": "true"}.get(kind)
-        text = start or lowest(kind, computed)
-        if start and computed in FLOATING:
-            text = f"{start}.0f"
-        pen.line(f"{type_of(computed)} {name} = {text};")
-        return name
 
+def _is_product(dims: Sequence[Dim], strides: Sequence[Sequence[Dim]]) -> bool:
+    """Say whether views walk as two operands of a matrix product do, none narrower than a square.
 
-def lowest(kind: str, dtype: str) -> str:
-    """Return the text of what every number is at least as good as, for max or min."""
-    if dtype in FLOATING:
-        return "-INFINITY" if kind == "max" else "INFINITY"
-    if dtype == "bool":
-        return "false" if kind == "max" else "true"
-    bits = {"int64": 63, "int32": 31, "int8": 7, "uint8": 8}[dtype]
-    largest = f"{2**bits - 1}LL"
-    return (("0" if dtype == "uint8" else f"(-{largest} - 1)") if kind == "max" else largest)
-
-
-def _accumulate(
-    pen: Pen, kind: str, accumulator: str, text: str, computed: str,
-    indices: Sequence[str], dims: Sequence[Dim],
-) -> None:  # fmt: skip
-    if kind in ("sum", "prod"):
-        pen.line(f"{accumulator} {'+' if kind == 'sum' else '*'}= {text};")
-        return
-    if kind in ("any", "all"):
-        pen.line(f"{accumulator} = {accumulator} {'||' if kind == 'any' else '&&'} {text};")
-        return
-    compare = ">" if kind.endswith("max") else "<"
-    value = pen.name("value")
-    pen.line(f"const {type_of(computed)} {value} = {text};")
-    # What is no number is larger than any, as PyTorch has it.
-    undefined = f" || {value} != {value}" if computed in FLOATING else ""
-    if not kind.startswith("arg"):
-        pen.line(f"if ({value} {compare} {accumulator}{undefined}) {accumulator} = {value};")
-        return
-    flat = "0"
-    for dim, index in zip(dims, indices, strict=True):
-        flat = index if flat == "0" else f"({flat}) * {pen.size(dim, 'width')} + {index}"
-    first = f"({value} {compare} best{undefined})"
-    guard = f"{first} && best == best" if undefined else first
-    with pen.block(f"if ({guard})"):
-        pen.line(f"best = {value};")
-        pen.line(f"{accumulator} = {flat};")
+    Args:
+        strides: of each view, along each of the axes.
+    """
+    if len(dims) < 2 or min(dims[-2].full, dims[-1].full) < SQUARE:
+        return False
+    alike = {tuple(same_as_zero(stride) for stride in view[-2:]) for view in strides}
+    return alike == {(True, False), (False, True)}
 
 
 class _Expression:

@@ -13,10 +13,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from ..program.arrays import Array, Storage
-from ..program.sizes import count, same_as_zero
+from ..program.sizes import ceil_div, count, same_as_zero
 from ..program.values import CannotWrite, Dim, same
 
 INDEX = "index_t"
+SQUARE = 16
+"""Rows and columns of what a block of THREADS threads covers of a product."""
 C_TYPES = {
     "float64": "double", "float32": "float", "float16": "__half", "bfloat16": "__nv_bfloat16",
     "int64": "long long", "int32": "int", "int8": "signed char", "uint8": "unsigned char",
@@ -209,6 +211,35 @@ class Pen:
         indices = [variables.get(axis, "0") for axis in range(len(dims))]
         self._flat = (flat, indices, dims)
         return indices
+
+    def one_thread_each_in_squares(self, dims: Sequence[Dim], names: Sequence[str]) -> list[str]:
+        """Begin a kernel whose blocks cover squares of the last two axes; returns its indices.
+
+        A product reads one operand by its row and the other by its column: a block of 16 by 16
+        elements reads 16 rows of each, one of 256 by 1 reads 257.
+        """
+        *lead, rows, columns = dims
+        down, across = ceil_div(rows, SQUARE), ceil_div(columns, SQUARE)
+        self.block_per = count([*lead, down, across])
+        self.threads = count(dims)
+        self.wide = self.wide or self.threads.full >= 2**31 - 512
+        row, column = (self.name(name) for name in names[-2:])
+        height, width = self.size(rows, f"{row}_size"), self.size(columns, f"{column}_size")
+        tile, of_rows = self.name("tile"), self.name("tiles_of_rows")
+        of_columns = self.name("tiles_of_columns")
+        for tiles, size in ((of_rows, height), (of_columns, width)):
+            self.line(f"const {INDEX} {tiles} = ({size} + {SQUARE - 1}) / {SQUARE};")
+        first = f"{tile} / {of_columns}{f' % {of_rows}' if lead else ''} * {SQUARE}"
+        self.line(f"const {INDEX} {tile} = blockIdx.x;")
+        self.line(f"const {INDEX} {row} = {first} + threadIdx.x / {SQUARE};")
+        first = f"{tile} % {of_columns} * {SQUARE}"
+        self.line(f"const {INDEX} {column} = {first} + threadIdx.x % {SQUARE};")
+        self.line(f"if ({row} >= {height} || {column} >= {width}) return;")
+        if not lead:
+            return [row, column]
+        number = self.name(names[0] if len(lead) == 1 else "i")
+        self.line(f"const {INDEX} {number} = {tile} / ({of_rows} * {of_columns});")
+        return [*self.split(number, lead, names[:-2]), row, column]
 
     def split(self, flat: str, dims: Sequence[Dim], names: Sequence[str]) -> list[str]:
         """Write the indices that a flat index over a shape stands for; returns their names."""

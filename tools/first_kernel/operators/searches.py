@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ..kernels.nests import Lazy, Results, Scalar, Value, Writing, lowest
+from ..kernels.accumulators import lowest
+from ..kernels.nests import Lazy, Results, Scalar, Value, Writing
 from ..kernels.pen import Pen
 from ..program.arrays import FLOATING, Array, expanded, part, unsqueezed, whole, without
 from ..program.calls import Call

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 
-from ..kernels.nests import Result, Value, Writing, lowest
+from ..kernels.accumulators import lowest
+from ..kernels.nests import Result, Value, Writing
 from ..kernels.pen import Pen
 from ..program.arrays import Array, shape
 from ..program.calls import Call
