@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import sqlite3
 import zlib
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import aiosqlite
 from langchain_core.runnables import RunnableConfig
-from langgraph.checkpoint.base import CheckpointTuple
+from langgraph.checkpoint.base import (
+    ChannelVersions,
+    Checkpoint,
+    CheckpointMetadata,
+    CheckpointTuple,
+)
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
-from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
+from langgraph.checkpoint.sqlite import SqliteSaver
 
 from ..harness.errors import UserError
 from ..harness.records.rooms import modules_of
@@ -28,8 +33,8 @@ LARGEST = 1 << 28
 """Bytes of a value: what says that it is more was not written here."""
 
 
-@asynccontextmanager
-async def open_checkpointer(directory: Path) -> AsyncIterator[AsyncSqliteSaver]:
+@contextmanager
+def open_checkpointer(directory: Path) -> Iterator[Checkpoints]:
     """Open the run's checkpoints.
 
     Raises:
@@ -37,14 +42,14 @@ async def open_checkpointer(directory: Path) -> AsyncIterator[AsyncSqliteSaver]:
     """
     path = directory / CHECKPOINTS_FILE
     try:
-        async with aiosqlite.connect(path) as connection:
+        with closing(sqlite3.connect(path, check_same_thread=False)) as connection:
             # As in the run's other databases: a killed process loses nothing, a power cut the last
             # steps, which are taken again from what is stored.
-            await connection.execute("PRAGMA synchronous=NORMAL")
-            yield _Checkpoints(connection, serde=checkpoint_serializer())
-    except aiosqlite.OperationalError as error:
+            connection.execute("PRAGMA synchronous=NORMAL")
+            yield Checkpoints(connection, serde=checkpoint_serializer())
+    except sqlite3.OperationalError as error:
         raise UserError(explained(path, str(error))) from error
-    except (aiosqlite.DatabaseError, UnreadableCheckpoint) as error:
+    except (sqlite3.DatabaseError, UnreadableCheckpoint) as error:
         raise UserError(f"{path} is damaged: {error}; start a new run") from error
 
 
@@ -52,18 +57,39 @@ class UnreadableCheckpoint(Exception):
     """A checkpoint is not what was written."""
 
 
-class _Checkpoints(AsyncSqliteSaver):
+class Checkpoints(SqliteSaver):
+    """Writes where it is called: a row takes less time than a thread takes to be told of it."""
+
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         try:
-            found = await super().aget_tuple(config)
+            found = self.get_tuple(config)
             if found is not None:
                 _require_its_own(found)
             return found
-        except (aiosqlite.Error, UnreadableCheckpoint):
+        except (sqlite3.Error, UnreadableCheckpoint):
             raise
         # A row is decoded here and nothing else is done: no fault of a node is hidden.
         except Exception as error:
             raise UnreadableCheckpoint(f"{type(error).__name__}: {error}") from error
+
+    async def alist(
+        self, config: RunnableConfig | None, *, filter: dict[str, Any] | None = None,
+        before: RunnableConfig | None = None, limit: int | None = None,
+    ) -> AsyncIterator[CheckpointTuple]:  # fmt: skip
+        for found in self.list(config, filter=filter, before=before, limit=limit):
+            yield found
+
+    async def aput(
+        self, config: RunnableConfig, checkpoint: Checkpoint, metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:  # fmt: skip
+        return self.put(config, checkpoint, metadata, new_versions)
+
+    async def aput_writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str,
+        task_path: str = "",
+    ) -> None:  # fmt: skip
+        self.put_writes(config, writes, task_id, task_path)
 
 
 def _require_its_own(found: CheckpointTuple) -> None:

@@ -147,7 +147,7 @@ class Session:
 
     async def questions(self) -> dict[str, dict[str, Any]]:
         """Return what a person was asked when the run stopped, by the id to answer under."""
-        async with open_checkpointer(self.directory) as checkpointer:
+        with open_checkpointer(self.directory) as checkpointer:
             graph = self._graph(checkpointer)
             return _questions(await graph.aget_state(_config()))
 
@@ -168,7 +168,7 @@ class Session:
             Capped: no rollout can go on without a higher cap, or without its model.
         """
         config = _config()
-        async with open_checkpointer(self.directory) as checkpointer:
+        with open_checkpointer(self.directory) as checkpointer:
             graph = self._graph(checkpointer)
             started = (await graph.aget_state(config)).values
             if not started.get("plan") and (

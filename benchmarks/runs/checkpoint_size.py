@@ -75,7 +75,7 @@ def repeatable() -> tuple[Repeatable, ...]:
 def side(loops: tuple[int, int, int]) -> dict[str, Any]:
     """Return sizes and times of a run, with the package that is imported."""
     install = text_support().install
-    from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
+    from kernelblaster.graph.checkpoints import Checkpoints
 
     install(replace, repeatable())
     saves: list[float] = []
@@ -90,7 +90,7 @@ def side(loops: tuple[int, int, int]) -> dict[str, Any]:
 
         return save_timed
 
-    AsyncSqliteSaver.aput = timed(AsyncSqliteSaver.aput)  # type: ignore[method-assign]
+    Checkpoints.aput = timed(Checkpoints.aput)  # type: ignore[method-assign]
     with tempfile.TemporaryDirectory(prefix="kernelblaster-") as folder:
         scratch = Path(folder)
         asked = dict(zip(("iterations", "rollouts", "steps"), loops, strict=True))
