@@ -75,10 +75,10 @@ class SuiteLock(Record):
 
     @property
     def runs(self) -> tuple[PlannedRun, ...]:
-        """All runs: by variant, seed and task."""
+        """All runs, task by task: of a bench that is stopped the first are over in all variants."""
         return tuple(
             PlannedRun(variant=variant.name, folder=variant.folder, seed=seed, task=task.name)
-            for variant in self.variants for seed in self.seeds for task in self.tasks
+            for task in self.tasks for seed in self.seeds for variant in self.variants
         )  # fmt: skip
 
     def context_of(self, run: PlannedRun) -> RunContext:

@@ -89,9 +89,19 @@ class Bench:
         self._changed.set()
 
     def _next_chain(self) -> int | None:
-        """Return the chain to go on with: of those that nobody works on the longest."""
+        """Return the chain to go on with: of those that nobody works on the longest.
+
+        Of equals one whose task nobody works on, who would find out anew what the other keeps of
+        it; then the first, so that of a bench that is stopped whole tasks are over.
+        """
         free = [n for n, chain in enumerate(self._chains) if chain and n not in self._busy]
-        return max(free, key=lambda n: (len(self._chains[n]), -n), default=None)
+        at_work = {self._chains[n][0].task for n in self._busy}
+
+        def first(number: int) -> tuple[int, bool, int]:
+            chain = self._chains[number]
+            return len(chain), chain[0].task not in at_work, -number
+
+        return max(free, key=first, default=None)
 
     async def _done(self, worker: Worker, run: PlannedRun) -> Ended | None:
         self._told("begun", run, None)

@@ -23,7 +23,7 @@ from kernelblaster.bench.directory import (
     read_suite,
     run_path,
 )
-from kernelblaster.bench.one_run import Unfinished
+from kernelblaster.bench.one_run import Unfinished, failed
 from kernelblaster.bench.results import write_results
 from kernelblaster.bench.running import Bench, chains_of
 from kernelblaster.bench.worker import answer
@@ -77,6 +77,27 @@ def test_neither_the_number_at_a_time_nor_a_stop_changes_a_number(tmp_path: Path
     done(tmp_path / "stopped", lock)
     found.append(write_results(tmp_path / "stopped", lock).numbers_sha256)
     assert len(set(found)) == 1
+
+
+def test_tasks_are_done_whole_and_none_by_two_while_others_wait(tmp_path: Path) -> None:
+    names = tuple("abcd")
+    lock = planned(tmp_path / "bench", "minimal,best_of_n,zero_shot", names=names)
+    begun: list[str] = []
+    at_work: set[str] = set()
+
+    class Slow(HereWorker):
+        async def do(self, run: Any, watch: Any) -> Any:
+            begun.append(run.task)
+            assert run.task not in at_work
+            at_work.add(run.task)
+            await asyncio.sleep(0)
+            at_work.remove(run.task)
+            return failed(tmp_path / "bench", run, "it is not for this that it is here")
+
+    crew = [Slow(tmp_path / "bench", lock) for _ in range(2)]
+    asyncio.run(Bench(tmp_path / "bench", lock, crew, lambda *_: None).run())
+    assert sorted(begun) == sorted(3 * names)
+    assert set(begun[:6]) == {"a", "b"}, "stopped here, all are asked the same tasks"
 
 
 def test_what_is_over_is_not_done_again_and_what_failed_only_when_asked(tmp_path: Path) -> None:
