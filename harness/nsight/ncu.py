@@ -12,8 +12,9 @@ import json
 import re
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from contextvars import copy_context
 from pathlib import Path
 
@@ -68,6 +69,7 @@ def profile_program(
     replay: Replay = "kernel",
     gpu: str = "",
     source: str = "",
+    alone: Callable[[], AbstractContextManager[object]] = nullcontext,
 ) -> NcuResult:
     """Run a program under Nsight Compute and return its profile. Blocks; see `off_loop`.
 
@@ -86,6 +88,7 @@ def profile_program(
             `profile_command`.
         gpu: name to put on the profile; the report's own when not given.
         source: base name of the file whose lines are wanted; any file when not given.
+        alone: held while the program runs, and no longer: a report is read without the GPU.
 
     Raises:
         Cancelled: the caller of `off_loop` was cancelled.
@@ -106,10 +109,11 @@ def profile_program(
             replay=replay,
         )  # fmt: skip
         try:
-            status = run_process(
-                command, directory=directory, environment=_environment(environment, directory),
-                log=log, seconds=seconds,
-            )  # fmt: skip
+            with alone():
+                status = run_process(
+                    command, directory=directory, log=log, seconds=seconds,
+                    environment=_environment(environment, directory),
+                )  # fmt: skip
         except TimedOut:
             return unavailable(
                 f"ncu ran past its limit of {seconds:g} s",

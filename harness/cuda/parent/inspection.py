@@ -35,7 +35,7 @@ from ...records.tasks import Task
 from ...records.tensors import TensorSpec
 from ...vetting.ptx_tokens import NotPtx, read_ptx
 from ...vetting.strong_accesses import strong_lines
-from ..gpu_lock import Hold, gpu_lock, may_share
+from ..gpu_lock import gpu_lock, may_share
 from ..present_gpus import FoundGpu
 from .client import replay_library
 
@@ -78,18 +78,18 @@ def profile_candidate(
     sizes = {spec.name: spec.nbytes for spec in tensors} | {WORKSPACE: plan.workspace_bytes}
     kinds = first_alike(plan.launches, sizes)
     if len(kinds) <= FEW_LAUNCHES:
-        with _program(tensors, built, plan, stage) as (command, directory, _):
+        with _program(tensors, built, plan, stage) as (command, directory):
             return _profile(command, directory, stage, affordable(microseconds))
     # Where all are profiled, ncu needs no ranges.
     asked = timed_places(kinds) if len(kinds) > MOST_TIMED else None
-    with _program(tensors, built, plan, stage, profiled=asked) as (command, directory, _):
+    with _program(tensors, built, plan, stage, profiled=asked) as (command, directory):
         timed = require_all(_profile(command, directory, stage, TIMED, asked), kinds)
     if timed.profile is None:
         return timed
     profile = spread(timed.profile, kinds)
     places = counted_places(profile, kinds)
     together = sum(profile.launches[place].microseconds for place in places)
-    with _program(tensors, built, plan, stage, profiled=places) as (command, directory, _):
+    with _program(tensors, built, plan, stage, profiled=places) as (command, directory):
         counted = _profile(command, directory, stage, affordable(together), places)
     return put_together(profile, kinds, places, counted)
 
@@ -103,7 +103,7 @@ def sanitize_candidate(
     far as time is left.
 
     Args:
-        seconds: limit of all tools together.
+        seconds: limit of all tools together, without what is waited for others who have the GPU.
         where: at which dimensions, in words.
     """
     # Races are looked for in shared memory alone: without any there are none to be found.
@@ -111,28 +111,29 @@ def sanitize_candidate(
     strong = _strong_lines(built) if RACES in tools else frozenset[tuple[str, int]]()
     where = where if RACES in tools else f"{where} (no shared memory for {RACES})"
 
-    end = time.monotonic() + seconds
-
-    def looked_at(*, shared: bool) -> tuple[StageResult, bool]:
-        """Return what is found, and whether it may come of others on the GPU."""
-        with _program(task.full.tensors, built, plan, stage, shared=shared) as (
-            command, directory, hold,
-        ):  # fmt: skip
+    def looked_at(seconds: float, *, shared: bool) -> tuple[StageResult, float]:
+        """Return what is found, and the seconds left to ask again; 0 where no others were there."""
+        with (
+            _program(task.full.tensors, built, plan, stage) as (command, directory),
+            gpu_lock(stage.gpu_uuid, shared=shared) as hold,
+        ):
+            began = time.monotonic()
             found = sanitize_program(
                 command,
                 directory=directory,
                 environment=_environment(stage, directory),
-                seconds=end - time.monotonic(),
+                seconds=seconds,
                 where=where,
                 tools=tools,
                 strong=strong,
             )
             failed = found.outcome is Outcome.CRASHED or "sanitizer_missing" in found.facts
-            return found, failed and hold.had_company()
+            left = seconds - (time.monotonic() - began)
+            return found, left if failed and hold.had_company() else 0.0
 
-    found, crowded = looked_at(shared=may_share(task.full.tensors, stage.memory_bytes))
-    if crowded and time.monotonic() < end:
-        found, _ = looked_at(shared=False)
+    found, left = looked_at(seconds, shared=may_share(task.full.tensors, stage.memory_bytes))
+    if left > 0:
+        found, _ = looked_at(left, shared=False)
     return found
 
 
@@ -154,7 +155,7 @@ def try_counters(toolchain: Toolchain, gpu: FoundGpu) -> NcuResult:
     """Profile a kernel that does nothing: are the counters of this GPU to be had? Blocks."""
     built = build_now(toolchain, _NOTHING, "#pragma once\n", gpu.arch)
     stage = Stage(gpu_uuid=gpu.uuid, gpu=gpu.name, memory_bytes=gpu.memory_bytes, inputs={})
-    with _program((), built, _NOTHING_PLANNED, stage) as (command, directory, _):
+    with _program((), built, _NOTHING_PLANNED, stage) as (command, directory):
         return _profile(command, directory, stage, BASIC)
 
 
@@ -170,6 +171,7 @@ def _profile(
         directory=directory,
         seconds=PROFILE_SECONDS,
         environment=_environment(stage, directory),
+        alone=lambda: gpu_lock(stage.gpu_uuid),
         collection=collection,
         from_start=profiled is None,
         gpu=stage.gpu,
@@ -185,20 +187,17 @@ def _program(
     stage: Stage,
     *,
     profiled: Sequence[int] | None = None,
-    shared: bool = False,
-) -> Iterator[tuple[list[str], Path, Hold]]:
-    """Yield the command that calls launch() once, a folder for it, and the GPU's lock.
+) -> Iterator[tuple[list[str], Path]]:
+    """Yield the command that calls launch() once, and a folder for it.
 
     Args:
         profiled: places of the launches round which it starts and stops the profiler.
-        shared: whether others may have the GPU too.
     """
     with scratch_folder("inspect") as directory:
         manifest = directory / "manifest.json"
         asked = _manifest(tensors, built, plan, stage) | {"profiled": list(profiled or ())}
         manifest.write_text(json.dumps(asked))
-        with gpu_lock(stage.gpu_uuid, shared=shared) as hold:
-            yield [sys.executable, "-I", str(_PROGRAM), str(manifest)], directory, hold
+        yield [sys.executable, "-I", str(_PROGRAM), str(manifest)], directory
 
 
 def _environment(stage: Stage, directory: Path) -> dict[str, str]:

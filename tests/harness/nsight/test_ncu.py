@@ -9,6 +9,8 @@ import math
 import stat
 import sys
 import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -513,6 +515,25 @@ def test_a_program_is_profiled_and_read_back(tmp_path: Path) -> None:
     result = run(stand_in(tmp_path), tmp_path)
     assert result.outcome is Outcome.PASSED and result.collection == "default"
     assert result.reader == "csv" and result.profile == report().profile
+
+
+def test_the_gpu_is_held_while_the_program_runs_and_not_while_its_report_is_read(
+    tmp_path: Path,
+) -> None:
+    held = tmp_path / "held"
+
+    @contextmanager
+    def alone() -> Iterator[None]:
+        held.touch()
+        yield
+        held.unlink()
+
+    checked = f"assert pathlib.Path({str(held)!r}).exists() is ('--import' not in sys.argv)"
+    ncu = stand_in(tmp_path)
+    begins = "arguments = sys.argv[1:]\n"
+    ncu.write_text(ncu.read_text().replace(begins, f"{begins}{checked}\n"))
+    result = profile_program(["program"], directory=tmp_path, seconds=30.0, ncu=ncu, alone=alone)
+    assert result.outcome is Outcome.PASSED and result.profile == report().profile
 
 
 def test_an_unknown_metric_falls_back_to_ncus_own_set(tmp_path: Path) -> None:
