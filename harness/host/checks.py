@@ -92,6 +92,11 @@ class Checks:
                 f"{wrong}{shape} has {threads} threads per block, its __launch_bounds__ allow "
                 f"{entry.max_threads}",
             )
+        elif entry.block and (*entry.block, 1, 1)[:3] != call.block:
+            yield (
+                "invalid_launch",
+                f"{wrong}{shape}, its __block_size__ is {entry.block}",
+            )
         yield from self._resources(call, shape, threads)
 
     def _resources(self, call: Launch, shape: str, threads: int) -> Iterator[Fault]:

@@ -22,6 +22,8 @@ class Entry:
     """Bytes of each, in order."""
     max_threads: int
     """Of one block, by `__launch_bounds__`; 1024 without."""
+    block: tuple[int, ...] | None = None
+    """Threads of one block by axis, where no other launch is possible (`__block_size__`)."""
     waits: bool = False
     """Whether it, or a function that it may call, waits for the launch before it where that may
     still run."""
@@ -39,7 +41,9 @@ def read_entries(ptx: str) -> dict[str, Entry]:
             waiting.add(statement.function)
         if not statement.function and ".entry" in words:
             name = words[words.index(".entry") + 1]
-            found[name] = Entry(tuple(_sizes(words)), _threads(words))
+            found[name] = Entry(
+                tuple(_sizes(words)), _threads(words), _numbers(words, ".reqntid") or None
+            )
     shared = bool(waiting - found.keys())
     return {
         name: replace(entry, waits=shared or name in waiting) for name, entry in found.items()
@@ -60,8 +64,14 @@ def _sizes(words: Sequence[str]) -> list[int]:
 
 
 def _threads(words: Sequence[str]) -> int:
-    if ".maxntid" not in words:
-        return MOST_THREADS
-    rest = words[words.index(".maxntid") + 1 :]
+    given = _numbers(words, ".reqntid") or _numbers(words, ".maxntid")
+    return prod(given) if given else MOST_THREADS
+
+
+def _numbers(words: Sequence[str], directive: str) -> tuple[int, ...]:
+    """Return what follows a directive, by axis; nothing where it is not there."""
+    if directive not in words:
+        return ()
+    rest = words[words.index(directive) + 1 :]
     numbers = takewhile(lambda word: word == "," or word.isdigit(), rest)
-    return prod(int(word) for word in numbers if word != ",")
+    return tuple(int(word) for word in numbers if word != ",")

@@ -53,7 +53,7 @@ _ELSEWHERE = {
     Op.SATURATE: "no rule of the decoder makes one",
 }
 _REFUSED_BY_NAME = {
-    "clusterlaunchcontrol",
+    "clusterlaunchcontrol", "discard",
     "getctarank", "istypep", "mapa", "multimem", "setmaxnreg", "suld", "suq", "sured", "sust",
     "tcgen05", "tensormap", "tex", "tld4", "txq", "wgmma",
 }  # fmt: skip

@@ -227,8 +227,7 @@ def _later() -> Iterator[Program]:
                 f"mov.u32 %r20, 0; cvta.{space}.u64 %d3, %d3; and.b32 %r5, %r1, 1;"
                 "setp.eq.u32 %p1, %r5, 0; selp.b64 %d3, %d3, %d1, %p1;"
                 f"isspacep.{asked} %p3, %d3;" + _KEEP, refused=True)  # fmt: skip
-    for text in ("discard.global.L2 [%d1], 128", "pmevent 1",
-                 "createpolicy.fractional.L2::evict_last.b64 %d9, 1.0"):  # fmt: skip
+    for text in ("pmevent 1", "createpolicy.fractional.L2::evict_last.b64 %d9, 1.0"):
         yield Program(text, f"{text};" + store_word("%r4"), refused=True)
 
 

@@ -29,7 +29,7 @@ WARP_RULES: dict[str, Callable[[Block, Warp, Instruction, list[int]], None]] = {
     **transfers.RULES, **exchange.RULES, **matrices.RULES,
 }  # fmt: skip
 _NO_EFFECT = {"membar", "fence", "prefetch", "prefetchu", "applypriority", "nanosleep",
-              "griddepcontrol", "discard", "createpolicy", "pmevent"}  # fmt: skip
+              "griddepcontrol", "createpolicy", "pmevent"}  # fmt: skip
 _CARRY = Register("carry flag", "pred")
 
 

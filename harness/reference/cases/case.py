@@ -81,8 +81,7 @@ class Case:
     @functools.cached_property
     def steps(self) -> list[Steps | None]:
         """What rounding to whole numbers, or comparing, near a tie makes of each output."""
-        whole = any(not answer.is_floating_point() for answer in self.outputs)
-        if not (self.seen.rounds or (self.seen.compares and whole)):
+        if not (self.seen.rounds or self.seen.compares):
             return [None] * len(self.outputs)
         return steps_of(self._reference, self.instance, self.model, self.outputs)
 

@@ -73,6 +73,8 @@ class _Widened(TorchFunctionMode):  # type: ignore[misc]
             return args[0].double()
         if function is torch.Tensor.view:
             return function(*args, **(kwargs or {}))  # Bits, taken for another type.
+        if function is torch.fake_quantize_per_channel_affine:  # Takes no scales in double.
+            args = (args[0], args[1].float(), *args[2:])
         named = {name: _widened(value) for name, value in (kwargs or {}).items()}
         return function(*map(_widened, args), **named)
 

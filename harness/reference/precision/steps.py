@@ -7,7 +7,9 @@ rounded or compared moved up and down by a part of what numbers of its type may 
 moves an answer is the step, and of how many elements it moves one the share: as many may be a step
 off.
 
-What is exact is not moved: an input, a whole number, zero.
+What is exact is not moved: an input, a whole number, zero. Where an operation divides and then
+rounds (a remainder too) it is the quotient that is moved, of exact numbers too, unless it is one:
+some kernels divide, others multiply. Of two numbers that are compared the first that is not exact.
 """
 
 from __future__ import annotations
@@ -25,11 +27,25 @@ from .double_precision import double_run
 
 _aten = torch.ops.aten
 
-ROUNDING = frozenset((
-    _aten.round, _aten.round_, _aten.floor, _aten.floor_, _aten.ceil, _aten.ceil_, _aten.trunc,
-    _aten.trunc_, _aten.fix, _aten.floor_divide,
-))  # fmt: skip
-COMPARING = frozenset((_aten.gt, _aten.ge, _aten.lt, _aten.le, _aten.sign, _aten.bucketize))
+_ONE_STEP = frozenset(("frac", "remainder", "fmod"))
+"""What is left of a division: less than one step, however far the quotient is off."""
+DIVIDED = _ONE_STEP | {
+    "floor_divide", "div", "divide", "_fake_quantize_per_tensor_affine_cachemask_tensor_qparams",
+    "fake_quantize_per_tensor_affine_cachemask", "fake_quantize_per_channel_affine_cachemask",
+    "_fake_quantize_learnable_per_tensor_affine", "_fake_quantize_learnable_per_channel_affine",
+}  # fmt: skip
+"""Operations that divide by what they are given second and round what comes of it."""
+ROUNDED = {
+    **dict.fromkeys(("round", "floor", "ceil", "trunc", "fix", "_to_copy", *DIVIDED), (0,)),
+    "copy": (1,),
+}
+"""Operations that round, and at which place what they do it to is given."""
+COMPARED = {
+    **dict.fromkeys(("gt", "ge", "lt", "le", "bucketize"), (0, 1)),
+    **dict.fromkeys(("sign", "sgn", "signbit", "heaviside", "threshold", "hardshrink"), (0,)),
+    "searchsorted": (1, 0), "copysign": (1,),
+}  # fmt: skip
+"""Operations that compare, and at which places what they compare is given."""
 MOVING = frozenset((
     _aten.clone, _aten.copy_, _aten.cat, _aten.stack, _aten.index, _aten.index_select,
     _aten.gather, _aten.embedding, _aten.constant_pad_nd, _aten.flip, _aten.roll,
@@ -56,21 +72,51 @@ class Steps(NamedTuple):
 
 
 def rounds(function: Any, args: Sequence[Any], named: Mapping[str, Any]) -> bool:
-    """Say whether an operation rounds floating numbers to whole ones."""
-    to = named.get("dtype")
-    whole = to is not None and not to.is_floating_point and not to.is_complex
-    return _is_of_floats(args) and (
-        function.overloadpacket in ROUNDING or (function.overloadpacket is _aten._to_copy and whole)
-    )
+    """Say whether an operation rounds floating numbers, or a quotient of them, to whole ones."""
+    name = _name(function)
+    if name not in ROUNDED or not any(
+        _is_floating(each) or (isinstance(each, float) and name in DIVIDED) for each in args[:2]
+    ):
+        return False
+    if name == "_to_copy":
+        return named.get("dtype") is not None and _is_whole(named["dtype"])
+    if name == "copy":
+        return _is_whole(args[0].dtype)
+    return name not in ("div", "divide") or named.get("rounding_mode") is not None
 
 
 def compares(function: Any, args: Sequence[Any]) -> bool:
     """Say whether an operation tells on which side of a border floating numbers lie."""
-    return function.overloadpacket in COMPARING and _is_of_floats(args)
+    places = COMPARED.get(_name(function), ())
+    return any(_is_floating(args[place]) for place in places if place < len(args))
 
 
-def _is_of_floats(args: Sequence[Any]) -> bool:
-    return bool(args) and isinstance(args[0], torch.Tensor) and args[0].is_floating_point()
+def _name(function: Any) -> str:
+    """Return an operation's name, the same where it writes to what it is given."""
+    return str(function.overloadpacket.__name__).removesuffix("_")
+
+
+def _is_whole(dtype: torch.dtype) -> bool:
+    return not dtype.is_floating_point and not dtype.is_complex
+
+
+def _is_floating(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.is_floating_point()
+
+
+def _divisor(function: Any, args: Sequence[Any]) -> Any:
+    """Return what an operation divides by before it rounds; None where it does not."""
+    name = _name(function)
+    if name == "frac":
+        return 1.0
+    if name not in DIVIDED:
+        return None
+    divisor = args[1]
+    if "per_channel" in name:
+        shape = [1] * args[0].dim()
+        shape[args[3]] = -1
+        divisor = divisor.reshape(shape)
+    return divisor
 
 
 def steps_of(
@@ -128,7 +174,8 @@ class _Types(TorchDispatchMode):  # type: ignore[misc]
     ) -> Any:
         named = kwargs or {}
         if rounds(function, args, named) or compares(function, args):
-            self.found.append(self._least or args[0].dtype)
+            given = next((each.dtype for each in args if _is_floating(each)), torch.float32)
+            self.found.append(self._least or given)
         answer = function(*args, **named)
         if isinstance(answer, torch.Tensor) and answer.is_floating_point():
             operation = function.overloadpacket
@@ -156,19 +203,68 @@ class _Moved(TorchDispatchMode):  # type: ignore[misc]
         self, function: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
         named = kwargs or {}
-        if rounds(function, args, named) or compares(function, args):
-            moved = self._moved(args[0], next(self._dtypes, torch.float32))
-            if function.overloadpacket.__name__.endswith("_"):
-                args[0].copy_(moved)
-            else:
-                args = (moved, *args[1:])
+        if rounds(function, args, named):
+            dtype = next(self._dtypes, torch.float32)
+            divisor = _divisor(function, args)
+            if divisor is not None:
+                return self._divided(function, args, named, divisor, dtype)
+            return self._with_one_moved(function, args, named, ROUNDED[_name(function)], dtype)
+        if compares(function, args):
+            dtype = next(self._dtypes, torch.float32)
+            return self._with_one_moved(function, args, named, COMPARED[_name(function)], dtype)
         return function(*args, **named)
 
-    def _moved(self, value: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-        if torch.equal(value.to(dtype).to(value.dtype).nan_to_num(), value.nan_to_num()):
-            return value
+    def _with_one_moved(
+        self, function: Any, args: Sequence[Any], named: Any, places: Sequence[int],
+        dtype: torch.dtype,
+    ) -> Any:
+        """Answer with the first moved that is not exact; the other way where it is the border."""
+        for sign, place in zip((1.0, -1.0), places, strict=False):
+            value: Any = args[place] if place < len(args) else None
+            if not _is_floating(value) or bool(_is_exact(value, dtype).all()):
+                continue
+            moved = value + sign * self._off(value, dtype)
+            if place == 0 and function.overloadpacket.__name__.endswith("_"):
+                value.copy_(moved)
+            else:
+                args = (*args[:place], moved, *args[place + 1 :])
+            break
+        return function(*args, **named)
+
+    def _divided(
+        self, function: Any, args: Sequence[Any], named: Any, divisor: Any, dtype: torch.dtype
+    ) -> Any:
+        """Answer with a dividend that makes the quotient another; what is left is of the old one.
+
+        A quotient that is exact, of numbers that are, is what any kernel finds.
+        """
+        device = next(each.device for each in args if isinstance(each, torch.Tensor))
+        kept = {"dtype": torch.float64, "device": device}
+        dividend, by = torch.as_tensor(args[0], **kept), torch.as_tensor(divisor, **kept)
+        quotient = dividend / by
+        exact = _is_exact(dividend, dtype) & _is_exact(by, dtype) & _is_exact(quotient, dtype)
+        off = torch.where(exact, 0.0, self._off(quotient, dtype))
+        if _name(function) in _ONE_STEP:
+            off = off.clamp(-1.0, 1.0)
+        moved = off * by
+        moved = torch.where(moved.isfinite(), moved, 0.0)
+        if function.overloadpacket.__name__.endswith("_"):
+            args[0].add_(moved)
+            answer = function(*args, **named)
+        else:
+            answer = function.overloadpacket(dividend + moved, *args[1:], **named)
+        if _name(function) in _ONE_STEP:
+            answer.sub_(moved)
+        return answer
+
+    def _off(self, value: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
         base = TOLERANCES[str(dtype).removeprefix("torch.")]
         finite = value.isfinite()
         size = float(torch.where(finite, value, 0.0).square().mean().sqrt())
         off = PART * (base.relative * value.abs() + base.absolute * min(1.0, size))
-        return value + self._sign * torch.where(finite & (value != 0), off, 0.0)
+        return self._sign * torch.where(finite & (value != 0), off, 0.0)
+
+
+def _is_exact(value: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """Say which numbers are what they are in a type: none that was computed in double is."""
+    return value.to(dtype).to(value.dtype).nan_to_num() == value.nan_to_num()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import takewhile
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,14 +27,14 @@ _RULES: dict[str, Rule] = {
 }  # fmt: skip
 _NO_REGISTER = ("guard", "destination", "destination2", "source0", "source1", "source2", "source3")
 _REGISTER_FIELDS = ("source0", "source1", "source2", "source3")
-_HINTS = {"prefetch", "prefetchu", "applypriority", "griddepcontrol", "discard", "pmevent",
-          "setmaxnreg"}  # fmt: skip
+_HINTS = {"prefetch", "prefetchu", "applypriority", "griddepcontrol", "pmevent", "setmaxnreg"}
 """Instructions that change when things happen, never what is computed."""
 _HARDWARE = {
     "wgmma": "warp-group products (wgmma)", "tensormap": "TMA (tensormap)",
     "mapa": "thread block clusters (mapa)", "getctarank": "thread block clusters (getctarank)",
     "clusterlaunchcontrol": "thread block clusters (clusterlaunchcontrol)",
     "multimem": "multicast memory (multimem)", "tcgen05": "tcgen05",
+    "discard": "memory that holds anything afterwards (discard)",
     "tex": "textures (tex)", "tld4": "textures (tld4)", "txq": "textures (txq)",
     "suld": "surfaces (suld)", "sust": "surfaces (sust)", "sured": "surfaces (sured)",
 }  # fmt: skip
@@ -119,6 +121,7 @@ def decode(
         UnsupportedInstruction: an instruction, named with its source line, is not known.
     """
     function = module.functions[kernel]
+    _refuse_clusters(kernel, function.limits)
     frame = Frame(module, function, dynamic_shared_bytes, global_addresses)
     decoded: dict[int, Row] = {}
     for reached in frame.functions:
@@ -155,6 +158,23 @@ def decode(
         polls=bool(np.any(strong & beyond & (rows["opcode"] == Op.LOAD))),
         partial_barriers=_partial_barriers(rows, atomic | strong, constant_offset),
     )
+
+
+def _refuse_clusters(kernel: str, limits: Sequence[str]) -> None:
+    """Refuse a kernel whose own text makes clusters of its blocks, whether or not it asks for its
+    place in one: a cluster of one, which is a block, is none."""
+    word, blocks = ".reqnctapercluster", 1
+    if word in limits:
+        after = limits[limits.index(word) + 1 :]
+        sizes = takewhile(lambda each: each == "," or each.isdigit(), after)
+        blocks = prod(int(each) for each in sizes if each != ",")
+    elif ".explicitcluster" in limits:  # Of the size that a launch names.
+        word, blocks = ".explicitcluster", 2
+    if blocks > 1:
+        raise UnsupportedInstruction(
+            word, None, kernel,
+            "thread block clusters: not simulated, this candidate needs a real GPU",
+        )  # fmt: skip
 
 
 def _partial_barriers(

@@ -39,13 +39,14 @@ _FLOAT_FORMATS = {"f16": "<e", "f32": "<f", "f64": "<d"}
 
 
 _CLUSTER_OF_ONE: dict[str, int | str] = {
-    "%cluster_ctarank": 0, "%cluster_nctarank": 1, "%is_explicit_cluster": 0,
+    "%cluster_ctarank": 0, "%cluster_nctarank": 1,
     **{f"%cluster_ctaid.{axis}": 0 for axis in "xyz"},
     **{f"%cluster_nctaid.{axis}": 1 for axis in "xyz"},
     **{f"%clusterid.{axis}": f"%ctaid.{axis}" for axis in "xyz"},
     **{f"%nclusterid.{axis}": f"%nctaid.{axis}" for axis in "xyz"},
 }  # fmt: skip
-"""Special registers of a launch without clusters: each block is one of its own."""
+"""Special registers of a launch without clusters: each block is one of its own. Whether somebody
+asked for that (`%is_explicit_cluster`) a kernel does not tell."""
 RESERVED_SHARED_BYTES = 1024
 """Of a block's shared memory, what CUDA keeps for itself since compute capability 8.0."""
 FRAME_BYTES = 8192
@@ -265,8 +266,6 @@ class Frame:
             stands_for = _CLUSTER_OF_ONE[name]
             if isinstance(stands_for, str):
                 name = stands_for
-            elif name == "%is_explicit_cluster":
-                return self.constant(1, stands_for), 1
             else:
                 return self.constant(4, stands_for), 4
         if name not in SPECIAL_REGISTERS:

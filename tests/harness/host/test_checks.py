@@ -131,6 +131,13 @@ def test_a_cooperative_grid_fits_the_gpu(
     assert fine or "holds 2 on each of 132 multiprocessors" in found[0][1]
 
 
+def test_a_block_of_another_size_than_its_kernel_names_is_not_launched() -> None:
+    named = replace(checks(), entries={"k": Entry((8, 4), 32, (32, 1, 1))})
+    assert not faults(named)
+    (found,) = faults(named, block=(16, 2, 1))
+    assert found[0] == "invalid_launch" and "__block_size__" in found[1]
+
+
 def test_a_launch_ahead_of_its_time_waits_for_the_one_before() -> None:
     attribute = ((6, (1, 0, 0)),)
     never = replace(checks(), entries={"k": Entry((8, 4), 1024)})

@@ -32,6 +32,11 @@ def test_parameters_and_bounds() -> None:
     assert read_entries(PTX) == {"k": Entry((8, 24, 4), 128), "plain": Entry((), 1024)}
 
 
+def test_a_block_of_one_size_only() -> None:
+    head = PTX.replace(".entry plain()", ".entry plain() .blocksareclusters .reqntid 32, 2, 1")
+    assert read_entries(head)["plain"] == Entry((), 64, (32, 2, 1))
+
+
 @pytest.mark.parametrize(
     ("inside", "waiting"),
     [("k", {"k"}), ("plain", {"plain"}), ("f", {"k", "plain"}), ("", set())],

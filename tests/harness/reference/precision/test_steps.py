@@ -30,6 +30,22 @@ def case_of(body: str) -> Case:
         ("torch.softmax(x, dim=1) > 0.003", 0.005),
         ("torch.round(x * 127.3) / 127.3", 0.02),
         ("torch.bucketize(x * 1.1, torch.arange(-2.0, 2.0, 0.01))", 0.03),
+        ("torch.searchsorted(torch.softmax(x, dim=1).cumsum(1), x.abs().contiguous())", 0.03),
+        ("torch.div(x, 0.1, rounding_mode='floor')", 0.005),
+        ("torch.div(0.5, x.abs() + 0.01, rounding_mode='trunc').int()", 0.005),
+        ("torch.floor_divide((x * 100).trunc().int(), 0.3)", 0.05),
+        ("(x * 1.1).floor_divide_(0.1)", 0.005),
+        ("x % 0.1", 0.005),
+        ("torch.fmod(x * 1.1, 0.1)", 0.005),
+        ("(x * 11.1).remainder_(x.abs() + 0.2)", 0.005),
+        ("torch.frac(x * 11.1)", 0.005),
+        ("torch.fake_quantize_per_tensor_affine(x, 0.1, 0, -128, 127)", 0.005),
+        ("torch.fake_quantize_per_channel_affine(x * 1.1, torch.full((64,), 0.1), "
+         "torch.zeros(64, dtype=torch.int32), 0, -128, 127)", 0.005),
+        ("torch.empty(64, 256, dtype=torch.int32).copy_(x * 12.3)", 0.005),
+        ("torch.signbit(x * 1.1 - 0.3)", 0.005),
+        ("torch.where(x * 1.1 > 0.3, 1.0, 0.0)", 0.005),
+        ("F.hardshrink(x * 1.1, 0.5)", 0.005),
     ],
 )
 def test_what_is_computed_and_then_rounded_may_be_a_step_off(body: str, most: float) -> None:
@@ -44,6 +60,9 @@ def test_what_is_computed_and_then_rounded_may_be_a_step_off(body: str, most: fl
     assert compare(moved.view_as(right), right, tolerance, "out0") is None
     everywhere = ~right if right.dtype is torch.bool else right + right.new_tensor(tolerance.step)
     assert compare(everywhere, right, tolerance, "out0") is not None
+    for value in (right.reshape(-1)[0], right.double().mean()):
+        constant = torch.full_like(right, value.item())
+        assert compare(constant, right, tolerance, "out0") is not None
 
 
 @pytest.mark.parametrize(
@@ -54,6 +73,13 @@ def test_what_is_computed_and_then_rounded_may_be_a_step_off(body: str, most: fl
         "(x.int().float() * 0.5).int()",
         "torch.argmax(x * 1.1, dim=1)",
         "torch.relu(x * 1.1)",
+        "torch.where(x * 1.1 > 0, x * 1.1, 0)",
+        "x.int() // 3",
+        "x.trunc() % 3",
+        "torch.div(x, 2, rounding_mode='floor')",
+        "torch.frac(x)",
+        "x >= x.amax(1, keepdim=True)",
+        "x.clone().copy_(x * 1.1)",
     ],
 )
 def test_what_is_exact_makes_no_step(body: str) -> None:
@@ -108,3 +134,35 @@ def test_room_goes_by_the_precision_that_is_rounded_and_not_by_the_inputs() -> N
 def test_what_wraps_is_no_step() -> None:
     (tolerance,) = case_of("(x * 333.3).to(torch.int64) % 7").tolerances("both")
     assert tolerance is not None and 0 < tolerance.share < 0.05 and tolerance.step == 1
+
+
+def test_what_is_left_of_a_division_is_no_more_than_one_step_off() -> None:
+    (tolerance,) = case_of("(x * 1e6) % 1").tolerances("both")
+    assert tolerance is not None and tolerance.step <= 1.001
+
+
+def test_exact_numbers_beside_a_border_that_is_computed_have_room() -> None:
+    made = reference("x > x.roll(1, 1) * 1.1", "torch.randn(512, 1024)")
+    case = Case(made, draw(made, Draw(5, "gaussian"), Variation(levels={"x": "any"})))
+    (tolerance,) = case.tolerances("both")
+    assert tolerance is not None and 0 < tolerance.share < 0.001 and tolerance.step == 1
+
+
+def test_a_quotient_cut_off_instead_of_rounded_down_is_wrong() -> None:
+    case = case_of("torch.div(x, 0.1, rounding_mode='floor')")
+    (tolerance,) = case.tolerances("both")
+    assert tolerance is not None
+    x = case.instance.inputs["x"]
+    assert compare(torch.floor(x * 10.0), case.outputs[0], tolerance, "out0") is None
+    cut = torch.div(x, 0.1, rounding_mode="trunc")
+    assert compare(cut, case.outputs[0], tolerance, "out0") is not None
+
+
+def test_a_remainder_with_the_sign_of_its_dividend_is_wrong() -> None:
+    case = case_of("x % 0.1")
+    (tolerance,) = case.tolerances("both")
+    assert tolerance is not None
+    x = case.instance.inputs["x"]
+    other_way = x - torch.floor(x * 10.0) * 0.1
+    assert compare(other_way, case.outputs[0], tolerance, "out0") is None
+    assert compare(torch.fmod(x, 0.1), case.outputs[0], tolerance, "out0") is not None
