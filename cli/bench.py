@@ -379,7 +379,7 @@ class BenchView:
         if self._live.is_started:
             results = results_of(self._directory, self._lock, compare=False)
             title = f"{results.finished} of {results.planned} runs"
-            self._table = filled(*policy_table(results), title)
+            self._table = filled(*policy_table(results), title, self._console.width)
 
 
 def _in_words(ended: Any) -> str:
@@ -405,7 +405,7 @@ def show_results(console: Console, lock: SuiteLock, results: Any, directory: Pat
     ):
         if not rows:
             continue
-        console.print(filled(titles, rows, title))
+        console.print(filled(titles, rows, title, console.width))
     for name, reason in results.reasons.items():
         console.print(f"{name}: {reason}", markup=False, highlight=False, soft_wrap=True)
     for each in lock.left_out:
@@ -482,13 +482,31 @@ def _gain(figures: Any) -> str:
     return f"{figures.gain:.2f}x ({low:.2f} to {high:.2f}), {figures.best_us:.2f} us"
 
 
-def filled(titles: Sequence[str], rows: Sequence[Sequence[str]], title: str) -> Table:
-    """Return a table without the columns in which nothing is said."""
+def filled(
+    titles: Sequence[str], rows: Sequence[Sequence[str]], title: str, width: int = WIDE
+) -> Table:
+    """Return a table without the columns in which nothing is said.
+
+    One whose words do not fit into `width` is laid on its side where it is narrower so.
+    """
     kept = [n for n in range(len(titles)) if any(row[n] not in ("", "0") for row in rows)]
-    table = Table(*(escape(titles[n]) for n in kept), title=title, title_justify="left")
-    for row in rows:
-        table.add_row(*(escape(row[n]) for n in kept))
+    lines = [[line[n] for n in kept] for line in (titles, *rows)]
+    aside = [list(line) for line in zip(*lines, strict=True)]
+    if width < _wide(lines) and _wide(aside) < _wide(lines):
+        lines = aside
+    head, *body = [[escape(cell) for cell in line] for line in lines]
+    table = Table(*head, title=title, title_justify="left")
+    for line in body:
+        table.add_row(*line)
     return table
+
+
+def _wide(lines: Sequence[Sequence[str]]) -> int:
+    """Return the columns of a terminal that a table takes where no word is broken."""
+    return 1 + sum(
+        3 + max(len(word) for cell in column for word in (cell.split() or [""]))
+        for column in zip(*lines, strict=True)
+    )
 
 
 def _console(to_errors: bool) -> Console:

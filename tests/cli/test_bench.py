@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,9 @@ import graph_support
 import pytest
 from benches import done, planned
 from commands import assert_one_clear_line
+from rich.console import Console
+
+from kernelblaster.cli.bench import filled
 
 
 @pytest.fixture
@@ -81,3 +85,15 @@ def test_a_bench_that_is_over_is_shown_and_its_winners_are_measured_again(
     (tmp_path / "bench" / "runs" / "minimal" / "seed-0" / "one" / "best.cu").write_text("us: 900\n")
     assert asked("rerun", tmp_path / "bench", "--quiet").returncode == 1
     assert_one_clear_line(asked("rerun", tmp_path), "is no run directory")
+
+
+def test_a_table_that_does_not_fit_is_laid_on_its_side() -> None:
+    titles = ("policy", *(f"figure_{number}" for number in range(9)))
+    rows = [(policy, *("1.00x (0.50 to 2.00)" for _ in range(9))) for policy in ("one", "two")]
+    for width, lines in ((200, 2), (80, 9)):
+        with (console := Console(width=width, file=io.StringIO())).capture() as told:
+            console.print(filled(titles, rows, "title", width))
+        assert "…" not in told.get() and "figure_8" in told.get()
+        assert sum("1.00x" in line for line in told.get().splitlines()) == lines
+    many = [("a_task_with_a_long_name_" * 4, "1.00x")] * 40
+    assert len(filled(("task", "one"), many, "tasks", 80).columns) == 2
