@@ -35,8 +35,9 @@ FLAGS = (
     "-std=c++17", "-lineinfo", "-O3", "-shared", "-Xcompiler", "-fPIC", "--cudart", "none",
     "-Xcompiler", "-fno-jump-tables,-fno-exceptions", "-Xlinker", "-z,relro,-z,now",
     "-Xptxas", "-v", "-allow-unsupported-compiler", "--keep", "--keep-dir", ".", "-I", ".",
-    "--extended-lambda",
+    "--extended-lambda", "--threads", "2",
 )  # fmt: skip
+"""Two threads: what becomes of host and of device code is found side by side."""
 
 _KEEP_ASSEMBLY = ("-Xcompiler", "-save-temps")
 _BY_FUNCTIONS = ("-Xcompiler", "-mindirect-branch=thunk-extern,-mindirect-branch-register")
