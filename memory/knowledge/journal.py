@@ -82,13 +82,24 @@ class Journal:
                     self.database.execute(insert, (entry.kind, entry.id, entry.body))
             return int(self.database.value(find, (marker.kind, marker.id)))
 
-    def entries(self, after: int = 0) -> Iterator[Entry]:
-        """Give the entries that came after a sequence number, in order; never all are held."""
+    def entries(
+        self, after: int = 0, *, of: str | None = None, but: str | None = None
+    ) -> Iterator[Entry]:
+        """Give the entries that came after a sequence number, in order; never all are held.
+
+        Args:
+            after: the number.
+            of: kind of those given; None for all.
+            but: kind of those left out.
+        """
+        named = (("kind = ? AND ", of), ("kind != ? AND ", but))
+        asked = [(text, kind) for text, kind in named if kind is not None]
         query = (
-            "SELECT kind, id, body, sequence FROM entries WHERE sequence > ? "
-            f"ORDER BY sequence LIMIT {ENTRIES_AT_ONCE}"
+            f"SELECT kind, id, body, sequence FROM entries WHERE {''.join(t for t, _ in asked)}"
+            f"sequence > ? ORDER BY sequence LIMIT {ENTRIES_AT_ONCE}"
         )
-        while rows := self.database.rows(query, (after,)):
+        kinds = [kind for _, kind in asked]
+        while rows := self.database.rows(query, (*kinds, after)):
             for row in rows:
                 yield Entry(row["kind"], row["id"], row["body"], row["sequence"])
             after = rows[-1]["sequence"]

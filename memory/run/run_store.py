@@ -121,6 +121,10 @@ class RunStore:
         """Return how many evaluations are stored."""
         return int(self._database.value("SELECT COUNT(*) FROM evaluations"))
 
+    def evaluated(self) -> set[str]:
+        """Return the keys of all evaluations."""
+        return {row["key"] for row in self._database.rows("SELECT key FROM evaluations")}
+
     def first_sources(self, number: int) -> set[str]:
         """Return the sha256 of the sources that were evaluated first, so many at most."""
         rows = self._database.rows(

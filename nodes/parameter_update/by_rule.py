@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 
 from ...memory.knowledge.changes.edit_checks import Ground
 from ...memory.knowledge.changes.state_rules import Asked, edits_of_states
-from ...memory.knowledge.policy.facts import comparable
+from ...memory.knowledge.policy.facts import Rows
 from ...memory.knowledge.policy.policy import unknown_technique
 from ...memory.knowledge.snapshots.edits import gained, lost
 from ...memory.knowledge.snapshots.snapshot import Snapshot
-from ...memory.knowledge.states.conditions import KernelFacts, evidence_facts
+from ...memory.knowledge.states.conditions import KernelFacts, evidence_figures
 from ...memory.records.conditions import Condition
 from ...memory.records.edits import (
     MOST_CORRECTED,
@@ -59,7 +59,7 @@ class Learned(NamedTuple):
 
     snapshot: Snapshot
     """As the iteration read it."""
-    rows: Mapping[str, Evidence]
+    rows: Rows
     """All evidence up to there and the iteration's own, by id."""
     described: Mapping[str, Optimization]
     """What is said of each technique that somebody described, by name."""
@@ -77,11 +77,7 @@ class Learned(NamedTuple):
 
     def of(self, technique: str) -> dict[str, Evidence]:
         """Return the rows of a technique on comparable devices, by id."""
-        return {
-            name: row
-            for name, row in self.rows.items()
-            if row.technique == technique and comparable(row.device_kind, self.device_kind)
-        }
+        return self.rows.of(technique, self.device_kind)
 
     def signed(self, evidence: Iterable[str], reason: str, author: str = BUILTIN) -> dict[str, Any]:
         """Return what every edit says of itself."""
@@ -203,11 +199,8 @@ def _conditions(technique: str, known: Learned) -> Iterator[Edit]:
         kernels = {(row.task_id, row.parent_sha256) for row in side.values()}
         if len(kernels) < LEARNING_KERNELS or len({task for task, _ in kernels}) < 2:
             return
-    facts = {
-        label: [evidence_facts(row) for row in side.values()] for label, side in sides.items()
-    }
     card = known.snapshot.card(technique, known.device_kind)
-    condition = _telling(technique, facts["lost"], facts["gained"])
+    condition = _telling(technique, *(list(side.values()) for side in sides.values()))
     if condition is None or (card is not None and condition in card.conditions):
         return
     yield Revise(
@@ -223,7 +216,7 @@ def _conditions(technique: str, known: Learned) -> Iterator[Edit]:
 
 
 def _telling(
-    technique: str, losing: Sequence[Mapping[str, Any]], gaining: Sequence[Mapping[str, Any]]
+    technique: str, losing: Sequence[Evidence], gaining: Sequence[Evidence]
 ) -> Condition | None:
     """Return the condition that holds on all kernels of one kind and on none of the other.
 
@@ -231,12 +224,12 @@ def _telling(
     what kind of task it is.
     """
     known = techniques().get(technique)
+    figures = [evidence_figures(side) for side in (losing, gaining)]
     for move in known.moves if known else ():
         name, lowers = move[1:], move[0] == "-"
-        bad = [facts[name] for facts in losing if name in facts]
-        good = [facts[name] for facts in gaining if name in facts]
-        if len(bad) < len(losing) or len(good) < len(gaining):
+        if any(name not in each for each in figures):
             continue
+        bad, good = (each[name] for each in figures)
         low, high = (max(bad), min(good)) if lowers else (max(good), min(bad))
         if high - low >= MARGIN:
             at = round((low + high) / 2, 3)
@@ -245,15 +238,15 @@ def _telling(
                 {"feature": name, "comparison": comparison, "value": at}
             )
     for name in WORDS:
-        bad_words = {facts[name] for facts in losing}
-        if bad_words.isdisjoint(facts[name] for facts in gaining):
+        bad_words = {getattr(row, name) for row in losing}
+        if bad_words.isdisjoint(getattr(row, name) for row in gaining):
             return Condition(feature=name, comparison="lacks", value=tuple(sorted(bad_words)))
     return None
 
 
 def _macros(own: set[str], known: Learned) -> Iterator[Edit]:
     """Join two steps that gained together where the second alone lost."""
-    named = {name: row for name, row in known.rows.items() if name in own}
+    named = {name: known.rows[name] for name in own if name in known.rows}
     for second_id, second in sorted(named.items()):
         alone = {
             name: row

@@ -11,7 +11,6 @@ from pydantic import ValidationError
 from ...harness.errors import told_of
 from ...memory.knowledge.changes.edit_checks import Ground
 from ...memory.knowledge.changes.state_rules import part_of
-from ...memory.knowledge.policy.facts import comparable
 from ...memory.knowledge.snapshots.edits import gained, worse_without
 from ...memory.records.conditions import Condition
 from ...memory.records.edits import (
@@ -190,10 +189,8 @@ def _splitting(said: PolicyEdit, source: Source) -> Edit:
         raise ValueError("a split has one condition, and a name and a description of its part")
     members = [
         row
-        for row in source.learned.rows.values()
-        if source.ground.place(row) == state.id
-        and comparable(row.device_kind, source.learned.device_kind)
-        and conditions[0].holds(source.ground.facts_of(row)) is True
+        for row in source.ground.began_in(state.id, source.learned.device_kind).values()
+        if conditions[0].holds(source.ground.facts_of(row)) is True
     ]
     if not members:
         raise ValueError(f"no kernel of {state.id} is known of which {conditions[0]}")

@@ -182,6 +182,7 @@ def _known(
 
     What other runs wrote meanwhile is left out: repeated after a kill, the update is the same.
     """
+    knowledge.snapshot()  # What the iteration wrote is read.
     before = knowledge.snapshot(state["knowledge_at"])
     own = {identity for gap in state["analysis"].gaps for identity in gap.evidence}
     reviewed = {gap.state_id for gap in _single(state["analysis"])}
@@ -189,11 +190,7 @@ def _known(
     return Known(
         learned=Learned(
             snapshot=before,
-            rows={
-                told.id: told.row
-                for told in knowledge.snapshot().told()
-                if told.sequence <= before.at or told.id in own
-            },
+            rows=before.rows(later=own),
             described={
                 name: card
                 for name in knowledge.seed().techniques

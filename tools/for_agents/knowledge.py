@@ -111,7 +111,9 @@ def _described(desk: Desk, technique: str) -> str:
         if known and known.rewrite
         else "It has no built-in rewrite: write it yourself."
     )
-    return "\n".join([technique_text(card), how, *(["Lessons:", lessons] if lessons else [])])
+    read = [f"- sources: {'; '.join(known.sources)}"] if known and known.sources else []
+    told = ["Lessons:", lessons] if lessons else []
+    return "\n".join([technique_text(card), *read, how, *told])
 
 
 def _found(desk: Desk, query: str) -> str:

@@ -149,9 +149,7 @@ def require_room(budgets: Budgets, store: RunStore, directory: Path) -> None:
     store.ledger.still_working()
     wall = store.ledger.wall_seconds()
     device = store.ledger.device_seconds()
-    if budgets.evaluations is not None and (done := store.count()) >= budgets.evaluations:
-        cap = f"{budgets.evaluations} evaluations"
-        _refuse("max_evaluations", cap, f"{done} made", directory)
+    require_evaluation(budgets, store.count(), directory)
     if budgets.gpu_seconds is not None and device >= budgets.gpu_seconds:
         _refuse(
             "max_gpu_seconds", f"{budgets.gpu_seconds:g} s on the device", f"{device:.1f} s used",
@@ -162,6 +160,17 @@ def require_room(budgets: Budgets, store: RunStore, directory: Path) -> None:
             "max_seconds", f"{budgets.wall_seconds:g} s of working time", f"{wall:.1f} s used",
             directory,
         )  # fmt: skip
+
+
+def require_evaluation(budgets: Budgets, done: int, directory: Path) -> None:
+    """Refuse one more evaluation after so many, made or under way.
+
+    Raises:
+        BudgetReached: with the flag that raises the cap.
+    """
+    if budgets.evaluations is not None and done >= budgets.evaluations:
+        cap = f"{budgets.evaluations} evaluations"
+        _refuse("max_evaluations", cap, f"{done} made", directory)
 
 
 def _refuse(name: str, cap: str, used: str, directory: Path) -> None:

@@ -34,6 +34,10 @@ def technique() -> Technique:
             "indices are constants; global traffic falls from three reads and one write per "
             "element to one and one."
         ),
+        sources=(
+            'CUDA C++ Best Practices Guide, "Local Memory"',
+            'CUDA C++ Programming Guide, "Device Memory Accesses"',
+        ),
         change=_apply,
         conditions=(computes(*ROWS),),
         unfit=read_once,

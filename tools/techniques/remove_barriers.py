@@ -31,6 +31,7 @@ def technique() -> Technique:
             "After the last use of a buffer no barrier is needed unless it is written again."
         ),
         parameters={"which": (0, 1, 2, 3)},
+        sources=('CUDA C++ Programming Guide, "Synchronization Functions"',),
         change=_apply,
         unfit=_no_barriers,
     )

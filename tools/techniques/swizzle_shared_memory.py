@@ -19,5 +19,6 @@ def technique() -> Technique:
         avoid_when="No conflicts are reported.",
         side_effects="Index arithmetic on every access.",
         notes="column ^ (row & 31) for 4-byte words; in groups of 16 bytes for vector accesses.",
+        sources=('PTX ISA, "Swizzling Modes"',),
         unfit=no_conflicts,
     )

@@ -236,7 +236,7 @@ def _evidence(group: Iterable[Edit]) -> tuple[str, ...]:
 
 
 def _states(snapshot: Snapshot) -> list[Edit]:
-    rows = {told.id: told.row for told in snapshot.told()}
+    rows = snapshot.rows()
     found: list[Edit] = []
     for kind in ("simulated", "cuda"):
 

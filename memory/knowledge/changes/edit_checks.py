@@ -20,7 +20,7 @@ from ...records.edits import (
 from ...records.evidence import NO_GAIN, Evidence
 from ...records.optimizations import Optimization
 from ...records.states import PerformanceState
-from ..policy.facts import comparable
+from ..policy.facts import Rows, comparable
 from ..snapshots.edits import Table, gained, lost, passes, told_apart, worse_without
 from ..snapshots.snapshot import Snapshot
 from ..states.conditions import TELLING_STATES, KernelFacts, evidence_facts, misnamed
@@ -40,7 +40,7 @@ class Ground(NamedTuple):
     """What edits are checked against."""
 
     snapshot: Snapshot
-    rows: Mapping[str, Evidence]
+    rows: Rows
     """All evidence, by id."""
     facts: Mapping[str, KernelFacts] = {}
     """What more is known of kernels than their rows say, by id of the row."""
@@ -78,11 +78,15 @@ class Ground(NamedTuple):
         """Return all rows of a technique on comparable devices, in a state where one is named."""
         return [
             row
-            for row in self.rows.values()
-            if row.technique == technique
-            and comparable(row.device_kind, device_kind)
-            and state in (None, self.place(row))
+            for row in self.rows.of(technique, device_kind).values()
+            if state in (None, self.place(row))
         ]
+
+    def began_in(self, state: str, device_kind: str) -> dict[str, Evidence]:
+        """Return the rows that began in a state on comparable devices, by id, as states are told
+        apart now."""
+        rows = self.rows.began_in(sorted(self.snapshot.told_to_begin(state)), device_kind)
+        return {name: row for name, row in rows.items() if self.place(row) == state}
 
     def facts_of(self, row: Evidence) -> KernelFacts:
         """Return what is known of the kernel that a row's technique was applied to."""

@@ -16,9 +16,8 @@ from ...records.conditions import Condition
 from ...records.edits import Edit, JoinStates, RenameState, SplitState
 from ...records.evidence import Evidence
 from ...records.states import PerformanceState
-from ..policy.facts import comparable
 from ..snapshots.edits import gained, told_apart
-from ..states.conditions import evidence_facts
+from ..states.conditions import evidence_facts, evidence_figures
 from ..states.dimensions import DIMENSIONS
 from ..states.distances import distance
 from ..states.matching import BY_RULE, DISCOVERED_SPREAD, renamed
@@ -66,12 +65,14 @@ class Asked(NamedTuple):
 def edits_of_states(asked: Asked, *, joins_alone: bool = False) -> list[Edit]:
     """Return the edits of states that evidence calls for."""
     ground = asked.ground
-    tries: dict[str, dict[str, list[Evidence]]] = {}
-    for row in ground.rows.values():
-        if comparable(row.device_kind, asked.device_kind):
-            tries.setdefault(ground.place(row), {}).setdefault(row.technique, []).append(row)
+    near = _near_pairs(ground.states(), asked)
+    about = {state.id for state in ground.states() if asked.wanted(state.id)}
+    tries: dict[str, dict[str, dict[str, Evidence]]] = {}
+    for place in sorted(about.union(*((one.id, other.id) for one, other in near))):
+        for name, row in ground.began_in(place, asked.device_kind).items():
+            tries.setdefault(place, {}).setdefault(row.technique, {})[name] = row
     found: list[Edit] = []
-    called_for: list[Edit] = list(_joins(asked, tries))
+    called_for: list[Edit] = list(_joins(asked, tries, near))
     joined = {
         name
         for edit in called_for
@@ -86,19 +87,21 @@ def edits_of_states(asked: Asked, *, joins_alone: bool = False) -> list[Edit]:
     return found
 
 
-Tries = Mapping[str, Mapping[str, Sequence[Evidence]]]
-"""Rows by state and technique."""
+Tries = Mapping[str, Mapping[str, Mapping[str, Evidence]]]
+"""Rows by state, technique and id."""
+Pairs = Sequence[tuple[PerformanceState, PerformanceState]]
 
 
-def _joins(asked: Asked, tries: Tries) -> Iterator[JoinStates]:
+def _joins(asked: Asked, tries: Tries, near: Pairs) -> Iterator[JoinStates]:
     undone = {
         frozenset((*edit.states, edit.into))
         for edit in asked.ground.snapshot.edits.undone
         if isinstance(edit, JoinStates)
     }
-    states = [state for state in asked.ground.states() if state.id in tries]
     gone: set[str] = set()
-    for one, other in _near_pairs(states, asked):
+    for one, other in near:
+        if one.id not in tries or other.id not in tries:
+            continue
         # What somebody has named stays before what a rule has, then what more is known of.
         into, state = sorted((one, other), key=lambda each: (
             each.origin != SEED, each.description.startswith(BY_RULE),
@@ -107,10 +110,13 @@ def _joins(asked: Asked, tries: Tries) -> Iterator[JoinStates]:
         alike = [
             technique
             for technique in sorted(tries[into.id].keys() & tries[state.id].keys())
-            if all(_tasks(tries[each.id][technique]) >= JOINING_TASKS for each in (into, state))
+            if all(
+                _tasks(tries[each.id][technique].values()) >= JOINING_TASKS
+                for each in (into, state)
+            )
         ]
         apart = any(
-            told_apart(tries[into.id][technique], tries[state.id][technique])
+            told_apart(*(tries[each.id][technique].values() for each in (into, state)))
             for technique in tries[into.id].keys() & tries[state.id].keys()
         )
         if (
@@ -121,16 +127,16 @@ def _joins(asked: Asked, tries: Tries) -> Iterator[JoinStates]:
         ):
             continue
         gone |= {into.id, state.id}  # What is alike to what is joined is looked at once it is.
-        rows = [
-            row for technique in alike for each in (state, into)
-            for row in tries[each.id][technique]
-        ]  # fmt: skip
+        cited = sorted(
+            name for technique in alike for each in (state, into)
+            for name in tries[each.id][technique]
+        )  # fmt: skip
         away = distance(state.centroid, into.centroid)
         yield JoinStates(
             states=(state.id,),
             into=into.id,
             **asked.sign(
-                sorted(row.id for row in rows),
+                cited,
                 f"{away:.2f} apart, and {', '.join(alike)} gained alike in both",
             ),
         )
@@ -167,7 +173,7 @@ def _splits(asked: Asked, tries: Tries) -> Iterator[SplitState]:
         if not asked.wanted(state.id) or state.id not in tries:
             continue
         for technique, rows in sorted(tries[state.id].items()):
-            condition = _dividing(technique, rows, asked)
+            condition = _dividing(technique, list(rows.values()), asked)
             card = snapshot.card(technique, asked.device_kind)
             known = {each.feature for each in card.conditions} if card else set()
             if (
@@ -177,11 +183,11 @@ def _splits(asked: Asked, tries: Tries) -> Iterator[SplitState]:
                 or (state.id, condition.feature) in undone
             ):
                 continue
-            paid = {condition.holds(evidence_facts(row)) for row in rows if gained(row)}
+            paid = {condition.holds(evidence_facts(row)) for row in rows.values() if gained(row)}
             where = "there, and not elsewhere" if paid == {True} else "elsewhere alone"
             words = _in_words(condition)
             members = [
-                row for each in tries[state.id].values() for row in each
+                row for each in tries[state.id].values() for row in each.values()
                 if condition.holds(evidence_facts(row))
             ]  # fmt: skip
             yield SplitState(
@@ -196,7 +202,7 @@ def _splits(asked: Asked, tries: Tries) -> Iterator[SplitState]:
                     f"{where}.",
                 ),
                 **asked.sign(
-                    sorted(row.id for row in rows), _outcomes(technique, rows, words, paid)
+                    sorted(rows), _outcomes(technique, list(rows.values()), words, paid)
                 ),
             )
             break  # One at a time: what is left is asked again with what comes next.
@@ -229,14 +235,14 @@ def _dividing(technique: str, rows: Sequence[Evidence], asked: Asked) -> Conditi
     means = [math.fsum(row.log_gain or 0.0 for row in side) / len(side) for side in (won, rest)]
     if means[0] - means[1] < SPLIT_GAIN or told_apart(won, rest) is not True:
         return None
-    sides = [[evidence_facts(row) for row in side] for side in (won, rest)]
+    sides = [evidence_figures(side) for side in (won, rest)]
     one, other = len(_kernels(won)), len(_kernels(rest))
     moves = {move[1:]: move[0] == "-" for move in asked.moves.get(technique, ())}
     for names in (moves, dict.fromkeys(each.name for each in DIMENSIONS)):
         known = [
-            (name, [[float(facts[name]) for facts in side] for side in sides])  # type: ignore[arg-type]
+            (name, [side[name] for side in sides])
             for name in names
-            if all(isinstance(facts.get(name), float) for side in sides for facts in side)
+            if all(name in side for side in sides)
         ]
         # A threshold on a figure that says nothing tells them apart in 2 of this many orders.
         if not known or 2 * len(known) > CHANCE * math.comb(one + other, one):
@@ -270,21 +276,24 @@ def _renamings(edit: Edit, asked: Asked, tries: Tries) -> Iterator[RenameState]:
     """Rename what a rule has named where that is not what its kernels are like any more."""
     if isinstance(edit, JoinStates):
         remaining, gone = edit.into, (edit.into, *edit.states)
-        rows = [row for name in gone for each in tries.get(name, {}).values() for row in each]
+        rows = {
+            name: row for place in gone for each in tries.get(place, {}).values()
+            for name, row in each.items()
+        }  # fmt: skip
     elif isinstance(edit, SplitState):
         remaining = edit.state
-        rows = [
-            row for each in tries[remaining].values() for row in each
+        rows = {
+            name: row for each in tries[remaining].values() for name, row in each.items()
             if edit.condition.holds(evidence_facts(row)) is not True
-        ]  # fmt: skip
+        }  # fmt: skip
     else:
         return
     state = asked.ground.state(remaining)
-    own = sorted(row.id for row in rows if asked.ground.place(row) == remaining)
+    own = sorted(name for name, row in rows.items() if asked.ground.place(row) == remaining)
     if state is None or state.origin == SEED or not state.description.startswith(BY_RULE):
         return
-    mean = mean_of(row.signature_before for row in rows)
-    name, description = renamed(state, mean, len(_kernels(rows)))
+    mean = mean_of(row.signature_before for row in rows.values())
+    name, description = renamed(state, mean, len(_kernels(rows.values())))
     if name == state.name or not own:
         return
     yield RenameState(

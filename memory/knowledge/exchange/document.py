@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from heapq import merge
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal
@@ -167,11 +168,13 @@ def thinned(knowledge: KnowledgeBase, *, most: int, harness: str | None) -> list
             same fact count once and are left out.
         harness: version of the judge whose rows stay alone; None for all.
     """
-    journal, last = knowledge.journal, 0
+    journal = knowledge.journal
+    # What is written meanwhile may cite evidence that is not kept.
+    last = journal.sequence()
+    others = [each for each in journal.entries(but=EVIDENCE) if each.sequence <= last]
     kept: set[str] = set()
-    for each in journal.entries():
-        last = each.sequence
-        if each.kind not in (EVIDENCE, KERNEL):
+    for each in others:
+        if each.kind != KERNEL:
             kept.update(_strings(json.loads(each.body).get("evidence")))
     counted: dict[tuple[object, ...], set[str]] = {}
     for told in reversed(knowledge.snapshot().told()):
@@ -182,11 +185,11 @@ def thinned(knowledge: KnowledgeBase, *, most: int, harness: str | None) -> list
         if row.fact_id not in seen and len(seen) < most:
             seen.add(row.fact_id)
             kept.add(told.id)
-    # What was written meanwhile may cite evidence that is not kept.
-    return [
-        each for each in journal.entries()
-        if each.sequence <= last and (each.kind != EVIDENCE or each.id in kept)
-    ]  # fmt: skip
+    evidence = (
+        each for each in journal.entries(of=EVIDENCE)
+        if each.sequence <= last and each.id in kept
+    )  # fmt: skip
+    return list(merge(others, evidence, key=lambda each: each.sequence))
 
 
 def _learned(knowledge: KnowledgeBase, kind: str) -> Iterator[dict[str, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from ...records.conditions import Condition
@@ -31,7 +32,7 @@ class Facts:
 
     def __init__(self) -> None:
         self._told: list[Told] = []
-        self._rows: dict[str, Evidence] = {}
+        self._by_id: dict[str, Told] = {}
         self._tries: dict[tuple[bool, str], list[Told]] = {}
         self._in_state: dict[str, list[Told]] = {}
         self._holding: dict[tuple[str, str], tuple[list[int], list[int]]] = {}
@@ -44,7 +45,7 @@ class Facts:
         told = Told(sequence, identity, row)
         simulated = row.device_kind == "simulated"
         self._told.append(told)
-        self._rows[identity] = row
+        self._by_id[identity] = told
         self._tries.setdefault((simulated, row.technique), []).append(told)
         self._in_state.setdefault(row.state_before, []).append(told)
         self._first_in_state.setdefault((simulated, row.state_before), {}).setdefault(
@@ -57,11 +58,21 @@ class Facts:
 
     def row(self, identity: str) -> Evidence | None:
         """Return the row of an id; None where it is not here (yet)."""
-        return self._rows.get(identity)
+        told = self._by_id.get(identity)
+        return told and told.row
+
+    def told_as(self, identity: str) -> Told | None:
+        """Return the row of an id as it is stored; None where it is not here (yet)."""
+        return self._by_id.get(identity)
 
     def tries(self, technique: str, simulated: bool, at: int) -> list[Told]:
         """Return every row of a technique, in order of arrival."""
         found = self._tries.get((simulated, technique), [])
+        return found[: _until(found, at)]
+
+    def in_state(self, state_id: str, at: int) -> list[Told]:
+        """Return every row that began in a state, in order of arrival."""
+        found = self._in_state.get(state_id, [])
         return found[: _until(found, at)]
 
     def count(self, technique: str, simulated: bool, at: int) -> int:
@@ -86,6 +97,59 @@ class Facts:
         """Return the techniques that were tried in a state, in alphabetical order."""
         first = self._first_in_state.get((simulated, state_id), {})
         return sorted(technique for technique, sequence in first.items() if sequence <= at)
+
+
+class Rows(Mapping[str, Evidence]):
+    """Rows by id: all up to a number, and some that came later. Those of a technique or of a state
+    are found without the others being read."""
+
+    def __init__(self, facts: Facts, at: int, later: Iterable[str] = ()) -> None:
+        """Take all up to `at`, and of what came later the rows of these ids, where they are."""
+        self._facts, self._at = facts, at
+        known = map(facts.told_as, dict.fromkeys(later))
+        self._later = sorted(
+            (told for told in known if told is not None and told.sequence > at),
+            key=lambda told: told.sequence,
+        )
+        self._numbers = {told.sequence for told in self._later}
+
+    @classmethod
+    def of_all(cls, rows: Mapping[str, Evidence]) -> Rows:
+        """Return rows that are in no journal."""
+        facts = Facts()
+        for number, (identity, row) in enumerate(rows.items(), 1):
+            facts.add(number, identity, row)
+        return cls(facts, len(rows))
+
+    def __getitem__(self, identity: str) -> Evidence:
+        told = self._facts.told_as(identity)
+        if told is None or (told.sequence > self._at and told.sequence not in self._numbers):
+            raise KeyError(identity)
+        return told.row
+
+    def __iter__(self) -> Iterator[str]:
+        return (told.id for told in (*self._facts.told(self._at), *self._later))
+
+    def __len__(self) -> int:
+        return len(self._facts.told(self._at)) + len(self._later)
+
+    def of(self, technique: str, device_kind: str) -> dict[str, Evidence]:
+        """Return those of a technique on comparable devices, by id in order of arrival."""
+        rows = self._facts.tries(technique, device_kind == "simulated", self._at)
+        later = (each for each in self._later if each.row.technique == technique)
+        return _comparable((*rows, *later), device_kind)
+
+    def began_in(self, states: Iterable[str], device_kind: str) -> dict[str, Evidence]:
+        """Return those that were told to begin in one of these states, on comparable devices."""
+        found: list[Told] = []
+        for name in dict.fromkeys(states):
+            found += self._facts.in_state(name, self._at)
+            found += (each for each in self._later if each.row.state_before == name)
+        return _comparable(sorted(found, key=lambda each: each.sequence), device_kind)
+
+
+def _comparable(told: Iterable[Told], device_kind: str) -> dict[str, Evidence]:
+    return {each.id: each.row for each in told if comparable(each.row.device_kind, device_kind)}
 
 
 def _until(told: list[Told], at: int) -> int:

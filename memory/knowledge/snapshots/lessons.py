@@ -7,7 +7,6 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import accumulate
-from typing import NamedTuple
 
 from ....harness.records.outcomes import Outcome
 from ...records.evidence import NO_GAIN, Evidence
@@ -22,17 +21,27 @@ CONTESTED_AFTER = 2
 """Later rows that make a lesson contested, when their mean is a gain on the other side of 0."""
 
 
-class Judged(NamedTuple):
-    """The lessons on one subject, in order of content."""
+class _Judged:
+    """The lessons on one subject, judged by so many rows when they are first asked for."""
 
-    tried: int
-    """Rows that they were judged by."""
-    written: int
-    """Lessons there were, those that do not stand among them."""
-    marked: list[StoredLesson]
-    """As they were written."""
-    spoken: list[StoredLesson]
-    """One for each key, where the first of its key stands."""
+    def __init__(self, known: tuple[int, int], standing: list[StoredLesson], rows: _Rows) -> None:
+        self.known = known
+        """How many rows, and lessons, those that do not stand among them, there were."""
+        self._standing, self._rows = standing, rows
+
+    @cached_property
+    def marked(self) -> list[StoredLesson]:
+        """As they were written, in order of content."""
+        marked = (StoredLesson(order, self._rows.marked(each)) for order, each in self._standing)
+        return sorted(marked, key=lambda each: each.order)
+
+    @cached_property
+    def spoken(self) -> list[StoredLesson]:
+        """One for each key, under the first of its key."""
+        return [
+            StoredLesson(order, self._rows.marked(lesson))
+            for order, lesson in merged(self._standing, self._rows.contest)
+        ]
 
 
 class Lessons:
@@ -52,7 +61,7 @@ class Lessons:
         self._contents, self._at = contents, at
         self._standing = standing or {}
         self._withdrawn = contents.withdrawn_at(at)
-        self._judged: dict[tuple[str, Subject], Judged] = {}
+        self._judged: dict[tuple[str, Subject], _Judged] = {}
         known = before is not None and (before._withdrawn, before._standing)
         if before is not None and known == (self._withdrawn, self._standing):
             self._judged |= before._judged
@@ -89,7 +98,7 @@ class Lessons:
                     found.setdefault(lesson.state, []).append(lesson)
         return found
 
-    def _in_order(self, part: Callable[[Judged], list[StoredLesson]]) -> list[StoredLesson]:
+    def _in_order(self, part: Callable[[_Judged], list[StoredLesson]]) -> list[StoredLesson]:
         found = [
             each
             for subject, stored in self._contents.lessons.items()
@@ -97,27 +106,31 @@ class Lessons:
         ]
         return sorted(found, key=lambda each: each.order)
 
-    def _of(self, kind: str, subject: Subject, stored: list[StoredLesson]) -> Judged:
+    def _of(self, kind: str, subject: Subject, stored: list[StoredLesson]) -> _Judged:
         """Judge the lessons on a subject; `kind`: those of one kind alone."""
         simulated, technique = subject
         written = bisect_right(stored, self._at, key=lambda each: each.lesson.created)
         tried = self._contents.facts.count(technique, simulated, self._at)
         known = self._judged.get((kind, subject))
-        if known is None or known[:2] != (tried, written):
+        if known is None or known.known != (tried, written):
             rows = self._contents.facts.tries(technique, simulated, self._at)
             standing = [
                 each
                 for each in stored[:written]
                 if not self._withdrawn or each.lesson.id not in self._withdrawn
             ]
-            found = _marked(standing, _Rows(rows, self._standing))
-            marked = sorted(found, key=lambda each: each.order)
-            known = Judged(tried, written, marked, list(merged(marked)))
+            known = _Judged((tried, written), standing, _Rows(rows, self._standing))
             self._judged[kind, subject] = known
         return known
 
 
-def merged(lessons: Iterable[StoredLesson]) -> Iterator[StoredLesson]:
+def _contested(lesson: Lesson) -> bool:
+    return lesson.contested
+
+
+def merged(
+    lessons: Iterable[StoredLesson], contested: Callable[[Lesson], bool] = _contested
+) -> Iterator[StoredLesson]:
     """Give one lesson for each key, in the order given: the one that speaks for all of its key.
 
     That is one that nothing contests, then in a model's or a person's words, then one that says
@@ -131,33 +144,20 @@ def merged(lessons: Iterable[StoredLesson]) -> Iterator[StoredLesson]:
             key = each.order if lesson.kind == "deprecation" else lesson.key
             groups.setdefault(key, []).append(each)
     for group in groups.values():
-        yield StoredLesson(group[0].order, _speaker(group))
+        yield StoredLesson(min(each.order for each in group), _speaker(group, contested))
 
 
-def _speaker(group: Sequence[StoredLesson]) -> Lesson:
+def _speaker(group: Sequence[StoredLesson], contested: Callable[[Lesson], bool]) -> Lesson:
     best = min(
         group,
         key=lambda each: (
-            each.lesson.contested, each.lesson.author == BUILTIN, each.lesson.kind != "condition",
+            contested(each.lesson), each.lesson.author == BUILTIN, each.lesson.kind != "condition",
             -len(each.lesson.evidence), each.order,
         ),
     ).lesson  # fmt: skip
     if len({each.lesson.state for each in group}) > 1:
         return best.model_copy(update={"state": None})
     return best
-
-
-def _marked(stored: Iterable[StoredLesson], bearing: _Rows) -> Iterator[StoredLesson]:
-    """Give lessons on one subject, those contested marked."""
-    for order, lesson in stored:
-        supporting, opposing = bearing.counts(lesson)
-        marked = kept(
-            lesson.model_copy(),
-            contested=bearing.contest(lesson),
-            supporting=supporting,
-            opposing=opposing,
-        )
-        yield StoredLesson(order, marked)
 
 
 class _Rows:
@@ -175,6 +175,16 @@ class _Rows:
         self._scopes: dict[tuple[object, ...], _Scope] = {}
         self._counted: dict[tuple[object, ...], tuple[int, int]] = {}
         self._facts: dict[int, KernelFacts] = {}
+
+    def marked(self, lesson: Lesson) -> Lesson:
+        """Return a lesson with what rows say of it."""
+        supporting, opposing = self.counts(lesson)
+        return kept(
+            lesson.model_copy(),
+            contested=self.contest(lesson),
+            supporting=supporting,
+            opposing=opposing,
+        )
 
     def contest(self, lesson: Lesson) -> bool:
         """Say whether later rows contest a lesson."""

@@ -11,7 +11,7 @@ from ...records.evidence import Evidence
 from ...records.lessons import Lesson
 from ...records.optimizations import Optimization, StateOptimization
 from ...records.states import PerformanceState, Signature
-from ..policy.facts import Told
+from ..policy.facts import Rows, Told
 from ..policy.policy import Policy
 from ..states.conditions import KernelFacts, evidence_facts
 from ..states.matching import Near, States, joined
@@ -71,6 +71,10 @@ class Snapshot:
         """Return all evidence as it is stored, in order of arrival."""
         return self._contents.facts.told(self.at)
 
+    def rows(self, later: Iterable[str] = ()) -> Rows:
+        """Return all evidence by id, and rows of these ids that came later."""
+        return Rows(self._contents.facts, self.at, later)
+
     def evidence(self) -> list[Evidence]:
         """Return all evidence, in order of id."""
         return [each.row for each in sorted(self.told(), key=lambda each: each.id)]
@@ -106,6 +110,14 @@ class Snapshot:
             if self.standing(part.whole) == place and part.condition.holds(evidence_facts(row)):
                 place = part.state
         return place
+
+    def told_to_begin(self, state_id: str) -> set[str]:
+        """Return the states that rows were told to begin in of which `place` may be this one."""
+        found, parts = {state_id}, {each.state: each.whole for each in self.edits.parts}
+        while (whole := parts.get(state_id)) is not None and whole not in found:
+            state_id = self.standing(whole)
+            found |= {whole, state_id}
+        return {each for name in found for each in self.contained(name)}
 
     def _counts(self, states: Iterable[str]) -> Counter[str]:
         """Return how many rows began in each state: what a part has its whole has not."""

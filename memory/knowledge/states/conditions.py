@@ -16,7 +16,7 @@ from ...records.conditions import Condition, Fact
 from ...records.evidence import Circumstances, Evidence
 from .dimensions import DIMENSIONS
 from .measures import blocks_per_sm
-from .signature import bottlenecks_of, named, signature_of
+from .signature import bottlenecks_of, completed, named, signature_of
 
 KernelFacts = Mapping[str, Fact]
 """What is known of a kernel; a name that is missing is not known."""
@@ -143,6 +143,20 @@ def evidence_facts(row: Evidence) -> KernelFacts:
     }  # fmt: skip
 
 
+def evidence_figures(rows: Sequence[Evidence]) -> dict[str, tuple[float, ...]]:
+    """Return the figures of `evidence_facts` that are known of all rows, by name, each in order of
+    the rows."""
+    columns = zip(*(completed(row.signature_before) for row in rows), strict=True)
+    found = {
+        dimension.name: column
+        for dimension, column in zip(DIMENSIONS, columns, strict=False)
+        if min(column) >= 0.0
+    }
+    if all(_counted(row.signature_before) for row in rows):
+        return found
+    return {name: column for name, column in found.items() if _needs_no_counter(name)}
+
+
 def circumstance_facts(where: Circumstances) -> KernelFacts:
     """Return what is known of every kernel of a task on a device."""
     facts = _device_facts(where.device_kind, where.gpu, where.arch)
@@ -185,10 +199,21 @@ def signature_facts(values: Sequence[float]) -> dict[str, Fact]:
     """Return what is known of the dimensions by name; where an older row has no counter, those
     alone that need none."""
     known = named(values)
-    without = {
-        name: value
-        for name, value in known.items()
-        if name in _OF_THE_PROGRAM or name.startswith("bound_")
-    }
-    counted = any(value != _NOT_PROFILED for name, value in known.items() if name not in without)
-    return dict(known if counted else without)
+    if _counted(values):
+        return dict(known)
+    return {name: value for name, value in known.items() if _needs_no_counter(name)}
+
+
+def _counted(values: Sequence[float]) -> bool:
+    """Say whether counters were read."""
+    return any(values[at] > _NOT_PROFILED for at in _BY_COUNTERS if at < len(values))
+
+
+def _needs_no_counter(name: str) -> bool:
+    return name in _OF_THE_PROGRAM or name.startswith("bound_")
+
+
+_BY_COUNTERS = tuple(
+    at for at, each in enumerate(DIMENSIONS) if not _needs_no_counter(each.name)
+)
+"""Places of the dimensions that need counters."""

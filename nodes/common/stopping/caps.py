@@ -6,10 +6,11 @@ import asyncio
 from collections.abc import Collection
 
 from ....memory.run.run_store import RunStore
-from ....tools.models.budgets import read_budgets, require_room
+from ....tools.models.budgets import read_budgets, require_evaluation, require_room
 from ...records.plan import RunPlan
 from ..workspaces import opened
 from .interrupts import SearchEnds, budgeted
+from .standstill import rollouts_at_hand
 
 
 async def search_over(plan: RunPlan) -> str:
@@ -32,6 +33,29 @@ async def search_over(plan: RunPlan) -> str:
         return await budgeted(plan, look)
     except SearchEnds as over:
         return over.reason
+
+
+async def evaluation_allowed(plan: RunPlan, key: str) -> None:
+    """Return when a source may be evaluated, by the key of its evaluation.
+
+    In a run that pauses at a cap of evaluations this interrupts where there is no room. What
+    parallel rollouts have begun counts, so that together they make no more.
+    """
+    if plan.on_budget == "finish":
+        return  # Each rollout has its own share.
+    begun = rollouts_at_hand().begun
+
+    async def look() -> None:
+        async with opened(plan) as workspace:
+            budgets = await asyncio.to_thread(read_budgets, workspace.directory)
+            made = await asyncio.to_thread(workspace.store.evaluated)
+            under_way = begun - made
+            if key not in made and key not in under_way:
+                done = len(made) + len(under_way)
+                require_evaluation(budgets, done, workspace.directory)
+        begun.add(key)
+
+    await budgeted(plan, look)
 
 
 async def newly_evaluated(plan: RunPlan, sources: Collection[str], before: int) -> int:

@@ -25,6 +25,8 @@ class Rollouts:
     def __init__(self) -> None:
         self.answers = 0
         """How many have come: who looked before the last has to look again."""
+        self.begun: set[str] = set()
+        """Keys of the evaluations that they have begun, made or under way."""
         self._working = 0
         self._stuck: dict[asyncio.Future[Interrupt | None], tuple[str, Interrupt]] = {}
 

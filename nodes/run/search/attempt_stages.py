@@ -18,6 +18,7 @@ from ....tools.models.records import BUILTIN
 from ....tools.progress import at_place, report_progress
 from ....tools.workspace import Workspace
 from ...common.history.points import kernel_point
+from ...common.stopping.caps import evaluation_allowed
 from ...common.stopping.interrupts import awaited
 from ...common.workspaces import opened
 from ...records.choices import TechniqueChoice
@@ -44,6 +45,7 @@ async def compile_candidate(state: Reads) -> dict[str, Any]:
     async with opened(state["plan"]) as workspace:
         task, source = await _subject(workspace, state)
         evaluator = workspace.evaluator
+        await evaluation_allowed(state["plan"], evaluator.key(task, source))
         verdict = await evaluator.compile(task, source)
         await _conclude_failure(evaluator, task, source, verdict)
     return _verdict(state, verdict)

@@ -8,6 +8,7 @@ import pytest
 from rows import row
 
 from kernelblaster.memory.knowledge.changes.edit_checks import refusal
+from kernelblaster.memory.knowledge.policy.facts import Rows
 from kernelblaster.memory.knowledge.snapshots.contents import Contents
 from kernelblaster.memory.knowledge.snapshots.snapshot import Snapshot
 from kernelblaster.memory.records.conditions import Condition
@@ -28,7 +29,7 @@ PRIOR = SEED.optimizations[STATE][WIDE].prior_log_gain
 def learned(*rows: Evidence) -> Learned:
     return Learned(
         snapshot=Snapshot(Contents(cast(Any, None), SEED), 0),
-        rows={each.id: each for each in rows},
+        rows=Rows.of_all({each.id: each for each in rows}),
         described=SEED.techniques, op_class="elementwise", device_kind="simulated", run="r",
         iteration=0,
     )  # fmt: skip

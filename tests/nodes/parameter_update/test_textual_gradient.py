@@ -16,6 +16,7 @@ from asked import Asked
 from kernelblaster.graph.session import Session
 from kernelblaster.harness.records.outcomes import Outcome
 from kernelblaster.memory.knowledge.knowledge_base import KnowledgeBase
+from kernelblaster.memory.knowledge.policy.facts import Rows
 from kernelblaster.memory.knowledge.snapshots.contents import Contents
 from kernelblaster.memory.knowledge.snapshots.snapshot import Snapshot
 from kernelblaster.memory.knowledge.states.dimensions import DIMENSIONS
@@ -82,7 +83,7 @@ def known(evidence: tuple[Evidence, ...] = (), **changes: Any) -> Known:
     return Known(
         Learned(
             **{
-                "snapshot": NOTHING_LEARNED, "rows": {row.id: row for row in evidence},
+                "snapshot": NOTHING_LEARNED, "rows": Rows.of_all({row.id: row for row in evidence}),
                 "described": SEED.techniques, "op_class": "softmax", "device_kind": "simulated",
                 "run": "r", "iteration": 0, **changes,
             }

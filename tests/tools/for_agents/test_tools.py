@@ -166,7 +166,7 @@ def test_a_kernels_profile_finds_its_state(tools: Tools) -> None:
 @pytest.mark.parametrize("name", ["tune_block_size", "Tune Block-Size", " tune block size "])
 def test_a_technique_is_described_by_whatever_name(tools: Tools, name: str) -> None:
     told = ask(tools, "describe_technique", technique=name)
-    assert "block_size [128" in told and "apply_technique" in told
+    assert "block_size [128" in told and "apply_technique" in told and "- sources: " in told
 
 
 def test_every_technique_is_described(tools: Tools) -> None:

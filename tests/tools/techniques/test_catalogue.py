@@ -45,6 +45,7 @@ def test_a_technique_has_the_name_of_its_file_and_one_set_of_parameters(name: st
     technique = ALL[name]
     assert technique.name == name
     assert (FOLDER / f"{name}.py").read_text().startswith(f'"""{name}: ')
+    assert technique.sources, "a card says where it is from"
     told = {key: tuple(values) for key, values in technique.card.parameters.items()}
     assert told == technique.parameters
     assert all(values and len(set(values)) == len(values) for values in told.values())

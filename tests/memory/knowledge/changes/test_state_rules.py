@@ -41,7 +41,7 @@ def asked(knowledge: KnowledgeBase, **changes: Any) -> Asked:
             "author": "builtin", "run": "r", "iteration": 0,
         }  # fmt: skip
 
-    rows = {told.id: told.row for told in knowledge.snapshot().told()}
+    rows = knowledge.snapshot().rows()
     return Asked(Ground(knowledge.snapshot(), rows), "simulated", sign, **changes)
 
 
@@ -173,5 +173,5 @@ def test_what_a_rule_named_is_renamed_when_its_name_is_not_true_any_more(
     written(knowledge, split, rename)
     state = knowledge.state(ONE.id)
     assert state is not None and state.name == rename.name
-    rows = {told.id: told.row for told in knowledge.snapshot().told()}
-    assert "revision 1: the next is 2" in str(refusal(rename, Ground(knowledge.snapshot(), rows)))
+    ground = Ground(knowledge.snapshot(), knowledge.snapshot().rows())
+    assert "revision 1: the next is 2" in str(refusal(rename, ground))

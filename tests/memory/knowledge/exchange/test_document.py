@@ -20,6 +20,7 @@ from kernelblaster.memory.knowledge.exchange.document import (
     take_over,
     thinned,
 )
+from kernelblaster.memory.knowledge.journal import Entry, Journal
 from kernelblaster.memory.knowledge.knowledge_base import KnowledgeBase
 from kernelblaster.memory.records.evidence import Evidence
 from kernelblaster.memory.records.lessons import Lesson
@@ -122,6 +123,25 @@ def test_a_smaller_base_keeps_the_newest_tries_and_what_something_rests_on(made:
     assert {rows[8].id, rows[7].id} <= evidence_kept
     none = {each.id for each in thinned(base, most=3, harness="of nobody")}
     assert none & {row.id for row in rows} == {rows[0].id}
+
+
+def test_each_entry_is_read_once_to_prune(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    base = made("base")
+    base.add_evidence([row(number) for number in range(4)])
+    base.apply_update(lesson(row(0)))
+    base.snapshot()
+    read: list[int] = []
+
+    def entries(self: Journal, *given: Any, **asked: Any) -> Iterator[Entry]:
+        for each in told(self, *given, **asked):
+            read.append(each.sequence)
+            yield each
+
+    told = Journal.entries
+    monkeypatch.setattr(Journal, "entries", entries)
+    kept = thinned(base, most=2, harness=None)
+    assert sorted(read) == list(range(1, base.sequence() + 1))
+    assert [each.sequence for each in kept] == [1, 3, 4, 5, 6]
 
 
 def test_the_schema_is_published() -> None:

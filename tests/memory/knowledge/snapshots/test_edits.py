@@ -15,6 +15,7 @@ from kernelblaster.memory.knowledge.changes.difference import difference
 from kernelblaster.memory.knowledge.changes.edit_checks import Ground, refusal
 from kernelblaster.memory.knowledge.changes.undoing import undo
 from kernelblaster.memory.knowledge.knowledge_base import KnowledgeBase
+from kernelblaster.memory.knowledge.policy.facts import Rows
 from kernelblaster.memory.knowledge.states.signature import centroid_of
 from kernelblaster.memory.records.conditions import Condition
 from kernelblaster.memory.records.edits import (
@@ -121,7 +122,9 @@ WRITTEN: tuple[Edit, ...] = (
 def test_what_evidence_bears_out_may_be_written_and_nothing_without(
     knowledge: KnowledgeBase, edit: Edit
 ) -> None:
-    ground = Ground(knowledge.snapshot(), {each.id: each for each in (*ROWS, GAINED_IN_ONE)})
+    ground = Ground(
+        knowledge.snapshot(), Rows.of_all({each.id: each for each in (*ROWS, GAINED_IN_ONE)})
+    )
     assert refusal(edit, ground) is None
     nothing = edit.model_copy(update={"evidence": ()})
     assert refusal(nothing, ground) == "it cites no evidence"
@@ -180,7 +183,7 @@ def test_what_evidence_bears_out_may_be_written_and_nothing_without(
 def test_what_speaks_against_evidence_or_the_seed_is_refused(
     knowledge: KnowledgeBase, edit: Edit, why: str
 ) -> None:
-    ground = Ground(knowledge.snapshot(), {each.id: each for each in ROWS})
+    ground = Ground(knowledge.snapshot(), Rows.of_all({each.id: each for each in ROWS}))
     assert why in str(refusal(edit, ground))
 
 

@@ -14,6 +14,7 @@ from kernelblaster.memory.knowledge.states.conditions import (
     BEYOND_SIGNATURE,
     FEATURES,
     evidence_facts,
+    evidence_figures,
     kernel_facts,
     misnamed,
     unmet,
@@ -140,3 +141,20 @@ def test_without_conditions_what_was_stored_earlier_keeps_its_id():
         "38df494f4e11b6b4f424768af2a1fcd69a0d41e055be813426170909987e5db2",
         "035749bf6bedb33de7bde679d6043ada5c3f0acdd925b74f3ebe82eec4d2207d",
     } <= ids
+
+
+def test_figures_of_several_rows_are_those_that_the_facts_of_each_hold() -> None:
+    rows = [
+        row(0, signature={"dram": 0.8, "occupancy": 0.5}),
+        row(1, signature={"dram": 0.3, "bound_dram": 1.0}),
+        row(2, signature={"bound_dram": 1.0}),
+    ]
+    for some in (rows[:2], rows):
+        facts = [evidence_facts(each) for each in some]
+        everywhere = set.intersection(*(
+            {name for name, value in each.items() if isinstance(value, float)} for each in facts
+        )) - {"capability"}  # fmt: skip
+        figures = evidence_figures(some)
+        assert set(figures) == everywhere
+        for name, column in figures.items():
+            assert column == tuple(each[name] for each in facts)

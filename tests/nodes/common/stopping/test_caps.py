@@ -75,6 +75,21 @@ def test_a_run_that_pauses_at_the_cap_goes_on_with_a_higher_one(tmp_path: Path) 
     assert resume(tmp_path / "run").evaluations > 3
 
 
+def test_parallel_rollouts_that_pause_make_no_more_than_the_cap(tmp_path: Path) -> None:
+    asked = {"budgets": Budgets(evaluations=4), "rollouts": 3, "iterations": 1}
+    session = request(tmp_path, **asked).session(tmp_path / "run")
+    with pytest.raises(Capped, match=r"cap of 4 evaluations is reached \(4 made\)"):
+        asyncio.run(session.run())
+    session.close()
+    with RunStore(tmp_path / "run" / "run.sqlite") as store:
+        assert store.count() == 4
+    change_budgets(tmp_path / "run", Budgets(evaluations=5))
+    with pytest.raises(Capped, match=r"5 made"):
+        resume(tmp_path / "run")
+    change_budgets(tmp_path / "run", Budgets(evaluations=100))
+    assert resume(tmp_path / "run").evaluations > 5
+
+
 def test_working_time_that_is_used_up_ends_the_search_too(tmp_path: Path) -> None:
     result = run(tmp_path, budgets=Budgets(wall_seconds=0.0), on_budget="finish")
     assert result.evaluations == 1 and result.outcome == "not_improved"
