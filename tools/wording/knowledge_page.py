@@ -108,10 +108,11 @@ def _head(rows: Sequence[Evidence], kind: str) -> str:
         " A model of the chip says so, no chip: trust which is larger before how much, and measure "
         "what you take over." if kind == "simulated" else ""
     )  # fmt: skip
+    tasks = len({row.task_id for row in rows})
     return (
         f"# What was learned on {where}\n\n"
         f"{len(rows)} tries, of which {passed} gave right answers, on "
-        f"{len({row.task_id for row in rows})} tasks; the kernels written by {told}, compiled by "
+        f"{tasks} task{'s' if tasks > 1 else ''}; the kernels written by {told}, compiled by "
         f"{', '.join(sorted({row.toolchain.split(',')[0] for row in rows}))}. Gains are the "
         "time of the whole program before a change over the time after it: 1.20x is faster, 0.80x "
         f"slower.{trust} A gain is of the first time that a technique is applied to a kernel; "

@@ -7,6 +7,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import accumulate
+from typing import NamedTuple
 
 from ....harness.records.outcomes import Outcome
 from ...records.evidence import NO_GAIN, Evidence
@@ -24,10 +25,25 @@ CONTESTED_AFTER = 2
 class _Judged:
     """The lessons on one subject, judged by so many rows when they are first asked for."""
 
-    def __init__(self, known: tuple[int, int], standing: list[StoredLesson], rows: _Rows) -> None:
+    def __init__(
+        self,
+        known: tuple[int, int],
+        standing: list[StoredLesson],
+        rows: _Rows,
+        before: _Judged | None,
+    ) -> None:
         self.known = known
         """How many rows, and lessons, those that do not stand among them, there were."""
         self._standing, self._rows = standing, rows
+        if before is not None and before.known[1] == known[1]:
+            # The same lessons, and more rows: who speaks for whom stays to be asked.
+            self._standing = before._standing
+            if "_groups" in vars(before):
+                self._groups = before._groups
+
+    @cached_property
+    def _groups(self) -> list[_Group]:
+        return _grouped(self._standing)
 
     @cached_property
     def marked(self) -> list[StoredLesson]:
@@ -39,8 +55,8 @@ class _Judged:
     def spoken(self) -> list[StoredLesson]:
         """One for each key, under the first of its key."""
         return [
-            StoredLesson(order, self._rows.marked(lesson))
-            for order, lesson in merged(self._standing, self._rows.contest)
+            StoredLesson(each.order, _speaker(each, self._rows.contest, self._rows.marked))
+            for each in self._groups
         ]
 
 
@@ -119,45 +135,68 @@ class Lessons:
                 for each in stored[:written]
                 if not self._withdrawn or each.lesson.id not in self._withdrawn
             ]
-            known = _Judged((tried, written), standing, _Rows(rows, self._standing))
+            asked = _Rows(rows, self._standing)
+            known = _Judged((tried, written), standing, asked, known)
             self._judged[kind, subject] = known
         return known
 
 
-def _contested(lesson: Lesson) -> bool:
-    return lesson.contested
-
-
-def merged(
-    lessons: Iterable[StoredLesson], contested: Callable[[Lesson], bool] = _contested
-) -> Iterator[StoredLesson]:
-    """Give one lesson for each key, in the order given: the one that speaks for all of its key.
+def merged(lessons: Iterable[StoredLesson]) -> Iterator[StoredLesson]:
+    """Give one lesson for each key of marked ones: who speaks for all of its key, under the order
+    of the first.
 
     That is one that nothing contests, then in a model's or a person's words, then one that says
     when it holds, then with most evidence. What describes a state is no lesson; deprecations each
     speak for their state.
     """
+    for group in _grouped(lessons):
+        yield StoredLesson(
+            group.order, _speaker(group, lambda lesson: lesson.contested, lambda lesson: lesson)
+        )
+
+
+class _Group(NamedTuple):
+    """Lessons of one key."""
+
+    order: tuple[object, ...]
+    """Of the first."""
+    ranked: Sequence[StoredLesson]
+    """Who speaks first, where nothing contests it."""
+    of_several: bool
+    """Whether they speak of several states."""
+
+
+def _grouped(lessons: Iterable[StoredLesson]) -> list[_Group]:
     groups: dict[object, list[StoredLesson]] = {}
     for each in lessons:
         lesson = each.lesson
         if lesson.kind != "new_state":
             key = each.order if lesson.kind == "deprecation" else lesson.key
             groups.setdefault(key, []).append(each)
-    for group in groups.values():
-        yield StoredLesson(min(each.order for each in group), _speaker(group, contested))
+    return [
+        _Group(
+            min(each.order for each in group),
+            sorted(group, key=_rank),
+            len({each.lesson.state for each in group}) > 1,
+        )
+        for group in groups.values()
+    ]
 
 
-def _speaker(group: Sequence[StoredLesson], contested: Callable[[Lesson], bool]) -> Lesson:
-    best = min(
-        group,
-        key=lambda each: (
-            contested(each.lesson), each.lesson.author == BUILTIN, each.lesson.kind != "condition",
-            -len(each.lesson.evidence), each.order,
-        ),
-    ).lesson  # fmt: skip
-    if len({each.lesson.state for each in group}) > 1:
-        return best.model_copy(update={"state": None})
-    return best
+def _rank(stored: StoredLesson) -> tuple[object, ...]:
+    lesson = stored.lesson
+    return (
+        lesson.author == BUILTIN, lesson.kind != "condition", -len(lesson.evidence), stored.order
+    )  # fmt: skip
+
+
+def _speaker(
+    group: _Group, contested: Callable[[Lesson], bool], marked: Callable[[Lesson], Lesson]
+) -> Lesson:
+    speaking = (each.lesson for each in group.ranked if not contested(each.lesson))
+    # Marked as what it is, a lesson on its own state.
+    best = marked(next(speaking, group.ranked[0].lesson))
+    return best.model_copy(update={"state": None}) if group.of_several else best
 
 
 class _Rows:

@@ -16,16 +16,18 @@ from ....tools.wording.units import in_bytes, in_microseconds
 
 
 def change_text(before: Evaluation, after: Evaluation) -> str:
-    """Return what a step did to the call's time, to its DRAM traffic and to the time model's terms.
+    """Return what a step did to the call's time, to its DRAM traffic and to the time model's terms:
+    a figure besides the time that did not move is left out.
 
     Terms are those of the dominant launch, where the time model gives them.
     """
     if before.timing is None or after.timing is None:
         return ""
-    parts = [_change("", before.timing.microseconds, after.timing.microseconds, in_microseconds)]
+    time = _change("", before.timing.microseconds, after.timing.microseconds, in_microseconds)
     if before.profile is None or after.profile is None:
-        return parts[0]
-    for name, metrics in (("DRAM read", READ), ("written", WRITTEN)):
+        return time
+    parts: list[str] = []
+    for name, metrics in (("DRAM read", READ), ("DRAM written", WRITTEN)):
         left, right = summed(before.profile, metrics), summed(after.profile, metrics)
         if left is not None and right is not None:
             parts.append(_change(name, left, right, in_bytes))
@@ -35,12 +37,12 @@ def change_text(before: Evaluation, after: Evaluation) -> str:
         largest = {
             name for terms in (old, new) for name in sorted(terms, key=terms.__getitem__)[-2:]
         }
-        parts += [
+        parts += (
             _change(f"{name.replace('_', ' ')} alone", old[name], new[name], in_microseconds)
             for name in sorted(largest, key=lambda name: -old.get(name, 0.0))
             if name in old and name in new
-        ]
-    return ", ".join(parts)
+        )
+    return ", ".join((time, *(each for each in parts if _moved(each))))
 
 
 def _launches_changed(before: Profile, after: Profile) -> list[str]:
@@ -55,9 +57,14 @@ def _launches_changed(before: Profile, after: Profile) -> list[str]:
             text = f"{name} {in_microseconds(left or right or 0.0)}, {'new' if right else 'gone'}"
         else:
             text = _change(name, left, right, in_microseconds)
-        if "->" in text or left is None or right is None:
+        if _moved(text):
             found.append((abs((right or 0.0) - (left or 0.0)), text))
     return [text for _, text in sorted(found, reverse=True)[:MOST_LAUNCHES]]
+
+
+def _moved(text: str) -> bool:
+    """Say whether a change is one: two figures, or a launch that is new or gone."""
+    return "->" in text or text.endswith((", new", ", gone"))
 
 
 def _by_kernel(profile: Profile) -> dict[str, float]:

@@ -70,4 +70,5 @@ def test_a_page_tells_what_was_tried_and_never_what_was_not(tmp_path: Path) -> N
     assert "- unroll_loop, revision 1: only where lsu at least 0.4: it lost elsewhere" in page
     assert f"- fast_math: {SEED.techniques['fast_math'].description}" in page
     assert "H200" not in page and "a model of the chip" in page.lower()
+    assert "on 1 task;" in measured
     assert "3.00x" in measured and "H100" not in measured and "model of the chip" not in measured

@@ -24,6 +24,21 @@ def lesson(number: int, gain: float | None, **changes: object) -> Lesson:
     return Lesson.model_validate(values | changes)
 
 
+def test_who_speaks_for_several_states_is_judged_by_its_own(tmp_path: Path) -> None:
+    here, there = "dram_bandwidth_bound", "l2_bound"
+    lessons = lesson(0, 0.5, state=here, author="openai:m"), lesson(1, 0.5, state=there)
+    lost = [row(number, -0.6, state_before=here) for number in range(3)]
+    won = [row(number, 0.3, state_before=there) for number in range(3, 5)]
+    with KnowledgeBase.open(tmp_path / "kb", knowledge_seed()) as base:
+        base.apply_update(KnowledgeUpdate(run="r", iteration=0, lessons=lessons))
+        base.add_evidence([*lost, *won])
+        (spoken,) = base.lessons()
+        assert (spoken.text, spoken.state, spoken.contested) == ("told 1", None, False)
+        base.add_evidence([row(number, -0.6, state_before=there) for number in range(5, 8)])
+        (spoken,) = base.lessons()
+        assert (spoken.text, spoken.contested) == ("told 0", True)
+
+
 def test_the_lesson_that_speaks_is_the_one_that_marking_all_would_find(tmp_path: Path) -> None:
     lessons = (
         lesson(0, -0.5), lesson(1, 0.5), lesson(2, 0.4, author="openai:m"),

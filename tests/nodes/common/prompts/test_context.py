@@ -376,6 +376,16 @@ def test_a_change_names_the_launches_that_take_another_time() -> None:
     assert "product" not in change_text(alone, alone)
 
 
+def test_a_figure_that_did_not_move_is_no_news() -> None:
+    def measured(microseconds: float, **terms: float) -> Evaluation:
+        seen = profile(launch(microseconds=microseconds, terms=terms))
+        return Evaluation.model_construct(profile=seen, timing=timing(microseconds))
+
+    before, after = measured(50.0, lsu=40.0, dram=30.0), measured(45.0, lsu=20.0, dram=30.0)
+    assert change_text(before, after) == "50 us -> 45 us, lsu alone 40 us -> 20 us"
+    assert change_text(before, before) == "50 us"
+
+
 def test_of_many_launches_the_longest_are_described_and_the_others_named() -> None:
     launches = [launch(kernel=f"k{i}", microseconds=10.0 * (i + 1)) for i in range(5)]
     text = profile_text(profile(*launches))
