@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
@@ -29,6 +29,9 @@ from ..nodes import records as node_records
 PACKED = "+zlib"
 WORTH_PACKING = 1 << 10
 """Bytes of a value below which packing saves less than it costs."""
+_SMALL = (bool, int, float, type(None))
+_APART = "values_apart"
+"""Key of a checkpoint under which the channels stand whose values are in rows of their own."""
 LARGEST = 1 << 28
 """Bytes of a value: what says that it is more was not written here."""
 
@@ -46,7 +49,7 @@ def open_checkpointer(directory: Path) -> Iterator[Checkpoints]:
             # As in the run's other databases: a killed process loses nothing, a power cut the last
             # steps, which are taken again from what is stored.
             connection.execute("PRAGMA synchronous=NORMAL")
-            yield Checkpoints(connection, serde=checkpoint_serializer())
+            yield Checkpoints(connection)
     except sqlite3.OperationalError as error:
         raise UserError(explained(path, str(error))) from error
     except (sqlite3.DatabaseError, UnreadableCheckpoint) as error:
@@ -58,7 +61,97 @@ class UnreadableCheckpoint(Exception):
 
 
 class Checkpoints(SqliteSaver):
-    """Writes where it is called: a row takes less time than a thread takes to be told of it."""
+    """Writes where it is called: a row takes less time than a thread takes to be told of it.
+
+    What a channel holds stands in a row of its own, under its version: a step changes few channels,
+    and the plan, which is most of what a rollout holds, none.
+    """
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        """Prepare it; the tables are made at first use."""
+        super().__init__(connection, serde=checkpoint_serializer())
+        self._stored: dict[tuple[str, str, str], str] = {}
+        """The version of each channel that was last stored, by thread, namespace and channel."""
+
+    def setup(self) -> None:
+        """Make the tables, where they are not there."""
+        if not self.is_setup:
+            self.conn.execute(
+                "CREATE TABLE IF NOT EXISTS channel_values (thread_id TEXT NOT NULL, "
+                "checkpoint_ns TEXT NOT NULL, channel TEXT NOT NULL, version TEXT NOT NULL, "
+                "type TEXT, value BLOB, PRIMARY KEY (thread_id, checkpoint_ns, channel, version))"
+            )
+        super().setup()
+
+    def put(
+        self, config: RunnableConfig, checkpoint: Checkpoint, metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:  # fmt: skip
+        """Save a checkpoint, and of its channels what is not saved yet."""
+        place = str(config["configurable"]["thread_id"]), config["configurable"]["checkpoint_ns"]
+        versions, values = checkpoint["channel_versions"], checkpoint["channel_values"]
+        apart = {
+            name: str(versions[name]) for name, value in values.items()
+            if name in versions and not isinstance(value, _SMALL)
+        }  # fmt: skip
+        new = {
+            name: version for name, version in apart.items()
+            if self._stored.get((*place, name)) != version
+        }  # fmt: skip
+        if new:
+            rows = [
+                (*place, name, version, *self.serde.dumps_typed([name, version, values[name]]))
+                for name, version in new.items()
+            ]
+            with self.cursor() as cursor:
+                cursor.executemany(
+                    "INSERT OR REPLACE INTO channel_values VALUES (?, ?, ?, ?, ?, ?)", rows
+                )
+            self._stored |= {(*place, name): version for name, version in new.items()}
+        inline = {name: value for name, value in values.items() if name not in apart}
+        slim = {**checkpoint, "channel_values": inline, _APART: sorted(apart)}
+        return super().put(config, cast(Checkpoint, slim), metadata, new_versions)
+
+    def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        """Return a checkpoint with all that its channels hold; None where there is none."""
+        found = super().get_tuple(config)
+        return None if found is None else self._whole(found)
+
+    def list(
+        self, config: RunnableConfig | None, *, filter: dict[str, Any] | None = None,
+        before: RunnableConfig | None = None, limit: int | None = None,
+    ) -> Iterator[CheckpointTuple]:  # fmt: skip
+        """Yield checkpoints, the newest first."""
+        yield from map(
+            self._whole, list(super().list(config, filter=filter, before=before, limit=limit))
+        )
+
+    def delete_thread(self, thread_id: str) -> None:
+        """Delete all that is kept of a thread."""
+        super().delete_thread(thread_id)
+        with self.cursor() as cursor:
+            cursor.execute("DELETE FROM channel_values WHERE thread_id = ?", (str(thread_id),))
+        self._stored.clear()
+
+    def _whole(self, found: CheckpointTuple) -> CheckpointTuple:
+        """Return a checkpoint with its values. Raises UnreadableCheckpoint."""
+        kept = cast(dict[str, Any], dict(found.checkpoint))
+        place = found.config["configurable"]
+        values = dict(kept["channel_values"])
+        for name in kept.pop(_APART, ()):  # Older checkpoints have all in one row.
+            version = str(kept["channel_versions"][name])
+            with self.cursor(transaction=False) as cursor:
+                row = cursor.execute(
+                    "SELECT type, value FROM channel_values WHERE thread_id = ? "
+                    "AND checkpoint_ns = ? AND channel = ? AND version = ?",
+                    (str(place["thread_id"]), place["checkpoint_ns"], name, version),
+                ).fetchone()
+            if row is None:
+                raise UnreadableCheckpoint(f"the value of {name} is not there")
+            *said, values[name] = self.serde.loads_typed(row)
+            if said != [name, version]:
+                raise UnreadableCheckpoint(f"the value of {name} is another's")
+        return found._replace(checkpoint=cast(Checkpoint, kept | {"channel_values": values}))
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         try:

@@ -175,6 +175,14 @@ CHECKPOINTS: dict[str, Damage] = {
         "checkpoints.sqlite",
         "UPDATE OR IGNORE checkpoints SET checkpoint_id = 'x' || checkpoint_id",
     ),
+    "values are gone": sql("checkpoints.sqlite", "DELETE FROM channel_values"),
+    "values are nothing": sql("checkpoints.sqlite", "UPDATE channel_values SET value = NULL"),
+    "values of another kind": sql("checkpoints.sqlite", "UPDATE channel_values SET type = 5"),
+    "another's values": sql(
+        "checkpoints.sqlite",
+        "UPDATE channel_values SET (type, value) = "
+        "(SELECT type, value FROM channel_values LIMIT 1)",
+    ),
     "junk": written("checkpoints.sqlite", b"junk" * 4000),
 }
 
@@ -188,16 +196,21 @@ def test_checkpoints(place: Path, command: Any, name: str) -> None:
 
 @pytest.mark.parametrize("bit", [0, 3, 7])
 @pytest.mark.parametrize("part", [0.1, 0.5, 0.9])
-def test_any_bit_that_flips_is_seen(place: Path, command: Any, part: float, bit: int) -> None:
+@pytest.mark.parametrize(
+    ("table", "column"), [("checkpoints", "checkpoint"), ("channel_values", "value")]
+)
+def test_any_bit_that_flips_is_seen(
+    place: Path, command: Any, table: str, column: str, part: float, bit: int
+) -> None:
     """Most of them decode, to another value: the run would go on with it."""
     path = place / "stopped" / "checkpoints.sqlite"
     with closing(sqlite3.connect(path)) as connection:
-        rows = connection.execute("SELECT rowid, checkpoint FROM checkpoints").fetchall()
+        rows = connection.execute(f"SELECT rowid, {column} FROM {table}").fetchall()
         for row, value in rows:
             flipped = bytearray(value)
             flipped[int(len(flipped) * part)] ^= 1 << bit
             connection.execute(
-                "UPDATE checkpoints SET checkpoint = ? WHERE rowid = ?", (bytes(flipped), row)
+                f"UPDATE {table} SET {column} = ? WHERE rowid = ?", (bytes(flipped), row)
             )
         connection.commit()
     assert_one_line(command("resume", "stopped"), "checkpoints.sqlite is damaged")

@@ -6,7 +6,6 @@ import base64
 import importlib
 import json
 import os
-import sqlite3
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,8 @@ from typing import Any
 
 import graph_support
 import pytest
+from langgraph.checkpoint.base import empty_checkpoint
+from langgraph.checkpoint.sqlite import SqliteSaver
 from text_runs import run
 
 from kernelblaster.graph.checkpoints import (
@@ -22,7 +23,9 @@ from kernelblaster.graph.checkpoints import (
     UnreadableCheckpoint,
     checkpoint_serializer,
     checkpoint_types,
+    open_checkpointer,
 )
+from kernelblaster.graph.session import THREAD
 from kernelblaster.nodes.records.kernels import KernelPoint
 from kernelblaster.nodes.records.observations import StateChoice
 from kernelblaster.nodes.records.trajectories import Trajectory
@@ -42,15 +45,42 @@ class Again(graph_support.TextRewrite):
 
 def outer_checkpoints(directory: Path) -> list[tuple[int, dict[str, Any]]]:
     """Return bytes and state of each checkpoint of the outer graph, in order."""
-    serializer = checkpoint_serializer()
-    with sqlite3.connect(directory / "checkpoints.sqlite") as database:
-        rows = database.execute(
-            "SELECT type, checkpoint FROM checkpoints WHERE checkpoint_ns = '' "
-            "ORDER BY checkpoint_id"
-        ).fetchall()
-    return [
-        (len(data), serializer.loads_typed((kind, data))["channel_values"]) for kind, data in rows
-    ]
+    config: Any = {"configurable": {"thread_id": THREAD, "checkpoint_ns": ""}}
+    with open_checkpointer(directory) as saver:
+        found = [each.checkpoint for each in saver.list(config)]
+        return [
+            (len(saver.serde.dumps_typed(each)[1]), each["channel_values"])
+            for each in reversed(found)
+        ]
+
+
+def test_what_did_not_change_is_stored_once_and_older_checkpoints_are_read(tmp_path: Path) -> None:
+    all_of: Any = {"configurable": {"thread_id": "1", "checkpoint_ns": "a|b"}}
+    place, plan = all_of, {"plan": "p" * 5000}
+    with open_checkpointer(tmp_path) as saver:
+        for step, words in enumerate(("one", "two", "three"), 1):
+            values = {"plan": plan, "said": [words], "step": step, "gone": None}
+            same = dict.fromkeys(("plan", "gone", "none"), "1")
+            put: Any = empty_checkpoint() | {
+                "id": f"1f0-{step}", "channel_values": values,
+                "channel_versions": same | {"said": str(step), "step": str(step)},
+            }  # fmt: skip
+            place = saver.put(place, put, {"step": step}, {})
+        assert [each.checkpoint["channel_values"]["said"] for each in saver.list(all_of)] == [
+            ["three"], ["two"], ["one"]
+        ]  # fmt: skip
+    with open_checkpointer(tmp_path) as saver:
+        found = saver.get_tuple(place)
+        assert found is not None and found.checkpoint == put
+        saver.put(place, put, {"step": 4}, {})  # Anew: this saver does not know what is there.
+        rows = saver.conn.execute("SELECT channel, version FROM channel_values").fetchall()
+        assert sorted(rows) == [("plan", "1"), ("said", "1"), ("said", "2"), ("said", "3")]
+        older: Any = {**put, "id": "1f0-5"}
+        SqliteSaver.put(saver, place, older, {"step": 5}, {})
+        found = saver.get_tuple(all_of)
+        assert found is not None and found.checkpoint == older
+        saver.delete_thread("1")
+        assert not saver.conn.execute("SELECT * FROM channel_values").fetchall()
 
 
 def test_checkpoints_do_not_grow_with_iterations(
