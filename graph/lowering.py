@@ -26,8 +26,10 @@ from ..nodes.soft_verifier.candidates import review_attempt, reviews, try_attemp
 from .compiling import AgentGraph
 from .state import LoweringOutput, LoweringState
 
+# Where to go next. LangGraph would have a thread say it where these were plain functions.
 
-def after_write(state: LoweringState) -> Literal["use_tools", "compile", "conclude"]:
+
+async def after_write(state: LoweringState) -> Literal["use_tools", "compile", "conclude"]:
     """Call the tools that the writer asks for; else compile what it wrote, if anything."""
     rounds = state.get("rounds", ())
     if rounds and rounds[-1].answers_sha256 is None:
@@ -35,12 +37,12 @@ def after_write(state: LoweringState) -> Literal["use_tools", "compile", "conclu
     return "compile" if _newest_has_source(state) else "conclude"
 
 
-def after_compile(state: LoweringState) -> Literal["verify", "write", "conclude"]:
+async def after_compile(state: LoweringState) -> Literal["verify", "write", "conclude"]:
     """Verify what compiled; otherwise repair while repairs are left."""
     return "verify" if _passed(state) else _repair(state)
 
 
-def after_verify(state: LoweringState) -> Literal["review", "profile", "write", "conclude"]:
+async def after_verify(state: LoweringState) -> Literal["review", "profile", "write", "conclude"]:
     """Review and profile what is correct; otherwise repair while repairs are left."""
     if not _passed(state):
         return _repair(state)
@@ -50,19 +52,19 @@ def after_verify(state: LoweringState) -> Literal["review", "profile", "write", 
     return "review" if asks and not read else "profile"
 
 
-def after_review(state: LoweringState) -> Literal["try_claims", "profile"]:
+async def after_review(state: LoweringState) -> Literal["try_claims", "profile"]:
     """Run the inputs that a review claims, if any."""
     review = state.get("review")
     return "try_claims" if review is not None and review.is_open else "profile"
 
 
-def after_claims(state: LoweringState) -> Literal["verify", "profile"]:
+async def after_claims(state: LoweringState) -> Literal["verify", "profile"]:
     """Verify again what an input has shown wrong: that is a case now."""
     review = state.get("review")
     return "verify" if review is not None and review.is_wrong else "profile"
 
 
-def after_profile(state: LoweringState) -> Literal["write", "conclude"]:
+async def after_profile(state: LoweringState) -> Literal["write", "conclude"]:
     """Conclude a measured candidate; otherwise repair while repairs are left."""
     return "conclude" if _passed(state) else _repair(state)
 

@@ -80,7 +80,10 @@ async def finish(state: RolloutState) -> dict[str, Any]:
     }
 
 
-def after_observation(state: RolloutState) -> Literal["decide", "state_selector", "finish"]:
+# Where to go next. LangGraph would have a thread say it where these were plain functions.
+
+
+async def after_observation(state: RolloutState) -> Literal["decide", "state_selector", "finish"]:
     """Decide what to do about what was seen, at once or one after the other; finish where the
     search ended first."""
     if state["ended"]:
@@ -88,17 +91,17 @@ def after_observation(state: RolloutState) -> Literal["decide", "state_selector"
     return "decide" if decides_together(state["plan"]) else "state_selector"
 
 
-def after_selection(state: RolloutState) -> Literal["approve_technique", "finish"]:
+async def after_selection(state: RolloutState) -> Literal["approve_technique", "finish"]:
     """Go on with the choice; finish when nothing was left to choose."""
     return "approve_technique" if state.get("choice") is not None else "finish"
 
 
-def after_approval(state: RolloutState) -> Literal["lower", "optimization_selector"]:
+async def after_approval(state: RolloutState) -> Literal["lower", "optimization_selector"]:
     """Lower the choice; a rejected one makes room for another."""
     return "lower" if state.get("choice") is not None else "optimization_selector"
 
 
-def after_step(state: RolloutState) -> Literal["state_extractor", "finish"]:
+async def after_step(state: RolloutState) -> Literal["state_extractor", "finish"]:
     """Take the next state from the new profile until the trajectory is over."""
     return "finish" if state["ended"] else "state_extractor"
 
