@@ -404,7 +404,7 @@ def test_kill_at_any_moment_pays_for_no_finished_call_again(
     tmp_path: Path, server: OpenAiServer
 ) -> None:
     server.otherwise = numbered(server, 0.05)
-    kills, count, pause = 0, 12, 0.02
+    kills, count, pause = 0, 12, 0.05
     while True:
         child = ask_in_child(tmp_path, server, count)
         before = len(server.chats)
@@ -417,7 +417,7 @@ def test_kill_at_any_moment_pays_for_no_finished_call_again(
             child.send_signal(signal.SIGKILL)
             child.communicate()
             kills += 1
-            pause += 0.06
+            pause += 0.1
     assert kills >= 3
     with RunStore(tmp_path / "run.sqlite") as store:
         rows = store.ledger.rows()
