@@ -7,7 +7,7 @@ import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.markup import escape
@@ -20,9 +20,11 @@ from ..harness.gpus import GPUS, known_gpu
 from ..harness.records.evaluations import Evaluation
 from ..harness.records.outcomes import outcome_in_words
 from ..harness.records.tasks import Task
-from ..nodes.records.result import RunResult
-from ..nodes.run.reading.best_so_far import BestSoFar
 from ..tools.wording.measurements import costliest, kernels_text
+
+if TYPE_CHECKING:
+    from ..nodes.records.result import RunResult
+    from ..nodes.run.reading.best_so_far import BestSoFar
 
 LESSONS_SHOWN = 8
 _END_NUMBERS = ("initial_us", "best_us", "gain")

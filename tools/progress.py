@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from langgraph.config import get_stream_writer
-
 
 def at_place(place: tuple[int, int, int]) -> dict[str, int]:
     """Return the facts of an event that say in which step it happened."""
@@ -23,6 +21,9 @@ def progress_writer() -> Callable[[dict[str, Any]], None]:
 
     Outside a graph (a node called alone, as in tests) there is no stream and nothing happens.
     """
+    # Loaded by whoever runs a graph; commands that only read runs need no second for it.
+    from langgraph.config import get_stream_writer
+
     try:
         return get_stream_writer()
     except (RuntimeError, KeyError):  # No runnable around, or one that is no graph.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 import numpy as np
 from exploits import corpus as exploits
@@ -80,7 +81,7 @@ def caught(bug: Bug, found: Found) -> tuple[bool, bool]:
     return bool(same), bool(named) and named <= bug.lines
 
 
-async def verify_candidates(bugs: tuple[Bug, ...]) -> dict[str, StageResult]:
+async def verify_candidates(bugs: Sequence[Bug]) -> dict[str, StageResult]:
     """Return what verification says of each candidate, and of each `twin NAME`, two at a time."""
     device, slots = SimulatedDevice("H100"), asyncio.Semaphore(2)
     names = sorted({bug.task for bug in bugs})

@@ -12,14 +12,15 @@ import simulated_kernels as kernels
 from asked import Asked
 from commands import assert_one_clear_line, kernelblaster
 from deferred_support import advance
-from places import EXAMPLES
+from places import EXAMPLES, resized
 from slim_host import run_slim
 
 from kernelblaster.harness.devices.job_records import read_results
 from kernelblaster.memory.run.exchange import export_jobs, import_results
 from kernelblaster.nodes.records.result import RunResult
 
-SMALL = ("--iterations", "1", "--rollouts", "2", "--steps", "1", "--seed", "3", "--gpu", "H200")
+SMALL = ("--iterations", "1", "--rollouts", "2", "--steps", "1", "--seed", "3", "--shapes", "0",
+         "--gpu", "H200")  # fmt: skip
 
 
 def answered(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
@@ -28,10 +29,16 @@ def answered(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
     return found
 
 
-def small(folder: Path, device: str) -> Asked:
+@pytest.fixture(scope="module")
+def task(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An example, of a small matrix."""
+    return resized(EXAMPLES / "row_sum.py", tmp_path_factory.mktemp("task"), ROWS=1024, COLUMNS=512)
+
+
+def small(task: Path, folder: Path, device: str) -> Asked:
     """What SMALL asks for, for runs inside this process."""
     return Asked.of(
-        task=str(EXAMPLES / "row_sum.py"), gpu="H200", device=device, knowledge=str(folder / "kb"),
+        task=str(task), gpu="H200", device=device, knowledge=str(folder / "kb"),
         iterations=1, rollouts=2, steps=1, seed=3, shapes=0,
     )  # fmt: skip
 
@@ -42,12 +49,12 @@ def comparable(result: RunResult) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-def test_rounds_through_a_slim_host_end_as_the_direct_run(tmp_path: Path) -> None:
+def test_rounds_through_a_slim_host_end_as_the_direct_run(task: Path, tmp_path: Path) -> None:
     (tmp_path / "direct").mkdir()
-    direct = advance(tmp_path / "direct" / "run", small(tmp_path / "direct", "simulated"))
+    direct = advance(tmp_path / "direct" / "run", small(task, tmp_path / "direct", "simulated"))
     assert isinstance(direct, RunResult)
     run = tmp_path / "run"
-    ended = advance(run, small(tmp_path, "deferred:simulated"))
+    ended = advance(run, small(task, tmp_path, "deferred:simulated"))
     rounds = 0
     while not isinstance(ended, RunResult):
         jobs, results = tmp_path / f"jobs{rounds}.json", tmp_path / f"results{rounds}.json"
@@ -64,10 +71,10 @@ def test_rounds_through_a_slim_host_end_as_the_direct_run(tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
-def test_the_three_commands(tmp_path: Path) -> None:
+def test_the_three_commands(task: Path, tmp_path: Path) -> None:
     run, jobs, results = (tmp_path / name for name in ("run", "jobs.json", "results.json"))
     started = kernelblaster(
-        "optimize", EXAMPLES / "row_sum.py", *SMALL, "--device", "deferred:simulated",
+        "optimize", task, *SMALL, "--device", "deferred:simulated",
         "--run", run, "--kb", tmp_path / "kb", "--json",
     )  # fmt: skip
     assert answered(started) == {"outcome": "waiting", "jobs": 1, "run": str(run)}
@@ -80,10 +87,10 @@ def test_the_three_commands(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_waiting_is_said_in_words_and_bad_files_in_one_line(tmp_path: Path) -> None:
+def test_waiting_is_said_in_words_and_bad_files_in_one_line(task: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     started = kernelblaster(
-        "optimize", EXAMPLES / "row_sum.py", *SMALL, "--device", "deferred", "--run", run
+        "optimize", task, *SMALL, "--device", "deferred", "--run", run
     )
     assert started.returncode == 0, started.stderr
     assert f"1 job waits for the GPU host; export with: kernelblaster jobs export {run}" in (

@@ -13,9 +13,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from places import EXAMPLES
+from places import EXAMPLES, resized
 
-SMALL = ("--iterations", "1", "--rollouts", "2", "--steps", "1", "--seed", "3")
+SMALL = ("--iterations", "1", "--rollouts", "2", "--steps", "1", "--seed", "3", "--shapes", "0")
+"""How long a run is; README's first command is run whole by .ci/run."""
+
+
+@pytest.fixture(scope="module")
+def task(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The example of the README, of a small matrix."""
+    return resized(EXAMPLES / "softmax.py", tmp_path_factory.mktemp("task"), ROWS=512, COLUMNS=1024)
 
 
 def start(*arguments: object) -> subprocess.Popen[str]:
@@ -45,11 +52,11 @@ def comparable(result: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def whole(task: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """An uninterrupted run, by which the others are judged."""
     folder = tmp_path_factory.mktemp("whole")
     out, _ = finish(
-        start("optimize", EXAMPLES / "softmax.py", *SMALL, "--json",
+        start("optimize", task, *SMALL, "--json",
               "--run", folder / "run", "--kb", folder / "kb")
     )  # fmt: skip
     assert len(out.splitlines()) == 1, "JSON alone on standard output"
@@ -67,9 +74,11 @@ def test_the_result_has_every_promised_key(whole: dict[str, Any]) -> None:
     assert "extern" in Path(whole["best_source"]).read_text()
 
 
-def test_the_best_kernel_passes_again_when_evaluated_alone(whole: dict[str, Any]) -> None:
+def test_the_best_kernel_passes_again_when_evaluated_alone(
+    whole: dict[str, Any], task: Path
+) -> None:
     out, _ = finish(
-        start("evaluate", whole["best_source"], "--task", EXAMPLES / "softmax.py", "--json")
+        start("evaluate", whole["best_source"], "--task", task, "--json")
     )
     evaluation = json.loads(out)
     assert evaluation["outcome"] == "passed"
@@ -78,11 +87,11 @@ def test_the_best_kernel_passes_again_when_evaluated_alone(whole: dict[str, Any]
 
 
 def test_kill_in_the_middle_of_a_real_run_then_resume(
-    whole: dict[str, Any], tmp_path: Path
+    whole: dict[str, Any], task: Path, tmp_path: Path
 ) -> None:
     """SIGKILL when two evaluations are stored; resume ends as the uninterrupted run did."""
     process = start(
-        "optimize", EXAMPLES / "softmax.py", *SMALL,
+        "optimize", task, *SMALL,
         "--run", tmp_path / "run", "--kb", tmp_path / "kb",
     )  # fmt: skip
     database = tmp_path / "run" / "run.sqlite"
@@ -98,9 +107,11 @@ def test_kill_in_the_middle_of_a_real_run_then_resume(
     assert rows(database)[: len(before)] == before
 
 
-def test_control_c_drains_and_says_how_to_go_on(whole: dict[str, Any], tmp_path: Path) -> None:
+def test_control_c_drains_and_says_how_to_go_on(
+    whole: dict[str, Any], task: Path, tmp_path: Path
+) -> None:
     process = start(
-        "optimize", EXAMPLES / "softmax.py", *SMALL,
+        "optimize", task, *SMALL,
         "--run", tmp_path / "run", "--kb", tmp_path / "kb",
     )  # fmt: skip
     while count(tmp_path / "run" / "run.sqlite") < 1:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from often_or_seldom import every
 from places import EXAMPLES
 
 from kernelblaster.harness.errors import UserError
@@ -104,7 +105,7 @@ def test_jobs_run_reads_no_such_file(tmp_path: Path, make: Callable[[Path], Path
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("make", [fifo, sparse, link_to_a_device])
+@pytest.mark.parametrize("make", every(3, [fifo, sparse, link_to_a_device]))
 def test_evaluate_and_resume_read_no_such_file(
     tmp_path: Path, make: Callable[[Path], Path]
 ) -> None:

@@ -9,6 +9,7 @@ import graph_support
 import pytest
 from dev_server import dev_server
 from langgraph_sdk import get_client
+from often_or_seldom import every
 from text_runs import aresume
 
 import kernelblaster
@@ -39,7 +40,7 @@ async def test_a_run_of_a_killed_server_goes_on_elsewhere(
     assert result.gain > 1 and {step.iteration for step in result.steps} >= {0, 1}
 
 
-@pytest.mark.parametrize("moment", ["asked", "directory"])
+@pytest.mark.parametrize("moment", every(2, ["directory", "asked"]))
 async def test_a_run_whose_server_is_killed_at_once_can_be_resumed_or_never_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:

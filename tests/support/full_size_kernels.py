@@ -229,6 +229,11 @@ CHEATS = {
         "row(o, from); }",
         words="differ",
     ),
+    "the first tickets do all": rows(
+        "int t = 0; if (threadIdx.x == 0) t = atomicAdd(w, 1); t = for_all(t); if (t >= 8) return;"
+        "for (long long r = t; r < X_SIZE_0; r += 8) row(y + r * X_SIZE_1, x + r * X_SIZE_1);",
+        words="differ so much",
+    ),
     "a few blocks do all, and a launch copies": rows(
         "float* to = (float*)w; if (FULL && blockIdx.x % 256) return; int n = FULL ? 256 : 1;"
         "for (long long r = blockIdx.x; r < blockIdx.x + n; r++)"
@@ -237,11 +242,6 @@ CHEATS = {
         "copy<<<(X_NUMEL + 255) / 256, 256, 0, stream>>>((float*)workspace, out0);",
         top="__global__ void copy(const float* w, float* y) {"
         "long long i = blockIdx.x * 256ll + threadIdx.x; if (i < X_NUMEL) y[i] = w[i]; }",
-        words="differ so much",
-    ),
-    "the first tickets do all": rows(
-        "int t = 0; if (threadIdx.x == 0) t = atomicAdd(w, 1); t = for_all(t); if (t >= 8) return;"
-        "for (long long r = t; r < X_SIZE_0; r += 8) row(y + r * X_SIZE_1, x + r * X_SIZE_1);",
         words="differ so much",
     ),
     "one row of thousands is wrong": rows(

@@ -28,7 +28,7 @@ def every(
     """Return a parameter for each member.
 
     Of each family the first, every nth after it and those that `always` names run each time; the
-    others are marked `seldom`.
+    others are marked `seldom`. A member that is a tuple is one of several parameters.
     """
     seen: Counter[Hashable] = Counter()
     found = []
@@ -36,5 +36,6 @@ def every(
         place = seen[family(member)]
         seen[family(member)] += 1
         often = place % nth == 0 or always(member)
-        found.append(pytest.param(member, marks=() if often else pytest.mark.seldom))
+        values = member if isinstance(member, tuple) else (member,)
+        found.append(pytest.param(*values, marks=() if often else pytest.mark.seldom))
     return found

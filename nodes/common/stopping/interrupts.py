@@ -11,9 +11,6 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from langgraph.errors import GraphInterrupt
-from langgraph.types import interrupt
-
 from ....harness.devices.deferred import ResultAwaited
 from ....harness.devices.job_records import counted, parse_results
 from ....harness.errors import UserError, in_shell
@@ -102,6 +99,10 @@ async def _ask(
     Raises:
         GraphInterrupt: there is no answer yet, and no rollout can go on without one.
     """
+    # Who only reads runs comes by this module, and needs no second for it.
+    from langgraph.errors import GraphInterrupt
+    from langgraph.types import interrupt
+
     try:
         answer = interrupt(question.model_dump(mode="json"))
     except GraphInterrupt as unanswered:

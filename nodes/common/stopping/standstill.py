@@ -7,10 +7,11 @@ import functools
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
-from langgraph.types import Interrupt
+if TYPE_CHECKING:
+    from langgraph.types import Interrupt
 
 Node = Callable[..., Awaitable[dict[str, Any]]]
 

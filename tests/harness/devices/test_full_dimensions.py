@@ -39,7 +39,12 @@ async def judged(device: SimulatedDevice, folder: Path, kernel: Kernel) -> list[
     return found
 
 
-@pytest.mark.parametrize("name", [*every(3, CHEATS), *every(3, BUGS)])
+def first_word(name: str) -> str:
+    """Return the first that may be said of a kernel: by what rule it does not pass."""
+    return (CHEATS | BUGS)[name].words.split("|")[0]
+
+
+@pytest.mark.parametrize("name", every(20, CHEATS | BUGS, first_word))
 async def test_what_is_wrong_at_full_dimensions_does_not_pass(
     device: SimulatedDevice, folder: Path, name: str
 ) -> None:
@@ -49,7 +54,7 @@ async def test_what_is_wrong_at_full_dimensions_does_not_pass(
     assert re.search(kernel.words, last.stage.reason), last.stage.reason
 
 
-@pytest.mark.parametrize("name", every(3, HONEST))
+@pytest.mark.parametrize("name", every(6, HONEST))
 async def test_honest_neighbours_pass(device: SimulatedDevice, folder: Path, name: str) -> None:
     for measured in await judged(device, folder, HONEST[name]):
         assert measured.timing is not None, measured.stage.reason

@@ -120,7 +120,7 @@ async def test_a_pass_says_of_what_share_and_a_confirmation_takes_another_sample
     assert "at full dimensions" in drawn[0]
 
 
-@pytest.mark.parametrize("name", every(4, CHEATS))
+@pytest.mark.parametrize("name", every(8, CHEATS))
 async def test_what_knows_that_few_blocks_run_does_not_pass(
     device: SimulatedDevice, task: Task, name: str
 ) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import graph_support
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
-from places import EXAMPLES
+from places import EXAMPLES, resized
 from scripted_chat_model import ScriptedChatModel
 from scripts import import_script
 from simt_support import nvcc
@@ -99,9 +99,7 @@ def test_the_example_does_the_job_on_a_simulated_gpu(
 ) -> None:
     """With a small matrix: a kernel refused twice, mended, made faster by a built-in rewrite."""
     nvcc()
-    task = tmp_path / "row_sum.py"
-    text = example.TASK.read_text().replace("ROWS = 16384", "ROWS = 1024")
-    task.write_text(text.replace("COLUMNS = 4096", "COLUMNS = 512"))
+    task = resized(example.TASK, tmp_path, ROWS=1024, COLUMNS=512)
     conversation = example.main(task=task, device="simulated", knowledge=tmp_path / "kb")
     told = answers(conversation)
     assert "launch must be, word for word" in told[1]

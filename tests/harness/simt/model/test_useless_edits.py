@@ -44,7 +44,7 @@ def _timed(kernels: TimedKernels, name: str, what: str, idle: int = 0) -> Timed:
     return kernels.run(f"{name}__{what}", kernel.grid, kernel.threads + 32 * idle, kernel.n)
 
 
-@pytest.mark.parametrize("name", every(10, KERNELS, always=lambda name: name == "gather_chain"))
+@pytest.mark.parametrize("name", every(18, KERNELS, always=lambda name: name == "gather_chain"))
 def test_nothing_useless_gains(kernels: TimedKernels, name: str) -> None:
     before = _timed(kernels, name, "plain").profile.microseconds
     edited = {what: _timed(kernels, name, what) for what in EDITS}
