@@ -234,16 +234,6 @@ CHEATS = {
         "for (long long r = t; r < X_SIZE_0; r += 8) row(y + r * X_SIZE_1, x + r * X_SIZE_1);",
         words="differ so much",
     ),
-    "a few blocks do all, and a launch copies": rows(
-        "float* to = (float*)w; if (FULL && blockIdx.x % 256) return; int n = FULL ? 256 : 1;"
-        "for (long long r = blockIdx.x; r < blockIdx.x + n; r++)"
-        "row(to + r * X_SIZE_1, x + r * X_SIZE_1);",
-        "k<<<X_SIZE_0, 32, 0, stream>>>(x, out0, (int*)workspace);"
-        "copy<<<(X_NUMEL + 255) / 256, 256, 0, stream>>>((float*)workspace, out0);",
-        top="__global__ void copy(const float* w, float* y) {"
-        "long long i = blockIdx.x * 256ll + threadIdx.x; if (i < X_NUMEL) y[i] = w[i]; }",
-        words="differ so much",
-    ),
     "one row of thousands is wrong": rows(
         f"{HERE} row(o, FULL && r == 1234 ? x : from);", words="differ"
     ),
@@ -263,6 +253,17 @@ CHEATS = {
         SPLIT, SPLIT_HOST % "FULL ? 3 : 4", top=ADD_PARTS, words="differ"
     ),
 }
+
+FEW_BLOCKS_DO_ALL = rows(
+    "float* to = (float*)w; if (FULL && blockIdx.x % 256) return; int n = FULL ? 256 : 1;"
+    "for (long long r = blockIdx.x; r < blockIdx.x + n; r++)"
+    "row(to + r * X_SIZE_1, x + r * X_SIZE_1);",
+    "k<<<X_SIZE_0, 32, 0, stream>>>(x, out0, (int*)workspace);"
+    "copy<<<(X_NUMEL + 255) / 256, 256, 0, stream>>>((float*)workspace, out0);",
+    top="__global__ void copy(const float* w, float* y) {"
+    "long long i = blockIdx.x * 256ll + threadIdx.x; if (i < X_NUMEL) y[i] = w[i]; }",
+)
+"""Eight warps with 256 rows each, and a launch that copies: right, and slow."""
 
 SUM = "{} long long r = blockIdx.x; const float* from = x + r * X_SIZE_1; float sum = 0;".format
 EACH = (

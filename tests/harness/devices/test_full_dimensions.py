@@ -6,7 +6,16 @@ import re
 from pathlib import Path
 
 import pytest
-from full_size_kernels import BUGS, CHEATS, HONEST, PRODUCT_TASK, SMALL, TASKS, Kernel
+from full_size_kernels import (
+    BUGS,
+    CHEATS,
+    FEW_BLOCKS_DO_ALL,
+    HONEST,
+    PRODUCT_TASK,
+    SMALL,
+    TASKS,
+    Kernel,
+)
 from often_or_seldom import every
 
 from kernelblaster.harness.devices.protocol import Measurement
@@ -52,6 +61,18 @@ async def test_what_is_wrong_at_full_dimensions_does_not_pass(
     *_, last = await judged(device, folder, kernel)
     assert last.stage.outcome is not Outcome.PASSED and last.timing is None, last.stage.facts
     assert re.search(kernel.words, last.stage.reason), last.stage.reason
+
+
+@pytest.mark.seldom
+async def test_where_a_few_blocks_do_all_their_time_is_told_or_none(
+    device: SimulatedDevice, folder: Path
+) -> None:
+    """Every row by a block of its own takes some ten microseconds."""
+    for measured in await judged(device, folder, FEW_BLOCKS_DO_ALL):
+        if measured.stage.outcome is Outcome.PASSED:
+            assert measured.timing is not None and measured.timing.microseconds > 300
+        else:
+            assert "differ so much" in measured.stage.reason
 
 
 @pytest.mark.parametrize("name", every(6, HONEST))
