@@ -138,13 +138,14 @@ class Checkpoints(SqliteSaver):
         kept = cast(dict[str, Any], dict(found.checkpoint))
         place = found.config["configurable"]
         values = dict(kept["channel_values"])
+        namespace = place.get("checkpoint_ns", "")
         for name in kept.pop(_APART, ()):  # Older checkpoints have all in one row.
             version = str(kept["channel_versions"][name])
             with self.cursor(transaction=False) as cursor:
                 row = cursor.execute(
                     "SELECT type, value FROM channel_values WHERE thread_id = ? "
                     "AND checkpoint_ns = ? AND channel = ? AND version = ?",
-                    (str(place["thread_id"]), place["checkpoint_ns"], name, version),
+                    (str(place["thread_id"]), namespace, name, version),
                 ).fetchone()
             if row is None:
                 raise UnreadableCheckpoint(f"the value of {name} is not there")
@@ -152,6 +153,9 @@ class Checkpoints(SqliteSaver):
             if said != [name, version]:
                 raise UnreadableCheckpoint(f"the value of {name} is another's")
         return found._replace(checkpoint=cast(Checkpoint, kept | {"channel_values": values}))
+
+    async def adelete_thread(self, thread_id: str) -> None:
+        self.delete_thread(thread_id)
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         try:

@@ -23,6 +23,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -39,6 +40,10 @@ SELECT checkpoint_ns, LENGTH(CAST(checkpoint AS BLOB)) + LENGTH(CAST(metadata AS
     AND writes.checkpoint_id = checkpoints.checkpoint_id)
 FROM checkpoints
 """
+APART = """
+SELECT checkpoint_ns, SUM(LENGTH(CAST(value AS BLOB))) FROM channel_values GROUP BY checkpoint_ns
+"""
+"""Values that stand apart, which are told in equal parts of the checkpoints of their graph."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +80,9 @@ def repeatable() -> tuple[Repeatable, ...]:
 def side(loops: tuple[int, int, int]) -> dict[str, Any]:
     """Return sizes and times of a run, with the package that is imported."""
     install = text_support().install
-    from kernelblaster.graph.checkpoints import Checkpoints
+    from kernelblaster.graph import checkpoints
+
+    saver = getattr(checkpoints, "Checkpoints", None) or checkpoints._Checkpoints
 
     install(replace, repeatable())
     saves: list[float] = []
@@ -90,7 +97,7 @@ def side(loops: tuple[int, int, int]) -> dict[str, Any]:
 
         return save_timed
 
-    Checkpoints.aput = timed(Checkpoints.aput)  # type: ignore[method-assign]
+    saver.aput = timed(saver.aput)
     with tempfile.TemporaryDirectory(prefix="kernelblaster-") as folder:
         scratch = Path(folder)
         asked = dict(zip(("iterations", "rollouts", "steps"), loops, strict=True))
@@ -101,10 +108,16 @@ def side(loops: tuple[int, int, int]) -> dict[str, Any]:
         session.close()
         with sqlite3.connect(scratch / "run" / "checkpoints.sqlite") as database:
             rows = database.execute(SQL).fetchall()
+            tables = [name for (name,) in database.execute("SELECT name FROM sqlite_master")]
+            apart = database.execute(APART).fetchall() if "channel_values" in tables else []
         total = (scratch / "run" / "checkpoints.sqlite").stat().st_size
-    sizes: dict[str, list[tuple[int, int]]] = {name: [] for name in GRAPHS}
+    values, counts = dict(apart), Counter(namespace for namespace, *_ in rows)
+    sizes: dict[str, list[tuple[float, float]]] = {name: [] for name in GRAPHS}
     for namespace, row, writes in rows:
-        sizes[GRAPHS[namespace.count("|") + 1 if namespace else 0]].append((row, row + writes))
+        each = values.get(namespace, 0) / counts[namespace]
+        sizes[GRAPHS[namespace.count("|") + 1 if namespace else 0]].append(
+            (row + each, row + each + writes)
+        )
     return {
         "steps": len(result.steps),
         "sizes": sizes,

@@ -433,8 +433,9 @@ def _near(tolerance: RowTolerance, places: NDArray[np.int64]) -> Nearness:
     """Return what elements at some places may differ by."""
     kinds = places // tolerance.row % len(tolerance.absolute)
     return Nearness(
-        np.array(tolerance.absolute)[kinds], np.array(tolerance.relative)[kinds], tolerance.step
-    )
+        np.array(tolerance.absolute)[kinds], np.array(tolerance.relative)[kinds],
+        tolerance.step, tolerance.least_step,
+    )  # fmt: skip
 
 
 def _known(

@@ -125,8 +125,9 @@ def _within_step(
     if got.dtype is torch.bool:
         got = got.view(torch.uint8) != 0
     a, b = got.double(), expected.double()
-    limit = tolerance.step + tolerance.absolute + tolerance.relative * b.abs()
-    return ((a - b).abs() <= limit) & b.isfinite()
+    near, off = tolerance.absolute + tolerance.relative * b.abs(), (a - b).abs()
+    inside = (off >= tolerance.least_step - near) & (off <= tolerance.step + near)
+    return inside & b.isfinite()
 
 
 def _agree(got: torch.Tensor, expected: torch.Tensor, tolerance: Tolerance) -> torch.Tensor:

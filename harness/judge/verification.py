@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -176,10 +176,13 @@ class Nearness:
     absolute: NDArray[numpy.float64]
     relative: NDArray[numpy.float64]
     step: float = 0.0
+    least_step: float = 0.0
 
     def at(self, places: NDArray[numpy.int64]) -> Nearness:
         """Return that of some of the elements."""
-        return Nearness(self.absolute[places], self.relative[places], self.step)
+        return replace(
+            self, absolute=self.absolute[places], relative=self.relative[places]
+        )
 
 
 def may_step(share: float, count: int) -> int:
@@ -190,11 +193,12 @@ def may_step(share: float, count: int) -> int:
 def within_step(
     got: Array, wanted: Array, tolerance: Tolerance | Nearness
 ) -> NDArray[numpy.bool_]:
-    """Say of each element whether it is no more than a step off."""
+    """Say of each element that does not agree whether it is a step off, no more and no less."""
     a, b = got.astype(numpy.float64), wanted.astype(numpy.float64)
     with numpy.errstate(invalid="ignore", over="ignore"):
-        limit = tolerance.step + tolerance.absolute + tolerance.relative * numpy.abs(b)
-        return numpy.asarray((numpy.abs(a - b) <= limit) & numpy.isfinite(b))
+        near, off = tolerance.absolute + tolerance.relative * numpy.abs(b), numpy.abs(a - b)
+        inside = (off >= tolerance.least_step - near) & (off <= tolerance.step + near)
+        return numpy.asarray(inside & numpy.isfinite(b))
 
 
 def agree(got: Array, wanted: Array, tolerance: Tolerance | Nearness) -> NDArray[numpy.bool_]:

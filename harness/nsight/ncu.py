@@ -108,22 +108,22 @@ def profile_program(
             launch_count=launch_count, from_start=from_start, nvtx_include=nvtx_include,
             replay=replay,
         )  # fmt: skip
-        try:
-            with alone():
+        with alone():
+            try:
                 status = run_process(
                     command, directory=directory, log=log, seconds=seconds,
                     environment=_environment(environment, directory),
                 )  # fmt: skip
-        except TimedOut:
-            return unavailable(
-                f"ncu ran past its limit of {seconds:g} s",
-                "profile fewer launches or a smaller collection, or raise the limit",
-            )
-        except OSError as error:
-            return unavailable(
-                f"{ncu} cannot be started: {error.strerror or error}",
-                "reinstall nsight-compute, or put a working ncu first on PATH",
-            )
+            except TimedOut:
+                return unavailable(
+                    f"ncu ran past its limit of {seconds:g} s",
+                    "profile fewer launches or a smaller collection, or raise the limit",
+                )
+            except OSError as error:
+                return unavailable(
+                    f"{ncu} cannot be started: {error.strerror or error}",
+                    "reinstall nsight-compute, or put a working ncu first on PATH",
+                )
         text = read_log(log)
         if not (chosen.metrics and _UNKNOWN_METRIC.search(text)):
             break

@@ -47,5 +47,7 @@ class Tolerance(Record):
     relative: float
     step: float = 0.0
     """What the elements may be off that round another way; see `share`."""
+    least_step: float = 0.0
+    """And what each that does is off at least: one that is off by less makes no step."""
     share: float = 0.0
     """Of all elements, those that may be off by more than the above, and up to `step`."""

@@ -44,6 +44,7 @@ class RowTolerance(Record):
     row: int = Field(ge=1)
     """Elements of a row."""
     step: float = 0.0
+    least_step: float = 0.0
     share: float = 0.0
     """As a `Tolerance`'s."""
 

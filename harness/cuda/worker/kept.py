@@ -116,7 +116,7 @@ def are_alike(first: CasePlan, second: CasePlan) -> bool:
 
 
 def _are_near(first: Tolerance, second: Tolerance) -> bool:
-    names = ("absolute", "relative", "step", "share")
+    names = ("absolute", "relative", "step", "least_step", "share")
     pairs = ((getattr(first, name), getattr(second, name)) for name in names)
     return all(max(pair) <= AGREEMENT * min(pair) for pair in pairs)
 

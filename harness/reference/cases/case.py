@@ -81,7 +81,8 @@ class Case:
     @functools.cached_property
     def steps(self) -> list[Steps | None]:
         """What rounding to whole numbers, or comparing, near a tie makes of each output."""
-        if not (self.seen.rounds or self.seen.compares):
+        whole = any(not answer.is_floating_point() for answer in self.outputs)
+        if not (self.seen.rounds or (self.seen.compares and whole)):
             return [None] * len(self.outputs)
         return steps_of(self._reference, self.instance, self.model, self.outputs)
 

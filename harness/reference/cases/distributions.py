@@ -181,6 +181,7 @@ def widest(tolerances: Sequence[Tolerance | None]) -> Tolerance | None:
     if len(known) < len(tolerances):
         return None
     steps = {part: max(getattr(each, part) for each in known) for part in ("step", "share")}
+    steps["least_step"] = min((each.least_step for each in known if each.share), default=0.0)
     return max(known, key=lambda each: each.absolute).model_copy(update=steps)
 
 

@@ -179,7 +179,7 @@ def _stepped(tolerance: dict[str, Any], steps: Steps | None) -> dict[str, Any] |
     if found == plain:
         return {}
     if found.share:
-        return {"step": found.step, "share": found.share}
+        return {"step": found.step, "least_step": found.least_step, "share": found.share}
     return {"absolute": [found.absolute], "relative": [found.relative]}
 
 

@@ -51,6 +51,12 @@ MOVING = frozenset((
     _aten.gather, _aten.embedding, _aten.constant_pad_nd, _aten.flip, _aten.roll,
 ))  # fmt: skip
 """Operations that compute nothing: what they answer is as exact as what they are given."""
+CHOOSING = frozenset((
+    "amax", "amin", "aminmax", "max", "min", "cummax", "cummin", "topk", "sort", "kthvalue",
+    "median", "nanmedian", "mode", "max_pool2d_with_indices", "max_pool3d_with_indices",
+    "adaptive_max_pool2d", "adaptive_max_pool3d", "fractional_max_pool2d",
+))  # fmt: skip
+"""Operations that answer with some of the numbers that they are given."""
 PART = 0.25
 """Of what numbers of a type may be off, what is allowed for here: most are off by far less, and
 numbers of half the precision make more steps than this."""
@@ -198,11 +204,23 @@ class _Moved(TorchDispatchMode):  # type: ignore[misc]
         """Prepare; `dtypes` are those of a run as it is, in order. Here all are double."""
         super().__init__()
         self._dtypes, self._sign = iter(dtypes), sign
+        self._chosen: dict[int, torch.Tensor] = {}
+        """What operations chose from what they were given, by id."""
 
     def __torch_dispatch__(
         self, function: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
-        named = kwargs or {}
+        answer = self._answer(function, args, kwargs or {})
+        passed_on = (function.is_view or function.overloadpacket in MOVING) and any(
+            id(each) in self._chosen for each in args
+        )
+        if passed_on or _name(function) in CHOOSING:
+            for each in answer if isinstance(answer, tuple) else (answer,):
+                if _is_floating(each):
+                    self._chosen[id(each)] = each
+        return answer
+
+    def _answer(self, function: Any, args: Any, named: Any) -> Any:
         if rounds(function, args, named):
             dtype = next(self._dtypes, torch.float32)
             divisor = _divisor(function, args)
@@ -223,7 +241,12 @@ class _Moved(TorchDispatchMode):  # type: ignore[misc]
             value: Any = args[place] if place < len(args) else None
             if not _is_floating(value) or bool(_is_exact(value, dtype).all()):
                 continue
-            moved = value + sign * self._off(value, dtype)
+            off = sign * self._off(value, dtype)
+            border: Any = args[1 - place] if len(args) == 2 else None
+            if id(border) in self._chosen:
+                # A maximum beside those that it is of: who finds the one finds the other.
+                off = torch.where(value == border, 0.0, off)
+            moved = value + off
             if place == 0 and function.overloadpacket.__name__.endswith("_"):
                 value.copy_(moved)
             else:

@@ -108,7 +108,8 @@ def with_steps(tolerance: Tolerance | None, steps: Steps | None) -> Tolerance | 
         return tolerance
     if steps.share <= MOST_STEPPED or tolerance.absolute:
         share = min(steps.share, MOST_STEPPED)
-        return tolerance.model_copy(update={"step": steps.size, "share": share})
+        room = {"step": steps.size, "least_step": steps.least, "share": share}
+        return tolerance.model_copy(update=room)
     if steps.least >= root_mean_square(steps.exact):
         return None
     return Tolerance(absolute=steps.least, relative=TOLERANCES["float32"].relative)

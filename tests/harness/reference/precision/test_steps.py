@@ -44,8 +44,6 @@ def case_of(body: str) -> Case:
          "torch.zeros(64, dtype=torch.int32), 0, -128, 127)", 0.005),
         ("torch.empty(64, 256, dtype=torch.int32).copy_(x * 12.3)", 0.005),
         ("torch.signbit(x * 1.1 - 0.3)", 0.005),
-        ("torch.where(x * 1.1 > 0.3, 1.0, 0.0)", 0.005),
-        ("F.hardshrink(x * 1.1, 0.5)", 0.005),
     ],
 )
 def test_what_is_computed_and_then_rounded_may_be_a_step_off(body: str, most: float) -> None:
@@ -65,6 +63,15 @@ def test_what_is_computed_and_then_rounded_may_be_a_step_off(body: str, most: fl
         assert compare(constant, right, tolerance, "out0") is not None
 
 
+CHOSEN = (
+    "ge(torch.softmax(x, dim=1).amax(1, keepdim=True))",
+    "lt(torch.softmax(x, dim=1).topk(8).values[:, -1:])",
+    "lt(torch.softmax(x, dim=1).sort(1, descending=True).values[:, 7, None].expand(-1, 256))",
+    "ge(torch.softmax(x, dim=1).cummax(1).values)",
+)
+"""Flags by a border that was chosen from what is compared with it: a kernel finds both the same."""
+
+
 @pytest.mark.parametrize(
     "body",
     [
@@ -79,12 +86,21 @@ def test_what_is_computed_and_then_rounded_may_be_a_step_off(body: str, most: fl
         "torch.div(x, 2, rounding_mode='floor')",
         "torch.frac(x)",
         "x >= x.amax(1, keepdim=True)",
+        *(f"torch.softmax(x, dim=1).{each}" for each in CHOSEN),
+        "torch.where(x * 1.1 > 0.3, 1.0, 0.0)",
         "x.clone().copy_(x * 1.1)",
     ],
 )
 def test_what_is_exact_makes_no_step(body: str) -> None:
     (tolerance,) = case_of(body).tolerances("both")
     assert tolerance is not None and tolerance.share == tolerance.step == 0
+
+
+def test_of_local_maxima_those_have_room_that_are_nearly_their_neighbours() -> None:
+    around = "F.max_pool2d(torch.softmax(x, dim=1)[None], (1, 31), 1, (0, 15))[0]"
+    case = case_of(f"torch.softmax(x, dim=1) >= {around}")
+    (tolerance,) = case.tolerances("both")
+    assert tolerance is not None and tolerance.share < 1e-4 < 0.01 < case.outputs[0].double().mean()
 
 
 def test_large_numbers_are_judged_as_floating_ones() -> None:
@@ -115,9 +131,11 @@ def test_of_many_floating_answers_that_may_make_a_step_few_do() -> None:
 
 
 def test_of_several_draws_the_widest_has_room_for_the_steps_of_all() -> None:
-    near = Tolerance(absolute=1, relative=0, step=3, share=0.01)
+    near = Tolerance(absolute=1, relative=0, step=3, least_step=2, share=0.01)
     far = Tolerance(absolute=2, relative=0)
-    assert widest([near, far]) == Tolerance(absolute=2, relative=0, step=3, share=0.01)
+    assert widest([near, far]) == far.model_copy(
+        update={"step": 3, "least_step": 2, "share": 0.01}
+    )
     assert widest([near, None]) is None
 
 
@@ -129,6 +147,17 @@ def test_room_goes_by_the_precision_that_is_rounded_and_not_by_the_inputs() -> N
     assert tolerance is not None and tolerance.absolute == 0 and tolerance.share < 0.02
     truncated = (case.instance.inputs["x"].float() / 0.03).clamp(-127, 127).to(torch.int8)
     assert compare(truncated, case.outputs[0], tolerance, "out0") is not None
+
+
+@pytest.mark.parametrize("body", ["(x * 1e4) % 1.0", "torch.frac(x * 3e3)", "torch.floor(x * 9.1)"])
+def test_what_is_less_than_a_step_off_makes_none(body: str) -> None:
+    case = case_of(body)
+    (tolerance,) = case.tolerances("both")
+    assert tolerance is not None and tolerance.share > 0 and tolerance.least_step > 0.9
+    wrong = case.outputs[0].clone()
+    few = wrong.reshape(-1)[: int(tolerance.share * wrong.numel())]
+    few += torch.where(few < 0.5, 0.4, -0.4)
+    assert compare(wrong, case.outputs[0], tolerance, "out0") is not None
 
 
 def test_what_wraps_is_no_step() -> None:
