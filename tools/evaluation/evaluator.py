@@ -63,7 +63,7 @@ class Evaluator(Gates):
 
     async def fails_a_claim(self, task: Task, source: str) -> StageResult | None:
         """Return how a source that passed verification fails on an input that a reviewer found."""
-        for tried in self._store.claims.cases():
+        for tried in await asyncio.to_thread(self._store.claims.cases):
             found = await self.claimed(task, source, tried.claim)
             if found.outcome is not Outcome.PASSED:
                 return _as_objected(found, tried)
@@ -104,7 +104,7 @@ class Evaluator(Gates):
             key=key,
             source_sha256=source_sha256(source),
             task_id=task.id,
-            device=self._judged_by(key),
+            device=await asyncio.to_thread(self._judged_by, key),
             outcome=last.outcome,
             reason=last.reason,
             diagnostics=last.diagnostics,
@@ -157,18 +157,15 @@ class _Stages:
         """Keys of which no other run's measurement is taken."""
 
     async def recall(self, key: str, stage: str, kind: type[Stored]) -> Stored | None:
-        # A row of the run's own store takes less time than a thread takes to be told of it.
+        return await asyncio.to_thread(self._recalled, key, stage, kind)
+
+    def _recalled(self, key: str, stage: str, kind: type[Stored]) -> Stored | None:
         found = self._store.get_stage(key, stage, kind)
         if found is not None or self._shared is None or stage not in STAGES:
             return found
         if stage == "profile" and key in self.measured_anew:
             return None
-        return await asyncio.to_thread(self._taken_over, self._shared, key, stage, kind)
-
-    def _taken_over(
-        self, shared: SharedStages, key: str, stage: str, kind: type[Stored]
-    ) -> Stored | None:
-        found = shared.recall(key, stage, kind)
+        found = self._shared.recall(key, stage, kind)
         if found is not None:
             self._store.put_stage(key, stage, found.model_dump_json(), taken_over=True)
         return found
