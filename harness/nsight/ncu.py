@@ -18,7 +18,7 @@ from contextlib import AbstractContextManager, nullcontext
 from contextvars import copy_context
 from pathlib import Path
 
-from ..process.children import TimedOut, read_log, run_process, scrubbed_environment
+from ..process.children import TimedOut, Turn, read_log, run_process, scrubbed_environment
 from .command import (
     BASIC,
     DEFAULT,
@@ -70,6 +70,7 @@ def profile_program(
     gpu: str = "",
     source: str = "",
     alone: Callable[[], AbstractContextManager[object]] = nullcontext,
+    asks: bool = False,
 ) -> NcuResult:
     """Run a program under Nsight Compute and return its profile. Blocks; see `off_loop`.
 
@@ -89,6 +90,8 @@ def profile_program(
         gpu: name to put on the profile; the report's own when not given.
         source: base name of the file whose lines are wanted; any file when not given.
         alone: held while the program runs, and no longer: a report is read without the GPU.
+        asks: the program says itself when that is needed, by `Turn`'s files in `directory`: ncu
+            takes seconds to start.
 
     Raises:
         Cancelled: the caller of `off_loop` was cancelled.
@@ -108,11 +111,12 @@ def profile_program(
             launch_count=launch_count, from_start=from_start, nvtx_include=nvtx_include,
             replay=replay,
         )  # fmt: skip
-        with alone():
+        with nullcontext() if asks else alone():
             try:
                 status = run_process(
                     command, directory=directory, log=log, seconds=seconds,
                     environment=_environment(environment, directory),
+                    turn=Turn(directory, alone) if asks else None,
                 )  # fmt: skip
             except TimedOut:
                 return unavailable(

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import AbstractContextManager, ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
@@ -126,6 +127,49 @@ def both(first: Callable[[], First], second: Callable[[], Second]) -> tuple[Firs
     return one, other
 
 
+class Turn:
+    """What a child needs for a part of its time only, such as a GPU that nobody else uses.
+
+    The child makes the file `asked`, waits until `given` is there, and removes `asked` when it
+    needs no more.
+    """
+
+    def __init__(
+        self, directory: Path, taken: Callable[[], AbstractContextManager[object]]
+    ) -> None:
+        """Begin with nobody asking.
+
+        Args:
+            directory: where the two files are.
+            taken: holds what is asked for; entering may block.
+        """
+        self._asked, self._given = self.files(directory)
+        self._taken, self._held = taken, ExitStack()
+        self._asked.unlink(missing_ok=True)
+        self._given.unlink(missing_ok=True)
+
+    @staticmethod
+    def files(directory: Path) -> tuple[Path, Path]:
+        """Return the paths of `asked` and `given`."""
+        return directory / "turn-asked", directory / "turn-given"
+
+    def look(self) -> float:
+        """Take what is asked for, or give it back; return the seconds that were waited for it."""
+        asked = self._asked.exists()
+        if asked and not self._given.exists():
+            began = time.monotonic()
+            self._held.enter_context(self._taken())
+            self._given.touch()
+            return time.monotonic() - began
+        if not asked:
+            self.end()
+        return 0.0
+
+    def end(self) -> None:
+        """Give back what is held."""
+        self._held.close()
+
+
 def run_process(
     command: Sequence[str],
     *,
@@ -135,6 +179,7 @@ def run_process(
     seconds: float,
     most_log_bytes: int | None = None,
     confine: Callable[[], object] | None = None,
+    turn: Turn | None = None,
 ) -> int:
     """Run a command in its own process group and return its exit status (negative: the signal).
 
@@ -142,7 +187,8 @@ def run_process(
     the log outgrows `most_log_bytes` (raises TooMuchOutput) and on cancellation of `off_loop`
     (raises Cancelled) the whole group is killed first, and so it is when this process itself is
     killed. `confine` shuts off the thread that starts the command, which nothing else runs on, and
-    so all that the command does. Raises OSError where it cannot be started.
+    so all that the command does. What it waits for its `turn` is not counted against `seconds`.
+    Raises OSError where it cannot be started.
     """
     event = _cancelled.get()
     deadline = time.monotonic() + seconds
@@ -167,6 +213,8 @@ def run_process(
             while process.poll() is None:
                 if event is not None and event.is_set():
                     raise Cancelled
+                if turn is not None:
+                    deadline += turn.look()
                 if time.monotonic() > deadline:
                     raise TimedOut
                 if most_log_bytes is not None and log.stat().st_size > most_log_bytes:
@@ -180,6 +228,8 @@ def run_process(
         except ProcessLookupError:
             pass
         process.wait()
+        if turn is not None:
+            turn.end()
 
 
 def read_log(log: Path, limit: int = 1 << 20) -> str:

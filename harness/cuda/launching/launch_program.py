@@ -5,18 +5,22 @@
 MANIFEST.json holds {"driver": path of driver.py, "replay": path of replay.c compiled, "image": path
 of the cubin, "plan": a Plan as JSON, "tensors": [{"name", "bytes", "file": path of its bytes, null
 for an output}], "profiled": places of the launches round which the profiler is started and
-stopped}. A tensor of which a file holds the beginning repeats it. Started by path, by any
-Python: it imports nothing of this package but that one file, and no PyTorch, whose kernels nobody
-asked for.
+stopped, "turn": the files of a `Turn` (process/children.py), null where it need not wait}. A tensor
+of which a file holds the beginning repeats it. Started by path, by any Python: it imports nothing
+of this package but that one file, and no PyTorch, whose kernels nobody asked for.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import importlib.util
 import json
 import mmap
+import os
 import sys
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +35,8 @@ def main() -> int:
     driver = module.Driver(Path(manifest["replay"]))
     try:
         _open_context(driver)
-        _run(module, driver, manifest)
+        with _turn(*manifest["turn"] or ()):
+            _run(module, driver, manifest)
     except module.DriverError as error:
         sys.exit(f"CUDA error {error.code}: {error}")
     return 0
@@ -97,6 +102,19 @@ def _parts(steps: list[Any], launch: type, profiled: set[int]) -> list[tuple[boo
             parts.append((watched, []))
         parts[-1][1].append(step)
     return parts
+
+
+@contextlib.contextmanager
+def _turn(asked: str = "", given: str = "") -> Iterator[None]:
+    """Wait for the GPU to be ours: what a profiler does before is not disturbed by others."""
+    if not asked:
+        yield
+        return
+    Path(asked).touch()
+    while not os.path.exists(given):
+        time.sleep(0.005)
+    yield
+    Path(asked).unlink()
 
 
 def _open_context(driver: Any) -> None:

@@ -25,7 +25,7 @@ from ...nsight.selection import (
     spread,
     timed_places,
 )
-from ...process.children import scrubbed_environment
+from ...process.children import Turn, scrubbed_environment
 from ...process.scratch import scratch_folder
 from ...records.builds import Build
 from ...records.evaluations import StageResult
@@ -114,7 +114,7 @@ def sanitize_candidate(
     def looked_at(seconds: float, *, shared: bool) -> tuple[StageResult, float]:
         """Return what is found, and the seconds left to ask again; 0 where no others were there."""
         with (
-            _program(task.full.tensors, built, plan, stage) as (command, directory),
+            _program(task.full.tensors, built, plan, stage, asks=False) as (command, directory),
             gpu_lock(stage.gpu_uuid, shared=shared) as hold,
         ):
             began = time.monotonic()
@@ -172,6 +172,7 @@ def _profile(
         seconds=PROFILE_SECONDS,
         environment=_environment(stage, directory),
         alone=lambda: gpu_lock(stage.gpu_uuid),
+        asks=True,
         collection=collection,
         from_start=profiled is None,
         gpu=stage.gpu,
@@ -187,15 +188,20 @@ def _program(
     stage: Stage,
     *,
     profiled: Sequence[int] | None = None,
+    asks: bool = True,
 ) -> Iterator[tuple[list[str], Path]]:
     """Yield the command that calls launch() once, and a folder for it.
 
     Args:
         profiled: places of the launches round which it starts and stops the profiler.
+        asks: whether it waits for its `Turn` before it takes memory.
     """
     with scratch_folder("inspect") as directory:
         manifest = directory / "manifest.json"
-        asked = _manifest(tensors, built, plan, stage) | {"profiled": list(profiled or ())}
+        asked = _manifest(tensors, built, plan, stage) | {
+            "profiled": list(profiled or ()),
+            "turn": list(map(str, Turn.files(directory))) if asks else None,
+        }
         manifest.write_text(json.dumps(asked))
         yield [sys.executable, "-I", str(_PROGRAM), str(manifest)], directory
 

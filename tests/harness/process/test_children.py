@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -13,7 +15,10 @@ from process_checks import sleep_process, stays_alive
 
 from kernelblaster.harness.process.children import (
     TimedOut,
+    Turn,
     off_loop,
+    run_process,
+    scrubbed_environment,
     signal_name,
     together,
 )
@@ -63,6 +68,30 @@ def test_a_child_that_runs_too_long_is_killed_with_its_children(tmp_path: Path) 
     with pytest.raises(TimedOut):
         sleep_process(tmp_path, 60.0, limit=0.3)
     assert not stays_alive(int((tmp_path / "pid").read_text()))
+
+
+@pytest.mark.parametrize(
+    ("ends", "status"),
+    [("rm turn-asked; while [ -e held ]; do sleep 0.01; done", 0), ("exit 3", 3)],
+    ids=["gives it back", "keeps it to its end"],
+)
+def test_a_turn_is_held_from_when_a_child_asks(tmp_path: Path, ends: str, status: int) -> None:
+    held = tmp_path / "held"
+
+    @contextmanager
+    def taken() -> Iterator[None]:
+        time.sleep(1.5)  # Longer than the child has: what it waits for is not counted.
+        held.touch()
+        yield
+        held.unlink()
+
+    waits = "touch turn-asked; while [ ! -e turn-given ]; do sleep 0.01; done"
+    ended = run_process(
+        ["sh", "-c", f"[ ! -e held ] || exit 8; {waits}; [ -e held ] || exit 9; {ends}"],
+        directory=tmp_path, environment=scrubbed_environment(tmp_path), log=tmp_path / "log",
+        seconds=1.0, turn=Turn(tmp_path, taken),
+    )  # fmt: skip
+    assert ended == status and not held.exists()
 
 
 def test_together_keeps_the_order() -> None:

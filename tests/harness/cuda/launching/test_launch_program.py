@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import ctypes
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kernelblaster.harness.cuda.launching import launch_program
+from kernelblaster.harness.process.children import Turn
 
 
 class HostDriver:
@@ -49,3 +52,21 @@ def test_an_output_is_poisoned_and_nothing_has_no_memory() -> None:
     driver = HostDriver()
     assert ctypes.string_at(launch_program._tensor(driver, 5, None), 5) == b"\xff" * 5
     assert launch_program._tensor(driver, 0, None) == 0
+
+
+def test_it_takes_memory_when_its_turn_has_come_and_says_when_it_is_over(tmp_path: Path) -> None:
+    asked, given = Turn.files(tmp_path)
+    came = threading.Event()
+
+    def waits() -> None:
+        with launch_program._turn(str(asked), str(given)):
+            came.set()
+
+    thread = threading.Thread(target=waits)
+    thread.start()
+    while not asked.exists():
+        time.sleep(0.001)
+    assert not came.wait(0.05)
+    given.touch()
+    thread.join()
+    assert came.is_set() and not asked.exists()
