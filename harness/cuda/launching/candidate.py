@@ -18,7 +18,7 @@ Fault = tuple[str, str]
 """Kind (as in judge/findings.py) and message."""
 
 
-Room = Callable[[int], AbstractContextManager[None]]
+Room = Callable[[int], AbstractContextManager[Callable[[], None]]]
 Finish = Callable[[], Fault | None]
 
 
@@ -54,7 +54,8 @@ class PreparedCall(Protocol):
 
         Args:
             launch: its number, from 0; any number where nothing is launched.
-            room: makes the room for a block of so many threads.
+            room: makes the room for a block of so many threads; gives what is called once the
+                launch is enqueued.
             finish: waits for the stream, and returns what went wrong on the GPU.
         """
         ...
@@ -183,19 +184,18 @@ class DriverCall:
         for part in (slice(place), slice(place, place + 1), slice(place + 1, None)):
             if part.start == place:
                 self.driver.share_most(self.functions[step.kernel])
-                with room(prod(step.block)):
-                    fault = self._run(part, finish)
+                with room(prod(step.block)) as begun:
+                    self._code = self.steps.run(self.stream, part=part)
+                    begun()
+                    fault = finish()
                 if not fault:
                     self.driver.share_most(self.functions[step.kernel], False)
             else:
-                fault = self._run(part, finish)
+                self._code = self.steps.run(self.stream, part=part)
+                fault = finish()
             if self._code or fault:
                 return fault
         return None
-
-    def _run(self, part: slice, finish: Finish) -> Fault | None:
-        self._code = self.steps.run(self.stream, part=part)
-        return finish()
 
     def faults(self) -> list[Fault]:
         """See PreparedCall."""

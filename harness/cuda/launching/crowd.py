@@ -8,39 +8,43 @@ those that wait, so the hardware starts the next, in order, when one ends.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import torch
 
 from .driver import Driver, LaunchStep, Steps
 
-CROWDED_SECONDS = (0.01, 0.04, 0.16)
-"""After which those that wait leave by themselves: a launch whose blocks wait for each other, or
-need all of the GPU, then goes on as it would have. Where other processes share the GPU it runs each
-of them in turn, for milliseconds, and those that are to wait may come too late: they are asked
-again, for longer."""
+CROWDED_SECONDS = 0.01
+"""After which those that wait leave by themselves once the candidate has begun: a launch whose
+blocks wait for each other, or need all of the GPU, then goes on as it would have."""
+PLACED_SECONDS = 0.5
+"""That they may take to come. Where other processes share the GPU it runs each of them in turn, for
+milliseconds, and the host too is kept from its work."""
 LOOK_SECONDS = 3e-6
 """About what one look of those that wait takes, with the pause before the next. They count looks
 and no time: of the time that other processes have the GPU they would know nothing, and find that
 theirs is over when the candidate has not begun."""
+WAIT, LEAVE, COUNT = 0, 1, 2
+"""What the first word says."""
 _BLOCK = 1024
 _WARP = 32
 _WAITS = b"""
 .version 7.0
 .target sm_70
 .address_size 64
-.visible .entry waits(.param .u64 words, .param .u32 place, .param .u32 looks)
+.visible .entry waits(.param .u64 words, .param .u32 place, .param .u32 before, .param .u32 after)
 {
-    .reg .pred %p<4>;
-    .reg .b32 %r<6>;
+    .reg .pred %p<6>;
+    .reg .b32 %r<8>;
     .reg .b64 %rd<4>;
     mov.u32 %r1, %tid.x;
     setp.ne.u32 %p1, %r1, 0;
     @%p1 bra LEAVE;
     ld.param.u64 %rd1, [words];
     ld.param.u32 %r1, [place];
-    ld.param.u32 %r2, [looks];
+    ld.param.u32 %r2, [before];
+    ld.param.u32 %r6, [after];
     mov.u32 %r3, %ctaid.x;
     add.u32 %r1, %r1, %r3;
     mul.wide.u32 %rd2, %r1, 4;
@@ -49,18 +53,22 @@ _WAITS = b"""
     st.volatile.global.u32 [%rd2], %r4;
 AGAIN:
     ld.volatile.global.u32 %r5, [%rd1];
-    setp.ne.u32 %p2, %r5, 0;
+    setp.eq.u32 %p2, %r5, 1;
     @%p2 bra LEAVE;
     nanosleep.u32 2000;
-    sub.u32 %r2, %r2, 1;
-    setp.ne.u32 %p3, %r2, 0;
-    @%p3 bra AGAIN;
+    setp.eq.u32 %p3, %r5, 2;
+    @%p3 sub.u32 %r6, %r6, 1;
+    @!%p3 sub.u32 %r2, %r2, 1;
+    min.u32 %r7, %r2, %r6;
+    setp.ne.u32 %p4, %r7, 0;
+    @%p4 bra AGAIN;
 LEAVE:
     bar.sync 0;
     ret;
 }
 \0"""
-"""Words are the host's: the first says that all may leave, each further one that a block came."""
+"""Words are the host's: the first says that all wait, may leave, or count down from `after`; each
+further one that a block came."""
 
 
 class Crowd:
@@ -86,45 +94,44 @@ class Crowd:
         """How often all that were to wait had come before the candidate began."""
 
     @contextmanager
-    def leaving_room_for(self, threads: int) -> Iterator[None]:
+    def leaving_room_for(self, threads: int) -> Iterator[Callable[[], None]]:
         """Hold the GPU, but for one block of so many threads, until the end or for a while.
 
-        The GPU must be idle before; those that waited may still be leaving after.
+        The GPU must be idle before; those that waited may still be leaving after. Yields what is to
+        be called once the candidate is enqueued: the while begins then.
         """
-        for seconds in CROWDED_SECONDS:
-            came = self._fill(threads, seconds)
-            if came or seconds == CROWDED_SECONDS[-1]:
-                break
-            self._seen[0] = 1
-            for stream in self._streams:
-                stream.synchronize()
-        self.times += came
+        self._seen[:] = WAIT
+        self.times += self._fill(threads, time.monotonic() + PLACED_SECONDS)
         try:
-            yield
+            yield self._begun
         finally:
-            self._seen[0] = 1
+            self._seen[0] = LEAVE
 
-    def _fill(self, threads: int, seconds: float) -> bool:
+    def _begun(self) -> None:
+        self._seen[0] = COUNT
+
+    def _fill(self, threads: int, ends: float) -> bool:
         """Have all places taken but those of so many threads; say whether all came in time."""
-        self._seen[:] = 0
-        ends = time.monotonic() + seconds
-        came = self._place(0, self._sms - 1, _BLOCK, self._shared_bytes, seconds, ends)
+        came = self._place(0, self._sms - 1, _BLOCK, self._shared_bytes, ends)
         spare, place = self._threads - -(-threads // _WARP) * _WARP, self._sms - 1
-        while spare > 0:
-            came &= self._place(place, 1, min(_BLOCK, spare), 0, seconds, ends)
+        while came and spare > 0:
+            came = self._place(place, 1, min(_BLOCK, spare), 0, ends)
             spare, place = spare - _BLOCK, place + 1
         return came
 
     def _place(
-        self, place: int, blocks: int, threads: int, shared_bytes: int, seconds: float, ends: float
+        self, place: int, blocks: int, threads: int, shared_bytes: int, ends: float
     ) -> bool:
-        """Start blocks that wait for so many seconds; say whether all of them came in time."""
+        """Start blocks that wait; say whether all of them came in time."""
         if blocks < 1:
             return True
         words = (
             self._words.data_ptr().to_bytes(8, "little"),
             (1 + place).to_bytes(4, "little"),
-            int(seconds / LOOK_SECONDS).to_bytes(4, "little"),
+            *(
+                int(seconds / LOOK_SECONDS).to_bytes(4, "little")
+                for seconds in (2 * PLACED_SECONDS, CROWDED_SECONDS)
+            ),
         )
         step = LaunchStep(self._function, (blocks, 1, 1), (threads, 1, 1), shared_bytes, (), words)
         stream = self._streams[max(0, place - self._sms + 2)]

@@ -66,7 +66,7 @@ class GpuSession(Protocol):
         """Wait for everything on the GPU; return what went wrong."""
         ...
 
-    def crowded(self, threads: int) -> AbstractContextManager[None]:
+    def crowded(self, threads: int) -> AbstractContextManager[Callable[[], None]]:
         """Leave room on the GPU for one block of so many threads, for a while: see `Crowd`."""
         ...
 
@@ -138,7 +138,7 @@ class CudaSession:
         """See GpuSession."""
         return self._fault(self._runtime.cudaDeviceSynchronize())
 
-    def crowded(self, threads: int) -> AbstractContextManager[None]:
+    def crowded(self, threads: int) -> AbstractContextManager[Callable[[], None]]:
         """See GpuSession."""
         return self._crowd.leaving_room_for(threads)
 

@@ -164,7 +164,7 @@ async def test_a_task_larger_than_the_gpu_is_one_line(device: CudaDevice, tmp_pa
     path = tmp_path / "huge.py"
     path.write_text(kernels.SCALE_TASK.replace("4194304", str(1 << 37)))
     huge = await load_task(path)
-    with pytest.raises(UserError, match="more memory than this GPU has"):
+    with pytest.raises(UserError, match="more memory than (this GPU has|others leave free)"):
         await device.verify(huge, kernels.SCALE)
 
 
