@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Iterable, Sequence
 from functools import partial
+from math import ceil
 from pathlib import Path
 
 from ..isolation.compiler import SYSTEM, enclose_compiler
@@ -39,7 +40,7 @@ def run_nvcc(
     """
     log = directory / "nvcc.log"
     limits = (
-        f"ulimit -v {MEMORY_KIB}; ulimit -f {FILE_BYTES // 512}; ulimit -t {SECONDS:.0f}; "
+        f"ulimit -v {MEMORY_KIB}; ulimit -f {FILE_BYTES // 512}; ulimit -t {ceil(SECONDS)}; "
         'ulimit -c 0; exec "$@"'
     )
     environment = scrubbed_environment(directory) | {"SUNPRO_DEPENDENCIES": _OPENED}

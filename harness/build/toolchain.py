@@ -35,15 +35,18 @@ FLAGS = (
     "-std=c++17", "-lineinfo", "-O3", "-shared", "-Xcompiler", "-fPIC", "--cudart", "none",
     "-Xcompiler", "-fno-jump-tables,-fno-exceptions", "-Xlinker", "-z,relro,-z,now",
     "-Xptxas", "-v", "-allow-unsupported-compiler", "--keep", "--keep-dir", ".", "-I", ".",
-    "--extended-lambda", "--threads", "2",
+    "--threads", "2",
 )  # fmt: skip
 """Two threads: what becomes of host and of device code is found side by side."""
+_MARKED_LAMBDAS = "--extended-lambda"
+"""For lambdas marked __device__. With it the runtime's header includes all of <functional>, which
+takes longer to compile than most candidates do."""
 
 _KEEP_ASSEMBLY = ("-Xcompiler", "-save-temps")
 _BY_FUNCTIONS = ("-Xcompiler", "-mindirect-branch=thunk-extern,-mindirect-branch-register")
 """Calls through pointers go by the functions of pointer_calls.c: GCC's for x86-64."""
 
-RULES = "12"
+RULES = "13"
 """Raised whenever a build's diagnostics may change: a cached build keeps its own."""
 
 _PARTS = ("bin", "crt", "include", "lib", "lib64", "nvvm", "nvvm-prev", "targets")
@@ -247,11 +250,18 @@ def _run_nvcc(toolchain: Toolchain, arch: str, directory: Path) -> tuple[int, st
         flags += _BY_FUNCTIONS
     for name, made in own.items():
         shutil.copyfile(made, directory / name)
-    command = [
-        toolchain.nvcc, _target(arch), "-ccbin", toolchain.host_compiler, *flags,
-        "candidate.cu", *own, "-o", "candidate.so",
-    ]  # fmt: skip
-    return run_nvcc(command, directory, toolchain.programs())
+
+    def compiled(*more: str) -> tuple[int, str]:
+        command = [
+            toolchain.nvcc, _target(arch), "-ccbin", toolchain.host_compiler, *flags, *more,
+            "candidate.cu", *own, "-o", "candidate.so",
+        ]  # fmt: skip
+        return run_nvcc(command, directory, toolchain.programs())
+
+    status, log = compiled()
+    if status and f"requires {_MARKED_LAMBDAS}" in log:
+        return compiled(_MARKED_LAMBDAS)
+    return status, log
 
 
 def _silenced() -> Path:
