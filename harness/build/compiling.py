@@ -92,26 +92,38 @@ def foreign_files(directory: Path, programs: Iterable[Path]) -> tuple[Diagnostic
 
 
 def _opened(directory: Path) -> list[str]:
-    """Return what the preprocessor opened in any pass, as it was named, each once."""
+    """Return what the preprocessor opened in any pass, as it was named, each once.
+
+    Two passes write one list at a time, and cut names of each other's: so what lines are said to
+    come from counts too, and what is no file was not opened.
+    """
+    named = {**_listed(directory), **_named_by_markers(directory)}
+    places = ((name, os.path.join(directory, name)) for name in named)
+    return [name for name, path in places if os.path.exists(path) and not os.path.isdir(path)]
+
+
+def _listed(directory: Path) -> dict[str, None]:
+    """Return what the host compiler lists; Clang lists nothing."""
     try:
         rules = (directory / _OPENED).read_text(errors="replace").replace("\\\n", " ")
     except FileNotFoundError:
-        return _named_by_markers(directory)
+        return {}
     files: dict[str, None] = {}
     for rule in rules.split("\n"):
         # The first word is the target; within a name, white space and # are escaped, $ is doubled.
         for word in re.findall(r"(?:\\.|[^\s\\])+", rule)[1:]:
             files[re.sub(r"\\(.)", r"\1", word).replace("$$", "$")] = None
-    return list(files)
+    return files
 
 
-def _named_by_markers(directory: Path) -> list[str]:
-    """Return the same for a host compiler that writes no list: Clang."""
+def _named_by_markers(directory: Path) -> dict[str, None]:
+    """Return the files from which lines of what was preprocessed come."""
     texts = [path.read_text(errors="replace") for path in directory.glob("candidate.cpp*.ii")]
-    names = {
-        match[1] for text in texts for match in re.finditer(r'^# \d+ "([^"\n]*)"', text, re.M)
-    }
-    return sorted(name for name in names if not name.startswith("<"))
+    names = (match[1] for text in texts for match in _MARKER.finditer(text))
+    return {name: None for name in names if not name.startswith("<")}
+
+
+_MARKER = re.compile(r'^# \d+ "([^"\n]*)"', re.MULTILINE)
 
 
 def _refused_include(path: str) -> Diagnostic:

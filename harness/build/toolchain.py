@@ -46,7 +46,7 @@ _KEEP_ASSEMBLY = ("-Xcompiler", "-save-temps")
 _BY_FUNCTIONS = ("-Xcompiler", "-mindirect-branch=thunk-extern,-mindirect-branch-register")
 """Calls through pointers go by the functions of pointer_calls.c: GCC's for x86-64."""
 
-RULES = "13"
+RULES = "14"
 """Raised whenever a build's diagnostics may change: a cached build keeps its own."""
 
 _PARTS = ("bin", "crt", "include", "lib", "lib64", "nvvm", "nvvm-prev", "targets")

@@ -177,10 +177,12 @@ def test_where_the_kernel_does_not_shut_it_off_the_list_holds(
     assert "answers.h" in stage.reason
 
 
-def test_what_was_opened_is_read_from_either_list(tmp_path: Path) -> None:
+def test_what_was_opened_is_read_from_both_lists(tmp_path: Path) -> None:
     build_folder, headers = tmp_path / "build", tmp_path / "tool kit"
     for folder in (build_folder, headers / "deep", tmp_path / "toolkit-of-others"):
         folder.mkdir(parents=True)
+    for name in ("x.h", "y.h", "toolkit-of-others/z.h"):
+        (tmp_path / name).touch()
     opened = build_folder / "opened.d"
     escaped = str(headers).replace(" ", "\\ ")
     names = [f"{escaped}/a$$b.h", f"{escaped}/deep/../c.h", "task.cuh", "./candidate.cu"]
@@ -191,7 +193,9 @@ def test_what_was_opened_is_read_from_either_list(tmp_path: Path) -> None:
         opened.write_text(f"candidate.o: task.cuh {name}\n")
         (found,) = foreign_files(build_folder, [headers])
         assert found.kind == "forbidden_include"
-    opened.unlink()
+    # As two that write at once leave it.
+    opened.write_text(f"candidate.o: task.cuh {escaped}/candidate.o: \\\n task.cuh\nwd {escaped}\n")
+    assert foreign_files(build_folder, [headers]) == ()
     marks = f'# 1 "candidate.cu"\n# 1 "<built-in>" 1\n# 1 "{headers}/a.h" 1\n# 1 "/etc/passwd" 1\n'
     (build_folder / "candidate.cpp4.ii").write_text(marks)
     (found,) = foreign_files(build_folder, [headers])
