@@ -18,13 +18,15 @@ from .driver import Driver, LaunchStep, Steps
 CROWDED_SECONDS = 0.01
 """After which those that wait leave by themselves once the candidate has begun: a launch whose
 blocks wait for each other, or need all of the GPU, then goes on as it would have."""
+LEAST_LOOKS = 50
+"""That each of them takes at the host's word meanwhile. The time may be that of other processes, to
+which the GPU belongs in turn; a look is time of their own: the host's memory answers one after
+another, and 130 blocks wait 0.1 ms for it."""
 PLACED_SECONDS = 0.5
 """That they may take to come. Where other processes share the GPU it runs each of them in turn, for
 milliseconds, and the host too is kept from its work."""
-LOOK_SECONDS = 3e-6
-"""About what one look of those that wait takes, with the pause before the next. They count looks
-and no time: of the time that other processes have the GPU they would know nothing, and find that
-theirs is over when the candidate has not begun."""
+FORGOTTEN_SECONDS = 5.0
+"""After which they leave though nobody told them that the candidate has begun."""
 WAIT, LEAVE, COUNT = 0, 1, 2
 """What the first word says."""
 _BLOCK = 1024
@@ -33,42 +35,57 @@ _WAITS = b"""
 .version 7.0
 .target sm_70
 .address_size 64
-.visible .entry waits(.param .u64 words, .param .u32 place, .param .u32 before, .param .u32 after)
+.visible .entry waits(
+    .param .u64 words, .param .u32 place, .param .u64 before, .param .u64 after, .param .u32 least)
 {
-    .reg .pred %p<6>;
+    .reg .pred %p<7>;
     .reg .b32 %r<8>;
-    .reg .b64 %rd<4>;
+    .reg .b64 %rd<10>;
     mov.u32 %r1, %tid.x;
     setp.ne.u32 %p1, %r1, 0;
     @%p1 bra LEAVE;
     ld.param.u64 %rd1, [words];
     ld.param.u32 %r1, [place];
-    ld.param.u32 %r2, [before];
-    ld.param.u32 %r6, [after];
+    ld.param.u64 %rd2, [before];
+    ld.param.u64 %rd3, [after];
+    ld.param.u32 %r2, [least];
     mov.u32 %r3, %ctaid.x;
     add.u32 %r1, %r1, %r3;
-    mul.wide.u32 %rd2, %r1, 4;
-    add.u64 %rd2, %rd2, %rd1;
+    mul.wide.u32 %rd4, %r1, 4;
+    add.u64 %rd4, %rd4, %rd1;
     mov.u32 %r4, 1;
-    st.volatile.global.u32 [%rd2], %r4;
+    mov.u64 %rd5, %globaltimer;
+    mov.u64 %rd6, 0;
+    mov.u32 %r6, 0;
+    st.volatile.global.u32 [%rd4], %r4;
 AGAIN:
     ld.volatile.global.u32 %r5, [%rd1];
     setp.eq.u32 %p2, %r5, 1;
     @%p2 bra LEAVE;
     nanosleep.u32 2000;
+    mov.u64 %rd7, %globaltimer;
     setp.eq.u32 %p3, %r5, 2;
-    @%p3 sub.u32 %r6, %r6, 1;
-    @!%p3 sub.u32 %r2, %r2, 1;
-    min.u32 %r7, %r2, %r6;
-    setp.ne.u32 %p4, %r7, 0;
+    @%p3 bra COUNTS;
+    sub.u64 %rd8, %rd7, %rd5;
+    setp.lt.u64 %p4, %rd8, %rd2;
     @%p4 bra AGAIN;
+    bra LEAVE;
+COUNTS:
+    setp.eq.u64 %p5, %rd6, 0;
+    @%p5 mov.u64 %rd6, %rd7;
+    add.u32 %r6, %r6, 1;
+    sub.u64 %rd8, %rd7, %rd6;
+    setp.lt.u64 %p4, %rd8, %rd3;
+    @%p4 bra AGAIN;
+    setp.lt.u32 %p6, %r6, %r2;
+    @%p6 bra AGAIN;
 LEAVE:
     bar.sync 0;
     ret;
 }
 \0"""
-"""Words are the host's: the first says that all wait, may leave, or count down from `after`; each
-further one that a block came."""
+"""Words are the host's: the first says what to do, each further one that a block came. Times are of
+nanoseconds."""
 
 
 class Crowd:
@@ -128,10 +145,9 @@ class Crowd:
         words = (
             self._words.data_ptr().to_bytes(8, "little"),
             (1 + place).to_bytes(4, "little"),
-            *(
-                int(seconds / LOOK_SECONDS).to_bytes(4, "little")
-                for seconds in (2 * PLACED_SECONDS, CROWDED_SECONDS)
-            ),
+            int(1e9 * FORGOTTEN_SECONDS).to_bytes(8, "little"),
+            int(1e9 * CROWDED_SECONDS).to_bytes(8, "little"),
+            LEAST_LOOKS.to_bytes(4, "little"),
         )
         step = LaunchStep(self._function, (blocks, 1, 1), (threads, 1, 1), shared_bytes, (), words)
         stream = self._streams[max(0, place - self._sms + 2)]
@@ -140,4 +156,5 @@ class Crowd:
         while not self._seen[1 + place : 1 + place + blocks].all():
             if time.monotonic() >= ends:
                 return False
+            time.sleep(0)  # Others want the processor, too.
         return True
