@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import subprocess
 import sys
 import tomllib
@@ -104,6 +105,7 @@ def floor_of(folder: str, room: str) -> int:
     raise AssertionError(f"the order of {folder or 'the package'} does not name its room {room}")
 
 
+@functools.cache
 def imported(path: Path) -> list[tuple[str, ...]]:
     """Return the modules of this package that a file imports, as parts below the package."""
     here = path.relative_to(ROOT).parts

@@ -184,7 +184,8 @@ class CudaDevice(Device):
         refused = judge_build(built)
         if refused:
             return refused
-        with self._one_gpu(fresh=True) as held:
+        # Beside others the blocks of a launch do not surely run in order (launching/crowd.py).
+        with self._one_gpu(fresh=True, alone=True) as held:
             plan = self._plan(held, task, built)
             if isinstance(plan, StageResult):
                 return plan
@@ -376,8 +377,11 @@ class CudaDevice(Device):
             return Malformed("times are missing, or are none").failure()
         return answer
 
-    def _one_gpu(self, fresh: bool = False) -> AbstractContextManager[HeldGpu]:
-        return hold_one(list(zip(self.gpus, self.workers, strict=True)), self._limits, fresh)
+    def _one_gpu(
+        self, fresh: bool = False, alone: bool = False
+    ) -> AbstractContextManager[HeldGpu]:
+        gpus = list(zip(self.gpus, self.workers, strict=True))
+        return hold_one(gpus, self._limits, fresh, alone)
 
     def _build(self, task: Task, source: str) -> Build:
         return build_now(self._toolchain, source, header(task.full), self.gpus[0].arch)

@@ -40,19 +40,21 @@ class HeldGpu:
 
     Args:
         fresh: answer the first request from a process that has run no candidate before.
+        alone: have nobody else use the GPU during any request.
     """
 
     def __init__(
-        self, gpu: FoundGpu, worker: GpuWorker, limits: Mapping[str, float], fresh: bool
-    ) -> None:
+        self, gpu: FoundGpu, worker: GpuWorker, limits: Mapping[str, float], fresh: bool,
+        alone: bool,
+    ) -> None:  # fmt: skip
         self.gpu = gpu
         self.worker = worker
         self._limits = dict(limits)
-        self._fresh = fresh
+        self._fresh, self._alone = fresh, alone
 
     def shares(self, task: Task) -> bool:
         """Say whether others may use the GPU while a task is verified, or prepared to be timed."""
-        return may_share(task.full.tensors, self.gpu.memory_bytes)
+        return not self._alone and may_share(task.full.tensors, self.gpu.memory_bytes)
 
     def ask(
         self, task: Task, request: dict[str, Any], kind: type[Kind]
@@ -180,14 +182,15 @@ class HeldGpu:
 
 @contextmanager
 def hold_one(
-    gpus: Sequence[tuple[FoundGpu, GpuWorker]], limits: Mapping[str, float], fresh: bool
-) -> Iterator[HeldGpu]:
+    gpus: Sequence[tuple[FoundGpu, GpuWorker]], limits: Mapping[str, float], fresh: bool,
+    alone: bool,
+) -> Iterator[HeldGpu]:  # fmt: skip
     """Hold the first GPU that is free, waiting for one where none is. Raises Cancelled."""
     while True:
         for gpu, worker in gpus:
             if worker.reservation.acquire(blocking=False):
                 try:
-                    yield HeldGpu(gpu, worker, limits, fresh)
+                    yield HeldGpu(gpu, worker, limits, fresh, alone)
                 finally:
                     worker.reservation.release()
                 return
