@@ -20,7 +20,7 @@ from kernelblaster.memory.run.exchange import export_jobs, import_results
 from kernelblaster.nodes.records.result import RunResult
 
 SMALL = ("--iterations", "1", "--rollouts", "2", "--steps", "1", "--seed", "3", "--shapes", "0",
-         "--gpu", "H200")  # fmt: skip
+         "--gpu", "H100")  # fmt: skip
 
 
 def answered(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
@@ -31,14 +31,14 @@ def answered(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def task(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An example, of a small matrix."""
-    return resized(EXAMPLES / "row_sum.py", tmp_path_factory.mktemp("task"), ROWS=1024, COLUMNS=512)
+    """An example, of a small matrix: that of test_main_job, whose kernels are compiled then."""
+    return resized(EXAMPLES / "softmax.py", tmp_path_factory.mktemp("task"), ROWS=512, COLUMNS=1024)
 
 
 def small(task: Path, folder: Path, device: str) -> Asked:
     """What SMALL asks for, for runs inside this process."""
     return Asked.of(
-        task=str(task), gpu="H200", device=device, knowledge=str(folder / "kb"),
+        task=str(task), gpu="H100", device=device, knowledge=str(folder / "kb"),
         iterations=1, rollouts=2, steps=1, seed=3, shapes=0,
     )  # fmt: skip
 
@@ -67,7 +67,7 @@ def test_rounds_through_a_slim_host_end_as_the_direct_run(task: Path, tmp_path: 
     assert rounds >= 3  # The first kernel, the step, the confirmation.
     assert comparable(ended) == comparable(direct)
     assert (run / "best.cu").read_text() == (tmp_path / "direct/run/best.cu").read_text()
-    assert "another host: simulated H200" in (run / "report.txt").read_text()
+    assert "another host: simulated H100" in (run / "report.txt").read_text()
 
 
 @pytest.mark.slow

@@ -566,6 +566,7 @@ def start(mode: str, folder: Path, server: OpenAiServer) -> subprocess.Popen[str
     return start_run(folder / "run", asked if mode == "create" else None)
 
 
+@pytest.mark.seldom
 def test_kill_in_the_middle_of_model_calls_of_a_run(tmp_path: Path, server: OpenAiServer) -> None:
     """Two rollouts, killed whenever a call is under way: no answered call is made again."""
 

@@ -33,7 +33,7 @@ _CASES: tuple[Callable[[], Iterator[Case]], ...] = (
 _PROGRAMS: tuple[Callable[[], Iterator[Program]], ...] = (
     memory_programs.programs, warp_programs.programs,
 )  # fmt: skip
-MOST_CASES = 50
+MOST_CASES = 25
 """Of an instruction's forms that are tried each time: of more, as many are drawn."""
 _ELSEWHERE = {
     Op.BARRIER_ARRIVE: "of part of a block: test_waiting.py",

@@ -306,6 +306,7 @@ async def test_a_cap_stops_the_parent_and_a_resume_goes_on(
     assert result_of(kind, answer).run == str(run)
 
 
+@pytest.mark.seldom
 def test_a_killed_parent_goes_on_where_it_was(tmp_path: Path) -> None:
     """kill -9 in the middle: one run directory each, and no stage that ended ran again."""
     paths = os.pathsep.join([str(SUPPORT), *filter(None, sys.path)])

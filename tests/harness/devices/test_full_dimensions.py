@@ -75,7 +75,7 @@ async def test_where_a_few_blocks_do_all_their_time_is_told_or_none(
             assert "differ so much" in measured.stage.reason
 
 
-@pytest.mark.parametrize("name", every(6, HONEST))
+@pytest.mark.parametrize("name", every(12, HONEST))
 async def test_honest_neighbours_pass(device: SimulatedDevice, folder: Path, name: str) -> None:
     for measured in await judged(device, folder, HONEST[name]):
         assert measured.timing is not None, measured.stage.reason

@@ -133,6 +133,7 @@ def test_a_persons_kernel_takes_its_place(
     assert result.initial_us == 60.0 and model.calls == []
 
 
+@pytest.mark.seldom
 def test_a_real_kernel_goes_through_compiler_and_verification(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
