@@ -29,6 +29,8 @@ from ..nodes import records as node_records
 PACKED = "+zlib"
 WORTH_PACKING = 1 << 10
 """Bytes of a value below which packing saves less than it costs."""
+FAST = 1
+"""zlib's quickest level: a step packs thirty values."""
 _SMALL = (bool, int, float, type(None))
 _APART = "values_apart"
 """Key of a checkpoint under which the channels stand whose values are in rows of their own."""
@@ -103,14 +105,15 @@ class Checkpoints(SqliteSaver):
                 (*place, name, version, *self.serde.dumps_typed([name, version, values[name]]))
                 for name, version in new.items()
             ]
-            with self.cursor() as cursor:
+            with self.cursor(transaction=False) as cursor:  # It ends with the checkpoint's.
                 cursor.executemany(
                     "INSERT OR REPLACE INTO channel_values VALUES (?, ?, ?, ?, ?, ?)", rows
                 )
-            self._stored |= {(*place, name): version for name, version in new.items()}
         inline = {name: value for name, value in values.items() if name not in apart}
         slim = {**checkpoint, "channel_values": inline, _APART: sorted(apart)}
-        return super().put(config, cast(Checkpoint, slim), metadata, new_versions)
+        saved = super().put(config, cast(Checkpoint, slim), metadata, new_versions)
+        self._stored |= {(*place, name): version for name, version in new.items()}
+        return saved
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """Return a checkpoint with all that its channels hold; None where there is none."""
@@ -208,7 +211,7 @@ class SummedSerializer(JsonPlusSerializer):
         """Return a value as bytes, and their kind with their sum."""
         kind, data = super().dumps_typed(obj)
         if len(data) >= WORTH_PACKING:
-            kind, data = f"{kind}{PACKED}", zlib.compress(data)
+            kind, data = f"{kind}{PACKED}", zlib.compress(data, FAST)
         return f"{kind} {zlib.crc32(data):08x}", data
 
     def loads_typed(self, data: tuple[str, bytes]) -> Any:
