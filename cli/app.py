@@ -10,11 +10,12 @@ import sys
 from pathlib import Path
 from typing import Annotated, Literal
 
-from .bench import bench, rerun
+from .bench import bench
 from .commands import Commands
 from .exporting import export
 from .jobs import jobs_app
 from .knowledge import knowledge_app
+from .rerun import rerun
 
 # Before langgraph is imported: only this project's records may come back from a checkpoint.
 os.environ.setdefault("LANGGRAPH_STRICT_MSGPACK", "true")
