@@ -100,18 +100,22 @@ class Checkpoints(SqliteSaver):
             name: version for name, version in apart.items()
             if self._stored.get((*place, name)) != version
         }  # fmt: skip
-        if new:
-            rows = [
-                (*place, name, version, *self.serde.dumps_typed([name, version, values[name]]))
-                for name, version in new.items()
-            ]
-            with self.cursor(transaction=False) as cursor:  # It ends with the checkpoint's.
+        rows = [
+            (*place, name, version, *self.serde.dumps_typed([name, version, values[name]]))
+            for name, version in new.items()
+        ]
+        inline = {name: value for name, value in values.items() if name not in apart}
+        slim = {**checkpoint, "channel_values": inline, _APART: sorted(apart)}
+        try:  # One transaction, which ends with the checkpoint.
+            with self.cursor(transaction=False) as cursor:
                 cursor.executemany(
                     "INSERT OR REPLACE INTO channel_values VALUES (?, ?, ?, ?, ?, ?)", rows
                 )
-        inline = {name: value for name, value in values.items() if name not in apart}
-        slim = {**checkpoint, "channel_values": inline, _APART: sorted(apart)}
-        saved = super().put(config, cast(Checkpoint, slim), metadata, new_versions)
+            saved = super().put(config, cast(Checkpoint, slim), metadata, new_versions)
+        except BaseException:
+            with self.lock:
+                self.conn.rollback()
+            raise
         self._stored |= {(*place, name): version for name, version in new.items()}
         return saved
 

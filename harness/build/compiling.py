@@ -94,12 +94,15 @@ def foreign_files(directory: Path, programs: Iterable[Path]) -> tuple[Diagnostic
 def _opened(directory: Path) -> list[str]:
     """Return what the preprocessor opened in any pass, as it was named, each once.
 
-    Two passes write one list at a time, and cut names of each other's: so what lines are said to
-    come from counts too, and what is no file was not opened.
+    Two passes write one list at a time, and cut names of each other's: what lines are said to come
+    from counts whatever it is, and of the list what is there.
     """
-    named = {**_listed(directory), **_named_by_markers(directory)}
-    places = ((name, os.path.join(directory, name)) for name in named)
-    return [name for name, path in places if os.path.exists(path) and not os.path.isdir(path)]
+    entered = _entered(directory)
+    listed = (name for name in _listed(directory) if os.path.lexists(os.path.join(directory, name)))
+    return [
+        name for name in {**entered, **dict.fromkeys(listed)}
+        if not os.path.isdir(os.path.join(directory, name))
+    ]  # fmt: skip
 
 
 def _listed(directory: Path) -> dict[str, None]:
@@ -116,14 +119,14 @@ def _listed(directory: Path) -> dict[str, None]:
     return files
 
 
-def _named_by_markers(directory: Path) -> dict[str, None]:
-    """Return the files from which lines of what was preprocessed come."""
+def _entered(directory: Path) -> dict[str, None]:
+    """Return the files that what was preprocessed says it entered."""
     texts = [path.read_text(errors="replace") for path in directory.glob("candidate.cpp*.ii")]
-    names = (match[1] for text in texts for match in _MARKER.finditer(text))
-    return {name: None for name in names if not name.startswith("<")}
+    return dict.fromkeys(match[1] for text in texts for match in _ENTERS.finditer(text))
 
 
-_MARKER = re.compile(r'^# \d+ "([^"\n]*)"', re.MULTILINE)
+_ENTERS = re.compile(r'^# \d+ "((?!<)[^"\n]*)" 1\b', re.MULTILINE)
+"""Unlike the mark that a #line leaves."""
 
 
 def _refused_include(path: str) -> Diagnostic:

@@ -8,7 +8,7 @@ import platform
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ..errors import UserError
@@ -41,12 +41,16 @@ FLAGS = (
 _MARKED_LAMBDAS = "--extended-lambda"
 """For lambdas marked __device__. With it the runtime's header includes all of <functional>, which
 takes longer to compile than most candidates do."""
+_NEEDS_MARKS = re.compile(
+    r"^[^\n]*\(\d+\): error: __host__ or __device__ annotation on lambda requires "
+    rf"{_MARKED_LAMBDAS} nvcc flag$", re.MULTILINE,
+)  # fmt: skip
 
 _KEEP_ASSEMBLY = ("-Xcompiler", "-save-temps")
 _BY_FUNCTIONS = ("-Xcompiler", "-mindirect-branch=thunk-extern,-mindirect-branch-register")
 """Calls through pointers go by the functions of pointer_calls.c: GCC's for x86-64."""
 
-RULES = "14"
+RULES = "15"
 """Raised whenever a build's diagnostics may change: a cached build keeps its own."""
 
 _PARTS = ("bin", "crt", "include", "lib", "lib64", "nvvm", "nvvm-prev", "targets")
@@ -165,10 +169,14 @@ def build_now(toolchain: Toolchain, source: str, header: str, arch: str) -> Buil
         with new_entry(final) as directory:
             (directory / "candidate.cu").write_text(source, encoding="utf-8", newline="")
             (directory / "task.cuh").write_text(header, encoding="utf-8")
-            status, log = _run_nvcc(toolchain, arch, directory)
-            if status:
-                _raise_for_machine(toolchain, directory, log)
-            if refused := (*_refused_reading(directory, toolchain, log if status else ""),):
+            own = {path.name for path in directory.iterdir()}
+            status, log, refused = _compiled(toolchain, arch, directory)
+            if status and not refused and _NEEDS_MARKS.search(log):
+                for path in directory.iterdir():  # The second finds nothing of the first.
+                    if path.name not in own:
+                        path.unlink()
+                status, log, refused = _compiled(toolchain, arch, directory, _MARKED_LAMBDAS)
+            if refused:
                 result = failed.model_copy(update={"diagnostics": refused})
             elif status == 0:
                 result = _collect(directory, key, arch, toolchain, log)
@@ -183,6 +191,19 @@ def build_now(toolchain: Toolchain, source: str, header: str, arch: str) -> Buil
         return failed.model_copy(update={"diagnostics": (slow,)})
     trim_entries(builds, final)
     return result
+
+
+def _compiled(
+    toolchain: Toolchain, arch: str, directory: Path, *flags: str
+) -> tuple[int, str, tuple[Diagnostic, ...]]:
+    """Compile; return nvcc's status, its log, and what of what it read is refused.
+
+    Raises UserError where the machine is at fault, _Killed.
+    """
+    status, log = _run_nvcc(toolchain, arch, directory, flags)
+    if status:
+        _raise_for_machine(toolchain, directory, log)
+    return status, log, (*_refused_reading(directory, toolchain, log if status else ""),)
 
 
 class _Killed(Exception):
@@ -242,26 +263,21 @@ def _collect(directory: Path, key: str, arch: str, toolchain: Toolchain, log: st
     )
 
 
-def _run_nvcc(toolchain: Toolchain, arch: str, directory: Path) -> tuple[int, str]:
+def _run_nvcc(
+    toolchain: Toolchain, arch: str, directory: Path, more: Sequence[str]
+) -> tuple[int, str]:
     own = {"silenced.o": _silenced()}
-    flags = [*FLAGS, *_KEEP_ASSEMBLY]
+    flags = [*FLAGS, *_KEEP_ASSEMBLY, *more]
     if platform.machine() == "x86_64" and "clang" not in toolchain.host_version:
         own["pointer_calls.o"] = _pointer_calls()
         flags += _BY_FUNCTIONS
     for name, made in own.items():
         shutil.copyfile(made, directory / name)
-
-    def compiled(*more: str) -> tuple[int, str]:
-        command = [
-            toolchain.nvcc, _target(arch), "-ccbin", toolchain.host_compiler, *flags, *more,
-            "candidate.cu", *own, "-o", "candidate.so",
-        ]  # fmt: skip
-        return run_nvcc(command, directory, toolchain.programs())
-
-    status, log = compiled()
-    if status and f"requires {_MARKED_LAMBDAS}" in log:
-        return compiled(_MARKED_LAMBDAS)
-    return status, log
+    command = [
+        toolchain.nvcc, _target(arch), "-ccbin", toolchain.host_compiler, *flags,
+        "candidate.cu", *own, "-o", "candidate.so",
+    ]  # fmt: skip
+    return run_nvcc(command, directory, toolchain.programs())
 
 
 def _silenced() -> Path:

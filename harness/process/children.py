@@ -166,7 +166,8 @@ class Turn:
         return 0.0
 
     def end(self) -> None:
-        """Give back what is held."""
+        """Give back what is held; it may be asked for again."""
+        self._given.unlink(missing_ok=True)
         self._held.close()
 
 

@@ -34,9 +34,11 @@ def main() -> int:
     module = _module(manifest["driver"])
     driver = module.Driver(Path(manifest["replay"]))
     try:
-        _open_context(driver)
+        # Opening and closing a context disturbs what others time, too.
         with _turn(*manifest["turn"] or ()):
+            _open_context(driver)
             _run(module, driver, manifest)
+            driver.call("cuDevicePrimaryCtxRelease_v2", 0)
     except module.DriverError as error:
         sys.exit(f"CUDA error {error.code}: {error}")
     return 0

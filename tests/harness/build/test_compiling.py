@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
-from kernelblaster.harness.build import compiling
+from kernelblaster.harness.build import compiling, toolchain
 from kernelblaster.harness.build.compiling import denied_files, foreign_files
 from kernelblaster.harness.build.toolchain import Toolchain, build, find_toolchain
 from kernelblaster.harness.isolation import landlock
@@ -181,7 +181,8 @@ def test_what_was_opened_is_read_from_both_lists(tmp_path: Path) -> None:
     build_folder, headers = tmp_path / "build", tmp_path / "tool kit"
     for folder in (build_folder, headers / "deep", tmp_path / "toolkit-of-others"):
         folder.mkdir(parents=True)
-    for name in ("x.h", "y.h", "toolkit-of-others/z.h"):
+    for name in ("x.h", "y.h", "toolkit-of-others/z.h", "tool kit/a$b.h", "tool kit/c.h",
+                 "build/task.cuh", "build/candidate.cu"):  # fmt: skip
         (tmp_path / name).touch()
     opened = build_folder / "opened.d"
     escaped = str(headers).replace(" ", "\\ ")
@@ -194,12 +195,63 @@ def test_what_was_opened_is_read_from_both_lists(tmp_path: Path) -> None:
         (found,) = foreign_files(build_folder, [headers])
         assert found.kind == "forbidden_include"
     # As two that write at once leave it.
-    opened.write_text(f"candidate.o: task.cuh {escaped}/candidate.o: \\\n task.cuh\nwd {escaped}\n")
+    cut = f"candidate.o: task.cuh {tmp_path}/toolkit-of-ocandidate.o: \\\n task.cuh\nthers/z.h\n"
+    opened.write_text(cut)
     assert foreign_files(build_folder, [headers]) == ()
-    marks = f'# 1 "candidate.cu"\n# 1 "<built-in>" 1\n# 1 "{headers}/a.h" 1\n# 1 "/etc/passwd" 1\n'
-    (build_folder / "candidate.cpp4.ii").write_text(marks)
-    (found,) = foreign_files(build_folder, [headers])
-    assert found.message.startswith("/etc/passwd: ")
+    marks = (
+        f'# 1 "candidate.cu"\n# 1 "<built-in>" 1\n# 1 "{headers}/c.h" 1\n# 7 "/named/by/line.h"\n'
+    )
+    marked = build_folder / "candidate.cpp4.ii"
+    marked.write_text(marks)
+    assert foreign_files(build_folder, [headers]) == ()
+    # Whatever this process finds there: another has another folder of its own.
+    for name in ("/etc/passwd", "/proc/self/cwd/../../../answers.h", "../" + "./" * 3000 + "x.h"):
+        marked.write_text(f'{marks}# 1 "{name}" 1\n')
+        (found,) = foreign_files(build_folder, [headers])
+        assert found.message.startswith(name[:200])
+
+
+@pytest.mark.parametrize("how", ["by a folder of its own", "by a name as long as can be"])
+def test_no_name_hides_a_file(
+    tools: Toolchain, secret: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    monkeypatch.setattr(compiling, "enclose_compiler", lambda programs, writable: ["all"])
+    up = "../" * 12 + str(secret).lstrip("/")
+    longest = "./" * ((4090 - len(up)) // 2) + up  # With its folder before it, it is too long.
+    path = longest if "long" in how else f"/proc/self/cwd/{up}"
+    stage = judged(tools, f'#define F "{path}"\n#include F\nint hidden[STOLEN];\n')
+    assert stage is not None and stage.outcome is Outcome.FORBIDDEN, stage
+
+
+MARKED = "auto g = [] __device__ (int i) { return i; };"
+NEEDED = f"__device__ int use() {{ {MARKED} return g(2); }}\n"
+
+
+def test_lambdas_marked_for_the_device_are_built(tools: Toolchain) -> None:
+    assert judged(tools, NEEDED) is None
+
+
+def test_a_second_compilation_hides_nothing_of_the_first(
+    tools: Toolchain, secret: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compiling, "enclose_compiler", lambda programs, writable: ["all"])
+    alone = f'#ifndef __CUDACC_EXTENDED_LAMBDA__\n#define F "{secret}"\n#include F\n#endif\n'
+    stage = judged(tools, alone + NEEDED)
+    assert stage is not None and stage.outcome is Outcome.FORBIDDEN
+
+
+def test_a_second_compilation_finds_nothing_of_the_first(
+    tools: Toolchain, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = []
+
+    def noted(command: Sequence[str], directory: Path, programs: Iterable[Path]) -> tuple[int, str]:
+        there.append({path.name for path in directory.iterdir()})
+        return compiling.run_nvcc(command, directory, programs)
+
+    monkeypatch.setattr(toolchain, "run_nvcc", noted)
+    assert judged(tools, f"// Found anew.\n{NEEDED}") is None
+    assert len(there) == 2 and there[0] == there[1]
 
 
 def test_refused_reading_names_file_and_line() -> None:

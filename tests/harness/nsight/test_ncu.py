@@ -536,6 +536,38 @@ def test_the_gpu_is_held_while_the_program_runs_and_not_while_its_report_is_read
     assert result.outcome is Outcome.PASSED and result.profile == report().profile
 
 
+def test_a_program_that_asks_has_the_gpu_from_then_on_each_time(tmp_path: Path) -> None:
+    held, times = tmp_path / "held", list[int]()
+
+    @contextmanager
+    def alone() -> Iterator[None]:
+        held.touch()
+        times.append(1)
+        yield
+        held.unlink()
+
+    lines = (
+        f"held = pathlib.Path({str(held)!r})\n"
+        "assert not held.exists()\n"
+        "pathlib.Path('turn-asked').touch()\n"
+        "while not pathlib.Path('turn-given').exists():\n"
+        "    time.sleep(0.001)\n"
+        "assert held.exists()\n"
+        "pathlib.Path('turn-asked').unlink()\n"
+        "while held.exists():\n"
+        "    time.sleep(0.001)\n"
+        "if '--metrics' in arguments:\n"
+        "    print('==ERROR== Failed to find metric sm__x'); sys.exit(1)\n"
+        "report.write_text('report')"
+    )
+    result = profile_program(
+        ["program"], directory=tmp_path, seconds=30.0, ncu=stand_in(tmp_path, lines), alone=alone,
+        asks=True,
+    )  # fmt: skip
+    assert result.outcome is Outcome.PASSED and result.collection == "detailed"
+    assert len(times) == 2
+
+
 def test_an_unknown_metric_falls_back_to_ncus_own_set(tmp_path: Path) -> None:
     lines = (
         "if '--metrics' in arguments:\n"

@@ -62,11 +62,12 @@ def test_it_takes_memory_when_its_turn_has_come_and_says_when_it_is_over(tmp_pat
         with launch_program._turn(str(asked), str(given)):
             came.set()
 
-    thread = threading.Thread(target=waits)
+    thread = threading.Thread(target=waits, daemon=True)
     thread.start()
-    while not asked.exists():
+    ends = time.monotonic() + 10
+    while not asked.exists() and time.monotonic() < ends:
         time.sleep(0.001)
-    assert not came.wait(0.05)
+    assert asked.exists() and not came.wait(0.05)
     given.touch()
-    thread.join()
+    thread.join(10)
     assert came.is_set() and not asked.exists()
