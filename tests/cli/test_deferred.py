@@ -70,6 +70,7 @@ def test_rounds_through_a_slim_host_end_as_the_direct_run(task: Path, tmp_path: 
     assert "another host: simulated H100" in (run / "report.txt").read_text()
 
 
+@pytest.mark.seldom
 @pytest.mark.slow
 def test_the_three_commands(task: Path, tmp_path: Path) -> None:
     run, jobs, results = (tmp_path / name for name in ("run", "jobs.json", "results.json"))

@@ -107,6 +107,7 @@ def test_kill_in_the_middle_of_a_real_run_then_resume(
     assert rows(database)[: len(before)] == before
 
 
+@pytest.mark.seldom
 def test_control_c_drains_and_says_how_to_go_on(
     whole: dict[str, Any], task: Path, tmp_path: Path
 ) -> None:

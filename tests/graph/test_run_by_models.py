@@ -15,7 +15,6 @@ import graph_support
 import pytest
 from asked import Asked
 from every_role import NEW, every_role
-from often_or_seldom import every
 from run_child import start_run
 from scripted_chat_model import CURRENT, use
 
@@ -171,16 +170,14 @@ def kill_in(role: str, child: subprocess.Popen[str], log: Path) -> None:
     child.wait()
 
 
+@pytest.mark.seldom
 @pytest.mark.parametrize(
     ("early", "late"),
-    every(
-        3,
-        [
-            ("optimization_proposer", "parameter_update"),
-            ("state_extractor", "optimization_selector"),
-            ("policy_evaluation", "gap_analysis"),
-        ],
-    ),
+    [
+        ("optimization_proposer", "parameter_update"),
+        ("state_extractor", "optimization_selector"),
+        ("policy_evaluation", "gap_analysis"),
+    ],
 )
 def test_a_kill_in_the_middle_of_a_call_pays_for_no_finished_call_again(
     tmp_path: Path, early: str, late: str

@@ -120,6 +120,7 @@ def test_evaluate_and_resume_read_no_such_file(
         assert_refused(limited("kernelblaster", *arguments), str(path))
 
 
+@pytest.mark.seldom
 def test_a_file_as_large_as_the_memory_is_one_line(tmp_path: Path) -> None:
     path = sparse(tmp_path, (1 << 30) - 1)
     command = ["kernelblaster.harness.jobs", "run", path, "-o", tmp_path / "r.json"]

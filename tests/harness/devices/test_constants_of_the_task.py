@@ -95,7 +95,7 @@ async def verdict(device: SimulatedDevice, task: Task, value: str) -> StageResul
     return await device.verify(task, source_of(task, value))
 
 
-@pytest.mark.parametrize("name", every(8, KERNELS, lambda name: bool(KERNELS[name][2])))
+@pytest.mark.parametrize("name", every(16, KERNELS, lambda name: bool(KERNELS[name][2])))
 async def test_an_honest_kernel_passes_and_what_it_relies_on_is_told(
     device: SimulatedDevice, tasks: dict[str, Task], name: str
 ) -> None:
@@ -107,7 +107,7 @@ async def test_an_honest_kernel_passes_and_what_it_relies_on_is_told(
     assert bool(relies_on) == any(each.kind == "relies_on_constants" for each in found.diagnostics)
 
 
-@pytest.mark.parametrize("name", every(8, WRONG, lambda name: WRONG[name][0]))
+@pytest.mark.parametrize("name", every(16, WRONG, lambda name: WRONG[name][0]))
 async def test_values_that_vary_cannot_be_relied_on(
     device: SimulatedDevice, tasks: dict[str, Task], name: str
 ) -> None:

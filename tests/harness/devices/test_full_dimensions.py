@@ -53,7 +53,7 @@ def first_word(name: str) -> str:
     return (CHEATS | BUGS)[name].words.split("|")[0]
 
 
-@pytest.mark.parametrize("name", every(20, CHEATS | BUGS, first_word))
+@pytest.mark.parametrize("name", every(40, CHEATS | BUGS, first_word))
 async def test_what_is_wrong_at_full_dimensions_does_not_pass(
     device: SimulatedDevice, folder: Path, name: str
 ) -> None:
@@ -84,6 +84,7 @@ async def test_honest_neighbours_pass(device: SimulatedDevice, folder: Path, nam
     assert coverage.startswith("all of the elements compared; all of the blocks run, in two orders")
 
 
+@pytest.mark.seldom
 async def test_of_what_is_too_much_work_that_is_compared_which_no_missing_block_feeds(
     device: SimulatedDevice, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -219,6 +219,7 @@ def honest(device: SimulatedDevice, tasks: dict[str, Task]) -> float:
     return measured.timing.microseconds
 
 
+@pytest.mark.seldom
 async def test_the_inputs_of_a_profile_do_not_repeat(
     device: SimulatedDevice, tasks: dict[str, Task], honest: float
 ) -> None:
@@ -357,6 +358,7 @@ async def test_evaluate_confirms_at_full_dimensions_too(tmp_path: Path) -> None:
     assert done.outcome is Outcome.CRASHED and done.timing is None
 
 
+@pytest.mark.seldom
 async def test_pytorchs_own_error_at_full_dimensions_is_found_where_it_matters(
     device: SimulatedDevice, rounding: Task
 ) -> None:

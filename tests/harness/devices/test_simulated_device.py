@@ -138,6 +138,7 @@ async def test_matrix_products_are_ordered(device: SimulatedDevice, tasks: dict[
     assert naive.metrics[fma] == pytest.approx(2048**3, rel=0.01)
 
 
+@pytest.mark.seldom
 async def test_transposes_are_ordered(device: SimulatedDevice, tasks: dict[str, Task]) -> None:
     naive, conflict, padded = await _profiles(
         device, tasks["transpose"],
@@ -150,6 +151,7 @@ async def test_transposes_are_ordered(device: SimulatedDevice, tasks: dict[str, 
     assert padded.metrics["dram__bytes_read.sum"] == pytest.approx(4 * 4096**2, rel=0.05)
 
 
+@pytest.mark.seldom
 async def test_width_and_block_size_of_an_elementwise_kernel(
     device: SimulatedDevice, task: Task
 ) -> None:

@@ -141,6 +141,7 @@ def test_off_expects_the_same_of_all_and_knows_no_state(opened: Opened) -> None:
     assert len(expectations) == 1
 
 
+@pytest.mark.seldom
 def test_shuffled_tells_each_state_of_another_and_each_of_one(opened: Opened) -> None:
     plain = opened("frozen")
     orders = []

@@ -375,6 +375,7 @@ def numbered(server: OpenAiServer, seconds: float) -> Callable[[dict[str, Any]],
     return lambda body: Say(f"answer {len(server.chats)}", seconds=seconds)
 
 
+@pytest.mark.seldom
 def test_kill_in_the_middle_of_a_call(tmp_path: Path, server: OpenAiServer) -> None:
     server.otherwise = numbered(server, 0.3)
     child = ask_in_child(tmp_path, server, 3)

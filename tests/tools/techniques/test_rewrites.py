@@ -625,7 +625,7 @@ async def made_of(name: str, folder: Path) -> Task:
 
 
 OFTEN_OR_SELDOM = every(
-    4, CHAINS, lambda chain: chain[0], always=lambda chain: chain[1] == PERSON_TILED
+    8, CHAINS, lambda chain: chain[0], always=lambda chain: chain[1] == PERSON_TILED
 )
 
 
