@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, cast, get_args
@@ -32,7 +33,7 @@ from ..tools.models.endpoint import require_endpoint
 from ..tools.models.pauses import PAUSES, Paused
 from ..tools.workspace import open_runs
 from .checkpoints import open_checkpointer
-from .policies import build_policy_graph
+from .policies import policy_graph
 from .state import OptimizeInput
 
 THREAD = "run"
@@ -231,9 +232,9 @@ class Session:
 
     def _graph(self, checkpointer: BaseCheckpointSaver[Any]) -> Any:
         """Return the graph that the run follows, with its checkpoints."""
-        policy = self.plan.policy
-        built = build_policy_graph(policy)
-        return built.compile(checkpointer=checkpointer, name=graph_name(policy))
+        followed = copy.copy(policy_graph(self.plan.policy))  # Compiling takes as long as a step.
+        followed.checkpointer, followed.name = checkpointer, graph_name(self.plan.policy)
+        return followed
 
     def _check_knowledge(self, at: int) -> None:
         """Raises UserError where the knowledge base is not the one that the run read."""

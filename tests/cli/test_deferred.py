@@ -87,6 +87,7 @@ def test_the_three_commands(task: Path, tmp_path: Path) -> None:
     assert gone_on["outcome"] == "waiting" and gone_on["jobs"] >= 1
 
 
+@pytest.mark.seldom
 @pytest.mark.slow
 def test_waiting_is_said_in_words_and_bad_files_in_one_line(task: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
