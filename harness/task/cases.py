@@ -139,3 +139,7 @@ def _expected_files(directory: Path, task: Task) -> Iterator[tuple[Path, int]]:
     for case in (*read_cases(directory), *read_constants(directory)):
         for tensor in task.verify.tensors:
             yield directory / case.directory / f"{tensor.name}.bin", tensor.nbytes
+        outputs = task.verify.of_role("output")
+        for spec, error in zip(outputs, case.own_errors, strict=True):
+            if error is not None:
+                yield directory / case.directory / f"{spec.name}.f64.bin", 8 * spec.numel
