@@ -155,13 +155,13 @@ class Turn:
 
     def look(self) -> float:
         """Take what is asked for, or give it back; return the seconds that were waited for it."""
-        asked = self._asked.exists()
-        if asked and not self._given.exists():
+        asked, given = self._asked.exists(), self._given.exists()
+        if asked and not given:
             began = time.monotonic()
             self._held.enter_context(self._taken())
             self._given.touch()
             return time.monotonic() - began
-        if not asked:
+        if given and not asked:
             self.end()
         return 0.0
 

@@ -121,7 +121,6 @@ def _modules() -> Iterator[Module]:
         yield parse(kernel_text(item) if isinstance(item, Case) else item.text)
 
 
-@pytest.mark.seldom
 def test_every_opcode_and_operation_has_a_case() -> None:
     """An opcode or operation new to the decoder fails here until a case is written for it."""
     opcodes: set[str] = set()

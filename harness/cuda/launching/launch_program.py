@@ -108,7 +108,7 @@ def _parts(steps: list[Any], launch: type, profiled: set[int]) -> list[tuple[boo
 
 @contextlib.contextmanager
 def _turn(asked: str = "", given: str = "") -> Iterator[None]:
-    """Wait for the GPU to be ours: what a profiler does before is not disturbed by others."""
+    """Wait until the GPU is ours, and say when it is needed no more."""
     if not asked:
         yield
         return

@@ -138,17 +138,15 @@ def device() -> SimulatedDevice:
 
 @pytest.mark.parametrize(
     ("name", "body", "constants"),
-    [
-        *every(
-            4,
-            [
-                ("windows", WINDOWS, "N, C, H, W = 256, 8, 50, 61"),
-                ("sums", SUMS, "N, C, H, W, D = 256, 6, 60, 60, 40"),
-                ("products", PRODUCTS, "N, W, LONG = 40, 64, 16500"),
-                ("moves", MOVES, "N, C, W, D = 1024, 24, 131, 50"),
-            ],
-        )
-    ],
+    every(
+        4,
+        [
+            ("windows", WINDOWS, "N, C, H, W = 256, 8, 50, 61"),
+            ("sums", SUMS, "N, C, H, W, D = 256, 6, 60, 60, 40"),
+            ("products", PRODUCTS, "N, W, LONG = 40, 64, 16500"),
+            ("moves", MOVES, "N, C, W, D = 1024, 24, 131, 50"),
+        ],
+    ),
 )
 async def test_operators_compute_what_pytorch_does(
     device: SimulatedDevice, tmp_path: Path, name: str, body: str, constants: str
