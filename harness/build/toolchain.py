@@ -38,6 +38,11 @@ FLAGS = (
     "--threads", "2",
 )  # fmt: skip
 """Two threads: what becomes of host and of device code is found side by side."""
+_WITHOUT_SPECIAL_FUNCTIONS = "-D_GLIBCXX_BITS_SPECFUN_H"
+"""C++17's <cmath> ends with Bessel functions and their like (libstdc++'s bits/specfun.h), a third
+of what it takes to compile a candidate: as if it had been included already. With it go names that
+it includes and that others leave to it (std::max, std::numeric_limits)."""
+_NAMES_STD = re.compile(r"\bstd\b")
 _MARKED_LAMBDAS = "--extended-lambda"
 """For lambdas marked __device__. With it the runtime's header includes all of <functional>, which
 takes longer to compile than most candidates do."""
@@ -50,7 +55,7 @@ _KEEP_ASSEMBLY = ("-Xcompiler", "-save-temps")
 _BY_FUNCTIONS = ("-Xcompiler", "-mindirect-branch=thunk-extern,-mindirect-branch-register")
 """Calls through pointers go by the functions of pointer_calls.c: GCC's for x86-64."""
 
-RULES = "15"
+RULES = "16"
 """Raised whenever a build's diagnostics may change: a cached build keeps its own."""
 
 _PARTS = ("bin", "crt", "include", "lib", "lib64", "nvvm", "nvvm-prev", "targets")
@@ -170,12 +175,15 @@ def build_now(toolchain: Toolchain, source: str, header: str, arch: str) -> Buil
             (directory / "candidate.cu").write_text(source, encoding="utf-8", newline="")
             (directory / "task.cuh").write_text(header, encoding="utf-8")
             own = {path.name for path in directory.iterdir()}
-            status, log, refused = _compiled(toolchain, arch, directory)
-            if status and not refused and _NEEDS_MARKS.search(log):
-                for path in directory.iterdir():  # The second finds nothing of the first.
+            all_headers = _NAMES_STD.search(source)
+            flags: tuple[str, ...] = () if all_headers else (_WITHOUT_SPECIAL_FUNCTIONS,)
+            status, log, refused = _compiled(toolchain, arch, directory, flags)
+            while status and not refused and (others := _asked_for(flags, log)) != flags:
+                flags = others
+                for path in directory.iterdir():  # The next one finds nothing of the last.
                     if path.name not in own:
                         path.unlink()
-                status, log, refused = _compiled(toolchain, arch, directory, _MARKED_LAMBDAS)
+                status, log, refused = _compiled(toolchain, arch, directory, flags)
             if refused:
                 result = failed.model_copy(update={"diagnostics": refused})
             elif status == 0:
@@ -193,8 +201,17 @@ def build_now(toolchain: Toolchain, source: str, header: str, arch: str) -> Buil
     return result
 
 
+def _asked_for(flags: tuple[str, ...], errors: str) -> tuple[str, ...]:
+    """Return the flags with which a compilation that failed with `flags` may succeed."""
+    named = _NAMES_STD.search(errors)
+    asked = [flag for flag in flags if not named or flag != _WITHOUT_SPECIAL_FUNCTIONS]
+    if _MARKED_LAMBDAS not in flags and _NEEDS_MARKS.search(errors):
+        asked.append(_MARKED_LAMBDAS)
+    return tuple(asked)
+
+
 def _compiled(
-    toolchain: Toolchain, arch: str, directory: Path, *flags: str
+    toolchain: Toolchain, arch: str, directory: Path, flags: Sequence[str]
 ) -> tuple[int, str, tuple[Diagnostic, ...]]:
     """Compile; return nvcc's status, its log, and what of what it read is refused.
 

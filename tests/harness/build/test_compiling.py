@@ -254,6 +254,36 @@ def test_a_second_compilation_finds_nothing_of_the_first(
     assert len(there) == 2 and there[0] == there[1]
 
 
+HIDDEN_STD = "#define JOINED(a, b) a##b\n#define S JOINED(s, td)\n"
+
+
+@pytest.mark.parametrize(
+    "code, compilations",
+    [
+        ("int largest() { return std::max(1, 2); }\n", 1),
+        (f"{HIDDEN_STD}int largest() {{ return S::max(1, 2); }}\n", 2),
+        (f"{HIDDEN_STD}{NEEDED}float f = S::numeric_limits<float>::max();\n", 2),
+        (f"#include <cmath>\n{HIDDEN_STD}double b(double x) {{ return S::beta(x, 2.0); }}\n", 2),
+        (f"{HIDDEN_STD}{NEEDED}int nothing() {{ return S::no_such_name; }}\n", 2),
+        ("int nothing() { return no_such_name; }\n", 1),
+        ("int nothing() { return std::no_such_name; }\n", 1),
+    ],
+)
+def test_what_a_source_needs_of_the_standard_library_is_there(
+    tools: Toolchain, monkeypatch: pytest.MonkeyPatch, code: str, compilations: int
+) -> None:
+    run = []
+
+    def noted(command: Sequence[str], directory: Path, programs: Iterable[Path]) -> tuple[int, str]:
+        run.append(command)
+        return compiling.run_nvcc(command, directory, programs)
+
+    monkeypatch.setattr(toolchain, "run_nvcc", noted)
+    stage = judged(tools, f"// Needs, and how often it is compiled: {compilations}.\n{code}")
+    assert (stage is not None) == ("no_such_name" in code), stage
+    assert len(run) == compilations
+
+
 def test_refused_reading_names_file_and_line() -> None:
     (found,) = denied_files("candidate.cu:3:10: fatal error: /a/b.h: Permission denied\n")
     assert (found.line, found.message[:7]) == (3, "/a/b.h:")
