@@ -102,6 +102,8 @@ async def costs(
     lap("known_verify")
     profiled = (await device.profile(task, source)).stage.facts
     lap("known_profile_stage")
+    if verified.reason or "measure_seconds" not in profiled:
+        return found | {"outcome": str(verified.outcome), "reason": "failed when it was known"}
     found["known_parts"] = f"{verified.facts.get('verify_parts')}; {profiled.get('measure_parts')}"
     found["known_seconds"] = round(
         found["known_compile"] + found["known_verify"] + float(profiled["measure_seconds"]), 2
