@@ -52,7 +52,7 @@ def same_output(ours: NDArray[np.uint8], theirs: NDArray[np.uint8]) -> bool:
 
 
 @settings(
-    max_examples=_ASKED or 100, derandomize=not _ASKED, database=None, deadline=None,
+    max_examples=_ASKED or 50, derandomize=not _ASKED, database=None, deadline=None,
     suppress_health_check=list(HealthCheck), print_blob=True,
 )  # fmt: skip
 @given(kernels(), st.integers(1, 2), st.integers(0, 9), st.sampled_from((0, 1, 2)))

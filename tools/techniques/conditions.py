@@ -168,6 +168,9 @@ def lacking(pattern: str, words: str) -> Unfit:
     return lambda at_hand: None if found.search(at_hand.source) else words
 
 
+NO_LOOP = lacking(r"\b(for|while)\b", "it has no loop")
+
+
 def first_of(*reasons: Unfit) -> Unfit:
     """Return a function that says the first of several reasons there is."""
     return lambda at_hand: next((why for each in reasons if (why := each(at_hand))), None)

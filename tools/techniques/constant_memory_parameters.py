@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .conditions import already
 from .technique import Technique
 
 
@@ -23,4 +24,7 @@ def technique() -> Technique:
             "the stream."
         ),
         sources=('CUDA C++ Best Practices Guide, "Constant Memory"',),
+        unfit=already(
+            "__constant__|__grid_constant__", "small tables are in constant memory already"
+        ),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .conditions import lacking
 from .technique import Technique
 
 
@@ -31,5 +32,8 @@ def technique() -> Technique:
             'CUDA C++ Best Practices Guide, "Division Modulo Operations"',
             'Granlund and Montgomery, "Division by Invariant Integers using Multiplication" '
             "(PLDI 1994)",
+        ),
+        unfit=lacking(
+            r"%|[^/*]/[^/*]|long long|int64_t|size_t", "its indices are cheap already"
         ),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .conditions import at_least
 from .technique import Technique
 
 
@@ -23,4 +24,6 @@ def technique() -> Technique:
         notes="__launch_bounds__(BLOCK, 2..4); compare spills reported by ptxas before and after.",
         parameters={"min_blocks": (2, 3, 4)},
         sources=('CUDA C++ Programming Guide, "Launch Bounds"',),
+        # With no more than 32 registers a thread, registers hold no block back.
+        conditions=(at_least("registers", 33.0),),
     )

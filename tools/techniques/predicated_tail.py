@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .conditions import lacking
 from .technique import Technique
 
 
@@ -29,4 +30,5 @@ def technique() -> Technique:
             "branch around barriers or shuffles."
         ),
         sources=('CUDA C++ Best Practices Guide, "Branch Predication"',),
+        unfit=lacking(r"\bif\b|\?", "it checks no bounds"),
     )

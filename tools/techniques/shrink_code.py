@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from .conditions import AtHand
 from .technique import Technique
+
+MOST_FETCHING = 0.02
+"""Share of their waiting that warps wait for instructions in any kernel."""
 
 
 def technique() -> Technique:
@@ -33,4 +37,14 @@ def technique() -> Technique:
             'Architecture via Microbenchmarking" (arXiv:1804.06826, 2018)',
             'CUDA C++ Programming Guide, "#pragma unroll"',
         ),
+        unfit=_fetched_in_time,
     )
+
+
+def _fetched_in_time(at_hand: AtHand) -> str | None:
+    facts = at_hand.facts()
+    for name, most in (("stall_fetch", MOST_FETCHING), ("spills", 0.0)):
+        known = facts.get(name)
+        if not isinstance(known, float) or known > most:
+            return None
+    return "no warp waits for instructions, and nothing spills"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .conditions import NO_LOOP
 from .technique import Technique
 
 
@@ -22,4 +23,5 @@ def technique() -> Technique:
             'NVIDIA Technical Blog, "Boosting Application Performance with GPU Memory '
             'Prefetching" (2022)',
         ),
+        unfit=NO_LOOP,
     )

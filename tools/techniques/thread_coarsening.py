@@ -7,6 +7,7 @@ from dataclasses import replace
 from ...harness.records.tasks import Task
 from ..rewriting.element_kernel import element_kernels, written
 from ..rewriting.records import Inapplicable, Outcome, Parameters, Rewritten
+from .conditions import at_least
 from .technique import Technique
 
 
@@ -34,6 +35,7 @@ def technique() -> Technique:
             'Volkov, "Better Performance at Lower Occupancy" (GTC 2010)',
         ),
         change=_apply,
+        conditions=(at_least("blocks_per_sm", 1.0),),
     )
 
 

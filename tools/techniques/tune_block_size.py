@@ -25,6 +25,7 @@ from ..rewriting.records import Inapplicable, NotRecognised, Outcome, Parameters
 from ..rewriting.row_kernel import row_kernels
 from ..rewriting.row_kernel import written as row_written
 from ..rewriting.syntax import Kernel, Launch, Source, declarations, text_of, uses
+from .conditions import at_least
 from .technique import Technique
 
 
@@ -59,6 +60,7 @@ def technique() -> Technique:
         formerly={"size": "block_size"},
         sources=('CUDA C++ Best Practices Guide, "Thread and Block Heuristics"',),
         change=_apply,
+        conditions=(at_least("elements", 33.0),),
     )
 
 

@@ -10,6 +10,7 @@ from ...harness.records.tasks import Task
 from ..rewriting.loops import counting_loop
 from ..rewriting.records import Inapplicable, Outcome, Parameters, Rewritten
 from ..rewriting.syntax import Source, descendants, text_of
+from .conditions import NO_LOOP
 from .technique import Technique
 
 
@@ -40,6 +41,7 @@ def technique() -> Technique:
         parameters={"factor": (4, 8, 2)},
         sources=('CUDA C++ Programming Guide, "#pragma unroll"',),
         change=_apply,
+        unfit=NO_LOOP,
     )
 
 

@@ -9,6 +9,7 @@ from ..rewriting import element_kernel, row_kernel
 from ..rewriting.launches import argument_of
 from ..rewriting.records import Inapplicable, NotRecognised, Outcome, Parameters, Rewritten
 from ..rewriting.syntax import Kernel, Launch
+from .conditions import at_least
 from .technique import Technique
 
 
@@ -44,6 +45,7 @@ def technique() -> Technique:
             'Vectorized Memory Access" (2013)',
         ),
         change=_apply,
+        conditions=(at_least("elements", 64.0),),
     )
 
 

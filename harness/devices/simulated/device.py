@@ -12,7 +12,7 @@ from ...build.toolchain import Toolchain, find_toolchain
 from ...gpus import Gpu, find_gpu
 from ...judge.border import Malformed
 from ...judge.findings import judge_build
-from ...judge.full_size import NOT_WRITTEN, Checked, verified_by_sample
+from ...judge.full_size_findings import NOT_WRITTEN, Checked, verified_by_sample
 from ...judge.run_verdict import degenerate_in_words, judge_run, with_constants, with_limits
 from ...judge.written_sizes import with_written_sizes
 from ...process.children import off_loop, together

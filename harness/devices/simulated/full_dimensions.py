@@ -6,7 +6,8 @@ from functools import partial
 from pathlib import Path
 
 from ...judge.findings import judge
-from ...judge.full_size import Checked, judge_full_size, judge_wide, nothing_launched
+from ...judge.full_size import judge_full_size, judge_wide
+from ...judge.full_size_findings import Checked, nothing_launched
 from ...judge.reports import CaseReport, TransferReport
 from ...process.children import both
 from ...process.scratch import scratch_folder

@@ -7,7 +7,7 @@ from statistics import median
 from ...gpus import Gpu
 from ...judge.border import Malformed
 from ...judge.findings import no_launch
-from ...judge.full_size import Checked
+from ...judge.full_size_findings import Checked
 from ...judge.reports import TransferReport
 from ...records.builds import Build
 from ...records.evaluations import StageResult

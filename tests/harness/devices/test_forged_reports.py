@@ -17,7 +17,8 @@ from kernelblaster.harness.devices.simulated.device import SimulatedDevice
 from kernelblaster.harness.devices.simulated.time_taken import measured
 from kernelblaster.harness.gpus import Gpu
 from kernelblaster.harness.judge.border import Malformed, read_report
-from kernelblaster.harness.judge.full_size import Checked, judge_full_size
+from kernelblaster.harness.judge.full_size import judge_full_size
+from kernelblaster.harness.judge.full_size_findings import Checked
 from kernelblaster.harness.records.builds import Build
 from kernelblaster.harness.records.outcomes import Outcome
 from kernelblaster.harness.records.tasks import Task

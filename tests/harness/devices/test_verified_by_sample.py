@@ -10,7 +10,7 @@ from often_or_seldom import every
 
 from kernelblaster.harness.devices.simulated import device as simulated
 from kernelblaster.harness.devices.simulated.device import SimulatedDevice
-from kernelblaster.harness.judge.full_size import Checked, verified_by_sample
+from kernelblaster.harness.judge.full_size_findings import Checked, verified_by_sample
 from kernelblaster.harness.records.outcomes import Outcome
 from kernelblaster.harness.records.tasks import Task
 from kernelblaster.harness.task.loading import load_task

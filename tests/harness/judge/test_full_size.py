@@ -12,12 +12,8 @@ import pytest
 from numpy.typing import NDArray
 
 from kernelblaster.harness.judge.border import Malformed
-from kernelblaster.harness.judge.full_size import (
-    NOT_WRITTEN,
-    judge_full_size,
-    judge_wide,
-    nothing_launched,
-)
+from kernelblaster.harness.judge.full_size import judge_full_size, judge_wide
+from kernelblaster.harness.judge.full_size_findings import NOT_WRITTEN, nothing_launched
 from kernelblaster.harness.judge.poison import FULL_SIZE_POISON, PROFILED_WORKSPACE
 from kernelblaster.harness.judge.reports import TransferReport, Written
 from kernelblaster.harness.records.outcomes import Outcome

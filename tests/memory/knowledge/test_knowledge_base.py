@@ -674,7 +674,7 @@ def write(
 
 
 @given(kinds)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=10, deadline=None)
 def test_a_base_held_open_answers_as_one_opened_anew(
     items: list[tuple[str, int, float | None, str, str]]
 ) -> None:

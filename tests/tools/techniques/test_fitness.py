@@ -28,6 +28,10 @@ SOFTMAX, NORM, PRODUCT = softmax_task(), norm_task(), product_task()
 USED = "smsp__sass_average_data_bytes_per_sector_mem_global_op_{}.ratio"
 SECTORS = "l1tex__average_t_sectors_per_request_pipe_lsu_mem_global_op_{}.ratio"
 
+STALLS = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
+FETCHED = {STALLS.format("long_scoreboard"): 3.0, "ptxas__spill_store_bytes": 0.0}
+LOOP = "for (int k = 0; k < K; ++k) sum += x[k];"
+
 
 def launch(
     metrics: dict[str, float] | None = None, terms: dict[str, float] | None = None
@@ -49,6 +53,11 @@ def at_hand(
     return found._replace(**changes)
 
 
+def many_blocks() -> Profile:
+    large = launch().model_copy(update={"grid": (4096, 1, 1)})
+    return Profile(launches=(large,), gpu="H100", provenance=Provenance.SIMULATED)
+
+
 @pytest.mark.parametrize(
     ("technique", "out", "fits"),
     [
@@ -57,7 +66,19 @@ def at_hand(
         ("single_pass_variance", at_hand(), at_hand(task=NORM)),
         ("online_softmax", at_hand(applied=frozenset({"cache_row_in_registers"})), at_hand()),
         ("online_softmax", at_hand(task=NORM), at_hand()),
-        ("unroll_loop", at_hand(applied=frozenset({"unroll_loop"})), at_hand()),
+        ("unroll_loop", at_hand(applied=frozenset({"unroll_loop"}), source=LOOP),
+         at_hand(source=LOOP)),
+        ("unroll_loop", at_hand(source="out[i] = x[i];"), at_hand(source=LOOP)),
+        ("software_prefetch", at_hand(source="out[i] = x[i];"), at_hand(source=LOOP)),
+        ("predicated_tail", at_hand(source="out[i] = x[i];"), at_hand(source="if (i < N)")),
+        ("index_strength_reduction", at_hand(source="out[i] = x[i]; // all"),
+         at_hand(source="int row = i / WIDTH;")),
+        ("constant_memory_parameters", at_hand(source="__constant__ float table[8];"), at_hand()),
+        ("occupancy_launch_bounds", at_hand({"launch__registers_per_thread": 32.0}),
+         at_hand({"launch__registers_per_thread": 96.0})),
+        ("thread_coarsening", at_hand(), at_hand()._replace(profile=many_blocks())),
+        ("shrink_code", at_hand(FETCHED | {STALLS.format("no_instruction"): 0.0}),
+         at_hand(FETCHED | {STALLS.format("no_instruction"): 0.3})),
         ("fast_math", at_hand(source="sum += a[i] * b[i]; grid((n + 31) / 32);"),
          at_hand(source="y[i] = expf(x[i]);")),
         ("fast_math", at_hand(source="i / 2"), at_hand(source="out[i] = (1.0f / total) * x;")),
@@ -105,6 +126,12 @@ def test_a_technique_is_out_only_where_a_fact_says_so(
 ) -> None:
     assert unfit([technique], out).get(technique)
     assert not unfit([technique], fits)
+
+
+@pytest.mark.parametrize("name", techniques())
+def test_each_technique_says_to_a_machine_when_it_cannot_act(name: str) -> None:
+    technique = techniques()[name]
+    assert technique.conditions or technique.unfit or technique.precondition
 
 
 def test_what_nothing_is_known_of_may_act() -> None:

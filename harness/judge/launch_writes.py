@@ -1,0 +1,125 @@
+"""What launches write to an allocation: how much of it by estimate, and whether it stays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .reports import LaunchReport, TransferReport, Written
+
+Launches = Sequence[LaunchReport | TransferReport]
+
+
+def kernels_of(launches: Launches) -> list[LaunchReport]:
+    """Return the launches of kernels, in their order."""
+    return [launch for launch in launches if not isinstance(launch, TransferReport)]
+
+
+def transfers_of(launches: Launches) -> list[TransferReport]:
+    """Return the copies and fills, in their order."""
+    return [launch for launch in launches if isinstance(launch, TransferReport)]
+
+
+def not_final(launches: Launches, place: int) -> str:
+    """Return why what is in an output may change when all blocks run; empty where it stays.
+
+    It may where a launch goes by what blocks that were not run would have written, where one of
+    which blocks are missing overwrites what another wrote, and where the blocks of one join what
+    they have found.
+    """
+    partial: set[int | None] = set()
+    """Places that hold less than all blocks would have left there."""
+    ranges: list[Written] = []
+    for each in launches:
+        if isinstance(each, TransferReport):
+            if each.copy and each.source_place in partial:
+                partial.add(each.place)
+            continue
+        goes_by_part = not partial.isdisjoint(each.read)
+        own = each.written.get(place)
+        if own and goes_by_part:
+            return "a launch reads what another writes"
+        if own and each.joins_blocks:
+            return "blocks use atomics and read what the launch writes"
+        if own and not each.complete:
+            for its in ranges:
+                if max(own.first, its.first) < min(own.end, its.end):
+                    return "a launch overwrites what another writes"
+        if own:
+            ranges.append(own)
+        if goes_by_part or not each.complete:
+            partial.update(each.written)
+    return ""
+
+
+def carried_to(
+    kernels: Sequence[LaunchReport], transfers: Sequence[TransferReport], place: int
+) -> list[TransferReport]:
+    """Return the copies that take to an output what launches wrote elsewhere."""
+    written = {source for kernel in kernels for source in kernel.written}
+    return [
+        each
+        for each in transfers
+        if each.copy and each.place == place and each.source_place in written - {place}
+    ]
+
+
+def is_last(
+    launches: Launches,
+    place: int,
+    carried: Sequence[TransferReport],
+) -> bool:
+    """Say whether each copied element is what one block left there, or nobody: then it counts."""
+    kernels, sources = kernels_of(launches), {each.source_place for each in carried}
+    if any(place in kernel.written or place in kernel.read for kernel in kernels):
+        return False
+    if any(each.place == place and each not in carried for each in transfers_of(launches)):
+        return False
+    return not (
+        any(kernel.atomic_lines and not kernel.complete for kernel in kernels)
+        or any(each.place in sources for each in transfers_of(launches))
+        or any(source is not None and not_final(launches, source) for source in sources)
+    )
+
+
+def bytes_by_kernels(
+    kernels: Sequence[LaunchReport], place: int, really_written: int | None
+) -> float:
+    """Return the estimated bytes of an allocation that all launches write, each byte once.
+
+    Blocks count whole sectors; where the bytes that the sampled ones left are known, that corrects
+    the estimate.
+    """
+    found = [kernel.written[place] for kernel in kernels if place in kernel.written]
+    if not found:
+        return 0.0
+    sampled = sum(each.sampled_bytes for each in found)
+    density = 1.0 if really_written is None else min(1.0, really_written / max(sampled, 1.0))
+    estimates = [min(each.span, each.grid_bytes * density) for each in found]
+    if len(found) == 1:
+        return float(estimates[0])
+    union, reached = 0, 0
+    for each in sorted(found, key=lambda each: each.first):
+        union += max(0, each.end - max(each.first, reached))
+        reached = max(reached, each.end)
+    widest = max(each.span / max(1, each.end - each.first) for each in found)
+    return float(min(sum(estimates), widest * union))
+
+
+def bytes_copied_from_kernels(
+    kernels: Sequence[LaunchReport], into: Sequence[TransferReport]
+) -> float:
+    """Return the bytes that copies carry from where kernels wrote them (the workspace)."""
+    return sum(
+        min(float(each.width * each.height), bytes_by_kernels(kernels, each.source_place, None))
+        for each in into
+        if each.copy and each.source_place is not None
+    )
+
+
+def reached(transfer: TransferReport, offsets: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Say which byte offsets of an output a transfer wrote."""
+    row, column = np.divmod(offsets - transfer.offset, max(1, transfer.pitch))
+    return np.asarray((row >= 0) & (row < transfer.height) & (column < transfer.width))
