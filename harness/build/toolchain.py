@@ -43,9 +43,14 @@ _WITHOUT_SPECIAL_FUNCTIONS = "-D_GLIBCXX_BITS_SPECFUN_H"
 of what it takes to compile a candidate: as if it had been included already. With it go names that
 it includes and that others leave to it (std::max, std::numeric_limits)."""
 _NAMES_STD = re.compile(r"\bstd\b")
+_NEEDS_ALL_HEADERS = re.compile(r"\bstd\b|/include/")
+"""Of errors. A header that is included after a candidate's macros (max, swap) fails by those, where
+the runtime's header would have included it before them."""
 _MARKED_LAMBDAS = "--extended-lambda"
 """For lambdas marked __device__. With it the runtime's header includes all of <functional>, which
 takes longer to compile than most candidates do."""
+_ASKS_FOR_MARKS = "__CUDACC_EXTENDED_LAMBDA__"
+"""Defined with that flag; a source that names it may say that it must be."""
 _NEEDS_MARKS = re.compile(
     r"^[^\n]*\(\d+\): error: __host__ or __device__ annotation on lambda requires "
     rf"{_MARKED_LAMBDAS} nvcc flag$", re.MULTILINE,
@@ -55,7 +60,7 @@ _KEEP_ASSEMBLY = ("-Xcompiler", "-save-temps")
 _BY_FUNCTIONS = ("-Xcompiler", "-mindirect-branch=thunk-extern,-mindirect-branch-register")
 """Calls through pointers go by the functions of pointer_calls.c: GCC's for x86-64."""
 
-RULES = "16"
+RULES = "17"
 """Raised whenever a build's diagnostics may change: a cached build keeps its own."""
 
 _PARTS = ("bin", "crt", "include", "lib", "lib64", "nvvm", "nvvm-prev", "targets")
@@ -175,8 +180,9 @@ def build_now(toolchain: Toolchain, source: str, header: str, arch: str) -> Buil
             (directory / "candidate.cu").write_text(source, encoding="utf-8", newline="")
             (directory / "task.cuh").write_text(header, encoding="utf-8")
             own = {path.name for path in directory.iterdir()}
-            all_headers = _NAMES_STD.search(source)
-            flags: tuple[str, ...] = () if all_headers else (_WITHOUT_SPECIAL_FUNCTIONS,)
+            flags: tuple[str, ...] = (_MARKED_LAMBDAS,) if _ASKS_FOR_MARKS in source else ()
+            if not _NAMES_STD.search(source):
+                flags += (_WITHOUT_SPECIAL_FUNCTIONS,)
             status, log, refused = _compiled(toolchain, arch, directory, flags)
             while status and not refused and (others := _asked_for(flags, log)) != flags:
                 flags = others
@@ -203,8 +209,8 @@ def build_now(toolchain: Toolchain, source: str, header: str, arch: str) -> Buil
 
 def _asked_for(flags: tuple[str, ...], errors: str) -> tuple[str, ...]:
     """Return the flags with which a compilation that failed with `flags` may succeed."""
-    named = _NAMES_STD.search(errors)
-    asked = [flag for flag in flags if not named or flag != _WITHOUT_SPECIAL_FUNCTIONS]
+    missed = _NEEDS_ALL_HEADERS.search(errors)
+    asked = [flag for flag in flags if not missed or flag != _WITHOUT_SPECIAL_FUNCTIONS]
     if _MARKED_LAMBDAS not in flags and _NEEDS_MARKS.search(errors):
         asked.append(_MARKED_LAMBDAS)
     return tuple(asked)

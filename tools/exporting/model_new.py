@@ -239,6 +239,7 @@ def _expected(spec: TensorSpec) -> str:
 
 def _flags(arch: str) -> list[str]:
     flags = [*OPTIMISED, "-diag-suppress", "177"]  # Not all constants of task.cuh are used.
+    flags.append("--extended-lambda")  # Which lambdas marked __device__ need, and all else stands.
     flags += [
         f"-U__CUDA_NO_{name}__"
         for name in ("HALF_OPERATORS", "HALF_CONVERSIONS", "BFLOAT16_CONVERSIONS",

@@ -235,7 +235,8 @@ def test_a_second_compilation_hides_nothing_of_the_first(
     tools: Toolchain, secret: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(compiling, "enclose_compiler", lambda programs, writable: ["all"])
-    alone = f'#ifndef __CUDACC_EXTENDED_LAMBDA__\n#define F "{secret}"\n#include F\n#endif\n'
+    # The second one's runtime includes <functional>.
+    alone = f'#ifndef _GLIBCXX_FUNCTIONAL\n#define F "{secret}"\n#include F\n#endif\n'
     stage = judged(tools, alone + NEEDED)
     assert stage is not None and stage.outcome is Outcome.FORBIDDEN
 
@@ -266,6 +267,8 @@ HIDDEN_STD = "#define JOINED(a, b) a##b\n#define S JOINED(s, td)\n"
         (f"#include <cmath>\n{HIDDEN_STD}double b(double x) {{ return S::beta(x, 2.0); }}\n", 2),
         (f"{HIDDEN_STD}{NEEDED}int nothing() {{ return S::no_such_name; }}\n", 2),
         ("int nothing() { return no_such_name; }\n", 1),
+        ("#define max(a, b) ((a) > (b) ? (a) : (b))\n#include <limits>\n", 2),
+        (f"#ifndef __CUDACC_EXTENDED_LAMBDA__\n#error by this flag\n#endif\n{NEEDED}", 1),
         ("int nothing() { return std::no_such_name; }\n", 1),
     ],
 )

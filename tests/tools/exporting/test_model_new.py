@@ -92,7 +92,9 @@ def test_what_is_drawn_from_a_seed_of_its_own_is_no_solution() -> None:
 
 
 def test_the_kernel_compiles_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    _, built = executed(exported_winner.winner(), monkeypatch)
+    winner = exported_winner.winner()
+    marked = "__device__ int two() { auto f = [] __device__ (int i) { return i; }; return f(2); }\n"
+    _, built = executed(winner.model_copy(update={"source": winner.source + marked}), monkeypatch)
     (tmp_path / "kernel.cu").write_text(built["cuda_sources"][0])
     toolchain = find_toolchain()
     command = [
