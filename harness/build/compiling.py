@@ -31,12 +31,12 @@ class Stopped(Exception):
 
 
 def run_nvcc(
-    command: Sequence[str], directory: Path, programs: Iterable[Path]
+    command: Sequence[str], directory: Path, programs: Iterable[Path], seconds: float = SECONDS
 ) -> tuple[int, str]:
     """Run a command of nvcc in the folder of a build; return its exit status and its log.
 
     It reads, and starts programs, in `programs` and the system's folders only, and writes in
-    `directory`. Raises Stopped at a limit, TimedOut where it does not end.
+    `directory`. Raises Stopped at a limit, TimedOut where it does not end within `seconds`.
     """
     log = directory / "nvcc.log"
     limits = (
@@ -47,7 +47,7 @@ def run_nvcc(
     try:
         status = run_process(
             ["/bin/sh", "-c", limits, "sh", *command],
-            directory=directory, environment=environment, log=log, seconds=SECONDS,
+            directory=directory, environment=environment, log=log, seconds=seconds,
             most_log_bytes=LOG_BYTES, confine=partial(enclose_compiler, [*programs], [directory]),
         )  # fmt: skip
     except TimedOut:

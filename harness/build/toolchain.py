@@ -8,7 +8,8 @@ import platform
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 from ..errors import UserError
@@ -24,7 +25,7 @@ from ..vetting.source_rules import check_source, macro_directive, may_rename_lin
 from ..vetting.symbols import undefined_symbols
 from .cache import cache_root, new_entry, trim_entries, used_entry
 from .compiler_output import compile_errors, kernel_resources, machine_fault
-from .compiling import Stopped, denied_files, foreign_files, require_small, run_nvcc
+from .compiling import SECONDS, Stopped, denied_files, foreign_files, require_small, run_nvcc
 from .host_compiler import find_host_compiler
 from .native import build_native
 
@@ -62,6 +63,11 @@ _BY_FUNCTIONS = ("-Xcompiler", "-mindirect-branch=thunk-extern,-mindirect-branch
 
 RULES = "17"
 """Raised whenever a build's diagnostics may change: a cached build keeps its own."""
+
+_KEPT = frozenset({
+    "candidate.cu", "task.cuh", "candidate.so", "candidate.ptx", "candidate.cubin", "nvcc.log",
+})  # fmt: skip
+"""Files that a build keeps."""
 
 _PARTS = ("bin", "crt", "include", "lib", "lib64", "nvvm", "nvvm-prev", "targets")
 """Folders of a toolkit that its compiler uses."""
@@ -183,13 +189,12 @@ def build_now(toolchain: Toolchain, source: str, header: str, arch: str) -> Buil
             flags: tuple[str, ...] = (_MARKED_LAMBDAS,) if _ASKS_FOR_MARKS in source else ()
             if not _NAMES_STD.search(source):
                 flags += (_WITHOUT_SPECIAL_FUNCTIONS,)
-            status, log, refused = _compiled(toolchain, arch, directory, flags)
+            ends = time.monotonic() + SECONDS
+            status, log, refused = _compiled(toolchain, arch, directory, flags, ends)
             while status and not refused and (others := _asked_for(flags, log)) != flags:
                 flags = others
-                for path in directory.iterdir():  # The next one finds nothing of the last.
-                    if path.name not in own:
-                        path.unlink()
-                status, log, refused = _compiled(toolchain, arch, directory, flags)
+                _drop_all_but(own, directory)  # The next one finds nothing of the last.
+                status, log, refused = _compiled(toolchain, arch, directory, flags, ends)
             if refused:
                 result = failed.model_copy(update={"diagnostics": refused})
             elif status == 0:
@@ -198,7 +203,7 @@ def build_now(toolchain: Toolchain, source: str, header: str, arch: str) -> Buil
                 errors = compile_errors(log, directory / "candidate.ptx")
                 result = failed.model_copy(update={"diagnostics": errors})
             result = result.model_copy(update={"directory": str(final)})
-            _drop_intermediates(directory)
+            _drop_all_but(_KEPT, directory)
             (directory / "build.json").write_text(result.model_dump_json(), encoding="utf-8")
     except (TimedOut, Stopped, _Killed) as error:
         slow = Diagnostic(kind="compile_error", message=str(error))
@@ -217,13 +222,13 @@ def _asked_for(flags: tuple[str, ...], errors: str) -> tuple[str, ...]:
 
 
 def _compiled(
-    toolchain: Toolchain, arch: str, directory: Path, flags: Sequence[str]
+    toolchain: Toolchain, arch: str, directory: Path, flags: Sequence[str], ends: float
 ) -> tuple[int, str, tuple[Diagnostic, ...]]:
     """Compile; return nvcc's status, its log, and what of what it read is refused.
 
-    Raises UserError where the machine is at fault, _Killed.
+    Raises UserError where the machine is at fault, _Killed, TimedOut at the end (monotonic time).
     """
-    status, log = _run_nvcc(toolchain, arch, directory, flags)
+    status, log = _run_nvcc(toolchain, arch, directory, flags, ends - time.monotonic())
     if status:
         _raise_for_machine(toolchain, directory, log)
     return status, log, (*_refused_reading(directory, toolchain, log if status else ""),)
@@ -287,7 +292,7 @@ def _collect(directory: Path, key: str, arch: str, toolchain: Toolchain, log: st
 
 
 def _run_nvcc(
-    toolchain: Toolchain, arch: str, directory: Path, more: Sequence[str]
+    toolchain: Toolchain, arch: str, directory: Path, more: Sequence[str], seconds: float
 ) -> tuple[int, str]:
     own = {"silenced.o": _silenced()}
     flags = [*FLAGS, *_KEEP_ASSEMBLY, *more]
@@ -300,7 +305,7 @@ def _run_nvcc(
         toolchain.nvcc, _target(arch), "-ccbin", toolchain.host_compiler, *flags,
         "candidate.cu", *own, "-o", "candidate.so",
     ]  # fmt: skip
-    return run_nvcc(command, directory, toolchain.programs())
+    return run_nvcc(command, directory, toolchain.programs(), seconds)
 
 
 def _silenced() -> Path:
@@ -357,9 +362,7 @@ def _load(directory: Path) -> Build | None:
     return None
 
 
-def _drop_intermediates(directory: Path) -> None:
-    kept = {"candidate.cu", "task.cuh", "candidate.so", "candidate.ptx", "candidate.cubin",
-            "nvcc.log"}  # fmt: skip
+def _drop_all_but(kept: Collection[str], directory: Path) -> None:
     for path in directory.iterdir():
         if path.name not in kept:
             shutil.rmtree(path) if path.is_dir() else path.unlink()

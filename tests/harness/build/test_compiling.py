@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -246,9 +247,9 @@ def test_a_second_compilation_finds_nothing_of_the_first(
 ) -> None:
     there = []
 
-    def noted(command: Sequence[str], directory: Path, programs: Iterable[Path]) -> tuple[int, str]:
+    def noted(command: Sequence[str], directory: Path, *more: Any) -> tuple[int, str]:
         there.append({path.name for path in directory.iterdir()})
-        return compiling.run_nvcc(command, directory, programs)
+        return compiling.run_nvcc(command, directory, *more)
 
     monkeypatch.setattr(toolchain, "run_nvcc", noted)
     assert judged(tools, f"// Found anew.\n{NEEDED}") is None
@@ -277,14 +278,15 @@ def test_what_a_source_needs_of_the_standard_library_is_there(
 ) -> None:
     run = []
 
-    def noted(command: Sequence[str], directory: Path, programs: Iterable[Path]) -> tuple[int, str]:
-        run.append(command)
-        return compiling.run_nvcc(command, directory, programs)
+    def noted(*given: Any) -> tuple[int, str]:
+        run.append(given[-1])
+        return compiling.run_nvcc(*given)
 
     monkeypatch.setattr(toolchain, "run_nvcc", noted)
     stage = judged(tools, f"// Needs, and how often it is compiled: {compilations}.\n{code}")
     assert (stage is not None) == ("no_such_name" in code), stage
     assert len(run) == compilations
+    assert run == sorted(run, reverse=True), "seconds that are left, of one limit"
 
 
 def test_refused_reading_names_file_and_line() -> None:

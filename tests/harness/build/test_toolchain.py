@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from kernelblaster.harness.build import compiling
 from kernelblaster.harness.build import toolchain as module
 from kernelblaster.harness.build.compiler_output import (
     compile_errors,
@@ -290,7 +289,7 @@ def test_a_compiler_that_does_not_end_is_killed(
     tools: Toolchain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seconds = f"61.{os.getpid()}1"
-    monkeypatch.setattr(compiling, "SECONDS", 0.5)
+    monkeypatch.setattr(module, "SECONDS", 0.5)
     result = compiled(slow_nvcc(tools, tmp_path, seconds), COPY)
     assert not result.succeeded and "past its limit" in result.diagnostics[0].message
     assert sleeping(seconds) == []
