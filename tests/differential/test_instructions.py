@@ -156,3 +156,19 @@ def test_a_copy_cut_short_may_end_with_its_allocation() -> None:
     assert both.reports() == [] and both.differing_counters() == []
     np.testing.assert_array_equal(both.core_arrays[1], [*data, 0, 0, 0])
     np.testing.assert_array_equal(both.reference_arrays[1], both.core_arrays[1])
+
+
+@pytest.mark.parametrize("atomic", ["red.global.max.s32 [out]", "atom.global.min.u32 _, [out]"])
+def test_an_atomic_that_gives_nothing_back_waits_for_nothing(atomic: str) -> None:
+    """Its lanes meet the others again however often it changed nothing."""
+    text = f""".version 8.3
+    .target sm_90
+    .address_size 64
+    .visible .entry k(.param .u64 p) {{
+    .reg .b32 %r<4>; .reg .b64 out; .reg .pred %p<3>;
+    ld.param.u64 out, [p]; mov.u32 %r1, %tid.x; setp.lt.u32 %p1, %r1, 16; mov.u32 %r2, 20;
+    AGAIN: @!%p1 bra JOIN; {atomic}, 0;
+    JOIN: sub.u32 %r2, %r2, 1; setp.ne.u32 %p2, %r2, 0; @%p2 bra AGAIN;
+    mul.lo.u32 %r1, %r1, 3; ret; }}"""
+    both = run_both(parse(text), "k", 1, 32, [np.zeros(4, np.uint32)])
+    assert both.reports() == [] and both.differing_counters() == []

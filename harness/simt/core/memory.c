@@ -300,7 +300,7 @@ static void atomic(Block *block, Warp *warp, const Instruction *row, int pc, Lan
     int bytes = type_bytes(row->type), items = row->count;
     Place place = place_of(block, warp, space);
     uint64_t low = bytes == 8 ? ~UINT64_C(0) : (UINT64_C(1) << (8 * bytes)) - 1, seen = lanes;
-    bool changed = false;
+    bool changed = false, looks = false; /* one whose old value nobody gets waits for nothing */
     LaneMask allowed = check_access(block, warp, row, pc, lanes, addresses, bytes * items, space,
                                     ACCESS_ATOMIC, NULL);
     /* (offset, width) of each old value, then of each operand */
@@ -317,6 +317,7 @@ static void atomic(Block *block, Warp *warp, const Instruction *row, int pc, Lan
             memcpy(&old, target, (size_t)bytes);
             uint64_t result = atomic_result(row->target, row->type, old, value, swap) & low;
             memcpy(target, &result, (size_t)bytes);
+            looks |= results[2 * item] >= 0;
             if (results[2 * item] >= 0)
                 write_lane(warp->registers + results[2 * item], results[2 * item + 1], lane, old);
             changed |= result != old;
@@ -324,7 +325,7 @@ static void atomic(Block *block, Warp *warp, const Instruction *row, int pc, Lan
         }
     }
     if (changed) block->changes++, warp->spin_count = 0, warp->spin_pc = -1;
-    else note_polling(warp, pc, seen);
+    else if (looks) note_polling(warp, pc, seen);
     order_strong(block, warp, row, ACCESS_ATOMIC);
 }
 
