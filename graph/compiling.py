@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import ast
 import difflib
 import functools
-import inspect
-import textwrap
 from collections.abc import AsyncIterator, Hashable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, cast
 
@@ -18,6 +15,7 @@ from langgraph.typing import ContextT, InputT, OutputT, StateT
 from pydantic import Field
 
 from ..harness.errors import BadValue, UserError
+from ..harness.records.record import sentences_below
 from ..nodes.records.plan import RunContext
 from .channels import Recorded
 
@@ -98,18 +96,8 @@ def described(schema: Any) -> dict[str, str]:
     if not getattr(schema, "__pydantic_config__", {}).get("use_attribute_docstrings"):
         return found
     for base in (*schema.__dict__.get("__orig_bases__", ()), schema):
-        try:
-            (body,) = ast.parse(textwrap.dedent(inspect.getsource(base))).body
-        except (OSError, TypeError):  # A base that is no class; a program without its sources.
-            continue
-        lines = body.body if isinstance(body, ast.ClassDef) else []
-        for key, below in zip(lines, lines[1:], strict=False):
-            match key, below:
-                case (
-                    ast.AnnAssign(target=ast.Name(id=name)),
-                    ast.Expr(value=ast.Constant(value=str(words))),
-                ):
-                    found[name] = inspect.cleandoc(words).replace("\n", " ")
+        below = sentences_below(base)
+        found |= {key: words.replace("\n", " ") for key, words in below.items()}
     return found
 
 

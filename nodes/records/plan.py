@@ -183,7 +183,9 @@ class Settings(BaseModel):
         cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
         """Return the JSON schema of a `RunContext`: what Studio shows as settings."""
-        return handler.resolve_ref_schema(handler(RunContext.__pydantic_core_schema__))
+        schema = handler.resolve_ref_schema(handler(RunContext.__pydantic_core_schema__))
+        RunContext.describe(schema)
+        return schema
 
 
 class RunPlan(OptimizeRequest, RunContext):

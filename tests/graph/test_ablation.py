@@ -236,7 +236,7 @@ def test_without_memory_models_read_no_expectation_and_no_lesson(
     for role in ("optimization_proposer", "optimization_selector", "kernel_writer"):
         for told in ("xpected ", "Lessons from", "never tried", "A draw by the policy", " tries"):
             assert told not in without[role], (role, told)
-    assert "\n- fast_math: " in without["optimization_proposer"]
+    assert "\n- block_row_reduction: " in without["optimization_proposer"]
     assert "None is known." in without["state_selector"]
 
 

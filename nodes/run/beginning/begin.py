@@ -48,7 +48,7 @@ def checked(kind: type[Asked], asked: Mapping[str, Any]) -> Asked:
         first = error.errors(include_url=False)[0]
         name = ".".join(str(part) for part in first["loc"])
         if first["type"] == "missing":
-            what = kind.model_fields[name].description
+            what = kind.sentences().get(name)
             raise UserError(f"{name} is missing: give it, {what}") from None
         unknown = first["type"] == "extra_forbidden"
         close = difflib.get_close_matches(name, kind.model_fields, 1) if unknown else ()
