@@ -48,6 +48,7 @@ def comparable(result: RunResult) -> dict[str, Any]:
     return result.model_dump(mode="json", exclude=place)
 
 
+@pytest.mark.seldom
 @pytest.mark.slow
 def test_rounds_through_a_slim_host_end_as_the_direct_run(task: Path, tmp_path: Path) -> None:
     (tmp_path / "direct").mkdir()

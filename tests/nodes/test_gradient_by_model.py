@@ -373,7 +373,7 @@ WORDS = ["fast_math", "condition", "composite", A, "1.5x", "vectorize_memory_acc
 
 
 @settings(
-    max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(jsonish(FIELDS, WORDS), jsonish(FIELDS, WORDS))
 def test_no_reply_ends_the_run_or_loses_the_best(

@@ -494,7 +494,7 @@ WORDS = ["fast_math", "vectorize_memory_access", NEW, "use_cublas", "split_k", "
 
 
 @settings(
-    max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(first=jsonish(FIELDS, WORDS), second=jsonish(FIELDS, WORDS))
 def test_no_reply_ends_the_run_or_loses_the_best(

@@ -310,7 +310,7 @@ WORDS = ["dram", "latency", "tensor", "new", "dram_bandwidth_bound", "", "x"]
 
 
 @settings(
-    max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(replies=jsonish(FIELDS, WORDS).flatmap(lambda one: jsonish(FIELDS, WORDS).map(
     lambda other: [one, other, one, other])))  # fmt: skip

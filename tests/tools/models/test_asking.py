@@ -469,7 +469,7 @@ replies = (
 
 
 @settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=75, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(reply=replies, method=st.sampled_from(["json_schema", "function_calling"]))
 def test_no_reply_of_any_content_does_harm(judge: Any, reply: str, method: str) -> None:
