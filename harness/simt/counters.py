@@ -130,6 +130,8 @@ class LaunchCounters:
     """Warp instructions that were run for it."""
     repeatable: bool = False
     """Its blocks know nothing of each other: a launch like it takes the same."""
+    block_work: tuple[float, ...] = ()
+    """Of a repeatable one, what an average block asks for (sample/repeats.py)."""
     race_checked_blocks: int = 0
     """Neighbouring blocks that were also run with all checks, as far as a budget went."""
     joins_blocks: bool = False

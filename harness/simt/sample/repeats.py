@@ -8,12 +8,13 @@ write is judged, and a launch whose blocks do other work than the earlier one's 
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sized
 from dataclasses import replace
 
 from ..counters import LaunchCounters
 from ..run.block_runs import BlockRuns
 from ..run.candidate import KernelLaunch
+from ..run.core import Result
 from . import block_choice as choose
 from .effort import FULL
 from .written import Atomics, note_atomics, written_of
@@ -21,6 +22,30 @@ from .written import Atomics, note_atomics, written_of
 ALIKE = 1.1
 """By what factor blocks may differ from an average one of the earlier launch where its own are
 even."""
+_COUNTED = (
+    "sectors", "lines", "copy_fetched", "local_sectors", "shared_wavefronts", "atomic_turns",
+    "constant_words",
+)  # fmt: skip
+MOST_SLOWER, MORE_SLOW = 2.0, 4.0
+"""By what factor, and by how many, a block may take more slow paths: few take one, by values."""
+
+
+def block_work(samples: Iterable[tuple[Sized, Result]]) -> tuple[float, ...]:
+    """Return what an average block asks of memory and slow paths, as numbers to compare.
+
+    A launch that executes the same instructions may scatter over memory what an earlier one had
+    in a few sectors.
+    """
+    runs = list(samples)
+    uses = [use for _, result in runs for use in result.uses.values()]
+    sums = [
+        *(sum(float(result.counters[name].sum()) for _, result in runs) for name in _COUNTED),
+        float(sum(use.block_read_sectors for use in uses)),
+        float(sum(use.block_written_sectors for use in uses)),
+        sum(float(result.counters["slow_paths"].sum()) for _, result in runs),
+    ]
+    blocks = max(1, sum(len(chosen) for chosen, _ in runs))
+    return tuple(each / blocks for each in sums)
 
 
 def repeated(
@@ -52,7 +77,12 @@ def repeated(
     runner = BlockRuns(asked, budget)
     result = runner.run(chosen, random=True)
     mean, bound = float(result.work.mean()), ALIKE * earlier.longest_block
-    if runner.looks_at_others() or not each / bound <= mean <= each * bound:
+    *pairs, (slow, slow_now) = zip(
+        earlier.block_work, block_work([(chosen, result)]), strict=True
+    )
+    even = all(before / bound - 1 <= now <= before * bound + 1 for before, now in pairs)
+    even = even and slow_now <= MOST_SLOWER * slow + MORE_SLOW
+    if runner.looks_at_others() or not even or not each / bound <= mean <= each * bound:
         runner.take_back()
         return None
     written = written_of(runner, blocks, max(1, int(each)), generator, outputs, FULL.part(0.0))

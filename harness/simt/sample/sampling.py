@@ -17,12 +17,13 @@ from ..run.block_runs import LaunchFailed
 from ..run.candidate import KernelLaunch
 from ..run.core import Launch
 from ..sass.listing import MachineCode
-from ..sass.sums import KernelCode
+from ..sass.sums import kernel_code
 from .dependence import TooUneven, Unaffordable, shared_counter
 from .effort import FULL, Effort
 from .instruction_counts import count_by_kind
 from .memory_traffic import constant_waits, traffic_of
 from .race_checks import MOST_DEPENDENT, neighbours, races
+from .repeats import block_work
 from .sampled_runs import SampledRuns, hottest_atomic, run_samples
 from .slowest_warp import slowest_path
 from .warp_chain import chain_clocks
@@ -120,7 +121,7 @@ def _scaled(
     """Return what few blocks counted, scaled to the grid; the arguments are `sample_launch`'s."""
     runner, blocks = runs.runner, runs.blocks
     function = launch.module.functions[launch.kernel]
-    machine = KernelCode(launch.module, function, code) if code else None
+    machine = kernel_code(launch.module, function, code, runs.samples[0][1])
     warps = float(blocks * -(-int(np.prod(launch.block)) // 32))
     ways: list[list[float]] = []
     shares = np.ones(len(launch.module.instructions))
@@ -183,4 +184,5 @@ def _scaled(
         joins_blocks=len(runner.ran) < blocks and runner.joins_blocks(),
         simulated=runner.spent,
         repeatable=True,
+        block_work=block_work(runs.samples),
     )

@@ -17,7 +17,7 @@ from ..run import core
 from ..run.block_runs import BlockRuns, LaunchFailed
 from ..run.candidate import KernelLaunch
 from ..sass.listing import MachineCode
-from ..sass.sums import KernelCode
+from ..sass.sums import kernel_code
 from . import block_choice as choose
 from .dependence import TooUneven, Unaffordable, shared_counter
 from .instruction_counts import count_by_kind
@@ -88,12 +88,11 @@ def whole_launch(
     )  # fmt: skip
     waits = constant_waits(gpu, result)
     warps = float(blocks * -(-int(np.prod(launch.block)) // 32))
-    machine: KernelCode | None = None
     machine_chain = None
     executions: list[float] = []
     shares = np.ones(len(launch.module.instructions))
-    if code is not None:
-        machine = KernelCode(launch.module, launch.module.functions[launch.kernel], code)
+    machine = kernel_code(launch.module, launch.module.functions[launch.kernel], code, result)
+    if machine is not None:
         executions = machine.executions(result, 1.0, warps)
         shares = machine.shares(executions, result, 1.0)
     counts = count_by_kind(launch.module, result, 1.0, shares)

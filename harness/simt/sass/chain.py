@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from statistics import NormalDist
 
+from .counts import is_of_ptxas
 from .listing import MachineCode, MachineInstruction
 from .mix import latency_of, reads_by_register, registers_of
 
@@ -52,7 +53,7 @@ def machine_chain_clocks(
     steps: list[list[_Step]] = []
     for index, block in enumerate(code.blocks):
         steps.append([])
-        if turns[index] > 1e-6 and not block.function:
+        if turns[index] > 1e-6 and not is_of_ptxas(block.function):
             asked = _asked_in_order(block.instructions, echo_of)
             steps[index] = [_step(each, load_latency, load_spread, constant_wait, asked)
                             for each in block.instructions]

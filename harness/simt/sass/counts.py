@@ -21,7 +21,8 @@ from .listing import MachineBlock, MachineCode, MachineInstruction
 from .loops import lifted_out_of, machine_loops
 from .mix import width_of
 
-_SLOW = re.compile(r"slowpath|mediumpath|_f64_full")
+_SLOW = re.compile(r"^\$__internal_\d+_\$__cuda_\w*(?:slowpath|mediumpath|_f64_full)")
+"""Functions that ptxas adds, under its own names: a candidate's begin with those of its kernel."""
 _PRODUCT = re.compile(r"^[HIDB]MMA\.(8|16)8(4|8|16|32|64|128|256)\b")
 _SPECIAL = ("ex2", "lg2", "rcp", "rsqrt", "sin", "cos", "tanh")
 _FIXED: dict[str, tuple[str, ...]] = {
@@ -49,6 +50,16 @@ class _Evidence:
     predicated: bool
     part: float
     """One over the instructions of the block that say this together."""
+
+
+def is_slow_path(function: str) -> bool:
+    """Say whether a function of machine code is one for odd operands, by its name."""
+    return bool(_SLOW.search(function))
+
+
+def is_of_ptxas(function: str) -> bool:
+    """Say whether a function of machine code is one that ptxas added: a division, a root."""
+    return function.startswith("$__internal_")
 
 
 def block_executions(
@@ -97,7 +108,7 @@ def _evidence(
     for place, block in enumerate(code.blocks):
         for instruction in block.instructions:
             ptx = statements.get(instruction.statement)
-            if ptx is None or block.function or place in dead:
+            if ptx is None or place in dead or is_of_ptxas(block.function):
                 continue
             expected, _ = _expected(ptx)
             name = "=" if instruction.base in expected else instruction.base
@@ -293,7 +304,7 @@ def _never(code: MachineCode, statements: Mapping[int, Instruction]) -> set[int]
 
     def is_slow(each: MachineInstruction) -> bool:
         if each.base == "CALL":
-            return bool(_SLOW.search(each.target))
+            return is_slow_path(each.target)
         if each.base == "ENDCOLLECTIVE" or "COLLECTIVE" in each.opcode:
             return True
         # What an atomic on a generic address does where that turns out to be no global one.
@@ -303,7 +314,7 @@ def _never(code: MachineCode, statements: Mapping[int, Instruction]) -> set[int]
     slow = {
         index
         for index, block in enumerate(code.blocks)
-        if _SLOW.search(block.function) or any(map(is_slow, block.instructions))
+        if is_slow_path(block.function) or any(map(is_slow, block.instructions))
     }
     reached: set[int] = set()
     ahead = [0, *(index for index, block in enumerate(code.blocks) if block.function)]
@@ -321,7 +332,7 @@ def _called(code: MachineCode) -> set[str]:
         instruction.target
         for block in code.blocks
         for instruction in block.instructions
-        if instruction.base == "CALL" and not _SLOW.search(instruction.target)
+        if instruction.base == "CALL" and not is_slow_path(instruction.target)
     }
 
 
@@ -335,7 +346,7 @@ def _with_slow_paths(
     places: dict[int, list[tuple[int, str]]] = defaultdict(list)
     for index, block in enumerate(code.blocks):
         for each in block.instructions:
-            if each.base == "CALL" and _SLOW.search(each.target) and slow.get(each.statement):
+            if each.base == "CALL" and is_slow_path(each.target) and slow.get(each.statement):
                 places[each.statement].append((index, each.target))
     calls: dict[str, float] = defaultdict(float)
     for statement, members in places.items():
@@ -396,5 +407,8 @@ def _flow(
         for instruction in block.instructions:
             if instruction.base == "CALL" and instruction.target in called:
                 calls[instruction.target] += found[index]
-    return [calls.get(block.function, 0.0) if block.function else found[index]
-            for index, block in enumerate(code.blocks)]  # fmt: skip
+    return [
+        calls.get(block.function, 0.0)
+        if block.function and (counts[index] or 0.0) <= 0.0 else found[index]
+        for index, block in enumerate(code.blocks)
+    ]  # fmt: skip

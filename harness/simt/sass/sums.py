@@ -27,6 +27,24 @@ _SHARED = ("LDS", "STS")
 _LOCAL = ("LDL", "STL")
 
 
+def kernel_code(
+    module: Module, function: Function, code: MachineCode | None, result: Result
+) -> KernelCode | None:
+    """Return a kernel's code; None where none is known, or what ran is not in it.
+
+    A function that is called by a pointer lies elsewhere, and its work would count for nothing.
+    """
+    if code is None:
+        return None
+    found = {each.statement - 1 for block in code.blocks for each in block.instructions}
+    rows = result.counters["warps"]
+    for each in module.functions.values():
+        ran = not each.entry and rows[each.first : each.last].any()
+        if ran and found.isdisjoint(range(each.first, each.last)):
+            return None
+    return KernelCode(module, function, code)
+
+
 @dataclass(frozen=True)
 class KernelCode:
     """A kernel as PTX and as machine code."""
@@ -44,7 +62,9 @@ class KernelCode:
             warps: warps of the whole grid.
         """
         executed, loops = self._executed(result, scale)
-        inside = range(self.function.first, self.function.last)
+        inside = [
+            index for each in self._functions for index in range(each.first, each.last)
+        ]
         return block_executions(
             self.code,
             {index + 1: self.module.instructions[index] for index in inside},
@@ -80,8 +100,17 @@ class KernelCode:
         executed = {index: float(rows[index]) * scale for index in touched}
         for statement in self._spinning:
             executed[statement - 1] = float(result.counters["atomic_turns"][statement - 1]) * scale
-        loops = loops_around(self.module, self.function, executed)
-        return executed, dict(enumerate(loops, self.function.first + 1))
+        loops: dict[int, tuple[Loop, ...]] = {}
+        for each in self._functions:
+            around = loops_around(self.module, each, executed)
+            loops |= dict(enumerate(around, each.first + 1))
+        return executed, loops
+
+    @cached_property
+    def _functions(self) -> list[Function]:
+        """Return the kernel and the functions that it may call."""
+        called = (each for each in self.module.functions.values() if not each.entry)
+        return [self.function, *called]
 
     @cached_property
     def _joins(self) -> MemoryJoins:
