@@ -31,7 +31,7 @@ MOST_SLOWER, MORE_SLOW = 2.0, 4.0
 
 
 def block_work(samples: Iterable[tuple[Sized, Result]]) -> tuple[float, ...]:
-    """Return what an average block asks of memory and slow paths, as numbers to compare.
+    """Return what an average block asks of memory, as numbers to compare; last its slow paths.
 
     A launch that executes the same instructions may scatter over memory what an earlier one had
     in a few sectors.

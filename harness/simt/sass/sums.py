@@ -36,11 +36,14 @@ def kernel_code(
     """
     if code is None:
         return None
-    found = {each.statement - 1 for block in code.blocks for each in block.instructions}
     rows = result.counters["warps"]
-    for each in module.functions.values():
-        ran = not each.entry and rows[each.first : each.last].any()
-        if ran and found.isdisjoint(range(each.first, each.last)):
+    called = [
+        range(each.first, each.last) for each in module.functions.values()
+        if not each.entry and rows[each.first : each.last].any()
+    ]  # fmt: skip
+    if called:
+        found = {each.statement - 1 for block in code.blocks for each in block.instructions}
+        if any(map(found.isdisjoint, called)):
             return None
     return KernelCode(module, function, code)
 
